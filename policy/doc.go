@@ -1,0 +1,46 @@
+// Package policy is the contract between Outboard and a placement policy.
+//
+// A policy is one folder of plain Go that says which nodes a pod may run on
+// ([Filter]), which of them are better ([Score]) and, if it hands out something
+// countable, what exactly the pod gets ([Reserver]). The same code answers
+// kube-scheduler's calls as a scheduler extender, runs inside kube-scheduler as a
+// framework plugin, and decides in simulations; names and meanings are those of
+// the scheduling framework.
+//
+// # One request
+//
+//	Prepare(pod, view) ──► Cycle ──► Filter(node) for each node asked
+//	     once                   └──► Score(node) for each node that fits, then NormalizeScore once
+//
+// Prepare does everything that depends on the pod alone: it reads the pod's
+// requests and annotations, builds selectors, and returns a Cycle with the
+// result. Returning a nil Cycle says that the policy does not concern this pod:
+// it then neither rejects nor scores any node. Filter and Score do the little
+// that is left for each node, usually by asking a [snapshot.Fact].
+//
+// # What must hold
+//
+// Everything a policy decides follows from its configuration, the pod, and the
+// Node it is handed:
+//
+//   - Filter and Score are pure. They do no I/O, read no clock, write to nothing
+//     that is shared, and allocate nothing. Asked twice, in any order, by several
+//     goroutines at once, they say the same.
+//   - They judge the Node in the argument and do not look it up in the View:
+//     preemption asks about a Node without some of its pods, and a cluster
+//     autoscaler about one that does not exist. Such nodes may have nil maps, no
+//     pods and an empty status.
+//   - Pods, Nodes and the View are read-only and shared.
+//   - Facts from outside the cluster are columns of the View, never calls.
+//   - An error is never an answer about a node. It fails the request, or, with
+//     onError: skip, leaves the policy out of it.
+//
+// The package policytest checks all of this for any policy.
+//
+// # Reasons
+//
+// A [Reason] is a package-level variable with a constant text: kube-scheduler
+// groups identical texts into "12 no single GPU has enough free memory". Numbers
+// belong into [Verdict.Have] and [Verdict.Want], from which the decision record
+// tells how far each node was from fitting.
+package policy

@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// MaxScore is the best score a node can get from a policy; the worst is 0.
+const MaxScore int64 = 100
+
+// Policy judges nodes for pods. A Policy is built once from its configuration
+// and used by any number of goroutines at once.
+type Policy interface {
+	// Prepare does all that depends on the pod alone, once per request. pod is
+	// never nil, but may be empty; it and view are read-only and may be kept as
+	// long as the Cycle.
+	//
+	// A nil Cycle with a nil error says that the policy does not concern this
+	// pod. An error says that the policy cannot judge it (say, an annotation
+	// that does not parse): the text reaches the pod's events, so it should tell
+	// the pod's owner what to change.
+	//
+	// The answer depends on the pod, the view and the policy's configuration
+	// alone. Prepare should return ctx.Err() early when it does long work.
+	Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (Cycle, error)
+}
+
+// Cycle is a Policy prepared for one pod. It implements [Filter], [Score] or
+// both, and optionally [NormalizeScore] beside Score. It may be kept and asked
+// again while neither the pod nor the view has changed.
+type Cycle any
+
+// Filter says whether the pod may run on a node.
+type Filter interface {
+	// Filter is pure, allocates nothing, and is called by several goroutines at
+	// once. node is never nil; it may be one that no View holds.
+	Filter(node *snapshot.Node) Verdict
+}
+
+// Score says how good a node is for the pod.
+type Score interface {
+	// Score returns 0 (worst) to [MaxScore] (best), or any value if the Cycle is
+	// also a [NormalizeScore]. It is pure, allocates nothing, and is called by
+	// several goroutines at once, also for nodes that Filter would reject.
+	Score(node *snapshot.Node) int64
+}
+
+// NormalizeScore is for scores that mean something only beside each other.
+type NormalizeScore interface {
+	// NormalizeScore replaces, in place, the scores of all nodes asked in one
+	// request with values in 0..[MaxScore]. There is at least one score.
+	NormalizeScore(scores []int64)
+}
+
+// Verdict is a Filter's answer about one node. The zero Verdict says that the
+// pod fits.
+type Verdict struct {
+	// Reason is why the node does not fit; nil means that it fits.
+	Reason *Reason
+	// Unresolvable says that removing pods from the node would not help
+	// (UnschedulableAndUnresolvable), so preemption need not consider it.
+	Unresolvable bool
+	// Have and Want are the numbers behind the reason, in Reason.Unit, for the
+	// decision record: what the node has left and what the pod needs.
+	Have, Want int64
+}
+
+// Fits says whether the verdict lets the pod run on the node.
+func (v Verdict) Fits() bool { return v.Reason == nil }
+
+// Reason is a cause of rejection. Reasons are package-level variables of the
+// policy, distinguished by their Code; they are never built in a request.
+type Reason struct {
+	// Code names the reason in metrics, in CamelCase, unique in its policy.
+	Code string
+	// Text is what the pod's events say. It is constant: no names, no numbers.
+	Text string
+	// Unit is what Have and Want count ("MiB", "pods"); "" if they say nothing.
+	Unit string
+}
+
+// Reserver is implemented by a Policy that hands out something countable. It is
+// called when a pod is bound, never while nodes are being judged, and is the one
+// part of a policy that may do I/O.
+type Reserver interface {
+	// Reserve claims for the pod what it needs of the node. It is idempotent:
+	// for the same pod UID and node it returns the same Claim, also in another
+	// process. A Verdict that does not fit means that the node no longer has
+	// what the pod needs; then nothing is claimed. An error leaves open whether
+	// something is.
+	Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.Node) (Claim, Verdict, error)
+	// Release gives back what Reserve claimed, and is called only when the pod
+	// is certain not to be bound to the node. Releasing twice, or what was never
+	// claimed, is not an error.
+	Release(ctx context.Context, pod *corev1.Pod, node *snapshot.Node, claim Claim) error
+}
+
+// Claim is what a pod was given. The zero Claim is nothing.
+type Claim struct {
+	// Annotations are written to the pod in the same transaction that binds it.
+	Annotations map[string]string
+}
+
+// Type is one kind of policy as a configuration file knows it.
+type Type struct {
+	// Name is the policy's name in configuration files, in CamelCase.
+	Name string
+	// New builds a Policy from its configuration. decode fills in into, a
+	// pointer to a struct with json tags that holds the defaults, strictly, and
+	// is called at most once. Errors of decode are returned as they are. Errors
+	// about values are field.Error or field.ErrorList values
+	// (k8s.io/apimachinery/pkg/util/validation/field) with paths relative to the
+	// policy's configuration, all of them at once.
+	New func(decode func(into any) error) (Policy, error)
+}

@@ -1,0 +1,248 @@
+package snapshot
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Builder collects what is known about the cluster and publishes it as Views.
+// Events may come in any order: a pod may arrive before its node, a node may
+// come back. The zero Builder is an empty cluster, ready to use. A Builder keeps
+// the objects it is given; they must not be written to afterwards.
+//
+// A Builder is not safe for concurrent use.
+type Builder struct {
+	nodes   map[string]*nodeState
+	pods    map[types.UID]*corev1.Pod // the pods on a node, by UID
+	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
+
+	dirty        map[string]struct{} // names of nodes to be made anew
+	setChanged   bool                // a node was added or deleted
+	budgetsDirty bool
+	freeRows     []int32
+	rows         []*Node
+	current      *View
+}
+
+// nodeState is what is known about one node name. object is nil while only pods
+// of the node are known.
+type nodeState struct {
+	object *corev1.Node
+	pods   []*corev1.Pod // ordered by comparePods
+	row    int32         // -1 while object is nil
+}
+
+// SetNode adds the node, or replaces the one with the same name. A node that
+// differs from the present one only in its resourceVersion is not a change.
+func (b *Builder) SetNode(object *corev1.Node) {
+	state := b.state(object.Name)
+	if state.object == nil {
+		state.row = b.takeRow()
+		b.setChanged = true
+	} else if sameNode(state.object, object) {
+		return
+	}
+	state.object = object
+	b.touch(object.Name)
+}
+
+// DeleteNode removes the node. Its pods stay known, and are on the node again if
+// it comes back. An unknown name changes nothing.
+func (b *Builder) DeleteNode(name string) {
+	state := b.nodes[name]
+	if state == nil || state.object == nil {
+		return
+	}
+	b.freeRows = append(b.freeRows, state.row)
+	b.rows[state.row] = nil
+	state.object, state.row = nil, -1
+	b.setChanged = true
+	delete(b.dirty, name)
+	b.dropIfEmpty(name)
+}
+
+// SetPod adds the pod to the node in its spec.nodeName, or replaces the pod with
+// the same UID. A pod without a node, or one that has ended, is on no node. A pod
+// that differs from the present one only in its resourceVersion is not a change.
+func (b *Builder) SetPod(pod *corev1.Pod) {
+	if old := b.pods[pod.UID]; old != nil && samePod(old, pod) {
+		return
+	}
+	b.DeletePod(pod.UID)
+	if pod.Spec.NodeName == "" || ended(pod) {
+		return
+	}
+	if b.pods == nil {
+		b.pods = map[types.UID]*corev1.Pod{}
+	}
+	b.pods[pod.UID] = pod
+	state := b.state(pod.Spec.NodeName)
+	i, _ := slices.BinarySearchFunc(state.pods, pod, comparePods)
+	state.pods = slices.Insert(state.pods, i, pod)
+	b.touch(pod.Spec.NodeName)
+}
+
+// DeletePod removes the pod from its node. An unknown UID changes nothing.
+func (b *Builder) DeletePod(uid types.UID) {
+	pod := b.pods[uid]
+	if pod == nil {
+		return
+	}
+	delete(b.pods, uid)
+	state := b.nodes[pod.Spec.NodeName]
+	if i, ok := slices.BinarySearchFunc(state.pods, pod, comparePods); ok {
+		state.pods = slices.Delete(state.pods, i, i+1)
+	}
+	b.touch(pod.Spec.NodeName)
+	b.dropIfEmpty(pod.Spec.NodeName)
+}
+
+// Pod returns the pod with the UID if it is on a node, or nil.
+func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid] }
+
+// SetDisruptionBudget adds the budget, or replaces the one with the same
+// namespace and name.
+func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) {
+	if b.budgets == nil {
+		b.budgets = map[types.NamespacedName]*policyv1.PodDisruptionBudget{}
+	}
+	b.budgets[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}] = budget
+	b.budgetsDirty = true
+}
+
+// DeleteDisruptionBudget removes the budget. An unknown one changes nothing.
+func (b *Builder) DeleteDisruptionBudget(key types.NamespacedName) {
+	if _, ok := b.budgets[key]; ok {
+		delete(b.budgets, key)
+		b.budgetsDirty = true
+	}
+}
+
+// View publishes the present state. While nothing changes it returns the same
+// View. The cost is that of the changed nodes, plus copying one pointer a node.
+func (b *Builder) View() *View {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty {
+		return b.current
+	}
+	next := &View{generation: 1}
+	if b.current != nil {
+		next.generation = b.current.generation + 1
+		next.index, next.budgets = b.current.index, b.current.budgets
+	}
+	for name := range b.dirty {
+		if state := b.nodes[name]; state != nil && state.object != nil {
+			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), row: state.row}
+		}
+	}
+	clear(b.dirty)
+	next.rows = slices.Clone(b.rows)
+	if b.setChanged || next.index == nil {
+		next.index = newIndex(next.rows)
+		b.setChanged = false
+	}
+	if b.budgetsDirty {
+		next.budgets = slices.SortedFunc(maps.Values(b.budgets), func(x, y *policyv1.PodDisruptionBudget) int {
+			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+		})
+		b.budgetsDirty = false
+	}
+	b.current = next
+	return next
+}
+
+func (b *Builder) state(name string) *nodeState {
+	state := b.nodes[name]
+	if state == nil {
+		if b.nodes == nil {
+			b.nodes = map[string]*nodeState{}
+		}
+		state = &nodeState{row: -1}
+		b.nodes[name] = state
+	}
+	return state
+}
+
+func (b *Builder) touch(name string) {
+	if state := b.nodes[name]; state.object == nil {
+		return
+	}
+	if b.dirty == nil {
+		b.dirty = map[string]struct{}{}
+	}
+	b.dirty[name] = struct{}{}
+}
+
+func (b *Builder) dropIfEmpty(name string) {
+	if state := b.nodes[name]; state.object == nil && len(state.pods) == 0 {
+		delete(b.nodes, name)
+	}
+}
+
+func (b *Builder) takeRow() int32 {
+	if n := len(b.freeRows); n > 0 {
+		row := b.freeRows[n-1]
+		b.freeRows = b.freeRows[:n-1]
+		return row
+	}
+	b.rows = append(b.rows, nil)
+	return int32(len(b.rows) - 1)
+}
+
+func newIndex(rows []*Node) *index {
+	ix := &index{
+		byName: make(map[string]int32, len(rows)),
+		names:  make([]string, len(rows)),
+		sorted: make([]int32, 0, len(rows)),
+		next:   make([]atomic.Int32, len(rows)+1),
+	}
+	var arena strings.Builder
+	for _, n := range rows {
+		if n != nil {
+			arena.WriteString(n.Name)
+		}
+	}
+	all, at := arena.String(), 0
+	for row, n := range rows {
+		if n == nil {
+			continue
+		}
+		ix.names[row] = all[at : at+len(n.Name)]
+		at += len(n.Name)
+		ix.byName[ix.names[row]] = int32(row)
+		ix.sorted = append(ix.sorted, int32(row))
+	}
+	slices.SortFunc(ix.sorted, func(x, y int32) int { return cmp.Compare(ix.names[x], ix.names[y]) })
+	// The first guess: each name is followed by the next one in order of name.
+	prev := int32(-1)
+	for _, row := range ix.sorted {
+		ix.next[prev+1].Store(row)
+		prev = row
+	}
+	return ix
+}
+
+func sameNode(a, b *corev1.Node) bool {
+	if a == b {
+		return true
+	}
+	other := *b
+	other.ResourceVersion = a.ResourceVersion
+	return equality.Semantic.DeepEqual(a, &other)
+}
+
+func samePod(a, b *corev1.Pod) bool {
+	if a == b {
+		return true
+	}
+	other := *b
+	other.ResourceVersion = a.ResourceVersion
+	return equality.Semantic.DeepEqual(a, &other)
+}

@@ -1,0 +1,71 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Node is one node and the pods on it, at one moment. It never changes; a node
+// that changes is replaced by another Node in the next View.
+type Node struct {
+	// Name is the node's name, and its only identity.
+	Name string
+	// Object is the trimmed Node object. It is never nil and must not be
+	// written to. Its maps may be nil.
+	Object *corev1.Node
+	// Pods are the pods bound to the node that have not ended (their phase is
+	// neither Succeeded nor Failed), ordered by namespace and name. A pod with a
+	// deletionTimestamp is still here: what it holds is free only when it is
+	// gone. Neither the slice nor the pods may be written to.
+	Pods []*corev1.Pod
+
+	row   int32
+	facts atomic.Pointer[[]factEntry]
+}
+
+// NewNode returns a node that belongs to no View: one that exists only in a
+// request (a cluster autoscaler's template, or any node when Outboard runs
+// without a cluster), or one in a test. Pods that have ended are left out.
+// Neither object nor pods may be written to afterwards.
+func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
+	kept := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		if !ended(pod) {
+			kept = append(kept, pod)
+		}
+	}
+	slices.SortFunc(kept, comparePods)
+	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1}
+}
+
+// Row is the node's place in tables indexed by [View.Rows], or -1 for a node
+// that belongs to no View. A node keeps its row from View to View for as long as
+// it exists.
+func (n *Node) Row() int { return int(n.row) }
+
+// Without returns the node as it would be without the pods for which leaving is
+// true: what preemption asks a policy about. The receiver is not changed. When
+// no pod leaves, the receiver itself is returned.
+func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
+	if !slices.ContainsFunc(n.Pods, leaving) {
+		return n
+	}
+	pods := make([]*corev1.Pod, 0, len(n.Pods))
+	for _, pod := range n.Pods {
+		if !leaving(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return &Node{Name: n.Name, Object: n.Object, Pods: pods, row: -1}
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func comparePods(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}

@@ -1,0 +1,90 @@
+package snapshot
+
+import (
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// lastApplied is kubectl's copy of the whole object, environment included.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// TrimPod removes, in place, what no placement can depend on, and with it every
+// value that may be a secret: managed fields, environment, commands, probes,
+// lifecycle hooks, volume mounts, volumes that are not persistent, and the
+// status but for its phase, conditions, start time and nominated node.
+// Ephemeral containers go too: kube-scheduler does not count them either.
+func TrimPod(pod *corev1.Pod) {
+	trimMeta(&pod.ObjectMeta)
+	trimContainers(pod.Spec.InitContainers)
+	trimContainers(pod.Spec.Containers)
+	pod.Spec.EphemeralContainers = nil
+	pod.Spec.DNSConfig = nil
+	pod.Spec.HostAliases = nil
+	pod.Spec.ReadinessGates = nil
+	pod.Spec.SecurityContext = nil
+	pod.Spec.ImagePullSecrets = nil
+	pod.Spec.Volumes = persistent(pod.Spec.Volumes)
+	conditions := pod.Status.Conditions
+	for i := range conditions {
+		conditions[i].LastProbeTime = metav1.Time{}
+	}
+	pod.Status = corev1.PodStatus{
+		Phase:             pod.Status.Phase,
+		Conditions:        conditions,
+		NominatedNodeName: pod.Status.NominatedNodeName,
+		StartTime:         pod.Status.StartTime,
+	}
+}
+
+// TrimNode removes, in place, what no placement can depend on: managed fields,
+// heartbeat times, addresses, volumes in use and the kubelet's own configuration
+// status. Image names, which most nodes have in common, are made to share
+// memory.
+func TrimNode(node *corev1.Node) {
+	trimMeta(&node.ObjectMeta)
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].LastHeartbeatTime = metav1.Time{}
+	}
+	for i := range node.Status.Images {
+		names := node.Status.Images[i].Names
+		for j := range names {
+			names[j] = unique.Make(names[j]).Value()
+		}
+	}
+	node.Status.Addresses = nil
+	node.Status.VolumesInUse = nil
+	node.Status.VolumesAttached = nil
+	node.Status.Config = nil
+}
+
+func trimMeta(meta *metav1.ObjectMeta) {
+	meta.ManagedFields = nil
+	meta.SelfLink = ""
+	delete(meta.Annotations, lastApplied)
+}
+
+func trimContainers(containers []corev1.Container) {
+	for i := range containers {
+		c := &containers[i]
+		containers[i] = corev1.Container{
+			Name:          c.Name,
+			Image:         unique.Make(c.Image).Value(),
+			Ports:         c.Ports,
+			Resources:     c.Resources,
+			RestartPolicy: c.RestartPolicy,
+		}
+	}
+}
+
+// persistent keeps the volumes that can tie a pod to a place.
+func persistent(volumes []corev1.Volume) []corev1.Volume {
+	var kept []corev1.Volume
+	for _, v := range volumes {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,113 @@
+package snapshot
+
+import (
+	"iter"
+	"sync/atomic"
+
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// View is the cluster at one moment. The zero View is an empty cluster. A nil
+// *View is not valid.
+type View struct {
+	generation uint64
+	index      *index
+	rows       []*Node
+	budgets    []*policyv1.PodDisruptionBudget
+}
+
+// index is what depends on the set of nodes alone. Views share it until a node
+// is added or deleted.
+type index struct {
+	byName map[string]int32
+	names  []string // by row; one allocation, in row order, so that a scan reads memory in order; "" is a free row
+	sorted []int32  // rows in order of name
+	next   []atomic.Int32
+}
+
+// Generation grows by one with every View a Builder publishes. It is 0 for the
+// zero View.
+func (v *View) Generation() uint64 { return v.generation }
+
+// Len is the number of nodes.
+func (v *View) Len() int {
+	if v.index == nil {
+		return 0
+	}
+	return len(v.index.sorted)
+}
+
+// Rows is the length of a table indexed by [Node.Row]. It is at least Len and
+// grows only with the largest number of nodes there has been.
+func (v *View) Rows() int { return len(v.rows) }
+
+// At returns the node at the row, or nil when the row is free or out of range.
+func (v *View) At(row int) *Node {
+	if row < 0 || row >= len(v.rows) {
+		return nil
+	}
+	return v.rows[row]
+}
+
+// Node returns the node with the name, or nil.
+func (v *View) Node(name string) *Node {
+	if v.index == nil {
+		return nil
+	}
+	row, ok := v.index.byName[name]
+	if !ok {
+		return nil
+	}
+	return v.rows[row]
+}
+
+// All yields every node in order of name.
+func (v *View) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		if v.index == nil {
+			return
+		}
+		for _, row := range v.index.sorted {
+			if !yield(v.rows[row]) {
+				return
+			}
+		}
+	}
+}
+
+// DisruptionBudgets returns the PodDisruptionBudgets, ordered by namespace and
+// name. Neither the slice nor the budgets may be written to.
+func (v *View) DisruptionBudgets() []*policyv1.PodDisruptionBudget { return v.budgets }
+
+// Cursor finds nodes by name in a sequence of names. kube-scheduler asks about
+// the same nodes in nearly the same order again and again, so a Cursor first
+// compares with the node that followed the last time, and consults the map only
+// when that guess is wrong. What it learns is shared by all Views with the same
+// set of nodes and changes speed alone, never an answer.
+type Cursor struct {
+	view *View
+	prev int32 // row of the last name found, -1 before the first
+}
+
+// Cursor returns a Cursor at the beginning. It belongs to one goroutine.
+func (v *View) Cursor() Cursor { return Cursor{view: v, prev: -1} }
+
+// Find returns the node with the name, or nil. It does not allocate and does not
+// keep the name.
+func (c *Cursor) Find(name []byte) *Node {
+	ix := c.view.index
+	if ix == nil || len(ix.sorted) == 0 || len(name) == 0 {
+		return nil
+	}
+	guess := &ix.next[c.prev+1]
+	row := guess.Load()
+	if ix.names[row] != string(name) {
+		var ok bool
+		if row, ok = ix.byName[string(name)]; !ok {
+			return nil
+		}
+		guess.Store(row)
+	}
+	c.prev = row
+	return c.view.rows[row]
+}
