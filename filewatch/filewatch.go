@@ -1,0 +1,281 @@
+package filewatch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Options says what to watch and whom to tell.
+type Options struct {
+	// Paths are the files of the set. At least one; duplicates count once.
+	Paths []string
+
+	// OnChange is called from within Run, one call at a time, with the contents of all files by the path given in
+	// Paths, whenever any of them differs from the last call (or from what New read). The map and its bytes must not
+	// be modified. Whether the contents make sense is for the callee to judge: a file written in place may be seen
+	// half written, and the call for the rest follows. Nil: changes are only visible through Contents.
+	OnChange func(contents map[string][]byte)
+
+	// OnError is called from within Run when a file cannot be read, once for as long as the error stays the same.
+	// The former contents stay in force. Nil: logged as a warning with [slog.Default].
+	OnError func(err error)
+
+	// Interval is the time between two polls, for file systems whose notifications do not arrive. Default: 10 s.
+	Interval time.Duration
+
+	// Settle is how long after a notification the files are read, so that a burst of changes is one. Default: 100 ms.
+	Settle time.Duration
+
+	// MaxFileBytes is the size above which a file counts as unreadable. Default: 4 MiB.
+	MaxFileBytes int64
+}
+
+func (o Options) withDefaults() Options {
+	o.Paths = slices.Compact(slices.Sorted(slices.Values(o.Paths)))
+	if o.OnChange == nil {
+		o.OnChange = func(map[string][]byte) {}
+	}
+	if o.OnError == nil {
+		o.OnError = func(err error) { slog.Default().Warn("watched file", "error", err) }
+	}
+	if o.Interval <= 0 {
+		o.Interval = 10 * time.Second
+	}
+	if o.Settle <= 0 {
+		o.Settle = 100 * time.Millisecond
+	}
+	if o.MaxFileBytes <= 0 {
+		o.MaxFileBytes = 4 << 20
+	}
+	return o
+}
+
+// A Watcher watches one set of files. Create it with New.
+type Watcher struct {
+	opts      Options
+	contents  atomic.Pointer[map[string][]byte]
+	lastError string // used by Run alone
+}
+
+// New reads the files and returns a Watcher that knows these contents. It holds no resources until Run. The error says
+// which file could not be read.
+func New(opts Options) (*Watcher, error) {
+	opts = opts.withDefaults()
+	if len(opts.Paths) == 0 {
+		return nil, errors.New("watch files: no path given")
+	}
+	contents, err := readStable(opts.Paths, opts.MaxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{opts: opts}
+	w.contents.Store(&contents)
+	return w, nil
+}
+
+// Contents returns the contents last read, by path. They must not be modified. Safe for concurrent use.
+func (w *Watcher) Contents() map[string][]byte { return *w.contents.Load() }
+
+// Run watches until ctx ends, and calls the callbacks. Call it once.
+func (w *Watcher) Run(ctx context.Context) {
+	notify := newNotifier(w.opts.Paths, w.opts.OnError)
+	defer notify.close()
+	poll := time.NewTicker(w.opts.Interval)
+	defer poll.Stop()
+	// The first reading is due at once: what changed between New and here sent no notification.
+	settle := time.NewTimer(0)
+	defer settle.Stop()
+	settling := true
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-notify.changed:
+			// Not restarted while it runs: a directory that never rests must not postpone the reading for ever.
+			if !settling {
+				settling = true
+				settle.Reset(w.opts.Settle)
+			}
+			continue
+		case <-settle.C:
+			settling = false
+		case <-poll.C:
+		}
+		notify.update(w.opts.Paths)
+		if err := w.check(); errors.Is(err, errUnstable) && !settling {
+			settling = true
+			settle.Reset(w.opts.Settle)
+		}
+	}
+}
+
+// check reads the files and tells what is new. It returns errUnstable when they changed while they were read.
+func (w *Watcher) check() error {
+	contents, err := readTwice(w.opts.Paths, w.opts.MaxFileBytes)
+	if errors.Is(err, errUnstable) {
+		return err
+	}
+	if err != nil {
+		if err.Error() != w.lastError {
+			w.lastError = err.Error()
+			w.opts.OnError(err)
+		}
+		return err
+	}
+	w.lastError = ""
+	if maps.EqualFunc(contents, w.Contents(), bytes.Equal) {
+		return nil
+	}
+	w.contents.Store(&contents)
+	w.opts.OnChange(contents)
+	return nil
+}
+
+var errUnstable = errors.New("files changed while they were read")
+
+// readStable reads until two readings agree, a few times at most.
+func readStable(paths []string, maxBytes int64) (contents map[string][]byte, err error) {
+	for range 20 {
+		contents, err = readTwice(paths, maxBytes)
+		if !errors.Is(err, errUnstable) {
+			return contents, err
+		}
+	}
+	return nil, fmt.Errorf("read %q: %w", paths, err)
+}
+
+// readTwice reads all files twice and fails with errUnstable when the readings differ. A set that is swapped as a whole
+// between two reads of the first pass cannot look the same in the second.
+func readTwice(paths []string, maxBytes int64) (map[string][]byte, error) {
+	first, err := readAll(paths, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	second, err := readAll(paths, maxBytes)
+	if err != nil || !maps.EqualFunc(first, second, bytes.Equal) {
+		return nil, errUnstable
+	}
+	return second, nil
+}
+
+func readAll(paths []string, maxBytes int64) (map[string][]byte, error) {
+	contents := make(map[string][]byte, len(paths))
+	for _, path := range paths {
+		data, err := readFile(path, maxBytes)
+		if err != nil {
+			return nil, err
+		}
+		contents[path] = data
+	}
+	return contents, nil
+}
+
+func readFile(path string, maxBytes int64) ([]byte, error) {
+	// Asked before opening, because opening a named pipe waits for its writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %s: not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > maxBytes {
+		return nil, fmt.Errorf("read %s: larger than %d bytes", path, maxBytes)
+	}
+	return data, nil
+}
+
+// A notifier turns the notifications for the directories of some files into one signal.
+type notifier struct {
+	changed chan struct{}
+	watcher *fsnotify.Watcher // nil where the system has no notifications left to give
+	done    chan struct{}
+}
+
+func newNotifier(paths []string, onError func(error)) *notifier {
+	n := &notifier{changed: make(chan struct{}, 1), done: make(chan struct{})}
+	var err error
+	if n.watcher, err = fsnotify.NewWatcher(); err != nil {
+		onError(fmt.Errorf("no file notifications, only polling: %w", err))
+		n.watcher = nil
+		close(n.done)
+		return n
+	}
+	n.update(paths)
+	go n.forward()
+	return n
+}
+
+// forward signals every notification, and every error too: an overflow is a change that could not be told.
+func (n *notifier) forward() {
+	defer close(n.done)
+	for {
+		select {
+		case _, ok := <-n.watcher.Events:
+			if !ok {
+				return
+			}
+		case _, ok := <-n.watcher.Errors:
+			if !ok {
+				return
+			}
+		}
+		select {
+		case n.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// update watches the directories in which the files are now: the one of the path, where links are swapped, and the one
+// of the file it leads to, where the file is written. Directories are watched rather than files, since a watch on a
+// file ends when the file is replaced. What cannot be watched is left to the poll.
+func (n *notifier) update(paths []string) {
+	if n.watcher == nil {
+		return
+	}
+	var dirs []string
+	for _, path := range paths {
+		dirs = append(dirs, filepath.Dir(path))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
+		}
+	}
+	for _, dir := range n.watcher.WatchList() {
+		if !slices.Contains(dirs, dir) {
+			_ = n.watcher.Remove(dir)
+		}
+	}
+	for _, dir := range dirs {
+		_ = n.watcher.Add(dir)
+	}
+}
+
+func (n *notifier) close() {
+	if n.watcher != nil {
+		_ = n.watcher.Close()
+	}
+	<-n.done
+}
