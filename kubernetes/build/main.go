@@ -1,0 +1,157 @@
+// Command build compiles programs of the local control plane from the modules
+// pinned in go.mod, and says how far it is while it does:
+//
+//	build bin/kube-apiserver bin/etcd
+//
+// An output file is only ever replaced by a finished program. The directory it
+// runs in selects the module; the Makefile runs it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// program is one of the control plane's programs and the package it is built from.
+type program struct{ name, pkg string }
+
+// programs is in building order: kube-apiserver compiles most of what the others need.
+var programs = []program{
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{"etcd", "go.etcd.io/etcd/server/v3"},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "build:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, outputs []string) error {
+	version, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	ldflags, err := linkerFlags(strings.TrimSpace(version))
+	if err != nil {
+		return err
+	}
+	for _, output := range outputs {
+		i := slices.IndexFunc(programs, func(p program) bool { return p.name == filepath.Base(output) })
+		if i < 0 {
+			return fmt.Errorf("%s: not a program of the control plane", output)
+		}
+		title := fmt.Sprintf("[%d/%d] %s", i+1, len(programs), programs[i].name)
+		report := newReport(os.Stderr, title, onTerminal(os.Stderr))
+		if err := build(ctx, report, programs[i].pkg, ldflags, output); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkerFlags makes programs report version, a release such as v1.36.3. Without
+// it they call themselves v0.0.0-master, which clients and version checks refuse.
+func linkerFlags(version string) (string, error) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) != 3 || !strings.HasPrefix(version, "v") {
+		return "", fmt.Errorf("k8s.io/kubernetes has version %q in go.mod; want vMAJOR.MINOR.PATCH", version)
+	}
+	flags := []string{"-s", "-w"}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags,
+			"-X", pkg+".gitVersion="+version,
+			"-X", pkg+".gitMajor="+parts[0],
+			"-X", pkg+".gitMinor="+parts[1],
+			"-X", pkg+".gitTreeState=clean")
+	}
+	return strings.Join(flags, " "), nil
+}
+
+// build compiles pkg of the module in the working directory into output.
+// On any error, cancellation included, output is as it was.
+func build(ctx context.Context, report *report, pkg, ldflags, output string) (err error) {
+	stop := report.start()
+	defer func() { stop(err) }()
+
+	// With nothing but -trimpath and CGO_ENABLED=0 deciding how a package is
+	// compiled, the programs share the packages they have in common.
+	var stale bytes.Buffer
+	list := goCommand(ctx, "list", "-trimpath", "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", pkg)
+	list.Stdout = &stale
+	if err := runReported(list, report); err != nil {
+		return err
+	}
+	report.compiling(pkg, strings.Fields(stale.String()))
+
+	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
+		return err
+	}
+	partial := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".partial")
+	defer os.Remove(partial)
+	if err := runReported(goCommand(ctx, "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", partial, pkg), report); err != nil {
+		return err
+	}
+	return os.Rename(partial, output)
+}
+
+// goCommand runs the go command with settings of the environment that would
+// change the result, or stop it, overridden: GOFLAGS (which must not be empty,
+// or the one from `go env -w` counts), workspaces, cgo.
+func goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+func goOutput(ctx context.Context, args ...string) (string, error) {
+	cmd := goCommand(ctx, args...)
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, exit.Stderr)
+	}
+	return string(out), err
+}
+
+// runReported runs cmd, an invocation of go, with its standard error read by report.
+func runReported(cmd *exec.Cmd, report *report) error {
+	r, w := io.Pipe()
+	cmd.Stderr = w
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		report.read(r)
+	}()
+	err := cmd.Run()
+	w.Close()
+	<-read
+	if err != nil {
+		return fmt.Errorf("go %s: %w", cmd.Args[1], err)
+	}
+	return nil
+}
+
+// onTerminal reports whether f can show a line that is rewritten in place.
+func onTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
