@@ -1,0 +1,126 @@
+// Package decision holds the record of one decision: what was asked, what was
+// answered, and why. Records are plain data, complete in themselves, and are
+// shown as text by [Record.Text] and as JSON by encoding/json.
+package decision
+
+import "time"
+
+// TopNodes is how many of the best nodes a Record lists with their scores.
+const TopNodes = 10
+
+// NearestMisses is how many rejected nodes a Record names for each reason: those
+// that came closest to fitting.
+const NearestMisses = 3
+
+// Record says what was decided about one pod in one call and why. A Record does
+// not change once it is in a [Log].
+type Record struct {
+	// Time is when the call arrived and Duration how long deciding took, decoding
+	// and encoding included.
+	Time     time.Time     `json:"time"`
+	Duration time.Duration `json:"durationNanoseconds"`
+	// Verb is the extender verb ("filter", "prioritize", "preempt", "bind").
+	Verb string `json:"verb"`
+	// Profile is the path of the profile that decided.
+	Profile string `json:"profile"`
+	Pod     Pod    `json:"pod"`
+	// Generation identifies the View that was judged; 0 is a request judged
+	// without a cluster.
+	Generation uint64 `json:"generation"`
+	// Remembered says that the pod and the view were unchanged since an earlier
+	// call, whose verdicts were used again.
+	Remembered bool `json:"remembered,omitempty"`
+
+	// Asked is the number of nodes in the call, Fit how many of them passed every
+	// filter, and Returned how many the answer held; Returned is less than Fit
+	// only with a shortlist.
+	Asked    int `json:"asked"`
+	Fit      int `json:"fit"`
+	Returned int `json:"returned"`
+
+	// Policies are the profile's policies in order.
+	Policies []Policy `json:"policies,omitempty"`
+	// Rejections are the reasons for which nodes were rejected, most frequent
+	// first.
+	Rejections []Rejection `json:"rejections,omitempty"`
+	// Top are the best nodes, best first, at most TopNodes of them; nil when the
+	// call did not score.
+	Top []ScoredNode `json:"top,omitempty"`
+	// MaxTotal is the largest total a node could have.
+	MaxTotal int64 `json:"maxTotal,omitempty"`
+
+	// Preemptions are the candidate nodes of a preempt call.
+	Preemptions []Preemption `json:"preemptions,omitempty"`
+	// Bound is the node a bind call was about.
+	Bound string `json:"bound,omitempty"`
+
+	// Error is why the call failed as a whole; "" if it did not.
+	Error string `json:"error,omitempty"`
+}
+
+// Pod identifies the pod decided about.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid,omitempty"`
+}
+
+// Policy says what part one policy had in a decision.
+type Policy struct {
+	Name   string `json:"name"`
+	Weight int64  `json:"weight"`
+	// Unconcerned says that the policy had nothing to say about this pod.
+	Unconcerned bool `json:"unconcerned,omitempty"`
+	// Skipped is the error for which the policy was left out (onError: skip).
+	Skipped string `json:"skipped,omitempty"`
+}
+
+// Rejection is one reason and how many nodes it rejected.
+type Rejection struct {
+	// Policy is the policy's name; "" is Outboard itself.
+	Policy       string `json:"policy,omitempty"`
+	Code         string `json:"code"`
+	Text         string `json:"text"`
+	Unit         string `json:"unit,omitempty"`
+	Unresolvable bool   `json:"unresolvable,omitempty"`
+	Nodes        int    `json:"nodes"`
+	// Nearest are the nodes that came closest, nearest first.
+	Nearest []Miss `json:"nearest,omitempty"`
+}
+
+// Miss is one rejected node with the numbers behind its rejection, in the
+// rejection's unit.
+type Miss struct {
+	Node string `json:"node"`
+	Have int64  `json:"have"`
+	Want int64  `json:"want"`
+}
+
+// ScoredNode is a node and how its total came about.
+type ScoredNode struct {
+	Node string `json:"node"`
+	// Total is the sum of Weight × Score over the policies.
+	Total  int64   `json:"total"`
+	Scores []Score `json:"scores,omitempty"`
+}
+
+// Score is one policy's score for one node.
+type Score struct {
+	Policy string `json:"policy"`
+	// Raw is what Score returned, Score the value in 0..100 after
+	// NormalizeScore, and Weight the policy's weight.
+	Raw    int64 `json:"raw"`
+	Score  int64 `json:"score"`
+	Weight int64 `json:"weight"`
+}
+
+// Preemption is what was decided about one candidate node of a preempt call.
+type Preemption struct {
+	Node string `json:"node"`
+	// Given is how many victims kube-scheduler proposed.
+	Given int `json:"given"`
+	// Added are the pods added to the victims, as namespace/name.
+	Added []string `json:"added,omitempty"`
+	// Dropped is why the node is no candidate any more; "" if it is kept.
+	Dropped string `json:"dropped,omitempty"`
+}

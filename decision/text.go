@@ -1,0 +1,128 @@
+package decision
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Text writes the record for a person to read. The error is that of w.
+func (r *Record) Text(w io.Writer) error {
+	var b strings.Builder
+	r.headline(&b)
+	if r.Error != "" {
+		fmt.Fprintf(&b, "  error: %s\n", r.Error)
+	}
+	for _, p := range r.Policies {
+		switch {
+		case p.Skipped != "":
+			fmt.Fprintf(&b, "  %s was left out: %s\n", p.Name, p.Skipped)
+		case p.Unconcerned:
+			fmt.Fprintf(&b, "  %s does not concern this pod\n", p.Name)
+		}
+	}
+	for i := range r.Rejections {
+		r.Rejections[i].text(&b)
+	}
+	r.scores(&b)
+	for _, p := range r.Preemptions {
+		p.text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Record) headline(b *strings.Builder) {
+	fmt.Fprintf(b, "%s  %-10s", r.Time.Format("15:04:05.000"), r.Verb)
+	switch r.Verb {
+	case "bind":
+		if r.Error == "" {
+			fmt.Fprintf(b, " bound to %s", r.Bound)
+		} else {
+			fmt.Fprintf(b, " not bound to %s", r.Bound)
+		}
+	case "preempt":
+		kept := 0
+		for _, p := range r.Preemptions {
+			if p.Dropped == "" {
+				kept++
+			}
+		}
+		fmt.Fprintf(b, " %d of %d candidate nodes kept", kept, len(r.Preemptions))
+	case "prioritize":
+		fmt.Fprintf(b, " %s scored", count(r.Asked, "node"))
+	default:
+		fmt.Fprintf(b, " %d of %s fit", r.Fit, count(r.Asked, "node"))
+		if r.Returned < r.Fit {
+			fmt.Fprintf(b, ", the best %d returned", r.Returned)
+		}
+	}
+	fmt.Fprintf(b, "  (%s, profile %s, view %d", r.Duration.Round(time.Microsecond), r.Profile, r.Generation)
+	if r.Remembered {
+		b.WriteString(", remembered")
+	}
+	b.WriteString(")\n")
+}
+
+func (r *Rejection) text(b *strings.Builder) {
+	by := r.Policy
+	if by == "" {
+		by = "Outboard"
+	}
+	fmt.Fprintf(b, "  %s rejected by %s: %s", count(r.Nodes, "node"), by, r.Text)
+	if r.Unresolvable {
+		b.WriteString(" (preemption would not help)")
+	}
+	b.WriteString("\n")
+	for _, m := range r.Nearest {
+		if m.Have == 0 && m.Want == 0 {
+			fmt.Fprintf(b, "      %s\n", m.Node)
+			continue
+		}
+		fmt.Fprintf(b, "      %s: has %d, needs %d %s\n", m.Node, m.Have, m.Want, r.Unit)
+	}
+}
+
+func (r *Record) scores(b *strings.Builder) {
+	if len(r.Top) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "    node\ttotal of %d", r.MaxTotal)
+	for _, s := range r.Top[0].Scores {
+		fmt.Fprintf(table, "\t%s (weight %d)", s.Policy, s.Weight)
+	}
+	fmt.Fprintln(table)
+	for _, n := range r.Top {
+		fmt.Fprintf(table, "    %s\t%d", n.Node, n.Total)
+		for _, s := range n.Scores {
+			if s.Raw == s.Score {
+				fmt.Fprintf(table, "\t%d", s.Score)
+			} else {
+				fmt.Fprintf(table, "\t%d (raw %d)", s.Score, s.Raw)
+			}
+		}
+		fmt.Fprintln(table)
+	}
+	table.Flush() // into a strings.Builder, which does not fail
+}
+
+func (p *Preemption) text(b *strings.Builder) {
+	switch {
+	case p.Dropped != "":
+		fmt.Fprintf(b, "    %s: dropped: %s\n", p.Node, p.Dropped)
+	case len(p.Added) > 0:
+		fmt.Fprintf(b, "    %s: %s given, added %s\n", p.Node, count(p.Given, "victim"), strings.Join(p.Added, ", "))
+	default:
+		fmt.Fprintf(b, "    %s: %s given, none added\n", p.Node, count(p.Given, "victim"))
+	}
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// MaxWeight is the largest weight of a policy.
+const MaxWeight = 100
+
+// maxPolicies keeps totals far from the limits of an int32.
+const maxPolicies = 1000
+
+// NodeUnknown is the reason of nodes that are in the request by name only and
+// not in the view, usually because they were created a moment ago. It is
+// resolvable: the next attempt may find them.
+var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
+
+// OnError says what an error or panic of a policy does to a request.
+type OnError int
+
+const (
+	// Fail fails the request: the pod waits rather than be placed without the
+	// policy's word.
+	Fail OnError = iota
+	// Skip leaves the policy out of this request.
+	Skip
+)
+
+// Member is one policy of a profile.
+type Member struct {
+	// Name identifies the policy in records, errors and metrics. It is unique in
+	// its Engine.
+	Name   string
+	Policy policy.Policy
+	// Weight multiplies the policy's scores, 0..MaxWeight. With 0 the policy
+	// filters only, and its scores are not computed.
+	Weight  int64
+	OnError OnError
+}
+
+// Options are the parts of an Engine.
+type Options struct {
+	Policies []Member
+	// Shortlist makes Filter keep only the best nodes, at most this many; 0
+	// keeps all that fit.
+	Shortlist int
+}
+
+// Engine runs the policies of one profile. It may be used by any number of
+// goroutines.
+type Engine struct {
+	members   []Member
+	shortlist int
+	maxTotal  int64
+	memory    memory
+}
+
+// New returns an Engine, or an error when the options do not go together.
+func New(o Options) (*Engine, error) {
+	if o.Shortlist < 0 {
+		return nil, fmt.Errorf("shortlist is %d: must not be negative", o.Shortlist)
+	}
+	if len(o.Policies) > maxPolicies {
+		return nil, fmt.Errorf("%d policies: at most %d are possible", len(o.Policies), maxPolicies)
+	}
+	e := &Engine{members: o.Policies, shortlist: o.Shortlist}
+	names := map[string]bool{}
+	for _, m := range o.Policies {
+		switch {
+		case m.Name == "" || m.Policy == nil:
+			return nil, fmt.Errorf("policy %q: must have a name and a policy", m.Name)
+		case names[m.Name]:
+			return nil, fmt.Errorf("policy %q: name is used twice", m.Name)
+		case m.Weight < 0 || m.Weight > MaxWeight:
+			return nil, fmt.Errorf("policy %q: weight is %d: must be between 0 and %d", m.Name, m.Weight, MaxWeight)
+		}
+		names[m.Name] = true
+		e.maxTotal += m.Weight * policy.MaxScore
+	}
+	return e, nil
+}
+
+// MaxTotal is the largest total a node can have: 100 × the sum of the weights.
+// It is 0 when no policy has a weight.
+func (e *Engine) MaxTotal() int64 { return e.maxTotal }
+
+// Request is one question: about this pod, over this view, for these nodes.
+type Request struct {
+	// Pod is not nil, trimmed (snapshot.TrimPod), and read-only.
+	Pod *corev1.Pod
+	// View is not nil. Without a cluster it is empty.
+	View *snapshot.View
+	// Nodes are the nodes asked, each once. They are nodes of the View, nodes
+	// that exist only in the request, or nil for unknown names.
+	Nodes []*snapshot.Node
+}
+
+// Result is the answer to a Request. Its slices are used again by the next call
+// it is passed to.
+type Result struct {
+	// Kept are the nodes to answer with, as ascending indices into
+	// Request.Nodes.
+	Kept []int32
+	// Rejected are the nodes that do not fit, in the order asked.
+	Rejected []Rejected
+	// Totals are the totals of the nodes in the order asked; only Score sets
+	// them.
+	Totals []int64
+	// Record says what was decided and why. Its Time, Duration, Verb and Profile
+	// are the caller's to fill in.
+	Record *decision.Record
+
+	scratch scratch
+}
+
+// Rejected is one node that does not fit.
+type Rejected struct {
+	Index        int32 // into Request.Nodes
+	Reason       *policy.Reason
+	Unresolvable bool
+}
+
+// PolicyError is the error, or the panic, of one policy.
+type PolicyError struct {
+	Policy string
+	Err    error
+	// Stack is the stack of a panic, for the log; nil otherwise.
+	Stack []byte
+}
+
+func (e *PolicyError) Error() string { return fmt.Sprintf("policy %s: %v", e.Policy, e.Err) }
+
+// Unwrap returns the policy's own error.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+// Filter finds the nodes on which the pod fits and, with a shortlist, the best
+// of them. The error is a *PolicyError or that of the context; result.Record is
+// set in any case.
+func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error {
+	return e.run(ctx, req, result, func(ev *evaluation) error {
+		if err := ev.filter(ctx, req.Nodes, result); err != nil {
+			return err
+		}
+		result.Record.Fit = len(result.Kept)
+		if e.shortlist > 0 && len(result.Kept) > e.shortlist {
+			if err := ev.shortlist(ctx, req.Nodes, result, e.shortlist); err != nil {
+				return err
+			}
+		}
+		result.Record.Returned = len(result.Kept)
+		return nil
+	})
+}
+
+// Score computes the totals of the nodes. It does not filter: as in
+// kube-scheduler, the nodes asked are those that passed. An unknown node has
+// total 0. The error is as for Filter.
+func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
+	return e.run(ctx, req, result, func(ev *evaluation) error {
+		result.Record.Fit, result.Record.Returned = len(req.Nodes), len(req.Nodes)
+		return ev.scoreAsked(ctx, req.Nodes, result, e.shortlist > 0)
+	})
+}
+
+// run prepares the policies, or finds them prepared, and calls decide until no
+// policy that may be left out fails.
+func (e *Engine) run(ctx context.Context, req Request, result *Result, decide func(*evaluation) error) error {
+	result.reset(len(req.Nodes))
+	ev, remembered := e.memory.take(req)
+	result.Record = newRecord(req, remembered)
+	ev.begin(e, req, remembered)
+	for {
+		err := ev.guarded(func() error {
+			if err := ev.prepare(ctx); err != nil {
+				return err
+			}
+			return decide(ev)
+		})
+		if err != nil && ev.leaveOut(err) {
+			continue
+		}
+		ev.describe(result)
+		if err != nil {
+			result.Record.Error = err.Error()
+			return err
+		}
+		e.memory.put(ev)
+		return nil
+	}
+}
+
+func (r *Result) reset(nodes int) {
+	r.Kept, r.Rejected, r.Totals = r.Kept[:0], r.Rejected[:0], r.Totals[:0]
+	r.scratch.reset(nodes)
+}
