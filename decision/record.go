@@ -73,6 +73,8 @@ type Policy struct {
 	Unconcerned bool `json:"unconcerned,omitempty"`
 	// Skipped is the error for which the policy was left out (onError: skip).
 	Skipped string `json:"skipped,omitempty"`
+	// Duration is the time the policy took; 0 if it was not measured.
+	Duration time.Duration `json:"durationNanoseconds,omitempty"`
 }
 
 // Rejection is one reason and how many nodes it rejected.

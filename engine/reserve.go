@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,15 @@ type Reservation struct {
 type memberClaim struct {
 	member int
 	claim  policy.Claim
+}
+
+// Reserves says whether any policy of the profile is a Reserver, so that binding
+// needs to know the pod.
+func (e *Engine) Reserves() bool {
+	return slices.ContainsFunc(e.members, func(m Member) bool {
+		_, ok := m.Policy.(policy.Reserver)
+		return ok
+	})
 }
 
 // Reserve claims for the pod what every Reserver of the profile hands out on the

@@ -1,0 +1,41 @@
+package decision
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Summary says in one line why a pod is on the node, from the latest records
+// about it, latest first. It is "" if they tell nothing about the node.
+func Summary(records []*Record, node string) string {
+	var parts []string
+	if r, scored := find(records, node); scored != nil {
+		scores := make([]string, 0, len(scored.Scores))
+		for _, s := range scored.Scores {
+			scores = append(scores, fmt.Sprintf("%s %d×%d", s.Policy, s.Score, s.Weight))
+		}
+		parts = append(parts, fmt.Sprintf("scored %d of %d (%s)", scored.Total, r.MaxTotal, strings.Join(scores, ", ")))
+	}
+	for _, r := range records {
+		if r.Verb == "filter" {
+			parts = append(parts, fmt.Sprintf("%d of %s fit", r.Fit, count(r.Asked, "node")))
+			for _, rejection := range r.Rejections {
+				parts = append(parts, fmt.Sprintf("%d %s", rejection.Nodes, rejection.Text))
+			}
+			break
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// find returns the latest record that scored the node, and the score.
+func find(records []*Record, node string) (*Record, *ScoredNode) {
+	for _, r := range records {
+		for i := range r.Top {
+			if r.Top[i].Node == node {
+				return r, &r.Top[i]
+			}
+		}
+	}
+	return nil, nil
+}
