@@ -61,7 +61,6 @@ func TrimNode(node *corev1.Node) {
 
 func trimMeta(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
-	meta.SelfLink = ""
 	delete(meta.Annotations, lastApplied)
 }
 

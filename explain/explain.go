@@ -1,0 +1,157 @@
+// Package explain tells why a pod is where it is, or nowhere: the latest
+// decisions about it, and what every policy says about every node now. The
+// service offers it under /explain on its admin address ([Handler]); the command
+// `outboard explain` asks there ([Fetch]) and prints the [Document] as text or
+// JSON.
+package explain
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Path is where the service offers explanations.
+const Path = "/explain"
+
+const (
+	// DefaultDecisions is how many decisions are told unless asked otherwise.
+	DefaultDecisions = 6
+	// DefaultNodes is how many nodes are told about unless asked otherwise.
+	DefaultNodes = 20
+	maxLimit     = 10000
+)
+
+// Document is the answer.
+type Document struct {
+	// Pod is the pod asked about, as namespace/name.
+	Pod string `json:"pod"`
+	// Node is the node the pod is on now; "" if it is on none, or not known.
+	Node string `json:"node,omitempty"`
+	// Decisions are the latest decisions about the pod, latest first.
+	Decisions []*decision.Record `json:"decisions"`
+	// Now is what would be decided about the pod at this moment, by profile; nil
+	// if the pod is on a node or not known.
+	Now []Profile `json:"now,omitempty"`
+}
+
+// Profile is what the policies of one profile say now.
+type Profile struct {
+	Profile string `json:"profile"`
+	// Fit is how many of all Nodes fit.
+	Fit   int `json:"fit"`
+	Nodes int `json:"nodes"`
+	// MaxTotal is the largest total possible.
+	MaxTotal int64 `json:"maxTotal"`
+	// Explanations are about the best nodes, best first; those that do not fit
+	// come last.
+	Explanations []engine.Explanation `json:"explanations"`
+	// Error is why the policies cannot judge the pod.
+	Error string `json:"error,omitempty"`
+}
+
+// Source is where a Handler finds what it tells.
+type Source struct {
+	Log *decision.Log
+	// Engines returns the engines by profile path.
+	Engines func() map[string]*engine.Engine
+	// View and Pod are nil when Outboard runs without a cluster.
+	View func() *snapshot.View
+	Pod  func(namespace, name string) *corev1.Pod
+}
+
+// Handler serves GET requests with the query parameters namespace, pod
+// (required), profile, node, decisions and nodes.
+func Handler(s Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		namespace, name := cmp.Or(q.Get("namespace"), "default"), q.Get("pod")
+		if name == "" {
+			http.Error(w, "the query must name a pod: ?namespace=NAMESPACE&pod=NAME", http.StatusBadRequest)
+			return
+		}
+		decisions, err := limit(q.Get("decisions"), DefaultDecisions)
+		if err != nil {
+			http.Error(w, "decisions: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		nodes, err := limit(q.Get("nodes"), DefaultNodes)
+		if err != nil {
+			http.Error(w, "nodes: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		profile := q.Get("profile")
+		doc := Document{Pod: namespace + "/" + name}
+		doc.Decisions = s.Log.Find(func(d *decision.Record) bool {
+			return d.Pod.Namespace == namespace && d.Pod.Name == name && (profile == "" || d.Profile == profile)
+		}, decisions)
+		if s.View != nil {
+			if pod := s.Pod(namespace, name); pod != nil {
+				doc.Node = pod.Spec.NodeName
+				if doc.Node == "" {
+					doc.Now = s.now(r, pod, profile, q.Get("node"), nodes)
+				}
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(doc)
+	})
+}
+
+func (s Source) now(r *http.Request, pod *corev1.Pod, only, node string, limit int) []Profile {
+	view := s.View()
+	var profiles []Profile
+	for path, e := range s.Engines() {
+		if only != "" && only != path {
+			continue
+		}
+		p := Profile{Profile: path, Nodes: view.Len(), MaxTotal: e.MaxTotal()}
+		explanations, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())})
+		if err != nil {
+			p.Error = err.Error()
+		}
+		for _, x := range explanations {
+			if x.Fits {
+				p.Fit++
+			}
+		}
+		slices.SortStableFunc(explanations, better)
+		if node != "" {
+			explanations = slices.DeleteFunc(explanations, func(x engine.Explanation) bool { return x.Node != node })
+		}
+		p.Explanations = explanations[:min(limit, len(explanations))]
+		profiles = append(profiles, p)
+	}
+	slices.SortFunc(profiles, func(a, b Profile) int { return cmp.Compare(a.Profile, b.Profile) })
+	return profiles
+}
+
+func better(a, b engine.Explanation) int {
+	switch {
+	case a.Fits && !b.Fits:
+		return -1
+	case b.Fits && !a.Fits:
+		return 1
+	}
+	return cmp.Compare(b.Total, a.Total)
+}
+
+func limit(text string, otherwise int) (int, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > maxLimit {
+		return 0, fmt.Errorf("%q: must be a number between 0 and %d", text, maxLimit)
+	}
+	return n, nil
+}

@@ -1,0 +1,118 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"outboard.dev/outboard/engine"
+)
+
+// Fetch asks a running service. admin is its admin address as a URL
+// (http://127.0.0.1:8080); query holds the parameters of Handler.
+func Fetch(ctx context.Context, client *http.Client, admin string, query url.Values) (*Document, error) {
+	target := strings.TrimRight(admin, "/") + Path + "?" + query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, fmt.Errorf("admin address %q: %w", admin, err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the service: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+	if err != nil {
+		return nil, fmt.Errorf("reading the service's answer: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the service at %s answered %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
+	}
+	doc := new(Document)
+	if err := json.Unmarshal(body, doc); err != nil {
+		return nil, fmt.Errorf("the service at %s did not answer with an explanation: %w", admin, err)
+	}
+	return doc, nil
+}
+
+// Text writes the document for a person to read. The error is that of w.
+func (d *Document) Text(w io.Writer) error {
+	var b strings.Builder
+	switch {
+	case d.Node != "":
+		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
+	case len(d.Now) > 0:
+		fmt.Fprintf(&b, "Pod %s is on no node.\n", d.Pod)
+	default:
+		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
+	}
+	if len(d.Decisions) == 0 {
+		b.WriteString("\nNo decision about it is remembered: it was never asked about, or too long ago, or by another replica.\n")
+	} else {
+		b.WriteString("\nDecisions, latest first:\n")
+	}
+	for _, r := range d.Decisions {
+		if err := r.Text(&b); err != nil {
+			return err
+		}
+	}
+	for i := range d.Now {
+		d.Now[i].text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (p *Profile) text(b *strings.Builder) {
+	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit.\n", p.Profile, p.Fit, p.Nodes)
+	if p.Error != "" {
+		fmt.Fprintf(b, "  error: %s\n", p.Error)
+	}
+	if len(p.Explanations) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "  node\tfits\ttotal of %d", p.MaxTotal)
+	for _, o := range p.Explanations[0].Policies {
+		fmt.Fprintf(table, "\t%s", o.Policy)
+	}
+	fmt.Fprintln(table)
+	for _, x := range p.Explanations {
+		fits := "yes"
+		if !x.Fits {
+			fits = "no"
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%d", x.Node, fits, x.Total)
+		for _, o := range x.Policies {
+			fmt.Fprintf(table, "\t%s", opinion(o))
+		}
+		fmt.Fprintln(table)
+	}
+	table.Flush() // into a strings.Builder, which does not fail
+	if rest := p.Nodes - len(p.Explanations); rest > 0 {
+		fmt.Fprintf(b, "  … and %d more nodes (--nodes N shows more, --node NAME one)\n", rest)
+	}
+}
+
+func opinion(o engine.PolicyOpinion) string {
+	var parts []string
+	if o.Code != "" {
+		text := o.Text
+		if o.Have != 0 || o.Want != 0 {
+			text += strings.TrimRight(fmt.Sprintf(" (has %d, needs %d %s", o.Have, o.Want, o.Unit), " ") + ")"
+		}
+		parts = append(parts, text)
+	}
+	if o.Scored {
+		parts = append(parts, fmt.Sprintf("%d × %d", o.Score, o.Weight))
+	}
+	if len(parts) == 0 {
+		return "–"
+	}
+	return strings.Join(parts, "; ")
+}
