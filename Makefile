@@ -1,0 +1,54 @@
+# make demo    watch an unmodified kube-scheduler place pods where Outboard says
+# make test    every test, against a real control plane
+# make bench   the benchmarks, each beside what it is compared with
+
+GO    ?= go
+TOOLS := $(GO) tool -modfile=go.tools.mod
+
+# Packages without a control plane of their own also run under the race detector.
+RACE := $(filter-out %/controlplane %/examples %/test/%,$(shell $(GO) list ./... 2>/dev/null))
+
+FUZZTIME ?= 5s
+
+.PHONY: demo test unit race fuzz bench check format vet lint build control-plane clean
+
+demo: control-plane
+	$(GO) run ./examples/demo $(if $(KEEP),--keep)
+
+test: control-plane unit race fuzz
+
+unit:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race $(RACE)
+
+fuzz:
+	./test/fuzz $(FUZZTIME)
+
+bench: control-plane
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+check: format vet lint build
+
+format:
+	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(TOOLS) staticcheck ./...
+
+build: control-plane
+	$(GO) build ./...
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/outboard ./cmd/outboard
+
+# etcd, kube-apiserver, kube-scheduler and kubectl: minutes the first time,
+# nothing afterwards.
+control-plane:
+	@$(MAKE) --no-print-directory -C kubernetes
+
+clean:
+	rm -rf bin
+	$(MAKE) -C kubernetes clean
