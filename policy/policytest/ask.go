@@ -1,0 +1,215 @@
+package policytest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// prepared is what Prepare said about one pod.
+type prepared struct {
+	cycle    policy.Cycle
+	err      error
+	panicked string
+}
+
+func prepare(ctx context.Context, p policy.Policy, pod *corev1.Pod, view *snapshot.View) prepared {
+	var r prepared
+	r.panicked = guard(func() { r.cycle, r.err = p.Prepare(ctx, pod, view) })
+	if r.err != nil {
+		r.cycle = nil
+	}
+	return r
+}
+
+// invalid says what is wrong with the Cycle, or "".
+func (r prepared) invalid() string {
+	if r.cycle == nil {
+		return ""
+	}
+	_, filters := r.cycle.(policy.Filter)
+	_, scores := r.cycle.(policy.Score)
+	_, normalizes := r.cycle.(policy.NormalizeScore)
+	v := reflect.ValueOf(r.cycle)
+	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return fmt.Sprintf("Prepare returned a nil %T in a Cycle, which is not a nil Cycle; return nil itself when the policy does not concern the pod", r.cycle)
+	case normalizes && !scores:
+		return fmt.Sprintf("the Cycle (%T) implements NormalizeScore without Score", r.cycle)
+	case !filters && !scores:
+		return fmt.Sprintf("the Cycle (%T) implements neither Filter nor Score; return nil when the policy does not concern the pod", r.cycle)
+	}
+	return ""
+}
+
+// answers is all that a policy says about one pod. The slices are indexed like
+// the nodes asked, whatever the order they were asked in; they are nil when the
+// Cycle does not answer that question.
+type answers struct {
+	panicked string
+	err      error
+	none     bool // a nil Cycle
+	verdicts []policy.Verdict
+	raw      []int64 // as Score returned them
+	scores   []int64 // after NormalizeScore
+}
+
+// judge asks about the nodes in the order of the given indices.
+func (r prepared) judge(nodes []*snapshot.Node, order []int) answers {
+	a := answers{panicked: r.panicked, err: r.err, none: r.cycle == nil && r.err == nil}
+	if a.panicked != "" {
+		a.panicked = "Prepare " + a.panicked
+	}
+	if filter, ok := r.cycle.(policy.Filter); ok {
+		a.verdicts = make([]policy.Verdict, len(nodes))
+		for _, i := range order {
+			if crash := guard(func() { a.verdicts[i] = filter.Filter(nodes[i]) }); crash != "" {
+				a.panicked = fmt.Sprintf("Filter of %s %s", nodeName(nodes[i]), crash)
+				return a
+			}
+		}
+	}
+	score, ok := r.cycle.(policy.Score)
+	if !ok {
+		return a
+	}
+	a.raw, a.scores = make([]int64, len(nodes)), make([]int64, len(nodes))
+	for _, i := range order {
+		if crash := guard(func() { a.raw[i] = score.Score(nodes[i]) }); crash != "" {
+			a.panicked = fmt.Sprintf("Score of %s %s", nodeName(nodes[i]), crash)
+			return a
+		}
+	}
+	asked := make([]int64, len(order))
+	for at, i := range order {
+		asked[at] = a.raw[i]
+	}
+	if crash := normalize(r.cycle, asked); crash != "" {
+		a.panicked = "NormalizeScore " + crash
+		return a
+	}
+	for at, i := range order {
+		a.scores[i] = asked[at]
+	}
+	return a
+}
+
+// normalize replaces the scores if the Cycle does that. It returns the text of a
+// panic, or "".
+func normalize(cycle policy.Cycle, scores []int64) string {
+	n, ok := cycle.(policy.NormalizeScore)
+	if !ok || len(scores) == 0 {
+		return ""
+	}
+	return guard(func() { n.NormalizeScore(scores) })
+}
+
+// difference says how two answers differ about nodes with the given names, or
+// returns "". Neither may be a panic.
+func difference(nodes []*snapshot.Node, first, second answers) string {
+	switch {
+	case errorText(first.err) != errorText(second.err):
+		return fmt.Sprintf("Prepare returned first %s, then %s", errorText(first.err), errorText(second.err))
+	case first.none != second.none:
+		return fmt.Sprintf("Prepare returned a nil Cycle: first %t, then %t", first.none, second.none)
+	case len(first.verdicts) != len(second.verdicts) || len(first.scores) != len(second.scores):
+		return "the Cycle implements Filter and Score at one time and not at another"
+	}
+	for i, verdict := range first.verdicts {
+		if !sameVerdict(verdict, second.verdicts[i]) {
+			return fmt.Sprintf("%s: Filter says first %q, then %q", nodeName(nodes[i]), describe(verdict), describe(second.verdicts[i]))
+		}
+	}
+	for i, score := range first.scores {
+		if score != second.scores[i] {
+			return fmt.Sprintf("%s: the score is first %d, then %d", nodeName(nodes[i]), score, second.scores[i])
+		}
+	}
+	return ""
+}
+
+// sameVerdict compares by Code: another policy of the same configuration may
+// have Reasons of its own.
+func sameVerdict(a, b policy.Verdict) bool {
+	if a.Reason != nil && b.Reason != nil && a.Reason.Code == b.Reason.Code {
+		a.Reason = b.Reason
+	}
+	return a == b
+}
+
+func describe(v policy.Verdict) string {
+	if v.Fits() {
+		return "fits"
+	}
+	text := fmt.Sprintf("%s, have %d, want %d", v.Reason.Code, v.Have, v.Want)
+	if v.Unresolvable {
+		text += ", unresolvable"
+	}
+	return text
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return fmt.Sprintf("the error %q", err.Error())
+}
+
+func nodeName(n *snapshot.Node) string { return fmt.Sprintf("node %q", n.Name) }
+
+// guard calls f and returns the text of its panic, with the policy's part of the
+// stack, or "".
+func guard(f func()) (crash string) {
+	defer func() {
+		if p := recover(); p != nil {
+			crash = fmt.Sprintf("panicked: %v%s", p, policyStack())
+		}
+	}()
+	f()
+	return ""
+}
+
+// policyStack lists the callers that panicked, down to this package.
+func policyStack() string {
+	own := reflect.TypeFor[prepared]().PkgPath() + "."
+	var text strings.Builder
+	calls := make([]uintptr, 64)
+	frames := runtime.CallersFrames(calls[:runtime.Callers(3, calls)]) // without Callers, policyStack and guard's deferred call
+	for {
+		frame, more := frames.Next()
+		if strings.HasPrefix(frame.Function, own) || frame.Function == "" {
+			return text.String()
+		}
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			fmt.Fprintf(&text, "\n\t%s:%d %s", frame.File, frame.Line, frame.Function)
+		}
+		if !more {
+			return text.String()
+		}
+	}
+}
+
+func forward(n int) []int { return rotated(n, 0) }
+
+func rotated(n, by int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = (i + by) % n
+	}
+	return order
+}
+
+func backward(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = n - 1 - i
+	}
+	return order
+}

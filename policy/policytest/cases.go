@@ -1,0 +1,281 @@
+package policytest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// nonsense are values that labels, annotations and image names are given.
+var nonsense = []string{"", "-1", "0", "nonsense", "NaN", "9223372036854775808", `{"a":`, "::@@\xff"}
+
+// cluster is what a View is built from, again and again, so that every rule can
+// start with nodes no Fact was ever asked about.
+type cluster struct {
+	name      string
+	nodes     []*corev1.Node
+	pods      []*corev1.Pod
+	strangers bool // the nodes are only in the request, and the View is empty
+}
+
+// world is a cluster built anew.
+type world struct {
+	view *snapshot.View
+	// nodes are those to ask about: the View's in order of name, then some that
+	// it does not hold.
+	nodes []*snapshot.Node
+	known int // how many of nodes the View holds
+}
+
+// form is how objects come into a View.
+type form func(nodes []*corev1.Node, pods []*corev1.Pod)
+
+// asPublished is a form of a cluster as policies meet it.
+func asPublished(nodes []*corev1.Node, pods []*corev1.Pod) {
+	for _, node := range nodes {
+		snapshot.TrimNode(node)
+	}
+	for _, pod := range pods {
+		snapshot.TrimPod(pod)
+	}
+}
+
+func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
+	nodes, pods := copies(c.nodes), copies(c.pods)
+	unknown := []*corev1.Node{{}, {ObjectMeta: metav1.ObjectMeta{Name: "policytest-unknown"}}}
+	as(nodes, pods)
+	w := &world{view: new(snapshot.View)}
+	if c.strangers {
+		for _, node := range nodes {
+			on := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName != node.Name })
+			w.nodes = append(w.nodes, snapshot.NewNode(node, on...))
+		}
+	} else {
+		var b snapshot.Builder
+		for _, node := range nodes {
+			b.SetNode(node)
+		}
+		for _, pod := range pods {
+			b.SetPod(pod)
+		}
+		if extend != nil {
+			extend(&b)
+		}
+		w.view = b.View()
+	}
+	w.nodes = slices.AppendSeq(w.nodes, w.view.All())
+	w.known = w.view.Len()
+	for _, node := range unknown {
+		w.nodes = append(w.nodes, snapshot.NewNode(node))
+	}
+	return w
+}
+
+// allCases are the given pods in every cluster, and the hostile pods in the
+// given one and the barest.
+func allCases(o Options) []*testCase {
+	given := &cluster{name: "the given nodes", nodes: o.Nodes, pods: o.Assigned}
+	bare := bareCluster(given)
+	clusters := append(hostileClusters(given), bare, given)
+	var cases []*testCase
+	add := func(pod *corev1.Pod, what string, clusters ...*cluster) {
+		raw := pod.DeepCopy()
+		dressPod(raw)
+		pod = pod.DeepCopy()
+		snapshot.TrimPod(pod)
+		for _, c := range clusters {
+			cases = append(cases, &testCase{
+				name:    fmt.Sprintf("pod %q%s, %s", podName(pod), what, c.name),
+				pod:     pod,
+				raw:     raw,
+				cluster: c,
+			})
+		}
+	}
+	for _, pod := range o.Pods {
+		add(pod, "", clusters...)
+		for _, change := range podChanges() {
+			changed := pod.DeepCopy()
+			change.apply(changed)
+			add(changed, " "+change.what, given, bare)
+		}
+	}
+	add(&corev1.Pod{}, " (empty)", given, bare)
+	return cases
+}
+
+type podChange struct {
+	what  string
+	apply func(*corev1.Pod)
+}
+
+func podChanges() []podChange {
+	changes := []podChange{
+		{"without labels and annotations", func(p *corev1.Pod) { p.Labels, p.Annotations = nil, nil }},
+		{"without containers", func(p *corev1.Pod) { p.Spec.Containers, p.Spec.InitContainers = nil, nil }},
+		{"without a spec", func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} }},
+		{"without a namespace, name and UID", func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "", "", "" }},
+		{"being deleted", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
+		{"without requests", func(p *corev1.Pod) {
+			eachContainer(p, func(c *corev1.Container) { c.Resources = corev1.ResourceRequirements{} })
+		}},
+	}
+	for _, amount := range []int64{0, -1, math.MaxInt64} {
+		changes = append(changes, podChange{fmt.Sprintf("requesting %d of everything", amount), func(p *corev1.Pod) {
+			eachContainer(p, func(c *corev1.Container) {
+				setAll(c.Resources.Requests, amount)
+				setAll(c.Resources.Limits, amount)
+			})
+		}})
+	}
+	for _, value := range nonsense {
+		changes = append(changes, podChange{fmt.Sprintf("with %q for every label, annotation and image", value), func(p *corev1.Pod) {
+			setValues(p.Labels, value)
+			setValues(p.Annotations, value)
+			eachContainer(p, func(c *corev1.Container) { c.Image = value })
+		}})
+	}
+	return changes
+}
+
+// bareCluster has the names of the nodes and pods and nothing else.
+func bareCluster(given *cluster) *cluster {
+	bare := &cluster{name: "nodes with nothing but a name"}
+	for _, node := range given.nodes {
+		bare.nodes = append(bare.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}})
+	}
+	for _, pod := range given.pods {
+		bare.pods = append(bare.pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		})
+	}
+	return bare
+}
+
+func hostileClusters(given *cluster) []*cluster {
+	clusters := []*cluster{
+		{name: "an empty View"},
+		{name: "an empty View and the given nodes in the request", nodes: given.nodes, pods: given.pods, strangers: true},
+	}
+	for _, amount := range []int64{0, -1, math.MaxInt64} {
+		clusters = append(clusters, given.changed(fmt.Sprintf("nodes with %d of everything", amount), func(n *corev1.Node) {
+			setAll(n.Status.Allocatable, amount)
+			setAll(n.Status.Capacity, amount)
+			for i := range n.Status.Images {
+				n.Status.Images[i].SizeBytes = amount
+			}
+		}, func(*corev1.Pod) {}))
+	}
+	for _, value := range nonsense {
+		clusters = append(clusters, given.changed(fmt.Sprintf("nodes and their pods with %q for every label and annotation", value), func(n *corev1.Node) {
+			setValues(n.Labels, value)
+			setValues(n.Annotations, value)
+			for i := range n.Status.Images {
+				for j := range n.Status.Images[i].Names {
+					n.Status.Images[i].Names[j] = value
+				}
+			}
+		}, func(p *corev1.Pod) {
+			setValues(p.Labels, value)
+			setValues(p.Annotations, value)
+		}))
+	}
+	return clusters
+}
+
+func (c *cluster) changed(name string, node func(*corev1.Node), pod func(*corev1.Pod)) *cluster {
+	next := &cluster{name: name, nodes: copies(c.nodes), pods: copies(c.pods)}
+	for _, n := range next.nodes {
+		node(n)
+	}
+	for _, p := range next.pods {
+		pod(p)
+	}
+	return next
+}
+
+// asStored is a form of a cluster as the API server may have it, with everything
+// that trimming removes.
+func asStored(nodes []*corev1.Node, pods []*corev1.Pod) {
+	for _, node := range nodes {
+		dressMeta(&node.ObjectMeta)
+		for i := range node.Status.Conditions {
+			node.Status.Conditions[i].LastHeartbeatTime = metav1.Unix(1, 0)
+		}
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
+		node.Status.VolumesInUse = append(node.Status.VolumesInUse, "policytest")
+		node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: "policytest"})
+	}
+	for _, pod := range pods {
+		dressPod(pod)
+	}
+}
+
+func dressPod(pod *corev1.Pod) {
+	dressMeta(&pod.ObjectMeta)
+	eachContainer(pod, func(c *corev1.Container) {
+		c.Command, c.Args = append(c.Command, "policytest"), append(c.Args, "policytest")
+		c.Env = append(c.Env, corev1.EnvVar{Name: "POLICYTEST", Value: "1"})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "policytest", MountPath: "/policytest"})
+	})
+	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "policytest", Image: "policytest"},
+	})
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+		Name:         "policytest",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	})
+	if pod.Spec.SecurityContext == nil {
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	pod.Status.Message, pod.Status.HostIP = "policytest", "192.0.2.1"
+}
+
+func dressMeta(meta *metav1.ObjectMeta) {
+	meta.ManagedFields = append(meta.ManagedFields, metav1.ManagedFieldsEntry{Manager: "policytest"})
+	meta.Annotations = maps.Clone(meta.Annotations)
+	if meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	meta.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
+}
+
+func eachContainer(pod *corev1.Pod, f func(*corev1.Container)) {
+	for i := range pod.Spec.InitContainers {
+		f(&pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		f(&pod.Spec.Containers[i])
+	}
+}
+
+func setAll(list corev1.ResourceList, amount int64) {
+	for name := range list {
+		list[name] = *resource.NewQuantity(amount, resource.DecimalSI)
+	}
+}
+
+func setValues(m map[string]string, value string) {
+	for key := range m {
+		m[key] = value
+	}
+}
+
+func copies[T interface{ DeepCopy() T }](objects []T) []T {
+	list := make([]T, len(objects))
+	for i, object := range objects {
+		list[i] = object.DeepCopy()
+	}
+	return list
+}
+
+func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -1,0 +1,526 @@
+package policytest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// options exercise any policy that counts pods or looks at labels.
+func options(build func() (policy.Policy, error)) policytest.Options {
+	return policytest.Options{
+		New: build,
+		Pods: policytest.Pods(`
+- metadata: {name: new, labels: {app: web}, annotations: {example.com/size: "3"}}
+  spec:
+    containers:
+    - {name: web, image: web, env: [{name: SIZE, value: "3"}], resources: {requests: {cpu: 1}}}
+- metadata: {name: other}
+`),
+		Nodes: policytest.Nodes(`
+- metadata: {name: a, labels: {zone: east}}
+  status: {allocatable: {cpu: 4}, addresses: [{type: InternalIP, address: 192.0.2.7}]}
+- metadata: {name: b}
+- metadata: {name: c}
+`),
+		Assigned: policytest.Pods(`
+- {metadata: {name: z}, spec: {nodeName: a}}
+- {metadata: {name: y}, spec: {nodeName: a}}
+- {metadata: {name: x}, spec: {nodeName: b}}
+`),
+	}
+}
+
+// prepareFunc is a policy that is nothing but its Prepare.
+type prepareFunc func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error)
+
+func (f prepareFunc) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	return f(ctx, pod, view)
+}
+
+type filterFunc func(*snapshot.Node) policy.Verdict
+
+func (f filterFunc) Filter(n *snapshot.Node) policy.Verdict { return f(n) }
+
+type scoreFunc func(*snapshot.Node) int64
+
+func (f scoreFunc) Score(n *snapshot.Node) int64 { return f(n) }
+
+type normalized struct {
+	scoreFunc
+	normalize func([]int64)
+}
+
+func (n normalized) NormalizeScore(scores []int64) { n.normalize(scores) }
+
+type normalizeOnly struct{}
+
+func (normalizeOnly) NormalizeScore([]int64) {}
+
+var tooMany = &policy.Reason{Code: "TooMany", Text: "too many pods on the node", Unit: "pods"}
+
+// filterBy is a policy that filters every pod with f.
+func filterBy(f filterFunc) policy.Policy {
+	return prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) { return f, nil })
+}
+
+// cycleOf is a policy with one Cycle for every pod.
+func cycleOf(c policy.Cycle) policy.Policy {
+	return prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) { return c, nil })
+}
+
+func atMostOne(n *snapshot.Node) policy.Verdict {
+	if have := int64(1 - len(n.Pods)); have < 1 {
+		return policy.Verdict{Reason: tooMany, Have: have, Want: 1}
+	}
+	return policy.Verdict{}
+}
+
+// good is a policy with all that a policy may have: an error, no Cycle for some
+// pods, a Fact, a Filter, and scores that are normalized.
+type good struct{ pods *snapshot.Fact[int64] }
+
+func newGood() (policy.Policy, error) {
+	return &good{snapshot.NewFact(func(n *snapshot.Node) int64 { return int64(len(n.Pods)) })}, nil
+}
+
+func (g *good) Prepare(ctx context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	switch size := pod.Annotations["example.com/size"]; size {
+	case "":
+		return nil, nil
+	case "3":
+		return goodCycle{g}, ctx.Err()
+	default:
+		return nil, fmt.Errorf("annotation example.com/size is %q: must be 3", size)
+	}
+}
+
+type goodCycle struct{ *good }
+
+func (c goodCycle) Filter(n *snapshot.Node) policy.Verdict {
+	if have := *c.pods.Of(n); have > 1 {
+		return policy.Verdict{Reason: tooMany, Have: have, Want: 1}
+	}
+	return policy.Verdict{}
+}
+
+func (c goodCycle) Score(n *snapshot.Node) int64 { return *c.pods.Of(n) }
+
+func (c goodCycle) NormalizeScore(scores []int64) {
+	most := max(1, slices.Max(scores))
+	for i, pods := range scores {
+		scores[i] = policy.MaxScore * (most - pods) / most
+	}
+}
+
+func TestGoodPolicyPasses(t *testing.T) {
+	policytest.Run(t, options(newGood))
+}
+
+func TestPolicyThatLooksAtNamesPasses(t *testing.T) {
+	policytest.Run(t, options(func() (policy.Policy, error) {
+		return filterBy(func(n *snapshot.Node) policy.Verdict {
+			if n.Name == "a" {
+				return policy.Verdict{Reason: tooMany}
+			}
+			return policy.Verdict{}
+		}), nil
+	}))
+}
+
+func TestExtendReachesTheView(t *testing.T) {
+	o := options(func() (policy.Policy, error) {
+		return prepareFunc(func(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+			if len(view.DisruptionBudgets()) == 0 {
+				return nil, nil
+			}
+			return filterFunc(atMostOne), nil
+		}), nil
+	})
+	if rules := broken(policytest.Check(o)); !slices.Equal(rules, []string{"exercised"}) {
+		t.Fatalf("without Extend: %v", rules)
+	}
+	o.Extend = func(b *snapshot.Builder) { b.SetDisruptionBudget(&policyv1.PodDisruptionBudget{}) }
+	policytest.Run(t, o)
+}
+
+// broken lists the rules that failed.
+func broken(errs []error) []string {
+	rules := map[string]bool{}
+	for _, err := range errs {
+		var f *policytest.Failure
+		if !errors.As(err, &f) {
+			panic(err)
+		}
+		rules[f.Rule] = true
+	}
+	return slices.Sorted(maps.Keys(rules))
+}
+
+func TestBrokenPoliciesFail(t *testing.T) {
+	var calls atomic.Int64 // for policies that answer by how often they were asked
+	scoring := func(score func(*snapshot.Node) int64) policy.Policy { return cycleOf(scoreFunc(score)) }
+	for _, tc := range []struct {
+		name   string
+		rule   string   // that must fail
+		also   []string // rules that fail beside it, unavoidably
+		says   string   // in a failure of the rule
+		policy policy.Policy
+	}{
+		{
+			name: "crashes in Prepare on a pod without containers", rule: "survives", says: "Prepare panicked: runtime error: index out of range",
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				_ = pod.Spec.Containers[0]
+				return filterFunc(atMostOne), nil
+			}),
+		},
+		{
+			name: "crashes in Filter on a node without labels", rule: "survives", says: `Filter of node "b" panicked: assignment to entry in nil map`,
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if n.Object.Labels == nil {
+					n.Object.Labels["seen"] = ""
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "crashes in Score on a node without allocatable", rule: "survives", says: `panicked: runtime error: integer divide by zero`,
+			policy: scoring(func(n *snapshot.Node) int64 { return 4 / n.Object.Status.Allocatable.Cpu().Value() }),
+		},
+		{
+			name: "crashes in NormalizeScore when all scores are 0", rule: "survives", says: "NormalizeScore panicked",
+			policy: cycleOf(normalized{func(n *snapshot.Node) int64 { return int64(len(n.Pods)) }, func(scores []int64) {
+				most := slices.Max(scores)
+				for i := range scores {
+					scores[i] = 100 * scores[i] / most
+				}
+			}}),
+		},
+		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
+		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},
+		{name: "a nil pointer in a Cycle", rule: "cycle", says: "which is not a nil Cycle", policy: cycleOf((*goodCycle)(nil))},
+		{
+			name: "concerned by no pod", rule: "exercised", says: "the cases prove nothing",
+			policy: cycleOf(nil),
+		},
+		{
+			name: "unresolvable without a reason", rule: "verdict", says: "Unresolvable without a Reason",
+			policy: filterBy(func(*snapshot.Node) policy.Verdict { return policy.Verdict{Unresolvable: true} }),
+		},
+		{
+			name: "two reasons with one code", rule: "reasons", says: `two different *Reason have the code "TooMany"`,
+			policy: filterBy(func() filterFunc {
+				other := *tooMany
+				return func(n *snapshot.Node) policy.Verdict {
+					if n.Name == "b" {
+						return policy.Verdict{Reason: &other}
+					}
+					return policy.Verdict{Reason: tooMany}
+				}
+			}()),
+		},
+		{
+			name: "a reason made for every pod", rule: "reasons", says: `two different *Reason have the code "TooMany"`,
+			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+				mine := *tooMany
+				return filterFunc(func(*snapshot.Node) policy.Verdict { return policy.Verdict{Reason: &mine} }), nil
+			}),
+		},
+		{
+			name: "a reason that names the node", rule: "reasons", says: `the code "TooMany" has two texts`,
+			policy: func() policy.Policy {
+				reasons := map[string]*policy.Reason{}
+				for _, name := range []string{"", "a", "b", "c", "policytest-unknown"} {
+					reasons[name] = &policy.Reason{Code: "TooMany", Text: "too many pods on node " + name}
+				}
+				return filterBy(func(n *snapshot.Node) policy.Verdict { return policy.Verdict{Reason: reasons[n.Name]} })
+			}(),
+		},
+		{
+			name: "a reason without a code", rule: "reasons", says: `the code "" is not in CamelCase`,
+			policy: filterBy(rejectWith(&policy.Reason{Text: "too many pods"})),
+		},
+		{
+			name: "a code with underscores", rule: "reasons", says: `the code "too_many" is not in CamelCase`,
+			policy: filterBy(rejectWith(&policy.Reason{Code: "too_many", Text: "too many pods"})),
+		},
+		{
+			name: "a reason without a text", rule: "reasons", says: "is not one line that says something",
+			policy: filterBy(rejectWith(&policy.Reason{Code: "TooMany"})),
+		},
+		{
+			name: "a reason with a number", rule: "reasons", says: `"node has 3 pods" of TooMany holds a number`,
+			policy: filterBy(rejectWith(&policy.Reason{Code: "TooMany", Text: "node has 3 pods"})),
+		},
+		{
+			name: "a reason that changes", rule: "reasons", says: "must be constant",
+			policy: func() policy.Policy {
+				mine := *tooMany
+				return prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+					mine.Text = "too many pods beside " + strings.Repeat("this ", int(calls.Add(1))) + "pod"
+					return filterFunc(rejectWith(&mine)), nil
+				})
+			}(),
+		},
+		{
+			name: "answers by how often it was asked", rule: "repeatable", says: `the score is first`,
+			policy: scoring(func(*snapshot.Node) int64 { return calls.Add(1) % 100 }),
+			also:   []string{"cancelled", "stranger", "trimmed", "without"},
+		},
+		{
+			name: "answers by the order of nodes", rule: "repeatable", says: "asked about a View built anew, in reverse order",
+			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+				var first atomic.Pointer[snapshot.Node]
+				return filterFunc(func(n *snapshot.Node) policy.Verdict {
+					if first.CompareAndSwap(nil, n); first.Load() != n {
+						return policy.Verdict{Reason: tooMany}
+					}
+					return policy.Verdict{}
+				}), nil
+			}),
+			also: []string{"without"},
+		},
+		{
+			name: "an error that changes", rule: "repeatable", says: "Prepare returned first",
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				if pod.Name == "other" {
+					return nil, fmt.Errorf("attempt %d", calls.Add(1))
+				}
+				return filterFunc(atMostOne), nil
+			}),
+			also: []string{"trimmed", "stranger"},
+		},
+		{
+			name: "writes to the pod", rule: "read-only", says: "the pod to place was written to",
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				pod.Spec.NodeName = "a"
+				return filterFunc(atMostOne), nil
+			}),
+		},
+		{
+			name: "writes to a node's labels", rule: "read-only", says: "the Node object was written to",
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if n.Object.Labels != nil {
+					n.Object.Labels["seen"] = ""
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "writes to a pod on a node", rule: "read-only", says: `the pod "default/x" on the node was written to`,
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if len(n.Pods) == 1 {
+					n.Pods[0].Status.Phase = corev1.PodRunning
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "orders a node's pods its own way", rule: "read-only", says: "the snapshot.Node was written to",
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				slices.Reverse(n.Pods)
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "allocates in Filter", rule: "allocations", says: "Filter allocates 1 times",
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if pods := slices.Clone(n.Pods); len(pods) > 1 {
+					return policy.Verdict{Reason: tooMany}
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "allocates in Score", rule: "allocations", says: "Score allocates",
+			policy: scoring(func(n *snapshot.Node) int64 { return int64(len(fmt.Sprint(n.Name))) }),
+		},
+		{
+			name: "scores above 100", rule: "score", says: "the score is 101: must be within 0..100",
+			policy: scoring(func(*snapshot.Node) int64 { return 101 }),
+		},
+		{
+			name: "scores below 0", rule: "score", says: "the score is -2",
+			policy: scoring(func(n *snapshot.Node) int64 { return -int64(len(n.Pods)) }),
+		},
+		{
+			name: "normalizes beyond 100", rule: "score", says: "the score is 150 when NormalizeScore gets [50]",
+			policy: cycleOf(normalized{func(*snapshot.Node) int64 { return 50 }, func(scores []int64) {
+				if len(scores) == 1 {
+					scores[0] = 150
+				}
+			}}),
+		},
+		{
+			name: "keeps notes in the Cycle", rule: "concurrent", says: "asked by 8 goroutines at once",
+			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+				var judging atomic.Pointer[snapshot.Node]
+				return filterFunc(func(n *snapshot.Node) policy.Verdict {
+					judging.Store(n)
+					for range 100 {
+						runtime.Gosched() // the others' turn
+					}
+					return atMostOne(judging.Load())
+				}), nil
+			}),
+		},
+		{
+			name: "takes a cancelled context for a pod of no concern", rule: "cancelled", says: "Prepare returned a nil Cycle: first false, then true",
+			policy: prepareFunc(func(ctx context.Context, _ *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				if ctx.Err() != nil {
+					return nil, nil
+				}
+				return filterFunc(atMostOne), nil
+			}),
+		},
+		{
+			name: "reads the environment", rule: "trimmed", says: "snapshot.TrimPod removes from the pod",
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				for _, c := range pod.Spec.Containers {
+					if len(c.Env) > 0 {
+						return filterFunc(atMostOne), nil
+					}
+				}
+				return scoreFunc(func(*snapshot.Node) int64 { return 0 }), nil
+			}),
+		},
+		{
+			name: "reads a node's address", rule: "trimmed", says: "snapshot.TrimNode and TrimPod remove from nodes",
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if len(n.Object.Status.Addresses) > 0 {
+					return policy.Verdict{Reason: tooMany}
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "rejects nodes that the View does not hold", rule: "stranger", says: `node "a": Filter says first "fits", then "TooMany`,
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if n.Row() < 0 {
+					return policy.Verdict{Reason: tooMany}
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "looks the node up in the View", rule: "without", says: "not what is known under its name",
+			policy: prepareFunc(func(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+				return filterFunc(func(n *snapshot.Node) policy.Verdict {
+					if known := view.Node(n.Name); known != nil {
+						n = known
+					}
+					return atMostOne(n)
+				}), nil
+			}),
+		},
+		{
+			name: "remembers verdicts by name", rule: "without", says: "not what is known under its name",
+			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+				var verdicts sync.Map
+				return filterFunc(func(n *snapshot.Node) policy.Verdict {
+					v, known := verdicts.Load(n.Name)
+					if !known {
+						v, _ = verdicts.LoadOrStore(n.Name, atMostOne(n))
+					}
+					return v.(policy.Verdict)
+				}), nil
+			}),
+			also: []string{"allocations"}, // the name becomes a key
+		},
+		{
+			name: "remembers verdicts by object", rule: "without", says: "and an equal node of snapshot.NewNode",
+			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+				var verdicts sync.Map
+				return filterFunc(func(n *snapshot.Node) policy.Verdict {
+					v, known := verdicts.Load(n.Object)
+					if !known {
+						v, _ = verdicts.LoadOrStore(n.Object, atMostOne(n))
+					}
+					return v.(policy.Verdict)
+				}), nil
+			}),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			calls.Store(0)
+			errs := policytest.Check(options(func() (policy.Policy, error) { return tc.policy, nil }))
+			says := false
+			for _, err := range errs {
+				text := err.Error()
+				says = says || strings.HasPrefix(text, tc.rule+": ") && strings.Contains(text, tc.says)
+			}
+			if !says {
+				t.Errorf("no failure of rule %q says %q:\n%v", tc.rule, tc.says, errors.Join(errs...))
+			}
+			for _, rule := range broken(errs) {
+				if rule != tc.rule && !slices.Contains(tc.also, rule) {
+					t.Errorf("rule %q failed too:\n%v", rule, errors.Join(errs...))
+				}
+			}
+		})
+	}
+}
+
+func rejectWith(r *policy.Reason) filterFunc {
+	return func(*snapshot.Node) policy.Verdict { return policy.Verdict{Reason: r} }
+}
+
+// TestHangingPrepareFails runs in a bubble: there the patience of the suite ends
+// as soon as everybody waits.
+func TestHangingPrepareFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		defer close(end)
+		errs := policytest.Check(options(func() (policy.Policy, error) {
+			return prepareFunc(func(ctx context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				if ctx.Err() != nil {
+					<-end
+				}
+				return filterFunc(atMostOne), nil
+			}), nil
+		}))
+		if rules := broken(errs); !slices.Equal(rules, []string{"cancelled"}) || !strings.Contains(errs[0].Error(), "Prepare has not returned after 10s") {
+			t.Errorf("got %v", errors.Join(errs...))
+		}
+	})
+}
+
+func TestPolicyThatIsNotBuiltFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		build func() (policy.Policy, error)
+		says  string
+	}{
+		"error":   {func() (policy.Policy, error) { return nil, errors.New("no such selector") }, "builds: New returned an error: no such selector"},
+		"nothing": {func() (policy.Policy, error) { return nil, nil }, "builds: New returned neither a policy nor an error"},
+		"panic":   {func() (policy.Policy, error) { panic("oops") }, "builds: New panicked: oops"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := policytest.Check(options(tc.build))
+			if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), tc.says) {
+				t.Errorf("got %v, want %q", errs, tc.says)
+			}
+		})
+	}
+}
+
+func TestNoCasesFail(t *testing.T) {
+	errs := policytest.Check(policytest.Options{New: newGood})
+	if want := "exercised: Options has 0 Pods and 0 Nodes: at least one of each is needed"; len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("got %v, want %q", errs, want)
+	}
+}

@@ -1,0 +1,369 @@
+package policytest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// goroutines is how many ask at once in the rule "concurrent".
+const goroutines = 8
+
+// promptly is when a Prepare with a cancelled context counts as hanging. It is
+// long, so that a busy machine is not taken for a broken policy.
+const promptly = 10 * time.Second
+
+var (
+	camelCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+	number    = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]+`) // "IPv6" is a word, "3 GPUs" has a number
+)
+
+// fresh returns the case's cluster built anew and the policy prepared for it.
+func (s *suite) fresh(c *testCase, p policy.Policy) (*world, prepared) {
+	w := c.cluster.build(s.options.Extend, asPublished)
+	return w, prepare(context.Background(), p, c.pod.DeepCopy(), w.view)
+}
+
+// compare fails the rule when the policy says about the nodes what differs from
+// what it said first, and returns whether it does not.
+func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, got answers) bool {
+	for _, a := range []answers{first, got} {
+		if a.panicked != "" {
+			s.fail("survives", where, "%s: %s", how, a.panicked)
+			return false
+		}
+	}
+	d := difference(nodes, first, got)
+	if d != "" {
+		s.fail(rule, where, "%s: %s", how, d)
+	}
+	return d == ""
+}
+
+func (s *suite) verdicts(c *testCase) {
+	w, asked := s.fresh(c, s.policy)
+	for _, a := range []answers{c.want, asked.judge(w.nodes, forward(len(w.nodes)))} {
+		for i, v := range a.verdicts {
+			where := c.name + ", " + nodeName(w.nodes[i])
+			if v.Unresolvable && v.Reason == nil {
+				s.fail("verdict", where, "the Verdict is Unresolvable without a Reason: a nil Reason means that the pod fits")
+			}
+			if v.Reason != nil {
+				s.reason(where, v.Reason)
+			}
+		}
+	}
+}
+
+func (s *suite) reason(where string, r *policy.Reason) {
+	if first, ok := s.reasons[r]; ok {
+		if first != *r {
+			s.fail("reasons", where, "the Reason changed from %+v to %+v: it must be constant", first, *r)
+			s.reasons[r] = *r
+		}
+		return
+	}
+	s.reasons[r] = *r
+	switch other, ok := s.byCode[r.Code]; {
+	case !ok:
+		s.byCode[r.Code] = r
+	case other.Text != r.Text:
+		s.fail("reasons", where, "the code %q has two texts, %q and %q: numbers and names belong into Have and Want, or the events cannot be grouped", r.Code, other.Text, r.Text)
+	default:
+		s.fail("reasons", where, "two different *Reason have the code %q: make it one package-level variable", r.Code)
+	}
+	if !camelCase.MatchString(r.Code) {
+		s.fail("reasons", where, "the code %q is not in CamelCase", r.Code)
+	}
+	if strings.TrimSpace(r.Text) == "" || strings.ContainsAny(r.Text, "\r\n") {
+		s.fail("reasons", where, "the text %q of %s is not one line that says something", r.Text, r.Code)
+	}
+	if number.MatchString(r.Text) {
+		s.fail("reasons", where, "the text %q of %s holds a number: numbers belong into Have and Want", r.Text, r.Code)
+	}
+}
+
+func (s *suite) repeatable(c *testCase) {
+	w, asked := s.fresh(c, s.policy)
+	n := len(w.nodes)
+	check := func(how string, got answers) {
+		s.compare("repeatable", c.name, how, w.nodes, c.want, got)
+	}
+	check("asked about a View built anew, in reverse order", asked.judge(w.nodes, backward(n)))
+	check("asked a second time", asked.judge(w.nodes, rotated(n, 1)))
+	check("prepared a second time", prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).judge(w.nodes, forward(n)))
+	if other := s.build(); other != nil {
+		w, asked = s.fresh(c, other)
+		check("asked of another policy of the same configuration", asked.judge(w.nodes, backward(n)))
+	}
+}
+
+func (s *suite) readOnly(c *testCase) {
+	w := c.cluster.build(s.options.Extend, asPublished)
+	pod := c.pod.DeepCopy()
+	type copied struct {
+		node snapshotNode
+		deep snapshotNode
+	}
+	before := make([]copied, len(w.nodes))
+	for i, n := range w.nodes {
+		shallow := snapshotNode{n.Name, n.Object, slices.Clone(n.Pods)}
+		before[i] = copied{shallow, snapshotNode{n.Name, n.Object.DeepCopy(), copies(n.Pods)}}
+	}
+	budgets := slices.Clone(w.view.DisruptionBudgets())
+	deepBudgets := copies(budgets)
+
+	prepare(context.Background(), s.policy, pod, w.view).judge(w.nodes, forward(len(w.nodes)))
+
+	if d := changed(c.pod, pod); d != "" {
+		s.fail("read-only", c.name, "the pod to place was written to:\n%s", d)
+	}
+	for i, n := range w.nodes {
+		where := c.name + ", " + nodeName(n)
+		was := before[i]
+		if n.Name != was.node.name || n.Object != was.node.object || !slices.Equal(n.Pods, was.node.pods) {
+			s.fail("read-only", where, "the snapshot.Node was written to: its Name, Object or Pods are others than before")
+			continue
+		}
+		if d := changed(was.deep.object, n.Object); d != "" {
+			s.fail("read-only", where, "the Node object was written to:\n%s", d)
+		}
+		for j, p := range n.Pods {
+			if d := changed(was.deep.pods[j], p); d != "" {
+				s.fail("read-only", where, "the pod %q on the node was written to:\n%s", podName(p), d)
+			}
+		}
+	}
+	after := w.view.DisruptionBudgets()
+	if !slices.Equal(budgets, after) || !reflect.DeepEqual(deepBudgets, append([]*policyv1.PodDisruptionBudget{}, after...)) {
+		s.fail("read-only", c.name, "the View's disruption budgets were written to")
+	}
+}
+
+type snapshotNode struct {
+	name   string
+	object *corev1.Node
+	pods   []*corev1.Pod
+}
+
+func changed[T any](before, after T) string {
+	if reflect.DeepEqual(before, after) {
+		return ""
+	}
+	if d := cmp.Diff(before, after); d != "" {
+		return d
+	}
+	return "\ta value that it keeps for itself, such as a Quantity's text"
+}
+
+func (s *suite) allocations(c *testCase) {
+	w, asked := s.fresh(c, s.policy)
+	asked.judge(w.nodes, forward(len(w.nodes))) // from here on the nodes are warm
+	if filter, ok := asked.cycle.(policy.Filter); ok {
+		s.allocates(c, w, "Filter", func(n *snapshot.Node) { filter.Filter(n) })
+	}
+	if score, ok := asked.cycle.(policy.Score); ok {
+		s.allocates(c, w, "Score", func(n *snapshot.Node) { score.Score(n) })
+	}
+}
+
+func (s *suite) allocates(c *testCase, w *world, what string, ask func(*snapshot.Node)) {
+	const runs = 10
+	all := testing.AllocsPerRun(runs, func() {
+		for _, n := range w.nodes {
+			ask(n)
+		}
+	})
+	if all == 0 {
+		return
+	}
+	for _, n := range w.nodes {
+		if one := testing.AllocsPerRun(runs, func() { ask(n) }); one > 0 {
+			s.fail("allocations", c.name+", "+nodeName(n), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact", what, one)
+			return
+		}
+	}
+	// Something else allocated meanwhile, and no node can be blamed.
+}
+
+func (s *suite) scoreRange(c *testCase) {
+	if c.want.raw == nil {
+		return
+	}
+	w, asked := s.fresh(c, s.policy)
+	for i, score := range c.want.scores {
+		s.inRange(c.name+", "+nodeName(w.nodes[i]), "", score)
+	}
+	for i, raw := range c.want.raw {
+		where := c.name + ", " + nodeName(w.nodes[i])
+		for _, same := range []int{1, 3} {
+			scores := slices.Repeat([]int64{raw}, same)
+			how := fmt.Sprintf(" when NormalizeScore gets %v", scores)
+			if crash := normalize(asked.cycle, scores); crash != "" {
+				s.fail("survives", where, "NormalizeScore %s%s", crash, how)
+				break
+			}
+			s.inRange(where, how, slices.Min(scores))
+			s.inRange(where, how, slices.Max(scores))
+		}
+	}
+}
+
+func (s *suite) inRange(where, how string, score int64) {
+	if score < 0 || score > policy.MaxScore {
+		s.fail("score", where, "the score is %d%s: must be within 0..%d", score, how, policy.MaxScore)
+	}
+}
+
+func (s *suite) concurrent(c *testCase) {
+	p := s.build()
+	if p == nil {
+		return
+	}
+	w, shared := s.fresh(c, p)
+	pod := c.pod.DeepCopy()
+	wrong := make([]*answers, goroutines)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			<-start
+			own := prepare(context.Background(), p, pod, w.view)
+			for round := range goroutines {
+				for _, asked := range []prepared{shared, own} {
+					got := asked.judge(w.nodes, rotated(len(w.nodes), g+round))
+					if got.panicked != "" || difference(w.nodes, c.want, got) != "" {
+						wrong[g] = &got
+						return
+					}
+				}
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	for _, got := range wrong {
+		if got != nil {
+			s.compare("concurrent", c.name, fmt.Sprintf("asked by %d goroutines at once", goroutines), w.nodes, c.want, *got)
+			return
+		}
+	}
+}
+
+func (s *suite) cancelled(c *testCase) {
+	w := c.cluster.build(s.options.Extend, asPublished)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	answered := make(chan prepared, 1)
+	go func() { answered <- prepare(ctx, s.policy, c.pod.DeepCopy(), w.view) }()
+	hangs := time.NewTimer(promptly)
+	defer hangs.Stop()
+	select {
+	case asked := <-answered:
+		if asked.err != nil {
+			return
+		}
+		if invalid := asked.invalid(); invalid != "" {
+			s.fail("cancelled", c.name, "%s", invalid)
+			return
+		}
+		got := asked.judge(w.nodes, forward(len(w.nodes)))
+		s.compare("cancelled", c.name, "without an error the answer must be the usual one", w.nodes, c.want, got)
+	case <-hangs.C:
+		s.fail("cancelled", c.name, "Prepare has not returned after %v", promptly)
+	}
+}
+
+func (s *suite) trimmed(c *testCase) {
+	ask := func(pod *corev1.Pod, as form) (*world, answers) {
+		w := c.cluster.build(s.options.Extend, as)
+		asked := prepare(context.Background(), s.policy, pod.DeepCopy(), w.view)
+		return w, asked.judge(w.nodes, forward(len(w.nodes)))
+	}
+	w, got := ask(c.raw, asPublished)
+	s.compare("trimmed", c.name, "the answer depends on what snapshot.TrimPod removes from the pod", w.nodes, c.want, got)
+	w, got = ask(c.pod, asStored)
+	s.compare("trimmed", c.name, "the answer depends on what snapshot.TrimNode and TrimPod remove from nodes and the pods on them", w.nodes, c.want, got)
+}
+
+func (s *suite) stranger(c *testCase) {
+	if s.options.Extend != nil {
+		return
+	}
+	w, asked := s.fresh(c, s.policy)
+	strangers := slices.Clone(w.nodes)
+	for i, n := range w.nodes {
+		strangers[i] = snapshot.NewNode(n.Object.DeepCopy(), copies(n.Pods)...)
+	}
+	got := asked.judge(strangers, forward(len(strangers)))
+	s.compare("stranger", c.name, "a node of the View and an equal one of snapshot.NewNode", w.nodes, c.want, got)
+}
+
+// without asks about nodes that some of their pods have left.
+func (s *suite) without(c *testCase) {
+	w, asked := s.fresh(c, s.policy)
+	if asked.cycle == nil {
+		return
+	}
+	asked.judge(w.nodes, forward(len(w.nodes))) // what it may have kept about the full nodes is of no use
+	for _, n := range w.nodes[:w.known] {
+		leavings := []func(*corev1.Pod) bool{func(*corev1.Pod) bool { return true }}
+		if len(n.Pods) > 1 {
+			for _, one := range n.Pods {
+				leavings = append(leavings, func(p *corev1.Pod) bool { return p == one })
+			}
+		}
+		for _, leaving := range leavings {
+			if !s.withoutPods(c, asked, n, leaving) {
+				return
+			}
+		}
+	}
+}
+
+// withoutPods compares the node without its leaving pods to an equal NewNode
+// and to one of another name. It returns false after a failure.
+func (s *suite) withoutPods(c *testCase, asked prepared, n *snapshot.Node, leaving func(*corev1.Pod) bool) bool {
+	reduced := n.Without(leaving)
+	if reduced == n {
+		return true
+	}
+	where := c.name + ", " + nodeName(n)
+	left := fmt.Sprintf("without %d of its %d pods", len(n.Pods)-len(reduced.Pods), len(n.Pods))
+	equal := snapshot.NewNode(n.Object.DeepCopy(), copies(reduced.Pods)...)
+	got := judgeOne(asked, reduced)
+	if !s.compare("without", where, left+", and an equal node of snapshot.NewNode", []*snapshot.Node{n}, got, judgeOne(asked, equal)) {
+		return false
+	}
+	object := n.Object.DeepCopy()
+	object.Name = "policytest-unknown"
+	renamed := snapshot.NewNode(object, reduced.Pods...)
+	// A policy may look at names for their own sake. It then does so in an empty
+	// View as well, where there is nothing to find under a name.
+	alone := prepare(context.Background(), s.policy, c.pod.DeepCopy(), new(snapshot.View))
+	if alone.cycle == nil || difference([]*snapshot.Node{n}, judgeOne(alone, reduced), judgeOne(alone, renamed)) != "" {
+		return true
+	}
+	return s.compare("without", where, left+", and the same under a name that the View does not hold (judge the Node in the argument, not what is known under its name)",
+		[]*snapshot.Node{n}, got, judgeOne(asked, renamed))
+}
+
+// judgeOne asks about one node, with its score as it is before NormalizeScore.
+func judgeOne(asked prepared, n *snapshot.Node) answers {
+	a := asked.judge([]*snapshot.Node{n}, forward(1))
+	a.scores = a.raw
+	return a
+}
