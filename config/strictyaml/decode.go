@@ -1,0 +1,463 @@
+package strictyaml
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Decode fills in into, a non-nil pointer, from v and returns all errors there
+// are, as [Errors]. What has an error keeps the value it had. Decoding nothing
+// changes nothing.
+func (v Value) Decode(into any) error {
+	target := reflect.ValueOf(into)
+	if target.Kind() != reflect.Pointer || target.IsNil() {
+		return fmt.Errorf("decode into %T: not a pointer to a value", into)
+	}
+	if v.node == nil {
+		return nil
+	}
+	d := decoder{fields: map[reflect.Type][]structField{}}
+	d.value(v, target.Elem())
+	if v.path == nil && v.doc != nil {
+		return Join(v.doc.errs, d.errs)
+	}
+	return Join(d.errs)
+}
+
+type decoder struct {
+	fields map[reflect.Type][]structField
+	errs   Errors
+}
+
+func (d *decoder) fail(at Value, kind, value, rule string) {
+	if len(d.errs) <= maxErrors {
+		d.errs = append(d.errs, &Error{File: at.file(), Line: at.line, Path: at.Path(), Kind: kind, Value: value, Rule: rule})
+	}
+}
+
+// must reports that the value at at is not what it must be.
+func (d *decoder) must(at Value, be string) {
+	d.fail(at, "Invalid value", describe(resolve(at.node)), "must be "+be)
+}
+
+func (v Value) item(i int) Value {
+	n := resolve(v.node).Content[i]
+	return Value{doc: v.doc, node: n, path: v.path.Index(i), line: n.Line}
+}
+
+var (
+	valueType        = reflect.TypeFor[Value]()
+	durationType     = reflect.TypeFor[time.Duration]()
+	metaDurationType = reflect.TypeFor[metav1.Duration]()
+	quantityType     = reflect.TypeFor[resource.Quantity]()
+)
+
+// value decodes at into rv, which is addressable.
+func (d *decoder) value(at Value, rv reflect.Value) {
+	n := resolve(at.node)
+	if n.Style&yaml.TaggedStyle != 0 || isNull(n) {
+		return // a tag is an error found by Parse; null is nothing
+	}
+	switch rv.Type() {
+	case valueType:
+		rv.Set(reflect.ValueOf(at))
+		return
+	case durationType, metaDurationType:
+		d.duration(at, n, rv)
+		return
+	case quantityType:
+		d.quantity(at, n, rv)
+		return
+	}
+	if rv.Kind() == reflect.Pointer {
+		if rv.IsNil() {
+			fresh := d.fresh(rv.Type().Elem())
+			d.value(at, fresh)
+			rv.Set(fresh.Addr())
+			return
+		}
+		d.value(at, rv.Elem())
+		return
+	}
+	switch into := rv.Addr().Interface().(type) {
+	case json.Unmarshaler:
+		d.unmarshalJSON(at, into)
+		return
+	case encoding.TextUnmarshaler:
+		if n.Kind == yaml.MappingNode && rv.Kind() == reflect.Struct {
+			break
+		}
+		if n.Kind != yaml.ScalarNode || classify(n) != text {
+			d.must(at, "a string")
+		} else if err := into.UnmarshalText([]byte(n.Value)); err != nil {
+			d.fail(at, "Invalid value", describe(n), oneLine(err.Error()))
+		}
+		return
+	}
+	switch rv.Kind() {
+	case reflect.Struct:
+		d.structure(at, n, rv)
+	case reflect.Map:
+		d.mapping(at, n, rv)
+	case reflect.Slice:
+		d.list(at, n, rv)
+	default:
+		d.scalar(at, n, rv)
+	}
+}
+
+// fresh returns a new addressable value of type t with its defaults.
+func (d *decoder) fresh(t reflect.Type) reflect.Value {
+	p := reflect.New(t)
+	if v, ok := p.Interface().(interface{ SetDefaults() }); ok {
+		v.SetDefaults()
+	}
+	return p.Elem()
+}
+
+func (d *decoder) structure(at Value, n *yaml.Node, rv reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.must(at, "a mapping")
+		return
+	}
+	fields, ok := d.fields[rv.Type()]
+	if !ok {
+		fields = structFields(rv.Type())
+		d.fields[rv.Type()] = fields
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, ok := keyText(n.Content[i])
+		if !ok {
+			continue // an error found by Parse
+		}
+		f := lookUp(fields, name)
+		if f == nil {
+			inner := Value{doc: at.doc, path: childPath(at.path, name), line: n.Content[i].Line}
+			d.fail(inner, "Unknown field", "", unknown(name, fields))
+			continue
+		}
+		inner := Value{doc: at.doc, node: n.Content[i+1], path: at.path.Child(name), line: n.Content[i].Line}
+		if target, ok := f.of(rv, true); ok {
+			d.value(inner, target)
+		} else {
+			d.unsupported(inner, rv.Type())
+		}
+	}
+}
+
+func unknown(name string, fields []structField) string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	if near := Nearest(name, names); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if len(names) == 0 {
+		return "there is nothing to set here"
+	}
+	return "known here: " + strings.Join(names, ", ")
+}
+
+func (d *decoder) mapping(at Value, n *yaml.Node, rv reflect.Value) {
+	t := rv.Type()
+	if n.Kind != yaml.MappingNode {
+		d.must(at, "a mapping")
+		return
+	}
+	if t.Key().Kind() != reflect.String {
+		d.unsupported(at, t)
+		return
+	}
+	m := reflect.MakeMapWithSize(t, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, ok := keyText(n.Content[i])
+		if !ok {
+			continue // an error found by Parse
+		}
+		elem := d.fresh(t.Elem())
+		d.element(Value{doc: at.doc, node: n.Content[i+1], path: at.path.Key(name), line: n.Content[i].Line}, elem)
+		m.SetMapIndex(reflect.ValueOf(name).Convert(t.Key()), elem)
+	}
+	rv.Set(m)
+}
+
+func (d *decoder) list(at Value, n *yaml.Node, rv reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.must(at, "a list")
+		return
+	}
+	if rv.Type().Elem().Kind() == reflect.Uint8 { // bytes would be base64 to encoding/json
+		d.unsupported(at, rv.Type())
+		return
+	}
+	s := reflect.MakeSlice(rv.Type(), 0, len(n.Content))
+	for i := range n.Content {
+		elem := d.fresh(s.Type().Elem())
+		d.element(at.item(i), elem)
+		s = reflect.Append(s, elem)
+	}
+	rv.Set(s)
+}
+
+// element decodes a value in a list or map, which cannot be left out.
+func (d *decoder) element(at Value, rv reflect.Value) {
+	if isNull(resolve(at.node)) && rv.Kind() != reflect.Interface {
+		d.fail(at, "Required value", "", "must not be empty")
+		return
+	}
+	d.value(at, rv)
+}
+
+func (d *decoder) scalar(at Value, n *yaml.Node, rv reflect.Value) {
+	kind := ambiguous
+	if n.Kind == yaml.ScalarNode {
+		kind = classify(n)
+	}
+	switch rv.Kind() {
+	case reflect.String:
+		switch {
+		case kind == text:
+			rv.SetString(n.Value)
+		case n.Kind == yaml.ScalarNode:
+			d.must(at, "a string: put it in quotes")
+		default:
+			d.must(at, "a string")
+		}
+	case reflect.Bool:
+		if kind != boolean {
+			d.must(at, "true or false")
+			return
+		}
+		rv.SetBool(strings.EqualFold(n.Value, "true"))
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		bits := rv.Type().Bits()
+		i, err := strconv.ParseInt(n.Value, 10, bits)
+		switch {
+		case kind != integer:
+			d.must(at, "a whole number")
+		case err != nil:
+			d.must(at, fmt.Sprintf("between %d and %d", int64(math.MinInt64)>>(64-bits), int64(math.MaxInt64)>>(64-bits)))
+		default:
+			rv.SetInt(i)
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		bits := rv.Type().Bits()
+		u, err := strconv.ParseUint(n.Value, 10, bits)
+		switch {
+		case kind != integer:
+			d.must(at, "a whole number")
+		case err != nil:
+			d.must(at, fmt.Sprintf("between 0 and %d", uint64(math.MaxUint64)>>(64-bits)))
+		default:
+			rv.SetUint(u)
+		}
+	case reflect.Float32, reflect.Float64:
+		f, err := strconv.ParseFloat(n.Value, rv.Type().Bits())
+		switch {
+		case kind != integer && kind != number:
+			d.must(at, "a number such as 0.5")
+		case err != nil:
+			d.must(at, "a smaller number")
+		default:
+			rv.SetFloat(f)
+		}
+	case reflect.Interface:
+		if rv.NumMethod() != 0 {
+			d.unsupported(at, rv.Type())
+			return
+		}
+		if data, ok := d.json(at, nil); ok {
+			if err := json.Unmarshal(data, rv.Addr().Interface()); err != nil {
+				d.must(at, "representable in JSON")
+			}
+		}
+	default:
+		d.unsupported(at, rv.Type())
+	}
+}
+
+func (d *decoder) unsupported(at Value, t reflect.Type) {
+	d.fail(at, "", "", fmt.Sprintf("cannot be set from a file: its Go type is %s", t))
+}
+
+func (d *decoder) duration(at Value, n *yaml.Node, rv reflect.Value) {
+	const rule = "a duration such as 500ms, 30s or 1h30m"
+	if n.Kind != yaml.ScalarNode || classify(n) != text {
+		d.must(at, rule)
+		return
+	}
+	duration, err := time.ParseDuration(n.Value)
+	if err != nil {
+		d.must(at, rule)
+		return
+	}
+	if rv.Type() == metaDurationType {
+		rv = rv.Field(0)
+	}
+	rv.SetInt(int64(duration))
+}
+
+// Parsing a quantity takes time in proportion to the number its exponent is, not
+// to its length: 1e-100000000 takes minutes.
+var hugeExponent = regexp.MustCompile(`[eE][+-]?0*[1-9][0-9]{2,}`)
+
+func (d *decoder) quantity(at Value, n *yaml.Node, rv reflect.Value) {
+	const rule = "a quantity such as 2, 500m or 256Mi"
+	kind := null
+	if n.Kind == yaml.ScalarNode {
+		kind = classify(n)
+	}
+	if kind != text && kind != integer && kind != number || len(n.Value) > 64 || hugeExponent.MatchString(n.Value) {
+		d.must(at, rule)
+		return
+	}
+	q, err := resource.ParseQuantity(n.Value)
+	if err != nil {
+		d.must(at, rule)
+		return
+	}
+	rv.Set(reflect.ValueOf(q))
+}
+
+func (d *decoder) unmarshalJSON(at Value, into json.Unmarshaler) {
+	data, ok := d.json(at, nil)
+	if !ok {
+		return
+	}
+	if err := into.UnmarshalJSON(data); err != nil {
+		d.fail(at, "Invalid value", describe(resolve(at.node)), strings.TrimPrefix(oneLine(err.Error()), "json: "))
+	}
+}
+
+// json appends the value as JSON to data. It returns false, and tells why, if that
+// cannot be done.
+func (d *decoder) json(at Value, data []byte) ([]byte, bool) {
+	n := resolve(at.node)
+	allOK := true
+	switch n.Kind {
+	case yaml.MappingNode:
+		data = append(data, '{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, _ := keyText(n.Content[i])
+			if i > 0 {
+				data = append(data, ',')
+			}
+			data = append(appendJSONString(data, name), ':')
+			var ok bool
+			data, ok = d.json(Value{doc: at.doc, node: n.Content[i+1], path: childPath(at.path, name), line: n.Content[i].Line}, data)
+			allOK = allOK && ok
+		}
+		return append(data, '}'), allOK
+	case yaml.SequenceNode:
+		data = append(data, '[')
+		for i := range n.Content {
+			if i > 0 {
+				data = append(data, ',')
+			}
+			var ok bool
+			data, ok = d.json(at.item(i), data)
+			allOK = allOK && ok
+		}
+		return append(data, ']'), allOK
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		return append(data, "null"...), true // an error found by Parse
+	}
+	switch classify(n) {
+	case text:
+		return appendJSONString(data, n.Value), true
+	case null:
+		return append(data, "null"...), true
+	case boolean:
+		return append(data, strings.ToLower(n.Value)...), true
+	case integer, number:
+		return append(data, n.Value...), true
+	}
+	d.must(at, "clear: put it in quotes if it is a string, else write it as in JSON")
+	return append(data, "null"...), false
+}
+
+func appendJSONString(data []byte, s string) []byte {
+	quoted, _ := json.Marshal(s) // a string always has a JSON form
+	return append(data, quoted...)
+}
+
+// structField is a field of a struct, possibly inside embedded ones.
+type structField struct {
+	name  string
+	index []int
+}
+
+// structFields lists the fields of struct type t as encoding/json names them.
+func structFields(t reflect.Type) []structField {
+	var all []structField
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		switch {
+		case f.Tag.Get("json") == "-":
+		case f.Anonymous && name == "" && inner.Kind() == reflect.Struct:
+			for _, g := range structFields(inner) {
+				all = append(all, structField{g.name, append([]int{i}, g.index...)})
+			}
+		case f.IsExported():
+			if name == "" {
+				name = f.Name
+			}
+			all = append(all, structField{name, []int{i}})
+		}
+	}
+	// A field hides those of the same name in embedded structs.
+	var fields []structField
+	for _, f := range all {
+		hides := func(g structField) bool { return g.name == f.name && len(g.index) < len(f.index) }
+		if lookUp(fields, f.name) == nil && !slices.ContainsFunc(all, hides) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+func lookUp(fields []structField, name string) *structField {
+	for i := range fields {
+		if fields[i].name == name {
+			return &fields[i]
+		}
+	}
+	return nil
+}
+
+// of returns the field of rv. Nil pointers to embedded structs on the way are
+// allocated if alloc is set; ok is false if they are nil and stay so.
+func (f *structField) of(rv reflect.Value, alloc bool) (field reflect.Value, ok bool) {
+	for _, i := range f.index {
+		if rv.Kind() == reflect.Pointer {
+			if rv.IsNil() {
+				if !alloc || !rv.CanSet() {
+					return reflect.Value{}, false
+				}
+				rv.Set(reflect.New(rv.Type().Elem()))
+			}
+			rv = rv.Elem()
+		}
+		rv = rv.Field(i)
+	}
+	return rv, true
+}
