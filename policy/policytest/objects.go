@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/policy"
@@ -29,7 +30,7 @@ func Pods(text string) []*corev1.Pod { return must(parsePods(text)) }
 // YAML, strictly, for [Options].
 func FromYAML(kind policy.Type, config string) func() (policy.Policy, error) {
 	return func() (policy.Policy, error) {
-		return kind.New(func(into any) error { return yaml.UnmarshalStrict([]byte(config), into) })
+		return kind.New(func(into any) error { return unmarshal([]byte(config), into) })
 	}
 }
 
@@ -81,10 +82,10 @@ func parse[T any](text string) ([]*T, error) {
 		switch {
 		case bytes.Equal(asJSON, []byte("null")):
 		case asJSON[0] == '[':
-			err = yaml.UnmarshalStrict(document, &objects)
+			err = unmarshal(document, &objects)
 		default:
 			objects = []*T{new(T)}
-			err = yaml.UnmarshalStrict(document, objects[0])
+			err = unmarshal(document, objects[0])
 		}
 		if err != nil {
 			return nil, err
@@ -96,6 +97,17 @@ func parse[T any](text string) ([]*T, error) {
 		}
 		all = append(all, objects...)
 	}
+}
+
+// unmarshal is as strict as the API server may be: no unknown field, none twice,
+// and upper and lower case are different.
+func unmarshal(document []byte, into any) error {
+	asJSON, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(asJSON, into)
+	return errors.Join(append(strict, err)...)
 }
 
 func must[T any](objects []T, err error) []T {

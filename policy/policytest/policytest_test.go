@@ -40,7 +40,7 @@ func options(build func() (policy.Policy, error)) policytest.Options {
 `),
 		Assigned: policytest.Pods(`
 - {metadata: {name: z}, spec: {nodeName: a}}
-- {metadata: {name: y}, spec: {nodeName: a}}
+- {metadata: {name: w}, spec: {nodeName: a}}
 - {metadata: {name: x}, spec: {nodeName: b}}
 `),
 	}

@@ -1,0 +1,252 @@
+package policytest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// A test that wants a flag of this name itself finds it with flag.Lookup.
+var update = flag.Bool("update", false, "write what the policies decide into the want.txt of scenario files")
+
+// The files of a scenario.
+const (
+	configFile   = "config.yaml"
+	nodesFile    = "nodes.yaml"
+	assignedFile = "pods.yaml"
+	podFile      = "pod.yaml"
+	wantFile     = "want.txt"
+)
+
+// RunScenarios compares what a policy decides with what is written in the files
+// that match the pattern, txtar archives such as
+//
+//	Node a runs the most web pods it may.
+//	-- config.yaml --
+//	max: 1
+//	selector: {matchLabels: {app: web}}
+//	-- nodes.yaml --
+//	- metadata: {name: a}
+//	- metadata: {name: b}
+//	-- pods.yaml --
+//	- {metadata: {name: old, labels: {app: web}}, spec: {nodeName: a}}
+//	-- pod.yaml --
+//	metadata: {name: new, labels: {app: web}}
+//	-- want.txt --
+//	node  verdict       have/want  score
+//	a     LimitReached  0/1 pods   -
+//	b     fits          -          100
+//
+// config.yaml is the policy's configuration, pods.yaml the pods on the nodes,
+// pod.yaml the pod to place; the first three may be left out. As in the engine,
+// nodes that do not fit get no score, and the others' are normalized together.
+// "!" after a verdict says that it is unresolvable. Instead of a table, want.txt
+// says that the pod is of no concern, or which error came.
+//
+// Every scenario is also checked as by [Run]. With the flag -update the files
+// are rewritten to what the policy decides.
+func RunScenarios(t *testing.T, kind policy.Type, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario matches %q (%v)", pattern, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) {
+			for _, err := range checkScenario(kind, file, *update) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// checkScenario returns what is wrong with the policy, or the file. With rewrite
+// it writes the file anew instead of comparing.
+func checkScenario(kind policy.Type, file string, rewrite bool) []error {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		return []error{err}
+	}
+	s, err := parseScenario(archive)
+	if err != nil {
+		return []error{fmt.Errorf("%s: %w", file, err)}
+	}
+	build := FromYAML(kind, s.config)
+	var errs []error
+	if got := s.decide(build); got != s.want && rewrite {
+		setWant(archive, got)
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			return []error{err}
+		}
+	} else if got != s.want {
+		errs = append(errs, fmt.Errorf("%s: the policy decides otherwise (go test -update rewrites the file):\n%s", file, cmp.Diff(s.want, got)))
+	}
+	if _, err := build(); err != nil {
+		return errs
+	}
+	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned})
+	if suite.prepareCases() {
+		suite.checkRules()
+	}
+	return append(errs, suite.errors()...)
+}
+
+type scenario struct {
+	config   string
+	nodes    []*corev1.Node
+	assigned []*corev1.Pod
+	pod      *corev1.Pod
+	want     string
+}
+
+func parseScenario(archive *txtar.Archive) (*scenario, error) {
+	s := &scenario{}
+	seen := map[string]bool{}
+	for _, f := range archive.Files {
+		if seen[f.Name] {
+			return nil, fmt.Errorf("%s is there twice", f.Name)
+		}
+		seen[f.Name] = true
+		text := string(f.Data)
+		var err error
+		switch f.Name {
+		case configFile:
+			s.config = text
+		case nodesFile:
+			s.nodes, err = parseNodes(text)
+		case assignedFile:
+			s.assigned, err = parsePods(text)
+		case podFile:
+			var pods []*corev1.Pod
+			if pods, err = parsePods(text); err == nil && len(pods) != 1 {
+				err = fmt.Errorf("has %d pods: must be one", len(pods))
+			}
+			if err == nil {
+				s.pod = pods[0]
+			}
+		case wantFile:
+			s.want = text
+		default:
+			err = errors.New("is not a file of a scenario")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	if s.pod == nil {
+		return nil, errors.New(podFile + " is missing")
+	}
+	on := map[string]bool{}
+	for _, n := range s.nodes {
+		on[n.Name] = true
+	}
+	for _, p := range s.assigned {
+		if !on[p.Spec.NodeName] {
+			return nil, fmt.Errorf("%s: pod %q is on node %q, which is not in %s", assignedFile, podName(p), p.Spec.NodeName, nodesFile)
+		}
+	}
+	return s, nil
+}
+
+func setWant(archive *txtar.Archive, want string) {
+	for i, f := range archive.Files {
+		if f.Name == wantFile {
+			archive.Files[i].Data = []byte(want)
+			return
+		}
+	}
+	archive.Files = append(archive.Files, txtar.File{Name: wantFile, Data: []byte(want)})
+}
+
+// decide returns what should be in want.txt.
+func (s *scenario) decide(build func() (policy.Policy, error)) string {
+	p, err := build()
+	if err != nil {
+		return "invalid configuration\n" + lines(err)
+	}
+	c := &cluster{nodes: s.nodes, pods: s.assigned}
+	w := c.build(nil, asPublished)
+	pod := s.pod.DeepCopy()
+	snapshot.TrimPod(pod)
+	asked := prepare(context.Background(), p, pod, w.view)
+	switch {
+	case asked.panicked != "":
+		return "Prepare " + asked.panicked + "\n"
+	case asked.err != nil:
+		return "error\n" + lines(asked.err)
+	case asked.cycle == nil:
+		return "the pod is of no concern\n"
+	}
+	return s.table(w.view, asked)
+}
+
+func (s *scenario) table(view *snapshot.View, asked prepared) string {
+	nodes := make([]*snapshot.Node, len(s.nodes))
+	for i, n := range s.nodes {
+		nodes[i] = view.Node(n.Name)
+	}
+	all := asked.judge(nodes, forward(len(nodes)))
+	var fitting []int
+	for i := range nodes {
+		if all.verdicts == nil || all.verdicts[i].Fits() {
+			fitting = append(fitting, i)
+		}
+	}
+	scored := asked.judge(nodes, fitting)
+	if all.panicked != "" || scored.panicked != "" {
+		return all.panicked + scored.panicked + "\n"
+	}
+	var text strings.Builder
+	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprint(columns, "node\tverdict\thave/want\tscore\n")
+	for i, n := range nodes {
+		verdict, numbers, score := "fits", "-", "-"
+		if all.verdicts != nil && !all.verdicts[i].Fits() {
+			verdict, numbers = columnsOf(all.verdicts[i])
+		} else if scored.scores != nil {
+			score = fmt.Sprint(scored.scores[i])
+		}
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", n.Name, verdict, numbers, score)
+	}
+	columns.Flush()
+	return text.String()
+}
+
+func columnsOf(v policy.Verdict) (verdict, numbers string) {
+	verdict, numbers = v.Reason.Code, "-"
+	if v.Unresolvable {
+		verdict += "!"
+	}
+	if v.Reason.Unit != "" {
+		numbers = fmt.Sprintf("%d/%d %s", v.Have, v.Want, v.Reason.Unit)
+	}
+	return verdict, numbers
+}
+
+// lines writes an error, or each of several, on a line of its own.
+func lines(err error) string {
+	errs := []error{err}
+	var several utilerrors.Aggregate
+	if errors.As(err, &several) {
+		errs = several.Errors()
+	}
+	var text strings.Builder
+	for _, err := range errs {
+		fmt.Fprintln(&text, err)
+	}
+	return text.String()
+}
