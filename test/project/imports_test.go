@@ -1,0 +1,125 @@
+// Package project holds tests about the project itself: which package may import
+// which, whether strangers can build on the module, and what files must say.
+package project
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "outboard.dev/outboard"
+
+// rules say what packages may depend on, directly or not. A package is subject
+// to every rule whose pattern matches its path below the module.
+var rules = []struct {
+	packages string // a path.Match pattern, or prefix/... for a subtree
+	may      []string
+	why      string
+}{
+	{"snapshot", nil, "the view stands below everything"},
+	{"policy", []string{"snapshot"}, "the contract of a policy knows the view only"},
+	{"decision", nil, "records are plain data"},
+	{"engine", []string{"snapshot", "policy", "decision"}, "the engine does no I/O"},
+	{"policies/*", []string{"snapshot", "policy", "policies/*"}, "a policy knows the contract only"},
+	{"extender", []string{"snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
+	{"cluster", []string{"snapshot"}, "the cluster is a source of views"},
+	{"server", []string{"filewatch"}, "the server knows nothing of scheduling"},
+	{"filewatch", nil, "files only"},
+	{"certs", nil, "certificates only"},
+}
+
+// only says which packages may import, directly, what is named here.
+var only = []struct {
+	imported string
+	by       []string
+}{
+	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/..."}},
+	{"k8s.io/client-go/kubernetes", []string{"cluster", "controlplane", "examples", "cmd/...", "test/..."}},
+	{"sigs.k8s.io/controller-runtime/...", []string{"controlplane"}},
+	{"k8s.io/kubernetes/...", nil},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var all []pkg
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func matches(path string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
+			return path == tree || strings.HasPrefix(path, tree+"/")
+		}
+		ok, err := filepath.Match(pattern, path)
+		return err == nil && ok
+	})
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	applied := map[string]bool{}
+	for _, p := range packages(t) {
+		own := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, rule := range rules {
+			if !matches(own, rule.packages) {
+				continue
+			}
+			applied[rule.packages] = true
+			for _, dep := range p.Deps {
+				dep, ours := strings.CutPrefix(dep, module+"/")
+				if ours && !matches(dep, rule.may...) {
+					t.Errorf("%s depends on %s: %s", own, dep, rule.why)
+				}
+			}
+		}
+		if matches(own, "policies/*") && own != "policies/standard" {
+			for _, dep := range p.Deps {
+				if dep, ours := strings.CutPrefix(dep, module+"/"); ours && matches(dep, "policies/*") {
+					t.Errorf("%s depends on %s: no policy imports another", own, dep)
+				}
+			}
+		}
+		for _, rule := range only {
+			if matches(own, rule.by...) {
+				continue
+			}
+			for _, imported := range p.Imports {
+				if matches(imported, rule.imported) {
+					t.Errorf("%s imports %s, which only %v may", own, imported, rule.by)
+				}
+			}
+		}
+	}
+	for _, rule := range rules {
+		if !applied[rule.packages] {
+			t.Errorf("no package matches the rule for %q", rule.packages)
+		}
+	}
+}
