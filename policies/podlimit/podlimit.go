@@ -1,0 +1,130 @@
+// Package podlimit is the policy PodLimit: at most so many pods of a kind on one
+// node. README.md in this folder is its documentation.
+package podlimit
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+var (
+	limitReached = &policy.Reason{
+		Code: "LimitReached",
+		Text: "node(s) already run as many matching pods as their limit allows",
+		Unit: "pods",
+	}
+	invalidNodeLimit = &policy.Reason{
+		Code: "InvalidNodeLimit",
+		Text: "node(s) have a pod limit in their label that is not a whole number",
+	}
+)
+
+// sharedLimit is the key of counts that do not belong to one namespace.
+const sharedLimit = ""
+
+// podLimit is the policy.
+type podLimit struct {
+	selector   labels.Selector
+	namespaces []string // ordered; empty when each namespace has its own limit
+	all        bool     // namespaces are all there are
+	max        int64
+	label      string
+	facts      *snapshot.Fact[fact]
+}
+
+// fact is what is known about one node.
+type fact struct {
+	max   int64            // -1 when the node's label is no number
+	count map[string]int64 // matching pods, by namespace or sharedLimit
+}
+
+func newPodLimit(config Config, selector labels.Selector) *podLimit {
+	p := &podLimit{
+		selector:   selector,
+		namespaces: slices.Sorted(slices.Values(config.Namespaces)),
+		all:        slices.Contains(config.Namespaces, allNamespaces),
+		max:        int64(config.Max),
+		label:      config.MaxFromLabel,
+	}
+	p.facts = snapshot.NewFact(p.observe)
+	return p
+}
+
+// Prepare implements policy.Policy.
+func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	key, ok := p.countedAs(pod)
+	if !ok {
+		return nil, nil
+	}
+	return &cycle{facts: p.facts, key: key}, nil
+}
+
+// countedAs returns the key under which the pod counts, and whether it does.
+func (p *podLimit) countedAs(pod *corev1.Pod) (string, bool) {
+	key := pod.Namespace
+	if len(p.namespaces) > 0 {
+		if _, listed := slices.BinarySearch(p.namespaces, pod.Namespace); !listed && !p.all {
+			return "", false
+		}
+		key = sharedLimit
+	}
+	return key, p.selector.Matches(labels.Set(pod.Labels))
+}
+
+func (p *podLimit) observe(n *snapshot.Node) fact {
+	f := fact{max: p.max}
+	if value, ok := n.Object.Labels[p.label]; ok && p.label != "" {
+		own, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || own < 0 {
+			own = -1
+		}
+		f.max = own
+	}
+	for _, pod := range n.Pods {
+		key, ok := p.countedAs(pod)
+		if !ok {
+			continue
+		}
+		if f.count == nil {
+			f.count = map[string]int64{}
+		}
+		f.count[key]++
+	}
+	return f
+}
+
+// cycle is the policy prepared for one pod that is limited.
+type cycle struct {
+	facts *snapshot.Fact[fact]
+	key   string
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	f := c.facts.Of(n)
+	if f.max < 0 {
+		return policy.Verdict{Reason: invalidNodeLimit, Unresolvable: true}
+	}
+	left := f.max - f.count[c.key]
+	if left >= 1 {
+		return policy.Verdict{}
+	}
+	return policy.Verdict{Reason: limitReached, Unresolvable: f.max == 0, Have: left, Want: 1}
+}
+
+// Score implements policy.Score: the larger the part of its limit that a node
+// has left, the better.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	f := c.facts.Of(n)
+	if f.max <= 0 {
+		return 0
+	}
+	return max(0, policy.MaxScore*(f.max-f.count[c.key])/f.max)
+}

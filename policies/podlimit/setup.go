@@ -1,0 +1,91 @@
+package podlimit
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+)
+
+// allNamespaces, alone in Config.Namespaces, stands for every namespace.
+const allNamespaces = "*"
+
+// Config is the configuration of the policy.
+type Config struct {
+	// Max is how many matching pods one node may run, at least 1.
+	Max int32 `json:"max"`
+	// MaxFromLabel is the key of a node label whose value is that node's own
+	// Max, a whole number from 0. Nodes without the label have Max. "" means
+	// that all nodes have Max.
+	MaxFromLabel string `json:"maxFromLabel"`
+	// Selector says by their labels which pods are limited, and which count. It
+	// must be given; {} selects every pod.
+	Selector *metav1.LabelSelector `json:"selector"`
+	// Namespaces share one limit, and pods in others are not limited; "*" alone
+	// stands for all of them. When empty, each namespace has a limit of its own.
+	Namespaces []string `json:"namespaces"`
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type {
+	return policy.Type{Name: "PodLimit", New: func(decode func(any) error) (policy.Policy, error) {
+		var config Config
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return New(config)
+	}}
+}
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	errs := config.validate()
+	selector, err := metav1.LabelSelectorAsSelector(config.Selector)
+	if err != nil && len(errs) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("selector"), config.Selector, err.Error()))
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newPodLimit(config, selector), nil
+}
+
+func (c *Config) validate() field.ErrorList {
+	var errs field.ErrorList
+	if c.Max < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("max"), c.Max, "must be at least 1"))
+	}
+	if c.MaxFromLabel != "" {
+		for _, message := range validation.IsQualifiedName(c.MaxFromLabel) {
+			errs = append(errs, field.Invalid(field.NewPath("maxFromLabel"), c.MaxFromLabel, message))
+		}
+	}
+	if c.Selector == nil {
+		errs = append(errs, field.Required(field.NewPath("selector"), "says which pods are limited; {} selects every pod"))
+	}
+	errs = append(errs, metavalidation.ValidateLabelSelector(c.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector"))...)
+	return append(errs, c.validateNamespaces(field.NewPath("namespaces"))...)
+}
+
+func (c *Config) validateNamespaces(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range c.Namespaces {
+		switch {
+		case slices.Contains(c.Namespaces[:i], name):
+			errs = append(errs, field.Duplicate(path.Index(i), name))
+		case name == allNamespaces:
+			if len(c.Namespaces) > 1 {
+				errs = append(errs, field.Invalid(path.Index(i), name, "stands for all namespaces and must be alone"))
+			}
+		default:
+			for _, message := range validation.IsDNS1123Label(name) {
+				errs = append(errs, field.Invalid(path.Index(i), name, message))
+			}
+		}
+	}
+	return errs
+}
