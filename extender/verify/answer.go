@@ -1,0 +1,224 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+)
+
+// result is a decoded answer of one verb.
+type result interface {
+	// verdict is what the answer says about each node, without what may differ from
+	// call to call and means the same (the order of a map, the text of a reason).
+	verdict(q *question) verdict
+	// refusal is the answer's Error, "" when there is none or the verb has none.
+	refusal() string
+}
+
+// verdict maps a node's name to what the answer says of it.
+type verdict map[string]string
+
+// difference names one node about which two verdicts differ, "" if none.
+func (v verdict) difference(other verdict) string {
+	names := slices.Sorted(maps.Keys(v))
+	for name := range other {
+		if _, found := v[name]; !found {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		if v[name] != other[name] {
+			return fmt.Sprintf("%s: first %s, then %s", name, orDefault(v[name], "nothing"), orDefault(other[name], "nothing"))
+		}
+	}
+	return ""
+}
+
+const refusedVerdict = "the question"
+
+// filterResult has the shape of extenderv1.ExtenderFilterResult; a hostile answer
+// takes less memory in it.
+type filterResult struct {
+	Nodes                      nodeList
+	NodeNames                  bounded[*[]string]
+	FailedNodes                bounded[extenderv1.FailedNodesMap]
+	FailedAndUnresolvableNodes bounded[extenderv1.FailedNodesMap]
+	Error                      string
+}
+
+// bounded is a part of an answer whose size depends on the number of nodes asked
+// about, but not on theirs.
+type bounded[T any] struct{ value T }
+
+func (b *bounded[T]) UnmarshalJSON(data []byte) error {
+	if len(data) > 8<<20 {
+		return errTooLarge
+	}
+	return json.Unmarshal(data, &b.value)
+}
+
+func (r *filterResult) refusal() string { return r.Error }
+
+// passed returns the names of the nodes that pass, as kube-scheduler would read
+// them in the mode asked; inMode is false when the answer is in the other mode.
+func (r *filterResult) passed(mode Mode) (names []string, inMode bool) {
+	if mode == ModeNodes {
+		return r.Nodes.names, r.Nodes.present || r.NodeNames.value == nil
+	}
+	if r.NodeNames.value == nil {
+		return nil, !r.Nodes.present
+	}
+	return *r.NodeNames.value, true
+}
+
+func (r *filterResult) verdict(q *question) verdict {
+	if r.Error != "" {
+		return verdict{refusedVerdict: "refused"}
+	}
+	v := make(verdict)
+	for name := range r.FailedNodes.value {
+		v[name] = "fails"
+	}
+	for name := range r.FailedAndUnresolvableNodes.value {
+		v[name] = "fails for good"
+	}
+	names, _ := r.passed(q.mode)
+	for _, name := range names {
+		v[name] = "passes"
+	}
+	return v
+}
+
+// nodeList has the shape of corev1.NodeList. max and keep are set before decoding.
+type nodeList struct {
+	max  int  // more nodes are an error
+	keep bool // keep the objects, not only their names
+
+	present bool
+	names   []string
+	nodes   []*corev1.Node
+}
+
+func (l *nodeList) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	l.present = true
+	list := struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           nodeItems `json:"items"`
+	}{Items: nodeItems{list: l}}
+	return json.Unmarshal(data, &list)
+}
+
+// nodeItems decodes one node at a time, so that ten million empty ones are not
+// held at once.
+type nodeItems struct{ list *nodeList }
+
+func (i *nodeItems) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if token, err := decoder.Token(); err != nil {
+		return err
+	} else if token != json.Delim('[') {
+		return fmt.Errorf("json: Nodes.items is not a list")
+	}
+	for decoder.More() {
+		if len(i.list.names) >= i.list.max {
+			return errTooMany
+		}
+		var node corev1.Node
+		if err := decoder.Decode(&node); err != nil {
+			return err
+		}
+		i.list.names = append(i.list.names, node.Name)
+		if i.list.keep {
+			i.list.nodes = append(i.list.nodes, &node)
+		}
+	}
+	return nil
+}
+
+type scoreResult extenderv1.HostPriorityList
+
+func (r scoreResult) refusal() string { return "" }
+
+func (r scoreResult) verdict(*question) verdict {
+	v := make(verdict)
+	for _, s := range r {
+		v[s.Host] = strings.TrimPrefix(v[s.Host]+" and ", " and ") + "score " + strconv.FormatInt(s.Score, 10)
+	}
+	return v
+}
+
+// preemptResult is extenderv1.ExtenderPreemptionResult, and the field that
+// kube-scheduler does not read.
+type preemptResult struct {
+	NodeNameToMetaVictims map[string]*extenderv1.MetaVictims
+	NodeNameToVictims     map[string]json.RawMessage
+}
+
+func (r *preemptResult) refusal() string { return "" }
+
+func (r *preemptResult) verdict(*question) verdict {
+	v := make(verdict)
+	for name, victims := range r.NodeNameToMetaVictims {
+		uids := slices.Sorted(maps.Keys(uidsOf(victims)))
+		v[name] = "victims " + strings.Join(uids, " ")
+	}
+	return v
+}
+
+func uidsOf(victims *extenderv1.MetaVictims) map[string]bool {
+	uids := make(map[string]bool)
+	if victims == nil {
+		return uids
+	}
+	for _, pod := range victims.Pods {
+		if pod != nil {
+			uids[pod.UID] = true
+		}
+	}
+	return uids
+}
+
+type bindResult extenderv1.ExtenderBindingResult
+
+func (r *bindResult) refusal() string { return r.Error }
+
+func (r *bindResult) verdict(*question) verdict {
+	if r.Error != "" {
+		return verdict{refusedVerdict: "refused"}
+	}
+	return verdict{refusedVerdict: "bound"}
+}
+
+// decode reads the value as kube-scheduler does: with encoding/json, into the type
+// of the verb.
+func (q *question) decode(value json.RawMessage) (result, error) {
+	switch q.verb {
+	case verbFilter:
+		r := &filterResult{Nodes: nodeList{max: 2*len(q.names) + 100, keep: q.nodes != nil}}
+		return r, json.Unmarshal(value, r)
+	case verbPrioritize:
+		var r scoreResult
+		return &r, json.Unmarshal(value, &r)
+	case verbPreempt:
+		r := &preemptResult{}
+		return r, json.Unmarshal(value, r)
+	default:
+		r := &bindResult{}
+		return r, json.Unmarshal(value, r)
+	}
+}

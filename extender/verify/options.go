@@ -1,0 +1,163 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Mode is how kube-scheduler names the nodes in a question.
+type Mode string
+
+const (
+	// ModeAuto asks in both modes first, and then checks the ones that are answered.
+	ModeAuto Mode = ""
+	// ModeNames is nodeCacheCapable: true; questions and answers carry node names.
+	ModeNames Mode = "names"
+	// ModeNodes is nodeCacheCapable: false; questions and answers carry Node objects.
+	ModeNodes Mode = "nodes"
+	// ModeBoth checks both, whether or not they are answered.
+	ModeBoth Mode = "both"
+)
+
+// Options says what to ask and whom. Only URL is required.
+type Options struct {
+	// URL is what kube-scheduler's configuration calls urlPrefix. A verb's address is
+	// the URL, a slash and the verb. To check an extender that serves one verb at one
+	// address (…/my_new_priorities/image_score), cut off the last part and name it as
+	// that verb.
+	URL string
+
+	// FilterVerb, PrioritizeVerb, PreemptVerb and BindVerb are the last parts of the
+	// verbs' addresses. A verb that is "" is not checked. If all four are "", filter
+	// and prioritize are checked at the addresses of these names.
+	FilterVerb, PrioritizeVerb, PreemptVerb, BindVerb string
+
+	// Mode defaults to ModeAuto.
+	Mode Mode
+
+	// TLS is read as kube-scheduler reads the extender's tlsConfig with
+	// enableHTTPS: true: without a CA the server's certificate is not checked (and
+	// the rule server-verified breaks). Ignored when the URL is plain http.
+	TLS rest.TLSClientConfig
+
+	// HTTPTimeout bounds each question. 0 means 5 s, as in kube-scheduler.
+	HTTPTimeout time.Duration
+
+	// Nodes are nodes the extender knows. NodeNames are names of such nodes; they
+	// need not repeat those of Nodes. An extender with a cache judges only nodes it
+	// knows, so against a live cluster one of the two should be given. With neither,
+	// imaginary nodes are used.
+	Nodes     []corev1.Node
+	NodeNames []string
+
+	// Pods are the pods on Nodes, by spec.nodeName. They are what preempt is offered
+	// as victims; nothing is done to them. nil means imaginary pods.
+	Pods []corev1.Pod
+
+	// Pod is the pod to ask about. nil means an imaginary one.
+	Pod *corev1.Pod
+
+	// Resources are added to the requests and limits of the pod's first container:
+	// name here one of the extender's managedResources, as kube-scheduler asks only
+	// about pods that do.
+	Resources corev1.ResourceList
+
+	// MaxScore is the highest score allowed. 0 means 10, the contract's.
+	MaxScore int64
+
+	// Sizes are the numbers of nodes in the timed questions; the largest is also
+	// what must be accepted at all. nil means 500 and 5,000: what kube-scheduler
+	// sends in a cluster of 5,000 nodes by default, and at percentageOfNodesToScore:
+	// 100. Where fewer nodes are known the rest is imaginary.
+	Sizes []int
+
+	// TimedCalls is the number of calls timed for each size. 0 means 50. Fewer are
+	// made when they take longer than 3 s together.
+	TimedCalls int
+
+	// ImaginaryPods is the number of pods asked about to see whether asking has an
+	// effect. 0 means 32; a negative number leaves the check out.
+	ImaginaryPods int
+
+	// Budget bounds the whole run. What was not asked by then is reported as such.
+	// 0 means 3 minutes.
+	Budget time.Duration
+}
+
+// withDefaults fills in what is left out, or says everything that is wrong.
+func (o Options) withDefaults() (Options, error) {
+	if o.FilterVerb == "" && o.PrioritizeVerb == "" && o.PreemptVerb == "" && o.BindVerb == "" {
+		o.FilterVerb, o.PrioritizeVerb = "filter", "prioritize"
+	}
+	o.HTTPTimeout = orDefault(o.HTTPTimeout, 5*time.Second)
+	o.MaxScore = orDefault(o.MaxScore, 10)
+	o.TimedCalls = orDefault(o.TimedCalls, 50)
+	o.ImaginaryPods = orDefault(o.ImaginaryPods, 32)
+	o.Budget = orDefault(o.Budget, 3*time.Minute)
+	if o.Sizes == nil {
+		o.Sizes = []int{500, 5000}
+	}
+	return o, o.validate()
+}
+
+func (o Options) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if u, err := url.Parse(o.URL); err != nil {
+		bad("url: not a URL") // its error would repeat a password in it
+	} else if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		bad("url: %q: must be http://host… or https://host…", u.Redacted())
+	}
+	if !slices.Contains([]Mode{ModeAuto, ModeNames, ModeNodes, ModeBoth}, o.Mode) {
+		bad("mode: %q: must be names, nodes or both, or left out", o.Mode)
+	}
+	if o.HTTPTimeout < 0 || o.Budget < 0 || o.TimedCalls < 0 || o.MaxScore < 0 {
+		bad("timeout, budget, timed calls and highest score must not be negative")
+	}
+	for _, size := range o.Sizes {
+		if size < 1 || size > maxSize {
+			bad("sizes: %d: must be between 1 and %d", size, maxSize)
+		}
+	}
+	names := make(map[string]bool)
+	for _, name := range o.NodeNames {
+		if name == "" {
+			bad("node names: a name is empty")
+		} else if names[name] {
+			bad("node names: %q is given twice", name)
+		}
+		names[name] = true
+	}
+	clear(names)
+	for i := range o.Nodes {
+		if name := o.Nodes[i].Name; name == "" {
+			bad("nodes: a node has no name")
+		} else if names[name] {
+			bad("nodes: %q is given twice", name)
+		} else {
+			names[name] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxSize keeps the largest question, with full nodes, within a few hundred MB.
+const maxSize = 20000
+
+func (o Options) https() bool { return strings.HasPrefix(strings.ToLower(o.URL), "https:") }
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}

@@ -1,0 +1,190 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Outcome is how an extender stands to a rule.
+type Outcome string
+
+const (
+	Keeps         Outcome = "keeps"
+	Breaks        Outcome = "breaks"
+	NotApplicable Outcome = "not applicable"
+)
+
+// Finding is one answer that breaks a rule.
+type Finding struct {
+	Sent   string `json:"sent"`   // the question in words; nothing from inside the pod
+	Got    string `json:"got"`    // status, size and the beginning of the answer
+	Detail string `json:"detail"` // what is wrong with it
+}
+
+// Result is what was seen of one rule.
+type Result struct {
+	Rule
+	Outcome Outcome `json:"outcome"`
+	// Why says, when the rule is not applicable, why not.
+	Why string `json:"why,omitempty"`
+	// Findings are the first answers that break the rule in different ways; Breaches
+	// counts all, and Judged all answers that could have.
+	Findings []Finding `json:"findings,omitempty"`
+	Breaches int       `json:"breaches"`
+	Judged   int       `json:"judged"`
+}
+
+// Latency is how long kube-scheduler would wait for one kind of question: from
+// sending it to the last byte of the answer. Echo is the same question to a server
+// in this process that reads it and answers, from memory, that everything fits.
+type Latency struct {
+	Verb      string `json:"verb"`
+	Mode      Mode   `json:"mode"`
+	Nodes     int    `json:"nodes"`
+	Imaginary int    `json:"imaginary"` // of Nodes, those the extender does not know
+	Calls     int    `json:"calls"`
+
+	P50     time.Duration `json:"p50Nanoseconds"`
+	P99     time.Duration `json:"p99Nanoseconds"`
+	EchoP50 time.Duration `json:"echoP50Nanoseconds"`
+	EchoP99 time.Duration `json:"echoP99Nanoseconds"`
+}
+
+// Ratios returns the latencies as multiples of the echo server's, 0 when that was
+// not measured.
+func (l Latency) Ratios() (p50, p99 float64) {
+	if l.EchoP50 <= 0 || l.EchoP99 <= 0 {
+		return 0, 0
+	}
+	return float64(l.P50) / float64(l.EchoP50), float64(l.P99) / float64(l.EchoP99)
+}
+
+// Report is what Run found.
+type Report struct {
+	URL   string   `json:"url"`
+	Verbs []string `json:"verbs"`
+	Modes []Mode   `json:"modes"`
+	// Results has one entry for each of Rules, in that order.
+	Results   []Result  `json:"results"`
+	Latencies []Latency `json:"latencies,omitempty"`
+	// Notes are what else a reader should know, for example what was not asked.
+	Notes       []string      `json:"notes,omitempty"`
+	Calls       int           `json:"calls"`
+	Connections int           `json:"connections"`
+	Took        time.Duration `json:"tookNanoseconds"`
+}
+
+// OK reports whether no rule of severity error is broken.
+func (r *Report) OK() bool {
+	return !slices.ContainsFunc(r.Results, func(result Result) bool {
+		return result.Outcome == Breaks && result.Severity == SeverityError
+	})
+}
+
+// WriteJSON writes the report as one JSON object, with "ok" beside its fields.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(struct {
+		OK bool `json:"ok"`
+		*Report
+	}{r.OK(), r})
+}
+
+var marks = map[Outcome]string{Keeps: "✓", Breaks: "✗", NotApplicable: "–"}
+
+// WriteText writes a table of all rules, the latencies, and then for each broken
+// rule what was seen and why it matters.
+func (r *Report) WriteText(w io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s  verbs: %s  modes: %s  %d calls, %d connections, %s\n\n", printable(r.URL),
+		strings.Join(r.Verbs, ", "), joinModes(r.Modes), r.Calls, r.Connections, r.Took.Round(time.Millisecond))
+
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, result := range r.Results {
+		statement := result.Statement
+		if result.Outcome == NotApplicable {
+			statement += " (" + result.Why + ")"
+		}
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", marks[result.Outcome], result.ID, result.Severity, statement)
+	}
+	table.Flush()
+	r.writeLatencies(&text)
+	for _, result := range r.Results {
+		if result.Outcome == Breaks {
+			result.write(&text)
+		}
+	}
+	for i, note := range r.Notes {
+		if i == 0 {
+			text.WriteString("\n")
+		}
+		fmt.Fprintf(&text, "note: %s\n", note)
+	}
+	fmt.Fprintf(&text, "\n%s\n", r.summary())
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+func (r *Report) writeLatencies(w io.Writer) {
+	if len(r.Latencies) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nWhat kube-scheduler waits, and as a multiple of a do-nothing server in this process:\n")
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "verb\tmode\tnodes\tcalls\tp50\tp99\tp50 ×\tp99 ×\t\n")
+	for _, l := range r.Latencies {
+		p50, p99 := l.Ratios()
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", l.Verb, l.Mode, l.Nodes, l.Calls,
+			l.P50.Round(time.Microsecond), l.P99.Round(time.Microsecond), multiple(p50), multiple(p99))
+	}
+	table.Flush()
+}
+
+func multiple(ratio float64) string {
+	if ratio == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f", ratio)
+}
+
+func (r Result) write(w io.Writer) {
+	fmt.Fprintf(w, "\n✗ %s (%s): %s\n", r.ID, r.Severity, r.Statement)
+	for _, finding := range r.Findings {
+		fmt.Fprintf(w, "    sent  %s\n    got   %s\n    so    %s\n", finding.Sent, finding.Got, finding.Detail)
+	}
+	if more := r.Breaches - len(r.Findings); more > 0 {
+		fmt.Fprintf(w, "    and %d more of %d answers\n", more, r.Judged)
+	}
+	fmt.Fprintf(w, "  In kube-scheduler: %s\n", r.Consequence)
+}
+
+func (r *Report) summary() string {
+	count := make(map[Outcome]int)
+	broken := make(map[Severity]int)
+	for _, result := range r.Results {
+		count[result.Outcome]++
+		if result.Outcome == Breaks {
+			broken[result.Severity]++
+		}
+	}
+	text := fmt.Sprintf("%d rules kept, %d broken, %d not applicable", count[Keeps], count[Breaks], count[NotApplicable])
+	if count[Breaks] > 0 {
+		text += fmt.Sprintf(" (broken: %d error, %d warning, %d info)", broken[SeverityError], broken[SeverityWarning], broken[SeverityInfo])
+	}
+	return text
+}
+
+func joinModes(modes []Mode) string {
+	names := make([]string, len(modes))
+	for i, mode := range modes {
+		names[i] = string(mode)
+	}
+	return strings.Join(names, ", ")
+}

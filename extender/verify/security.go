@@ -1,0 +1,51 @@
+package verify
+
+// security judges the connection by the answers already seen, and asks once more
+// without a certificate.
+func (r *run) security() {
+	t, found := firstOf(r.targets, func(t *target) bool { return t.first.status != 0 })
+	if !found {
+		return
+	}
+	https := r.options.https()
+	r.judge.check(ruleEncrypted, https, t.base, &t.first, "the address is plain http")
+	if !https {
+		return
+	}
+	tls := r.options.TLS
+	r.judge.check(ruleVerified, tls.CAFile != "" || len(tls.CAData) > 0, t.base, &t.first, "no CA is given, so any certificate would do")
+	r.judge.check(ruleHTTP1, t.first.proto == "HTTP/1.1" || t.first.proto == "HTTP/1.0", t.base, &t.first, "%s was negotiated", t.first.proto)
+	r.clientCertificate()
+}
+
+// clientCertificate asks without one: bind if it is served, as that is where it
+// matters. An Error is a refusal when there is none with a certificate; bind gives
+// one anyway, so there the texts are compared.
+func (r *run) clientCertificate() {
+	without := r.options.unauthenticated()
+	hadOne := without.TLS.CertFile != r.options.TLS.CertFile || len(r.options.TLS.CertData) > 0
+	bind := r.options.BindVerb != ""
+	if !bind {
+		r.judge.byID[ruleClientCert].Severity = SeverityInfo
+	}
+	t, found := firstOf(r.targets, func(t *target) bool { return t.ok && (t.verb == verbBind) == (bind && hadOne) })
+	if !found {
+		return
+	}
+	if !hadOne {
+		r.judge.check(ruleClientCert, false, t.base, &t.first, "it was answered, and no client certificate was given")
+		return
+	}
+	stranger, err := newClient(without.URL, true, without.TLS, without.HTTPTimeout)
+	if err != nil {
+		r.note("not asked without a client certificate: %v", err)
+		return
+	}
+	defer stranger.close()
+	a := stranger.ask(r.ctx, t.base)
+	if a.failure == notAsked || a.failure == late {
+		return
+	}
+	refused := a.failure != answered || a.result.refusal() != t.first.result.refusal()
+	r.judge.check(ruleClientCert, refused, t.base, &a, "without a certificate %s is answered in the same way", t.verb)
+}
