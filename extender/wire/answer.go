@@ -1,0 +1,218 @@
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Failure says why a node of the request was rejected.
+type Failure struct {
+	Index int32  // which node, 0 ≤ Index < Len
+	Text  string // for the user. kube-scheduler counts equal texts, so leave numbers out
+}
+
+const (
+	filterNames      = `{"Nodes":null,"NodeNames":[`
+	filterNamesEnd   = `],"FailedNodes":`
+	filterNodes      = `{"Nodes":{"metadata":{},"items":[`
+	filterNodesEnd   = `]},"NodeNames":null,"FailedNodes":`
+	filterUnresolved = `,"FailedAndUnresolvableNodes":`
+	filterEnd        = `,"Error":""}`
+	filterError      = `{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":`
+
+	priorityHost  = `{"Host":`
+	priorityScore = `,"Score":`
+
+	maxInt64 = len("-9223372036854775808")
+)
+
+// AppendFilterResult appends the answer to a filter call, an
+// ExtenderFilterResult in the mode of r, to dst and returns it. Only if dst is
+// too small is new memory allocated, once. dst must not share memory with the
+// body.
+//
+// kept lists the nodes that pass, in ascending order and each once. Their JSON
+// is copied from the request as it stands. failed and unresolvable list the
+// rejected nodes, preferably those with equal texts together; no node belongs
+// in two of the three lists, and none may be listed twice. An empty list of
+// failures is answered as null. None of this is checked, but an index outside of
+// the request panics.
+//
+// kube-scheduler takes a node in none of the lists for one that preemption cannot
+// help, which only matters when kept is empty.
+func AppendFilterResult(dst []byte, r *Request, kept []int32, failed, unresolvable []Failure) []byte {
+	begin, end := filterNames, filterNamesEnd
+	if r.mode == Nodes {
+		begin, end = filterNodes, filterNodesEnd
+	}
+	dst = slices.Grow(dst, len(begin)+r.keptSize(kept)+len(end)+
+		r.failuresSize(failed)+len(filterUnresolved)+r.failuresSize(unresolvable)+len(filterEnd))
+
+	dst = append(dst, begin...)
+	for rest := kept; len(rest) > 0; {
+		if len(rest) < len(kept) {
+			dst = append(dst, ',')
+		}
+		var run []byte
+		run, rest = r.run(rest)
+		dst = append(dst, run...)
+	}
+	dst = append(dst, end...)
+	dst = r.appendFailures(dst, failed)
+	dst = append(dst, filterUnresolved...)
+	dst = r.appendFailures(dst, unresolvable)
+	return append(dst, filterEnd...)
+}
+
+// AppendHostPriorities appends the answer to a prioritize call, a
+// HostPriorityList, to dst and returns it, allocating as AppendFilterResult does.
+// scores[i] is the score of node i; there must be Len of them.
+//
+// With omitZero, hosts with score 0 are left out. kube-scheduler counts a host
+// that is missing as 0 and decodes the shorter list sooner; other clients may
+// want every host they asked for.
+func AppendHostPriorities(dst []byte, r *Request, scores []int64, omitZero bool) []byte {
+	size := len("[]")
+	for i, score := range scores {
+		if score != 0 || !omitZero {
+			size += len(priorityHost) + len(r.quotedName(int32(i))) + len(priorityScore) + maxInt64 + len("},")
+		}
+	}
+	dst = append(slices.Grow(dst, size), '[')
+	first := true
+	for i, score := range scores {
+		if score == 0 && omitZero {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(dst, priorityHost...)
+		dst = append(dst, r.quotedName(int32(i))...)
+		dst = append(dst, priorityScore...)
+		dst = strconv.AppendInt(dst, score, 10)
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
+// AppendError appends the answer to a filter or prioritize call that cannot be
+// judged, an ExtenderFilterResult with nothing but Error, to dst and returns it.
+// It needs no Request, since often that is what could not be read. An empty text
+// would mean success, and is answered as "unknown error".
+//
+// A HostPriorityList has no room for an error, and an empty list would be a
+// verdict. So prioritize gets the same object: kube-scheduler, which wants a
+// list, then reports a decoding error at its log level 5 and goes on without our
+// scores, which is what it does about any failed prioritize call, and everybody
+// else can read what is wrong.
+func AppendError(dst []byte, text string) []byte {
+	if text == "" {
+		text = "unknown error"
+	}
+	dst = slices.Grow(dst, len(filterError)+textSize(text)+len("}"))
+	dst = append(dst, filterError...)
+	dst = appendText(dst, text)
+	return append(dst, '}')
+}
+
+// quotedName returns the name of node i as it stands in the body, quotes included.
+func (r *Request) quotedName(i int32) []byte {
+	name := r.names[i]
+	return r.body[name.from-1 : name.to+1]
+}
+
+// run returns the JSON of the nodes at the head of kept that are neighbours in
+// the request, and the rest of kept. Between neighbours there are only commas
+// and white space, so that one copy does for the whole run.
+func (r *Request) run(kept []int32) (text []byte, rest []int32) {
+	n := 1
+	for n < len(kept) && kept[n] == kept[n-1]+1 {
+		n++
+	}
+	first, last := kept[0], kept[n-1]
+	if r.mode == Nodes {
+		return r.body[r.nodes[first].from:r.nodes[last].to], kept[n:]
+	}
+	return r.body[r.names[first].from-1 : r.names[last].to+1], kept[n:]
+}
+
+func (r *Request) keptSize(kept []int32) (size int) {
+	for len(kept) > 0 {
+		var run []byte
+		run, kept = r.run(kept)
+		size += len(run) + len(",")
+	}
+	return size
+}
+
+// appendFailures appends a FailedNodesMap. Texts are few and come in groups, so
+// what the previous one was encoded to is copied.
+func (r *Request) appendFailures(dst []byte, failures []Failure) []byte {
+	if len(failures) == 0 {
+		return append(dst, "null"...)
+	}
+	var from, to int
+	for i, f := range failures {
+		separator := byte(',')
+		if i == 0 {
+			separator = '{'
+		}
+		dst = append(dst, separator)
+		dst = append(dst, r.quotedName(f.Index)...)
+		dst = append(dst, ':')
+		if i > 0 && f.Text == failures[i-1].Text {
+			dst = append(dst, dst[from:to]...)
+			continue
+		}
+		from = len(dst)
+		dst = appendText(dst, f.Text)
+		to = len(dst)
+	}
+	return append(dst, '}')
+}
+
+func (r *Request) failuresSize(failures []Failure) (size int) {
+	var text int
+	for i, f := range failures {
+		if i == 0 || f.Text != failures[i-1].Text {
+			text = textSize(f.Text)
+		}
+		size += len(",") + len(r.quotedName(f.Index)) + len(":") + text
+	}
+	return size + len("null")
+}
+
+// textSize is the most that appendText may append.
+func textSize(text string) int {
+	if isPlain(text) {
+		return len(text) + len(`""`)
+	}
+	return len(`\u0000`)*len(text) + len(`""`)
+}
+
+// appendText appends text as a JSON string.
+func appendText(dst []byte, text string) []byte {
+	if isPlain(text) {
+		dst = append(dst, '"')
+		dst = append(dst, text...)
+		return append(dst, '"')
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return append(dst, `""`...) // not reached: any string can be marshalled
+	}
+	return append(dst, quoted...)
+}
+
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

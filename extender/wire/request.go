@@ -1,0 +1,254 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// maxNodes bounds the memory a hostile request can make us hold: 200 times the
+// nodes that Kubernetes supports in one cluster.
+const maxNodes = 1 << 20
+
+// Mode says how a request names its nodes. The answer must be in the same mode.
+type Mode uint8
+
+const (
+	// Names: the request carries node names (nodeCacheCapable: true).
+	Names Mode = iota + 1
+	// Nodes: the request carries whole Node objects (nodeCacheCapable: false).
+	Nodes
+)
+
+// String returns "names" or "nodes".
+func (m Mode) String() string {
+	switch m {
+	case Names:
+		return "names"
+	case Nodes:
+		return "nodes"
+	}
+	return "none"
+}
+
+// Request is a decoded filter or prioritize call: where its parts are in the
+// body. The zero value is ready for Decode, and a Request is meant to be used
+// again, because it keeps its memory. It may be read by several goroutines at
+// once, but not while Decode or Reset runs.
+type Request struct {
+	body    []byte
+	mode    Mode
+	escaped bool // some name is written with escapes
+	pod     span
+	podMeta meta
+	nodes   []span // nodes mode: each node's own JSON
+	names   []span // each node's name, between its quotes
+
+	// Memory for the names of either kind; names is one of them. Both are kept
+	// because a later null may undo a key that came earlier.
+	listNames, nodeNames []span
+}
+
+// Reset forgets the request, so that a pooled Request does not keep a large
+// body alive. It keeps the memory of the lists, at most 24 MB.
+func (r *Request) Reset() {
+	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0]}
+}
+
+// Mode is how the request names its nodes, and 0 without a request.
+func (r *Request) Mode() Mode { return r.mode }
+
+// Len is the number of nodes asked: at least one, and 0 without a request.
+func (r *Request) Len() int { return len(r.names) }
+
+// Name returns the name of node i, 0 ≤ i < Len. It is never empty and valid
+// UTF-8, but need not be a name that Kubernetes allows. The bytes are the
+// body's; only a name written with escapes is a new slice on each call.
+func (r *Request) Name(i int) []byte {
+	name := r.names[i]
+	if r.escaped {
+		return unquote(r.body[name.from:name.to])
+	}
+	return r.body[name.from:name.to:name.to]
+}
+
+// Node returns node i as JSON, 0 ≤ i < Len, and nil in names mode. The bytes
+// are the body's. What is in them apart from the name has not been checked.
+func (r *Request) Node(i int) []byte {
+	if r.mode != Nodes {
+		return nil
+	}
+	node := r.nodes[i]
+	return r.body[node.from:node.to:node.to]
+}
+
+// Pod returns the Pod as JSON, and nil without a request. The bytes are the
+// body's. What is in them apart from [Request.PodMeta] has not been checked:
+// whoever decodes the Pod must expect an error.
+func (r *Request) Pod() []byte { return r.body[r.pod.from:r.pod.to:r.pod.to] }
+
+// PodMeta returns what identifies the Pod and its version, so that a Pod known
+// from elsewhere need not be decoded. A part that the request leaves out is
+// empty, and all are when one of them is written with escapes: then decode the
+// Pod. The bytes are the body's.
+func (r *Request) PodMeta() (namespace, name, uid, resourceVersion []byte) {
+	m := &r.podMeta
+	for _, part := range []span{m.namespace, m.name, m.uid, m.resourceVersion} {
+		if r.escaped && bytes.IndexByte(r.body[part.from:part.to], '\\') >= 0 {
+			return nil, nil, nil, nil
+		}
+	}
+	return r.body[m.namespace.from:m.namespace.to], r.body[m.name.from:m.name.to],
+		r.body[m.uid.from:m.uid.to], r.body[m.resourceVersion.from:m.resourceVersion.to]
+}
+
+var (
+	keyPod       = []byte("Pod")
+	keyNodes     = []byte("Nodes")
+	keyNodeNames = []byte("NodeNames")
+	keyItems     = []byte("items")
+)
+
+// Decode reads the body of a filter or prioritize call; the package comment
+// says what it accepts. The body must not change while the Request is in use.
+// An error is one line for the operator who runs the caller, and leaves the
+// Request as after Reset.
+func (r *Request) Decode(body []byte) error {
+	r.Reset()
+	if err := r.decode(body); err != nil {
+		r.Reset()
+		return err
+	}
+	return nil
+}
+
+func (r *Request) decode(body []byte) error {
+	s := scanner{body: body}
+	s.space()
+	switch {
+	case len(body) > math.MaxInt32:
+		return fmt.Errorf("request body of %d bytes: at most 2 GiB can be read", len(body))
+	case s.at == len(body):
+		return errors.New("request body is empty")
+	case s.peek() != '{':
+		return fmt.Errorf("request body is not a JSON object: it begins with %s", excerpt(body[s.at:]))
+	}
+	r.body = body
+	r.read(&s)
+	switch {
+	case s.err != nil && s.path != "":
+		return fmt.Errorf("%s: %w", s.path, s.err)
+	case s.err != nil:
+		return s.err
+	}
+	s.space()
+	if s.at < len(body) {
+		return fmt.Errorf("%d bytes follow the JSON object of the request, beginning with %s", len(body)-s.at, excerpt(body[s.at:]))
+	}
+	return nil
+}
+
+// read reads the top-level object and settles the mode. Of a repeated key the
+// last value counts, as a whole.
+func (r *Request) read(s *scanner) {
+	var havePod, haveNodes, haveNames bool
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		switch key := s.key(); {
+		case is(key, keyPod):
+			if havePod = !s.null(); havePod {
+				r.readPod(s)
+			}
+		case is(key, keyNodeNames):
+			if haveNames = !s.null(); haveNames {
+				r.readNames(s)
+			}
+		case is(key, keyNodes):
+			if haveNodes = !s.null(); haveNodes {
+				r.readNodes(s)
+			}
+		default:
+			s.skipChecked(1)
+		}
+	}
+	r.escaped = s.escaped
+	switch {
+	case s.err != nil:
+	case !havePod:
+		s.err = errors.New("request has no Pod")
+	case haveNodes && haveNames:
+		s.err = errors.New("request has both Nodes and NodeNames: one of them must be null or absent")
+	case haveNames && len(r.listNames) == 0:
+		s.err = errors.New("request has no nodes: NodeNames is empty")
+	case haveNodes && len(r.nodes) == 0:
+		s.err = errors.New("request has no nodes: Nodes.items is empty")
+	case haveNames:
+		r.mode, r.names = Names, r.listNames
+	case haveNodes:
+		r.mode, r.names = Nodes, r.nodeNames
+	default:
+		s.err = errors.New("request has neither Nodes nor NodeNames")
+	}
+}
+
+func (r *Request) readPod(s *scanner) {
+	r.podMeta = meta{}
+	r.pod = s.object(1, &r.podMeta)
+	s.within("Pod")
+}
+
+func (r *Request) readNames(s *scanner) {
+	names := r.listNames[:0]
+	for more := s.begin('[', ']'); more; more = s.next(']') {
+		names = s.appendName(names, s.text("a string"))
+	}
+	r.listNames = names
+	s.within("NodeNames")
+}
+
+func (r *Request) readNodes(s *scanner) {
+	r.nodes, r.nodeNames = r.nodes[:0], r.nodeNames[:0]
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		if is(s.key(), keyItems) {
+			r.readItems(s)
+		} else {
+			s.skipChecked(2)
+		}
+	}
+	s.within("Nodes")
+}
+
+func (r *Request) readItems(s *scanner) {
+	r.nodes, r.nodeNames = r.nodes[:0], r.nodeNames[:0]
+	if s.null() {
+		return
+	}
+	for more := s.begin('[', ']'); more; more = s.next(']') {
+		var m meta
+		r.nodes = append(r.nodes, s.object(3, &m))
+		r.nodeNames = s.appendName(r.nodeNames, m.name)
+	}
+	s.within(".items")
+}
+
+// appendName appends the name of the element just read, which is where an error
+// about that element gets its number.
+func (s *scanner) appendName(names []span, name span) []span {
+	if s.err == nil && name.from < name.to && len(names) < maxNodes {
+		return append(names, name)
+	}
+	s.badElement(len(names), name)
+	return names
+}
+
+func (s *scanner) badElement(i int, name span) {
+	switch {
+	case s.err != nil:
+	case name.from == name.to:
+		s.err = errors.New("the node has no name")
+	default:
+		s.err = fmt.Errorf("more than %d nodes", maxNodes)
+	}
+	s.within("[" + strconv.Itoa(i) + "]")
+}

@@ -1,0 +1,416 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"unicode/utf8"
+)
+
+const (
+	// maxDepth is the nesting at which encoding/json gives up.
+	maxDepth = 10_000
+	// maxQuote is how many bytes of a request an error repeats.
+	maxQuote = 32
+)
+
+// span is a range of the body: body[from:to].
+type span struct{ from, to int32 }
+
+// meta is where the body holds the identity of a Pod or Node. Strings are
+// ranges between the quotes; an empty range is an absent or empty string.
+type meta struct {
+	name, namespace, uid, resourceVersion span
+}
+
+// scanner walks a JSON text by hand. Each method reads from at on and leaves at
+// behind what it read. The first error sticks: it ends every loop, and what is
+// called after it changes nothing that matters.
+type scanner struct {
+	body    []byte
+	at      int
+	escaped bool // some name is written with escapes
+	err     error
+	path    string // where err was met, such as NodeNames[3]
+}
+
+// fail records that something else was wanted at s.at.
+func (s *scanner) fail(want string) {
+	switch {
+	case s.err != nil:
+	case s.at >= len(s.body):
+		s.err = fmt.Errorf("want %s, but the request ends at byte %d", want, len(s.body))
+	default:
+		s.err = fmt.Errorf("want %s, have %s at byte %d", want, kind(s.body[s.at]), s.at)
+	}
+}
+
+// kind names what begins with c. It is all that an error says of the inside of a
+// request, which may hold secrets.
+func kind(c byte) string {
+	switch {
+	case c == '"':
+		return "a string"
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "an array"
+	case c == 't', c == 'f':
+		return "a boolean"
+	case c == 'n':
+		return "null"
+	case c == '-', '0' <= c && c <= '9':
+		return "a number"
+	case c < ' ', c >= utf8.RuneSelf:
+		return fmt.Sprintf("0x%02x", c)
+	}
+	return "'" + string(rune(c)) + "'"
+}
+
+// peek returns the next byte, or 0 at the end, which no JSON text contains.
+func (s *scanner) peek() byte {
+	if s.at < len(s.body) {
+		return s.body[s.at]
+	}
+	return 0
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.body) {
+		switch s.body[s.at] {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+// within puts the place around what was just read in front of where the error,
+// if there is one, was met.
+func (s *scanner) within(place string) {
+	if s.err != nil {
+		s.path = place + s.path
+	}
+}
+
+// begin steps over the opening bracket, which must be at hand, and tells whether
+// a first element or member follows.
+func (s *scanner) begin(opening, closing byte) (more bool) {
+	if s.err != nil {
+		return false
+	}
+	if s.peek() != opening {
+		if opening == '{' {
+			s.fail("an object")
+		} else {
+			s.fail("an array")
+		}
+		return false
+	}
+	s.at++
+	s.space()
+	if s.peek() == closing {
+		s.at++
+		return false
+	}
+	return true
+}
+
+// next steps over what separates two elements or members and tells whether
+// another one follows. It is small so that it is inlined: usually a comma stands
+// between them and nothing else.
+func (s *scanner) next(closing byte) (more bool) {
+	if at := s.at + 1; at < len(s.body) && s.body[at] > ' ' && s.body[at-1] == ',' && s.err == nil {
+		s.at = at
+		return true
+	}
+	return s.separator(closing)
+}
+
+func (s *scanner) separator(closing byte) (more bool) {
+	s.space()
+	switch c := s.peek(); {
+	case s.err != nil:
+	case c == ',':
+		s.at++
+		s.space()
+		return true
+	case c == closing:
+		s.at++
+	default:
+		s.fail("',' or '" + string(rune(closing)) + "'")
+	}
+	return false
+}
+
+// key reads a member's key and the colon, up to the value.
+func (s *scanner) key() []byte {
+	raw := s.text("a key")
+	key := s.body[raw.from:raw.to]
+	s.space()
+	if s.peek() != ':' {
+		s.fail("':'")
+		return nil
+	}
+	s.at++
+	s.space()
+	if s.escaped {
+		key = unquote(key)
+	}
+	return key
+}
+
+// is compares a key the way encoding/json does: in any letter case.
+func is(key, name []byte) bool {
+	return bytes.Equal(key, name) || bytes.EqualFold(key, name)
+}
+
+func (s *scanner) null() bool {
+	if s.peek() != 'n' || !bytes.HasPrefix(s.body[s.at:], []byte("null")) {
+		return false
+	}
+	s.at += len("null")
+	return true
+}
+
+// Masks of eight bytes each.
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// plainEnd returns the position of the first byte from i on that is not one of
+// those names and keys are made of: the closing quote, or something that takes a
+// closer look. It tests eight bytes at a time, because names are many and short.
+// Subtracting sets the high bit of a byte that was smaller, and may set those of
+// bytes behind it; the first one is always right.
+func plainEnd(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		odd := (x | (x - ('"'+1)*ones) | ((x ^ '\\'*ones) - ones)) & highs
+		if odd != 0 {
+			return i + bits.TrailingZeros64(odd)/8
+		}
+	}
+	for i < len(b) && b[i] > '"' && b[i] != '\\' && b[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
+
+// text reads a string and checks it wholly, UTF-8 included.
+func (s *scanner) text(want string) span {
+	if s.peek() != '"' {
+		s.fail(want)
+		return span{}
+	}
+	from := s.at + 1
+	to := plainEnd(s.body, from)
+	if to < len(s.body) && s.body[to] == '"' {
+		s.at = to + 1
+		return span{int32(from), int32(to)}
+	}
+	return s.oddText()
+}
+
+// oddText is text for strings that hold spaces, escapes, bytes beyond ASCII, or
+// errors.
+func (s *scanner) oddText() span {
+	from := s.at
+	if !s.skipString() {
+		return span{}
+	}
+	raw := s.body[from:s.at]
+	if s.err == nil && (!utf8.Valid(raw) || !json.Valid(raw)) {
+		s.err = fmt.Errorf("control character, bad escape or invalid UTF-8 in the string at byte %d", from)
+	}
+	s.escaped = s.escaped || bytes.IndexByte(raw, '\\') >= 0
+	return span{int32(from + 1), int32(s.at - 1)}
+}
+
+// unquote returns what the inside of a string checked by text stands for.
+func unquote(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw
+	}
+	var text string
+	quoted := append(append([]byte{'"'}, raw...), '"')
+	if err := json.Unmarshal(quoted, &text); err != nil {
+		return nil // not reached: text has seen to it
+	}
+	return []byte(text)
+}
+
+// skipString steps over a string without looking into it.
+func (s *scanner) skipString() bool {
+	end := stringEnd(s.body, s.at+1)
+	if end < 0 {
+		s.at = len(s.body)
+		s.fail("the end of a string")
+		return false
+	}
+	s.at = end
+	return true
+}
+
+// stringEnd returns the position behind the quote that ends the string whose
+// inside begins at from, or -1. A quote behind an odd number of backslashes is
+// part of the string. Runs of backslashes are counted once, so that the time
+// stays linear whatever the string holds.
+func stringEnd(b []byte, from int) int {
+	for i := from; ; {
+		quote := bytes.IndexByte(b[i:], '"')
+		if quote < 0 {
+			return -1
+		}
+		i += quote + 1
+		slashes := i - 2
+		for slashes >= from && b[slashes] == '\\' {
+			slashes--
+		}
+		if (i-slashes)&1 == 0 {
+			return i
+		}
+	}
+}
+
+// nesting is what a byte outside strings does to the depth.
+var nesting = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1}
+
+// skip steps over a value within depth open brackets. Of objects and arrays it
+// requires balanced brackets and ended strings; the rest is not looked at.
+func (s *scanner) skip(depth int) {
+	switch s.peek() {
+	case '"':
+		s.skipString()
+	case '{', '[':
+		s.skipNested(depth)
+	default:
+		s.skipScalar()
+	}
+}
+
+// skipNested is where the time of nodes mode is spent. Within a string the
+// runtime's vectorised IndexByte finds the next quote; between strings there
+// are two or three bytes, which a table turns into steps of the depth.
+func (s *scanner) skipNested(depth int) {
+	b, i := s.body, s.at
+	open, limit := 0, uint(maxDepth-depth)
+	for i < len(b) {
+		c := b[i]
+		i++
+		if c == '"' {
+			quote := bytes.IndexByte(b[i:], '"')
+			if quote < 0 {
+				break
+			}
+			start := i
+			i += quote + 1
+			if b[i-2] == '\\' {
+				if i = stringEnd(b, start); i < 0 {
+					break
+				}
+			}
+			continue
+		}
+		open += int(nesting[c])
+		if uint(open-1) >= limit { // no bracket is open any more, or too many are
+			s.at = i
+			if open > 0 && s.err == nil {
+				s.err = fmt.Errorf("nested deeper than %d levels at byte %d", maxDepth, i-1)
+			}
+			return
+		}
+	}
+	s.at = len(b)
+	s.fail("the end of a string, object or array")
+}
+
+func (s *scanner) skipScalar() {
+	from := s.at
+	end := bytes.IndexAny(s.body[from:], ",]} \t\r\n")
+	if end < 0 {
+		end = len(s.body) - from
+	}
+	switch {
+	case s.err != nil:
+	case end == 0:
+		s.fail("a value")
+	case !json.Valid(s.body[from : from+end]):
+		s.err = fmt.Errorf("malformed value at byte %d", from)
+	}
+	s.at = from + end
+}
+
+// skipChecked is skip for values that nobody else will check.
+func (s *scanner) skipChecked(depth int) {
+	from := s.at
+	s.skip(depth)
+	if s.err == nil && !json.Valid(s.body[from:s.at]) {
+		s.err = fmt.Errorf("malformed value at byte %d", from)
+	}
+}
+
+var (
+	keyMetadata        = []byte("metadata")
+	keyName            = []byte("name")
+	keyNamespace       = []byte("namespace")
+	keyUID             = []byte("uid")
+	keyResourceVersion = []byte("resourceVersion")
+)
+
+// object reads a Pod or Node within depth open brackets: its own members and
+// those of its metadata, skipping all other values. Repeated keys add up as
+// they do in encoding/json: the last string counts, null changes nothing.
+func (s *scanner) object(depth int, m *meta) span {
+	from := s.at
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		switch key := s.key(); {
+		case !is(key, keyMetadata):
+			s.skip(depth + 1)
+		case !s.null():
+			s.metadata(depth+1, m)
+			s.within(".metadata")
+		}
+	}
+	return span{int32(from), int32(s.at)}
+}
+
+// metadata reads the four strings of meta.
+func (s *scanner) metadata(depth int, m *meta) {
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		var field *span
+		key := s.key()
+		switch {
+		case is(key, keyName):
+			field = &m.name
+		case is(key, keyNamespace):
+			field = &m.namespace
+		case is(key, keyUID):
+			field = &m.uid
+		case is(key, keyResourceVersion):
+			field = &m.resourceVersion
+		default:
+			s.skip(depth + 1)
+			continue
+		}
+		if s.null() {
+			continue
+		}
+		if *field = s.text("a string"); s.err != nil {
+			s.within("." + string(key))
+		}
+	}
+}
+
+// excerpt quotes the beginning of b for an error.
+func excerpt(b []byte) string {
+	if len(b) <= maxQuote {
+		return strconv.Quote(string(b))
+	}
+	return strconv.Quote(string(b[:maxQuote])) + "…"
+}
