@@ -1,0 +1,234 @@
+package snapshot_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Each step changes the Builder; want is the View after it, and publishes says
+// whether that View is a new one.
+func TestBuilder(t *testing.T) {
+	type step struct {
+		do        func(*snapshot.Builder)
+		want      string
+		publishes bool
+	}
+	labelled := node("a", "zone=east")
+	for name, steps := range map[string][]step{
+		"nodes come and go": {
+			{func(b *snapshot.Builder) { b.SetNode(node("b")); b.SetNode(node("a")) }, "a[] b[]", true},
+			{func(b *snapshot.Builder) { b.DeleteNode("a") }, "b[]", true},
+			{func(b *snapshot.Builder) { b.DeleteNode("a") }, "b[]", false},
+			{func(b *snapshot.Builder) { b.DeleteNode("never-seen") }, "b[]", false},
+			{func(b *snapshot.Builder) { b.SetNode(node("a")) }, "a[] b[]", true},
+		},
+		"a pod arrives before its node": {
+			{func(b *snapshot.Builder) { b.SetPod(pod("p", "a")) }, "", false},
+			{func(b *snapshot.Builder) { b.SetNode(node("a")) }, "a[p]", true},
+		},
+		"pods stay known while their node is away": {
+			{func(b *snapshot.Builder) { b.SetNode(node("a")); b.SetPod(pod("p", "a")) }, "a[p]", true},
+			{func(b *snapshot.Builder) { b.DeleteNode("a") }, "", true},
+			{func(b *snapshot.Builder) { b.SetPod(pod("q", "a")); b.DeletePod("p") }, "", false},
+			{func(b *snapshot.Builder) { b.SetNode(node("a")) }, "a[q]", true},
+		},
+		"a node that came and went between two views is not in the second": {
+			{func(b *snapshot.Builder) { b.SetNode(node("a")); b.DeleteNode("a"); b.SetNode(node("b")) }, "b[]", true},
+		},
+		"pods are in order of namespace and name": {
+			{func(b *snapshot.Builder) {
+				b.SetNode(node("a"))
+				other := pod("a-first-by-name", "a")
+				other.Namespace = "zz"
+				b.SetPod(other)
+				b.SetPod(pod("r", "a"))
+				b.SetPod(pod("p", "a"))
+				b.SetPod(pod("q", "a"))
+			}, "a[p q r a-first-by-name]", true},
+		},
+		"a pod that has ended or has no node is on no node": {
+			{func(b *snapshot.Builder) { b.SetNode(node("a")) }, "a[]", true},
+			{func(b *snapshot.Builder) { b.SetPod(phase(pod("p", "a"), corev1.PodSucceeded)) }, "a[]", false},
+			{func(b *snapshot.Builder) { b.SetPod(pod("p", "")) }, "a[]", false},
+			{func(b *snapshot.Builder) { b.SetPod(phase(pod("p", "a"), corev1.PodRunning)) }, "a[p]", true},
+			{func(b *snapshot.Builder) { b.SetPod(phase(pod("p", "a"), corev1.PodFailed)) }, "a[]", true},
+			{func(b *snapshot.Builder) { b.DeletePod("p") }, "a[]", false},
+		},
+		"a pod being deleted is still there": {
+			{func(b *snapshot.Builder) {
+				b.SetNode(node("a"))
+				leaving := pod("p", "a")
+				leaving.DeletionTimestamp = &now
+				b.SetPod(leaving)
+			}, "a[p]", true},
+			{func(b *snapshot.Builder) { b.DeletePod("p") }, "a[]", true},
+		},
+		"a pod that is suddenly on another node is on that one alone": {
+			{func(b *snapshot.Builder) {
+				b.SetNode(node("a"))
+				b.SetNode(node("b"))
+				b.SetPod(pod("p", "a"))
+			}, "a[p] b[]", true},
+			{func(b *snapshot.Builder) { b.SetPod(pod("p", "b")) }, "a[] b[p]", true},
+			{func(b *snapshot.Builder) { b.SetPod(pod("p", "")) }, "a[] b[]", true},
+		},
+		"two pods with one name and different UIDs": {
+			{func(b *snapshot.Builder) {
+				b.SetNode(node("a"))
+				b.SetPod(pod("p", "a"))
+				again := pod("p", "a")
+				again.UID = "p-2"
+				b.SetPod(again)
+			}, "a[p p]", true},
+			{func(b *snapshot.Builder) { b.DeletePod("p") }, "a[p]", true},
+			{func(b *snapshot.Builder) { b.DeletePod("p-2") }, "a[]", true},
+		},
+		"a new resourceVersion alone is no change": {
+			{func(b *snapshot.Builder) {
+				b.SetNode(withVersion(node("a", "zone=east"), "1"))
+				b.SetPod(withVersion(pod("p", "a"), "2"))
+			}, "a[p]", true},
+			{func(b *snapshot.Builder) { b.SetNode(withVersion(node("a", "zone=east"), "3")) }, "a[p]", false},
+			{func(b *snapshot.Builder) { b.SetPod(withVersion(pod("p", "a"), "4")) }, "a[p]", false},
+			{func(b *snapshot.Builder) { b.SetNode(withVersion(node("a", "zone=west"), "5")) }, "a[p]", true},
+			{func(b *snapshot.Builder) { b.SetPod(withVersion(phase(pod("p", "a"), corev1.PodRunning), "6")) }, "a[p]", true},
+		},
+		"the same object again is no change": {
+			{func(b *snapshot.Builder) { b.SetNode(labelled) }, "a[]", true},
+			{func(b *snapshot.Builder) { b.SetNode(labelled) }, "a[]", false},
+		},
+		"budgets": {
+			{func(b *snapshot.Builder) {
+				b.SetDisruptionBudget(budget("b", "a"))
+				b.SetDisruptionBudget(budget("a", "z"))
+				b.SetDisruptionBudget(budget("a", "b"))
+			}, "a/b a/z b/a", true},
+			{func(b *snapshot.Builder) { b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: "z"}) }, "a/b b/a", true},
+			{func(b *snapshot.Builder) { b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: "z"}) }, "a/b b/a", false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b snapshot.Builder
+			before := b.View()
+			for i, step := range steps {
+				step.do(&b)
+				after := b.View()
+				if got := show(after); got != step.want {
+					t.Errorf("step %d: view is %q, want %q", i, got, step.want)
+				}
+				if published := after != before; published != step.publishes {
+					t.Errorf("step %d: published a new view: %v, want %v", i, published, step.publishes)
+				}
+				if grown := after.Generation() - before.Generation(); (grown == 1) != step.publishes || grown > 1 {
+					t.Errorf("step %d: generation grew by %d", i, grown)
+				}
+				before = after
+			}
+		})
+	}
+}
+
+func TestBuilderKnowsPodsOnNodes(t *testing.T) {
+	var b snapshot.Builder
+	first := withVersion(pod("p", "a"), "1")
+	b.SetPod(first)
+	b.SetPod(withVersion(pod("p", "a"), "2"))
+	if got := b.Pod("p"); got != first {
+		t.Errorf("Pod returned %p, want the object that was kept, %p", got, first)
+	}
+	b.SetPod(phase(pod("p", "a"), corev1.PodSucceeded))
+	if got := b.Pod("p"); got != nil {
+		t.Errorf("Pod returned %v for a pod that has ended", got)
+	}
+	if got := b.Pod("never-seen"); got != nil {
+		t.Errorf("Pod returned %v for an unknown UID", got)
+	}
+}
+
+// What is not changed is shared, what is published is never written to again.
+func TestViewsShareUnchangedNodes(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	b.SetNode(node("b"))
+	b.SetPod(pod("p", "a"))
+	before := b.View()
+	b.SetPod(pod("q", "a"))
+	after := b.View()
+
+	if before.Node("b") != after.Node("b") {
+		t.Error("a node that did not change was replaced")
+	}
+	if before.Node("a") == after.Node("a") {
+		t.Error("a node whose pods changed was not replaced")
+	}
+	b.DeletePod("p")
+	b.SetPod(pod("o", "a"))
+	b.DeleteNode("b")
+	b.View()
+	if got := show(before); got != "a[p] b[]" {
+		t.Errorf("the first view became %q", got)
+	}
+	if got := show(after); got != "a[p q] b[]" {
+		t.Errorf("the second view became %q", got)
+	}
+}
+
+func TestRows(t *testing.T) {
+	var b snapshot.Builder
+	for _, name := range []string{"a", "b", "c"} {
+		b.SetNode(node(name))
+	}
+	v := b.View()
+	rowOfC := v.Node("c").Row()
+	b.DeleteNode("a")
+	b.SetPod(pod("p", "c"))
+	v = b.View()
+	if got := v.Node("c").Row(); got != rowOfC {
+		t.Errorf("the row of c moved from %d to %d", rowOfC, got)
+	}
+	if v.Len() != 2 || v.Rows() != 3 {
+		t.Errorf("Len %d, Rows %d, want 2 and 3", v.Len(), v.Rows())
+	}
+	b.SetNode(node("d")) // takes the free row
+	v = b.View()
+	if v.Len() != 3 || v.Rows() != 3 {
+		t.Errorf("Len %d, Rows %d, want 3 and 3", v.Len(), v.Rows())
+	}
+	for n := range v.All() {
+		if v.At(n.Row()) != n {
+			t.Errorf("At(%d) is not node %s", n.Row(), n.Name)
+		}
+	}
+	for _, row := range []int{-1, 3, 1 << 40} {
+		if v.At(row) != nil {
+			t.Errorf("At(%d) is a node", row)
+		}
+	}
+}
+
+func TestZeroView(t *testing.T) {
+	var v snapshot.View
+	cursor := v.Cursor()
+	if v.Len() != 0 || v.Rows() != 0 || v.Generation() != 0 || v.Node("a") != nil || v.At(0) != nil ||
+		cursor.Find([]byte("a")) != nil || v.DisruptionBudgets() != nil || show(&v) != "" {
+		t.Error("the zero View is not an empty cluster")
+	}
+}
+
+func TestAllStops(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	b.SetNode(node("b"))
+	seen := 0
+	for range b.View().All() {
+		seen++
+		break
+	}
+	if seen != 1 {
+		t.Errorf("saw %d nodes after break", seen)
+	}
+}

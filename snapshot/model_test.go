@@ -1,0 +1,277 @@
+package snapshot_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// model is the cluster as a Builder should know it, kept the naive way.
+type model struct {
+	nodes   map[string]*corev1.Node
+	pods    map[types.UID]*corev1.Pod
+	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
+
+	touched map[string]bool // nodes that something happened to since the last view
+	rows    map[string]int  // rows of the nodes of the last view that have existed ever since
+	most    int             // the largest number of nodes there has been
+}
+
+func (m *model) touch(name string) { m.touched[name] = true }
+
+// show is what show writes for a View of the model.
+func (m *model) show() string {
+	text := ""
+	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+		pods := slices.SortedFunc(maps.Values(m.pods), func(a, b *corev1.Pod) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		})
+		text += name + "{" + m.nodes[name].Labels["v"] + "}"
+		for _, p := range pods {
+			if p.Spec.NodeName == name {
+				text += fmt.Sprintf(" %s/%s/%s/%s", p.Namespace, p.Name, p.UID, p.Labels["v"])
+			}
+		}
+		text += "\n"
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(m.budgets), func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}) {
+		text += key.String() + "{" + m.budgets[key].Labels["v"] + "}\n"
+	}
+	return text
+}
+
+func showAll(v *snapshot.View) string {
+	text := ""
+	for n := range v.All() {
+		text += n.Name + "{" + n.Object.Labels["v"] + "}"
+		for _, p := range n.Pods {
+			text += fmt.Sprintf(" %s/%s/%s/%s", p.Namespace, p.Name, p.UID, p.Labels["v"])
+		}
+		text += "\n"
+	}
+	for _, b := range v.DisruptionBudgets() {
+		text += b.Namespace + "/" + b.Name + "{" + b.Labels["v"] + "}\n"
+	}
+	return text
+}
+
+// Any sequence of events gives the Views the naive model gives; rows stay,
+// unchanged nodes are shared, cursors agree with the map, and no View changes
+// once it is published.
+func TestBuilderAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{
+			nodes:   map[string]*corev1.Node{},
+			pods:    map[types.UID]*corev1.Pod{},
+			budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
+			touched: map[string]bool{},
+			rows:    map[string]int{},
+		}
+		var b snapshot.Builder
+		var views []*snapshot.View
+		var texts []string
+		version := 0
+		nodeName := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})
+		uid := rapid.SampledFrom([]types.UID{"1", "2", "3", "4", "5", "6", "7", "8"})
+		label := rapid.SampledFrom([]string{"x", "y"})
+		nextVersion := func() string { version++; return strconv.Itoa(version) }
+
+		setNode := func(n *corev1.Node) {
+			if old := m.nodes[n.Name]; old == nil || old.Labels["v"] != n.Labels["v"] {
+				m.touch(n.Name)
+			}
+			m.nodes[n.Name] = n
+			m.most = max(m.most, len(m.nodes))
+			b.SetNode(n)
+		}
+		setPod := func(p *corev1.Pod) {
+			old := m.pods[p.UID]
+			on := p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+			if old != nil {
+				m.touch(old.Spec.NodeName)
+			}
+			delete(m.pods, p.UID)
+			if on {
+				m.touch(p.Spec.NodeName)
+				m.pods[p.UID] = p
+			}
+			b.SetPod(p)
+		}
+
+		drawPod := func(t *rapid.T) {
+			id := uid.Draw(t, "uid")
+			p := pod(rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name"), rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "on"))
+			p.UID = id
+			p.Namespace = rapid.SampledFrom([]string{"m", "n"}).Draw(t, "namespace")
+			p.Labels = map[string]string{"v": label.Draw(t, "label")}
+			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+			setPod(withVersion(p, nextVersion()))
+		}
+
+		t.Repeat(map[string]func(*rapid.T){
+			"SetNode": func(t *rapid.T) {
+				setNode(withVersion(node(nodeName.Draw(t, "node"), "v="+label.Draw(t, "label")), nextVersion()))
+			},
+			"heartbeat": func(t *rapid.T) {
+				if old := m.nodes[nodeName.Draw(t, "node")]; old != nil {
+					b.SetNode(withVersion(old.DeepCopy(), nextVersion()))
+				}
+			},
+			"DeleteNode": func(t *rapid.T) {
+				name := nodeName.Draw(t, "node")
+				if m.nodes[name] != nil {
+					m.touch(name)
+				}
+				delete(m.nodes, name)
+				delete(m.rows, name)
+				b.DeleteNode(name)
+			},
+			"SetPod":  drawPod,
+			"SetPod2": drawPod, // more often than the rest
+			"SetPod3": drawPod,
+			"pod again": func(t *rapid.T) {
+				if old := m.pods[uid.Draw(t, "uid")]; old != nil {
+					b.SetPod(withVersion(old.DeepCopy(), nextVersion()))
+				}
+			},
+			"DeletePod": func(t *rapid.T) {
+				id := uid.Draw(t, "uid")
+				if old := m.pods[id]; old != nil {
+					m.touch(old.Spec.NodeName)
+				}
+				delete(m.pods, id)
+				b.DeletePod(id)
+			},
+			"SetDisruptionBudget": func(t *rapid.T) {
+				pdb := budget(rapid.SampledFrom([]string{"m", "n"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name"))
+				pdb.Labels = map[string]string{"v": label.Draw(t, "label")}
+				m.budgets[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
+				b.SetDisruptionBudget(pdb)
+			},
+			"DeleteDisruptionBudget": func(t *rapid.T) {
+				key := types.NamespacedName{Namespace: rapid.SampledFrom([]string{"m", "n"}).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")}
+				delete(m.budgets, key)
+				b.DeleteDisruptionBudget(key)
+			},
+			"View": func(t *rapid.T) {
+				v := b.View()
+				var before *snapshot.View
+				if len(views) > 0 {
+					before = views[len(views)-1]
+				}
+				checkView(t, m, before, v)
+				views, texts = append(views, v), append(texts, showAll(v))
+			},
+			"": func(t *rapid.T) {
+				for id, want := range m.pods {
+					if got := b.Pod(id); got == nil || got.Spec.NodeName != want.Spec.NodeName {
+						t.Fatalf("Pod(%s) is %v, want one on %s", id, got, want.Spec.NodeName)
+					}
+				}
+			},
+		})
+		for i, v := range views {
+			if got := showAll(v); got != texts[i] {
+				t.Fatalf("view %d changed after it was published:\n%swas\n%s", v.Generation(), got, texts[i])
+			}
+		}
+	})
+}
+
+// checkView compares a View with the model, and with the View before it.
+func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
+	if got, want := showAll(v), m.show(); got != want {
+		t.Fatalf("view is\n%swant\n%s", got, want)
+	}
+	if v.Len() != len(m.nodes) || v.Rows() < v.Len() || v.Rows() > m.most {
+		t.Fatalf("Len %d, Rows %d with %d nodes, %d at most", v.Len(), v.Rows(), len(m.nodes), m.most)
+	}
+	seen := map[int]bool{}
+	for n := range v.All() {
+		if seen[n.Row()] || v.At(n.Row()) != n || v.Node(n.Name) != n {
+			t.Fatalf("node %s at row %d is not found again", n.Name, n.Row())
+		}
+		seen[n.Row()] = true
+		if row, ok := m.rows[n.Name]; ok && row != n.Row() {
+			t.Fatalf("node %s moved from row %d to %d", n.Name, row, n.Row())
+		}
+		m.rows[n.Name] = n.Row()
+	}
+	for row := range v.Rows() {
+		if !seen[row] && v.At(row) != nil {
+			t.Fatalf("row %d holds %s, which is not in the view", row, v.At(row).Name)
+		}
+	}
+	cursor := v.Cursor()
+	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", ""}), 0, 12).Draw(t, "asked") {
+		if got, want := cursor.Find([]byte(name)), v.Node(name); got != want {
+			t.Fatalf("the cursor finds %v for %q, want %v", got, name, want)
+		}
+	}
+	if before != nil {
+		if v != before && v.Generation() != before.Generation()+1 {
+			t.Fatalf("generation %d after %d", v.Generation(), before.Generation())
+		}
+		if showAll(before) != showAll(v) && v == before {
+			t.Fatal("something changed, and the view is the same")
+		}
+		for n := range v.All() {
+			if old := before.Node(n.Name); old != nil && !m.touched[n.Name] && old != n {
+				t.Fatalf("nothing happened to node %s, but it was replaced", n.Name)
+			}
+		}
+	}
+	clear(m.touched)
+}
+
+// Readers of any View see one moment while the Builder goes on.
+func TestReadersBesideBuilder(t *testing.T) {
+	b, first := viewOf(20)
+	views := make(chan *snapshot.View, 64)
+	pods := snapshot.NewFact(func(n *snapshot.Node) int { return len(n.Pods) })
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			last := uint64(0)
+			for v := range views {
+				if v.Generation() < last {
+					t.Errorf("view %d after view %d", v.Generation(), last)
+				}
+				last = v.Generation()
+				cursor := v.Cursor()
+				total := 0
+				for n := range v.All() {
+					if cursor.Find([]byte(n.Name)) != n {
+						t.Errorf("the cursor does not find %s", n.Name)
+					}
+					total += *pods.Of(n)
+				}
+				if want := min(int(v.Generation()-first.Generation()), 30); total != want {
+					t.Errorf("view %d has %d pods, want %d", v.Generation(), total, want)
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		b.SetPod(pod(fmt.Sprintf("p%d", i), fmt.Sprintf("node-%04d", i%20)))
+		if i >= 30 {
+			b.DeletePod(types.UID(fmt.Sprintf("p%d", i-30)))
+		}
+		views <- b.View()
+	}
+	close(views)
+	readers.Wait()
+}

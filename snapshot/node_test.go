@@ -1,0 +1,188 @@
+package snapshot_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+var now = metav1.NewTime(time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC))
+
+func TestNewNode(t *testing.T) {
+	n := snapshot.NewNode(node("a"), pod("q", "a"), phase(pod("done", "a"), corev1.PodSucceeded), pod("p", "a"))
+	if n.Name != "a" || n.Row() != -1 || len(n.Pods) != 2 || n.Pods[0].Name != "p" || n.Pods[1].Name != "q" {
+		t.Errorf("got %s at row %d with %d pods", n.Name, n.Row(), len(n.Pods))
+	}
+}
+
+func TestWithout(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	for _, name := range []string{"p", "q", "r"} {
+		b.SetPod(pod(name, "a"))
+	}
+	n := b.View().Node("a")
+
+	if n.Without(func(*corev1.Pod) bool { return false }) != n {
+		t.Error("no pod leaves, but the node is another")
+	}
+	less := n.Without(func(p *corev1.Pod) bool { return p.Name == "q" })
+	if len(less.Pods) != 2 || less.Pods[0].Name != "p" || less.Pods[1].Name != "r" {
+		t.Errorf("pods without q: %v", less.Pods)
+	}
+	if less.Name != n.Name || less.Object != n.Object || less.Row() != -1 {
+		t.Errorf("got %s at row %d", less.Name, less.Row())
+	}
+	if len(n.Pods) != 3 {
+		t.Error("the receiver was changed")
+	}
+	count := snapshot.NewFact(func(n *snapshot.Node) int { return len(n.Pods) })
+	if with, without := *count.Of(n), *count.Of(less); with != 3 || without != 2 {
+		t.Errorf("fact says %d with and %d without", with, without)
+	}
+	if none := n.Without(func(*corev1.Pod) bool { return true }); len(none.Pods) != 0 {
+		t.Errorf("%d pods are left when all leave", len(none.Pods))
+	}
+}
+
+func TestFactIsComputedOncePerNode(t *testing.T) {
+	var computed atomic.Int32
+	count := snapshot.NewFact(func(n *snapshot.Node) int { computed.Add(1); return len(n.Pods) })
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	b.SetNode(node("b"))
+	for n := range b.View().All() {
+		count.Of(n)
+		count.Of(n)
+	}
+	if got := computed.Load(); got != 2 {
+		t.Fatalf("computed %d times for 2 nodes", got)
+	}
+	b.SetPod(pod("p", "a"))
+	v := b.View()
+	if a, b := *count.Of(v.Node("a")), *count.Of(v.Node("b")); a != 1 || b != 0 {
+		t.Errorf("fact says %d pods on a and %d on b", a, b)
+	}
+	if got := computed.Load(); got != 3 {
+		t.Errorf("computed %d times, want once more for the node that changed", got)
+	}
+}
+
+func TestFactsAreDistinct(t *testing.T) {
+	n := snapshot.NewNode(node("a"))
+	one := snapshot.NewFact(func(*snapshot.Node) int { return 1 })
+	two := snapshot.NewFact(func(n *snapshot.Node) int { return 1 + *one.Of(n) })
+	text := snapshot.NewFact(func(*snapshot.Node) string { return "x" })
+	if *two.Of(n) != 2 || *one.Of(n) != 1 || *text.Of(n) != "x" || one.Of(n) != one.Of(n) {
+		t.Error("facts about one node are mixed up")
+	}
+}
+
+// Many configurations later a node still answers, and keeps a bounded number of
+// facts: the oldest is computed again.
+func TestFactsAreBounded(t *testing.T) {
+	n := snapshot.NewNode(node("a"))
+	computed := 0
+	first := snapshot.NewFact(func(*snapshot.Node) int { computed++; return 7 })
+	first.Of(n)
+	for i := range 1000 {
+		if got := *snapshot.NewFact(func(*snapshot.Node) int { return i }).Of(n); got != i {
+			t.Fatalf("fact %d says %d", i, got)
+		}
+	}
+	if *first.Of(n) != 7 || computed != 2 {
+		t.Errorf("the first fact was computed %d times, want 2", computed)
+	}
+}
+
+// Two goroutines that both compute a fact get the value that was kept first.
+func TestFactComputedTwiceAtOnce(t *testing.T) {
+	n := snapshot.NewNode(node("a"))
+	var both sync.WaitGroup
+	both.Add(2)
+	fact := snapshot.NewFact(func(n *snapshot.Node) int {
+		both.Done()
+		both.Wait()
+		return len(n.Pods)
+	})
+	var got [2]*int
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() { got[i] = fact.Of(n) })
+	}
+	wg.Wait()
+	if got[0] != got[1] {
+		t.Error("two values of one fact are about")
+	}
+}
+
+// Facts that are stored at the same time do not displace each other.
+func TestFactsStoredAtOnce(t *testing.T) {
+	for range 200 {
+		n := snapshot.NewNode(node("a"))
+		for i := range 5 { // leaves room behind the entries
+			snapshot.NewFact(func(*snapshot.Node) int { return i }).Of(n)
+		}
+		var all sync.WaitGroup
+		all.Add(3)
+		var computed atomic.Int32
+		var facts [3]*snapshot.Fact[int]
+		var wg sync.WaitGroup
+		for i := range facts {
+			facts[i] = snapshot.NewFact(func(*snapshot.Node) int {
+				if computed.Add(1) <= int32(len(facts)) {
+					all.Done()
+					all.Wait()
+				}
+				return i
+			})
+			wg.Go(func() { facts[i].Of(n) })
+		}
+		wg.Wait()
+		for i, fact := range facts {
+			if got := *fact.Of(n); got != i {
+				t.Fatalf("fact %d says %d", i, got)
+			}
+		}
+		if got := computed.Load(); got != int32(len(facts)) {
+			t.Fatalf("%d facts were computed %d times", len(facts), got)
+		}
+	}
+}
+
+// All who ask get one value, however many compute it.
+func TestFactConcurrently(t *testing.T) {
+	n := snapshot.NewNode(node("a"), pod("p", "a"))
+	facts := make([]*snapshot.Fact[int], 8)
+	for i := range facts {
+		facts[i] = snapshot.NewFact(func(n *snapshot.Node) int { return i*10 + len(n.Pods) })
+	}
+	const askers = 8
+	got := make([][]*int, askers)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for asker := range askers {
+		wg.Go(func() {
+			<-start
+			for i := range facts {
+				got[asker] = append(got[asker], facts[(i+asker)%len(facts)].Of(n))
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	for asker := range got {
+		for i, value := range got[asker] {
+			fact := (i + asker) % len(facts)
+			if *value != fact*10+1 || value != facts[fact].Of(n) {
+				t.Errorf("asker %d got %d for fact %d", asker, *value, fact)
+			}
+		}
+	}
+}

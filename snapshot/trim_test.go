@@ -1,0 +1,311 @@
+package snapshot_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// keptOfPod are the fields of a pod that has every field set which are still set
+// after TrimPod. A field that a new Kubernetes version adds shows up here, and
+// somebody decides whether a placement can depend on it.
+const keptOfPod = `
+TypeMeta
+ObjectMeta.Name
+ObjectMeta.GenerateName
+ObjectMeta.Namespace
+ObjectMeta.SelfLink
+ObjectMeta.UID
+ObjectMeta.ResourceVersion
+ObjectMeta.Generation
+ObjectMeta.CreationTimestamp
+ObjectMeta.DeletionTimestamp
+ObjectMeta.DeletionGracePeriodSeconds
+ObjectMeta.Labels
+ObjectMeta.Annotations
+ObjectMeta.OwnerReferences
+ObjectMeta.Finalizers
+Spec.Volumes
+Spec.InitContainers.Name
+Spec.InitContainers.Image
+Spec.InitContainers.Ports
+Spec.InitContainers.Resources
+Spec.InitContainers.RestartPolicy
+Spec.Containers.Name
+Spec.Containers.Image
+Spec.Containers.Ports
+Spec.Containers.Resources
+Spec.Containers.RestartPolicy
+Spec.RestartPolicy
+Spec.TerminationGracePeriodSeconds
+Spec.ActiveDeadlineSeconds
+Spec.DNSPolicy
+Spec.NodeSelector
+Spec.ServiceAccountName
+Spec.DeprecatedServiceAccount
+Spec.AutomountServiceAccountToken
+Spec.NodeName
+Spec.HostNetwork
+Spec.HostPID
+Spec.HostIPC
+Spec.ShareProcessNamespace
+Spec.Hostname
+Spec.Subdomain
+Spec.Affinity
+Spec.SchedulerName
+Spec.Tolerations
+Spec.PriorityClassName
+Spec.Priority
+Spec.RuntimeClassName
+Spec.EnableServiceLinks
+Spec.PreemptionPolicy
+Spec.Overhead
+Spec.TopologySpreadConstraints
+Spec.SetHostnameAsFQDN
+Spec.OS
+Spec.HostUsers
+Spec.SchedulingGates
+Spec.ResourceClaims
+Spec.Resources
+Spec.HostnameOverride
+Spec.SchedulingGroup
+Status.Phase
+Status.Conditions
+Status.NominatedNodeName
+Status.StartTime
+`
+
+const keptOfNode = `
+TypeMeta
+ObjectMeta.Name
+ObjectMeta.GenerateName
+ObjectMeta.Namespace
+ObjectMeta.SelfLink
+ObjectMeta.UID
+ObjectMeta.ResourceVersion
+ObjectMeta.Generation
+ObjectMeta.CreationTimestamp
+ObjectMeta.DeletionTimestamp
+ObjectMeta.DeletionGracePeriodSeconds
+ObjectMeta.Labels
+ObjectMeta.Annotations
+ObjectMeta.OwnerReferences
+ObjectMeta.Finalizers
+Spec
+Status.Capacity
+Status.Allocatable
+Status.Phase
+Status.Conditions
+Status.DaemonEndpoints
+Status.NodeInfo
+Status.Images
+Status.RuntimeHandlers
+Status.Features
+Status.DeclaredFeatures
+`
+
+// open are the fields whose own fields are listed one by one.
+var open = map[string]bool{
+	"ObjectMeta": true, "Spec": true, "Status": true,
+	"Spec.Containers": true, "Spec.InitContainers": true, "Spec.EphemeralContainers": true,
+}
+
+func TestTrimKeeps(t *testing.T) {
+	p := filled[corev1.Pod]()
+	snapshot.TrimPod(p)
+	if diff := cmp.Diff(strings.Fields(keptOfPod), setFields(reflect.ValueOf(p).Elem(), "")); diff != "" {
+		t.Errorf("fields of a pod that are kept (-want +got):\n%s", diff)
+	}
+	open["Spec"] = false
+	defer func() { open["Spec"] = true }()
+	n := filled[corev1.Node]()
+	snapshot.TrimNode(n)
+	if diff := cmp.Diff(strings.Fields(keptOfNode), setFields(reflect.ValueOf(n).Elem(), "")); diff != "" {
+		t.Errorf("fields of a node that are kept (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrimTwiceIsTrimOnce(t *testing.T) {
+	p, n := filled[corev1.Pod](), filled[corev1.Node]()
+	snapshot.TrimPod(p)
+	snapshot.TrimNode(n)
+	pod, node := p.DeepCopy(), n.DeepCopy()
+	snapshot.TrimPod(pod)
+	snapshot.TrimNode(node)
+	if diff := cmp.Diff(p, pod) + cmp.Diff(n, node); diff != "" {
+		t.Errorf("trimming again changed (-once +twice):\n%s", diff)
+	}
+}
+
+func TestTrimOfEmptyObjects(t *testing.T) {
+	p, n := &corev1.Pod{}, &corev1.Node{}
+	snapshot.TrimPod(p)
+	snapshot.TrimNode(n)
+	if diff := cmp.Diff(&corev1.Pod{}, p) + cmp.Diff(&corev1.Node{}, n); diff != "" {
+		t.Errorf("trimming an empty object changed it:\n%s", diff)
+	}
+}
+
+func TestTrimPodDropsSecrets(t *testing.T) {
+	const secret = "hunter2"
+	p := pod("p", "")
+	p.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": `{"env":[{"value":"` + secret + `"}]}`,
+		"example.com/kept": "yes",
+	}
+	container := corev1.Container{
+		Name:    "c",
+		Image:   "image:1",
+		Command: []string{secret},
+		Args:    []string{secret},
+		Env:     []corev1.EnvVar{{Name: "TOKEN", Value: secret}},
+		LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: secret}},
+		}}},
+		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{secret}}}},
+	}
+	p.Spec.Containers = []corev1.Container{container}
+	p.Spec.InitContainers = []corev1.Container{container}
+	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(container)}}
+	p.Status.Message = secret
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: secret}}}}
+	snapshot.TrimPod(p)
+	text, err := p.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), secret) {
+		t.Errorf("the secret is still in the pod: %v", p)
+	}
+	if p.Annotations["example.com/kept"] != "yes" || p.Spec.Containers[0].Image != "image:1" {
+		t.Errorf("too much is gone: %v", p)
+	}
+}
+
+func TestTrimPodKeepsVolumesThatTieItToAPlace(t *testing.T) {
+	p := pod("p", "")
+	p.Spec.Volumes = []corev1.Volume{
+		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
+		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}},
+		{Name: "generic", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
+	}
+	snapshot.TrimPod(p)
+	var kept []string
+	for _, v := range p.Spec.Volumes {
+		kept = append(kept, v.Name)
+	}
+	if got := strings.Join(kept, " "); got != "claim generic inline" {
+		t.Errorf("kept %q", got)
+	}
+}
+
+// A heartbeat must not look like a change.
+func TestTrimNodeMakesHeartbeatsEqual(t *testing.T) {
+	at := func(minutes int) *corev1.Node {
+		n := node("a")
+		n.ResourceVersion = strings.Repeat("1", minutes)
+		n.Status.Conditions = []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			LastHeartbeatTime:  metav1.NewTime(now.AddDate(0, 0, minutes)),
+			LastTransitionTime: now,
+		}}
+		snapshot.TrimNode(n)
+		return n
+	}
+	var b snapshot.Builder
+	b.SetNode(at(1))
+	v := b.View()
+	b.SetNode(at(2))
+	if b.View() != v {
+		t.Error("a heartbeat published a new view")
+	}
+	if got := v.Node("a").Object.Status.Conditions[0].LastTransitionTime; !got.Equal(&now) {
+		t.Errorf("the time of the transition is %v", got)
+	}
+}
+
+func TestTrimPodDropsProbeTimes(t *testing.T) {
+	p := pod("p", "")
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, LastProbeTime: now, LastTransitionTime: now}}
+	snapshot.TrimPod(p)
+	if c := p.Status.Conditions[0]; !c.LastProbeTime.IsZero() || !c.LastTransitionTime.Equal(&now) {
+		t.Errorf("condition is %v", c)
+	}
+}
+
+func filled[T any]() *T {
+	object := new(T)
+	fill(reflect.ValueOf(object).Elem())
+	return object
+}
+
+// fill sets every field to something that is not zero.
+func fill(v reflect.Value) {
+	switch value := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		*value = now
+		return
+	case *resource.Quantity:
+		*value = resource.MustParse("1")
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Uint8:
+		v.SetUint(1)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	default:
+		panic("cannot fill a " + v.Type().String())
+	}
+}
+
+func setFields(v reflect.Value, prefix string) []string {
+	var paths []string
+	if v.Kind() == reflect.Slice {
+		if v.Len() == 0 {
+			return nil
+		}
+		v = v.Index(0)
+	}
+	for i := range v.NumField() {
+		name := prefix + v.Type().Field(i).Name
+		switch {
+		case v.Field(i).IsZero():
+		case open[name]:
+			paths = append(paths, setFields(v.Field(i), name+".")...)
+		default:
+			paths = append(paths, name)
+		}
+	}
+	return paths
+}
