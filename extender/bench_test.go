@@ -1,0 +1,288 @@
+package extender_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// cheap is the policy of the benchmarks: it looks at one fact of each node.
+type cheap struct{ pods *snapshot.Fact[int64] }
+
+var tooMany = &policy.Reason{Code: "TooManyPods", Text: "too many pods", Unit: "pods"}
+
+func (c cheap) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return c, nil
+}
+
+func (c cheap) Filter(n *snapshot.Node) policy.Verdict {
+	if have := *c.pods.Of(n); have >= 110 {
+		return policy.Verdict{Reason: tooMany, Have: have, Want: 110}
+	}
+	return policy.Verdict{}
+}
+
+func (c cheap) Score(n *snapshot.Node) int64 { return 100 - min(*c.pods.Of(n), 100) }
+
+func newCheap() policy.Policy {
+	return cheap{snapshot.NewFact(func(n *snapshot.Node) int64 { return int64(len(n.Pods)) })}
+}
+
+// tutorial is the handler everybody starts from: decode everything, look at each
+// node, encode everything.
+func tutorial(w http.ResponseWriter, r *http.Request) {
+	var args extenderv1.ExtenderArgs
+	if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	result := extenderv1.ExtenderFilterResult{FailedNodes: extenderv1.FailedNodesMap{}}
+	if args.NodeNames != nil {
+		names := make([]string, 0, len(*args.NodeNames))
+		names = append(names, *args.NodeNames...)
+		result.NodeNames = &names
+	} else {
+		nodes := &corev1.NodeList{}
+		nodes.Items = append(nodes.Items, args.Nodes.Items...)
+		result.Nodes = nodes
+	}
+	answer, err := json.Marshal(result)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(answer)
+}
+
+// echo reads the body and answers with as much as ours does: what a round trip
+// costs whatever is done in between.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
+}
+
+// arm is one of the servers compared in a run. Each is a process of its own, so
+// that none pays for the garbage of another.
+type arm struct {
+	name   string
+	url    string
+	client *http.Client
+	times  []time.Duration
+}
+
+// armVariable makes the test binary serve an arm instead of running tests.
+const armVariable = "OUTBOARD_BENCHMARK_ARM"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(armVariable); text != "" {
+		if err := serveArm(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serveArm serves until standard input ends.
+func serveArm(text string) error {
+	var name string
+	var size, shortlist int
+	if _, err := fmt.Sscan(text, &name, &size, &shortlist); err != nil {
+		return err
+	}
+	var handler http.Handler
+	switch name {
+	case "echo":
+		handler = http.HandlerFunc(echo)
+	case "tutorial":
+		handler = http.HandlerFunc(tutorial)
+	default:
+		var err error
+		if handler, err = newHandler(benchmarkCluster(size), shortlist); err != nil {
+			return err
+		}
+	}
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	fmt.Println(server.URL)
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+func newArm(b *testing.B, name string, size, shortlist int) *arm {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d", armVariable, name, size, shortlist))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { stdin.Close(); cmd.Wait() })
+	var url string
+	if _, err := fmt.Fscanln(stdout, &url); err != nil {
+		b.Fatalf("%s did not start: %v", name, err)
+	}
+	return &arm{name: name, url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
+}
+
+func (a *arm) call(b *testing.B, body []byte, into *bytes.Buffer) {
+	started := time.Now()
+	res, err := a.client.Post(a.url, "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	into.Reset()
+	if _, err := into.ReadFrom(res.Body); err != nil {
+		b.Fatal(err)
+	}
+	res.Body.Close()
+	a.times = append(a.times, time.Since(started))
+	if res.StatusCode != http.StatusOK {
+		b.Fatalf("%s answered %s: %.200s", a.name, res.Status, into)
+	}
+}
+
+func (a *arm) median() float64 {
+	slices.Sort(a.times)
+	return float64(a.times[len(a.times)/2])
+}
+
+func newHandler(cluster extender.Cluster, shortlist int) (http.Handler, error) {
+	e, err := engine.New(engine.Options{
+		Policies:  []engine.Member{{Name: "Cheap", Policy: newCheap(), Weight: 1}},
+		Shortlist: shortlist,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return extender.New(extender.Options{
+		Profile: "/", Engine: e, Cluster: cluster,
+		Log: decision.NewLog(0), Metrics: extender.NewMetrics(prometheus.NewRegistry()),
+	}).Verb(extender.Filter), nil
+}
+
+// benchmarkCluster has size nodes, and the pods that are asked about.
+func benchmarkCluster(size int) *fakeCluster {
+	var builder snapshot.Builder
+	for i := range size {
+		node := benchmarkNode(i)
+		snapshot.TrimNode(node)
+		builder.SetNode(node)
+	}
+	cluster := &fakeCluster{view: builder.View()}
+	for i := range pods {
+		pod := benchmarkPod()
+		pod.UID = types.UID(fmt.Sprintf(uidFormat, i))
+		snapshot.TrimPod(pod)
+		cluster.pods = append(cluster.pods, pod)
+	}
+	return cluster
+}
+
+// BenchmarkFilter is one filter call over loopback as the client sees it, its
+// body ready and its answer read but not decoded. The arms take turns. Ratios are
+// of medians: tutorial/ours and ours/echo.
+func BenchmarkFilter(b *testing.B) {
+	for _, mode := range []string{"names", "nodes"} {
+		for _, size := range []int{500, 5000} {
+			for _, shortlist := range []int{0, 1} {
+				b.Run(fmt.Sprintf("%s=%d/shortlist=%d", mode, size, shortlist), func(b *testing.B) {
+					benchmarkFilter(b, mode == "names", size, shortlist)
+				})
+			}
+		}
+	}
+}
+
+func benchmarkFilter(b *testing.B, names bool, size, shortlist int) {
+	args := extenderv1.ExtenderArgs{Pod: benchmarkPod()}
+	list := &corev1.NodeList{}
+	asked := []string{}
+	for i := range size {
+		node := benchmarkNode(i)
+		list.Items = append(list.Items, *node)
+		asked = append(asked, node.Name)
+	}
+	if names {
+		args.NodeNames = &asked
+	} else {
+		args.Nodes = list
+	}
+	body, err := json.Marshal(args)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ours := newArm(b, "ours", size, shortlist)
+	others := []*arm{newArm(b, "echo", size, shortlist), newArm(b, "tutorial", size, shortlist)}
+	arms := append(others, ours)
+	var into bytes.Buffer
+	version := 0
+	for _, a := range arms {
+		a.call(b, body, &into) // warms up: connections, buffers, facts
+		a.times = a.times[:0]
+	}
+	for b.Loop() {
+		version++
+		for _, a := range arms {
+			// Each call is about a pod not asked about before.
+			a.call(b, fresh(body, version), &into)
+		}
+	}
+	o, e, t := ours.median(), others[0].median(), others[1].median()
+	b.ReportMetric(o/1e3, "ours-µs")
+	b.ReportMetric(e/1e3, "echo-µs")
+	b.ReportMetric(t/1e3, "tutorial-µs")
+	b.ReportMetric(t/o, "tutorial/ours")
+	b.ReportMetric(o/e, "ours/echo")
+	b.ReportMetric(float64(len(body))/1e3, "body-kB")
+	b.ReportMetric(0, "ns/op")
+}
+
+// pods is how many pods are asked about in turn: enough for none to be remembered
+// until its next turn.
+const (
+	pods      = 512
+	uidPlace  = "00000000-0000-0000-0000-000000000000"
+	uidFormat = "00000000-0000-0000-0000-%012d"
+)
+
+// fresh writes another pod's UID into the body, in place.
+func fresh(body []byte, n int) []byte {
+	i := bytes.Index(body, []byte(`"uid":"`)) + len(`"uid":"`)
+	copy(body[i:], fmt.Sprintf(uidFormat, n%pods))
+	return body
+}

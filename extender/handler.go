@@ -1,0 +1,237 @@
+package extender
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender/wire"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Verb is one of kube-scheduler's extender calls.
+type Verb string
+
+// The verbs, by the last part of their usual URL.
+const (
+	Filter     Verb = "filter"
+	Prioritize Verb = "prioritize"
+	Preempt    Verb = "preempt"
+	Bind       Verb = "bind"
+)
+
+// Verbs are all verbs.
+var Verbs = []Verb{Filter, Prioritize, Preempt, Bind}
+
+// Cluster is what a handler needs of a cluster.
+type Cluster interface {
+	// View returns what is true now, or nil while the cluster has not been read.
+	View() *snapshot.View
+	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
+	// nil.
+	Pod(uid types.UID, resourceVersion string) *corev1.Pod
+	// PodByName returns the trimmed pod as last seen, or nil.
+	PodByName(namespace, name string) *corev1.Pod
+	// Bind binds the pod. Nil means that it is bound to the node, now or since
+	// earlier. An error that wraps ErrOutcomeUnknown leaves open whether it is;
+	// any other means that it is not.
+	Bind(ctx context.Context, b Binding) error
+}
+
+// ErrOutcomeUnknown says that a pod may or may not have been bound.
+var ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
+
+// Binding is what is written to bind a pod.
+type Binding struct {
+	Namespace, Name string
+	UID             types.UID
+	Node            string
+	// Annotations are merged into the pod in the same write.
+	Annotations map[string]string
+}
+
+// Options are the parts of a Handler.
+type Options struct {
+	// Profile is the profile's path, for records and metrics.
+	Profile string
+	Engine  *engine.Engine
+	// Fine sends totals as they are instead of levels 0..10.
+	Fine bool
+	// Cluster is nil for a handler that judges from the request alone.
+	Cluster Cluster
+	// Log keeps the decisions; required.
+	Log *decision.Log
+	// Metrics is required; see NewMetrics.
+	Metrics *Metrics
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+}
+
+// Handler answers the calls of one profile. It may be used by any number of
+// goroutines.
+type Handler struct {
+	Options
+	calls sync.Pool // of *call
+	nodes requestNodes
+}
+
+// New returns a Handler.
+func New(o Options) *Handler {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Handler{Options: o, calls: sync.Pool{New: func() any { return new(call) }}}
+}
+
+// call is the memory of one request; it is used again.
+type call struct {
+	verb         Verb
+	started      time.Time
+	body, answer []byte
+	request      wire.Request
+	asked        []*snapshot.Node
+	seen         []uint32 // by row: the mark of the call that last saw the row
+	mark         uint32
+	result       engine.Result
+	failed       []wire.Failure
+	unresolvable []wire.Failure
+	record       *decision.Record
+}
+
+// maxKept is the size of buffers that are kept for the next request for good;
+// larger ones are left to the garbage collector.
+const maxKept = 256 << 20
+
+// Verb returns the http.Handler of one verb, to be mounted at its URL.
+func (h *Handler) Verb(verb Verb) http.Handler {
+	answer := map[Verb]func(*Handler, context.Context, *call) error{
+		Filter: (*Handler).filter, Prioritize: (*Handler).prioritize, Preempt: (*Handler).preempt, Bind: (*Handler).bind,
+	}[verb]
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, fmt.Sprintf("this is the %s verb of a scheduler extender: use POST", verb), http.StatusMethodNotAllowed)
+			return
+		}
+		c := h.calls.Get().(*call)
+		c.verb, c.started, c.record = verb, time.Now(), nil
+		err := h.answer(r, c, answer)
+		header := w.Header()
+		header["Content-Type"] = contentType
+		header.Set("Content-Length", strconv.Itoa(len(c.answer)))
+		w.Write(c.answer) // the connection is gone if this fails; there is nobody to tell
+		h.finish(c, err)
+		c.request.Reset()
+		if cap(c.body)+cap(c.answer) <= maxKept {
+			h.calls.Put(c)
+		}
+	})
+}
+
+var contentType = []string{"application/json"}
+
+// answer sets c.answer, whatever happens. A panic outside of policies is ours;
+// it fails this call and no other.
+func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.Context, *call) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v", p)
+			h.Logger.Error("panic while answering", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))
+		}
+		if err != nil {
+			c.answer = appendError(c.answer[:0], c.verb, oneLine(err))
+		}
+	}()
+	if err := c.read(r); err != nil {
+		return err
+	}
+	return verb(h, r.Context(), c)
+}
+
+// read reads the body. Memory grows with what has arrived, not with what was
+// announced.
+func (c *call) read(r *http.Request) error {
+	c.body = c.body[:0]
+	for {
+		if len(c.body) == cap(c.body) {
+			size := max(64<<10, 4*cap(c.body))
+			if r.ContentLength >= 0 {
+				size = min(size, max(int(r.ContentLength), len(c.body))+1) // one more byte, to see the end
+			}
+			c.body = append(make([]byte, 0, size), c.body...)
+		}
+		n, err := r.Body.Read(c.body[len(c.body):cap(c.body)])
+		c.body = c.body[:len(c.body)+n]
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the request: %w", err)
+		}
+	}
+}
+
+// finish records, counts and logs the call.
+func (h *Handler) finish(c *call, err error) {
+	duration := time.Since(c.started)
+	if r := c.record; r != nil {
+		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, string(c.verb), h.Profile
+		if err != nil {
+			r.Error = oneLine(err)
+		}
+		h.Log.Add(r)
+	}
+	h.Metrics.observe(h.Profile, c.verb, duration, c.record, err)
+	if err == nil {
+		return
+	}
+	attrs := []any{"verb", c.verb, "profile", h.Profile, "error", err}
+	if c.record != nil {
+		attrs = append(attrs, "pod", c.record.Pod.Namespace+"/"+c.record.Pod.Name)
+	}
+	if p := (*engine.PolicyError)(nil); errors.As(err, &p) && p.Stack != nil {
+		attrs = append(attrs, "stack", string(p.Stack))
+	}
+	h.Logger.Warn("call failed", attrs...)
+}
+
+// appendError appends the answer of a call that failed.
+func appendError(dst []byte, verb Verb, text string) []byte {
+	var answer any
+	switch verb {
+	case Bind:
+		answer = extenderv1.ExtenderBindingResult{Error: text}
+	case Preempt:
+		answer = struct {
+			NodeNameToMetaVictims map[string]*extenderv1.MetaVictims
+			Error                 string
+		}{map[string]*extenderv1.MetaVictims{}, text}
+	default:
+		return wire.AppendError(dst, text)
+	}
+	encoded, err := json.Marshal(answer)
+	if err != nil {
+		panic(err) // of strings and an empty map
+	}
+	return append(dst, encoded...)
+}
+
+// oneLine is the error as an event can show it.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,0 +1,151 @@
+package extender
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender/wire"
+	"outboard.dev/outboard/snapshot"
+)
+
+var emptyView = new(snapshot.View)
+
+func (h *Handler) filter(ctx context.Context, c *call) error {
+	req, err := h.decode(c)
+	if err != nil {
+		return err
+	}
+	err = h.Engine.Filter(ctx, req, &c.result)
+	c.record = c.result.Record
+	if err != nil {
+		return err
+	}
+	c.failed, c.unresolvable = c.failed[:0], c.unresolvable[:0]
+	// With a shortlist the answer is meant to be short.
+	if c.record.Returned == c.record.Fit || c.record.Fit == 0 {
+		for _, r := range c.result.Rejected {
+			if r.Unresolvable {
+				c.unresolvable = append(c.unresolvable, wire.Failure{Index: r.Index, Text: r.Reason.Text})
+			} else {
+				c.failed = append(c.failed, wire.Failure{Index: r.Index, Text: r.Reason.Text})
+			}
+		}
+	}
+	c.answer = wire.AppendFilterResult(c.answer[:0], &c.request, c.result.Kept, c.failed, c.unresolvable)
+	return nil
+}
+
+func (h *Handler) prioritize(ctx context.Context, c *call) error {
+	req, err := h.decode(c)
+	if err != nil {
+		return err
+	}
+	err = h.Engine.Score(ctx, req, &c.result)
+	c.record = c.result.Record
+	if err != nil {
+		return err
+	}
+	if !h.Fine {
+		engine.Levels(c.result.Totals, h.Engine.MaxTotal())
+	}
+	c.answer = wire.AppendHostPriorities(c.answer[:0], &c.request, c.result.Totals, false)
+	return nil
+}
+
+// decode makes the engine's request of a filter or prioritize body.
+func (h *Handler) decode(c *call) (engine.Request, error) {
+	if err := c.request.Decode(c.body); err != nil {
+		return engine.Request{}, err
+	}
+	pod, err := h.pod(c)
+	if err != nil {
+		return engine.Request{}, err
+	}
+	view, err := h.view()
+	if err != nil {
+		return engine.Request{}, err
+	}
+	if err := h.resolve(c, view); err != nil {
+		return engine.Request{}, err
+	}
+	return engine.Request{Pod: pod, View: view, Nodes: c.asked}, nil
+}
+
+// view returns what is true now: nothing, without a cluster.
+func (h *Handler) view() (*snapshot.View, error) {
+	if h.Cluster == nil {
+		return emptyView, nil
+	}
+	if view := h.Cluster.View(); view != nil {
+		return view, nil
+	}
+	return nil, errors.New("Outboard has just started and has not read the cluster yet")
+}
+
+// pod returns the pod asked about: our own copy if it is the same version, else
+// the request's.
+func (h *Handler) pod(c *call) (*corev1.Pod, error) {
+	if h.Cluster != nil {
+		if _, _, uid, version := c.request.PodMeta(); len(uid) > 0 && len(version) > 0 {
+			if pod := h.Cluster.Pod(types.UID(uid), string(version)); pod != nil {
+				return pod, nil
+			}
+		}
+	}
+	pod := new(corev1.Pod)
+	if err := json.Unmarshal(c.request.Pod(), pod); err != nil {
+		return nil, fmt.Errorf("decoding the pod: %w", err)
+	}
+	snapshot.TrimPod(pod)
+	return pod, nil
+}
+
+// resolve sets c.asked to the nodes asked, in order.
+func (h *Handler) resolve(c *call, view *snapshot.View) error {
+	if h.Cluster == nil && c.request.Mode() == wire.Names {
+		return errors.New("the request holds node names only, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
+	}
+	if len(c.seen) < view.Rows() {
+		c.seen, c.mark = make([]uint32, view.Rows()), 0
+	}
+	if c.mark++; c.mark == 0 {
+		clear(c.seen)
+		c.mark = 1
+	}
+	var foreign map[string]bool // names that are not in the view
+	c.asked = c.asked[:0]
+	cursor := view.Cursor()
+	for i := range c.request.Len() {
+		name := c.request.Name(i)
+		n := cursor.Find(name)
+		if n != nil {
+			if c.seen[n.Row()] == c.mark {
+				return fmt.Errorf("node %q is in the request twice", name)
+			}
+			c.seen[n.Row()] = c.mark
+			c.asked = append(c.asked, n)
+			continue
+		}
+		if foreign[string(name)] {
+			return fmt.Errorf("node %q is in the request twice", name)
+		}
+		if foreign == nil {
+			foreign = map[string]bool{}
+		}
+		foreign[string(name)] = true
+		if c.request.Mode() == wire.Nodes {
+			var err error
+			if n, err = h.nodes.decode(string(name), c.request.Node(i)); err != nil {
+				return err
+			}
+		}
+		c.asked = append(c.asked, n)
+	}
+	return nil
+}
