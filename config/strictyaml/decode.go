@@ -100,7 +100,11 @@ func (d *decoder) value(at Value, rv reflect.Value) {
 			break
 		}
 		if n.Kind != yaml.ScalarNode || classify(n) != text {
-			d.must(at, "a string")
+			if rv.Kind() == reflect.Struct {
+				d.must(at, "a string or a mapping")
+			} else {
+				d.must(at, "a string")
+			}
 		} else if err := into.UnmarshalText([]byte(n.Value)); err != nil {
 			d.fail(at, "Invalid value", describe(n), oneLine(err.Error()))
 		}

@@ -97,7 +97,7 @@ func (v Value) Place(err error) Errors {
 		switch {
 		case errors.As(e, &placed):
 			errs = append(errs, placed...)
-		case errors.As(e, &fe) && fe != nil:
+		case errors.As(e, &fe):
 			rel := fe.Field
 			if rel == "<nil>" { // how a nil *field.Path prints
 				rel = ""
@@ -109,14 +109,26 @@ func (v Value) Place(err error) Errors {
 				value = render(fe.BadValue)
 			}
 			errs = append(errs, &Error{
-				File: v.file(), Line: v.lineOf(rel), Path: joinPath(pathText(v.path), printable(rel)),
+				File: v.file(), Line: v.At(rel).line, Path: joinPath(v.Path(), printable(rel)),
 				Kind: fe.Type.String(), Value: value, Rule: oneLine(fe.Detail),
 			})
 		default:
-			errs = append(errs, &Error{File: v.file(), Line: v.line, Path: pathText(v.path), Rule: oneLine(e.Error())})
+			errs = append(errs, &Error{File: v.file(), Line: v.line, Path: v.Path(), Rule: oneLine(e.Error())})
 		}
 	}
 	return errs
+}
+
+// At returns the place of the field at path below v, for errors about it. If
+// there is no such field the place has the line of what is nearest around it, and
+// the Value is nothing.
+func (v Value) At(path string) Value {
+	if path == "" {
+		return v
+	}
+	at := Value{doc: v.doc, path: field.NewPath(joinPath(v.Path(), path))}
+	at.node, at.line = v.find(path)
+	return at
 }
 
 // flatten takes err apart into single errors. Wrapping is looked through only if

@@ -51,9 +51,6 @@ type Value struct {
 // IsZero says that there is nothing: no such field, or null.
 func (v Value) IsZero() bool { return v.node == nil || isNull(resolve(v.node)) }
 
-// Line is the line of the value in its file, from 1; 0 for nothing.
-func (v Value) Line() int { return v.line }
-
 // Path is the value's path in its document; "" for the whole.
 func (v Value) Path() string { return pathText(v.path) }
 
@@ -283,14 +280,14 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// lineOf returns the line of the field at the path rel below v, or of what is
+// find returns the node at path below v, or nil, and the line of it or of what is
 // nearest around it.
-func (v Value) lineOf(rel string) int {
+func (v Value) find(path string) (*yaml.Node, int) {
 	n, line := v.node, v.line
-	for n != nil && rel != "" {
-		n, rel = step(resolve(n), rel, &line)
+	for n != nil && path != "" {
+		n, path = step(resolve(n), path, &line)
 	}
-	return line
+	return n, line
 }
 
 // step goes one step down the path rel. It returns nil if there is no such value.

@@ -1,0 +1,321 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/policy"
+)
+
+// What a file must say of itself.
+const (
+	APIVersion = "outboard.dev/v1alpha1"
+	Kind       = "OutboardConfiguration"
+)
+
+// Config is a configuration file with its defaults filled in. It is read-only
+// once loaded.
+type Config struct {
+	// APIVersion is "outboard.dev/v1alpha1". Required.
+	APIVersion string `json:"apiVersion"`
+	// Kind is "OutboardConfiguration". Required.
+	Kind string `json:"kind"`
+	// Serving is how kube-scheduler reaches us.
+	Serving Serving `json:"serving"`
+	// Admin is where metrics, health and explanations are read.
+	Admin Admin `json:"admin"`
+	// Cluster is how we reach the API server.
+	Cluster Cluster `json:"cluster"`
+	// Log is what is logged, and how.
+	Log Log `json:"log"`
+	// Profiles are the sets of policies, each at its own URLs. At least one.
+	Profiles []Profile `json:"profiles"`
+}
+
+// Serving configures the listener that kube-scheduler calls.
+type Serving struct {
+	// Address is IP:port, localhost:port, or :port for all addresses of the host;
+	// port 0 takes a free one. Default "127.0.0.1:8443".
+	Address string `json:"address"`
+	// Insecure accepts, on an address that other hosts can reach, callers that do
+	// not prove who they are: plain HTTP, or TLS without clientCAFile. Whoever
+	// reaches the address can then have pods bound. Default false.
+	Insecure bool `json:"insecure"`
+	// TLS turns on TLS; nil (the default) is plain HTTP.
+	TLS *TLS `json:"tls"`
+	// HTTP2 offers HTTP/2 beside HTTP/1.1. It keeps a scheduler on one replica for
+	// as long as its connection lives. Needs tls. Default false.
+	HTTP2 bool `json:"http2"`
+	// MaxBodyBytes is the longest request accepted, 1Ki..64Gi. Default 256Mi.
+	MaxBodyBytes Bytes `json:"maxBodyBytes"`
+	// MaxInFlightBytes is how much memory the bodies of all requests may take
+	// together, maxBodyBytes..1Ti. Default 512Mi.
+	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
+	// LameDuck is how long to go on serving, but report not ready, when asked to
+	// stop, 0s..10m. Default 10s.
+	LameDuck time.Duration `json:"lameDuck"`
+	// DrainTimeout is how long, after that, requests may take to finish,
+	// 1s..10m. Default 20s.
+	DrainTimeout time.Duration `json:"drainTimeout"`
+}
+
+// TLS configures TLS on the serving address. The files are PEM.
+type TLS struct {
+	// CertFile and KeyFile are our certificate with its chain, and its key. Required.
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
+	// ClientCAFile holds the authorities that sign the certificates of callers.
+	// "" (the default) asks callers for none.
+	ClientCAFile string `json:"clientCAFile"`
+	// AllowedClients are the names (common name, DNS or URI name) that may call;
+	// an empty list allows whoever has a certificate. Needs clientCAFile. Default
+	// [system:kube-scheduler] with clientCAFile, else nil.
+	AllowedClients []string `json:"allowedClients"`
+}
+
+// Admin configures the listener for metrics, health, explanations and the
+// dashboard. It is plain HTTP and asks nobody who they are.
+type Admin struct {
+	// Address is as serving.address. It cannot be turned off: stopping gracefully
+	// needs somebody to ask whether we are ready. Default "127.0.0.1:8080".
+	Address string `json:"address"`
+	// AllowRemote permits an address that other hosts can reach, for probes and
+	// scrapers. Default false.
+	AllowRemote bool `json:"allowRemote"`
+	// Pprof adds /debug/pprof/, on a loopback address only. Default false.
+	Pprof bool `json:"pprof"`
+}
+
+// Cluster configures the connection to the API server. In a file it is a mapping,
+// or the word none.
+type Cluster struct {
+	// None judges from the requests alone and talks to no API server.
+	None bool `json:"-"`
+	// Kubeconfig is a file; "" (the default) takes the in-cluster configuration,
+	// or else ~/.kube/config.
+	Kubeconfig string `json:"kubeconfig"`
+	// Context is the context in the kubeconfig; "" (the default) is its current one.
+	Context string `json:"context"`
+	// QPS is how many requests per second to make at most in the long run,
+	// 1..10000. A bound pod takes one or two. Default 100.
+	QPS int `json:"qps"`
+	// Burst is how many requests may be made at once, qps..100000. Default 200.
+	Burst int `json:"burst"`
+}
+
+// UnmarshalText reads the word none.
+func (c *Cluster) UnmarshalText(text []byte) error {
+	if string(text) != "none" {
+		return errors.New("must be a mapping, or the word none")
+	}
+	*c = Cluster{None: true}
+	return nil
+}
+
+// MarshalText returns the word none, or errors.ErrUnsupported.
+func (c Cluster) MarshalText() ([]byte, error) {
+	if !c.None {
+		return nil, errors.ErrUnsupported
+	}
+	return []byte("none"), nil
+}
+
+// Log configures what is logged to standard error.
+type Log struct {
+	// Level is debug, info, warn or error. Default info.
+	Level string `json:"level"`
+	// Format is json or text. Default text.
+	Format string `json:"format"`
+}
+
+// Profile is a set of policies that decide together, in one call.
+type Profile struct {
+	// Path is where the profile is served, and its name in metrics and
+	// explanations. It begins with / and is unique. Default "/".
+	Path string `json:"path"`
+	// Serve is the one verb to serve, at the path itself. "" (the default) serves
+	// all four, at path/filter, path/prioritize, path/preempt and path/bind.
+	Serve Verb `json:"serve"`
+	// ManagedResources are the extended resources that make a pod our concern;
+	// kube-scheduler does not call us for others. None (the default): every pod.
+	// No resource may be in two profiles.
+	ManagedResources []ManagedResource `json:"managedResources"`
+	// Shortlist makes filter return only that many of the nodes that fit, those
+	// with the best scores, 1..1000. 0 (the default) returns all.
+	Shortlist int `json:"shortlist"`
+	// Resolution is how scores are sent. Default levels.
+	Resolution Resolution `json:"resolution"`
+	// Policies are asked in this order. 1..100.
+	Policies []Policy `json:"policies"`
+}
+
+// SetDefaults fills in the defaults.
+func (p *Profile) SetDefaults() { *p = Profile{Path: "/", Resolution: Levels} }
+
+// Route is one URL of a profile.
+type Route struct {
+	Verb Verb
+	// Path is the path of the URL; calls to it are POST.
+	Path string
+}
+
+// Routes returns the URLs at which the profile is served.
+func (p *Profile) Routes() []Route {
+	if p.Serve != "" {
+		return []Route{{p.Serve, p.Path}}
+	}
+	prefix := p.Path
+	if prefix == "/" {
+		prefix = ""
+	}
+	routes := make([]Route, len(verbs))
+	for i, v := range verbs {
+		routes[i] = Route{v, prefix + "/" + string(v)}
+	}
+	return routes
+}
+
+// Verb is a call of kube-scheduler.
+type Verb string
+
+// The verbs.
+const (
+	Filter     Verb = "filter"
+	Prioritize Verb = "prioritize"
+	Preempt    Verb = "preempt"
+	Bind       Verb = "bind"
+)
+
+var verbs = [...]Verb{Filter, Prioritize, Preempt, Bind}
+
+// Resolution is how the scores of a profile are sent to kube-scheduler.
+type Resolution string
+
+// The resolutions.
+const (
+	// Levels sends 0..10, as kube-scheduler expects.
+	Levels Resolution = "levels"
+	// Fine sends the weighted sum of the policies' scores as it is; the
+	// extender's weight in kube-scheduler's configuration must allow for that.
+	Fine Resolution = "fine"
+)
+
+// ManagedResource is an extended resource that makes a pod our concern.
+type ManagedResource struct {
+	// Name is a qualified extended resource name such as example.com/gpu-memory.
+	Name string `json:"name"`
+	// IgnoredByScheduler tells kube-scheduler not to count the resource itself:
+	// then only our policies do. Default false.
+	IgnoredByScheduler bool `json:"ignoredByScheduler"`
+}
+
+// Policy is one policy of a profile.
+type Policy struct {
+	// Name is the kind of policy. Required.
+	Name string `json:"name"`
+	// As is the policy's name in metrics and explanations, unique in its profile.
+	// Default: Name.
+	As string `json:"as"`
+	// Weight is what the policy's scores are multiplied by, 0..100. With 0 it only
+	// filters. Default 1.
+	Weight int64 `json:"weight"`
+	// OnError is what happens when the policy cannot judge a pod. Default fail.
+	OnError OnError `json:"onError"`
+	// Config is the policy's own configuration, with its defaults; the zero Value
+	// if it has none.
+	Config strictyaml.Value `json:"config"`
+
+	// Policy is the policy, built from Config.
+	Policy policy.Policy `json:"-"`
+}
+
+// SetDefaults fills in the defaults that do not depend on other fields.
+func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, OnError: Fail} }
+
+// OnError is what happens to a request when a policy returns an error.
+type OnError string
+
+// What may happen.
+const (
+	// Fail fails the request; kube-scheduler tries the pod again later.
+	Fail OnError = "fail"
+	// Skip goes on without the policy.
+	Skip OnError = "skip"
+)
+
+// Bytes is a number of bytes. In a file it is a whole number, or one with a unit
+// (k, M, G, T, Ki, Mi, Gi, Ti).
+type Bytes int64
+
+var bytesText = regexp.MustCompile(`^[0-9]{1,15}(?:k|M|G|T|Ki|Mi|Gi|Ti)?$`)
+
+// UnmarshalJSON reads a number or a string with a unit.
+func (b *Bytes) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if data[0] == '"' {
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+	}
+	q, err := resource.ParseQuantity(text)
+	if !bytesText.MatchString(text) || err != nil {
+		return errors.New("must be a number of bytes such as 1048576, 256Mi or 1Gi")
+	}
+	*b = Bytes(q.Value())
+	return nil
+}
+
+// MarshalJSON writes the number with the largest unit that keeps it whole.
+func (b Bytes) MarshalJSON() ([]byte, error) { return json.Marshal(b.String()) }
+
+// String is the number with the largest unit that keeps it whole.
+func (b Bytes) String() string {
+	units := []string{"", "Ki", "Mi", "Gi", "Ti"}
+	for len(units) > 1 && b != 0 && b%1024 == 0 {
+		b, units = b/1024, units[1:]
+	}
+	return fmt.Sprintf("%d%s", int64(b), units[0])
+}
+
+// Default returns a configuration with all defaults and no profile.
+func Default() *Config {
+	return &Config{
+		Serving: Serving{
+			Address:          "127.0.0.1:8443",
+			MaxBodyBytes:     256 << 20,
+			MaxInFlightBytes: 512 << 20,
+			LameDuck:         10 * time.Second,
+			DrainTimeout:     20 * time.Second,
+		},
+		Admin:   Admin{Address: "127.0.0.1:8080"},
+		Cluster: Cluster{QPS: 100, Burst: 200},
+		Log:     Log{Level: "info", Format: "text"},
+	}
+}
+
+// YAML returns the configuration as a file, with defaults filled in and paths of
+// files made absolute. Loading it gives the same configuration. There is nothing
+// secret in it.
+func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(*c) }
+
+// NeedsRestart returns the paths of the fields that differ between two
+// configurations and are read only when the process starts: all but profiles,
+// which a reload swaps while serving. (The contents of certificate files are not
+// configuration; the server follows them by itself.)
+func NeedsRestart(old, new *Config) []string {
+	fixed := func(c Config) strictyaml.Value {
+		c.Profiles = nil
+		v, err := strictyaml.Encode(c)
+		if err != nil {
+			panic(err) // the fields left are strings, numbers, booleans and lists of them
+		}
+		return v
+	}
+	return strictyaml.Diff(fixed(*old), fixed(*new))
+}

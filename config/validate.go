@@ -1,0 +1,326 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxPolicies bounds the policies of one profile.
+const maxPolicies = 100
+
+// validateHeader checks that the file is one of ours.
+func (c *Config) validateHeader() field.ErrorList {
+	var errs field.ErrorList
+	check := func(name, value, want string) {
+		at := field.NewPath(name)
+		switch {
+		case value == "":
+			errs = append(errs, field.Required(at, "must be "+want))
+		case value == "KubeSchedulerConfiguration":
+			errs = append(errs, unsupported(at, value, "must be "+want+"; this is a file for kube-scheduler itself"))
+		case value != want:
+			errs = append(errs, unsupported(at, value, "must be "+want))
+		}
+	}
+	check("apiVersion", c.APIVersion, APIVersion)
+	check("kind", c.Kind, Kind)
+	return errs
+}
+
+// validate checks everything else but the configurations of policies.
+func (c *Config) validate() field.ErrorList {
+	errs := c.Serving.validate(field.NewPath("serving"))
+	errs = append(errs, c.Admin.validate(field.NewPath("admin"), c.Serving.Address)...)
+	errs = append(errs, c.Cluster.validate(field.NewPath("cluster"))...)
+	errs = append(errs, oneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
+	errs = append(errs, oneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
+	for _, f := range c.files() {
+		if strings.HasPrefix(*f.path, "~") {
+			errs = append(errs, field.Invalid(f.field, *f.path, "must be a path; ~ is not expanded"))
+		}
+	}
+	return append(errs, c.validateProfiles(field.NewPath("profiles"))...)
+}
+
+func (s *Serving) validate(at *field.Path) field.ErrorList {
+	a, errs := parseAddress(at.Child("address"), s.Address)
+	exposed := len(errs) == 0 && !a.loopback && !s.Insecure
+	switch t := s.TLS; {
+	case t != nil:
+		errs = append(errs, t.validate(at.Child("tls"))...)
+		if exposed && t.ClientCAFile == "" {
+			errs = append(errs, field.Required(at.Child("tls", "clientCAFile"),
+				s.Address+" is not a loopback address: anybody who reaches it could have pods bound, unless callers show a certificate; serving.insecure: true accepts that"))
+		}
+	default:
+		if exposed {
+			errs = append(errs, field.Required(at.Child("tls"),
+				s.Address+" is not a loopback address: anybody who reaches it could have pods bound; serving.insecure: true accepts that"))
+		}
+		if s.HTTP2 {
+			errs = append(errs, field.Invalid(at.Child("http2"), true, "needs serving.tls: there is no HTTP/2 without TLS"))
+		}
+	}
+	const least, most, mostInFlight = Bytes(1 << 10), Bytes(64 << 30), Bytes(1 << 40)
+	if s.MaxBodyBytes < least || s.MaxBodyBytes > most {
+		errs = append(errs, field.Invalid(at.Child("maxBodyBytes"), s.MaxBodyBytes, between(least, most)))
+	}
+	if s.MaxInFlightBytes < s.MaxBodyBytes {
+		errs = append(errs, field.Invalid(at.Child("maxInFlightBytes"), s.MaxInFlightBytes,
+			fmt.Sprintf("must be at least serving.maxBodyBytes, %s", s.MaxBodyBytes)))
+	} else if s.MaxInFlightBytes > mostInFlight {
+		errs = append(errs, field.Invalid(at.Child("maxInFlightBytes"), s.MaxInFlightBytes, between(s.MaxBodyBytes, mostInFlight)))
+	}
+	errs = append(errs, inRange(at.Child("lameDuck"), s.LameDuck, 0, 10*time.Minute)...)
+	return append(errs, inRange(at.Child("drainTimeout"), s.DrainTimeout, time.Second, 10*time.Minute)...)
+}
+
+func (t *TLS) validate(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if t.CertFile == "" {
+		errs = append(errs, field.Required(at.Child("certFile"), "TLS needs a certificate"))
+	}
+	if t.KeyFile == "" {
+		errs = append(errs, field.Required(at.Child("keyFile"), "TLS needs a key"))
+	}
+	if len(t.AllowedClients) > 0 && t.ClientCAFile == "" {
+		errs = append(errs, field.Required(at.Child("clientCAFile"), "allowedClients needs authorities to know clients by"))
+	}
+	for i, name := range t.AllowedClients {
+		switch first := slices.Index(t.AllowedClients, name); {
+		case name == "":
+			errs = append(errs, field.Required(at.Child("allowedClients").Index(i), "must not be empty"))
+		case first < i:
+			errs = append(errs, duplicate(at.Child("allowedClients").Index(i), name, at.Child("allowedClients").Index(first)))
+		}
+	}
+	return errs
+}
+
+func (a *Admin) validate(at *field.Path, serving string) field.ErrorList {
+	admin, errs := parseAddress(at.Child("address"), a.Address)
+	if len(errs) > 0 {
+		return errs
+	}
+	if !admin.loopback && !a.AllowRemote {
+		errs = append(errs, field.Invalid(at.Child("address"), a.Address,
+			"must be a loopback address: anybody who reaches it can read metrics and explanations; admin.allowRemote: true accepts that"))
+	}
+	if !admin.loopback && a.Pprof {
+		errs = append(errs, field.Invalid(at.Child("pprof"), true,
+			a.Address+" is not a loopback address: profiles show memory, and are served on loopback only"))
+	}
+	if other, invalid := parseAddress(at, serving); len(invalid) == 0 && admin.collides(other) {
+		errs = append(errs, field.Invalid(at.Child("address"), a.Address, "serving.address is "+serving+": both cannot listen on one port"))
+	}
+	return errs
+}
+
+func (c *Cluster) validate(at *field.Path) field.ErrorList {
+	if c.None {
+		return nil
+	}
+	errs := inRange(at.Child("qps"), c.QPS, 1, 10_000)
+	return append(errs, inRange(at.Child("burst"), c.Burst, max(1, c.QPS), 100_000)...)
+}
+
+// address is where to listen.
+type address struct {
+	host     string // "" is all
+	port     uint16 // 0 is any
+	loopback bool
+}
+
+func (a address) collides(b address) bool {
+	return a.port == b.port && a.port != 0 && (a.host == b.host || a.host == "" || b.host == "")
+}
+
+func parseAddress(at *field.Path, text string) (address, field.ErrorList) {
+	host, port, err := net.SplitHostPort(text)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	a := address{host: host, port: uint16(number)}
+	ip, ipErr := netip.ParseAddr(host)
+	switch {
+	case err != nil || portErr != nil || ipErr != nil && host != "" && host != "localhost":
+		return address{}, field.ErrorList{field.Invalid(at, text, "must be IP:port, localhost:port or :port, with a port of 0..65535")}
+	case host == "localhost":
+		a.host, a.loopback = "127.0.0.1", true
+	case host != "":
+		a.host, a.loopback = ip.Unmap().String(), ip.Unmap().IsLoopback()
+		if ip.IsUnspecified() {
+			a.host = ""
+		}
+	}
+	return a, nil
+}
+
+var profilePath = regexp.MustCompile(`^/[A-Za-z0-9._~/-]*$`)
+
+// validateProfiles checks each profile and what they must not share.
+func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
+	if len(c.Profiles) == 0 {
+		return field.ErrorList{field.Required(at, "must have at least one profile")}
+	}
+	var errs field.ErrorList
+	paths, urls, resources := map[string]*field.Path{}, map[string]*field.Path{}, map[string]*field.Path{}
+	for i := range c.Profiles {
+		p, at := &c.Profiles[i], at.Index(i)
+		switch first := paths[p.Path]; {
+		case !profilePath.MatchString(p.Path):
+			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must begin with / and have only letters, digits and . _ ~ / -"))
+		case len(p.Path) > 256:
+			errs = append(errs, field.TooLong(at.Child("path"), p.Path, 256))
+		case first != nil:
+			errs = append(errs, duplicate(at.Child("path"), p.Path, first))
+		default:
+			paths[p.Path] = at.Child("path")
+			for _, r := range p.Routes() {
+				if first := urls[r.Path]; first != nil {
+					errs = append(errs, field.Invalid(at.Child("path"), p.Path, fmt.Sprintf("serves %s at URL %s, where %s serves too", r.Verb, r.Path, first)))
+					continue
+				}
+				urls[r.Path] = at
+			}
+		}
+		errs = append(errs, p.validate(at, c.Cluster.None)...)
+		for j, r := range p.ManagedResources {
+			at := at.Child("managedResources").Index(j).Child("name")
+			errs = append(errs, validateResource(at, r.Name)...)
+			if first := resources[r.Name]; first != nil && r.Name != "" {
+				errs = append(errs, duplicate(at, r.Name, first))
+			} else {
+				resources[r.Name] = at
+			}
+		}
+	}
+	return errs
+}
+
+func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
+	errs := inRange(at.Child("shortlist"), p.Shortlist, 0, 1000)
+	if p.Serve != "" {
+		errs = append(errs, oneOf(at.Child("serve"), string(p.Serve), "filter", "prioritize", "preempt", "bind")...)
+		errs = append(errs, p.validateServe(at, noCluster)...)
+	}
+	errs = append(errs, oneOf(at.Child("resolution"), string(p.Resolution), "levels", "fine")...)
+	switch n := len(p.Policies); {
+	case n == 0:
+		return append(errs, field.Required(at.Child("policies"), "must have at least one policy"))
+	case n > maxPolicies:
+		return append(errs, field.TooMany(at.Child("policies"), n, maxPolicies))
+	}
+	scored := slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Weight != 0 })
+	if !scored && p.Shortlist > 0 {
+		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "needs a policy with a weight: without scores no node is better than another"))
+	}
+	if !scored && p.Serve == Prioritize {
+		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs a policy with a weight: without one there are no scores"))
+	}
+	return append(errs, p.validatePolicies(at.Child("policies"))...)
+}
+
+// validateServe checks what does not go with serving one verb only.
+func (p *Profile) validateServe(at *field.Path, noCluster bool) field.ErrorList {
+	var errs field.ErrorList
+	if p.Path == "/" {
+		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be a path of its own with serve: kube-scheduler never calls /"))
+	}
+	if p.Shortlist > 0 && p.Serve != Filter {
+		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but serve is "+string(p.Serve)))
+	}
+	if p.Resolution == Fine && p.Serve != Prioritize {
+		errs = append(errs, field.Invalid(at.Child("resolution"), string(p.Resolution), "is for prioritize, but serve is "+string(p.Serve)))
+	}
+	if p.Serve == Bind && noCluster {
+		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs an API server to bind pods, but cluster is none"))
+	}
+	return errs
+}
+
+var policyName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+func (p *Profile) validatePolicies(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := map[string]*field.Path{}
+	for i, q := range p.Policies {
+		at := at.Index(i)
+		where, as := at.Child("as"), q.As
+		if as == "" {
+			where, as = at.Child("name"), q.Name
+		}
+		switch first := names[as]; {
+		case q.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), "must name a policy"))
+		case q.As != "" && !policyName.MatchString(q.As):
+			errs = append(errs, field.Invalid(where, q.As, "must be at most 63 letters, digits and . _ - with a letter or digit at both ends"))
+		case first != nil:
+			err := duplicate(where, as, first)
+			err.Detail += `: tell them apart with "as"`
+			errs = append(errs, err)
+		default:
+			names[as] = where
+		}
+		errs = append(errs, inRange(at.Child("weight"), q.Weight, 0, 100)...)
+		errs = append(errs, oneOf(at.Child("onError"), string(q.OnError), "fail", "skip")...)
+	}
+	return errs
+}
+
+// validateResource applies the rules of kube-scheduler for managed resources.
+func validateResource(at *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "must name an extended resource such as example.com/gpu-memory")}
+	}
+	var errs field.ErrorList
+	for _, problem := range content.IsLabelKey(name) {
+		errs = append(errs, field.Invalid(at, name, problem))
+	}
+	const quotaPrefix = "requests."
+	if len(errs) == 0 && (!strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") ||
+		strings.HasPrefix(name, quotaPrefix) || len(content.IsLabelKey(quotaPrefix+name)) > 0) {
+		errs = append(errs, field.Invalid(at, name, "must be an extended resource such as example.com/gpu-memory, not one of Kubernetes' own"))
+	}
+	return errs
+}
+
+func between(low, high any) string { return fmt.Sprintf("must be between %v and %v", low, high) }
+
+func inRange[T int | int64 | time.Duration](at *field.Path, value, low, high T) field.ErrorList {
+	if value >= low && value <= high {
+		return nil
+	}
+	err := field.Invalid(at, value, between(low, high))
+	if d, ok := any(value).(time.Duration); ok {
+		err.BadValue = d.String()
+	}
+	return field.ErrorList{err}
+}
+
+func oneOf(at *field.Path, value string, known ...string) field.ErrorList {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	last := len(known) - 1
+	return field.ErrorList{unsupported(at, value, "must be "+strings.Join(known[:last], ", ")+" or "+known[last])}
+}
+
+func unsupported(at *field.Path, value, rule string) *field.Error {
+	err := field.NotSupported[string](at, value, nil)
+	err.Detail = rule
+	return err
+}
+
+func duplicate(at *field.Path, value string, first *field.Path) *field.Error {
+	err := field.Duplicate(at, value)
+	err.Detail = "also in " + first.String()
+	return err
+}
