@@ -1,0 +1,88 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// adminHandler answers the admin listener.
+func (s *Server) adminHandler() (http.Handler, error) {
+	opts := s.opts.Admin
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("/readyz", s.serveReady)
+	if opts.Gatherer != nil {
+		mux.Handle("/metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{ErrorLog: newErrorLog(s.opts.Logger)}))
+	}
+	if opts.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	for pattern, handler := range opts.Handlers {
+		if err := mount(mux, pattern, handler); err != nil {
+			return nil, err
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
+			return
+		}
+		s.protect(mux, w, r)
+	}), nil
+}
+
+// mount turns the panic of a pattern that is wrong or taken into an error.
+func mount(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("admin handler %q: %v", pattern, p)
+		}
+	}()
+	mux.Handle(pattern, handler)
+	return nil
+}
+
+// serveReady lists every check with ok or its error; 503 unless all are ok.
+func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+	var body bytes.Buffer
+	status := http.StatusOK
+	checks := append([]Check{{Name: "serving", Ready: s.ready}}, s.opts.Admin.Checks...)
+	for _, check := range checks {
+		if err := check.Ready(); err != nil {
+			status = http.StatusServiceUnavailable
+			fmt.Fprintf(&body, "[-] %s: %v\n", check.Name, err)
+		} else {
+			fmt.Fprintf(&body, "[+] %s: ok\n", check.Name)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}
+
+// listenAdmin refuses addresses that other hosts reach, unless they are allowed.
+func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
+	addr, err := net.ResolveTCPAddr("tcp", opts.Address)
+	if err != nil {
+		return nil, fmt.Errorf("admin address: %w", err)
+	}
+	if !opts.AllowRemote && !addr.IP.IsLoopback() {
+		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read what is served there; allow it explicitly if they shall", opts.Address)
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("admin address: %w", err)
+	}
+	return l, nil
+}

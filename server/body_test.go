@@ -1,0 +1,270 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/server"
+)
+
+// zeros is a body without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestBodyErrorsReachTheHandler(t *testing.T) {
+	const limit = 1 << 20
+	tests := []struct {
+		name     string
+		declared int64 // -1: chunked
+		body     func() io.Reader
+		want     error // nil: the body comes through
+		reason   string
+	}{
+		{"empty", 0, func() io.Reader { return strings.NewReader("") }, nil, ""},
+		{"declared, as large as allowed", limit, func() io.Reader { return bytes.NewReader(make([]byte, limit)) }, nil, ""},
+		{"chunked, as large as allowed", -1, func() io.Reader { return bytes.NewReader(make([]byte, limit)) }, nil, ""},
+		{"declared, one byte more", limit + 1, func() io.Reader { return bytes.NewReader(make([]byte, limit+1)) }, server.ErrBodyTooLarge, "too_large"},
+		{"chunked, one byte more", -1, func() io.Reader { return bytes.NewReader(make([]byte, limit+1)) }, server.ErrBodyTooLarge, "too_large"},
+		{"chunked without end", -1, func() io.Reader { return zeros{} }, server.ErrBodyTooLarge, "too_large"},
+		{"declared 1 GiB", 1 << 30, func() io.Reader { return zeros{} }, server.ErrBodyTooLarge, "too_large"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			got := make(chan error, 2)
+			var read atomic.Int64
+			r := start(t, server.Options{MaxBodyBytes: limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n, err := io.Copy(io.Discard, r.Body)
+				read.Store(n)
+				_, again := r.Body.Read(make([]byte, 1))
+				if err == nil {
+					err, again = io.EOF, io.EOF
+				}
+				got <- err
+				got <- again
+				fmt.Fprint(w, "answer")
+			})})
+			req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.addr, tc.body())
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.ContentLength = tc.declared
+			if tc.declared == 0 {
+				req.Body = http.NoBody
+			}
+			resp, err := newClient(t, nil).Do(req)
+			if err == nil { // else the answer came while the body was still on its way
+				resp.Body.Close()
+				if resp.StatusCode != 200 {
+					t.Errorf("status %d, want 200", resp.StatusCode)
+				}
+			} else if tc.want == nil {
+				t.Error(err)
+			}
+			first, again := <-got, <-got
+			if tc.want == nil {
+				if first != io.EOF {
+					t.Errorf("reading the body: %v", first)
+				}
+				return
+			}
+			if !errors.Is(first, tc.want) || again == nil || again.Error() != first.Error() {
+				t.Errorf("reading the body: %v, and again: %v; want %v twice", first, again, tc.want)
+			}
+			if tc.declared > limit && read.Load() > 0 {
+				t.Errorf("%d bytes read of a body declared too large", read.Load())
+			}
+			if got := r.metric(t, "outboard_server_body_refusals_total", tc.reason); got != 1 {
+				t.Errorf("refusals for %s: %v, want 1", tc.reason, got)
+			}
+		})
+	}
+}
+
+// A refused caller gets the answer, even when nothing of what it declared was read.
+func TestDeclaredTooLargeIsAnsweredAtOnce(t *testing.T) {
+	r := start(t, server.Options{MaxBodyBytes: 1000, Handler: echo})
+	c := dial(t, r.addr)
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 1<<30)
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(answer), "200 OK") ||
+		!strings.Contains(string(answer), "Error: request body too large: 1073741824 bytes declared, the limit is 1000") {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+}
+
+func TestSlowBodyTimesOut(t *testing.T) {
+	r := start(t, server.Options{BodyTimeout: 50 * time.Millisecond, Handler: echo})
+	c := dial(t, r.addr)
+	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhello")
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(answer), "Error: request body not received in time: 5 bytes came within 50ms") {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+	if got := r.metric(t, "outboard_server_body_refusals_total", "timeout"); got != 1 {
+		t.Errorf("timeouts: %v, want 1", got)
+	}
+}
+
+// The timeout is one of the body: a handler that takes longer keeps its context, with a body and without.
+func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
+	const timeout = 30 * time.Millisecond
+	r := start(t, server.Options{BodyTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-r.Context().Done():
+			http.Error(w, "cancelled", 500)
+		case <-time.After(4 * timeout):
+		}
+	})})
+	client := newClient(t, nil)
+	mustPost(t, client, "http://"+r.addr, "hello", 200)
+	mustPost(t, client, "http://"+r.addr, "", 200)
+}
+
+func TestEncodedBodyIsRefused(t *testing.T) {
+	var called atomic.Bool
+	r := start(t, server.Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Store(true) })})
+	for _, encoding := range []string{"gzip", "GZIP", "br", "identity, gzip"} {
+		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.addr, strings.NewReader("x"))
+		req.Header.Set("Content-Encoding", encoding)
+		resp, err := newClient(t, nil).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnsupportedMediaType || called.Load() {
+			t.Errorf("%s: status %d, handler called: %v", encoding, resp.StatusCode, called.Load())
+		}
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.addr, strings.NewReader("x"))
+	req.Header.Set("Content-Encoding", "Identity")
+	resp, err := newClient(t, nil).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("identity: status %d, want 200", resp.StatusCode)
+	}
+}
+
+// Who only declares a large body holds nothing, and the memory is free when the handler has returned.
+func TestBytesAreCountedAsTheyArrive(t *testing.T) {
+	held := make(chan float64)
+	proceed := make(chan struct{})
+	var r *replica
+	r = start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		for range 2 {
+			<-proceed
+			_, _ = io.ReadFull(req.Body, make([]byte, 1000))
+			held <- r.metric(t, "outboard_server_body_bytes_in_flight")
+		}
+	})})
+	c := dial(t, r.addr)
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2000\r\n\r\n")
+	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+		t.Errorf("%v bytes held by a declaration", got)
+	}
+	for _, want := range []float64{1000, 2000} {
+		_, _ = c.Write(make([]byte, 1000))
+		proceed <- struct{}{}
+		if got := <-held; got != want {
+			t.Errorf("%v bytes held, want %v", got, want)
+		}
+	}
+	_, _ = io.ReadAll(c)
+	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+		t.Errorf("%v bytes held after the answer", got)
+	}
+}
+
+// Many half-read bodies together are more than there is room for: all get an answer, some their echo.
+func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
+	const size = 1 << 20
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 3 * size, BusyTimeout: time.Hour, Handler: echo})
+	body := strings.Repeat("x", size)
+	var served, busy atomic.Int64
+	var running sync.WaitGroup
+	for range 40 {
+		client := newClient(t, nil)
+		running.Go(func() {
+			status, answer, err := post(client, "http://"+r.addr, body)
+			switch {
+			case err == nil && answer == body:
+				served.Add(1)
+			case err != nil, strings.HasPrefix(answer, "Error: server busy: "):
+				// Or a reset: the refusal came while the client was still sending.
+				busy.Add(1)
+			default:
+				t.Errorf("answer %d of %d bytes", status, len(answer))
+			}
+		})
+	}
+	running.Wait()
+	if served.Load() == 0 {
+		t.Error("nobody was served")
+	}
+	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+		t.Errorf("%v bytes held at the end", got)
+	}
+	t.Logf("served %d, busy %d", served.Load(), busy.Load())
+}
+
+// While large bodies fill the memory and their senders stall, a large call is told so and a small one is served.
+func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
+	const size = 1 << 20
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo})
+	stalled := dial(t, r.addr)
+	fmt.Fprintf(stalled, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
+	_, _ = stalled.Write(make([]byte, size-1))
+	for r.metric(t, "outboard_server_body_bytes_in_flight") < size-1 {
+		time.Sleep(time.Millisecond)
+	}
+	client := newClient(t, nil)
+	if got := mustPost(t, client, "http://"+r.addr, "hello", 200); got != "hello" {
+		t.Errorf("small call: %q", got)
+	}
+	if got := mustPost(t, client, "http://"+r.addr, strings.Repeat("x", 100<<10), 200); !strings.HasPrefix(got, "Error: server busy: ") {
+		t.Errorf("large call: %q", got)
+	}
+	if got := r.metric(t, "outboard_server_body_refusals_total", "busy"); got != 1 {
+		t.Errorf("busy refusals: %v, want 1", got)
+	}
+	_, _ = stalled.Write([]byte{'!'})
+	if _, err := io.ReadFull(stalled, make([]byte, size)); err != nil {
+		t.Errorf("the large call at hand: %v", err)
+	}
+}
+
+// A client that goes away while its body waits for room leaves nothing behind.
+func TestBodiesEndWithTheirConnections(t *testing.T) {
+	const size = 1 << 20
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, Handler: echo})
+	for range 20 {
+		c := dial(t, r.addr)
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
+		_, _ = c.Write(make([]byte, size/4))
+		c.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for r.metric(t, "outboard_server_open_connections") > 0 {
+		if ctx.Err() != nil {
+			t.Fatal("connections stay open")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+		t.Errorf("%v bytes held at the end", got)
+	}
+}

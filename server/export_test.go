@@ -1,0 +1,15 @@
+package server
+
+import "time"
+
+// CloseListener makes the serving listener fail.
+func (s *Server) CloseListener() { _ = s.listener.Close() }
+
+// SetHurryGrace sets how long idle connections are waited for at the end. Call it before Run and after Listen.
+func (s *Server) SetHurryGrace(d time.Duration) { s.listener.hurryGrace = d }
+
+// ServesTLS reports whether the serving listener speaks TLS.
+func (s *Server) ServesTLS() bool { return s.identity != nil }
+
+// SetLameDuck lets an event end the lame duck instead of time. Call it before Run.
+func (s *Server) SetLameDuck(over <-chan time.Time) { s.lameDuck = over }

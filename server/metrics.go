@@ -1,0 +1,93 @@
+package server
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Label values of the metrics.
+const (
+	refusedNoCertificate = "no_certificate"
+	refusedAuthority     = "unknown_authority"
+	refusedExpired       = "expired"
+	refusedInvalid       = "invalid_certificate"
+	refusedName          = "name_not_allowed"
+
+	bodyTooLarge = "too_large"
+	bodyBusy     = "busy"
+	bodyTimeout  = "timeout"
+	bodyEncoding = "encoding"
+
+	connAccepted = "accepted"
+	connEvicted  = "evicted"
+	connRefused  = "refused"
+
+	reloadOK    = "success"
+	reloadError = "error"
+
+	certServing  = "serving"
+	certClientCA = "client_ca"
+)
+
+type metrics struct {
+	refusedCallers *prometheus.CounterVec // by reason
+	reloads        *prometheus.CounterVec // by outcome
+	certExpiry     *prometheus.GaugeVec   // by certificate
+	connections    *prometheus.CounterVec // by outcome
+	openConns      prometheus.Gauge
+	inFlightBytes  prometheus.Gauge
+	bodyRefusals   *prometheus.CounterVec // by reason
+	panics         prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		for _, v := range values {
+			vec.WithLabelValues(v) // so that a rate over the first refusal is not lost
+		}
+		return vec
+	}
+	return &metrics{
+		refusedCallers: counters("outboard_server_refused_callers_total",
+			"Handshakes and requests refused because of who calls.", "reason",
+			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
+		reloads: counters("outboard_server_tls_reloads_total",
+			"Changes of the certificate files, by whether they were taken over.", "outcome", reloadOK, reloadError),
+		certExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outboard_server_certificate_expiry_timestamp_seconds",
+			Help: "When the certificate in use ends; of several authorities, the one that ends first.",
+		}, []string{"certificate"}),
+		connections: counters("outboard_server_connections_total",
+			"Connections to the serving listener: accepted, evicted while waiting to make room, refused for lack of room.",
+			"outcome", connAccepted, connEvicted, connRefused),
+		openConns: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",
+		}),
+		inFlightBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_server_body_bytes_in_flight", Help: "Bytes of request bodies held in memory.",
+		}),
+		bodyRefusals: counters("outboard_server_body_refusals_total",
+			"Request bodies not taken in.", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outboard_server_panics_total", Help: "Panics of handlers.",
+		}),
+	}
+}
+
+// register registers everything or nothing. A nil Registerer is no error.
+func (m *metrics) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	all := []prometheus.Collector{m.refusedCallers, m.reloads, m.certExpiry, m.connections,
+		m.openConns, m.inFlightBytes, m.bodyRefusals, m.panics}
+	for i, c := range all {
+		if err := r.Register(c); err != nil {
+			for _, done := range all[:i] {
+				r.Unregister(done)
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"outboard.dev/outboard/filewatch"
+)
+
+// A Server serves one handler. Create it with New, then Run it once.
+type Server struct {
+	opts     Options
+	metrics  *metrics
+	budget   *budget
+	identity *identifier        // nil without TLS
+	watcher  *filewatch.Watcher // nil without TLS
+	serving  *http.Server
+	admin    *http.Server
+
+	listener      *listener // nil until Listen
+	adminListener *listener
+
+	inFlight atomic.Int64
+	running  atomic.Bool
+	stopping atomic.Bool
+	lameDuck <-chan time.Time // when it is over; nil: by time
+}
+
+// New checks the options, reads the TLS files and registers the metrics. It holds nothing that needs closing. The error
+// tells everything that is wrong with the options.
+func New(opts Options) (*Server, error) {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s := &Server{opts: opts, metrics: newMetrics()}
+	s.budget = &budget{limit: opts.MaxInFlightBytes, gauge: s.metrics.inFlightBytes}
+	adminHandler, err := s.adminHandler()
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.serving = &http.Server{
+		Handler:           http.HandlerFunc(s.serveHTTP),
+		ReadHeaderTimeout: opts.ReadHeaderTimeout,
+		WriteTimeout:      opts.WriteTimeout,
+		IdleTimeout:       opts.IdleTimeout,
+		MaxHeaderBytes:    opts.MaxHeaderBytes,
+		ErrorLog:          newErrorLog(opts.Logger),
+		Protocols:         new(http.Protocols),
+		// Unread bodies pile up in these windows, outside of the budget.
+		HTTP2:       &http.HTTP2Config{MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10},
+		ConnContext: withSession,
+		ConnState:   func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) },
+	}
+	s.serving.Protocols.SetHTTP1(true)
+	s.serving.Protocols.SetHTTP2(opts.HTTP2)
+	s.admin = &http.Server{
+		Handler:           adminHandler,
+		ReadHeaderTimeout: opts.ReadHeaderTimeout,
+		ReadTimeout:       opts.BodyTimeout,
+		WriteTimeout:      opts.WriteTimeout,
+		IdleTimeout:       opts.IdleTimeout,
+		MaxHeaderBytes:    opts.MaxHeaderBytes,
+		ErrorLog:          newErrorLog(opts.Logger),
+		ConnContext:       withSession,
+		ConnState:         func(c net.Conn, state http.ConnState) { s.adminListener.observe(c, state) },
+	}
+	if err := s.loadTLS(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	if err := s.metrics.register(opts.Registerer); err != nil {
+		return nil, fmt.Errorf("server: metrics: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) loadTLS() (err error) {
+	if s.opts.TLS == nil {
+		return nil
+	}
+	s.identity = &identifier{opts: *s.opts.TLS, http2: s.opts.HTTP2, logger: s.opts.Logger, metrics: s.metrics}
+	s.watcher, err = filewatch.New(filewatch.Options{
+		Paths:    s.opts.TLS.files(),
+		Interval: s.opts.TLS.ReloadInterval,
+		OnChange: s.reload,
+		OnError:  s.reloadFailed,
+	})
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	if err := s.identity.load(s.watcher.Contents()); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	s.serving.TLSConfig = s.identity.serverConfig()
+	return nil
+}
+
+func (s *Server) reload(files map[string][]byte) {
+	if err := s.identity.load(files); err != nil {
+		s.reloadFailed(err)
+		return
+	}
+	s.metrics.reloads.WithLabelValues(reloadOK).Inc()
+	credential := s.identity.current.Load()
+	s.opts.Logger.Info("tls files reloaded", "notAfter", credential.leaf.NotAfter)
+	if credential.clients == nil {
+		return
+	}
+	// The next call on a connection whose certificate is no longer good would be refused. Its client can only know when
+	// the connection ends, and then comes back with the certificate it has by now.
+	for _, c := range s.listener.idleTLS() {
+		if credential.judge(c.tls.ConnectionState().PeerCertificates, nil).refused != "" {
+			_ = c.Close()
+		}
+	}
+}
+
+func (s *Server) reloadFailed(err error) {
+	s.metrics.reloads.WithLabelValues(reloadError).Inc()
+	s.opts.Logger.Error("tls files not reloaded, the former ones stay in force", "error", err)
+}
+
+// Listen binds both listeners, so that their addresses are known. Nothing is accepted before Run. A server that
+// listens must be run, be it with a context that has ended. Run calls Listen if that has not been done.
+func (s *Server) Listen() error {
+	if s.listener != nil {
+		return nil
+	}
+	addr, err := net.ResolveTCPAddr("tcp", s.opts.Address)
+	if err != nil {
+		return fmt.Errorf("server: serving address: %w", err)
+	}
+	serving, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("server: serving address: %w", err)
+	}
+	admin, err := listenAdmin(s.opts.Admin)
+	if err != nil {
+		return errors.Join(fmt.Errorf("server: %w", err), serving.Close())
+	}
+	s.listener = newListener(serving, s.opts.MaxConnections, s.metrics)
+	s.adminListener = newListener(admin, adminConnections, nil)
+	return nil
+}
+
+// adminConnections bounds the open connections of the admin listener.
+const adminConnections = 128
+
+// Addr returns the address served on, after Listen.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// AdminAddr returns the address of the admin listener, after Listen.
+func (s *Server) AdminAddr() net.Addr { return s.adminListener.Addr() }
+
+// ready is the server's own readiness check.
+func (s *Server) ready() error {
+	switch {
+	case s.stopping.Load():
+		return errors.New("stopping")
+	case !s.running.Load():
+		return errors.New("starting")
+	}
+	return nil
+}
+
+// Run serves until ctx ends, then stops in two phases: for [Options.LameDuck] it says that it is not ready and asks
+// callers to leave with every answer, and serves everybody; then it accepts no more connections and lets the
+// requests at hand finish, for at most [Options.DrainTimeout]. The admin listener answers until the end.
+//
+// Run returns nil when every request got its answer, and an error when a listener failed or requests were cut off. It
+// can be called once.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Listen(); err != nil {
+		return err
+	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if s.watcher != nil {
+		background.Go(func() { s.watcher.Run(running) })
+	}
+	adminFailed := make(chan error, 1)
+	background.Go(func() { adminFailed <- s.admin.Serve(s.adminListener) })
+	defer s.admin.Close()
+	servingEnded := make(chan error, 1)
+	background.Go(func() { servingEnded <- s.serve() })
+	defer s.serving.Close()
+
+	s.running.Store(true)
+	s.opts.Logger.Info("serving", "address", s.Addr().String(), "tls", s.opts.TLS != nil, "admin", s.AdminAddr().String())
+	select {
+	case <-ctx.Done():
+		return s.drain(servingEnded)
+	case err := <-servingEnded:
+		return fmt.Errorf("server: serving listener: %w", err)
+	case err := <-adminFailed:
+		return fmt.Errorf("server: admin listener: %w", err)
+	}
+}
+
+func (s *Server) serve() error {
+	if s.identity == nil {
+		return s.serving.Serve(s.listener)
+	}
+	return s.serving.ServeTLS(s.listener, "", "")
+}
+
+// drain stops in two phases, see Run. It does without http.Server.Shutdown, which closes connections whose request has
+// arrived but not been parsed: their callers would see a reset.
+func (s *Server) drain(servingEnded <-chan error) error {
+	s.stopping.Store(true)
+	s.opts.Logger.Info("stopping: not ready any more, still serving", "for", max(s.opts.LameDuck, 0))
+	lameDuck := s.lameDuck
+	if lameDuck == nil {
+		lameDuck = time.After(s.opts.LameDuck)
+	}
+	select {
+	case <-lameDuck:
+	case err := <-servingEnded:
+		return fmt.Errorf("server: serving listener: %w", err)
+	}
+	s.listener.finish()
+	<-servingEnded
+	s.opts.Logger.Info("stopping: listener closed, waiting for requests", "inFlight", s.inFlight.Load(), "atMost", s.opts.DrainTimeout)
+	timeout := time.NewTimer(s.opts.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-s.listener.hurry():
+		s.opts.Logger.Info("stopped")
+		return nil
+	case <-timeout.C:
+	}
+	if n := s.inFlight.Load(); n > 0 {
+		return fmt.Errorf("server: %d requests cut off, unfinished %s after the listener closed", n, s.opts.DrainTimeout)
+	}
+	return nil
+}
