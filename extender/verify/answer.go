@@ -108,6 +108,7 @@ type nodeList struct {
 }
 
 func (l *nodeList) UnmarshalJSON(data []byte) error {
+	*l = nodeList{max: l.max, keep: l.keep}
 	if string(data) == "null" {
 		return nil
 	}
@@ -166,7 +167,7 @@ func (r scoreResult) verdict(*question) verdict {
 // kube-scheduler does not read.
 type preemptResult struct {
 	NodeNameToMetaVictims map[string]*extenderv1.MetaVictims
-	NodeNameToVictims     map[string]json.RawMessage
+	NodeNameToVictims     json.RawMessage
 }
 
 func (r *preemptResult) refusal() string { return "" }

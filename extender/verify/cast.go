@@ -31,7 +31,7 @@ const (
 	imaginaryNamespace = "outboard-verify"
 	imaginaryNode      = "outboard-verify-node-"
 	imaginaryVictim    = "outboard-verify-victim-"
-	sampleSize         = 16 // nodes in a question that is not about size
+	sampleSize         = 10 // nodes in a question that is not about size
 )
 
 // newCast lays out what the options give, and enough imaginary nodes for the

@@ -199,7 +199,7 @@ func serve(t *testing.T, handler http.Handler) string {
 func quick(o verify.Options) verify.Options {
 	o.Sizes = []int{20, 50}
 	o.TimedCalls = 2
-	o.ImaginaryPods = 8
+	o.ImaginaryPods = 6
 	if o.HTTPTimeout == 0 {
 		o.HTTPTimeout = 30 * time.Second
 	}

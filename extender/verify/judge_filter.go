@@ -30,13 +30,24 @@ func (j *judge) filter(q *question, a *answer, r *filterResult, c *cast) bool {
 	}
 	j.passedList(q, a, passed, asked)
 	j.failedMaps(q, a, r, passed, asked)
+	j.unchanged(q, a, r)
+	return true
+}
+
+// unchanged judges the returned objects of nodes that were sent.
+func (j *judge) unchanged(q *question, a *answer, r *filterResult) {
+	compared, difference := false, ""
 	for _, node := range r.Nodes.nodes {
-		if sent := q.nodes[node.Name]; sent != nil {
-			difference := nodeDifference(sent, node)
-			j.check(ruleUnchanged, difference == "", q, a, "%s: %s", node.Name, difference)
+		if sent := q.nodes[node.Name]; sent != nil && difference == "" {
+			compared = true
+			if place := nodeDifference(sent, node); place != "" {
+				difference = node.Name + ": " + place
+			}
 		}
 	}
-	return true
+	if compared {
+		j.check(ruleUnchanged, difference == "", q, a, "%s", difference)
+	}
 }
 
 // passedList judges order and duplicates among the nodes that were asked about.

@@ -34,7 +34,7 @@ func (j *judge) scores(q *question, a *answer, r scoreResult, c *cast) {
 
 func (j *judge) preempt(q *question, a *answer, r *preemptResult, c *cast) bool {
 	kept := r.NodeNameToMetaVictims
-	if !j.check(rulePreemptForm, len(kept) > 0 || len(r.NodeNameToVictims) == 0, q, a, "it answers with NodeNameToVictims alone") {
+	if !j.check(rulePreemptForm, len(kept) > 0 || !slices.Contains([]byte(r.NodeNameToVictims), '"'), q, a, "it answers with NodeNameToVictims alone") {
 		return false
 	}
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
