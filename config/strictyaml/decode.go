@@ -117,6 +117,8 @@ func (d *decoder) value(at Value, rv reflect.Value) {
 		d.mapping(at, n, rv)
 	case reflect.Slice:
 		d.list(at, n, rv)
+	case reflect.Interface:
+		d.free(at, rv)
 	default:
 		d.scalar(at, n, rv)
 	}
@@ -278,18 +280,21 @@ func (d *decoder) scalar(at Value, n *yaml.Node, rv reflect.Value) {
 		default:
 			rv.SetFloat(f)
 		}
-	case reflect.Interface:
-		if rv.NumMethod() != 0 {
-			d.unsupported(at, rv.Type())
-			return
-		}
-		if data, ok := d.json(at, nil); ok {
-			if err := json.Unmarshal(data, rv.Addr().Interface()); err != nil {
-				d.must(at, "representable in JSON")
-			}
-		}
 	default:
 		d.unsupported(at, rv.Type())
+	}
+}
+
+// free decodes into an interface what encoding/json would.
+func (d *decoder) free(at Value, rv reflect.Value) {
+	if rv.NumMethod() != 0 {
+		d.unsupported(at, rv.Type())
+		return
+	}
+	if data, ok := d.json(at, nil); ok {
+		if err := json.Unmarshal(data, rv.Addr().Interface()); err != nil {
+			d.must(at, "representable in JSON")
+		}
 	}
 }
 

@@ -112,18 +112,18 @@ func TestHostileDocuments(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, text, want string }{
 		{"aliases of lists", bomb, "must not hold more than"},
-		{"aliases of text", "text: &t " + strings.Repeat("x", 500_000) + "\nfree: [" + strings.Repeat("*t,", 150_000) + "]\n", "bytes of text"},
+		{"aliases of text", "text: &t " + strings.Repeat("x", 200_000) + "\nfree: [" + strings.Repeat("*t,", 20_000) + "]\n", "bytes of text"},
 		{"long", strings.Repeat("#", strictyaml.MaxBytes+1), "must not be longer than"},
 		{"deep flow", strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000), "must not nest deeper"},
 		{"deep block", strings.Repeat("- ", 9_000) + "a", "must not nest deeper"},
 		{"deep mapping", strings.Repeat("{a: ", 9_000) + strings.Repeat("}", 9_000), "must not nest deeper"},
 		{"directives", strings.Repeat("%TAG !a! tag:x\n", 60_000), "begins with %"},
-		{"many errors", "items: [" + strings.Repeat("1,", 5_000) + "]", "too many errors"},
-		{"many duplicates", strings.Repeat("text: a\n", 5_000), "too many errors"},
+		{"many errors", "items: [" + strings.Repeat("1,", 1_000) + "]", "too many errors"},
+		{"many duplicates", strings.Repeat("text: a\n", 1_000), "too many errors"},
 		{"long key", "? " + strings.Repeat("k", 5_000) + "\n: 1", "must not be longer"},
 		{"small exponent", "size: 1e-999999999", "must be a quantity"},
 		{"big exponent", "size: \"1e999999999\"", "must be a quantity"},
-		{"long quantity", "size: 0." + strings.Repeat("0", 900_000) + "1", "must be a quantity"},
+		{"long quantity", "size: 0." + strings.Repeat("0", 200_000) + "1", "must be a quantity"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := outcome("f", []byte(tt.text))
