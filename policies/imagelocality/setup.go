@@ -1,0 +1,43 @@
+package imagelocality
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+)
+
+// Measure is what scores are proportional to.
+type Measure string
+
+const (
+	// Count counts images.
+	Count Measure = "count"
+	// Size adds up the sizes of images.
+	Size Measure = "size"
+)
+
+// Config is the configuration of the policy.
+type Config struct {
+	// ScoreBy is Count (the default) or Size.
+	ScoreBy Measure `json:"scoreBy"`
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type {
+	return policy.Type{Name: "ImageLocality", New: func(decode func(any) error) (policy.Policy, error) {
+		config := Config{ScoreBy: Count}
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return New(config)
+	}}
+}
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	if config.ScoreBy != Count && config.ScoreBy != Size {
+		errs := field.ErrorList{field.NotSupported(field.NewPath("scoreBy"), config.ScoreBy, []Measure{Count, Size})}
+		return nil, errs.ToAggregate()
+	}
+	return newImageLocality(config), nil
+}
