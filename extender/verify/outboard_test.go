@@ -1,0 +1,88 @@
+package verify_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	outboard "outboard.dev/outboard/extender"
+	"outboard.dev/outboard/extender/verify"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// stillCluster is a cluster in which nothing changes.
+type stillCluster struct{ view *snapshot.View }
+
+func (c stillCluster) View() *snapshot.View                       { return c.view }
+func (stillCluster) Pod(types.UID, string) *corev1.Pod            { return nil }
+func (stillCluster) PodByName(_, _ string) *corev1.Pod            { return nil }
+func (stillCluster) Bind(context.Context, outboard.Binding) error { return fmt.Errorf("not found") }
+
+// byRack rejects every fourth node, and all of them for a pod with a node selector.
+type byRack struct{ none bool }
+
+var noRoom = &policy.Reason{Code: "NoRoom", Text: "no room"}
+
+func (byRack) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	return byRack{none: len(pod.Spec.NodeSelector) > 0}, nil
+}
+
+func (p byRack) Filter(n *snapshot.Node) policy.Verdict {
+	if p.none || len(n.Object.Name)%4 == 3 {
+		return policy.Verdict{Reason: noRoom}
+	}
+	return policy.Verdict{}
+}
+
+func (byRack) Score(n *snapshot.Node) int64 { return int64(len(n.Object.Name)) }
+
+// The project's own extender keeps every rule.
+func TestOutboardKeepsEveryRule(t *testing.T) {
+	var builder snapshot.Builder
+	var names []string
+	var pods []corev1.Pod
+	for i := range 100 {
+		name := fmt.Sprintf("%0*d", 1+i%7, i)
+		names = append(names, name)
+		builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		pod := corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod-" + name, Namespace: "default", UID: types.UID("uid-" + name)},
+			Spec:       corev1.PodSpec{NodeName: name},
+		}
+		pods = append(pods, pod)
+		builder.SetPod(&pod)
+	}
+	profile, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "ByRack", Policy: byRack{}, Weight: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := outboard.New(outboard.Options{
+		Profile: "/", Engine: profile, Cluster: stillCluster{builder.View()}, Log: decision.NewLog(16),
+		Metrics: outboard.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+	})
+	mux := http.NewServeMux()
+	for _, verb := range outboard.Verbs {
+		mux.Handle("/"+string(verb), handler.Verb(verb))
+	}
+	o := allVerbs(serve(t, mux))
+	o.NodeNames, o.Pods, o.Sizes = names, pods, []int{50, 100}
+	report := run(t, o)
+	if ids := broken(report); len(ids) > 0 || !report.OK() {
+		t.Errorf("breaks %v\n%s", ids, text(t, report))
+	}
+	for _, id := range []string{"order", "reasons", "nodes-unchanged", "preempt-untrimmed", "connection-reuse", "large-question", "survives"} {
+		if r := result(t, report, id); r.Outcome != verify.Keeps {
+			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
+		}
+	}
+}
