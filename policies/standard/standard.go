@@ -1,0 +1,17 @@
+// Package standard lists the policies that come with Outboard. It is the only
+// place that knows them all.
+package standard
+
+import (
+	"outboard.dev/outboard/policies/imagelocality"
+	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/policy"
+)
+
+// Types returns the policies that come with Outboard, in order of name.
+func Types() []policy.Type {
+	return []policy.Type{
+		imagelocality.Type(),
+		podlimit.Type(),
+	}
+}
