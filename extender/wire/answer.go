@@ -155,24 +155,22 @@ func (r *Request) appendFailures(dst []byte, failures []Failure) []byte {
 	if len(failures) == 0 {
 		return append(dst, "null"...)
 	}
-	var from, to int
+	dst = append(dst, '{')
+	var from, to int // the previous text with the colon and the comma around it
 	for i, f := range failures {
-		separator := byte(',')
-		if i == 0 {
-			separator = '{'
-		}
-		dst = append(dst, separator)
 		dst = append(dst, r.quotedName(f.Index)...)
-		dst = append(dst, ':')
 		if i > 0 && f.Text == failures[i-1].Text {
 			dst = append(dst, dst[from:to]...)
 			continue
 		}
 		from = len(dst)
+		dst = append(dst, ':')
 		dst = appendText(dst, f.Text)
+		dst = append(dst, ',')
 		to = len(dst)
 	}
-	return append(dst, '}')
+	dst[len(dst)-1] = '}'
+	return dst
 }
 
 func (r *Request) failuresSize(failures []Failure) (size int) {

@@ -27,6 +27,7 @@
 //
 //   - Repeated keys. Of Pod, Nodes, NodeNames and items the last one counts as a
 //     whole, where encoding/json would merge the two values element by element.
+//     The ones before it have to be in order nevertheless.
 //   - Invalid UTF-8 in a name or key that is read is an error, where encoding/json
 //     replaces it, so that different names could become equal.
 //   - Types are checked as far as Decode reads. That a Pod's spec is an object and

@@ -155,7 +155,14 @@ func workerPod() *corev1.Pod {
 	return pod
 }
 
-func marshal(tb testing.TB, v any) []byte {
+// tester is what *testing.T and *rapid.T have in common.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func marshal(tb tester, v any) []byte {
 	tb.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"testing"
 	"unicode/utf8"
 	"unsafe"
 
@@ -86,7 +85,7 @@ func readReference(body []byte) (*asked, error) {
 }
 
 // requireSame compares a decoded request with the yardstick.
-func requireSame(t testing.TB, r *wire.Request, want *asked) {
+func requireSame(t tester, r *wire.Request, want *asked) {
 	t.Helper()
 	if r.Mode() != want.mode || r.Len() != len(want.names) {
 		t.Fatalf("mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))

@@ -52,7 +52,7 @@ type Request struct {
 }
 
 // Reset forgets the request, so that a pooled Request does not keep a large
-// body alive. It keeps the memory of the lists, at most 24 MB.
+// body alive. It keeps the memory of the lists, at most 32 MB.
 func (r *Request) Reset() {
 	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0]}
 }
@@ -67,11 +67,11 @@ func (r *Request) Len() int { return len(r.names) }
 // UTF-8, but need not be a name that Kubernetes allows. The bytes are the
 // body's; only a name written with escapes is a new slice on each call.
 func (r *Request) Name(i int) []byte {
-	name := r.names[i]
+	name := r.at(r.names[i])
 	if r.escaped {
-		return unquote(r.body[name.from:name.to])
+		return unquote(name)
 	}
-	return r.body[name.from:name.to:name.to]
+	return name
 }
 
 // Node returns node i as JSON, 0 ≤ i < Len, and nil in names mode. The bytes
@@ -80,14 +80,13 @@ func (r *Request) Node(i int) []byte {
 	if r.mode != Nodes {
 		return nil
 	}
-	node := r.nodes[i]
-	return r.body[node.from:node.to:node.to]
+	return r.at(r.nodes[i])
 }
 
 // Pod returns the Pod as JSON, and nil without a request. The bytes are the
 // body's. What is in them apart from [Request.PodMeta] has not been checked:
 // whoever decodes the Pod must expect an error.
-func (r *Request) Pod() []byte { return r.body[r.pod.from:r.pod.to:r.pod.to] }
+func (r *Request) Pod() []byte { return r.at(r.pod) }
 
 // PodMeta returns what identifies the Pod and its version, so that a Pod known
 // from elsewhere need not be decoded. A part that the request leaves out is
@@ -95,14 +94,17 @@ func (r *Request) Pod() []byte { return r.body[r.pod.from:r.pod.to:r.pod.to] }
 // Pod. The bytes are the body's.
 func (r *Request) PodMeta() (namespace, name, uid, resourceVersion []byte) {
 	m := &r.podMeta
-	for _, part := range []span{m.namespace, m.name, m.uid, m.resourceVersion} {
-		if r.escaped && bytes.IndexByte(r.body[part.from:part.to], '\\') >= 0 {
+	namespace, name, uid, resourceVersion = r.at(m.namespace), r.at(m.name), r.at(m.uid), r.at(m.resourceVersion)
+	for _, part := range [][]byte{namespace, name, uid, resourceVersion} {
+		if r.escaped && bytes.IndexByte(part, '\\') >= 0 {
 			return nil, nil, nil, nil
 		}
 	}
-	return r.body[m.namespace.from:m.namespace.to], r.body[m.name.from:m.name.to],
-		r.body[m.uid.from:m.uid.to], r.body[m.resourceVersion.from:m.resourceVersion.to]
+	return namespace, name, uid, resourceVersion
 }
+
+// at returns a part of the body, capped so that an append cannot reach the rest.
+func (r *Request) at(s span) []byte { return r.body[s.from:s.to:s.to] }
 
 var (
 	keyPod       = []byte("Pod")

@@ -15,6 +15,9 @@ const (
 	maxDepth = 10_000
 	// maxQuote is how many bytes of a request an error repeats.
 	maxQuote = 32
+	// maxKey is the length of the longest key that counts, every letter of it
+	// written as \u0000.
+	maxKey = 6 * len("resourceVersion")
 )
 
 // span is a range of the body: body[from:to].
@@ -158,7 +161,7 @@ func (s *scanner) key() []byte {
 	}
 	s.at++
 	s.space()
-	if s.escaped {
+	if s.escaped && len(key) <= maxKey {
 		key = unquote(key)
 	}
 	return key

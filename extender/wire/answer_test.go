@@ -1,0 +1,202 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/extender/wire"
+)
+
+const (
+	threeNames = `{"Pod":{},"NodeNames":["a","b","c"]}`
+	threeNodes = `{"Pod":{},"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]}}`
+	oddNames   = "{\"Pod\":{},\"NodeNames\":[\n  \"a\\u0062\" ,\n  \"\\\"<é>\\\"\",\n  \"c\"\n]}"
+)
+
+func TestAppendFilterResult(t *testing.T) {
+	for _, tc := range []struct {
+		name                 string
+		request              string
+		kept                 []int32
+		failed, unresolvable []wire.Failure
+		want                 string
+	}{
+		{"all names", threeNames, []int32{0, 1, 2}, nil, nil,
+			`{"Nodes":null,"NodeNames":["a","b","c"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"some names", threeNames, []int32{0, 2}, []wire.Failure{{1, "no GPU"}}, nil,
+			`{"Nodes":null,"NodeNames":["a","c"],"FailedNodes":{"b":"no GPU"},"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{0, "no GPU"}, {2, "no GPU"}}, []wire.Failure{{1, "no licence"}},
+			`{"Nodes":null,"NodeNames":[],"FailedNodes":{"a":"no GPU","c":"no GPU"},"FailedAndUnresolvableNodes":{"b":"no licence"},"Error":""}`},
+		{"texts that need escapes", threeNames, []int32{0}, []wire.Failure{{1, "a \"b\"\n"}}, []wire.Failure{{2, "größer als \xff"}},
+			`{"Nodes":null,"NodeNames":["a"],"FailedNodes":{"b":"a \"b\"\n"},"FailedAndUnresolvableNodes":{"c":"größer als \ufffd"},"Error":""}`},
+		{"names as they were spelled", oddNames, []int32{0, 2}, []wire.Failure{{1, "x"}}, nil,
+			`{"Nodes":null,"NodeNames":["a\u0062","c"],"FailedNodes":{"\"<é>\"":"x"},"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"neighbours with what is between them", oddNames, []int32{1, 2}, nil, nil,
+			"{\"Nodes\":null,\"NodeNames\":[\"\\\"<é>\\\"\",\n  \"c\"],\"FailedNodes\":null,\"FailedAndUnresolvableNodes\":null,\"Error\":\"\"}"},
+		{"all nodes", threeNodes, []int32{0, 1, 2}, nil, nil,
+			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"some nodes", threeNodes, []int32{0, 2}, nil, []wire.Failure{{1, "no GPU"}},
+			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":{"b":"no GPU"},"Error":""}`},
+		{"no nodes: an empty list, not null", threeNodes, nil, []wire.Failure{{0, "x"}, {1, "x"}, {2, "y"}}, nil,
+			`{"Nodes":{"metadata":{},"items":[]},"NodeNames":null,"FailedNodes":{"a":"x","b":"x","c":"y"},"FailedAndUnresolvableNodes":null,"Error":""}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := decoded(t, tc.request)
+			got := wire.AppendFilterResult([]byte("before"), r, tc.kept, tc.failed, tc.unresolvable)
+			if string(got) != "before"+tc.want {
+				t.Errorf("got  %s\nwant before%s", got, tc.want)
+			}
+			requireFilterResult(t, r, got[len("before"):], tc.kept, tc.failed, tc.unresolvable)
+		})
+	}
+}
+
+// requireFilterResult checks that kube-scheduler reads from the answer what was
+// meant.
+func requireFilterResult(t tester, r *wire.Request, answer []byte, kept []int32, failed, unresolvable []wire.Failure) {
+	t.Helper()
+	want := extenderv1.ExtenderFilterResult{FailedNodes: failuresMap(r, failed), FailedAndUnresolvableNodes: failuresMap(r, unresolvable)}
+	switch r.Mode() {
+	case wire.Names:
+		names := []string{}
+		for _, i := range kept {
+			names = append(names, string(r.Name(int(i))))
+		}
+		want.NodeNames = &names
+	case wire.Nodes:
+		want.Nodes = &corev1.NodeList{Items: []corev1.Node{}}
+		for _, i := range kept {
+			var node corev1.Node
+			if err := json.Unmarshal(r.Node(int(i)), &node); err != nil {
+				t.Fatal(err)
+			}
+			want.Nodes.Items = append(want.Nodes.Items, node)
+		}
+	}
+	var got extenderv1.ExtenderFilterResult
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("kube-scheduler reads something else (-want +got):\n%s", diff)
+	}
+}
+
+func failuresMap(r *wire.Request, failures []wire.Failure) extenderv1.FailedNodesMap {
+	if len(failures) == 0 {
+		return nil
+	}
+	m := extenderv1.FailedNodesMap{}
+	for _, f := range failures {
+		m[string(r.Name(int(f.Index)))] = string([]rune(f.Text))
+	}
+	return m
+}
+
+func TestAppendHostPriorities(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		request  string
+		scores   []int64
+		omitZero bool
+		want     string
+	}{
+		{"names", threeNames, []int64{10, 0, 3}, false, `[{"Host":"a","Score":10},{"Host":"b","Score":0},{"Host":"c","Score":3}]`},
+		{"nodes", threeNodes, []int64{10, 0, 3}, false, `[{"Host":"a","Score":10},{"Host":"b","Score":0},{"Host":"c","Score":3}]`},
+		{"without zeros", threeNames, []int64{0, 7, 0}, true, `[{"Host":"b","Score":7}]`},
+		{"nothing but zeros", threeNames, []int64{0, 0, 0}, true, `[]`},
+		{"names as they were spelled", oddNames, []int64{1, 2, 3}, false, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
+		{"large", threeNames, []int64{math.MinInt64, math.MaxInt64, -1}, false, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := decoded(t, tc.request)
+			got := wire.AppendHostPriorities([]byte("before"), r, tc.scores, tc.omitZero)
+			if string(got) != "before"+tc.want {
+				t.Errorf("got  %s\nwant before%s", got, tc.want)
+			}
+			requirePriorities(t, r, got[len("before"):], tc.scores, tc.omitZero)
+		})
+	}
+}
+
+func requirePriorities(t tester, r *wire.Request, answer []byte, scores []int64, omitZero bool) {
+	t.Helper()
+	want := extenderv1.HostPriorityList{}
+	for i, score := range scores {
+		if score != 0 || !omitZero {
+			want = append(want, extenderv1.HostPriority{Host: string(r.Name(i)), Score: score})
+		}
+	}
+	var got extenderv1.HostPriorityList
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("kube-scheduler reads something else (-want +got):\n%s", diff)
+	}
+}
+
+func TestAppendError(t *testing.T) {
+	for text, want := range map[string]string{
+		"request has no Pod":  "request has no Pod",
+		"bad \"name\" \xff\n": "bad \"name\" \ufffd\n",
+		"":                    "unknown error",
+	} {
+		answer := wire.AppendError(nil, text)
+		var got extenderv1.ExtenderFilterResult
+		if err := json.Unmarshal(answer, &got); err != nil {
+			t.Fatalf("%v in %s", err, answer)
+		}
+		if diff := cmp.Diff(extenderv1.ExtenderFilterResult{Error: want}, got); diff != "" {
+			t.Errorf("filter reads something else (-want +got):\n%s", diff)
+		}
+		var list extenderv1.HostPriorityList
+		if err := json.Unmarshal(answer, &list); err == nil {
+			t.Errorf("prioritize takes the error for a verdict: %s", answer)
+		}
+	}
+}
+
+// dst grows once at most, so that a caller's pool settles quickly and a 58 MB
+// answer is not copied on the way.
+func TestAnswersAllocateOnce(t *testing.T) {
+	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 50)} {
+		r := &wire.Request{}
+		if err := r.Decode(body); err != nil {
+			t.Fatal(err)
+		}
+		var kept []int32
+		var failed, unresolvable []wire.Failure
+		scores := make([]int64, r.Len())
+		for i := range int32(r.Len()) {
+			scores[i] = int64(i) % 11
+			switch i % 5 {
+			case 0:
+				failed = append(failed, wire.Failure{Index: i, Text: "no single GPU has enough free memory"})
+			case 1:
+				unresolvable = append(unresolvable, wire.Failure{Index: i, Text: "no licence"})
+			default:
+				kept = append(kept, i)
+			}
+		}
+		for answer, appendTo := range map[string]func(dst []byte) []byte{
+			"filter":     func(dst []byte) []byte { return wire.AppendFilterResult(dst, r, kept, failed, unresolvable) },
+			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, scores, false) },
+			"error":      func(dst []byte) []byte { return wire.AppendError(dst, "request has no Pod") },
+		} {
+			if n := testing.AllocsPerRun(50, func() { appendTo(nil) }); n != 1 {
+				t.Errorf("%s, %s: %v allocations for a new answer", name, answer, n)
+			}
+			pooled := appendTo(nil)
+			if n := testing.AllocsPerRun(50, func() { appendTo(pooled[:0]) }); n != 0 {
+				t.Errorf("%s, %s: %v allocations into memory that suffices", name, answer, n)
+			}
+		}
+	}
+}

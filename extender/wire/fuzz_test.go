@@ -1,0 +1,194 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/extender/wire"
+)
+
+func seeds(f *testing.F) [][]byte {
+	var bodies [][]byte
+	requests, _ := payloads(f)
+	for _, body := range requests {
+		bodies = append(bodies, body)
+	}
+	for _, body := range []string{
+		threeNames, threeNodes, oddNames,
+		`{"Pod":{"metadata":{"name":"p"},"spec":[{"a":"\"}"}]},"NodeNames":["a"],"x":[{}]}`,
+		`{"pod":{},"nodes":{"items":[{"metadata":{"name":"a"},"s":{]}]},"nodenames":null}`,
+		`{"Pod":{},"NodeNames":["\ud800","\u0000"],"Nodes":null}`,
+		`{"Pod":{},"NodeNames":["a"],"Nodes":{},"Nodes":null}`,
+		`{"Pod":{"metadata":{"labels":{"\\":"\\\\\""}}},"NodeNames":["a","b",]}`,
+		"{\"Pod\":{},\"NodeNames\":[\"\xff\",\"\x01\"]}",
+	} {
+		bodies = append(bodies, []byte(body))
+	}
+	return bodies
+}
+
+// FuzzDecode holds Decode to the package comment, with encoding/json as the
+// yardstick: of well-formed JSON it accepts the same requests with the same
+// meaning; it accepts malformed JSON only where it says that it does not look.
+func FuzzDecode(f *testing.F) {
+	for _, body := range seeds(f) {
+		f.Add(body)
+	}
+	var r wire.Request
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := bytes.Clone(body)
+		err := r.Decode(body)
+		if !bytes.Equal(before, body) {
+			t.Fatalf("the body was changed from %q", before)
+		}
+		if err != nil {
+			if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
+				t.Fatal("an error left a request behind")
+			}
+			if text := err.Error(); bytes.ContainsAny([]byte(text), "\r\n") || !utf8.ValidString(text) || len(text) > 300 {
+				t.Fatalf("error is not a short line: %q", text)
+			}
+			_, wantErr := readReference(body)
+			if wantErr == nil && wellFormed(body) && !repeatsKeys(body) {
+				t.Fatalf("a good request is refused: %v", err)
+			}
+			return
+		}
+		if json.Valid(body) {
+			want, err := readReference(body)
+			if err != nil {
+				t.Fatalf("accepted, but encoding/json says: %v", err)
+			}
+			requireSame(t, &r, want)
+			return
+		}
+		if repeatsKeys(body) {
+			return // a value that another overrides may be malformed, too
+		}
+		skeleton := withoutObjects(body, &r)
+		want, err := readReference(skeleton)
+		if err != nil {
+			t.Fatalf("accepted, but outside of Pod and nodes encoding/json says: %v\n%s", err, skeleton)
+		}
+		if want.mode != r.Mode() || len(want.names) != r.Len() {
+			t.Fatalf("mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))
+		}
+		for i, name := range want.names {
+			if name != string(r.Name(i)) {
+				t.Fatalf("name %d is %q, want %q", i, r.Name(i), name)
+			}
+		}
+	})
+}
+
+// repeatsKeys tells, on the safe side, whether a key that matters is repeated.
+func repeatsKeys(body []byte) bool {
+	if bytes.Contains(body, []byte("ſ")) {
+		return true
+	}
+	lower := bytes.ToLower(body)
+	for _, key := range []string{`"pod"`, `"nodes"`, `"items"`, `\u`} {
+		if n := bytes.Count(lower, []byte(key)); n > 1 || n > 0 && key == `\u` {
+			return true
+		}
+	}
+	return false
+}
+
+// FuzzFilterResult holds the answers to what was decided, for any request and
+// any texts.
+func FuzzFilterResult(f *testing.F) {
+	for i, body := range seeds(f) {
+		f.Add(body, []byte{byte(i), 2, 1, 0}, "no GPU", "größer \"\x00\xff</script>")
+	}
+	var r wire.Request
+	f.Fuzz(func(t *testing.T, body, verdicts []byte, text1, text2 string) {
+		if r.Decode(body) != nil || len(verdicts) == 0 || hasRepeatedNames(&r) {
+			return
+		}
+		var kept []int32
+		var failed, unresolvable []wire.Failure
+		scores := make([]int64, r.Len())
+		for i := range int32(r.Len()) {
+			verdict := verdicts[int(i)%len(verdicts)]
+			scores[i] = int64(int8(verdict)) << (verdict % 64)
+			failure := wire.Failure{Index: i, Text: text1}
+			if verdict&4 != 0 {
+				failure.Text = text2
+			}
+			switch verdict & 3 {
+			case 0:
+				failed = append(failed, failure)
+			case 1:
+				unresolvable = append(unresolvable, failure)
+			default:
+				kept = append(kept, i)
+			}
+		}
+		answer := wire.AppendFilterResult(nil, &r, kept, failed, unresolvable)
+		if wellFormedNodes(&r) {
+			requireRawFilterResult(t, &r, answer, kept, failed, unresolvable)
+		}
+		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, scores, true), scores, true)
+		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, scores, false), scores, false)
+		if answer := wire.AppendError(nil, text2); !json.Valid(answer) {
+			t.Fatalf("malformed error: %s", answer)
+		}
+	})
+}
+
+func hasRepeatedNames(r *wire.Request) bool {
+	seen := map[string]bool{}
+	for i := range r.Len() {
+		seen[string(r.Name(i))] = true
+	}
+	return len(seen) < r.Len()
+}
+
+func wellFormedNodes(r *wire.Request) bool {
+	for i := range r.Len() {
+		if r.Mode() == wire.Nodes && !json.Valid(r.Node(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// requireRawFilterResult is requireFilterResult without decoding Nodes, since a
+// resource quantity such as 1e-9999999 takes its decoder 10 s.
+func requireRawFilterResult(t *testing.T, r *wire.Request, answer []byte, kept []int32, failed, unresolvable []wire.Failure) {
+	t.Helper()
+	type result struct {
+		Nodes *struct {
+			Metadata map[string]string
+			Items    []json.RawMessage
+		}
+		NodeNames                               *[]string
+		FailedNodes, FailedAndUnresolvableNodes extenderv1.FailedNodesMap
+		Error                                   string
+	}
+	want := result{FailedNodes: failuresMap(r, failed), FailedAndUnresolvableNodes: failuresMap(r, unresolvable)}
+	names, nodes := []string{}, []json.RawMessage{}
+	for _, i := range kept {
+		names, nodes = append(names, string(r.Name(int(i)))), append(nodes, r.Node(int(i)))
+	}
+	if want.NodeNames = &names; r.Mode() == wire.Nodes {
+		want.NodeNames = nil
+		want.Nodes = &struct {
+			Metadata map[string]string
+			Items    []json.RawMessage
+		}{map[string]string{}, nodes}
+	}
+	var got result
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("the answer says something else (-want +got):\n%s", diff)
+	}
+}
