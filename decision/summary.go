@@ -15,6 +15,9 @@ func Summary(records []*Record, node string) string {
 			scores = append(scores, fmt.Sprintf("%s %d×%d", s.Policy, s.Score, s.Weight))
 		}
 		parts = append(parts, fmt.Sprintf("scored %d of %d (%s)", scored.Total, r.MaxTotal, strings.Join(scores, ", ")))
+	} else if r != nil {
+		parts = append(parts, fmt.Sprintf("scored after the %d best, which have %d to %d of %d",
+			len(r.Top), r.Top[0].Total, r.Top[len(r.Top)-1].Total, r.MaxTotal))
 	}
 	for _, r := range records {
 		if r.Verb == "filter" {
@@ -28,14 +31,19 @@ func Summary(records []*Record, node string) string {
 	return strings.Join(parts, "; ")
 }
 
-// find returns the latest record that scored the node, and the score.
+// find returns the latest record that scored nodes, and the node's score if it is
+// among the best of them.
 func find(records []*Record, node string) (*Record, *ScoredNode) {
 	for _, r := range records {
+		if len(r.Top) == 0 {
+			continue
+		}
 		for i := range r.Top {
 			if r.Top[i].Node == node {
 				return r, &r.Top[i]
 			}
 		}
+		return r, nil
 	}
 	return nil, nil
 }

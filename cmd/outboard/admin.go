@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const defaultAdmin = "http://127.0.0.1:8080"
+
+// adminTimeout bounds a question to a running service.
+const adminTimeout = 10 * time.Second
+
+func adminFlag(cmd *cobra.Command, admin *string) {
+	cmd.Flags().StringVar(admin, "admin", defaultAdmin, "the admin address of the running service; for a pod, forward it: kubectl port-forward POD 8080")
+}
+
+func adminClient() *http.Client {
+	// No proxy: the admin address is on this host or forwarded to it.
+	return &http.Client{Timeout: adminTimeout, Transport: &http.Transport{}}
+}
+
+func probeCommand() *cobra.Command {
+	var admin string
+	cmd := &cobra.Command{
+		Use:       "probe healthz|readyz",
+		Short:     "Say whether the running service is alive or ready, by exit status",
+		Long:      "Ask the running service for /healthz or /readyz on its admin address. For exec probes: the admin address is on loopback, where the kubelet's HTTP probes cannot reach it.",
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"healthz", "readyz"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, strings.TrimRight(admin, "/")+"/"+args[0], nil)
+			if err != nil {
+				return fmt.Errorf("admin address %q: %w", admin, err)
+			}
+			res, err := adminClient().Do(req)
+			if err != nil {
+				return fmt.Errorf("asking the service: %w", err)
+			}
+			defer res.Body.Close()
+			if _, err := io.Copy(cmd.OutOrStdout(), io.LimitReader(res.Body, 1<<20)); err != nil {
+				return fmt.Errorf("reading the service's answer: %w", err)
+			}
+			if res.StatusCode != http.StatusOK {
+				return errSilent
+			}
+			return nil
+		},
+	}
+	adminFlag(cmd, &admin)
+	return cmd
+}

@@ -1,0 +1,43 @@
+// Command outboard is a Kubernetes scheduler extender and its tools. Named
+// kubectl-outboard it is a kubectl plugin.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// errSilent ends the process with status 1 after a command has told its reasons
+// itself.
+var errSilent = errors.New("")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	if err != errSilent {
+		fmt.Fprintln(os.Stderr, "outboard:", err)
+	}
+	os.Exit(1)
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "outboard",
+		Short:         "A scheduler extender for Kubernetes, and its tools",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	root.AddCommand(serveCommand(), explainCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	return root
+}

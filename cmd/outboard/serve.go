@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/filewatch"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/server"
+)
+
+func serveCommand() *cobra.Command {
+	var file string
+	var printConfig bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer kube-scheduler's calls",
+		Long: `Answer kube-scheduler's calls as the configuration file says. The profiles in the
+file are followed while serving: a valid change takes effect at once, an invalid
+one is reported and changes nothing.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(file, standard.Types())
+			if err != nil {
+				return listed(err)
+			}
+			if printConfig {
+				text, err := c.YAML()
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			}
+			return serve(cmd.Context(), file, c)
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "the configuration file (required)")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the configuration with its defaults, and do not serve")
+	if err := cmd.MarkFlagRequired("config"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return cmd
+}
+
+// listed puts the errors of a configuration file on lines of their own.
+func listed(err error) error {
+	var errs config.Errors
+	if errors.As(err, &errs) {
+		return fmt.Errorf("the configuration is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
+	}
+	return err
+}
+
+// serve runs until ctx is done and every call in flight is answered.
+func serve(ctx context.Context, file string, c *config.Config) error {
+	logger := newLogger(c.Log)
+	slog.SetDefault(logger)
+	klog.SetSlogLogger(logger.With("from", "client-go"))
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	var live *cluster.Cluster
+	if !c.Cluster.None {
+		client, err := clientConfig(c.Cluster)
+		if err != nil {
+			return err
+		}
+		if live, err = cluster.New(cluster.Options{
+			Config: client, QPS: float32(c.Cluster.QPS), Burst: c.Cluster.Burst, Logger: logger, Registerer: registry,
+		}); err != nil {
+			return err
+		}
+	}
+	s, err := newService(c, live, registry, logger)
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(s.serverOptions(c, registry))
+	if err != nil {
+		return err
+	}
+	watcher, err := filewatch.New(filewatch.Options{
+		Paths:    []string{file},
+		OnChange: func(contents map[string][]byte) { s.reload(file, contents[file]) },
+		OnError:  func(err error) { s.reloadFailed(err) },
+	})
+	if err != nil {
+		return err
+	}
+	if err := srv.Listen(); err != nil {
+		return err
+	}
+	logger.Info("serving", "address", srv.Addr().String(), "admin", srv.AdminAddr().String(), "urls", s.current.Load().urls(), "version", version())
+	return run(ctx, srv, live, watcher)
+}
+
+// run keeps the cluster and the configuration in sight for as long as the server
+// answers calls, which is longer than ctx lives.
+func run(ctx context.Context, srv *server.Server, live *cluster.Cluster, watcher *filewatch.Watcher) error {
+	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer stop()
+		return srv.Run(ctx)
+	})
+	group.Go(func() error {
+		watcher.Run(behind)
+		return nil
+	})
+	if live != nil {
+		group.Go(func() error { return live.Run(behind) })
+	}
+	return group.Wait()
+}
+
+func newLogger(c config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		panic(err) // the configuration has been validated
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// clientConfig finds the API server: in the file named, or in the pod we run in,
+// or where kubectl would look.
+func clientConfig(c config.Cluster) (*rest.Config, error) {
+	if c.Kubeconfig == "" && c.Context == "" {
+		inCluster, err := rest.InClusterConfig()
+		if err == nil {
+			return named(inCluster), nil
+		}
+		if !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("cluster: no API server to talk to (set cluster.kubeconfig, or cluster: none): %w", err)
+	}
+	return named(found), nil
+}
+
+func named(client *rest.Config) *rest.Config {
+	client.UserAgent = "outboard/" + version()
+	return client
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/snapshot"
+)
+
+// service answers calls with the profiles in force, which a reload swaps as a
+// whole.
+type service struct {
+	cluster *cluster.Cluster // nil: judge from the request alone
+	log     *decision.Log
+	metrics *extender.Metrics
+	reloads *prometheus.CounterVec
+	logger  *slog.Logger
+	current atomic.Pointer[profiles]
+}
+
+// profiles are what one configuration serves.
+type profiles struct {
+	config  *config.Config
+	engines map[string]*engine.Engine
+	routes  map[string]http.Handler
+}
+
+func newService(c *config.Config, live *cluster.Cluster, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
+	s := &service{
+		cluster: live,
+		log:     decision.NewLog(0),
+		metrics: extender.NewMetrics(registry),
+		logger:  logger,
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_config_reloads_total",
+			Help: "Changes of the configuration file, by outcome (ok, error).",
+		}, []string{"outcome"}),
+	}
+	for _, outcome := range []string{"ok", "error"} {
+		s.reloads.WithLabelValues(outcome)
+	}
+	if err := registry.Register(s.reloads); err != nil {
+		return nil, err
+	}
+	p, err := s.provision(c)
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(p)
+	return s, nil
+}
+
+// provision makes what the configuration asks for, and puts nothing into force.
+func (s *service) provision(c *config.Config) (*profiles, error) {
+	p := &profiles{config: c, engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}
+	for i := range c.Profiles {
+		profile := &c.Profiles[i]
+		members := make([]engine.Member, 0, len(profile.Policies))
+		for _, m := range profile.Policies {
+			onError := engine.Fail
+			if m.OnError == config.Skip {
+				onError = engine.Skip
+			}
+			members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, OnError: onError})
+		}
+		e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist})
+		if err != nil {
+			return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
+		}
+		options := extender.Options{
+			Profile: profile.Path, Engine: e, Fine: profile.Resolution == config.Fine,
+			Log: s.log, Metrics: s.metrics, Logger: s.logger,
+		}
+		if s.cluster != nil {
+			options.Cluster = live{s.cluster}
+		}
+		handler := extender.New(options)
+		p.engines[profile.Path] = e
+		for _, route := range profile.Routes() {
+			p.routes[route.Path] = handler.Verb(extender.Verb(route.Verb))
+		}
+	}
+	return p, nil
+}
+
+func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }
+
+// ServeHTTP answers a call of kube-scheduler.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := s.current.Load()
+	if handler := p.routes[r.URL.Path]; handler != nil {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
+}
+
+// reload puts a changed configuration file into force, if it is valid.
+func (s *service) reload(file string, data []byte) {
+	c, err := config.Parse(file, data, standard.Types())
+	if err != nil {
+		s.reloadFailed(listed(err))
+		return
+	}
+	p, err := s.provision(c)
+	if err != nil {
+		s.reloadFailed(err)
+		return
+	}
+	if fields := config.NeedsRestart(s.current.Load().config, c); len(fields) > 0 {
+		s.logger.Warn("some changes of the configuration take effect at the next start only", "fields", fields)
+	}
+	s.current.Store(p)
+	s.reloads.WithLabelValues("ok").Inc()
+	s.logger.Info("configuration reloaded", "urls", p.urls())
+}
+
+func (s *service) reloadFailed(err error) {
+	s.reloads.WithLabelValues("error").Inc()
+	s.logger.Error("configuration not reloaded, the former one stays in force", "error", err)
+}
+
+func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry) server.Options {
+	options := server.Options{
+		Address:          c.Serving.Address,
+		Handler:          s,
+		HTTP2:            c.Serving.HTTP2,
+		MaxBodyBytes:     int64(c.Serving.MaxBodyBytes),
+		MaxInFlightBytes: int64(c.Serving.MaxInFlightBytes),
+		LameDuck:         c.Serving.LameDuck,
+		DrainTimeout:     c.Serving.DrainTimeout,
+		Logger:           s.logger,
+		Registerer:       registry,
+		Admin: server.AdminOptions{
+			Address: c.Admin.Address, AllowRemote: c.Admin.AllowRemote, Pprof: c.Admin.Pprof,
+			Gatherer: registry,
+			Handlers: map[string]http.Handler{"GET " + explain.Path: explain.Handler(s.source())},
+		},
+	}
+	if options.LameDuck == 0 {
+		options.LameDuck = -1 // none, where 0 would mean the default
+	}
+	if tls := c.Serving.TLS; tls != nil {
+		options.TLS = &server.TLSOptions{
+			CertFile: tls.CertFile, KeyFile: tls.KeyFile, ClientCAFile: tls.ClientCAFile, AllowedClients: tls.AllowedClients,
+		}
+	}
+	if s.cluster != nil {
+		options.Admin.Checks = []server.Check{{Name: "cluster", Ready: s.cluster.Synced}}
+	}
+	return options
+}
+
+func (s *service) source() explain.Source {
+	source := explain.Source{Log: s.log, Engines: func() map[string]*engine.Engine { return s.current.Load().engines }}
+	if s.cluster != nil {
+		source.View, source.Pod = s.cluster.View, s.cluster.PodByName
+	}
+	return source
+}
+
+// live is a cluster as the extender wants it.
+type live struct{ *cluster.Cluster }
+
+func (l live) View() *snapshot.View {
+	if l.Synced() != nil {
+		return nil
+	}
+	return l.Cluster.View()
+}
+
+func (l live) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
+	return l.Cluster.Pod(uid, resourceVersion)
+}
+
+func (l live) Bind(ctx context.Context, b extender.Binding) error {
+	err := l.Cluster.Bind(ctx, cluster.Binding(b))
+	if unclear := (*cluster.BindError)(nil); errors.As(err, &unclear) && unclear.Unknown {
+		return fmt.Errorf("%w: %w", extender.ErrOutcomeUnknown, err)
+	}
+	return err
+}

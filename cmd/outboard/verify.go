@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/extender/verify"
+)
+
+type verifyOptions struct {
+	verify.Options
+	mode, output, pod, kubeconfig string
+	fromCluster                   bool
+	resources                     map[string]string
+}
+
+func verifyCommand() *cobra.Command {
+	var o verifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify URL",
+		Short: "Check whether a running extender keeps kube-scheduler's contract",
+		Long: `Call any scheduler extender as kube-scheduler would, and say which rules of the
+contract it keeps and breaks, and what kube-scheduler does about those it breaks.
+URL is the urlPrefix of kube-scheduler's configuration. The exit status is 1 if a
+rule is broken that makes kube-scheduler fail or lose pods.
+
+Nothing is bound and nothing is changed: the pods asked about do not exist. An
+extender with a cache judges only nodes it knows; --cluster asks about the nodes
+of your cluster.`,
+		Example: `  outboard verify http://127.0.0.1:8888/scheduler
+  outboard verify https://127.0.0.1:8443 --ca ca.crt --cert client.crt --key client.key --cluster
+  outboard verify http://127.0.0.1:8888/my_scheduler_extension/my_new_priorities --prioritize image_score`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.URL = args[0]
+			if err := o.complete(cmd.Context()); err != nil {
+				return err
+			}
+			report, err := verify.Run(cmd.Context(), o.Options)
+			if err != nil {
+				return err
+			}
+			write := report.WriteText
+			if o.output == "json" {
+				write = report.WriteJSON
+			}
+			if err := write(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if !report.OK() {
+				return errSilent
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.FilterVerb, "filter", "", "filterVerb; without any verb, filter and prioritize are checked")
+	flags.StringVar(&o.PrioritizeVerb, "prioritize", "", "prioritizeVerb")
+	flags.StringVar(&o.PreemptVerb, "preempt", "", "preemptVerb")
+	flags.StringVar(&o.BindVerb, "bind", "", "bindVerb; asked only to bind a pod that does not exist")
+	flags.StringVar(&o.mode, "mode", "auto", "auto, names (nodeCacheCapable: true), nodes (false) or both")
+	flags.StringVar(&o.TLS.CAFile, "ca", "", "file with the authority of the extender's certificate")
+	flags.StringVar(&o.TLS.CertFile, "cert", "", "file with the client certificate")
+	flags.StringVar(&o.TLS.KeyFile, "key", "", "file with the client certificate's key")
+	flags.DurationVar(&o.HTTPTimeout, "timeout", 5*time.Second, "httpTimeout")
+	flags.Int64Var(&o.MaxScore, "max-score", 10, "highest score allowed")
+	flags.StringVar(&o.pod, "pod", "", "file with the Pod to ask about")
+	flags.StringToStringVar(&o.resources, "resource", nil, "managed resource the pod asks for, as name=quantity")
+	flags.StringSliceVar(&o.NodeNames, "node", nil, "names of nodes to ask about")
+	flags.BoolVar(&o.fromCluster, "cluster", false, "ask about the nodes of the cluster")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --cluster")
+	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// complete checks the flags and reads what they name.
+func (o *verifyOptions) complete(ctx context.Context) error {
+	if err := oneOf("output", o.output, "text", "json"); err != nil {
+		return err
+	}
+	if err := oneOf("mode", o.mode, "auto", "names", "nodes", "both"); err != nil {
+		return err
+	}
+	if o.mode != "auto" {
+		o.Mode = verify.Mode(o.mode)
+	}
+	for name, text := range o.resources {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return fmt.Errorf("--resource %s=%s: %w", name, text, err)
+		}
+		if o.Resources == nil {
+			o.Resources = corev1.ResourceList{}
+		}
+		o.Resources[corev1.ResourceName(name)] = quantity
+	}
+	if o.pod != "" {
+		data, err := os.ReadFile(o.pod)
+		if err != nil {
+			return fmt.Errorf("--pod: %w", err)
+		}
+		o.Pod = new(corev1.Pod)
+		if err := yaml.UnmarshalStrict(data, o.Pod); err != nil {
+			return fmt.Errorf("--pod %s: %w", o.pod, err)
+		}
+	}
+	if o.fromCluster {
+		return o.readCluster(ctx)
+	}
+	return nil
+}
+
+func (o *verifyOptions) readCluster(ctx context.Context) error {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	client, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	api, err := kubernetes.NewForConfig(client)
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	nodes, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	if len(nodes.Items) == 0 {
+		return fmt.Errorf("--cluster: there are no nodes")
+	}
+	pods, err := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	o.Nodes, o.Pods = nodes.Items, pods.Items
+	return nil
+}

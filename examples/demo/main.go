@@ -1,0 +1,146 @@
+// Command demo plays an example folder: it starts a real control plane, Outboard
+// and an unmodified kube-scheduler on this machine, creates the folder's nodes and
+// pods, and shows where each pod went and why.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/test/stage"
+)
+
+// patience bounds the whole demo: far more than it takes on a slow machine.
+const patience = 3 * time.Minute
+
+func main() {
+	keep := flag.Bool("keep", false, "leave everything running until interrupted")
+	dir := flag.String("example", "examples/placement", "the example to play")
+	binary := flag.String("outboard", "", "the outboard binary (default: built from this checkout)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := demo(ctx, *dir, *binary, *keep)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	example, err := stage.ReadExample(dir)
+	if err != nil {
+		return err
+	}
+	progress := newProgress()
+	progress.step("starting etcd and kube-apiserver")
+	s, err := stage.Set(bounded, stage.Options{Outboard: binary})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	progress.step(fmt.Sprintf("creating %d nodes, starting Outboard and kube-scheduler", len(example.Nodes)))
+	play, err := s.Play(bounded, example)
+	if err != nil {
+		return err
+	}
+	var placed []stage.Placed
+	for i, pod := range example.Pods {
+		progress.step(fmt.Sprintf("creating pod %d of %d", i+1, len(example.Pods)))
+		p, err := s.Place(bounded, pod)
+		if err != nil {
+			return err
+		}
+		placed = append(placed, p)
+	}
+	progress.done()
+	if err := show(bounded, os.Stdout, play, placed); err != nil {
+		return err
+	}
+	if keep {
+		wait(ctx, play)
+	}
+	return nil
+}
+
+// show writes where each pod is and why.
+func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Placed) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "POD\tNODE\tWHY")
+	var unplaced *stage.Placed
+	for i, p := range placed {
+		node, why := p.Pod.Spec.NodeName, p.Pod.Annotations[extender.DecisionAnnotation]
+		if node == "" {
+			unplaced, node, why = &placed[i], "(waits)", "kube-scheduler: "+p.Waiting
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Pod.Name, node, why)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	last := placed[0]
+	if unplaced != nil {
+		last = *unplaced
+	}
+	fmt.Fprintf(w, "\n$ outboard explain %s --nodes 3\n", last.Pod.Name)
+	doc, err := explain.Fetch(ctx, http.DefaultClient, play.Outboard.Admin, url.Values{
+		"namespace": {last.Pod.Namespace}, "pod": {last.Pod.Name}, "nodes": {"3"}, "decisions": {"2"},
+	})
+	if err != nil {
+		return err
+	}
+	return doc.Text(w)
+}
+
+// wait says how to look around, and returns when interrupted.
+func wait(ctx context.Context, play *stage.Play) {
+	binary, err := filepath.Rel(".", play.Binary())
+	if err != nil {
+		binary = play.Binary()
+	}
+	fmt.Printf(`
+Everything keeps running until you press Ctrl-C. In another terminal:
+
+  export KUBECONFIG=%s
+  %s get pods -o wide
+  %s explain web-1 --admin %s
+  curl %s/metrics
+`, play.Kubeconfig(), play.KubectlPath(), binary, play.Outboard.Admin, play.Outboard.Admin)
+	<-ctx.Done()
+}
+
+// progress tells on standard error what is being done and how long it took.
+type progress struct {
+	what  string
+	since time.Time
+}
+
+func newProgress() *progress { return &progress{} }
+
+func (p *progress) step(what string) {
+	p.done()
+	p.what, p.since = what, time.Now()
+	fmt.Fprintf(os.Stderr, "%s … ", what)
+}
+
+func (p *progress) done() {
+	if p.what != "" {
+		fmt.Fprintf(os.Stderr, "%.1f s\n", time.Since(p.since).Seconds())
+		p.what = ""
+	}
+}

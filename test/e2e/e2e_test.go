@@ -1,0 +1,238 @@
+// Package e2e holds tests in which an unmodified kube-scheduler places pods on a
+// real API server, with `outboard serve` as a process of its own.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/test/stage"
+)
+
+// patience bounds one test: far more than it takes on a slow machine.
+const patience = 4 * time.Minute
+
+// theater is a stage for one test.
+type theater struct {
+	*stage.Stage
+	t   *testing.T
+	ctx context.Context
+}
+
+func open(t *testing.T) *theater {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	s, err := stage.Set(ctx, stage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &theater{s, t, ctx}
+}
+
+func (th *theater) nodes(specs ...controlplane.NodeSpec) {
+	th.t.Helper()
+	var nodes []*corev1.Node
+	for _, spec := range specs {
+		nodes = append(nodes, spec.Node())
+	}
+	if err := controlplane.CreateNodes(th.ctx, th.Client, nodes...); err != nil {
+		th.t.Fatal(err)
+	}
+}
+
+// outboard starts Outboard; its log is shown if the test fails.
+func (th *theater) outboard(config string) *stage.Outboard {
+	th.t.Helper()
+	o, err := th.StartOutboard(th.ctx, config)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	th.t.Cleanup(func() {
+		if th.t.Failed() {
+			th.t.Logf("outboard:\n%s", o.Log())
+		}
+	})
+	return o
+}
+
+// scheduler starts kube-scheduler; its log is shown if the test fails.
+func (th *theater) scheduler(config string, env ...string) *controlplane.Scheduler {
+	th.t.Helper()
+	s, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: config, Env: env, Verbosity: 3})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	th.t.Cleanup(func() {
+		if th.t.Failed() {
+			th.t.Logf("kube-scheduler:\n%s", tail(s.Log(), 8000))
+		}
+	})
+	return s
+}
+
+func tail(text string, n int) string {
+	return text[max(0, len(text)-n):]
+}
+
+// place creates the pod and returns what became of it.
+func (th *theater) place(spec controlplane.PodSpec) stage.Placed {
+	th.t.Helper()
+	placed, err := th.Place(th.ctx, spec.Pod())
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return placed
+}
+
+// bound is place for a pod that must be bound.
+func (th *theater) bound(spec controlplane.PodSpec) *corev1.Pod {
+	th.t.Helper()
+	placed := th.place(spec)
+	if placed.Waiting == "" {
+		return placed.Pod
+	}
+	return th.awaitBound(placed.Pod)
+}
+
+func (th *theater) awaitBound(pod *corev1.Pod) *corev1.Pod {
+	th.t.Helper()
+	bound, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return bound
+}
+
+func (th *theater) create(spec controlplane.PodSpec) *corev1.Pod {
+	th.t.Helper()
+	pod := spec.Pod()
+	pod, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return pod
+}
+
+// eventually polls until ok, for what no watch tells.
+func (th *theater) eventually(what string, ok func() bool) {
+	th.t.Helper()
+	for !ok() {
+		select {
+		case <-th.ctx.Done():
+			th.t.Fatalf("waiting until %s: %v", what, context.Cause(th.ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// metric returns the line of the service's metrics that begins with the prefix,
+// without it; "" if there is none.
+func (th *theater) metric(o *stage.Outboard, prefix string) string {
+	th.t.Helper()
+	for line := range strings.Lines(th.get(o.Admin + "/metrics")) {
+		if value, ok := strings.CutPrefix(line, prefix); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func (th *theater) get(url string) string {
+	th.t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var body bytes.Buffer
+	if _, err := io.Copy(&body, res.Body); err != nil {
+		th.t.Fatal(err)
+	}
+	return body.String()
+}
+
+func (th *theater) explain(o *stage.Outboard, pod string) *explain.Document {
+	th.t.Helper()
+	doc, err := explain.Fetch(th.ctx, http.DefaultClient, o.Admin, url.Values{"pod": {pod}})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return doc
+}
+
+// extender is an entry of a KubeSchedulerConfiguration.
+type extender struct {
+	o         *stage.Outboard
+	path      string // below the service's URL
+	verbs     string // what is served, such as "filter prioritize"
+	nodes     bool   // nodes mode
+	ignorable bool
+	managed   []string
+	timeout   string
+}
+
+func schedulerConfig(extenders ...extender) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npodInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 1\nextenders:\n")
+	for _, e := range extenders {
+		fmt.Fprintf(&b, "- urlPrefix: %s%s\n  weight: 10\n  nodeCacheCapable: %t\n  ignorable: %t\n", e.o.URL, e.path, !e.nodes, e.ignorable)
+		if e.timeout != "" {
+			fmt.Fprintf(&b, "  httpTimeout: %s\n", e.timeout)
+		}
+		for _, verb := range strings.Fields(e.verbs) {
+			name, at, ok := strings.Cut(verb, "=")
+			if !ok {
+				at = name
+			}
+			fmt.Fprintf(&b, "  %sVerb: %s\n", name, at)
+		}
+		if e.o.CAFile != "" {
+			fmt.Fprintf(&b, "  enableHTTPS: true\n  tlsConfig: {caFile: %s, certFile: %s, keyFile: %s}\n", e.o.CAFile, e.o.CertFile, e.o.KeyFile)
+		}
+		for i, name := range e.managed {
+			if i == 0 {
+				b.WriteString("  managedResources:\n")
+			}
+			fmt.Fprintf(&b, "  - {name: %s, ignoredByScheduler: true}\n", name)
+		}
+	}
+	return b.String()
+}
+
+// oneWeb lets one pod with app: web run on a node.
+const oneWeb = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies:
+  - name: PodLimit
+    config: {max: 1, selector: {matchLabels: {app: web}}}
+`
+
+const mutualTLS = `
+serving:
+  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
+`
+
+func web(name string) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Labels: map[string]string{"app": "web"}}
+}

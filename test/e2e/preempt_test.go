@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// kube-scheduler would evict the pod that takes the CPU. That does not help: two
+// pods of the limited kind are on the node already. So one of them must go too,
+// the less important one, and the third must stay.
+func TestPreemptExtendsTheVictims(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4"})
+	for name, value := range map[string]int32{"low": 10, "middle": 20, "high": 1000} {
+		_, err := th.Client.SchedulingV1().PriorityClasses().Create(th.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := th.outboard(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies:
+  - name: PodLimit
+    config: {max: 2, selector: {matchLabels: {app: web}}}
+`)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter preempt bind"}))
+	webPod := func(name, class, cpu string) controlplane.PodSpec {
+		return controlplane.PodSpec{Name: name, Labels: map[string]string{"app": "web"}, PriorityClass: class, CPU: cpu}
+	}
+	hog := th.bound(controlplane.PodSpec{Name: "hog", PriorityClass: "middle", CPU: "3"})
+	important := th.bound(webPod("web-middle", "middle", "100m"))
+	unimportant := th.bound(webPod("web-low", "low", "100m"))
+
+	go finishDeletions(th.ctx, th.Client)
+	urgent := th.create(webPod("web-high", "high", "3"))
+	th.awaitBound(urgent)
+
+	for _, gone := range []*corev1.Pod{hog, unimportant} {
+		th.eventually(gone.Name+" is gone", func() bool {
+			_, err := th.Client.CoreV1().Pods("default").Get(th.ctx, gone.Name, metav1.GetOptions{})
+			return err != nil
+		})
+	}
+	still, err := th.Client.CoreV1().Pods("default").Get(th.ctx, important.Name, metav1.GetOptions{})
+	if err != nil || still.DeletionTimestamp != nil {
+		t.Errorf("%s was evicted although it need not be: %v", important.Name, err)
+	}
+	for _, d := range th.explain(o, "web-high").Decisions {
+		if d.Verb == "preempt" {
+			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || len(d.Preemptions[0].Added) != 1 || d.Preemptions[0].Added[0] != "default/web-low" {
+				t.Errorf("the preemption is told as %+v", d.Preemptions)
+			}
+			return
+		}
+	}
+	t.Error("no preempt call was recorded")
+}
+
+// finishDeletions does a kubelet's part: it removes pods that are to be deleted.
+func finishDeletions(ctx context.Context, client kubernetes.Interface) {
+	watch, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return // the test fails for want of room
+	}
+	defer watch.Stop()
+	for event := range watch.ResultChan() {
+		if pod, ok := event.Object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
+			// Gone already is as good.
+			_ = controlplane.DeletePod(ctx, client, pod)
+		}
+	}
+}

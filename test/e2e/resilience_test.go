@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/controlplane"
+)
+
+// Two extenders in one scheduler, one strict and one ignorable: without the
+// ignorable one pods are placed all the same, without the strict one they wait
+// and are placed when it is back.
+func TestStrictAndIgnorable(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b", Images: map[string]int64{nginx: 1 << 27}})
+	strict := th.outboard(oneWeb)
+	ignorable := th.outboard(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies: [{name: ImageLocality}]
+`)
+	th.scheduler(schedulerConfig(
+		extender{o: strict, verbs: "filter", timeout: "3s"},
+		extender{o: ignorable, verbs: "filter prioritize", ignorable: true, timeout: "1s"},
+	))
+	both := controlplane.PodSpec{Name: "both", Image: "nginx"}
+	if pod := th.bound(both); pod.Spec.NodeName != "b" {
+		t.Errorf("both is on %s, the image on b", pod.Spec.NodeName)
+	}
+
+	ignorable.Kill()
+	<-ignorable.Done()
+	th.bound(controlplane.PodSpec{Name: "without-the-ignorable"})
+
+	strict.Kill()
+	<-strict.Done()
+	waiting := th.create(controlplane.PodSpec{Name: "without-the-strict"})
+	event, err := controlplane.WaitForPodEvent(th.ctx, th.Client, waiting, "FailedScheduling")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(event.Message, strict.URL) {
+		t.Errorf("the event says %q", event.Message)
+	}
+	if err := strict.Start(th.ctx); err != nil {
+		t.Fatal(err)
+	}
+	// Some cluster event makes kube-scheduler try again.
+	th.nodes(controlplane.NodeSpec{Name: "c"})
+	th.awaitBound(waiting)
+}
+
+// A caller without the right certificate changes nothing.
+func TestWrongCertificateChangesNothing(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.outboard(oneWeb + mutualTLS)
+	pod := th.create(controlplane.PodSpec{Name: "target", SchedulerName: "nobody"})
+	body := `{"PodName":"target","PodNamespace":"default","PodUID":"` + string(pod.UID) + `","Node":"a"}`
+
+	call := func(client *tls.Certificate) (status int, answer string, err error) {
+		ca, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		config := &tls.Config{RootCAs: roots}
+		if client != nil {
+			config.Certificates = []tls.Certificate{*client}
+		}
+		transport := &http.Transport{TLSClientConfig: config}
+		defer transport.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(th.ctx, http.MethodPost, o.URL+"/bind", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			return 0, "", err
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		return res.StatusCode, string(text), err
+	}
+	certificate := func(issuer *certs.Authority, name string) *tls.Certificate {
+		pair, err := issuer.Issue(certs.Request{CommonName: name, Client: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &c
+	}
+	stranger, err := certs.NewAuthority(certs.AuthorityOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, client := range map[string]*tls.Certificate{
+		"no certificate":     nil,
+		"another authority":  certificate(stranger, "kube-scheduler"),
+		"another name":       certificate(th.Authority(), "kubelet"),
+		"a name that begins": certificate(th.Authority(), "kube-scheduler-2"),
+	} {
+		status, answer, err := call(client)
+		if err == nil && status != http.StatusForbidden {
+			t.Errorf("%s: answered %d %s", name, status, answer)
+		}
+	}
+	now, err := th.Client.CoreV1().Pods("default").Get(th.ctx, "target", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Spec.NodeName != "" || now.ResourceVersion != pod.ResourceVersion {
+		t.Errorf("the pod was changed: %+v", now)
+	}
+	// The right one may.
+	if status, answer, err := call(certificate(th.Authority(), "kube-scheduler")); err != nil || status != http.StatusOK || answer != `{"Error":""}` {
+		t.Errorf("the right certificate: %d %s %v", status, answer, err)
+	}
+	th.awaitBound(pod)
+}
+
+// The configuration file is followed while serving; an invalid one changes
+// nothing and says so.
+func TestReload(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.outboard(oneWeb)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
+	th.bound(web("web-1"))
+	second := th.place(web("web-2"))
+	if second.Waiting == "" {
+		t.Fatal("web-2 is placed before the limit was raised")
+	}
+	text, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text []byte) {
+		if err := os.WriteFile(o.ConfigFile, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(bytes.Replace(text, []byte("max: 1"), []byte("maximum: 1"), 1))
+	th.eventually("the invalid file is reported", func() bool {
+		return th.metric(o, `outboard_config_reloads_total{outcome="error"} `) == "1"
+	})
+	if !strings.Contains(o.Log(), "maximum") {
+		t.Errorf("the log does not name the field: %s", o.Log())
+	}
+	if doc := th.explain(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
+		t.Errorf("the former configuration is not in force: %+v", doc)
+	}
+	write(bytes.Replace(text, []byte("max: 1"), []byte("max: 2"), 1))
+	th.eventually("the valid file is in force", func() bool {
+		return th.metric(o, `outboard_config_reloads_total{outcome="ok"} `) == "1"
+	})
+	th.nodes(controlplane.NodeSpec{Name: "b", Labels: map[string]string{"wakes": "the-scheduler"}})
+	th.awaitBound(second.Pod)
+}
+
+// A replica that is told to stop serves until nobody calls it any more.
+func TestStopLosesNoCall(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.outboard(oneWeb + "serving: {lameDuck: 1s}\n")
+	body := `{"Pod":{"metadata":{"name":"p","namespace":"default"}},"NodeNames":["a"]}`
+	ctx, cancel := context.WithCancel(th.ctx)
+	defer cancel()
+	stopped := make(chan error, 1)
+	calls := 0
+	for {
+		if calls == 100 {
+			go func() { stopped <- o.Stop() }()
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL+"/filter", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("call %d: %v", calls, err)
+		}
+		answer, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || !strings.Contains(string(answer), `"NodeNames":["a"]`) {
+			t.Fatalf("call %d: %s %v", calls, answer, err)
+		}
+		calls++
+		if calls > 100 && res.Close {
+			break // told to go elsewhere, with an answer all the same
+		}
+	}
+	if res, err := http.Get(o.Admin + "/readyz"); err == nil {
+		res.Body.Close()
+		if res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("/readyz answers %s while stopping", res.Status)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("outboard ended: %v", err)
+	}
+}

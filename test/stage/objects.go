@@ -1,0 +1,122 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// Example is a folder of examples/: two configurations, nodes, and pods in the
+// order in which they arrive.
+type Example struct {
+	Outboard, Scheduler string
+	Nodes               []*corev1.Node
+	Pods                []*corev1.Pod
+}
+
+// ReadExample reads the folder.
+func ReadExample(dir string) (*Example, error) {
+	e := new(Example)
+	for name, into := range map[string]*string{"outboard.yaml": &e.Outboard, "scheduler.yaml": &e.Scheduler} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		*into = string(data)
+	}
+	var err error
+	if e.Nodes, err = readObjects[corev1.Node](filepath.Join(dir, "nodes.yaml")); err != nil {
+		return nil, err
+	}
+	e.Pods, err = readObjects[corev1.Pod](filepath.Join(dir, "pods.yaml"))
+	return e, err
+}
+
+func readObjects[T any](path string) ([]*T, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*T
+	for i, doc := range bytes.Split(data, []byte("\n---\n")) {
+		object := new(T)
+		if err := yaml.UnmarshalStrict(doc, object); err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", path, i+1, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// Play is an example on a stage: its nodes, Outboard and kube-scheduler.
+type Play struct {
+	*Stage
+	Example   *Example
+	Outboard  *Outboard
+	Scheduler *controlplane.Scheduler
+}
+
+// Play sets the example up, without its pods. Closing the stage ends it.
+func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
+	p := &Play{Stage: s, Example: e}
+	if err := controlplane.CreateNodes(ctx, s.Client, e.Nodes...); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.Outboard, err = s.StartOutboard(ctx, e.Outboard); err != nil {
+		return nil, err
+	}
+	config, err := p.Outboard.SchedulerConfig(e.Scheduler)
+	if err != nil {
+		return nil, err
+	}
+	p.Scheduler, err = s.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config})
+	return p, err
+}
+
+// Placed is what became of a pod.
+type Placed struct {
+	Pod *corev1.Pod
+	// Waiting is kube-scheduler's reason if the pod is on no node.
+	Waiting string
+}
+
+// Place creates the pod and returns when kube-scheduler has bound it or has said
+// why it cannot.
+func (s *Stage) Place(ctx context.Context, pod *corev1.Pod) (Placed, error) {
+	pod = pod.DeepCopy()
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	created, err := s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return Placed{}, fmt.Errorf("creating pod %s: %w", pod.Name, err)
+	}
+	decided, err := controlplane.WaitForPod(ctx, s.Client, created, func(p *corev1.Pod) (bool, error) {
+		return p.Spec.NodeName != "" || waiting(p) != "", nil
+	})
+	if err != nil {
+		return Placed{}, err
+	}
+	if decided.Spec.NodeName != "" {
+		return Placed{Pod: decided}, nil
+	}
+	return Placed{Pod: decided, Waiting: waiting(decided)}, nil
+}
+
+func waiting(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}

@@ -1,0 +1,347 @@
+// Package stage sets up what a user would: a real control plane, `outboard serve`
+// as a process of its own with the rights that the manifests give it, and
+// configurations that point at one another. Tests and the demo play on it.
+package stage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/controlplane"
+)
+
+// identity is the user Outboard runs as.
+const identity = "outboard"
+
+// Options say how to set the stage. The zero value is a good choice.
+type Options struct {
+	// Outboard is the binary. Default: built from the checkout.
+	Outboard string
+	// ControlPlane is passed on.
+	ControlPlane controlplane.Options
+}
+
+// Stage is a control plane with what is needed to start Outboard beside it.
+type Stage struct {
+	*controlplane.ControlPlane
+	// Client is an administrator's.
+	Client kubernetes.Interface
+	// Root is the directory of the checkout.
+	Root string
+
+	binary     string
+	kubeconfig string
+	authority  *certs.Authority
+	mu         sync.Mutex
+	started    int
+}
+
+// Set starts a control plane. Close it.
+func Set(ctx context.Context, o Options) (_ *Stage, err error) {
+	s := &Stage{binary: o.Outboard}
+	if s.Root, err = moduleRoot(ctx); err != nil {
+		return nil, err
+	}
+	if s.binary == "" {
+		if s.binary, err = build(s.Root); err != nil {
+			return nil, err
+		}
+	}
+	if s.ControlPlane, err = controlplane.Start(ctx, o.ControlPlane); err != nil {
+		return nil, err
+	}
+	if err = s.admit(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// admit makes Outboard's identity, with the rights of deploy/outboard.yaml.
+func (s *Stage) admit(ctx context.Context) (err error) {
+	if s.Client, err = kubernetes.NewForConfig(s.AdminConfig()); err != nil {
+		return err
+	}
+	if s.authority, err = certs.NewAuthority(certs.AuthorityOptions{}); err != nil {
+		return err
+	}
+	user, err := s.AddUser(identity)
+	if err != nil {
+		return err
+	}
+	s.kubeconfig = user.Kubeconfig
+	role, err := s.deployedRole()
+	if err != nil {
+		return err
+	}
+	if _, err := s.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the role: %w", err)
+	}
+	_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: identity}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating the role binding: %w", err)
+	}
+	return nil
+}
+
+func (s *Stage) deployedRole() (*rbacv1.ClusterRole, error) {
+	path := filepath.Join(s.Root, "deploy", "outboard.yaml")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, doc := range bytes.Split(data, []byte("\n---\n")) {
+		role := new(rbacv1.ClusterRole)
+		if err := yaml.Unmarshal(doc, role); err == nil && role.Kind == "ClusterRole" {
+			return role, nil
+		}
+	}
+	return nil, fmt.Errorf("%s holds no ClusterRole", path)
+}
+
+// Outboard is a running `outboard serve`.
+type Outboard struct {
+	*controlplane.Process
+	// URL is where it serves, without a path; Admin its admin address as a URL.
+	URL, Admin string
+	// Files are those of the certificates kube-scheduler needs; "" without TLS.
+	CAFile, CertFile, KeyFile string
+
+	// ConfigFile is the file the service reads and watches.
+	ConfigFile string
+
+	stage  *Stage
+	config map[string]any
+	starts int
+}
+
+// StartOutboard starts `outboard serve` with the configuration, of which it
+// replaces what differs from place to place: addresses, certificate files, the
+// kubeconfig and the log format. It returns when the service is ready.
+func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, error) {
+	s.mu.Lock()
+	s.started++
+	o := &Outboard{stage: s, ConfigFile: filepath.Join(s.Dir(), fmt.Sprintf("outboard-%d.yaml", s.started))}
+	s.mu.Unlock()
+	if err := yaml.Unmarshal([]byte(config), &o.config); err != nil {
+		return nil, fmt.Errorf("outboard's configuration: %w", err)
+	}
+	serving := section(o.config, "serving")
+	serving["address"] = "127.0.0.1:0"
+	section(o.config, "admin")["address"] = "127.0.0.1:0"
+	section(o.config, "log")["format"] = "json"
+	if o.config["cluster"] != "none" {
+		section(o.config, "cluster")["kubeconfig"] = s.kubeconfig
+	}
+	if _, ok := serving["tls"]; ok {
+		if err := o.issue(section(serving, "tls")); err != nil {
+			return nil, err
+		}
+	}
+	return o, o.Start(ctx)
+}
+
+func section(in map[string]any, name string) map[string]any {
+	found, ok := in[name].(map[string]any)
+	if !ok {
+		found = map[string]any{}
+		in[name] = found
+	}
+	return found
+}
+
+// issue writes the certificates of both sides.
+func (o *Outboard) issue(tls map[string]any) error {
+	dir, err := os.MkdirTemp(o.stage.Dir(), "tls-")
+	if err != nil {
+		return err
+	}
+	client := "kube-scheduler"
+	if allowed, ok := tls["allowedClients"].([]any); ok && len(allowed) > 0 {
+		client = fmt.Sprint(allowed[0])
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	o.CAFile, o.CertFile, o.KeyFile = file("ca.crt"), file("client.crt"), file("client.key")
+	tls["certFile"], tls["keyFile"] = file("server.crt"), file("server.key")
+	if _, ok := tls["clientCAFile"]; ok {
+		tls["clientCAFile"] = o.CAFile
+	}
+	serverPair, err := o.stage.authority.Issue(certs.Request{CommonName: "outboard", Hosts: []string{"127.0.0.1", "localhost"}, Server: true})
+	if err != nil {
+		return err
+	}
+	clientPair, err := o.stage.authority.Issue(certs.Request{CommonName: client, Client: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		serverPair.WriteFiles(file("server.crt"), file("server.key")),
+		clientPair.WriteFiles(o.CertFile, o.KeyFile),
+		os.WriteFile(o.CAFile, o.stage.authority.Pair().Cert, 0o600),
+	)
+}
+
+// Authority signs the certificates of kube-scheduler and Outboard.
+func (s *Stage) Authority() *certs.Authority { return s.authority }
+
+// Binary is the path of the command.
+func (s *Stage) Binary() string { return s.binary }
+
+// Start starts the service again after it has ended, at the same addresses.
+func (o *Outboard) Start(ctx context.Context) error {
+	text, err := yaml.Marshal(o.config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(o.ConfigFile, text, 0o600); err != nil {
+		return err
+	}
+	o.starts++
+	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(filepath.Base(o.ConfigFile), ".yaml"), o.starts)
+	addresses := &announcement{found: make(chan struct{})}
+	o.Process, err = o.stage.StartProcess(controlplane.Command{
+		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile}, Log: addresses,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-addresses.found:
+	case <-o.Done():
+		return fmt.Errorf("outboard ended: %s", o.Log())
+	case <-ctx.Done():
+		return fmt.Errorf("outboard does not serve: %w: %s", context.Cause(ctx), o.Log())
+	}
+	scheme := "http"
+	if o.CAFile != "" {
+		scheme = "https"
+	}
+	o.URL, o.Admin = scheme+"://"+addresses.Address, "http://"+addresses.Admin
+	section(o.config, "serving")["address"] = addresses.Address
+	section(o.config, "admin")["address"] = addresses.Admin
+	return o.await(ctx)
+}
+
+// await returns when the service is ready.
+func (o *Outboard) await(ctx context.Context) error {
+	for {
+		res, err := http.Get(o.Admin + "/readyz")
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-o.Done():
+			return fmt.Errorf("outboard ended: %s", o.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("outboard is not ready: %w: %s", context.Cause(ctx), o.Log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// announcement reads the addresses from the service's log.
+type announcement struct {
+	Address, Admin string
+
+	mu    sync.Mutex
+	rest  []byte
+	done  bool
+	found chan struct{}
+}
+
+func (a *announcement) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rest = append(a.rest, p...)
+	for !a.done {
+		line, rest, ok := bytes.Cut(a.rest, []byte("\n"))
+		if !ok {
+			break
+		}
+		a.rest = rest
+		var entry struct{ Msg, Address, Admin string }
+		if json.Unmarshal(line, &entry) == nil && entry.Msg == "serving" {
+			a.Address, a.Admin, a.done = entry.Address, entry.Admin, true
+			close(a.found)
+		}
+	}
+	return len(p), nil
+}
+
+// SchedulerConfig returns the KubeSchedulerConfiguration with every extender
+// pointing at o: address and certificate files are replaced, paths are kept.
+func (o *Outboard) SchedulerConfig(config string) (string, error) {
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
+		return "", fmt.Errorf("kube-scheduler's configuration: %w", err)
+	}
+	extenders, _ := parsed["extenders"].([]any)
+	for _, e := range extenders {
+		extender, ok := e.(map[string]any)
+		if !ok {
+			return "", errors.New("kube-scheduler's configuration: an extender is not a mapping")
+		}
+		_, path, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(fmt.Sprint(extender["urlPrefix"]), "http://"), "https://"), "/")
+		extender["urlPrefix"] = o.URL + "/" + path
+		if o.CAFile != "" {
+			extender["enableHTTPS"] = true
+			extender["tlsConfig"] = map[string]any{"caFile": o.CAFile, "certFile": o.CertFile, "keyFile": o.KeyFile}
+		}
+	}
+	// Leases and their namespace are the cluster's business, not the stage's.
+	delete(parsed, "leaderElection")
+	text, err := yaml.Marshal(parsed)
+	return string(text), err
+}
+
+// moduleRoot finds the checkout.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "outboard.dev/outboard").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the checkout: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// build builds the binary into bin/ of the checkout. Several processes may do so
+// at once: each puts a complete file into place.
+func build(root string) (string, error) {
+	dir := filepath.Join(root, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	cmd := exec.Command("go", "build", "-o", filepath.Join(temp, "outboard"), "./cmd/outboard")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building outboard: %w\n%s", err, out)
+	}
+	path := filepath.Join(dir, "outboard")
+	return path, os.Rename(filepath.Join(temp, "outboard"), path)
+}
