@@ -76,7 +76,9 @@ func (c *Config) validateNamespaces(path *field.Path) field.ErrorList {
 	for i, name := range c.Namespaces {
 		switch {
 		case slices.Contains(c.Namespaces[:i], name):
-			errs = append(errs, field.Duplicate(path.Index(i), name))
+			err := field.Duplicate(path.Index(i), name)
+			err.Detail = "is listed before"
+			errs = append(errs, err)
 		case name == allNamespaces:
 			if len(c.Namespaces) > 1 {
 				errs = append(errs, field.Invalid(path.Index(i), name, "stands for all namespaces and must be alone"))

@@ -372,7 +372,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 				var judging atomic.Pointer[snapshot.Node]
 				return filterFunc(func(n *snapshot.Node) policy.Verdict {
 					judging.Store(n)
-					for range 100 {
+					for range 10 {
 						runtime.Gosched() // the others' turn
 					}
 					return atMostOne(judging.Load())

@@ -169,34 +169,45 @@ func changed[T any](before, after T) string {
 	return "\ta value that it keeps for itself, such as a Quantity's text"
 }
 
-func (s *suite) allocations(c *testCase) {
-	w, asked := s.fresh(c, s.policy)
-	asked.judge(w.nodes, forward(len(w.nodes))) // from here on the nodes are warm
-	if filter, ok := asked.cycle.(policy.Filter); ok {
-		s.allocates(c, w, "Filter", func(n *snapshot.Node) { filter.Filter(n) })
+// allocations measures all cases together, because each measurement stops the
+// world, and looks for the culprit only when there is one.
+func (s *suite) allocations() {
+	type question struct {
+		c    *testCase
+		what string
+		ask  func(*snapshot.Node)
+		node *snapshot.Node
 	}
-	if score, ok := asked.cycle.(policy.Score); ok {
-		s.allocates(c, w, "Score", func(n *snapshot.Node) { score.Score(n) })
+	var questions []question
+	for _, c := range s.cases {
+		w, asked := s.fresh(c, s.policy)
+		asked.judge(w.nodes, forward(len(w.nodes))) // from here on the nodes are warm
+		filter, filters := asked.cycle.(policy.Filter)
+		score, scores := asked.cycle.(policy.Score)
+		for _, n := range w.nodes {
+			if filters {
+				questions = append(questions, question{c, "Filter", func(n *snapshot.Node) { filter.Filter(n) }, n})
+			}
+			if scores {
+				questions = append(questions, question{c, "Score", func(n *snapshot.Node) { score.Score(n) }, n})
+			}
+		}
 	}
-}
-
-func (s *suite) allocates(c *testCase, w *world, what string, ask func(*snapshot.Node)) {
 	const runs = 10
 	all := testing.AllocsPerRun(runs, func() {
-		for _, n := range w.nodes {
-			ask(n)
+		for _, q := range questions {
+			q.ask(q.node)
 		}
 	})
 	if all == 0 {
 		return
 	}
-	for _, n := range w.nodes {
-		if one := testing.AllocsPerRun(runs, func() { ask(n) }); one > 0 {
-			s.fail("allocations", c.name+", "+nodeName(n), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact", what, one)
-			return
+	for _, q := range questions {
+		if one := testing.AllocsPerRun(runs, func() { q.ask(q.node) }); one > 0 {
+			s.fail("allocations", q.c.name+", "+nodeName(q.node), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact", q.what, one)
 		}
 	}
-	// Something else allocated meanwhile, and no node can be blamed.
+	// If none is found, something else allocated meanwhile.
 }
 
 func (s *suite) scoreRange(c *testCase) {
