@@ -159,6 +159,22 @@ func TestExtendReachesTheView(t *testing.T) {
 	policytest.Run(t, o)
 }
 
+func TestWritingToABudgetFails(t *testing.T) {
+	o := options(func() (policy.Policy, error) {
+		return prepareFunc(func(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+			for _, budget := range view.DisruptionBudgets() {
+				budget.Status.DisruptionsAllowed--
+			}
+			return filterFunc(atMostOne), nil
+		}), nil
+	})
+	o.Extend = func(b *snapshot.Builder) { b.SetDisruptionBudget(&policyv1.PodDisruptionBudget{}) }
+	errs := policytest.Check(o)
+	if rules := broken(errs); !slices.Equal(rules, []string{"read-only"}) || !strings.Contains(errs[0].Error(), "disruption budgets were written to") {
+		t.Errorf("got %v", errors.Join(errs...))
+	}
+}
+
 // broken lists the rules that failed.
 func broken(errs []error) []string {
 	rules := map[string]bool{}
