@@ -13,13 +13,15 @@
 // # Score
 //
 // The total of a node is Σ weight × score over the policies, each score in
-// 0..100, so 0..[Engine.MaxTotal]. No rounding happens here.
+// 0..100, so 0..[Engine.MaxTotal]. No rounding happens here. A policy that
+// normalizes sees all known nodes of the request, as in kube-scheduler, and no
+// others.
 //
 // kube-scheduler takes whole numbers from 0 to 10. [Levels] brings totals there:
 // ⌊10 × total ÷ MaxTotal⌋, with one exception: the best node is never put on a
 // level with a worse one. If rounding would do that, the best node (or the nodes
-// that tie for it) moves up one level; only if that is impossible, because it is
-// on level 10 already, the others move down to 9. Order is kept in any case: a
+// that tie for it) moves up one level, which is always possible, as only a node
+// with all of MaxTotal is on level 10 already. Order is kept in any case: a
 // better node never gets a lower level than a worse one. Among the nodes that
 // are not the best, differences smaller than a level are lost; where that
 // matters, use a shortlist or resolution: fine, which sends totals as they are.
@@ -30,10 +32,41 @@
 // nodes that fit; ties go to the node asked first. The scheduler's own scoring
 // then chooses among K nodes only: our ranking comes before its own.
 //
+// A prioritize call that follows scores those K nodes for themselves: the totals
+// are those of the shortlist, unless a policy normalizes.
+//
+// # Preempt
+//
+// kube-scheduler proposes victims; when the pod does not fit by our policies
+// without them, more are added, chosen among the pods of lower priority:
+//
+//  1. Pods whose eviction breaks a disruption budget are spared as long as
+//     evicting all others would do. (The budget is counted from the least
+//     important pod up.)
+//  2. Then pods are spared in order of importance, as kube-scheduler does:
+//     higher priority first, then the one that has run longer. What remains
+//     cannot spare any of its pods.
+//  3. If several remain, smaller sets are tried, of pods with no higher priority
+//     than the highest among them and none more that breaks a budget, so that
+//     one pod is evicted rather than two that free as much. Of sets of the same size the one whose most important
+//     pod is the least important is taken, then the second most important, and
+//     so on. The search is bounded: about 1,000 sets for a node, fewer with more
+//     than 20 nodes. When it ends without result, the set of step 2 stands.
+//
+// As in kube-scheduler, all this takes for granted that fewer pods on a node
+// never make a pod fit less.
+//
+// # Errors
+//
+// A policy that fails or panics fails the request, or (onError: skip) is left
+// out, and the request is decided anew without it. A request whose context has
+// ended fails with its cause, whatever the policies say.
+//
 // # Memory of earlier requests
 //
 // kube-scheduler asks about the same pod twice (filter, then prioritize), and
 // again and again about a pod that does not fit. While neither the pod (by UID
 // and resourceVersion) nor the View has changed, Prepare is not called again and
-// no node is filtered twice.
+// no node of the View is filtered twice. Scores are not remembered: with
+// NormalizeScore they depend on all nodes asked.
 package engine

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,14 +23,16 @@ const maxPolicies = 1000
 // resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
 
-// OnError says what an error or panic of a policy does to a request.
+// OnError says what an error or panic of a policy does to a request that judges
+// nodes. Claiming ([Engine.Reserve]) always fails with the policy.
 type OnError int
 
 const (
 	// Fail fails the request: the pod waits rather than be placed without the
 	// policy's word.
 	Fail OnError = iota
-	// Skip leaves the policy out of this request.
+	// Skip leaves the policy out of this request, which is decided as if the
+	// profile did not hold it.
 	Skip
 )
 
@@ -70,7 +73,7 @@ func New(o Options) (*Engine, error) {
 	if len(o.Policies) > maxPolicies {
 		return nil, fmt.Errorf("%d policies: at most %d are possible", len(o.Policies), maxPolicies)
 	}
-	e := &Engine{members: o.Policies, shortlist: o.Shortlist}
+	e := &Engine{members: slices.Clone(o.Policies), shortlist: o.Shortlist}
 	names := map[string]bool{}
 	for _, m := range o.Policies {
 		switch {
@@ -103,7 +106,8 @@ type Request struct {
 }
 
 // Result is the answer to a Request. Its slices are used again by the next call
-// it is passed to.
+// it is passed to; its Record is not. The zero Result is ready to use. After an
+// error it holds the Record alone.
 type Result struct {
 	// Kept are the nodes to answer with, as ascending indices into
 	// Request.Nodes.
@@ -141,8 +145,8 @@ func (e *PolicyError) Error() string { return fmt.Sprintf("policy %s: %v", e.Pol
 func (e *PolicyError) Unwrap() error { return e.Err }
 
 // Filter finds the nodes on which the pod fits and, with a shortlist, the best
-// of them. The error is a *PolicyError or that of the context; result.Record is
-// set in any case.
+// of them. The error is a *PolicyError, or the cause of the context's end;
+// result.Record is set in any case.
 func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error {
 	return e.run(ctx, req, result, func(ev *evaluation) error {
 		if err := ev.filter(ctx, req.Nodes, result); err != nil {
@@ -161,42 +165,37 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 
 // Score computes the totals of the nodes. It does not filter: as in
 // kube-scheduler, the nodes asked are those that passed. An unknown node has
-// total 0. The error is as for Filter.
+// total 0, and does not take part in NormalizeScore. The error is as for Filter.
 func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 	return e.run(ctx, req, result, func(ev *evaluation) error {
 		result.Record.Fit, result.Record.Returned = len(req.Nodes), len(req.Nodes)
-		return ev.scoreAsked(ctx, req.Nodes, result, e.shortlist > 0)
+		return ev.score(ctx, req.Nodes, result)
 	})
 }
 
-// run prepares the policies, or finds them prepared, and calls decide until no
-// policy that may be left out fails.
+// run prepares the policies, or finds them prepared, and decides, again if a
+// policy that may be left out failed.
 func (e *Engine) run(ctx context.Context, req Request, result *Result, decide func(*evaluation) error) error {
-	result.reset(len(req.Nodes))
 	ev, remembered := e.memory.take(req)
-	result.Record = newRecord(req, remembered)
 	ev.begin(e, req, remembered)
-	for {
-		err := ev.guarded(func() error {
-			if err := ev.prepare(ctx); err != nil {
-				return err
-			}
-			return decide(ev)
-		})
-		if err != nil && ev.leaveOut(err) {
-			continue
-		}
-		ev.describe(result)
-		if err != nil {
-			result.Record.Error = err.Error()
-			return err
-		}
-		e.memory.put(ev)
-		return nil
+	result.reset(e.newRecord(req, remembered))
+	err := ev.attempt(ctx, decide)
+	for ev.again {
+		ev.forget()
+		result.reset(e.newRecord(req, false))
+		err = ev.attempt(ctx, decide)
 	}
+	result.Record.Policies = ev.policies()
+	if err != nil {
+		result.reset(result.Record)
+		result.Record.Error = err.Error()
+		return err
+	}
+	result.Record.Rejections = ev.rejections(req.Nodes)
+	e.memory.put(ev)
+	return nil
 }
 
-func (r *Result) reset(nodes int) {
-	r.Kept, r.Rejected, r.Totals = r.Kept[:0], r.Rejected[:0], r.Totals[:0]
-	r.scratch.reset(nodes)
+func (r *Result) reset(record *decision.Record) {
+	r.Kept, r.Rejected, r.Totals, r.Record = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record
 }

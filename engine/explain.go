@@ -33,46 +33,62 @@ type PolicyOpinion struct {
 	Weight int64 `json:"weight"`
 }
 
-// Explain asks every policy about every node. It is for people: it allocates,
-// and remembers nothing. Unknown nodes (nil) are left out.
+// Explain asks every policy about every node, in the order asked. It is for
+// people: it allocates, and remembers no verdicts. Unknown nodes (nil) are left
+// out. The error is as for [Engine.Filter]; there are no explanations then.
 func (e *Engine) Explain(ctx context.Context, req Request) ([]Explanation, error) {
-	known := make([]*snapshot.Node, 0, len(req.Nodes))
+	var known []*snapshot.Node
+	var indices []int32
 	for _, n := range req.Nodes {
 		if n != nil {
+			indices = append(indices, int32(len(known)))
 			known = append(known, n)
 		}
 	}
+	req.Nodes = known
 	var explanations []Explanation
 	var result Result
-	err := e.run(ctx, Request{Pod: req.Pod, View: req.View, Nodes: known}, &result, func(ev *evaluation) error {
-		explanations = make([]Explanation, len(known))
-		totals, err := ev.totals(ctx, known, result.scratch.every(len(known)), &result)
+	err := e.run(ctx, req, &result, func(ev *evaluation) error {
+		totals, err := ev.totals(ctx, known, indices, &result)
 		if err != nil {
 			return err
 		}
+		explanations = make([]Explanation, len(known))
 		for j, n := range known {
-			opinions := make([]PolicyOpinion, len(ev.members))
-			for i, m := range ev.members {
-				opinions[i] = PolicyOpinion{Policy: m.Name, Weight: m.Weight}
+			if j%checkEvery == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
-			explanations[j] = Explanation{Node: n.Name, Fits: true, Total: totals[j], Policies: opinions}
-			for _, f := range ev.filters {
-				ev.running = f.member
-				v := f.filter.Filter(n)
-				if v.Fits() {
-					continue
-				}
-				explanations[j].Fits = false
-				o := &opinions[f.member]
-				o.Code, o.Text, o.Unit = v.Reason.Code, v.Reason.Text, v.Reason.Unit
-				o.Have, o.Want, o.Unresolvable = v.Have, v.Want, v.Unresolvable
-			}
-			ev.running = -1
+			explanations[j] = ev.explain(n, totals[j])
 			for at, s := range ev.scorers {
-				opinions[s.member].Scored, opinions[s.member].Score = true, result.scratch.scores[at][j]
+				o := &explanations[j].Policies[s.member]
+				o.Scored, o.Score = true, result.scratch.scores[at][j]
 			}
 		}
 		return nil
 	})
-	return explanations, err
+	if err != nil {
+		return nil, err
+	}
+	return explanations, nil
+}
+
+// explain asks every filter about the node.
+func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
+	x := Explanation{Node: n.Name, Fits: true, Total: total, Policies: make([]PolicyOpinion, len(ev.members))}
+	for i, m := range ev.members {
+		x.Policies[i] = PolicyOpinion{Policy: m.Name, Weight: m.Weight}
+	}
+	for _, f := range ev.filters {
+		ev.running = f.member
+		v := f.filter.Filter(n)
+		ev.running = -1
+		if v.Fits() {
+			continue
+		}
+		x.Fits = false
+		o := &x.Policies[f.member]
+		o.Code, o.Text, o.Unit = v.Reason.Code, v.Reason.Text, v.Reason.Unit
+		o.Have, o.Want, o.Unresolvable = v.Have, v.Want, v.Unresolvable
+	}
+	return x
 }

@@ -5,9 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// remembered is how many evaluations an Engine keeps. Each holds 8 bytes for
-// each node of the view.
+// remembered is how many evaluations an Engine keeps. Each holds 20 bytes for
+// each node of the view, the prepared policies, and the view itself.
 const remembered = 64
+
+// maxOutcomes bounds what is kept of a policy that builds its Reasons in the
+// request, against its contract.
+const maxOutcomes = 1000
 
 // memory keeps the latest evaluations, one in each slot; a pod's UID decides the
 // slot. An evaluation is owned by one request at a time: taking it empties the
@@ -21,7 +25,7 @@ var seed = maphash.MakeSeed()
 
 // slot returns the request's slot, or nil if its pod has no identity.
 func (m *memory) slot(key evaluationKey) *atomic.Pointer[evaluation] {
-	if key.uid == "" || key.resourceVersion == "" {
+	if !key.identified() {
 		return nil
 	}
 	return &m.slots[maphash.String(seed, string(key.uid))%remembered]
@@ -42,8 +46,10 @@ func (m *memory) take(req Request) (ev *evaluation, same bool) {
 	return ev, same
 }
 
+// put keeps a prepared evaluation. One that leaves a policy out is not kept: the
+// failure may depend on the nodes asked, and the next request may ask others.
 func (m *memory) put(ev *evaluation) {
-	if slot := m.slot(ev.key); slot != nil {
+	if slot := m.slot(ev.key); slot != nil && !ev.leavesOut() && len(ev.outcomes) <= maxOutcomes {
 		slot.Store(ev)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -16,9 +18,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxTries bounds how many sets of pods are tried on one node in search of one
-// smaller than the first that was found.
-const maxTries = 2000
+// In search of a set of pods smaller than the first that was found, at most
+// maxTries sets are tried on one node, and about maxTriesInAll in one request.
+const (
+	maxTries      = 1000
+	maxTriesInAll = 20000
+)
 
 // Candidate is a node on which kube-scheduler would evict pods to make room.
 type Candidate struct {
@@ -26,8 +31,9 @@ type Candidate struct {
 	Node *snapshot.Node
 	// Name is the node's name, also when Node is nil.
 	Name string
-	// Victims are the pods kube-scheduler means to evict. It needs every one of
-	// them gone, for reasons that may have nothing to do with our policies.
+	// Victims are the pods kube-scheduler means to evict, most important first.
+	// It needs every one of them gone, for reasons that may have nothing to do
+	// with our policies.
 	Victims []types.UID
 	// PDBViolations is how many of the victims break a PodDisruptionBudget.
 	PDBViolations int64
@@ -38,31 +44,30 @@ type Candidate struct {
 //
 // A candidate that passes without its victims is kept as it is. Otherwise pods
 // of lower priority than the pod's are added to the victims; which ones, is told
-// at [choose]. A candidate on which even all of them would not do is dropped.
-// Victims are never taken away. Pods that are being deleted count as gone, and
-// are never added.
+// in the package documentation. A candidate on which even all of them would not
+// do is dropped. Victims are never taken away. Pods that are being deleted count
+// as gone, and are never added.
 //
-// The error is as for [Engine.Filter]; result.Record is set in any case.
+// The candidates given are not changed. The error is as for [Engine.Filter];
+// result.Record is set in any case, and is all that is set.
 func (e *Engine) Preempt(ctx context.Context, pod *corev1.Pod, view *snapshot.View, candidates []Candidate, result *Result) ([]Candidate, error) {
-	req := Request{Pod: pod, View: view}
 	var kept []Candidate
-	err := e.run(ctx, req, result, func(ev *evaluation) error {
-		kept = kept[:0]
-		result.Record.Asked = 0
-		result.Record.Preemptions = nil
+	err := e.run(ctx, Request{Pod: pod, View: view}, result, func(ev *evaluation) error {
+		kept = make([]Candidate, 0, len(candidates))
+		p := preemption{
+			evaluation: ev,
+			budgets:    sync.OnceValue(func() budgets { return newBudgets(view.DisruptionBudgets()) }),
+			tries:      min(maxTries, maxTriesInAll/max(len(candidates), 1)),
+		}
 		for _, c := range candidates {
+			c, noted := p.decide(ctx, c)
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return context.Cause(ctx) // c may have been judged in part only
 			}
-			c, noted := ev.preempt(ctx, c)
 			result.Record.Preemptions = append(result.Record.Preemptions, noted)
 			if noted.Dropped == "" {
 				kept = append(kept, c)
 			}
-		}
-		ev.running = -1
-		if ctx.Err() != nil {
-			return context.Cause(ctx) // the last candidate may have been judged in part only
 		}
 		return nil
 	})
@@ -72,117 +77,118 @@ func (e *Engine) Preempt(ctx context.Context, pod *corev1.Pod, view *snapshot.Vi
 	return kept, nil
 }
 
-func (ev *evaluation) preempt(ctx context.Context, c Candidate) (Candidate, decision.Preemption) {
+// preemption is what the candidates of one request have in common.
+type preemption struct {
+	*evaluation
+	budgets func() budgets // before any eviction
+	tries   int            // for each node
+}
+
+func (p *preemption) decide(ctx context.Context, c Candidate) (Candidate, decision.Preemption) {
 	noted := decision.Preemption{Node: c.Name, Given: len(c.Victims)}
 	if c.Node == nil {
 		noted.Dropped = NodeUnknown.Text
 		return c, noted
 	}
-	given := make(map[types.UID]bool, len(c.Victims))
+	given := make(map[types.UID]*corev1.Pod, len(c.Victims)) // nil: not on the node, as far as we know
 	for _, uid := range c.Victims {
-		given[uid] = true
+		given[uid] = nil
 	}
-	leaving := func(p *corev1.Pod) bool { return given[p.UID] || p.DeletionTimestamp != nil }
-	rest := c.Node.Without(leaving)
-	if ev.passes(rest) {
+	rest := c.Node.Without(func(pod *corev1.Pod) bool {
+		_, victim := given[pod.UID]
+		return victim || pod.DeletionTimestamp != nil
+	})
+	if p.passes(rest) {
 		return c, noted
 	}
+	budgets := slices.Clone(p.budgets())
+	for _, pod := range c.Node.Pods {
+		if _, victim := given[pod.UID]; victim {
+			given[pod.UID] = pod
+			budgets.evict(pod)
+		}
+	}
 	var eligible []*corev1.Pod
-	for _, p := range rest.Pods {
-		if priority(p) < priority(ev.pod) {
-			eligible = append(eligible, p)
+	for _, pod := range rest.Pods {
+		if priority(pod) < priority(p.pod) {
+			eligible = append(eligible, pod)
 		}
 	}
-	passes := func(extra []*corev1.Pod) bool {
-		return ctx.Err() == nil && ev.passes(rest.Without(func(p *corev1.Pod) bool { return slices.Contains(extra, p) }))
-	}
-	budgets := newBudgets(ev.key.view.DisruptionBudgets())
-	for _, p := range c.Node.Pods {
-		if given[p.UID] {
-			budgets.evict(p)
-		}
-	}
-	added := choose(eligible, budgets, passes)
+	added := choose(eligible, budgets, p.tries, func(evicted []*corev1.Pod) bool {
+		return ctx.Err() == nil && p.passes(rest.Without(func(pod *corev1.Pod) bool { return slices.Contains(evicted, pod) }))
+	})
 	if added == nil {
 		noted.Dropped = "does not fit even without all pods of lower priority"
 		return c, noted
 	}
 	c.Victims = slices.Clone(c.Victims)
-	for _, p := range added {
-		if budgets.evict(p) {
+	for _, pod := range added {
+		if budgets.evict(pod) {
 			c.PDBViolations++
 		}
-		c.Victims = append(c.Victims, p.UID)
-		noted.Added = append(noted.Added, p.Namespace+"/"+p.Name)
+		// kube-scheduler takes the first victim for the most important one.
+		at := slices.IndexFunc(c.Victims, func(uid types.UID) bool {
+			victim := given[uid]
+			return victim != nil && compareImportance(victim, pod) < 0
+		})
+		if at < 0 {
+			at = len(c.Victims)
+		}
+		c.Victims = slices.Insert(c.Victims, at, pod.UID)
+		given[pod.UID] = pod
+		noted.Added = append(noted.Added, pod.Namespace+"/"+pod.Name)
 	}
 	return c, noted
 }
 
-// choose returns the pods to evict, or nil if even evicting all the eligible
-// ones would not do.
-//
-// Pods whose eviction breaks a disruption budget are spared before all others,
-// and then pods are spared in order of importance, as kube-scheduler does:
-// higher priority first, then the one that has run longer. The set that remains
-// cannot spare any of its pods. If it has several, smaller sets of pods no more
-// important than the most important one in it are tried, so that one pod is
-// evicted rather than two that free as much; the search is bounded by maxTries.
-func choose(eligible []*corev1.Pod, budgets budgets, passes func([]*corev1.Pod) bool) []*corev1.Pod {
+// choose returns the pods to evict, most important first, or nil if even
+// evicting all the eligible ones would not do. Which ones, is told in the package
+// documentation. passes says whether evicting a set of pods would do.
+func choose(eligible []*corev1.Pod, budgets budgets, tries int, passes func(evicted []*corev1.Pod) bool) []*corev1.Pod {
 	if len(eligible) == 0 || !passes(eligible) {
 		return nil
 	}
-	pods := slices.Clone(eligible)
-	slices.SortStableFunc(pods, moreImportant)
-	breaking := budgets.breaking(pods)
-	// The order of sparing; what is at the end is evicted first.
-	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Compare(breakingFirst(breaking[a.UID]), breakingFirst(breaking[b.UID]))
-	})
+	harmless, breaking := budgets.split(slices.SortedStableFunc(slices.Values(eligible), compareImportance))
+	pods := slices.Concat(harmless, breaking) // what is at the front is evicted first
 	chosen := slices.Clone(pods)
-	for _, p := range pods {
-		at := slices.Index(chosen, p)
-		if without := slices.Delete(slices.Clone(chosen), at, at+1); passes(without) {
+	for i := len(pods) - 1; i >= 0; i-- {
+		if without := slices.Concat(chosen[:i], chosen[i+1:]); passes(without) {
 			chosen = without
 		}
 	}
-	if len(chosen) == 0 {
-		return nil // fits without evicting any: the filter contradicts itself
-	}
 	limit := highest(chosen)
-	cheap := slices.DeleteFunc(slices.Clone(pods[slices.Index(pods, chosen[0]):]), func(p *corev1.Pod) bool { return priority(p) > limit })
-	slices.Reverse(cheap)
-	tries := maxTries
+	others := slices.DeleteFunc(pods, func(p *corev1.Pod) bool {
+		return priority(p) > limit || slices.Contains(breaking, p) && !slices.Contains(chosen, p)
+	})
 	for size := 1; size < len(chosen); size++ {
-		if smaller := search(cheap, nil, size, passes, &tries); smaller != nil {
-			return smaller
+		if smaller := search(others, size, nil, &tries, passes); smaller != nil {
+			chosen = smaller
+			break
 		}
 	}
+	slices.SortStableFunc(chosen, compareImportance)
+	slices.Reverse(chosen)
 	return chosen
 }
 
-// search tries the sets of the given size, least important pods first, until one
-// passes or no tries are left.
-func search(pods, chosen []*corev1.Pod, size int, passes func([]*corev1.Pod) bool, tries *int) []*corev1.Pod {
+// search returns chosen with as many more of the pods as size says, so that it
+// passes, or nil when there is no such set or no tries are left. The sets are
+// tried in such an order that the last pod in them is as early as possible, then
+// the last but one, and so on.
+func search(pods []*corev1.Pod, size int, chosen []*corev1.Pod, tries *int, passes func([]*corev1.Pod) bool) []*corev1.Pod {
 	if size == 0 {
 		*tries--
-		if passes(chosen) {
-			return slices.Clone(chosen)
+		if !passes(chosen) {
+			return nil
 		}
-		return nil
+		return chosen
 	}
-	for i := 0; i+size <= len(pods) && *tries > 0; i++ {
-		if found := search(pods[i+1:], append(slices.Clip(chosen), pods[i]), size-1, passes, tries); found != nil {
+	for last := size - 1; last < len(pods) && *tries > 0; last++ {
+		if found := search(pods[:last], size-1, append(slices.Clip(chosen), pods[last]), tries, passes); found != nil {
 			return found
 		}
 	}
 	return nil
-}
-
-func breakingFirst(breaks bool) int {
-	if breaks {
-		return 0
-	}
-	return 1
 }
 
 func highest(pods []*corev1.Pod) int32 {
@@ -200,20 +206,19 @@ func priority(p *corev1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// moreImportant orders pods as kube-scheduler's MoreImportantPod does.
-func moreImportant(a, b *corev1.Pod) int {
-	if c := cmp.Compare(priority(b), priority(a)); c != 0 {
-		return c
-	}
-	return started(a).Compare(started(b).Time)
+// compareImportance orders pods from the least important to the most, as
+// kube-scheduler's MoreImportantPod sees it: a higher priority is more important,
+// and of equal ones the pod that started earlier.
+func compareImportance(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(priority(a), priority(b)), started(b).Compare(started(a)))
 }
 
 // started is when the pod started; a pod that has not is the newest.
-func started(p *corev1.Pod) metav1.Time {
+func started(p *corev1.Pod) time.Time {
 	if p.Status.StartTime == nil {
-		return metav1.Unix(1<<60, 0)
+		return time.Unix(1<<60, 0)
 	}
-	return *p.Status.StartTime
+	return p.Status.StartTime.Time
 }
 
 // budgets counts evictions against PodDisruptionBudgets, as kube-scheduler does:
@@ -256,15 +261,17 @@ func (bs budgets) evict(p *corev1.Pod) bool {
 	return breaks
 }
 
-// breaking says, by UID, which of the pods would break a budget if all were
-// evicted in order; the receiver is not changed.
-func (bs budgets) breaking(pods []*corev1.Pod) map[types.UID]bool {
+// split tells the pods that would break a budget, if all were evicted in order,
+// from the others; the receiver is not changed. Any of the others can be evicted
+// without breaking one.
+func (bs budgets) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) {
 	trial := slices.Clone(bs)
-	breaking := map[types.UID]bool{}
 	for _, p := range pods {
 		if trial.evict(p) {
-			breaking[p.UID] = true
+			breaking = append(breaking, p)
+		} else {
+			harmless = append(harmless, p)
 		}
 	}
-	return breaking
+	return harmless, breaking
 }

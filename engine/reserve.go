@@ -7,12 +7,17 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
+
+// rollBackTime bounds the releases after a Reserve that failed, which go on when
+// the request has ended.
+const rollBackTime = 5 * time.Second
 
 // Reservation is what a pod was given by all policies that hand something out.
 type Reservation struct {
@@ -39,10 +44,12 @@ func (e *Engine) Reserves() bool {
 	})
 }
 
-// Reserve claims for the pod what every Reserver of the profile hands out on the
-// node. It is the engine's one method that does I/O. If one of them cannot, what
-// the others claimed is released again, and the error says why. An error that is
-// a *PolicyError leaves open whether that policy claimed something.
+// Reserve claims for the pod, in the order of the profile, what every Reserver in
+// it hands out on the node. It is the engine's one method that does I/O. If one
+// of them cannot, or the node has no longer what the pod needs, what was claimed
+// before is released again, the last first, also when ctx has ended; the error
+// says why, and what could not be released. An error that is a *PolicyError
+// leaves open whether that policy claimed something.
 func (e *Engine) Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
 	r := &Reservation{engine: e, pod: pod, node: node}
 	for i, m := range e.members {
@@ -58,6 +65,8 @@ func (e *Engine) Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.No
 			err = r.add(i, claim)
 		}
 		if err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTime)
+			defer cancel()
 			return nil, errors.Join(err, r.Release(ctx))
 		}
 	}
@@ -66,10 +75,16 @@ func (e *Engine) Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.No
 
 // add keeps the claim, and refuses annotations two policies disagree about.
 func (r *Reservation) add(member int, claim policy.Claim) error {
+	earlier := r.claims
 	r.claims = append(r.claims, memberClaim{member, claim})
-	for key, value := range claim.Annotations {
-		if other, taken := r.Annotations[key]; taken && other != value {
-			return &PolicyError{Policy: r.engine.members[member].Name, Err: fmt.Errorf("annotation %q is written by another policy too", key)}
+	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
+		for _, other := range earlier {
+			if value, taken := other.claim.Annotations[key]; taken && value != claim.Annotations[key] {
+				return &PolicyError{
+					Policy: r.engine.members[member].Name,
+					Err:    fmt.Errorf("annotation %q is written by policy %s too, with another value", key, r.engine.members[other.member].Name),
+				}
+			}
 		}
 	}
 	if r.Annotations == nil && len(claim.Annotations) > 0 {
@@ -79,11 +94,12 @@ func (r *Reservation) add(member int, claim policy.Claim) error {
 	return nil
 }
 
-// Release gives everything back. Call it only when the pod is certain not to be
-// bound to the node.
+// Release gives everything back, the last claim first, and goes on when one
+// cannot be released. Call it only when the pod is certain not to be bound to the
+// node.
 func (r *Reservation) Release(ctx context.Context) error {
 	var errs []error
-	for _, c := range r.claims {
+	for _, c := range slices.Backward(r.claims) {
 		m := r.engine.members[c.member]
 		if err := release(ctx, m.Name, m.Policy.(policy.Reserver), r.pod, r.node, c.claim); err != nil {
 			errs = append(errs, err)

@@ -13,89 +13,59 @@ import (
 // scratch is the memory of one request that grows with the number of nodes. It
 // belongs to a Result and is used again.
 type scratch struct {
-	outcomes []int32
-	totals   []int64
-	scores   [][]int64 // by scorer, aligned with the indices scored
-	all      []int32   // 0, 1, 2, …
-	best     []int32
+	known  []int32   // indices of the nodes asked that are known
+	best   []int32   // positions of the shortlist
+	totals []int64   // aligned with the indices scored, as are the scores
+	scores [][]int64 // by scorer
+	raw    [][]int64 // by scorer, before NormalizeScore, where there is one
 }
 
-func (s *scratch) reset(nodes int) {
-	s.outcomes = slices.Grow(s.outcomes[:0], nodes)
-	s.best = s.best[:0]
-}
-
-// every returns the indices 0..n-1.
-func (s *scratch) every(n int) []int32 {
-	for i := len(s.all); i < n; i++ {
-		s.all = append(s.all, int32(i))
-	}
-	return s.all[:n]
-}
-
-// shortlist reduces result.Kept to the k best nodes, and remembers all totals
-// for the prioritize call that may follow.
+// shortlist reduces result.Kept to the k best nodes.
 func (ev *evaluation) shortlist(ctx context.Context, nodes []*snapshot.Node, result *Result, k int) error {
 	totals, err := ev.totals(ctx, nodes, result.Kept, result)
 	if err != nil {
 		return err
 	}
-	ev.complete = true
-	for at, i := range result.Kept {
-		if n := nodes[i]; ev.key.view.At(n.Row()) == n {
-			ev.cells[n.Row()].total = int32(totals[at])
-		}
-	}
-	ev.recordTop(nodes, result.Kept, totals, result)
 	best := top(totals, k, result.scratch.best)
 	result.scratch.best = best
-	for at, b := range best {
-		best[at] = result.Kept[b]
-	}
 	slices.Sort(best)
-	result.Kept = append(result.Kept[:0], best...)
+	for at, j := range best { // j ≥ at: what is overwritten has been read
+		result.Kept[at] = result.Kept[j]
+	}
+	result.Kept = result.Kept[:len(best)]
 	return nil
 }
 
-// scoreAsked sets result.Totals for all nodes asked.
-func (ev *evaluation) scoreAsked(ctx context.Context, nodes []*snapshot.Node, result *Result, shortlisted bool) error {
-	if shortlisted && ev.fromShortlist(nodes, result) {
-		return nil
+// score sets result.Totals for all nodes asked.
+func (ev *evaluation) score(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
+	known := slices.Grow(result.scratch.known[:0], len(nodes))
+	for i, n := range nodes {
+		if n != nil {
+			known = append(known, int32(i))
+		}
 	}
-	asked := result.scratch.every(len(nodes))
-	totals, err := ev.totals(ctx, nodes, asked, result)
+	result.scratch.known = known
+	totals, err := ev.totals(ctx, nodes, known, result)
 	if err != nil {
 		return err
 	}
-	result.Totals = append(result.Totals[:0], totals...)
-	ev.recordTop(nodes, asked, totals, result)
+	result.Totals = slices.Grow(result.Totals, len(nodes))[:len(nodes)]
+	clear(result.Totals)
+	for j, i := range known {
+		result.Totals[i] = totals[j]
+	}
 	return nil
 }
 
-// fromShortlist sets result.Totals to the totals by which the nodes came onto
-// the shortlist, if all of them did.
-func (ev *evaluation) fromShortlist(nodes []*snapshot.Node, result *Result) bool {
-	if !ev.complete {
-		return false
-	}
-	for _, n := range nodes {
-		if n == nil || ev.key.view.At(n.Row()) != n || ev.cells[n.Row()].total < 0 {
-			result.Totals = result.Totals[:0]
-			return false
-		}
-		result.Totals = append(result.Totals, int64(ev.cells[n.Row()].total))
-	}
-	return true
-}
-
 // totals returns Σ weight × score for the nodes with the given indices, aligned
-// with them. The slice is scratch memory.
+// with them, and notes the best of them in the record. The nodes are known. The
+// slice is scratch memory.
 func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
 	clear(s.totals)
 	for len(s.scores) < len(ev.scorers) {
-		s.scores = append(s.scores, nil)
+		s.scores, s.raw = append(s.scores, nil), append(s.raw, nil)
 	}
 	if len(indices) == 0 {
 		return s.totals, nil
@@ -107,42 +77,39 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		ev.running = scorer.member
 		for j, i := range indices {
 			if j%checkEvery == 0 && ctx.Err() != nil {
+				ev.running = -1
 				return nil, context.Cause(ctx)
 			}
-			scores[j] = 0
-			if n := nodes[i]; n != nil {
-				scores[j] = scorer.score.Score(n)
-			}
+			scores[j] = scorer.score.Score(nodes[i])
 		}
 		if scorer.normalize != nil {
+			s.raw[at] = append(s.raw[at][:0], scores...)
 			scorer.normalize.NormalizeScore(scores)
 		}
 		for j, score := range scores {
 			if score < 0 || score > policy.MaxScore {
-				return nil, ev.failed(scorer.member, fmt.Errorf("score %d for node %q: must be between 0 and %d", score, nameOf(nodes[indices[j]]), policy.MaxScore))
+				return nil, ev.failed(ctx, fmt.Errorf("score %d for node %q: must be between 0 and %d", score, nodes[indices[j]].Name, policy.MaxScore))
 			}
 			s.totals[j] += scorer.weight * score
 		}
+		ev.running = -1
 	}
-	ev.running = -1
+	ev.noteTop(nodes, indices, result)
 	return s.totals, nil
 }
 
-// recordTop notes the best nodes with each policy's part in their totals.
-func (ev *evaluation) recordTop(nodes []*snapshot.Node, indices []int32, totals []int64, result *Result) {
-	best := top(totals, decision.TopNodes, make([]int32, 0, decision.TopNodes))
+// noteTop notes the best nodes with each policy's part in their totals.
+func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *Result) {
+	s := &result.scratch
+	best := top(s.totals, decision.TopNodes, make([]int32, 0, decision.TopNodes))
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
 	for _, j := range best {
-		n := nodes[indices[j]]
-		scored := decision.ScoredNode{Node: nameOf(n), Total: totals[j], Scores: make([]decision.Score, 0, len(ev.scorers))}
+		scored := decision.ScoredNode{Node: nodes[indices[j]].Name, Total: s.totals[j], Scores: make([]decision.Score, 0, len(ev.scorers))}
 		for at := range ev.scorers {
 			scorer := &ev.scorers[at]
-			score := decision.Score{Policy: ev.members[scorer.member].Name, Score: result.scratch.scores[at][j], Weight: scorer.weight}
-			score.Raw = score.Score
-			if scorer.normalize != nil && n != nil {
-				ev.running = scorer.member
-				score.Raw = scorer.score.Score(n)
-				ev.running = -1
+			score := decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight}
+			if score.Raw = score.Score; scorer.normalize != nil {
+				score.Raw = s.raw[at][j]
 			}
 			scored.Scores = append(scored.Scores, score)
 		}
@@ -171,47 +138,4 @@ func top(totals []int64, k int, best []int32) []int32 {
 		best = slices.Insert(best, at, int32(j))
 	}
 	return best
-}
-
-func nameOf(n *snapshot.Node) string {
-	if n == nil {
-		return ""
-	}
-	return n.Name
-}
-
-// MaxLevel is the best score kube-scheduler expects of an extender.
-const MaxLevel int64 = 10
-
-// Levels replaces, in place, totals in 0..maxTotal with levels in 0..MaxLevel,
-// as the package documentation tells: a better node never gets a lower level,
-// and the best never shares its level with a worse one. With maxTotal 0 all
-// levels are 0.
-func Levels(totals []int64, maxTotal int64) {
-	if len(totals) == 0 {
-		return
-	}
-	best := slices.Max(totals)
-	if maxTotal <= 0 || best <= 0 {
-		clear(totals)
-		return
-	}
-	level := func(total int64) int64 { return min(max(total, 0), maxTotal) * MaxLevel / maxTotal }
-	second := int64(-1) // the best total below best
-	for _, total := range totals {
-		if total < best {
-			second = max(second, total)
-		}
-	}
-	bestLevel := level(best)
-	if second >= 0 && level(second) == bestLevel {
-		bestLevel = min(bestLevel+1, MaxLevel)
-	}
-	for i, total := range totals {
-		if total == best {
-			totals[i] = bestLevel
-		} else {
-			totals[i] = min(level(total), bestLevel-1)
-		}
-	}
 }

@@ -1,0 +1,197 @@
+package engine_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// fake is a policy that says what it is told to, and counts how often it is
+// asked. What is nil it does not do: without filter it does not filter. With
+// neither filter nor score the pod does not concern it.
+type fake struct {
+	prepare   func(ctx context.Context) error
+	filter    func(n *snapshot.Node) policy.Verdict
+	score     func(n *snapshot.Node) int64
+	normalize func(scores []int64)
+
+	prepared, filtered, scored, normalized atomic.Int64
+}
+
+func (f *fake) Prepare(ctx context.Context, _ *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	f.prepared.Add(1)
+	if f.prepare != nil {
+		if err := f.prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case f.filter != nil && f.normalize != nil:
+		return filterNormalize{filterCycle{f}, normalizeCycle{scoreCycle{f}}}, nil
+	case f.filter != nil && f.score != nil:
+		return filterScore{filterCycle{f}, scoreCycle{f}}, nil
+	case f.normalize != nil:
+		return normalizeCycle{scoreCycle{f}}, nil
+	case f.score != nil:
+		return scoreCycle{f}, nil
+	case f.filter != nil:
+		return filterCycle{f}, nil
+	}
+	return nil, nil
+}
+
+// calls says how often the policy was asked since the last time.
+func (f *fake) calls() calls {
+	return calls{int(f.prepared.Swap(0)), int(f.filtered.Swap(0)), int(f.scored.Swap(0)), int(f.normalized.Swap(0))}
+}
+
+type calls struct{ Prepare, Filter, Score, NormalizeScore int }
+
+type filterCycle struct{ fake *fake }
+
+func (c filterCycle) Filter(n *snapshot.Node) policy.Verdict {
+	c.fake.filtered.Add(1)
+	return c.fake.filter(n)
+}
+
+type scoreCycle struct{ fake *fake }
+
+func (c scoreCycle) Score(n *snapshot.Node) int64 {
+	c.fake.scored.Add(1)
+	return c.fake.score(n)
+}
+
+type normalizeCycle struct{ scoreCycle }
+
+func (c normalizeCycle) NormalizeScore(scores []int64) {
+	c.fake.normalized.Add(1)
+	c.fake.normalize(scores)
+}
+
+type filterScore struct {
+	filterCycle
+	scoreCycle
+}
+
+type filterNormalize struct {
+	filterCycle
+	normalizeCycle
+}
+
+// number is a label of the node read as a number; 0 if it has none.
+func number(n *snapshot.Node, label string) int64 {
+	value, _ := strconv.ParseInt(n.Object.Labels[label], 10, 64)
+	return value
+}
+
+// atLeast rejects nodes whose label is less than want.
+func atLeast(label string, want int64, reason *policy.Reason) func(*snapshot.Node) policy.Verdict {
+	return func(n *snapshot.Node) policy.Verdict {
+		if have := number(n, label); have < want {
+			return policy.Verdict{Reason: reason, Have: have, Want: want}
+		}
+		return policy.Verdict{}
+	}
+}
+
+// scoreBy scores nodes by a label.
+func scoreBy(label string) func(*snapshot.Node) int64 {
+	return func(n *snapshot.Node) int64 { return number(n, label) }
+}
+
+// toLargest brings the largest score to 100 and the others in proportion.
+func toLargest(scores []int64) {
+	var largest int64
+	for _, s := range scores {
+		largest = max(largest, s)
+	}
+	for i := range scores {
+		if largest > 0 {
+			scores[i] = scores[i] * 100 / largest
+		}
+	}
+}
+
+// object is a node written as "name label=value …".
+func object(line string) *corev1.Node {
+	fields := strings.Fields(line)
+	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}}}
+	for _, field := range fields[1:] {
+		label, value, _ := strings.Cut(field, "=")
+		o.Labels[label] = value
+	}
+	return o
+}
+
+// viewOf is a view of the nodes written as for object.
+func viewOf(lines ...string) *snapshot.View {
+	var b snapshot.Builder
+	for _, line := range lines {
+		b.SetNode(object(line))
+	}
+	return b.View()
+}
+
+func podOf(uid, resourceVersion string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), ResourceVersion: resourceVersion}}
+}
+
+// asking is a request about the nodes with the names, in order; those that the
+// view does not hold are unknown.
+func asking(pod *corev1.Pod, view *snapshot.View, names ...string) engine.Request {
+	req := engine.Request{Pod: pod, View: view}
+	for _, name := range names {
+		req.Nodes = append(req.Nodes, view.Node(name))
+	}
+	return req
+}
+
+func newEngine(t testing.TB, members ...engine.Member) *engine.Engine {
+	t.Helper()
+	return newShortEngine(t, 0, members...)
+}
+
+func newShortEngine(t testing.TB, shortlist int, members ...engine.Member) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{Policies: members, Shortlist: shortlist})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// kept are the names of the nodes kept.
+func kept(req engine.Request, result *engine.Result) string {
+	var names []string
+	for _, i := range result.Kept {
+		names = append(names, req.Nodes[i].Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// rejected tells about each node rejected, as "name:Code", with a "!" if it is
+// unresolvable; an unknown node's name is "?".
+func rejected(req engine.Request, result *engine.Result) string {
+	var nodes []string
+	for _, r := range result.Rejected {
+		name := "?"
+		if n := req.Nodes[r.Index]; n != nil {
+			name = n.Name
+		}
+		if r.Unresolvable {
+			name += "!"
+		}
+		nodes = append(nodes, name+":"+r.Reason.Code)
+	}
+	return strings.Join(nodes, " ")
+}

@@ -1,0 +1,212 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScore(t *testing.T) {
+	memory := &fake{score: scoreBy("memory")}
+	cost := &fake{score: scoreBy("cost"), normalize: func(scores []int64) {
+		// The cheapest is best.
+		cheapest := scores[0]
+		for _, s := range scores {
+			cheapest = min(cheapest, s)
+		}
+		for i, s := range scores {
+			scores[i] = max(0, 100-10*(s-cheapest))
+		}
+	}}
+	both := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}
+	view := viewOf("a memory=0 cost=307", "b memory=100 cost=309", "c memory=37 cost=305", "d memory=2 cost=400")
+
+	tests := []struct {
+		name     string
+		policies []engine.Member
+		asked    string
+		totals   []int64
+		max      int64
+	}{
+		{"no policy", nil, "a b", []int64{0, 0}, 0},
+		{"a policy that the pod does not concern", []engine.Member{{Name: "Indifferent", Policy: &fake{}, Weight: 1}}, "a b", []int64{0, 0}, 100},
+		{"one", []engine.Member{{Name: "Memory", Policy: memory, Weight: 1}}, "d a c b", []int64{2, 0, 37, 100}, 100},
+		{"a weight", []engine.Member{{Name: "Memory", Policy: memory, Weight: 3}}, "b c", []int64{300, 111}, 300},
+		{"nodes that do not fit are scored like all others", []engine.Member{{Name: "Both", Policy: both, Weight: 1}}, "a c d", []int64{0, 37, 2}, 100},
+		{"normalized among those asked", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "a b", []int64{100, 80}, 100},
+		{"normalized among others", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "a b c", []int64{80, 60, 100}, 100},
+		{
+			"weighted sum",
+			[]engine.Member{{Name: "Memory", Policy: memory, Weight: 2}, {Name: "Cost", Policy: cost, Weight: 10}}, "a b c d",
+			[]int64{800, 200 + 600, 74 + 1000, 4}, 1200,
+		},
+		{
+			"unknown nodes have no total and no part in NormalizeScore, where 0 would be the cheapest",
+			[]engine.Member{{Name: "Memory", Policy: memory, Weight: 1}, {Name: "Cost", Policy: cost, Weight: 1}}, "x a y b",
+			[]int64{0, 100, 0, 180}, 200,
+		},
+		{"unknown nodes only", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "x y", []int64{0, 0}, 100},
+		{"no node", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "", []int64{}, 100},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEngine(t, tt.policies...)
+			if e.MaxTotal() != tt.max {
+				t.Errorf("MaxTotal is %d, want %d", e.MaxTotal(), tt.max)
+			}
+			req := asking(podOf("u", "1"), view, strings.Fields(tt.asked)...)
+			var result engine.Result
+			if err := e.Score(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.totals, append([]int64{}, result.Totals...)); diff != "" {
+				t.Errorf("totals (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
+	p := &fake{
+		filter:    atLeast("memory", 5, tooLittle),
+		score:     func(*snapshot.Node) int64 { panic("asked for a score that nobody wants") },
+		normalize: toLargest,
+	}
+	e := newShortEngine(t, 1, engine.Member{Name: "Memory", Policy: p})
+	req := asking(podOf("u", "1"), viewOf("a memory=9", "b memory=9"), "a", "b")
+	var result engine.Result
+	if err := e.Score(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{0, 0}, result.Totals); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	if err := e.Filter(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.calls(); got.Score != 0 || got.NormalizeScore != 0 || got.Filter != 2 {
+		t.Errorf("asked %+v, want no score", got)
+	}
+}
+
+// Scores out of 0..100 are the policy's error, unless NormalizeScore brings them
+// there.
+func TestScoreOutOfRange(t *testing.T) {
+	view := viewOf("a s=7", "b s=-1", "c s=101", "d s=100", "e s=0")
+	clamp := func(scores []int64) {
+		for i := range scores {
+			scores[i] = min(max(scores[i], 0), 100)
+		}
+	}
+	tests := []struct {
+		name      string
+		asked     string
+		normalize func([]int64)
+		want      string // the error; "" is none
+	}{
+		{"in range", "a d e", nil, ""},
+		{"negative", "a b c", nil, `policy Odd: score -1 for node "b": must be between 0 and 100`},
+		{"too large", "x a c b", nil, `policy Odd: score 101 for node "c": must be between 0 and 100`},
+		{"brought into range", "a b c", clamp, ""},
+		{"brought out of range", "d", func(scores []int64) { scores[0] = 1 << 40 }, `policy Odd: score 1099511627776 for node "d": must be between 0 and 100`},
+	}
+	for _, tt := range tests {
+		for _, shortlist := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s/shortlist %d", tt.name, shortlist), func(t *testing.T) {
+				e := newShortEngine(t, shortlist,
+					engine.Member{Name: "Even", Policy: &fake{score: func(*snapshot.Node) int64 { return 50 }}, Weight: 1},
+					engine.Member{Name: "Odd", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1},
+				)
+				req := asking(podOf("u", "1"), view, strings.Fields(tt.asked)...)
+				var result engine.Result
+				err := e.Score(t.Context(), req, &result)
+				if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && got != tt.want {
+					t.Fatalf("error is %q, want %q", got, tt.want)
+				}
+				if tt.want == "" {
+					return
+				}
+				if result.Record.Error != tt.want || len(result.Totals) > 0 {
+					t.Errorf("the record's error is %q and the totals %v; want the same error and none", result.Record.Error, result.Totals)
+				}
+				if failure := new(engine.PolicyError); !errors.As(err, &failure) || failure.Policy != "Odd" || failure.Stack != nil {
+					t.Errorf("error is %#v, want a PolicyError of Odd without stack", err)
+				}
+			})
+		}
+	}
+}
+
+func TestScoreRecord(t *testing.T) {
+	var lines, names []string
+	for i := range 14 {
+		name := fmt.Sprintf("n%02d", i)
+		lines = append(lines, fmt.Sprintf("%s plain=%d relative=%d", name, (i*5)%14, 1000-100*(i/7)))
+		names = append(names, name)
+	}
+	view := viewOf(lines...)
+	e := newEngine(t,
+		engine.Member{Name: "FilterOnly", Policy: &fake{filter: whole}},
+		engine.Member{Name: "Plain", Policy: &fake{score: scoreBy("plain")}, Weight: 3},
+		engine.Member{Name: "Relative", Policy: &fake{score: scoreBy("relative"), normalize: toLargest}, Weight: 1},
+	)
+	req := asking(podOf("u", "1"), view, append([]string{"unknown"}, names...)...)
+	var result engine.Result
+	if err := e.Score(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	scored := func(node string, plain, raw, relative int64) decision.ScoredNode {
+		return decision.ScoredNode{Node: node, Total: 3*plain + relative, Scores: []decision.Score{
+			{Policy: "Plain", Raw: plain, Score: plain, Weight: 3},
+			{Policy: "Relative", Raw: raw, Score: relative, Weight: 1},
+		}}
+	}
+	want := &decision.Record{
+		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "u"},
+		Generation: 1,
+		Asked:      15, Fit: 15, Returned: 15, MaxTotal: 400,
+		Policies: []decision.Policy{{Name: "FilterOnly"}, {Name: "Plain", Weight: 3}, {Name: "Relative", Weight: 1}},
+		Top: []decision.ScoredNode{ // the best 10 of 14 known ones
+			scored("n05", 11, 1000, 100), // total 133
+			scored("n02", 10, 1000, 100), // 130
+			scored("n11", 13, 900, 90),   // 129
+			scored("n08", 12, 900, 90),   // 126
+			scored("n04", 6, 1000, 100),  // 118
+			scored("n13", 9, 900, 90),    // 117
+			scored("n01", 5, 1000, 100),  // 115
+			scored("n10", 8, 900, 90),    // 114
+			scored("n07", 7, 900, 90),    // 111
+			scored("n06", 2, 1000, 100),  // 106; n03 with 103 is the next
+		},
+	}
+	if diff := cmp.Diff(want, result.Record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
+// Of equal totals the node asked first is the better.
+func TestScoreRecordTies(t *testing.T) {
+	view := viewOf("a s=5", "b s=5", "c s=7", "d s=5")
+	e := newEngine(t, engine.Member{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1})
+	for _, asked := range []string{"a b c d", "d c b a", "b d a c"} {
+		var result engine.Result
+		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(asked)...), &result); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range result.Record.Top {
+			got = append(got, n.Node)
+		}
+		want := append([]string{"c"}, strings.Fields(strings.ReplaceAll(asked, "c", ""))...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("asked %s: top (-want +got):\n%s", asked, diff)
+		}
+	}
+}
