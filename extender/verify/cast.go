@@ -29,6 +29,7 @@ type cast struct {
 
 const (
 	imaginaryNamespace = "outboard-verify"
+	imaginaryUID       = types.UID("outboard-verify-probe")
 	imaginaryNode      = "outboard-verify-node-"
 	imaginaryVictim    = "outboard-verify-victim-"
 	sampleSize         = 10 // nodes in a question that is not about size
@@ -41,7 +42,10 @@ func newCast(o Options) (*cast, error) {
 	if o.Pod != nil {
 		c.pod = o.Pod.DeepCopy()
 	}
-	c.pod.ManagedFields = nil // kube-scheduler's pods come without
+	// A pod as kube-scheduler has it, even if this one was read from a file.
+	c.pod.Namespace = orDefault(c.pod.Namespace, metav1.NamespaceDefault)
+	c.pod.UID = orDefault(c.pod.UID, imaginaryUID)
+	c.pod.ManagedFields = nil
 	c.pod.Spec.NodeName = ""
 	request(c.pod, o.Resources)
 
@@ -169,7 +173,7 @@ func request(pod *corev1.Pod, resources corev1.ResourceList) {
 func imaginaryPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "probe", Namespace: imaginaryNamespace, UID: "outboard-verify-probe", ResourceVersion: "1",
+			Name: "probe", Namespace: imaginaryNamespace, UID: imaginaryUID, ResourceVersion: "1",
 			CreationTimestamp: someTime,
 			Labels:            map[string]string{"app": "outboard-verify"},
 		},

@@ -195,14 +195,16 @@ func serve(t *testing.T, handler http.Handler) string {
 	return server.URL
 }
 
-// quick makes questions small and few.
+// quick makes questions small and few, and leaves a busy machine all the time it
+// needs.
 func quick(o verify.Options) verify.Options {
 	o.Sizes = []int{20, 50}
 	o.TimedCalls = 2
 	o.ImaginaryPods = 6
 	if o.HTTPTimeout == 0 {
-		o.HTTPTimeout = 30 * time.Second
+		o.HTTPTimeout = 10 * time.Minute
 	}
+	o.Budget = time.Hour
 	return o
 }
 

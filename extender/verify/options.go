@@ -61,7 +61,8 @@ type Options struct {
 	// as victims; nothing is done to them. nil means imaginary pods.
 	Pods []corev1.Pod
 
-	// Pod is the pod to ask about. nil means an imaginary one.
+	// Pod is the pod to ask about; a namespace and a UID are added if it has none.
+	// nil means an imaginary one. It may be asked about under other names and UIDs.
 	Pod *corev1.Pod
 
 	// Resources are added to the requests and limits of the pod's first container:

@@ -230,6 +230,9 @@ func TestQuestionsAreAboutWhatTheCallerGave(t *testing.T) {
 	if quantity := limits["aliyun.com/gpu-mem"]; quantity.Value() != 4 || first.Pod.Name != "train" {
 		t.Errorf("pod %s with limits %v", first.Pod.Name, limits)
 	}
+	if first.Pod.Namespace != "default" || first.Pod.UID == "" {
+		t.Errorf("pod in namespace %q with UID %q", first.Pod.Namespace, first.Pod.UID)
+	}
 	if len(o.Pod.Spec.Containers[0].Resources.Limits) > 0 {
 		t.Error("the caller's pod was changed")
 	}
