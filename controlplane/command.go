@@ -1,0 +1,91 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Command describes a program to run beside the control plane, such as an
+// extender.
+type Command struct {
+	// Name names the process and its log file, NAME.log in the work directory.
+	// Processes of the same name share the log.
+	Name string
+	// Path is the program, Args its arguments, Dir its working directory (default:
+	// that of this process).
+	Path string
+	Args []string
+	Dir  string
+	// Env has variables to set, as NAME=value, besides PATH, HOME and TMPDIR.
+	Env []string
+	// Log gets a copy of what the program prints while it runs. Default: none; see
+	// [Process.Log].
+	Log io.Writer
+}
+
+// StartProcess starts a program that lives no longer than the control plane,
+// however that ends. It does not wait for the program to be up.
+func (cp *ControlPlane) StartProcess(c Command) (*Process, error) {
+	p, err := cp.start(c)
+	if err != nil {
+		return nil, fmt.Errorf("control plane: %w", err)
+	}
+	return p, nil
+}
+
+func (cp *ControlPlane) start(c Command) (*Process, error) {
+	if c.Name != filepath.Base(c.Name) {
+		return nil, fmt.Errorf("process name %q is not the name of a file", c.Name)
+	}
+	logFile := cp.path(c.Name + ".log")
+	f, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var log io.Writer = f
+	if c.Log != nil {
+		log = io.MultiWriter(f, c.Log)
+	}
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Dir = c.Dir
+	cmd.Env = append(baseEnvironment(), c.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = time.Second // for a log held open by a child of the process
+
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.stopped {
+		f.Close()
+		return nil, errors.New("the control plane is stopped")
+	}
+	if err := cp.reaper.start(cmd); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	p := &Process{name: c.Name, cmd: cmd, logFile: logFile, done: make(chan struct{})}
+	cp.processes = append(cp.processes, p)
+	go func() {
+		p.err = cmd.Wait()
+		cp.reaper.forget(cmd.Process.Pid)
+		f.Close()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// baseEnvironment is what processes get from the environment of this one.
+// Proxies and Go settings meant for others would change how they behave.
+func baseEnvironment() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}

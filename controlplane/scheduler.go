@@ -1,0 +1,158 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// SchedulerOptions say how to start a kube-scheduler. The zero value is the
+// default scheduler.
+type SchedulerOptions struct {
+	// Config is a KubeSchedulerConfiguration as YAML; ConfigFile is a file that
+	// contains one. At most one may be set. clientConnection.kubeconfig and
+	// leaderElection.leaderElect (false) are filled in when they are absent.
+	// Default: the default configuration of kube-scheduler.
+	Config     string
+	ConfigFile string
+
+	// Verbosity is the log level (-v). Default 0.
+	Verbosity int
+
+	// Log gets a copy of the log while it is written. Default: none; see [Process.Log].
+	Log io.Writer
+
+	// Env has variables to set, as NAME=value. Of the variables of this process
+	// a scheduler gets PATH, HOME and TMPDIR only.
+	Env []string
+
+	// Args are further arguments.
+	Args []string
+
+	// Path is the program to run, one that has been built with plugins of its own.
+	// Default: kube-scheduler of Options.BinDir.
+	Path string
+}
+
+// Scheduler is a running kube-scheduler.
+type Scheduler struct {
+	*Process
+	url    string
+	client *http.Client
+}
+
+// StartScheduler starts a kube-scheduler and returns when it is ready to
+// schedule. It runs as the user system:kube-scheduler with nothing but the RBAC
+// roles that user has in every cluster. The context bounds the start only.
+func (cp *ControlPlane) StartScheduler(ctx context.Context, opts SchedulerOptions) (*Scheduler, error) {
+	s, err := cp.startScheduler(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("control plane: %w", err)
+	}
+	return s, nil
+}
+
+func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOptions) (*Scheduler, error) {
+	cp.mu.Lock()
+	cp.schedulers++
+	name := fmt.Sprintf("kube-scheduler-%d", cp.schedulers)
+	cp.mu.Unlock()
+
+	config, err := schedulerConfig(opts, cp.identity.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	configFile := cp.path(name + ".yaml")
+	if err := os.WriteFile(configFile, config, 0o600); err != nil {
+		return nil, err
+	}
+	port, err := cp.holdPort()
+	if err != nil {
+		return nil, err
+	}
+	path := opts.Path
+	if path == "" {
+		path = filepath.Join(cp.binDir, "kube-scheduler")
+	}
+	p, err := cp.start(Command{
+		Name: name,
+		Path: path,
+		Env:  opts.Env,
+		Log:  opts.Log,
+		Args: append([]string{
+			"--config=" + configFile,
+			"--authentication-kubeconfig=" + cp.identity.Kubeconfig,
+			"--authorization-kubeconfig=" + cp.identity.Kubeconfig,
+			"--bind-address=" + loopback,
+			"--secure-port=" + strconv.Itoa(port.number),
+			"--permit-port-sharing",
+			"--tls-cert-file=" + cp.path("server.crt"),
+			"--tls-private-key-file=" + cp.path("server.key"),
+			"-v=" + strconv.Itoa(opts.Verbosity),
+		}, opts.Args...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{Process: p, url: port.url(), client: cp.client}
+	if err := p.await(ctx, func(ctx context.Context) error { return getOK(ctx, s.client, s.url+"/readyz") }); err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+// URL returns the https address of the scheduler's own endpoints, such as /metrics.
+func (s *Scheduler) URL() string { return s.url }
+
+// Client returns an HTTP client that the endpoints at URL accept as the
+// administrator.
+func (s *Scheduler) Client() *http.Client { return s.client }
+
+// schedulerConfig returns the KubeSchedulerConfiguration of opts with the gaps
+// filled. Everything else is left to kube-scheduler to judge.
+func schedulerConfig(opts SchedulerOptions, kubeconfig string) ([]byte, error) {
+	source := []byte(opts.Config)
+	switch {
+	case opts.Config != "" && opts.ConfigFile != "":
+		return nil, errors.New("both Config and ConfigFile are set")
+	case opts.ConfigFile != "":
+		var err error
+		if source, err = os.ReadFile(opts.ConfigFile); err != nil {
+			return nil, err
+		}
+	case opts.Config == "":
+		source = []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+	}
+	var config map[string]any
+	if err := yaml.UnmarshalStrict(source, &config); err != nil {
+		return nil, fmt.Errorf("scheduler configuration: %w", err)
+	}
+	if config == nil {
+		config = map[string]any{}
+	}
+	for _, gap := range []struct {
+		value any
+		path  []string
+	}{
+		{kubeconfig, []string{"clientConnection", "kubeconfig"}},
+		{false, []string{"leaderElection", "leaderElect"}},
+	} {
+		_, found, err := unstructured.NestedFieldNoCopy(config, gap.path...)
+		if err == nil && !found {
+			err = unstructured.SetNestedField(config, gap.value, gap.path...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("scheduler configuration: %w", err)
+		}
+	}
+	return yaml.Marshal(config)
+}
