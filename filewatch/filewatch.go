@@ -29,7 +29,8 @@ type Options struct {
 	OnChange func(contents map[string][]byte)
 
 	// OnError is called from within Run when a file cannot be read, once for as long as the error stays the same.
-	// The former contents stay in force. Nil: logged as a warning with [slog.Default].
+	// The former contents stay in force. It also gets one that wraps ErrNoNotifications where that applies.
+	// Nil: logged as a warning with [slog.Default].
 	OnError func(err error)
 
 	// Interval is the time between two polls, for file systems whose notifications do not arrive. Default: 10 s.
@@ -41,6 +42,9 @@ type Options struct {
 	// MaxFileBytes is the size above which a file counts as unreadable. Default: 4 MiB.
 	MaxFileBytes int64
 }
+
+// ErrNoNotifications: the system has no file notifications to give, and changes are found by polling only.
+var ErrNoNotifications = errors.New("no file notifications, only polling")
 
 func (o Options) withDefaults() Options {
 	o.Paths = slices.Compact(slices.Sorted(slices.Values(o.Paths)))
@@ -218,7 +222,7 @@ func newNotifier(paths []string, onError func(error)) *notifier {
 	n := &notifier{changed: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
 	if n.watcher, err = fsnotify.NewWatcher(); err != nil {
-		onError(fmt.Errorf("no file notifications, only polling: %w", err))
+		onError(fmt.Errorf("%w: %w", ErrNoNotifications, err))
 		n.watcher = nil
 		close(n.done)
 		return n

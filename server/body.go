@@ -29,7 +29,7 @@ var (
 
 const (
 	// readStep is how much is read before it is counted, and so what an uncounted reader can hold at most.
-	readStep = 64 << 10
+	readStep = 32 << 10
 
 	// Bodies of at most smallBody may use smallReserve beyond the limit: a bind is smaller, and shall pass however many
 	// large bodies wait for room.

@@ -103,15 +103,30 @@ func TestDeclaredTooLargeIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestSlowBodyTimesOut(t *testing.T) {
-	r := start(t, server.Options{BodyTimeout: 50 * time.Millisecond, Handler: echo})
-	c := dial(t, r.addr)
-	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhello")
-	answer, err := io.ReadAll(c)
-	if err != nil || !strings.Contains(string(answer), "Error: request body not received in time: 5 bytes came within 50ms") {
-		t.Errorf("answer %q, %v", answer, err)
-	}
-	if got := r.metric(t, "outboard_server_body_refusals_total", "timeout"); got != 1 {
-		t.Errorf("timeouts: %v, want 1", got)
+	p := newPKI(t)
+	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
+		t.Run(name, func(t *testing.T) {
+			opts.BodyTimeout, opts.Handler = 50*time.Millisecond, echo
+			r := start(t, opts)
+			client, url := p.client(t, r)
+			body, sender := io.Pipe()
+			defer sender.Close()
+			go sender.Write([]byte("hello"))
+			req, _ := http.NewRequestWithContext(t.Context(), "POST", url, body)
+			req.ContentLength = 100
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			answer, err := io.ReadAll(resp.Body)
+			if err != nil || string(answer) != "Error: request body not received in time: 5 bytes came within 50ms" {
+				t.Errorf("answer %q, %v", answer, err)
+			}
+			if got := r.metric(t, "outboard_server_body_refusals_total", "timeout"); got != 1 {
+				t.Errorf("timeouts: %v, want 1", got)
+			}
+		})
 	}
 }
 

@@ -76,7 +76,7 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 
 			var load sync.WaitGroup
 			done := make(chan struct{})
-			for range 16 {
+			for range 8 {
 				load.Go(func() {
 					for {
 						calls.Add(1)

@@ -221,14 +221,14 @@ func (c *conn) hurry() {
 	_ = c.TCPConn.SetReadDeadline(c.by)
 }
 
-// idleTLS returns the TLS connections that have served a request and wait for another.
-func (l *listener) idleTLS() []*conn {
+// idleTLS returns the TLS connections that have served a request and wait for another, by what Accept returned.
+func (l *listener) idleTLS() map[*conn]*tls.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var idle []*conn
+	idle := map[*conn]*tls.Conn{}
 	for c := range l.conns {
 		if c.tls != nil && c.state == http.StateIdle {
-			idle = append(idle, c)
+			idle[c] = c.tls
 		}
 	}
 	return idle
