@@ -111,8 +111,8 @@ type Type struct {
 	// New builds a Policy from its configuration. decode fills in into, a
 	// pointer to a struct with json tags that holds the defaults, strictly, and
 	// is called at most once. Errors of decode are returned as they are. Errors
-	// about values are field.Error or field.ErrorList values
+	// about values are field.Error values
 	// (k8s.io/apimachinery/pkg/util/validation/field) with paths relative to the
-	// policy's configuration, all of them at once.
+	// policy's configuration, all of them at once: ErrorList.ToAggregate.
 	New func(decode func(into any) error) (Policy, error)
 }

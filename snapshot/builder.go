@@ -37,6 +37,7 @@ type Builder struct {
 type nodeState struct {
 	object *corev1.Node
 	pods   []*corev1.Pod // ordered by comparePods
+	facts  *facts        // about object
 	row    int32         // -1 while object is nil
 }
 
@@ -50,7 +51,7 @@ func (b *Builder) SetNode(object *corev1.Node) {
 	} else if sameNode(state.object, object) {
 		return
 	}
-	state.object = object
+	state.object, state.facts = object, new(facts)
 	b.touch(object.Name)
 }
 
@@ -63,7 +64,7 @@ func (b *Builder) DeleteNode(name string) {
 	}
 	b.freeRows = append(b.freeRows, state.row)
 	b.rows[state.row] = nil
-	state.object, state.row = nil, -1
+	state.object, state.facts, state.row = nil, nil, -1
 	b.setChanged = true
 	delete(b.dirty, name)
 	b.dropIfEmpty(name)
@@ -139,7 +140,7 @@ func (b *Builder) View() *View {
 	}
 	for name := range b.dirty {
 		if state := b.nodes[name]; state != nil && state.object != nil {
-			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), row: state.row}
+			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), row: state.row, objectFacts: state.facts}
 		}
 	}
 	clear(b.dirty)

@@ -1,6 +1,11 @@
 package snapshot
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // maxFacts bounds how many facts one Node keeps. A reloaded configuration brings
 // new Facts while unchanged nodes still hold the old ones; past the bound the
@@ -15,14 +20,6 @@ type Fact[T any] struct {
 	compute func(*Node) T
 }
 
-// factKey is not empty, because pointers to distinct empty variables may be equal.
-type factKey struct{ _ byte }
-
-type factEntry struct {
-	key   *factKey
-	value any
-}
-
 // NewFact returns a Fact computed by the given function, which must be pure and
 // may be called by several goroutines at once, for the same Node too.
 func NewFact[T any](compute func(*Node) T) *Fact[T] {
@@ -32,30 +29,76 @@ func NewFact[T any](compute func(*Node) T) *Fact[T] {
 // Of returns the fact about the node. The value is shared by all who ask and
 // must not be written to. Only the first call for a Node computes and allocates.
 func (f *Fact[T]) Of(n *Node) *T {
-	if entries := n.facts.Load(); entries != nil {
+	if value := n.facts.find(f.key); value != nil {
+		return value.(*T)
+	}
+	value := f.compute(n)
+	return n.facts.keep(f.key, &value).(*T)
+}
+
+// ObjectFact is like a [Fact], but computed from the Node object alone. It
+// outlives changes of the pods on the node.
+type ObjectFact[T any] struct {
+	key     *factKey
+	compute func(*corev1.Node) T
+}
+
+// NewObjectFact returns an ObjectFact computed by the given function, which must
+// be pure and may be called by several goroutines at once, for the same object
+// too.
+func NewObjectFact[T any](compute func(*corev1.Node) T) *ObjectFact[T] {
+	return &ObjectFact[T]{key: new(factKey), compute: compute}
+}
+
+// Of is as [Fact.Of].
+func (f *ObjectFact[T]) Of(n *Node) *T {
+	if value := n.objectFacts.find(f.key); value != nil {
+		return value.(*T)
+	}
+	value := f.compute(n.Object)
+	return n.objectFacts.keep(f.key, &value).(*T)
+}
+
+// factKey is not empty, because pointers to distinct empty variables may be equal.
+type factKey struct{ _ byte }
+
+// facts are few, so they are searched in order. The zero value is empty.
+type facts struct {
+	entries atomic.Pointer[[]factEntry]
+}
+
+type factEntry struct {
+	key   *factKey
+	value any // a pointer to the Fact's T
+}
+
+// find returns the value kept under the key, or nil.
+func (f *facts) find(key *factKey) any {
+	if entries := f.entries.Load(); entries != nil {
 		for i := range *entries {
-			if entry := &(*entries)[i]; entry.key == f.key {
-				return entry.value.(*T)
+			if entry := &(*entries)[i]; entry.key == key {
+				return entry.value
 			}
 		}
 	}
-	return f.store(n)
+	return nil
 }
 
-func (f *Fact[T]) store(n *Node) *T {
-	value := f.compute(n)
+// keep keeps the value, unless another goroutine was first, and returns the one
+// that is kept: one for all.
+func (f *facts) keep(key *factKey, value any) any {
 	for {
-		old := n.facts.Load()
+		old := f.entries.Load()
+		if first := f.find(key); first != nil {
+			return first
+		}
 		var entries []factEntry
 		if old != nil {
-			if i := slices.IndexFunc(*old, func(e factEntry) bool { return e.key == f.key }); i >= 0 {
-				return (*old)[i].value.(*T) // another goroutine was first: one value for all
-			}
 			entries = (*old)[max(0, len(*old)-maxFacts+1):]
 		}
-		entries = append(slices.Clip(entries), factEntry{f.key, &value})
-		if n.facts.CompareAndSwap(old, &entries) {
-			return &value
+		entries = append(slices.Clip(entries), factEntry{key, value})
+		if f.entries.CompareAndSwap(old, &entries) {
+			return value
 		}
 	}
 }

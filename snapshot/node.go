@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -22,8 +21,9 @@ type Node struct {
 	// gone. Neither the slice nor the pods may be written to.
 	Pods []*corev1.Pod
 
-	row   int32
-	facts atomic.Pointer[[]factEntry]
+	row         int32
+	facts       facts
+	objectFacts *facts // shared by all Nodes with this Object
 }
 
 // NewNode returns a node that belongs to no View: one that exists only in a
@@ -38,12 +38,12 @@ func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
 		}
 	}
 	slices.SortFunc(kept, comparePods)
-	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1}
+	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1, objectFacts: new(facts)}
 }
 
 // Row is the node's place in tables indexed by [View.Rows], or -1 for a node
 // that belongs to no View. A node keeps its row from View to View for as long as
-// it exists.
+// it exists, and so do the Nodes made of it by With and Without.
 func (n *Node) Row() int { return int(n.row) }
 
 // Without returns the node as it would be without the pods for which leaving is
@@ -59,7 +59,29 @@ func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 			pods = append(pods, pod)
 		}
 	}
-	return &Node{Name: n.Name, Object: n.Object, Pods: pods, row: -1}
+	return n.holding(pods)
+}
+
+// With returns the node as it would be with these pods too: what binding asks a
+// policy about while other pods are on their way to the node. Pods that are on
+// the node already, by UID, are not counted twice. The receiver is not changed.
+// When no pod is added, the receiver itself is returned.
+func (n *Node) With(coming ...*corev1.Pod) *Node {
+	pods := slices.Clip(n.Pods)
+	for _, pod := range coming {
+		if !ended(pod) && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
+			pods = append(pods, pod)
+		}
+	}
+	if len(pods) == len(n.Pods) {
+		return n
+	}
+	slices.SortFunc(pods, comparePods)
+	return n.holding(pods)
+}
+
+func (n *Node) holding(pods []*corev1.Pod) *Node {
+	return &Node{Name: n.Name, Object: n.Object, Pods: pods, row: n.row, objectFacts: n.objectFacts}
 }
 
 func ended(pod *corev1.Pod) bool {

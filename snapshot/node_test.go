@@ -36,7 +36,7 @@ func TestWithout(t *testing.T) {
 	if len(less.Pods) != 2 || less.Pods[0].Name != "p" || less.Pods[1].Name != "r" {
 		t.Errorf("pods without q: %v", less.Pods)
 	}
-	if less.Name != n.Name || less.Object != n.Object || less.Row() != -1 {
+	if less.Name != n.Name || less.Object != n.Object || less.Row() != n.Row() {
 		t.Errorf("got %s at row %d", less.Name, less.Row())
 	}
 	if len(n.Pods) != 3 {
@@ -48,6 +48,58 @@ func TestWithout(t *testing.T) {
 	}
 	if none := n.Without(func(*corev1.Pod) bool { return true }); len(none.Pods) != 0 {
 		t.Errorf("%d pods are left when all leave", len(none.Pods))
+	}
+}
+
+func TestWith(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	b.SetPod(pod("p", "a"))
+	b.SetPod(pod("r", "a"))
+	n := b.View().Node("a")
+
+	over := pod("over", "a")
+	over.Status.Phase = corev1.PodFailed
+	if n.With() != n || n.With(pod("p", "a"), over) != n {
+		t.Error("no pod is added, but the node is another")
+	}
+	more := n.With(pod("q", ""), pod("p", ""), pod("q", ""))
+	if len(more.Pods) != 3 || more.Pods[0].Name != "p" || more.Pods[1].Name != "q" || more.Pods[2].Name != "r" {
+		t.Errorf("pods with q: %v", more.Pods)
+	}
+	if len(n.Pods) != 2 || more.Row() != n.Row() || more.Object != n.Object {
+		t.Error("the receiver was changed, or the node is not the same")
+	}
+}
+
+// A fact of the object outlives changes of the pods, and of nothing else.
+func TestObjectFact(t *testing.T) {
+	var computed int
+	labels := snapshot.NewObjectFact(func(n *corev1.Node) int { computed++; return len(n.Labels) })
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	n := b.View().Node("a")
+	labels.Of(n)
+	b.SetPod(pod("p", "a"))
+	bound := b.View().Node("a")
+	if bound == n {
+		t.Fatal("the node did not change")
+	}
+	labels.Of(bound)
+	labels.Of(bound.With(pod("q", "")))
+	labels.Of(bound.Without(func(*corev1.Pod) bool { return true }))
+	if computed != 1 {
+		t.Errorf("computed %d times for one object", computed)
+	}
+	changed := node("a")
+	changed.Labels = map[string]string{"x": "1", "y": "2"}
+	b.SetNode(changed)
+	if got := *labels.Of(b.View().Node("a")); got != 2 || computed != 2 {
+		t.Errorf("the changed object has %d labels, computed %d times", got, computed)
+	}
+	labels.Of(snapshot.NewNode(changed))
+	if computed != 3 {
+		t.Error("a node outside of the view shares facts with one in it")
 	}
 }
 

@@ -29,17 +29,17 @@ type image = unique.Handle[string]
 // imageLocality is the policy.
 type imageLocality struct {
 	bySize bool
-	sizes  *snapshot.Fact[map[image]int64] // of the images on a node, in bytes; 0 is unknown
+	sizes  *snapshot.ObjectFact[map[image]int64] // of the images on a node, in bytes; 0 is unknown
 }
 
 func newImageLocality(config Config) *imageLocality {
-	return &imageLocality{bySize: config.ScoreBy == Size, sizes: snapshot.NewFact(imagesOn)}
+	return &imageLocality{bySize: config.ScoreBy == Size, sizes: snapshot.NewObjectFact(imagesOn)}
 }
 
-func imagesOn(n *snapshot.Node) map[image]int64 {
-	sizes := make(map[image]int64, 2*len(n.Object.Status.Images)) // mostly a tag and a digest each
-	for i := range n.Object.Status.Images {
-		reported := &n.Object.Status.Images[i]
+func imagesOn(n *corev1.Node) map[image]int64 {
+	sizes := make(map[image]int64, 2*len(n.Status.Images)) // mostly a tag and a digest each
+	for i := range n.Status.Images {
+		reported := &n.Status.Images[i]
 		for _, name := range reported.Names {
 			key := unique.Make(normalize(name))
 			sizes[key] = max(sizes[key], min(reported.SizeBytes, maxSize))
@@ -122,7 +122,7 @@ func (p *imageLocality) findSizes(ctx context.Context, wanted []wantedImage, vie
 
 // cycle is the policy prepared for one pod.
 type cycle struct {
-	sizes  *snapshot.Fact[map[image]int64]
+	sizes  *snapshot.ObjectFact[map[image]int64]
 	wanted []wantedImage // not empty
 	total  uint64        // the sum of their weights, not 0
 }
