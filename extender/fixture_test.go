@@ -20,6 +20,7 @@ type fakeCluster struct {
 	view    *snapshot.View
 	pods    []*corev1.Pod
 	bindErr error
+	onBind  func() error // if not nil, decides what Bind returns
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
@@ -53,6 +54,9 @@ func (f *fakeCluster) PodByName(namespace, name string) *corev1.Pod {
 }
 
 func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {
+	if f.onBind != nil {
+		return f.onBind()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bindings = append(f.bindings, b)

@@ -86,8 +86,9 @@ type Options struct {
 // goroutines.
 type Handler struct {
 	Options
-	calls sync.Pool // of *call
-	nodes requestNodes
+	calls  sync.Pool // of *call
+	nodes  requestNodes
+	coming coming
 }
 
 // New returns a Handler.

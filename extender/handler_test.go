@@ -419,8 +419,29 @@ func TestBind(t *testing.T) {
 		}
 	})
 	t.Run("an error reaches the scheduler", func(t *testing.T) {
-		s := serve(t, &fakeCluster{view: view(threeNodes), bindErr: errors.New("pod default/p is already bound to node good")})
+		s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, bindErr: errors.New("pod default/p is already bound to node good")})
 		if answer := s.post(t, "bind", args); !strings.Contains(answer, "already bound to node good") {
+			t.Errorf("answered %s", answer)
+		}
+	})
+	t.Run("bound already", func(t *testing.T) {
+		there, elsewhere := somePod(), somePod()
+		there.Spec.NodeName, elsewhere.Spec.NodeName = "better", "good"
+		cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{there}}
+		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` {
+			t.Errorf("to the same node: %s", answer)
+		}
+		cluster.pods = []*corev1.Pod{elsewhere}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "already bound") {
+			t.Errorf("to another node: %s", answer)
+		}
+		if len(cluster.bindings) > 0 {
+			t.Errorf("bound again: %+v", cluster.bindings)
+		}
+	})
+	t.Run("a pod we do not know", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes)}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "not known") || len(cluster.bindings) > 0 {
 			t.Errorf("answered %s", answer)
 		}
 	})
@@ -430,6 +451,44 @@ func TestBind(t *testing.T) {
 			t.Errorf("answered %s", answer)
 		}
 	})
+}
+
+// Two pods for which there is room for one arrive at the same time: while the
+// first is being bound, the second must be refused, though no view holds the
+// first yet; and once it is clear that the first is not bound, another may come.
+func TestBindCountsPodsOnTheirWay(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one", "say", "full", "pods", "")}), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	bind := func(name, uid string) string {
+		return s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: name, PodNamespace: "default", PodUID: types.UID(uid), Node: "one"}))
+	}
+	answered := make(chan string)
+	go func() { answered <- bind("p", "u1") }()
+	<-arrived
+	if answer := bind("q", "u2"); !strings.Contains(answer, noRoom.Text) {
+		t.Errorf("the second pod: %s", answer)
+	}
+	proceed <- errors.New("refused")
+	if answer := <-answered; !strings.Contains(answer, "refused") {
+		t.Errorf("the first pod: %s", answer)
+	}
+	go func() { answered <- bind("q", "u2") }()
+	<-arrived
+	// The same pod again, because the scheduler gave up waiting.
+	again := make(chan string)
+	go func() { again <- bind("q", "u2") }()
+	<-arrived
+	proceed <- nil
+	proceed <- nil
+	for _, answer := range []string{<-answered, <-again} {
+		if answer != `{"Error":""}` {
+			t.Errorf("the second pod, with room: %s", answer)
+		}
+	}
 }
 
 // shop hands out one thing and remembers what it gave.
