@@ -1,0 +1,233 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// What is asked of a policy in a sequence of requests to one engine. The view
+// holds a, b and c, of which b is rejected.
+func TestMemory(t *testing.T) {
+	builder := new(snapshot.Builder)
+	for _, line := range []string{"a memory=9", "b memory=1", "c memory=9"} {
+		builder.SetNode(object(line))
+	}
+	first := builder.View()
+	builder.SetNode(object("a memory=8"))
+	second := builder.View()
+
+	type request struct {
+		verb       string // filter, score, explain or preempt
+		pod        *corev1.Pod
+		view       *snapshot.View
+		asked      []string
+		want       calls
+		remembered bool
+	}
+	pod, changed, other := podOf("u", "1"), podOf("u", "2"), podOf("v", "1")
+	anonymous, unversioned := podOf("", "1"), podOf("u", "")
+	all := []string{"a", "b", "c"}
+
+	tests := []struct {
+		name      string
+		shortlist int
+		requests  []request
+	}{
+		{"filter, then prioritize those that fit", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"score", pod, first, []string{"a", "c"}, calls{Score: 2, NormalizeScore: 1}, true},
+		}},
+		{"filter with a shortlist, then prioritize", 1, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3, Score: 2, NormalizeScore: 1}, false},
+			{"score", pod, first, []string{"a"}, calls{Score: 1, NormalizeScore: 1}, true},
+		}},
+		{"prioritize, then filter", 0, []request{
+			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
+			{"filter", pod, first, all, calls{Filter: 3}, true},
+		}},
+		{"the same again", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", pod, first, all, calls{}, true},
+			{"filter", podOf("u", "1"), first, all, calls{}, true}, // another object, the same pod
+		}},
+		{"rotated, fewer and more nodes", 0, []request{
+			{"filter", pod, first, []string{"a", "b"}, calls{Prepare: 1, Filter: 2}, false},
+			{"filter", pod, first, []string{"b", "a"}, calls{}, true},
+			{"filter", pod, first, []string{"b"}, calls{}, true},
+			{"filter", pod, first, []string{"c", "a", "b"}, calls{Filter: 1}, true},
+			{"filter", pod, first, nil, calls{}, true},
+			{"filter", pod, first, []string{"unknown", "c"}, calls{}, true},
+		}},
+		{"another version of the pod", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", changed, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // only the latest is remembered
+		}},
+		{"another pod", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", other, first, all, calls{Prepare: 1, Filter: 3}, false},
+		}},
+		{"another view", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", pod, second, all, calls{Prepare: 1, Filter: 3}, false},
+			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
+		}},
+		{"a pod without UID is never remembered", 0, []request{
+			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"score", anonymous, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
+		}},
+		{"nor is one without resourceVersion", 0, []request{
+			{"filter", unversioned, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", unversioned, first, all, calls{Prepare: 1, Filter: 3}, false},
+		}},
+		{"explain and preempt prepare no second time, and ask every filter", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"explain", pod, first, all, calls{Filter: 3, Score: 3, NormalizeScore: 1}, true},
+			{"preempt", pod, first, []string{"a"}, calls{Filter: 1}, true},
+			{"filter", pod, first, all, calls{}, true},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: toLargest}
+			e := newShortEngine(t, tt.shortlist, engine.Member{Name: "Memory", Policy: p, Weight: 1})
+			var result engine.Result
+			for i, r := range tt.requests {
+				req := asking(r.pod, r.view, r.asked...)
+				var err error
+				switch r.verb {
+				case "filter":
+					err = e.Filter(t.Context(), req, &result)
+				case "score":
+					err = e.Score(t.Context(), req, &result)
+				case "explain":
+					_, err = e.Explain(t.Context(), req)
+				case "preempt":
+					_, err = e.Preempt(t.Context(), r.pod, r.view, []engine.Candidate{{Node: req.Nodes[0], Name: "a"}}, &result)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := p.calls(); got != r.want {
+					t.Errorf("request %d (%s %v): asked %+v, want %+v", i, r.verb, r.asked, got, r.want)
+				}
+				if got := result.Record.Remembered; r.verb != "explain" && got != r.remembered {
+					t.Errorf("request %d (%s %v): Remembered is %t", i, r.verb, r.asked, got)
+				}
+			}
+		})
+	}
+}
+
+// After a failed or cancelled request nothing half done is remembered.
+func TestMemoryAfterFailure(t *testing.T) {
+	view := viewOf("a memory=9", "b memory=1")
+	p := &fake{filter: atLeast("memory", 5, tooLittle)}
+	var fail error
+	p.prepare = func(context.Context) error { return fail }
+	e := newEngine(t, engine.Member{Name: "Memory", Policy: p})
+	req := asking(podOf("u", "1"), view, "a", "b")
+	var result engine.Result
+	fail = errAnnotation
+	if err := e.Filter(t.Context(), req, &result); err == nil {
+		t.Fatal("no error")
+	}
+	fail = nil
+	if err := e.Filter(t.Context(), req, &result); err != nil || kept(req, &result) != "a" || result.Record.Remembered {
+		t.Errorf("kept %v, remembered %t, error %v", result.Kept, result.Record.Remembered, err)
+	}
+}
+
+// A policy that builds its reasons in the request breaks its contract; it must
+// not fill the memory.
+func TestMemoryIsBounded(t *testing.T) {
+	p := &fake{filter: func(n *snapshot.Node) policy.Verdict {
+		return policy.Verdict{Reason: &policy.Reason{Code: "Odd", Text: "odd: " + n.Name}}
+	}}
+	e := newEngine(t, engine.Member{Name: "Odd", Policy: p})
+	var nodes []*snapshot.Node
+	for i := range 300 {
+		nodes = append(nodes, snapshot.NewNode(object(fmt.Sprintf("n%d", i))))
+	}
+	req := engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View), Nodes: nodes}
+	prepared := 0
+	for range 100 {
+		var result engine.Result
+		if err := e.Filter(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		prepared += p.calls().Prepare
+		if got := len(result.Record.Rejections); got != len(nodes) {
+			t.Fatalf("%d rejections, want %d", got, len(nodes))
+		}
+	}
+	// 300 more in every request: beyond a thousand or so it begins anew.
+	if prepared < 20 {
+		t.Errorf("of 100 requests %d began anew: the memory of the others grew without end", prepared)
+	}
+}
+
+// ignoreRemembered compares records that differ in speed only.
+var ignoreRemembered = cmpopts.IgnoreFields(decision.Record{}, "Remembered")
+
+// Requests about the same pods, at once, over several views, get the answers of
+// an engine that remembers nothing.
+func TestMemoryConcurrent(t *testing.T) {
+	members := []engine.Member{
+		{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1},
+		{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew), score: scoreBy("gpus"), normalize: toLargest}, Weight: 2},
+	}
+	builder := new(snapshot.Builder)
+	var views []*snapshot.View
+	for i := range 3 {
+		for n := range 50 {
+			builder.SetNode(object(fmt.Sprintf("n%02d memory=%d gpus=%d", n, (n*7+i)%10, (n*3+i)%5)))
+		}
+		views = append(views, builder.View())
+	}
+	pods := []*corev1.Pod{podOf("u", "1"), podOf("u", "2"), podOf("v", "1")}
+	e := newShortEngine(t, 3, members...)
+
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			var got, want engine.Result
+			for range 25 {
+				view := views[random.IntN(len(views))]
+				nodes := slices.Collect(view.All())
+				random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+				req := engine.Request{Pod: pods[random.IntN(len(pods))], View: view, Nodes: nodes[:random.IntN(len(nodes))]}
+				fresh := newShortEngine(t, 3, members...)
+				ask, askFresh := e.Filter, fresh.Filter
+				if random.IntN(2) == 0 {
+					ask, askFresh = e.Score, fresh.Score
+				}
+				if err := ask(t.Context(), req, &got); err != nil {
+					t.Error(err)
+				}
+				if err := askFresh(t.Context(), req, &want); err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(want, got, ignoreRemembered, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("goroutine %d: answer (-fresh +got):\n%s", g, diff)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
