@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// acceptGrace is how long the listener, before it closes, takes in connections that the kernel has completed for it.
-	acceptGrace = 50 * time.Millisecond
+	// defaultAcceptGrace is how long the listener, before it closes, takes in connections that the kernel has completed for it.
+	defaultAcceptGrace = 50 * time.Millisecond
 
 	// defaultHurryGrace is how long an open connection may wait for a request at the end.
 	defaultHurryGrace = 500 * time.Millisecond
@@ -38,9 +38,10 @@ func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*
 // A listener bounds the open connections and knows what each of them does.
 type listener struct {
 	*net.TCPListener
-	max        int
-	hurryGrace time.Duration
-	metrics    *metrics // nil: not counted
+	max         int
+	acceptGrace time.Duration
+	hurryGrace  time.Duration
+	metrics     *metrics // nil: not counted
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
@@ -59,7 +60,10 @@ type conn struct {
 }
 
 func newListener(l *net.TCPListener, maxConns int, m *metrics) *listener {
-	return &listener{TCPListener: l, max: maxConns, hurryGrace: defaultHurryGrace, metrics: m, conns: map[*conn]struct{}{}}
+	return &listener{
+		TCPListener: l, max: maxConns, acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace, metrics: m,
+		conns: map[*conn]struct{}{},
+	}
 }
 
 // Accept returns the next connection. When there are too many, it closes one that waits for a request to make room, or
@@ -193,7 +197,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 
 // finish makes Accept serve on for acceptGrace and then fail with [net.ErrClosed], so that connections whose clients
 // already count as connected are not reset.
-func (l *listener) finish() { _ = l.SetDeadline(time.Now().Add(acceptGrace)) }
+func (l *listener) finish() { _ = l.SetDeadline(time.Now().Add(l.acceptGrace)) }
 
 // hurry gives connections that wait for a request hurryGrace to send one. The returned channel is closed when no
 // connection is left. Call it once, after Accept has failed.

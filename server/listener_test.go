@@ -1,0 +1,135 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+)
+
+func listen(t *testing.T, maxConns int) *listener {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return newListener(l, maxConns, nil)
+}
+
+func dialTo(t *testing.T, l *listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func accept(t *testing.T, l *listener) *conn {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*conn)
+}
+
+func TestFullListenerClosesWhoeverLosesLeast(t *testing.T) {
+	const newConn, idle, active = http.StateNew, http.StateIdle, http.StateActive
+	for _, tc := range []struct {
+		name   string
+		states []http.ConnState // from the longest in its state to the shortest
+		closed int              // index; -1: the one that comes last
+	}{
+		{"all new: the oldest", []http.ConnState{newConn, newConn, newConn}, 0},
+		{"new before idle", []http.ConnState{idle, active, newConn}, 2},
+		{"idle before active", []http.ConnState{active, active, idle}, 2},
+		{"all idle: the longest", []http.ConnState{idle, idle, active}, 0},
+		{"all active: the one that comes", []http.ConnState{active, active, active}, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := listen(t, len(tc.states))
+			var conns []*conn
+			for _, state := range tc.states {
+				dialTo(t, l)
+				c := accept(t, l)
+				if state != newConn {
+					l.observe(c, state)
+				}
+				conns = append(conns, c)
+			}
+			late := &conn{listener: l, state: newConn, since: time.Now()}
+			victim, _ := l.add(late)
+			want := late
+			if tc.closed >= 0 {
+				want = conns[tc.closed]
+			}
+			if victim != want {
+				t.Errorf("closes %v, want %v", victim, want)
+			}
+		})
+	}
+}
+
+// A client that is connected as far as it knows is not reset because the server had not looked yet.
+func TestFinishTakesInWhoIsConnected(t *testing.T) {
+	l := listen(t, 10)
+	l.acceptGrace = 2 * time.Second
+	for range 3 {
+		dialTo(t, l)
+	}
+	l.finish()
+	for range 3 {
+		accept(t, l)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("then Accept fails with %v, want net.ErrClosed", err)
+	}
+}
+
+func TestHurryEndsWaitingAndNothingElse(t *testing.T) {
+	l := listen(t, 10)
+	l.hurryGrace = -time.Second // at once
+	byte1 := make([]byte, 1)
+	_, busy, comes := dialTo(t, l), dialTo(t, l), dialTo(t, l)
+	waitingConn, busyConn, comesConn := accept(t, l), accept(t, l), accept(t, l)
+	l.observe(waitingConn, http.StateIdle)
+	l.observe(busyConn, http.StateActive)
+	empty := l.hurry()
+
+	for _, extend := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		_ = waitingConn.SetReadDeadline(extend) // as the http.Server does
+		if _, err := waitingConn.Read(byte1); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("waiting connection: %v, want its deadline", err)
+		}
+	}
+	l.observe(comesConn, http.StateActive) // its request came in time
+	for c, client := range map[*conn]net.Conn{busyConn: busy, comesConn: comes} {
+		if _, err := client.Write(byte1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(byte1); err != nil {
+			t.Errorf("connection with a request: %v", err)
+		}
+	}
+	l.observe(busyConn, http.StateIdle) // its answer was already without goodbye
+	if _, err := busyConn.Read(byte1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("connection that came to wait: %v, want its deadline", err)
+	}
+
+	for _, c := range []*conn{waitingConn, busyConn, comesConn} {
+		select {
+		case <-empty:
+			t.Fatal("empty before the last connection is closed")
+		default:
+		}
+		c.Close()
+		c.Close() // as the http.Server may
+	}
+	<-empty
+}
