@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -93,7 +94,7 @@ func (s *Stage) admit(ctx context.Context) (err error) {
 		return fmt.Errorf("creating the role: %w", err)
 	}
 	_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: "stage"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: identity}},
 	}, metav1.CreateOptions{})
@@ -244,20 +245,41 @@ func (o *Outboard) Start(ctx context.Context) error {
 // await returns when the service is ready.
 func (o *Outboard) await(ctx context.Context) error {
 	for {
-		res, err := http.Get(o.Admin + "/readyz")
-		if err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
+		if o.ready(ctx) {
+			return nil
 		}
 		select {
 		case <-o.Done():
 			return fmt.Errorf("outboard ended: %s", o.Log())
 		case <-ctx.Done():
+			o.dump()
 			return fmt.Errorf("outboard is not ready: %w: %s", context.Cause(ctx), o.Log())
 		case <-time.After(20 * time.Millisecond):
 		}
+	}
+}
+
+func (o *Outboard) ready(ctx context.Context) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.Admin+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
+// dump ends a process that hangs, and makes its log tell where.
+func (o *Outboard) dump() {
+	if err := syscall.Kill(o.PID(), syscall.SIGQUIT); err != nil {
+		return // it has ended by itself
+	}
+	select {
+	case <-o.Done():
+	case <-time.After(5 * time.Second):
 	}
 }
 

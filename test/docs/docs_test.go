@@ -1,0 +1,230 @@
+// Package docs runs what the documentation shows: every YAML block is given to
+// what it is for, every command is run, and every piece of Go stands in a file
+// that is compiled.
+package docs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// block is a fenced block of a page.
+type block struct {
+	page, language, text string
+	line                 int
+}
+
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
+
+// languages a block may be in. Text is for what programs print.
+var languages = []string{"yaml", "sh", "go", "text"}
+
+var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+
+func blocks(t *testing.T, root string) []block {
+	t.Helper()
+	var found []block
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "bin" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		page, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		for _, m := range fence.FindAllSubmatchIndex(text, -1) {
+			found = append(found, block{
+				page: page, language: string(text[m[2]:m[3]]), text: string(text[m[4]:m[5]]),
+				line: 1 + bytes.Count(text[:m[0]], []byte("\n")),
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) == 0 {
+		t.Fatalf("no page below %s has a block", root)
+	}
+	return found
+}
+
+func TestDocumentation(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s, err := stage.Set(ctx, stage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	runner := newRunner(t, ctx, s)
+	for _, b := range blocks(t, s.Root) {
+		t.Run(b.String(), func(t *testing.T) {
+			runner.t = t
+			switch b.language {
+			case "yaml":
+				runner.yaml(b)
+			case "sh":
+				runner.shell(b)
+			case "go":
+				runner.golang(b)
+			default:
+				if !slices.Contains(languages, b.language) {
+					t.Errorf("a block in %q: must be one of %v", b.language, languages)
+				}
+			}
+		})
+	}
+}
+
+type runner struct {
+	*stage.Stage
+	t   *testing.T
+	ctx context.Context
+	dir string
+	any *stage.Outboard // for scheduler configurations to point at
+}
+
+func newRunner(t *testing.T, ctx context.Context, s *stage.Stage) *runner {
+	o, err := s.StartOutboard(ctx, `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles: [{policies: [{name: ImageLocality}]}]
+serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), any: o}
+}
+
+// yaml gives a document to what it is for: our own configuration to outboard,
+// kube-scheduler's to kube-scheduler, and objects to the API server.
+func (r *runner) yaml(b block) {
+	for doc := range strings.SplitSeq(b.text, "\n---\n") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			r.t.Fatal(err)
+		}
+		switch kind.Kind {
+		case "OutboardConfiguration":
+			o, err := r.StartOutboard(r.ctx, doc)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			o.Kill()
+		case "KubeSchedulerConfiguration":
+			config, err := r.any.SchedulerConfig(doc)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			scheduler, err := r.StartScheduler(r.ctx, controlplane.SchedulerOptions{Config: config})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			scheduler.Kill()
+		case "":
+			r.t.Errorf("is no complete document: it has no kind")
+		default:
+			kubectl := r.Kubectl(r.ctx, "create", "--dry-run=server", "-f", "-")
+			kubectl.Stdin = strings.NewReader(doc)
+			if out, err := kubectl.CombinedOutput(); err != nil {
+				r.t.Errorf("%v: %s", err, out)
+			}
+		}
+	}
+}
+
+var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=\S+)?( +#.*)?$`)
+
+// shell runs the commands in a copy-free sandbox: the checkout's own files are
+// there to read, outboard and kubectl are on the PATH, and kubectl talks to the
+// stage. A block of make targets is not run, because one of them is this test;
+// its targets must exist.
+func (r *runner) shell(b block) {
+	if targets := makeCall.FindAllStringSubmatch(b.text, -1); targets != nil {
+		makefile, err := os.ReadFile(filepath.Join(r.Root, "Makefile"))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, target := range targets {
+			if !bytes.Contains(makefile, []byte("\n"+target[1]+":")) {
+				r.t.Errorf("there is no make target %q", target[1])
+			}
+		}
+		if rest := strings.TrimSpace(makeCall.ReplaceAllString(b.text, "")); rest != "" {
+			r.t.Errorf("other commands beside make: %q", rest)
+		}
+		return
+	}
+	for _, link := range []string{"deploy", "examples"} {
+		if err := os.Symlink(filepath.Join(r.Root, link), filepath.Join(r.dir, link)); err != nil && !os.IsExist(err) {
+			r.t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(r.ctx, "bash", "-euo", "pipefail", "-c", b.text)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(),
+		"PATH="+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+r.Kubeconfig(),
+	)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// golang finds the declarations of the block, one by one, in the checkout's Go
+// files.
+func (r *runner) golang(b block) {
+	for declaration := range strings.SplitSeq(strings.TrimSpace(b.text), "\n\n") {
+		if !slices.ContainsFunc(r.goFiles(), func(text string) bool { return strings.Contains(text, declaration) }) {
+			r.t.Errorf("stands in no Go file of the checkout:\n%s", declaration)
+		}
+	}
+}
+
+func (r *runner) goFiles() []string {
+	var texts []string
+	err := filepath.WalkDir(r.Root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		texts = append(texts, string(text))
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return texts
+}
