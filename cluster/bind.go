@@ -1,0 +1,275 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Binding says which pod goes to which node. All fields but Annotations are
+// required.
+type Binding struct {
+	Namespace, Name string
+	UID             types.UID
+	Node            string
+	// Annotations are merged into the pod's in the same transaction that sets
+	// its nodeName.
+	Annotations map[string]string
+}
+
+// BindError is the error of [Cluster.Bind].
+type BindError struct {
+	Binding Binding
+	// Unknown says that the pod may or may not be, or become, bound to the node:
+	// a claim must be kept. When it is false, this call has not bound the pod
+	// and will not; an earlier one whose outcome was unknown still may.
+	Unknown bool
+	// BoundTo is another node that the pod is bound to; "" if there is none, or
+	// it is not known.
+	BoundTo string
+	// Gone says that there is no pod with that UID any more, or that it is being
+	// deleted without ever having been bound.
+	Gone bool
+	// Err is the cause, nil if the above says all.
+	Err error
+
+	text string
+}
+
+// Error tells an operator what happened.
+func (e *BindError) Error() string {
+	if e.Err == nil {
+		return e.text
+	}
+	return e.text + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *BindError) Unwrap() error { return e.Err }
+
+// Outcomes of Bind, in metrics.
+const (
+	outcomeBound        = "bound"
+	outcomeAlreadyBound = "already_bound" // to the node asked for
+	outcomeElsewhere    = "bound_elsewhere"
+	outcomeGone         = "gone"
+	outcomeRefused      = "refused"
+	outcomeUnknown      = "unknown"
+)
+
+func (e *BindError) outcome() string {
+	switch {
+	case e.Unknown:
+		return outcomeUnknown
+	case e.BoundTo != "":
+		return outcomeElsewhere
+	case e.Gone:
+		return outcomeGone
+	}
+	return outcomeRefused
+}
+
+// Bind binds the pod to the node, with the annotations. Nil means that it is
+// bound to that node, by this call or since earlier, and counted there in the
+// View. An error is a *[BindError].
+//
+// One Binding is sent. It is sent again only when the API server has turned it
+// away (429), as often as ctx allows. If the answer is lost or says nothing about
+// the outcome, or the pod is bound already, the API server is asked once for the
+// pod, also when ctx has ended: Bind may then return up to
+// [Options.LookupTimeout] later.
+func (c *Cluster) Bind(ctx context.Context, b Binding) error {
+	start := time.Now()
+	outcome, err := c.bind(ctx, b)
+	if err != nil {
+		outcome = err.outcome()
+	}
+	c.metrics.binds.WithLabelValues(outcome).Inc()
+	c.metrics.bindSeconds.WithLabelValues(outcome).Observe(time.Since(start).Seconds())
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
+	for _, field := range []struct{ name, value string }{
+		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
+	} {
+		if field.value == "" {
+			return "", b.fail("binding has no "+field.name, nil)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+	}
+	attempt := c.state.begin(b.UID)
+	var bound *corev1.Pod
+	defer func() { c.state.end(attempt, bound, time.Now()) }()
+
+	err := c.post(ctx, b)
+	if err == nil {
+		bound = c.bound(ctx, b)
+		return outcomeBound, nil
+	}
+	if refused(err) {
+		failure := b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+		failure.Gone = apierrors.IsNotFound(err)
+		return "", failure
+	}
+	pod, lookupErr := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
+	if failure := b.judge(err, pod, lookupErr); failure != nil {
+		return "", failure
+	}
+	c.warnOfAnnotations(b, pod)
+	bound = pod
+	return outcomeAlreadyBound, nil
+}
+
+func (c *Cluster) post(ctx context.Context, b Binding) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	return c.client.CoreV1().Pods(b.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, Annotations: b.Annotations},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
+	}, metav1.CreateOptions{})
+}
+
+// refused says that the API server has answered, and that the Binding had and
+// will have no effect. A conflict is not among them, because the pod may be bound
+// to the very node.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusConflict:
+		return false
+	default:
+		return 400 <= code && code < 500
+	}
+}
+
+// judge says what it means that the Binding ended with err and the pod was then
+// found as it is. Nil: it is bound to the node.
+func (b Binding) judge(err error, pod *corev1.Pod, lookupErr error) *BindError {
+	unknown := func(text string, err error) *BindError {
+		failure := b.fail(fmt.Sprintf("it is unknown whether %s was bound to node %q%s", b.pod(), b.Node, text), err)
+		failure.Unknown = true
+		return failure
+	}
+	switch {
+	case lookupErr != nil:
+		return unknown("", fmt.Errorf("%w; asking for the pod: %w", err, lookupErr))
+	case pod == nil:
+		failure := b.fail(b.pod()+" with UID "+string(b.UID)+" no longer exists", nil)
+		failure.Gone = true
+		return failure
+	case pod.Spec.NodeName == b.Node:
+		return nil
+	case pod.Spec.NodeName != "":
+		failure := b.fail(fmt.Sprintf("%s is already bound to node %q", b.pod(), pod.Spec.NodeName), nil)
+		failure.BoundTo = pod.Spec.NodeName
+		return failure
+	case pod.DeletionTimestamp != nil:
+		failure := b.fail(b.pod()+" is being deleted", nil)
+		failure.Gone = true
+		return failure
+	case apierrors.IsConflict(err):
+		return b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+	default:
+		return unknown("; it is not yet", err)
+	}
+}
+
+func (b Binding) fail(text string, err error) *BindError {
+	return &BindError{Binding: b, Err: err, text: text}
+}
+
+func (b Binding) pod() string { return "pod " + b.Namespace + "/" + b.Name }
+
+// lookup asks the API server for the pod. Nil if it is gone.
+func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
+	defer cancel()
+	pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if pod.UID != uid {
+		return nil, nil
+	}
+	snapshot.TrimPod(pod)
+	return pod, nil
+}
+
+// bound returns the pod as it is now that it was bound. Nil if it is gone again.
+func (c *Cluster) bound(ctx context.Context, b Binding) *corev1.Pod {
+	pod := c.state.seen(b.UID)
+	if pod == nil {
+		// The Binding was faster than the watch.
+		fresh, err := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
+		if err == nil {
+			return fresh
+		}
+		c.options.Logger.Warn("a pod was bound that is not known yet; until it is, its annotations are counted and its requests are not",
+			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", err)
+		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID}}
+	}
+	bound := *pod
+	bound.ResourceVersion = ""
+	bound.Spec.NodeName = b.Node
+	bound.Status.NominatedNodeName = ""
+	bound.Annotations = make(map[string]string, len(pod.Annotations)+len(b.Annotations))
+	maps.Copy(bound.Annotations, pod.Annotations)
+	maps.Copy(bound.Annotations, b.Annotations)
+	return &bound
+}
+
+// warnOfAnnotations tells that a pod that was bound by someone else does not have
+// what it should have been given. It runs by now; nothing else can be done.
+func (c *Cluster) warnOfAnnotations(b Binding, pod *corev1.Pod) {
+	var differ []string
+	for key, value := range b.Annotations {
+		if pod.Annotations[key] != value {
+			differ = append(differ, key)
+		}
+	}
+	if len(differ) > 0 {
+		slices.Sort(differ)
+		c.options.Logger.Warn("a pod was bound to the node already, with other annotations",
+			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "annotations", strings.Join(differ, " "))
+	}
+}
+
+// bindOnce keeps client-go from repeating a Binding whose outcome is not known:
+// it repeats any request that is answered with 5xx and Retry-After.
+type bindOnce struct{ next http.RoundTripper }
+
+func (r *bindOnce) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(req)
+	if err == nil && resp.StatusCode >= 500 && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/binding") {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets client-go reach the transport, to close its
+// connections.
+func (r *bindOnce) WrappedRoundTripper() http.RoundTripper { return r.next }

@@ -1,0 +1,292 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Options are the parts of a Cluster. Config or Client is required.
+type Options struct {
+	// Config says how to reach the API server. It is copied. Its rate limits and
+	// content type are replaced.
+	Config *rest.Config
+	// QPS and Burst limit the requests made with Config, Bindings above all, so
+	// that a run-away scheduler does not flood the API server. Defaults: 200
+	// and 400. A negative QPS means no limit.
+	QPS   float32
+	Burst int
+	// Client is used instead of Config, as it is. A client that repeats a POST
+	// by itself after a 5xx answer with Retry-After, as clients made from a
+	// rest.Config do, may report a Binding as already there that is its own.
+	Client kubernetes.Interface
+
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Nil: none.
+	Registerer prometheus.Registerer
+
+	// BindTimeout bounds one attempt to write a Binding, beside the context of
+	// Bind. Default 10 s.
+	BindTimeout time.Duration
+	// LookupTimeout bounds asking the API server for one pod, where Bind needs
+	// that. It is not shortened by the context of Bind, because it is what finds
+	// out about a Binding whose context has ended. Default 2 s.
+	LookupTimeout time.Duration
+	// ConfirmAfter is how long after Bind a pod that the watch has not shown
+	// bound is believed to be; then the API server is asked. Default 15 s.
+	ConfirmAfter time.Duration
+	// PublishInterval is the least time between two Views, unless Bind publishes
+	// one. Default 5 ms.
+	PublishInterval time.Duration
+}
+
+func (o *Options) setDefaults() {
+	if o.QPS == 0 {
+		o.QPS = 200
+	}
+	if o.Burst == 0 {
+		o.Burst = 400
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.BindTimeout == 0 {
+		o.BindTimeout = 10 * time.Second
+	}
+	if o.LookupTimeout == 0 {
+		o.LookupTimeout = 2 * time.Second
+	}
+	if o.ConfirmAfter == 0 {
+		o.ConfirmAfter = 15 * time.Second
+	}
+	if o.PublishInterval == 0 {
+		o.PublishInterval = 5 * time.Millisecond
+	}
+}
+
+// Cluster is a Kubernetes cluster as Outboard sees it. Its methods may be called
+// concurrently.
+type Cluster struct {
+	options     Options
+	client      kubernetes.Interface
+	state       *state
+	feeds       []*feed
+	metrics     *metrics
+	publishedAt atomic.Int64 // when the present View was published; Unix nanoseconds
+	started     atomic.Bool
+}
+
+// New returns a Cluster that knows nothing until Run is called. It makes no
+// request.
+func New(o Options) (*Cluster, error) {
+	o.setDefaults()
+	client := o.Client
+	if client == nil {
+		if o.Config == nil {
+			return nil, errors.New("cluster: neither Config nor Client is given")
+		}
+		var err error
+		if client, err = newClient(o); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	c := &Cluster{options: o, client: client, state: newState(), metrics: newMetrics()}
+	c.publishedAt.Store(time.Now().UnixNano())
+	c.state.published = func() {
+		c.metrics.publications.Inc()
+		c.publishedAt.Store(time.Now().UnixNano())
+	}
+	c.feeds = []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
+	if o.Registerer != nil {
+		if err := c.metrics.register(o.Registerer, c); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func newClient(o Options) (kubernetes.Interface, error) {
+	config := rest.CopyConfig(o.Config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS, config.Burst, config.RateLimiter = o.QPS, o.Burst, nil
+	if config.UserAgent == "" {
+		config.UserAgent = "outboard"
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bindOnce{next} })
+	return kubernetes.NewForConfig(config)
+}
+
+func (c *Cluster) nodeFeed() *feed {
+	return newFeed(c.client, "nodes", "", c.client.CoreV1().Nodes(), sink[*corev1.Node]{
+		trim:    snapshot.TrimNode,
+		share:   func(*corev1.Node) {},
+		set:     c.state.setNode,
+		remove:  c.state.removeNode,
+		replace: c.state.replaceNodes,
+		done:    c.completed,
+	}, c.watchFailed("nodes"))
+}
+
+func (c *Cluster) podFeed() *feed {
+	var known templates
+	return newFeed(c.client, "pods", "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), sink[*corev1.Pod]{
+		trim: snapshot.TrimPod,
+		share: func(pod *corev1.Pod) {
+			if like := known.like(pod); like != nil {
+				share(pod, like)
+			}
+			if before := c.state.seen(pod.UID); before != nil {
+				share(pod, before)
+			}
+			known.sweep(c.state.allPods)
+		},
+		set:     c.state.setPod,
+		remove:  c.state.removePod,
+		replace: c.state.replacePods,
+		done:    c.completed,
+	}, c.watchFailed("pods"))
+}
+
+func (c *Cluster) budgetFeed() *feed {
+	return newFeed(c.client, "poddisruptionbudgets", "", c.client.PolicyV1().PodDisruptionBudgets(""), sink[*policyv1.PodDisruptionBudget]{
+		trim:    func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
+		share:   func(*policyv1.PodDisruptionBudget) {},
+		set:     c.state.setBudget,
+		remove:  c.state.removeBudget,
+		replace: c.state.replaceBudgets,
+		done:    c.completed,
+	}, c.watchFailed("poddisruptionbudgets"))
+}
+
+func (c *Cluster) watchFailed(resource string) func() {
+	return c.metrics.watchErrors.WithLabelValues(resource).Inc
+}
+
+// completed is called when a resource was read.
+func (c *Cluster) completed() {
+	for _, f := range c.feeds {
+		if !f.read.Load() {
+			return
+		}
+	}
+	c.state.setComplete()
+}
+
+// Run follows the cluster until ctx ends, and then returns nil once everything it
+// started has ended; it may be called once. The last View stays, and Bind goes on
+// working. Failures are tried again for good: see Synced.
+func (c *Cluster) Run(ctx context.Context) error {
+	if c.started.Swap(true) {
+		return errors.New("cluster: Run was called twice")
+	}
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.options.Logger.Handler()))
+	var running sync.WaitGroup
+	for _, f := range c.feeds {
+		running.Go(func() { f.reflector.RunWithContext(ctx) })
+	}
+	running.Go(func() { c.publish(ctx) })
+	running.Go(func() { c.confirm(ctx) })
+	running.Wait()
+	return nil
+}
+
+// publish publishes what changes: a change after a pause at once, those that
+// follow it together after the interval. A View that took long to make, because
+// nodes come and go, is given a pause in proportion.
+func (c *Cluster) publish(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.state.changed:
+		}
+		start := time.Now()
+		c.state.publish()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(c.options.PublishInterval, 4*time.Since(start))):
+		}
+	}
+}
+
+// confirm asks the API server about pods that the watch should have shown bound.
+func (c *Cluster) confirm(ctx context.Context) {
+	ticker := time.NewTicker(c.options.ConfirmAfter / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, assumed := range c.state.unconfirmed(now.Add(-c.options.ConfirmAfter)) {
+				pod, err := c.lookup(ctx, assumed.Namespace, assumed.Name, assumed.UID)
+				if err != nil {
+					break // the API server is away; what is assumed stays
+				}
+				c.state.resolve(assumed, pod, time.Now())
+			}
+		}
+	}
+}
+
+// View returns what is true now: one atomic load. It is never nil, and empty
+// until Synced returns nil for the first time.
+func (c *Cluster) View() *snapshot.View { return c.state.view.Load() }
+
+// Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil.
+// A pod on a node may be missing here although the View has it: versions of it
+// that differ in nothing a View holds are not told apart.
+func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
+	if pod := c.state.seen(uid); pod != nil && pod.ResourceVersion == resourceVersion && resourceVersion != "" {
+		return pod
+	}
+	return nil
+}
+
+// PodByName returns the trimmed pod as last seen, or as it was bound by Bind, or
+// nil. The latter has no resourceVersion.
+func (c *Cluster) PodByName(namespace, name string) *corev1.Pod {
+	return c.state.named(namespace, name)
+}
+
+// Synced returns nil once nodes, pods and disruption budgets have all been read,
+// and from then on. Until then the error names what is missing, and why if a
+// request failed.
+func (c *Cluster) Synced() error {
+	var missing []string
+	for _, f := range c.feeds {
+		if f.read.Load() {
+			continue
+		}
+		text := f.resource
+		if err := f.lastError.Load(); err != nil {
+			text += " (" + (*err).Error() + ")"
+		}
+		missing = append(missing, text)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not read from the API server yet: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}

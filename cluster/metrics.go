@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	publications prometheus.Counter
+	watchErrors  *prometheus.CounterVec
+	binds        *prometheus.CounterVec
+	bindSeconds  *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		publications: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outboard_cluster_publications_total",
+			Help: "Views published.",
+		}),
+		watchErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_cluster_watch_errors_total",
+			Help: "Failed list and watch requests, by resource.",
+		}, []string{"resource"}),
+		binds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_cluster_binds_total",
+			Help: "Bind calls, by outcome.",
+		}, []string{"outcome"}),
+		bindSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outboard_cluster_bind_duration_seconds",
+			Help:    "Duration of Bind calls, by outcome.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
+		}, []string{"outcome"}),
+	}
+}
+
+// register registers the metrics, and those that are read from the Cluster.
+func (m *metrics) register(registerer prometheus.Registerer, c *Cluster) error {
+	gauge := func(name, help string, labels prometheus.Labels, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
+	}
+	collectors := []prometheus.Collector{
+		m.publications, m.watchErrors, m.binds, m.bindSeconds,
+		gauge("outboard_cluster_view_generation", "Generation of the present view.", nil,
+			func() float64 { return float64(c.View().Generation()) }),
+		gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.", nil,
+			func() float64 { return time.Since(time.Unix(0, c.publishedAt.Load())).Seconds() }),
+		gauge("outboard_cluster_nodes", "Nodes in the present view.", nil,
+			func() float64 { return float64(c.View().Len()) }),
+		gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.", nil,
+			func() float64 { return float64(c.state.count.Load()) }),
+	}
+	for _, f := range c.feeds {
+		labels := prometheus.Labels{"resource": f.resource}
+		m.watchErrors.With(labels)
+		collectors = append(collectors,
+			gauge("outboard_cluster_synced", "1 if the resource was read completely.", labels, func() float64 {
+				if f.read.Load() {
+					return 1
+				}
+				return 0
+			}),
+			gauge("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.", labels,
+				func() float64 { return f.age().Seconds() }),
+		)
+	}
+	var errs []error
+	for _, collector := range collectors {
+		errs = append(errs, registerer.Register(collector))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,366 @@
+package cluster
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// state is what is known about the cluster. Its methods may be called
+// concurrently; events about one resource come from one goroutine.
+//
+// What the watch says comes in order, and is the truth of some moment not before
+// the last one, except after an etcd restore, when it is the truth of an older
+// one. So events are believed as they come, and resourceVersions are never
+// compared. A pod that was bound by us and not yet seen bound is laid over that.
+type state struct {
+	// pods are the pods as the watch showed them, a *corev1.Pod by types.UID.
+	pods sync.Map
+	// names are the pods as they are counted, a *corev1.Pod by
+	// types.NamespacedName: as the watch showed them, or as we bound them.
+	names sync.Map
+	count atomic.Int64 // of pods
+
+	view      atomic.Pointer[snapshot.View]
+	published func()        // called with mu held, after a new View is stored; may be nil
+	changed   chan struct{} // capacity 1: there may be something to publish
+
+	mu       sync.Mutex
+	builder  snapshot.Builder
+	complete bool // everything was read once: Views may be published
+	nodes    map[string]struct{}
+	budgets  map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	binds    map[types.UID]*bind
+}
+
+// bind is what is known about a pod that is being bound, or was bound by us and
+// has not been seen bound.
+type bind struct {
+	calls   int         // attempts under way
+	settled int         // grows when the watch shows the pod bound, or gone
+	assumed *corev1.Pod // the pod as we bound it, or nil
+	since   time.Time   // when assumed was known to be true
+}
+
+func newState() *state {
+	s := &state{
+		changed: make(chan struct{}, 1),
+		nodes:   map[string]struct{}{},
+		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
+		binds:   map[types.UID]*bind{},
+	}
+	s.view.Store(&snapshot.View{})
+	return s
+}
+
+// setComplete allows Views to be published, and publishes the first.
+func (s *state) setComplete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complete = true
+	s.publishLocked()
+}
+
+func (s *state) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publishLocked()
+}
+
+// publishLocked stores the View while holding the lock, so that Views are stored
+// in order of generation.
+func (s *state) publishLocked() {
+	if !s.complete {
+		return
+	}
+	if v := s.builder.View(); v != s.view.Load() {
+		s.view.Store(v)
+		if s.published != nil {
+			s.published()
+		}
+	}
+}
+
+func (s *state) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *state) setNode(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes[node.Name] = struct{}{}
+	s.builder.SetNode(node)
+	s.wake()
+}
+
+func (s *state) removeNode(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodes, node.Name)
+	s.builder.DeleteNode(node.Name)
+	s.wake()
+}
+
+func (s *state) replaceNodes(nodes []*corev1.Node) {
+	s.mu.Lock()
+	gone := maps.Clone(s.nodes)
+	s.mu.Unlock()
+	for _, node := range nodes {
+		s.setNode(node)
+		delete(gone, node.Name)
+	}
+	for name := range gone {
+		node := &corev1.Node{}
+		node.Name = name
+		s.removeNode(node)
+	}
+}
+
+func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
+	if old := s.budgets[key]; old != nil {
+		same := *old
+		same.ResourceVersion = budget.ResourceVersion
+		if equality.Semantic.DeepEqual(&same, budget) {
+			return
+		}
+	}
+	s.budgets[key] = budget
+	s.builder.SetDisruptionBudget(budget)
+	s.wake()
+}
+
+func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
+	delete(s.budgets, key)
+	s.builder.DeleteDisruptionBudget(key)
+	s.wake()
+}
+
+func (s *state) replaceBudgets(budgets []*policyv1.PodDisruptionBudget) {
+	s.mu.Lock()
+	gone := maps.Clone(s.budgets)
+	s.mu.Unlock()
+	for _, budget := range budgets {
+		s.setBudget(budget)
+		delete(gone, types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
+	}
+	for _, budget := range gone {
+		s.removeBudget(budget)
+	}
+}
+
+// seen returns the pod as the watch last showed it, or nil.
+func (s *state) seen(uid types.UID) *corev1.Pod {
+	if pod, ok := s.pods.Load(uid); ok {
+		return pod.(*corev1.Pod)
+	}
+	return nil
+}
+
+// named returns the pod with the name as it is counted, or nil.
+func (s *state) named(namespace, name string) *corev1.Pod {
+	if pod, ok := s.names.Load(types.NamespacedName{Namespace: namespace, Name: name}); ok {
+		return pod.(*corev1.Pod)
+	}
+	return nil
+}
+
+// allPods yields the pods as the watch showed them.
+func (s *state) allPods(yield func(*corev1.Pod) bool) {
+	s.pods.Range(func(_, pod any) bool { return yield(pod.(*corev1.Pod)) })
+}
+
+// setPod takes what the watch shows of a pod.
+func (s *state) setPod(pod *corev1.Pod) {
+	if ended(pod) {
+		s.removePod(pod)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.binds[pod.UID]; b != nil && pod.Spec.NodeName != "" {
+		s.settle(pod.UID, b)
+	}
+	if b := s.binds[pod.UID]; b != nil && b.assumed != nil {
+		s.store(pod) // seen as it was before it was bound
+	} else {
+		s.store(s.place(pod))
+	}
+	s.wake()
+}
+
+// removePod takes from the watch that a pod is gone. Only its UID, namespace and
+// name are read.
+func (s *state) removePod(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.pods.LoadAndDelete(pod.UID); known {
+		s.count.Add(-1)
+	}
+	if b := s.binds[pod.UID]; b != nil {
+		s.settle(pod.UID, b)
+	}
+	s.displace(pod)
+	s.wake()
+}
+
+// replacePods takes a complete list from the watch. A pod that is not in it is
+// gone, if the watch has shown it before: lists do not go back in time. One that
+// is known only because we bound it may be newer than the list.
+func (s *state) replacePods(pods []*corev1.Pod) {
+	listed := make(map[types.UID]struct{}, len(pods))
+	for _, pod := range pods {
+		listed[pod.UID] = struct{}{}
+		s.setPod(pod)
+	}
+	for pod := range s.allPods {
+		if _, ok := listed[pod.UID]; !ok {
+			s.removePod(pod)
+		}
+	}
+}
+
+// place counts the pod on its node, if it has one, and returns the object that
+// is kept: the one known before, if it differs only in its resourceVersion.
+func (s *state) place(pod *corev1.Pod) *corev1.Pod {
+	s.builder.SetPod(pod)
+	if kept := s.builder.Pod(pod.UID); kept != nil {
+		pod = kept
+	}
+	s.names.Store(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod)
+	return pod
+}
+
+// placeAssumed is place for a pod that is not known from the watch. If the watch
+// has shown another one of that name, the name is the other's.
+func (s *state) placeAssumed(pod *corev1.Pod) {
+	s.builder.SetPod(pod)
+	if named := s.named(pod.Namespace, pod.Name); named == nil || named.UID == pod.UID {
+		s.names.Store(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod)
+	}
+}
+
+// displace undoes both.
+func (s *state) displace(pod *corev1.Pod) {
+	s.builder.DeletePod(pod.UID)
+	// Another pod may have the name by now.
+	if named := s.named(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
+		s.names.Delete(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	}
+}
+
+func (s *state) store(pod *corev1.Pod) {
+	if _, known := s.pods.Swap(pod.UID, pod); !known {
+		s.count.Add(1)
+	}
+}
+
+// settle ends what is assumed about a pod: the watch has shown it bound, or gone.
+func (s *state) settle(uid types.UID, b *bind) {
+	b.settled++
+	b.assumed = nil
+	s.forget(uid, b)
+}
+
+func (s *state) forget(uid types.UID, b *bind) {
+	if b.calls == 0 && b.assumed == nil {
+		delete(s.binds, uid)
+	}
+}
+
+// attempt is one attempt to bind a pod.
+type attempt struct {
+	uid     types.UID
+	bind    *bind
+	settled int
+}
+
+// begin must be called before the Binding is sent: what the watch shows from
+// then on may be newer than the Binding, even if we learn of its success later.
+func (s *state) begin(uid types.UID) attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.binds[uid]
+	if b == nil {
+		b = &bind{}
+		s.binds[uid] = b
+	}
+	b.calls++
+	return attempt{uid, b, b.settled}
+}
+
+// end ends an attempt. bound is the pod as it was bound, or nil if it was not.
+// When end returns, the pod is on its node in the View.
+func (s *state) end(a attempt, bound *corev1.Pod, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.bind.calls--
+	seen := s.seen(a.uid)
+	shown := a.bind.settled != a.settled || onNode(seen) // the watch was faster
+	if onNode(bound) && !shown {
+		a.bind.assumed, a.bind.since = bound, now
+		s.placeAssumed(bound)
+		s.publishLocked()
+	}
+	s.forget(a.uid, a.bind)
+}
+
+// unconfirmed returns the pods that are assumed to be bound since before the time.
+func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pods []*corev1.Pod
+	for _, b := range s.binds {
+		if b.assumed != nil && b.since.Before(before) {
+			pods = append(pods, b.assumed)
+		}
+	}
+	return pods
+}
+
+// resolve replaces what is assumed about a pod with what the API server says
+// about it; nil if the pod is gone. It has no effect if something else is assumed
+// or known by now.
+func (s *state) resolve(assumed, truth *corev1.Pod, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.binds[assumed.UID]
+	if b == nil || b.assumed != assumed {
+		return
+	}
+	if onNode(truth) {
+		b.assumed, b.since = truth, now
+		s.placeAssumed(truth)
+	} else {
+		b.assumed = nil
+		s.forget(assumed.UID, b)
+		if seen := s.seen(assumed.UID); seen != nil {
+			s.place(seen)
+		} else {
+			s.displace(assumed)
+		}
+	}
+	s.publishLocked()
+}
+
+func onNode(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" && !ended(pod) }
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

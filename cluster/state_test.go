@@ -1,0 +1,460 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// world is an API server with a history, as a state sees it: through a watch
+// that lags, lists that may be of any moment not before the last one seen, and
+// Bindings whose answers come late or never.
+type world struct {
+	moments  []moment // all there has been since the last restore or start
+	at       int      // the moment the watch has shown
+	relist   bool     // the watch has to begin anew
+	uids     int
+	versions int
+	restores int
+
+	state    *state
+	attempts []*try
+	lookups  []lookup
+	promised map[types.UID]promise
+	gone     map[types.UID]bool // the watch has shown that they are gone
+}
+
+// moment is the state of the API server between two writes.
+type moment struct {
+	pods  map[string]*corev1.Pod // by name
+	event func(*state)           // what the watch shows of the write that led here
+}
+
+// try is a Bind call under way.
+type try struct {
+	attempt attempt
+	name    string
+	node    string
+	sent    bool
+	success bool
+	already bool // the pod was bound to the node before
+	begun   int  // restores before the call
+}
+
+type lookup struct{ assumed, truth *corev1.Pod }
+
+// promise is a pod that Bind has returned success for: it must be counted on the
+// node for as long as it is there.
+type promise struct {
+	node     string
+	restores int
+}
+
+func (w *world) now() map[string]*corev1.Pod { return w.moments[len(w.moments)-1].pods }
+
+func (w *world) write(name string, pod *corev1.Pod, event func(*state)) {
+	pods := maps.Clone(w.now())
+	if pod == nil {
+		delete(pods, name)
+	} else {
+		pods[name] = pod
+	}
+	w.moments = append(w.moments, moment{pods, event})
+}
+
+// put writes the pod, new or changed.
+func (w *world) put(pod *corev1.Pod) {
+	w.versions++
+	pod.ResourceVersion = strconv.Itoa(w.versions)
+	shown := pod.DeepCopy() // the watch decodes its own
+	w.write(pod.Name, pod, func(s *state) {
+		if ended(shown) {
+			w.remove(shown)
+		} else {
+			s.setPod(shown)
+		}
+	})
+}
+
+// remove is the event of a pod that was deleted or has ended.
+func (w *world) remove(pod *corev1.Pod) {
+	w.state.removePod(pod)
+	w.gone[pod.UID] = true
+}
+
+func (w *world) change(name string, apply func(*corev1.Pod)) {
+	pod := w.now()[name].DeepCopy()
+	apply(pod)
+	w.put(pod)
+}
+
+func (w *world) byUID(uid types.UID) *corev1.Pod {
+	for _, pod := range w.now() {
+		if pod.UID == uid {
+			return pod
+		}
+	}
+	return nil
+}
+
+// deliver shows the next event of the watch, if there is one.
+func (w *world) deliver() bool {
+	if w.relist {
+		w.list(len(w.moments) - 1)
+		return true
+	}
+	if w.at == len(w.moments)-1 {
+		return false
+	}
+	w.at++
+	w.moments[w.at].event(w.state)
+	return true
+}
+
+func (w *world) list(at int) {
+	for pod := range w.state.allPods {
+		w.gone[pod.UID] = true
+	}
+	var pods []*corev1.Pod
+	for _, name := range slices.Sorted(maps.Keys(w.moments[at].pods)) {
+		if pod := w.moments[at].pods[name]; !ended(pod) {
+			pods = append(pods, pod.DeepCopy())
+			delete(w.gone, pod.UID)
+		}
+	}
+	w.state.replacePods(pods)
+	w.at, w.relist = at, false
+}
+
+// serve is the API server's part of a Bind call.
+func (w *world) serve(try *try) {
+	try.sent = true
+	pod := w.byUID(try.attempt.uid)
+	switch {
+	case pod == nil || pod.Name != try.name:
+	case pod.Spec.NodeName == "" && !ended(pod):
+		try.success = true
+		w.change(try.name, func(p *corev1.Pod) { p.Spec.NodeName = try.node })
+	case pod.Spec.NodeName == try.node:
+		try.success, try.already = true, true
+	}
+}
+
+// finish is the client's part of a Bind call after the answer. Without an answer
+// the call ends without knowing.
+func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
+	if !try.success || !answered {
+		w.state.end(try.attempt, nil, time.Now())
+		return
+	}
+	uid := try.attempt.uid
+	var bound *corev1.Pod
+	switch seen := w.state.seen(uid); {
+	case try.already:
+		bound = w.byUID(uid).DeepCopy()
+	case seen != nil:
+		bound = seen.DeepCopy()
+		bound.Spec.NodeName = try.node
+	case lookupWorks:
+		bound = w.byUID(uid).DeepCopy()
+	default:
+		bound = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: try.name, UID: uid}}
+		bound.Spec.NodeName = try.node
+	}
+	w.state.end(try.attempt, bound, time.Now())
+	if pod := w.byUID(uid); onNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
+		w.promised[uid] = promise{try.node, w.restores}
+		if got := w.counted()[uid]; got != try.node {
+			t.Fatalf("when Bind returns, pod %s is on %q in the view, not on %s", uid, got, try.node)
+		}
+	}
+}
+
+// counted are the pods of the published view, as node by UID.
+func (w *world) counted() map[types.UID]string {
+	counted := map[types.UID]string{}
+	for node := range w.state.view.Load().All() {
+		for _, pod := range node.Pods {
+			counted[pod.UID] = node.Name
+		}
+	}
+	return counted
+}
+
+// check checks what holds at every moment.
+func (w *world) check(t *rapid.T) {
+	w.state.publish()
+	counted := w.counted()
+	for uid := range w.gone {
+		if counted[uid] != "" {
+			t.Fatalf("pod %s is gone, and still counted on %s", uid, counted[uid])
+		}
+	}
+	for uid, promise := range w.promised {
+		pod := w.byUID(uid)
+		if pod == nil || ended(pod) || promise.restores != w.restores {
+			delete(w.promised, uid)
+			continue
+		}
+		if counted[uid] != promise.node {
+			t.Fatalf("pod %s was bound to %s, and is counted on %q", uid, promise.node, counted[uid])
+		}
+	}
+}
+
+// settle lets everything come to its end and compares with the truth.
+func (w *world) settle(t *rapid.T) {
+	for _, try := range w.attempts {
+		w.finish(t, try, true, true)
+	}
+	for w.deliver() {
+	}
+	for _, late := range w.lookups {
+		w.state.resolve(late.assumed, late.truth, time.Now())
+	}
+	for _, assumed := range w.state.unconfirmed(time.Now().Add(time.Hour)) {
+		w.state.resolve(assumed, w.byUID(assumed.UID).DeepCopy(), time.Now())
+	}
+	w.state.publish()
+	wantCounted, wantNames := map[types.UID]string{}, []string{}
+	known := 0
+	for _, pod := range w.now() {
+		if ended(pod) {
+			continue
+		}
+		known++
+		wantNames = append(wantNames, fmt.Sprintf("%s=%s@%s", pod.Name, pod.UID, pod.Spec.NodeName))
+		if pod.Spec.NodeName != "" {
+			wantCounted[pod.UID] = pod.Spec.NodeName
+		}
+		seen := w.state.seen(pod.UID)
+		if seen == nil || seen.Spec.NodeName != pod.Spec.NodeName || seen.Labels["v"] != pod.Labels["v"] {
+			t.Fatalf("pod %s is %v, known as %v", pod.UID, pod, seen)
+		}
+	}
+	if got := w.counted(); !maps.Equal(got, wantCounted) {
+		t.Fatalf("counted are %v, the truth is %v", got, wantCounted)
+	}
+	var names []string
+	w.state.names.Range(func(_, pod any) bool {
+		p := pod.(*corev1.Pod)
+		names = append(names, fmt.Sprintf("%s=%s@%s", p.Name, p.UID, p.Spec.NodeName))
+		return true
+	})
+	slices.Sort(names)
+	slices.Sort(wantNames)
+	if !slices.Equal(names, wantNames) {
+		t.Fatalf("names are %v, the truth is %v", names, wantNames)
+	}
+	if int(w.state.count.Load()) != known || len(w.state.binds) != 0 {
+		t.Fatalf("%d pods counted, %d known; %d bindings remembered", w.state.count.Load(), known, len(w.state.binds))
+	}
+}
+
+func TestPodsEndInTheTruth(t *testing.T) {
+	for range 10 { // what goes wrong takes several steps of a few kinds in one order
+		rapid.Check(t, checkEndInTheTruth)
+	}
+}
+
+func checkEndInTheTruth(t *rapid.T) {
+	w := &world{state: newState(), promised: map[types.UID]promise{}, gone: map[types.UID]bool{}, moments: []moment{{pods: map[string]*corev1.Pod{}}}}
+	for _, name := range []string{"a", "b"} {
+		w.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	w.state.setComplete()
+	nodes := rapid.SampledFrom([]string{"a", "b"})
+	present := func(t *rapid.T) string {
+		names := slices.Sorted(maps.Keys(w.now()))
+		if len(names) == 0 {
+			t.Skip("no pod")
+		}
+		return rapid.SampledFrom(names).Draw(t, "pod")
+	}
+	anyTry := func(t *rapid.T, sent bool) int {
+		var which []int
+		for i, try := range w.attempts {
+			if try.sent == sent {
+				which = append(which, i)
+			}
+		}
+		if len(which) == 0 {
+			t.Skip("no attempt")
+		}
+		return rapid.SampledFrom(which).Draw(t, "attempt")
+	}
+	deliver := func(t *rapid.T) {
+		for range rapid.IntRange(1, 3).Draw(t, "events") {
+			w.deliver()
+		}
+	}
+	begin := func(t *rapid.T) {
+		name := present(t)
+		w.attempts = append(w.attempts, &try{attempt: w.state.begin(w.now()[name].UID), name: name, node: nodes.Draw(t, "node"), begun: w.restores})
+	}
+	serve := func(t *rapid.T) { w.serve(w.attempts[anyTry(t, false)]) }
+	finish := func(t *rapid.T) {
+		i := anyTry(t, true)
+		w.finish(t, w.attempts[i], rapid.IntRange(0, 3).Draw(t, "answered") > 0, rapid.IntRange(0, 3).Draw(t, "lookup works") > 0)
+		w.attempts = slices.Delete(w.attempts, i, i+1)
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"create": func(t *rapid.T) {
+			name := rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")
+			if w.now()[name] != nil {
+				t.Skip("exists")
+			}
+			w.uids++
+			w.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(fmt.Sprintf("uid-%d", w.uids))}})
+		},
+		"label": func(t *rapid.T) {
+			w.change(present(t), func(p *corev1.Pod) {
+				p.Labels = map[string]string{"v": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "v")}
+			})
+		},
+		"end": func(t *rapid.T) {
+			w.change(present(t), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		},
+		"delete": func(t *rapid.T) {
+			name := present(t)
+			gone := w.now()[name].DeepCopy()
+			w.write(name, nil, func(*state) { w.remove(gone) })
+		},
+		"bound by another": func(t *rapid.T) {
+			name := present(t)
+			if w.now()[name].Spec.NodeName != "" {
+				t.Skip("bound")
+			}
+			node := nodes.Draw(t, "node")
+			w.change(name, func(p *corev1.Pod) { p.Spec.NodeName = node })
+		},
+		"deliver":  deliver,
+		"deliver2": deliver,
+		"relist": func(t *rapid.T) {
+			if w.relist {
+				w.deliver()
+			} else {
+				w.list(rapid.IntRange(w.at, len(w.moments)-1).Draw(t, "moment"))
+			}
+		},
+		"begin":   begin,
+		"begin2":  begin,
+		"serve":   serve,
+		"serve2":  serve,
+		"finish":  finish,
+		"finish2": finish,
+		"ask": func(t *rapid.T) {
+			for _, assumed := range w.state.unconfirmed(time.Now().Add(time.Hour)) {
+				w.lookups = append(w.lookups, lookup{assumed, w.byUID(assumed.UID).DeepCopy()})
+			}
+		},
+		"answer": func(t *rapid.T) {
+			for _, l := range w.lookups {
+				w.state.resolve(l.assumed, l.truth, time.Now())
+			}
+			w.lookups = nil
+		},
+		"restore": func(t *rapid.T) {
+			if rapid.IntRange(0, 2).Draw(t, "really") > 0 {
+				t.Skip("rarely")
+			}
+			at := rapid.IntRange(0, len(w.moments)-1).Draw(t, "moment")
+			w.moments = w.moments[:at+1]
+			w.relist = true
+			w.restores++
+			clear(w.gone)
+		},
+		"": w.check,
+	})
+	w.settle(t)
+}
+
+// An answer to a question about an earlier Binding does not undo a later one.
+func TestLateAnswerIsIgnored(t *testing.T) {
+	s := newState()
+	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.setComplete()
+	unbound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
+	bind := func() {
+		bound := unbound.DeepCopy()
+		bound.Spec.NodeName = "a"
+		s.end(s.begin("1"), bound, time.Now())
+	}
+	s.setPod(unbound)
+	bind()
+	asked := s.unconfirmed(time.Now().Add(time.Hour))[0]
+	bind()
+	s.resolve(asked, unbound, time.Now()) // the API server's answer from between the two
+	if got := len(s.view.Load().Node("a").Pods); got != 1 {
+		t.Errorf("%d pods on the node, want 1", got)
+	}
+}
+
+func TestStatePublishesNothingUntilComplete(t *testing.T) {
+	s := newState()
+	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.publish()
+	if s.view.Load().Len() != 0 {
+		t.Error("a view with nodes was published before the pods are known")
+	}
+	s.setComplete()
+	if s.view.Load().Len() != 1 {
+		t.Error("the first view has no node")
+	}
+}
+
+func TestTemplatesAreForgotten(t *testing.T) {
+	var known templates
+	pod := func(i int) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns-%d", i)}}
+	}
+	live := pod(0)
+	for i := range 5000 {
+		known.like(pod(i))
+		known.sweep(func(yield func(*corev1.Pod) bool) { yield(live) })
+	}
+	if len(known.pods) > 1100 {
+		t.Errorf("%d templates are remembered for one pod", len(known.pods))
+	}
+	if known.like(pod(0)) != live {
+		t.Error("the template of the pod that is left was forgotten")
+	}
+}
+
+// Sharing changes nothing but where the parts are.
+func TestShare(t *testing.T) {
+	one := snapshotPod("one", "1")
+	two := snapshotPod("two", "1")
+	three := snapshotPod("three", "2")
+	for _, p := range []*corev1.Pod{two, three} {
+		before := p.DeepCopy()
+		share(p, one)
+		if diff := cmp.Diff(before, p); diff != "" {
+			t.Errorf("pod %s was changed (-before +after):\n%s", p.Name, diff)
+		}
+	}
+	if &two.Spec.Containers[0] != &one.Spec.Containers[0] {
+		t.Error("equal containers are not shared")
+	}
+	if &three.Spec.Containers[0] == &one.Spec.Containers[0] {
+		t.Error("different containers are shared")
+	}
+}
+
+func snapshotPod(name, cpu string) *corev1.Pod {
+	pod := examplePod(0, name)
+	pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = quantity(cpu)
+	snapshot.TrimPod(pod)
+	return pod
+}
