@@ -30,8 +30,17 @@ func NewLog(size int) *Log {
 // Add appends the record, dropping the oldest when the Log is full. The record
 // must not be written to afterwards.
 func (l *Log) Add(r *Record) {
-	sequence := l.next.Add(1)
-	l.slots[sequence%uint64(len(l.slots))].Store(&entry{sequence, r})
+	e := &entry{l.next.Add(1), r}
+	slot := &l.slots[e.sequence%uint64(len(l.slots))]
+	for {
+		old := slot.Load()
+		if old != nil && old.sequence > e.sequence {
+			return // overtaken by a whole round of the ring
+		}
+		if slot.CompareAndSwap(old, e) {
+			return
+		}
+	}
 }
 
 // Find returns the latest records for which match is true, latest first, at most

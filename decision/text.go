@@ -3,22 +3,24 @@ package decision
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// Text writes the record for a person to read. The error is that of w.
+// Text writes the record for a person to read. Names and errors that hold
+// characters no terminal should get are quoted. The error is that of w.
 func (r *Record) Text(w io.Writer) error {
 	var b strings.Builder
 	r.headline(&b)
 	if r.Error != "" {
-		fmt.Fprintf(&b, "  error: %s\n", r.Error)
+		fmt.Fprintf(&b, "  error: %s\n", plain(r.Error))
 	}
 	for _, p := range r.Policies {
 		switch {
 		case p.Skipped != "":
-			fmt.Fprintf(&b, "  %s was left out: %s\n", p.Name, p.Skipped)
+			fmt.Fprintf(&b, "  %s was left out: %s\n", p.Name, plain(strings.TrimPrefix(p.Skipped, "policy "+p.Name+": ")))
 		case p.Unconcerned:
 			fmt.Fprintf(&b, "  %s does not concern this pod\n", p.Name)
 		}
@@ -36,14 +38,14 @@ func (r *Record) Text(w io.Writer) error {
 
 func (r *Record) headline(b *strings.Builder) {
 	fmt.Fprintf(b, "%s  %-10s", r.Time.Format("15:04:05.000"), r.Verb)
-	switch r.Verb {
-	case "bind":
-		if r.Error == "" {
-			fmt.Fprintf(b, " bound to %s", r.Bound)
-		} else {
-			fmt.Fprintf(b, " not bound to %s", r.Bound)
-		}
-	case "preempt":
+	switch failed := r.Error != ""; {
+	case r.Verb == "bind" && failed:
+		fmt.Fprintf(b, " not bound to %s", plain(r.Bound))
+	case r.Verb == "bind":
+		fmt.Fprintf(b, " bound to %s", plain(r.Bound))
+	case failed:
+		b.WriteString(" failed")
+	case r.Verb == "preempt":
 		kept := 0
 		for _, p := range r.Preemptions {
 			if p.Dropped == "" {
@@ -51,7 +53,7 @@ func (r *Record) headline(b *strings.Builder) {
 			}
 		}
 		fmt.Fprintf(b, " %d of %d candidate nodes kept", kept, len(r.Preemptions))
-	case "prioritize":
+	case r.Verb == "prioritize":
 		fmt.Fprintf(b, " %s scored", count(r.Asked, "node"))
 	default:
 		fmt.Fprintf(b, " %d of %s fit", r.Fit, count(r.Asked, "node"))
@@ -77,11 +79,11 @@ func (r *Rejection) text(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	for _, m := range r.Nearest {
-		if m.Have == 0 && m.Want == 0 {
-			fmt.Fprintf(b, "      %s\n", m.Node)
+		if r.Unit == "" {
+			fmt.Fprintf(b, "      %s\n", plain(m.Node))
 			continue
 		}
-		fmt.Fprintf(b, "      %s: has %d, needs %d %s\n", m.Node, m.Have, m.Want, r.Unit)
+		fmt.Fprintf(b, "      %s: has %d, needs %d %s\n", plain(m.Node), m.Have, m.Want, r.Unit)
 	}
 }
 
@@ -96,7 +98,7 @@ func (r *Record) scores(b *strings.Builder) {
 	}
 	fmt.Fprintln(table)
 	for _, n := range r.Top {
-		fmt.Fprintf(table, "    %s\t%d", n.Node, n.Total)
+		fmt.Fprintf(table, "    %s\t%d", plain(n.Node), n.Total)
 		for _, s := range n.Scores {
 			if s.Raw == s.Score {
 				fmt.Fprintf(table, "\t%d", s.Score)
@@ -110,14 +112,25 @@ func (r *Record) scores(b *strings.Builder) {
 }
 
 func (p *Preemption) text(b *strings.Builder) {
+	node := plain(p.Node)
 	switch {
 	case p.Dropped != "":
-		fmt.Fprintf(b, "    %s: dropped: %s\n", p.Node, p.Dropped)
+		fmt.Fprintf(b, "    %s: dropped: %s\n", node, p.Dropped)
 	case len(p.Added) > 0:
-		fmt.Fprintf(b, "    %s: %s given, added %s\n", p.Node, count(p.Given, "victim"), strings.Join(p.Added, ", "))
+		fmt.Fprintf(b, "    %s: %s given, added %s\n", node, count(p.Given, "victim"), plain(strings.Join(p.Added, ", ")))
 	default:
-		fmt.Fprintf(b, "    %s: %s given, none added\n", p.Node, count(p.Given, "victim"))
+		fmt.Fprintf(b, "    %s: %s given, none added\n", node, count(p.Given, "victim"))
 	}
+}
+
+// plain returns the text in one line, quoted if it holds anything but printable
+// characters: errors and, without a cluster, names are what a caller sent.
+func plain(text string) string {
+	text = strings.ReplaceAll(text, "\n", "; ")
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func count(n int, noun string) string {

@@ -1,0 +1,46 @@
+package decision_test
+
+import (
+	"testing"
+
+	"outboard.dev/outboard/decision"
+)
+
+func TestSummary(t *testing.T) {
+	filter := &decision.Record{Verb: "filter", Asked: 30, Fit: 1, Rejections: []decision.Rejection{
+		{Nodes: 20, Text: "no single GPU has enough free memory"}, {Nodes: 9, Text: "the node has no GPU"},
+	}}
+	older := &decision.Record{Verb: "filter", Asked: 1, Fit: 1}
+	shortlisted := &decision.Record{Verb: "filter", Asked: 2, Fit: 2, Returned: 1, MaxTotal: 700, Top: scored}
+	prioritize := &decision.Record{Verb: "prioritize", Asked: 2, MaxTotal: 700, Top: scored}
+	unscored := &decision.Record{Verb: "prioritize", Asked: 2}
+	bind := &decision.Record{Verb: "bind", Bound: "node-a"}
+
+	tests := []struct {
+		name    string
+		records []*decision.Record // latest first
+		node    string
+		want    string
+	}{
+		{"nothing is known", nil, "node-a", ""},
+		{"nothing about a choice", []*decision.Record{bind}, "node-a", ""},
+		{
+			"filter alone", []*decision.Record{filter, older}, "node-a",
+			"1 of 30 nodes fit; 20 no single GPU has enough free memory; 9 the node has no GPU",
+		},
+		{
+			"filter and prioritize", []*decision.Record{prioritize, older}, "node-a",
+			"scored 640 of 700 (GPUMemory 100×5, Utilization 70×2); 1 of 1 node fit",
+		},
+		{"a shortlist", []*decision.Record{bind, shortlisted, filter}, "node-with-a-long-name", "scored 7 of 700 (GPUMemory 1×5, Utilization 1×2); 2 of 2 nodes fit"},
+		{"not among the best", []*decision.Record{prioritize}, "node-z", "scored after the 2 best, which have 640 to 7 of 700"},
+		{"a call that scored nothing tells nothing", []*decision.Record{unscored, prioritize}, "node-a", "scored 640 of 700 (GPUMemory 100×5, Utilization 70×2)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := decision.Summary(tt.records, tt.node); got != tt.want {
+				t.Errorf("summary is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
