@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,6 +55,9 @@ type Options struct {
 	// Shortlist makes Filter keep only the best nodes, at most this many; 0
 	// keeps all that fit.
 	Shortlist int
+	// Clock is what times the policies by, for Record.Policies; nil takes no
+	// times. It decides nothing.
+	Clock func() time.Time
 }
 
 // Engine runs the policies of one profile. It may be used by any number of
@@ -61,6 +65,7 @@ type Options struct {
 type Engine struct {
 	members   []Member
 	shortlist int
+	clock     func() time.Time
 	maxTotal  int64
 	memory    memory
 }
@@ -73,7 +78,7 @@ func New(o Options) (*Engine, error) {
 	if len(o.Policies) > maxPolicies {
 		return nil, fmt.Errorf("%d policies: at most %d are possible", len(o.Policies), maxPolicies)
 	}
-	e := &Engine{members: slices.Clone(o.Policies), shortlist: o.Shortlist}
+	e := &Engine{members: slices.Clone(o.Policies), shortlist: o.Shortlist, clock: o.Clock}
 	names := map[string]bool{}
 	for _, m := range o.Policies {
 		switch {

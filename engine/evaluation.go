@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +33,9 @@ type evaluation struct {
 	numbers  []numbers // by row, of those known to be rejected
 	outcomes []outcome // what the outcomes mean; 0 is none, then fits, unknown and what policies said
 
-	running int  // the member whose code runs, for guarded; -1 is none
-	again   bool // a member failed and is left out: decide once more, without it
+	clock   func() time.Time // or nil
+	running int              // the member whose code runs, for guarded; -1 is none
+	again   bool             // a member failed and is left out: decide once more, without it
 }
 
 type evaluationKey struct {
@@ -52,6 +54,7 @@ func (k evaluationKey) identified() bool { return k.uid != "" && k.resourceVersi
 type memberState struct {
 	unconcerned bool
 	skipped     error
+	took        time.Duration // in this request
 }
 
 type filterRef struct {
@@ -71,8 +74,12 @@ type scorerRef struct {
 func (ev *evaluation) begin(e *Engine, req Request, same bool) {
 	ev.pod, ev.running, ev.again = req.Pod, -1, false
 	if same {
+		for i := range ev.state {
+			ev.state[i].took = 0
+		}
 		return
 	}
+	ev.clock = e.clock
 	ev.members = e.members
 	ev.state = make([]memberState, len(e.members))
 	ev.forget()
@@ -129,8 +136,10 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		started := ev.now()
 		ev.running = i
 		cycle, err := m.Policy.Prepare(ctx, ev.pod, ev.key.view)
+		ev.took(i, started)
 		if err != nil {
 			return ev.failed(ctx, err)
 		}
@@ -156,41 +165,108 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 
 // filter sets result.Kept and result.Rejected. A node of the view is judged once.
 func (ev *evaluation) filter(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
-	kept, rejected := slices.Grow(result.Kept, len(nodes)), result.Rejected
-	known, view := ev.known, ev.key.view
+	s := &result.scratch
+	s.outcomes = slices.Grow(s.outcomes[:0], len(nodes))[:len(nodes)]
+	s.numbers = slices.Grow(s.numbers[:0], len(nodes))[:len(nodes)]
+	s.fresh = slices.Grow(s.fresh[:0], len(nodes))
 	for i, n := range nodes {
-		if i%checkEvery == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		s.outcomes[i], s.numbers[i] = ev.recall(n)
+		if s.outcomes[i] == 0 {
+			s.fresh = append(s.fresh, int32(i))
 		}
-		if n == nil {
-			ev.outcomes[unknown].nodes++
-			rejected = append(rejected, Rejected{int32(i), NodeUnknown, false})
-			continue
-		}
-		var o int32
-		var have numbers
-		if row := n.Row(); uint(row) < uint(len(known)) && view.At(row) == n {
-			if o = known[row]; o == 0 {
-				o, have = ev.judge(n)
-				if known[row] = o; o != fits {
-					ev.numbers[row] = have
-				}
-			} else if o != fits {
-				have = ev.numbers[row]
-			}
-		} else {
-			o, have = ev.judge(n)
-		}
+	}
+	if err := ev.judgeFresh(ctx, nodes, s); err != nil {
+		return err
+	}
+	kept, rejected := slices.Grow(result.Kept, len(nodes)), result.Rejected
+	for i, o := range s.outcomes {
 		if o == fits {
 			kept = append(kept, int32(i))
 			continue
 		}
 		why := &ev.outcomes[o]
-		why.count(int32(i), have)
+		if o == unknown {
+			why.nodes++ // there is no node to name
+		} else {
+			why.count(int32(i), s.numbers[i])
+		}
 		rejected = append(rejected, Rejected{int32(i), why.reason, why.unresolvable})
 	}
 	result.Kept, result.Rejected = kept, rejected
 	return nil
+}
+
+// recall returns what is known about the node, and outcome 0 if it is to be judged.
+func (ev *evaluation) recall(n *snapshot.Node) (int32, numbers) {
+	if n == nil {
+		return unknown, numbers{}
+	}
+	row := n.Row()
+	if uint(row) >= uint(len(ev.known)) || ev.key.view.At(row) != n {
+		return 0, numbers{}
+	}
+	if o := ev.known[row]; o > fits {
+		return o, ev.numbers[row]
+	}
+	return ev.known[row], numbers{}
+}
+
+// remember keeps the outcome for a node of the view.
+func (ev *evaluation) remember(n *snapshot.Node, o int32, have numbers) {
+	row := n.Row()
+	if uint(row) >= uint(len(ev.known)) || ev.key.view.At(row) != n {
+		return
+	}
+	if ev.known[row] = o; o != fits {
+		ev.numbers[row] = have
+	}
+}
+
+// judgeFresh judges the nodes in s.fresh, one policy after the other: a policy
+// sees what the policies before it let pass, and its time is taken once.
+func (ev *evaluation) judgeFresh(ctx context.Context, nodes []*snapshot.Node, s *scratch) error {
+	left := s.fresh
+	for at := range ev.filters {
+		f := &ev.filters[at]
+		started := ev.now()
+		passed := left[:0]
+		for j, i := range left {
+			if j%checkEvery == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			ev.running = f.member
+			v := f.filter.Filter(nodes[i])
+			ev.running = -1
+			if v.Reason == nil {
+				passed = append(passed, i)
+				continue
+			}
+			s.outcomes[i], s.numbers[i] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
+			ev.remember(nodes[i], s.outcomes[i], s.numbers[i])
+		}
+		left = passed
+		ev.took(f.member, started)
+	}
+	for _, i := range left {
+		s.outcomes[i] = fits
+		ev.remember(nodes[i], fits, numbers{})
+	}
+	return nil
+}
+
+// now is the time, if time is taken.
+func (ev *evaluation) now() time.Time {
+	if ev.clock == nil {
+		return time.Time{}
+	}
+	return ev.clock()
+}
+
+// took adds the time since started to what the member took in this request.
+func (ev *evaluation) took(member int, started time.Time) {
+	if ev.clock != nil {
+		ev.state[member].took += ev.clock().Sub(started)
+	}
 }
 
 // judge asks every filter about the node until one rejects it.

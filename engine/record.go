@@ -16,7 +16,7 @@ func (e *Engine) newRecord(req Request, remembered bool) *decision.Record {
 func (ev *evaluation) policies() []decision.Policy {
 	policies := make([]decision.Policy, len(ev.members))
 	for i, m := range ev.members {
-		policies[i] = decision.Policy{Name: m.Name, Weight: m.Weight, Unconcerned: ev.state[i].unconcerned}
+		policies[i] = decision.Policy{Name: m.Name, Weight: m.Weight, Unconcerned: ev.state[i].unconcerned, Duration: ev.state[i].took}
 		if err := ev.state[i].skipped; err != nil {
 			policies[i].Skipped = err.Error()
 		}

@@ -35,15 +35,6 @@ type memberClaim struct {
 	claim  policy.Claim
 }
 
-// Reserves says whether any policy of the profile is a Reserver, so that binding
-// needs to know the pod.
-func (e *Engine) Reserves() bool {
-	return slices.ContainsFunc(e.members, func(m Member) bool {
-		_, ok := m.Policy.(policy.Reserver)
-		return ok
-	})
-}
-
 // Reserve claims for the pod, in the order of the profile, what every Reserver in
 // it hands out on the node. It is the engine's one method that does I/O. If one
 // of them cannot, or the node has no longer what the pod needs, what was claimed

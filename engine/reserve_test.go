@@ -134,9 +134,6 @@ func TestReserve(t *testing.T) {
 				members = append(members, engine.Member{Name: r.name, Policy: &r, OnError: engine.Skip})
 			}
 			e := newEngine(t, members...)
-			if got, want := e.Reserves(), len(tt.policies) > 0; got != want {
-				t.Errorf("Reserves is %t", got)
-			}
 			reservation, err := e.Reserve(t.Context(), podOf("u", "1"), snapshot.NewNode(object("n")))
 			if got := short(diary); got != tt.diary {
 				t.Errorf("calls %q, want %q", got, tt.diary)

@@ -13,6 +13,10 @@ import (
 // scratch is the memory of one request that grows with the number of nodes. It
 // belongs to a Result and is used again.
 type scratch struct {
+	outcomes []int32   // aligned with the nodes asked
+	numbers  []numbers // likewise
+	fresh    []int32   // indices of the nodes still to be judged
+
 	known  []int32   // indices of the nodes asked that are known
 	best   []int32   // positions of the shortlist
 	totals []int64   // aligned with the indices scored, as are the scores
@@ -74,6 +78,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		scorer := &ev.scorers[at]
 		scores := slices.Grow(s.scores[at][:0], len(indices))[:len(indices)]
 		s.scores[at] = scores
+		started := ev.now()
 		ev.running = scorer.member
 		for j, i := range indices {
 			if j%checkEvery == 0 && ctx.Err() != nil {
@@ -93,6 +98,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 			s.totals[j] += scorer.weight * score
 		}
 		ev.running = -1
+		ev.took(scorer.member, started)
 	}
 	ev.noteTop(nodes, indices, result)
 	return s.totals, nil

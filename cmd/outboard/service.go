@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +83,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 			}
 			members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, OnError: onError})
 		}
-		e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist})
+		e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: time.Now})
 		if err != nil {
 			return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
 		}
