@@ -13,7 +13,8 @@ FUZZTIME ?= 5s
 .PHONY: demo test unit race fuzz bench check format vet lint build control-plane clean
 
 demo: control-plane
-	$(GO) run ./examples/demo $(if $(KEEP),--keep)
+	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(GO) run ./examples/demo --outboard bin/outboard $(if $(KEEP),--keep)
 
 test: control-plane unit race fuzz
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -60,8 +61,8 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 		return err
 	}
 	var placed []stage.Placed
-	for i, pod := range example.Pods {
-		progress.step(fmt.Sprintf("creating pod %d of %d", i+1, len(example.Pods)))
+	progress.step(fmt.Sprintf("creating %d pods, one after the other", len(example.Pods)))
+	for _, pod := range example.Pods {
 		p, err := s.Place(bounded, pod)
 		if err != nil {
 			return err
@@ -86,7 +87,9 @@ func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Pla
 	for i, p := range placed {
 		node, why := p.Pod.Spec.NodeName, p.Pod.Annotations[extender.DecisionAnnotation]
 		if node == "" {
-			unplaced, node, why = &placed[i], "(waits)", "kube-scheduler: "+p.Waiting
+			// The first sentence is about nodes, the rest about preemption.
+			why, _, _ = strings.Cut(p.Waiting, ". ")
+			unplaced, node, why = &placed[i], "(waits)", "kube-scheduler says: "+why
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Pod.Name, node, why)
 	}
