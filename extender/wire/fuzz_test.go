@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -32,58 +33,62 @@ func seeds(f *testing.F) [][]byte {
 	return bodies
 }
 
-// FuzzDecode holds Decode to the package comment, with encoding/json as the
-// yardstick: of well-formed JSON it accepts the same requests with the same
-// meaning; it accepts malformed JSON only where it says that it does not look.
+// FuzzDecode holds Decode to the package comment, for any bytes.
 func FuzzDecode(f *testing.F) {
 	for _, body := range seeds(f) {
 		f.Add(body)
 	}
 	var r wire.Request
-	f.Fuzz(func(t *testing.T, body []byte) {
-		before := bytes.Clone(body)
-		err := r.Decode(body)
-		if !bytes.Equal(before, body) {
-			t.Fatalf("the body was changed from %q", before)
+	f.Fuzz(func(t *testing.T, body []byte) { requireContract(t, &r, body) })
+}
+
+// requireContract decodes a body with encoding/json as the yardstick: of
+// well-formed JSON Decode accepts the same requests with the same meaning; it
+// accepts malformed JSON only where it says that it does not look.
+func requireContract(t tester, r *wire.Request, body []byte) {
+	t.Helper()
+	before := bytes.Clone(body)
+	err := r.Decode(body)
+	if !bytes.Equal(before, body) {
+		t.Fatalf("the body was changed from %q", before)
+	}
+	if err != nil {
+		if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
+			t.Fatal("an error left a request behind")
 		}
+		if text := err.Error(); strings.ContainsAny(text, "\r\n") || !utf8.ValidString(text) || len(text) > 300 {
+			t.Fatalf("error is not a short line: %q", text)
+		}
+		_, wantErr := readReference(body)
+		if wantErr == nil && wellFormed(body) && !repeatsKeys(body) {
+			t.Fatalf("a good request is refused: %v\n%s", err, body)
+		}
+		return
+	}
+	if json.Valid(body) {
+		want, err := readReference(body)
 		if err != nil {
-			if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
-				t.Fatal("an error left a request behind")
-			}
-			if text := err.Error(); bytes.ContainsAny([]byte(text), "\r\n") || !utf8.ValidString(text) || len(text) > 300 {
-				t.Fatalf("error is not a short line: %q", text)
-			}
-			_, wantErr := readReference(body)
-			if wantErr == nil && wellFormed(body) && !repeatsKeys(body) {
-				t.Fatalf("a good request is refused: %v", err)
-			}
-			return
+			t.Fatalf("accepted, but encoding/json says: %v\n%s", err, body)
 		}
-		if json.Valid(body) {
-			want, err := readReference(body)
-			if err != nil {
-				t.Fatalf("accepted, but encoding/json says: %v", err)
-			}
-			requireSame(t, &r, want)
-			return
+		requireSame(t, r, want)
+		return
+	}
+	if repeatsKeys(body) {
+		return // a value that another overrides may be malformed, too
+	}
+	skeleton := withoutObjects(body, r)
+	want, err := readReference(skeleton)
+	if err != nil {
+		t.Fatalf("accepted, but outside of Pod and nodes encoding/json says: %v\n%s\nof %s", err, skeleton, body)
+	}
+	if want.mode != r.Mode() || len(want.names) != r.Len() {
+		t.Fatalf("mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))
+	}
+	for i, name := range want.names {
+		if name != string(r.Name(i)) {
+			t.Fatalf("name %d is %q, want %q", i, r.Name(i), name)
 		}
-		if repeatsKeys(body) {
-			return // a value that another overrides may be malformed, too
-		}
-		skeleton := withoutObjects(body, &r)
-		want, err := readReference(skeleton)
-		if err != nil {
-			t.Fatalf("accepted, but outside of Pod and nodes encoding/json says: %v\n%s", err, skeleton)
-		}
-		if want.mode != r.Mode() || len(want.names) != r.Len() {
-			t.Fatalf("mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))
-		}
-		for i, name := range want.names {
-			if name != string(r.Name(i)) {
-				t.Fatalf("name %d is %q, want %q", i, r.Name(i), name)
-			}
-		}
-	})
+	}
 }
 
 // repeatsKeys tells, on the safe side, whether a key that matters is repeated.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -100,6 +101,42 @@ func TestDecodeAgreesWithArguments(t *testing.T) {
 		if diff := cmp.Diff(args.Nodes.Items, nodes); diff != "" || r.Mode() != wire.Nodes {
 			t.Fatalf("mode %v, other nodes (-want +got):\n%s", r.Mode(), diff)
 		}
+	})
+}
+
+// Requests in which a few tokens are lost, doubled, or replaced by others are
+// nearly right, which is where a scanner goes wrong.
+func TestDecodeOfNearlyRightRequests(t *testing.T) {
+	const request = `{ "Pod" : { "metadata" : { "name" : "p" , "labels" : { "x" : "\\\"}" } } , "spec" : [ 1 ] } , "Nodes" : %s , "NodeNames" : %s }`
+	const nodes = `{ "metadata" : { } , "items" : [ { "metadata" : { "name" : "a" } , "spec" : { "b" : [ { } ] } } , { "metadata" : { "name" : "b" } } ] }`
+	replacements := strings.Fields(`{ } [ ] , : null true -1 "" "\\" "\" " \ "a" "}" "p\u006fd" "POD" "nodes" "nodenames" "items" "metadata" "name" "uid" {} [] "é"` + " \xff \x00 \x01")
+	token := rapid.SampledFrom(replacements)
+	var r wire.Request
+	rapid.Check(t, func(t *rapid.T) {
+		body := fmt.Sprintf(request, "null", `[ "a" , "b" ]`)
+		if rapid.Bool().Draw(t, "nodes") {
+			body = fmt.Sprintf(request, nodes, "null")
+		}
+		tokens := strings.Fields(body)
+		for range rapid.IntRange(1, 4).Draw(t, "changes") {
+			at := rapid.IntRange(0, len(tokens)-1).Draw(t, "at")
+			end := min(len(tokens), at+rapid.IntRange(0, 3).Draw(t, "length"))
+			switch change := rapid.SampledFrom([]string{"lose", "double", "replace", "swap"}).Draw(t, "change"); change {
+			case "lose":
+				tokens = slices.Delete(tokens, at, end)
+			case "double":
+				tokens = slices.Insert(tokens, end, slices.Clone(tokens[at:end])...)
+			case "replace":
+				tokens[at] = token.Draw(t, "token")
+			case "swap":
+				other := rapid.IntRange(0, len(tokens)-1).Draw(t, "other")
+				tokens[at], tokens[other] = tokens[other], tokens[at]
+			}
+			if len(tokens) == 0 {
+				break
+			}
+		}
+		requireContract(t, &r, []byte(strings.Join(tokens, rapid.SampledFrom([]string{"", " "}).Draw(t, "separator"))))
 	})
 }
 
