@@ -53,7 +53,7 @@ func (cp *ControlPlane) start(c Command) (*Process, error) {
 	}
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
-	cmd.Env = append(append(baseEnvironment(), extraEnv...), c.Env...)
+	cmd.Env = append(baseEnvironment(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.WaitDelay = time.Second // for a log held open by a child of the process
 
@@ -89,4 +89,3 @@ func baseEnvironment() []string {
 	}
 	return env
 }
-var extraEnv []string

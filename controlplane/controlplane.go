@@ -68,9 +68,9 @@ type ControlPlane struct {
 
 // Start starts etcd and kube-apiserver and returns when the API can be used:
 // RBAC roles, the namespaces "default" and "kube-system" and the default
-// priority classes are there. The context bounds the start only; without a
-// deadline each server is given a minute. The error of a server that does not
-// start contains the end of its log.
+// priority classes are there. The context bounds the start only; each server is
+// given three minutes at most. The error of a server that does not start contains
+// the end of its log.
 func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
 	binDir, err := findBinaries(opts.BinDir)
 	if err != nil {

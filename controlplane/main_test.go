@@ -95,7 +95,7 @@ func clientOf(t *testing.T, cp *controlplane.ControlPlane) kubernetes.Interface 
 // within returns the test's context with a limit that only a failure reaches.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

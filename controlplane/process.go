@@ -16,8 +16,9 @@ const (
 	// which none of them announces.
 	pollInterval = 10 * time.Millisecond
 
-	// startTimeout bounds the start of one server when the context does not.
-	startTimeout = time.Minute
+	// startTimeout bounds the start of one server when the context does not. It
+	// takes seconds, but more than half a minute has been seen on a busy machine.
+	startTimeout = 3 * time.Minute
 
 	// stopGrace is how long Stop waits before it kills.
 	stopGrace = 10 * time.Second

@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -84,11 +85,13 @@ func TestPodIsBound(t *testing.T) {
 	if err != nil || !strings.HasPrefix(event.Message, insufficient) {
 		t.Errorf("its event: %v, %v; want %q", event, err, insufficient)
 	}
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	_, err = controlplane.WaitForPodBound(short, client, huge)
-	if err == nil || !strings.Contains(err.Error(), insufficient) || !strings.Contains(err.Error(), "deadline") {
-		t.Errorf("waiting in vain: %v; want the deadline and why", err)
+	limited, cancel := context.WithCancelCause(ctx)
+	_, err = controlplane.WaitForPod(limited, client, huge, func(*corev1.Pod) (bool, error) {
+		cancel(errors.New("waited long enough"))
+		return false, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), insufficient) || !strings.Contains(err.Error(), "waited long enough") {
+		t.Errorf("waiting in vain: %v; want the reason why it ended and what the scheduler says", err)
 	}
 
 	// A pod that is gone makes room at once.
