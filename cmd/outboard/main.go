@@ -36,7 +36,8 @@ func newCommand() *cobra.Command {
 		Short:         "A scheduler extender for Kubernetes, and its tools",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          cobra.NoArgs, // so that an unknown command is an error
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(serveCommand(), explainCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
 	return root

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// execute runs the command line and returns what it prints.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "outboard.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+
+func TestErrorsOfAnOperator(t *testing.T) {
+	wrong := file(t, header+"profiles:\n- policies: [{name: ImageLocality, wieght: 2}]\n  shortlist: -1\n")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"no configuration", []string{"serve"}, []string{"config"}},
+		{"no such file", []string{"serve", "--config", "/nowhere.yaml"}, []string{"/nowhere.yaml", "no such file"}},
+		{"all errors at once", []string{"serve", "--config", wrong}, []string{":4: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":5: profiles[0].shortlist"}},
+		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"asking the service", "refused"}},
+		{"output", []string{"explain", "p", "-o", "xml"}, []string{`--output="xml": must be text or json`}},
+		{"probe of what", []string{"probe", "health"}, []string{"health"}},
+		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url"}},
+		{"mode", []string{"verify", "http://127.0.0.1:1", "--mode", "some"}, []string{"--mode"}},
+		{"resource", []string{"verify", "http://127.0.0.1:1", "--resource", "a=b"}, []string{"--resource a=b"}},
+		{"no name", []string{"certificates"}, []string{"server-name"}},
+		{"unknown command", []string{"sevre"}, []string{"sevre"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := execute(t, tt.args...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %q, want it to say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPrintConfigPrintsWhatLoads(t *testing.T) {
+	first, err := execute(t, "serve", "--print-config", "--config", file(t, header+"profiles:\n- policies: [{name: ImageLocality}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(first, "scoreBy: count") || !strings.Contains(first, "lameDuck: 10s") {
+		t.Errorf("defaults are missing:\n%s", first)
+	}
+	again, err := execute(t, "serve", "--print-config", "--config", file(t, first))
+	if err != nil || again != first {
+		t.Errorf("printed again: %v\n%s", err, again)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	out, err := execute(t, "certificates", "--server-name", "outboard.example.svc,127.0.0.1", "--client-name", "scheduler", "--namespace", "somewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := map[string]corev1.Secret{}
+	for doc := range strings.SplitSeq(strings.TrimPrefix(out, "---\n"), "\n---\n") {
+		var s corev1.Secret
+		if err := yaml.UnmarshalStrict([]byte(doc), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Namespace != "somewhere" {
+			t.Errorf("%s is in namespace %q", s.Name, s.Namespace)
+		}
+		secrets[s.Name] = s
+	}
+	server, client := leaf(t, secrets["outboard-server"]), leaf(t, secrets["outboard-client"])
+	if client.Subject.CommonName != "scheduler" {
+		t.Errorf("the client is %q", client.Subject.CommonName)
+	}
+	for name, tt := range map[string]struct {
+		leaf   *x509.Certificate
+		signer string // the secret whose ca.crt must have signed it
+		host   string
+		usage  x509.ExtKeyUsage
+	}{
+		"server": {server, "outboard-client", "outboard.example.svc", x509.ExtKeyUsageServerAuth},
+		"by IP":  {server, "outboard-client", "127.0.0.1", x509.ExtKeyUsageServerAuth},
+		"client": {client, "outboard-server", "", x509.ExtKeyUsageClientAuth},
+	} {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(secrets[tt.signer].Data["ca.crt"])
+		if _, err := tt.leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: tt.host, KeyUsages: []x509.ExtKeyUsage{tt.usage}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, s := range secrets {
+		for key, data := range s.Data {
+			if block, _ := pem.Decode(data); key != "tls.key" && block.Type != "CERTIFICATE" {
+				t.Errorf("%s of %s is a %s", key, s.Name, block.Type)
+			}
+		}
+	}
+}
+
+func leaf(t *testing.T, s corev1.Secret) *x509.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(s.Data["tls.crt"], s.Data["tls.key"])
+	if err != nil {
+		t.Fatalf("secret %q: %v", s.Name, err)
+	}
+	return pair.Leaf
+}
