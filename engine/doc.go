@@ -1,8 +1,8 @@
 // Package engine runs the policies of one profile over a view: filter, score,
-// preempt and reserve. It is pure but for [Engine.Reserve]: no I/O, no clock, no
-// goroutines. What it decides follows from its options and the request alone;
-// what it remembers between requests changes how much is computed, never what
-// is answered.
+// preempt and reserve. It is pure but for [Engine.Reserve]: no I/O, no
+// goroutines, and no clock but the one it may be given to time policies by. What
+// it decides follows from its options and the request alone; what it remembers
+// between requests changes how much is computed, never what is answered.
 //
 // # Filter
 //
@@ -48,10 +48,11 @@
 //     cannot spare any of its pods.
 //  3. If several remain, smaller sets are tried, of pods with no higher priority
 //     than the highest among them and none more that breaks a budget, so that
-//     one pod is evicted rather than two that free as much. Of sets of the same size the one whose most important
-//     pod is the least important is taken, then the second most important, and
-//     so on. The search is bounded: about 1,000 sets for a node, fewer with more
-//     than 20 nodes. When it ends without result, the set of step 2 stands.
+//     one pod is evicted rather than two that free as much. Of sets of the same
+//     size the one whose most important pod is the least important is taken,
+//     then the second most important, and so on. The search is bounded: about
+//     1,000 sets for a node, fewer with more than 20 nodes. When it ends without
+//     result, the set of step 2 stands.
 //
 // As in kube-scheduler, all this takes for granted that fewer pods on a node
 // never make a pod fit less.

@@ -14,8 +14,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// checkEvery is how many nodes are judged between two looks at the context.
-const checkEvery = 256
+// blockSize is how many nodes are judged together, between two looks at the
+// context.
+const blockSize = 256
 
 // evaluation is what is known about one pod over one view: the prepared
 // policies, and what they said about each node of the view.
@@ -165,93 +166,100 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 
 // filter sets result.Kept and result.Rejected. A node of the view is judged once.
 func (ev *evaluation) filter(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
-	s := &result.scratch
-	s.outcomes = slices.Grow(s.outcomes[:0], len(nodes))[:len(nodes)]
-	s.numbers = slices.Grow(s.numbers[:0], len(nodes))[:len(nodes)]
-	s.fresh = slices.Grow(s.fresh[:0], len(nodes))
-	for i, n := range nodes {
-		s.outcomes[i], s.numbers[i] = ev.recall(n)
-		if s.outcomes[i] == 0 {
-			s.fresh = append(s.fresh, int32(i))
-		}
-	}
-	if err := ev.judgeFresh(ctx, nodes, s); err != nil {
-		return err
-	}
 	kept, rejected := slices.Grow(result.Kept, len(nodes)), result.Rejected
-	for i, o := range s.outcomes {
-		if o == fits {
-			kept = append(kept, int32(i))
-			continue
+	var b block
+	for first := 0; first < len(nodes); first += blockSize {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		why := &ev.outcomes[o]
-		if o == unknown {
-			why.nodes++ // there is no node to name
-		} else {
-			why.count(int32(i), s.numbers[i])
+		asked := nodes[first:min(first+blockSize, len(nodes))]
+		ev.judgeBlock(asked, &b)
+		for j := range asked {
+			o := b.outcomes[j]
+			if o == fits {
+				kept = append(kept, int32(first+j))
+				continue
+			}
+			why := &ev.outcomes[o]
+			if o == unknown {
+				why.nodes++ // there is no node to name
+			} else {
+				why.count(int32(first+j), b.numbers[j])
+			}
+			rejected = append(rejected, Rejected{int32(first + j), why.reason, why.unresolvable})
 		}
-		rejected = append(rejected, Rejected{int32(i), why.reason, why.unresolvable})
 	}
 	result.Kept, result.Rejected = kept, rejected
 	return nil
 }
 
-// recall returns what is known about the node, and outcome 0 if it is to be judged.
-func (ev *evaluation) recall(n *snapshot.Node) (int32, numbers) {
-	if n == nil {
-		return unknown, numbers{}
-	}
-	row := n.Row()
-	if uint(row) >= uint(len(ev.known)) || ev.key.view.At(row) != n {
-		return 0, numbers{}
-	}
-	if o := ev.known[row]; o > fits {
-		return o, ev.numbers[row]
-	}
-	return ev.known[row], numbers{}
+// block is what is found out about the nodes of one block, by position in it.
+type block struct {
+	outcomes [blockSize]int32
+	numbers  [blockSize]numbers // of those that are rejected
+	fresh    [blockSize]place   // those to be judged
+	passed   [blockSize]place   // those of them that the policies let pass
 }
 
-// remember keeps the outcome for a node of the view.
-func (ev *evaluation) remember(n *snapshot.Node, o int32, have numbers) {
-	row := n.Row()
-	if uint(row) >= uint(len(ev.known)) || ev.key.view.At(row) != n {
-		return
-	}
-	if ev.known[row] = o; o != fits {
-		ev.numbers[row] = have
-	}
-}
+// place is where a node stands: its position in the block, and its row, or -1 if
+// nothing is kept about it.
+type place struct{ at, row int32 }
 
-// judgeFresh judges the nodes in s.fresh, one policy after the other: a policy
-// sees what the policies before it let pass, and its time is taken once.
-func (ev *evaluation) judgeFresh(ctx context.Context, nodes []*snapshot.Node, s *scratch) error {
-	left := s.fresh
-	for at := range ev.filters {
-		f := &ev.filters[at]
+// judgeBlock finds the outcomes for the nodes. Those that are not known it judges
+// one policy after the other: a policy sees what the policies before it let pass,
+// and its time is taken once for all of them.
+func (ev *evaluation) judgeBlock(nodes []*snapshot.Node, b *block) {
+	fresh := ev.recall(nodes, b)
+	left := fresh
+	for i := range ev.filters {
+		f := &ev.filters[i]
 		started := ev.now()
-		passed := left[:0]
-		for j, i := range left {
-			if j%checkEvery == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
+		passed := b.passed[:0]
+		for _, p := range left {
 			ev.running = f.member
-			v := f.filter.Filter(nodes[i])
+			v := f.filter.Filter(nodes[p.at])
 			ev.running = -1
 			if v.Reason == nil {
-				passed = append(passed, i)
+				passed = append(passed, p) // left may be passed itself, and has been read up to here
 				continue
 			}
-			s.outcomes[i], s.numbers[i] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
-			ev.remember(nodes[i], s.outcomes[i], s.numbers[i])
+			b.outcomes[p.at], b.numbers[p.at] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
 		}
 		left = passed
 		ev.took(f.member, started)
 	}
-	for _, i := range left {
-		s.outcomes[i] = fits
-		ev.remember(nodes[i], fits, numbers{})
+	for _, p := range left {
+		b.outcomes[p.at] = fits
 	}
-	return nil
+	for _, p := range fresh {
+		if p.row >= 0 {
+			ev.known[p.row], ev.numbers[p.row] = b.outcomes[p.at], b.numbers[p.at]
+		}
+	}
+}
+
+// recall sets the outcomes that are known, and returns the places of the other
+// nodes.
+func (ev *evaluation) recall(nodes []*snapshot.Node, b *block) []place {
+	fresh := b.fresh[:0]
+	for j, n := range nodes {
+		if n == nil {
+			b.outcomes[j] = unknown
+			continue
+		}
+		row := n.Row()
+		if uint(row) >= uint(len(ev.known)) || ev.key.view.At(row) != n {
+			fresh = append(fresh, place{int32(j), -1})
+			continue
+		}
+		o := ev.known[row]
+		if b.outcomes[j] = o; o == 0 {
+			fresh = append(fresh, place{int32(j), int32(row)})
+		} else if o != fits {
+			b.numbers[j] = ev.numbers[row]
+		}
+	}
+	return fresh
 }
 
 // now is the time, if time is taken.

@@ -55,7 +55,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) ([]Explanation, error
 		}
 		explanations = make([]Explanation, len(known))
 		for j, n := range known {
-			if j%checkEvery == 0 && ctx.Err() != nil {
+			if j%blockSize == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			explanations[j] = ev.explain(n, totals[j])

@@ -334,10 +334,15 @@ func TestCancelled(t *testing.T) {
 				}
 			}
 
-			// The next request works, with all policies.
+			// The next request works, with all policies; what it leaves to be
+			// remembered is no answer to a request that has ended.
 			tt.at = "never"
 			if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) != 1 {
 				t.Errorf("the next request: kept %v, error %v", result.Kept, err)
+			}
+			req.Nodes = nil
+			if err := e.Filter(ctx, req, &result); !errors.Is(err, errHungUp) {
+				t.Errorf("a request that has ended is answered from memory, with error %v", err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +188,56 @@ func TestFilterRecord(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, result.Record); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
+// Any number of nodes is answered like a few.
+func TestFilterManyNodes(t *testing.T) {
+	view := plainView(1000)
+	named := func(from, to string) *fake {
+		return &fake{filter: func(n *snapshot.Node) policy.Verdict {
+			if n.Name < from || n.Name >= to {
+				return policy.Verdict{Reason: broken}
+			}
+			return policy.Verdict{}
+		}}
+	}
+	e := newEngine(t,
+		engine.Member{Name: "From", Policy: named("node-00100", "z")},
+		engine.Member{Name: "To", Policy: named("", "node-00900")},
+	)
+	all := allNodes(view)
+	for _, count := range []int{1000, 999, 257, 256, 255, 512, 1, 1000} {
+		req := engine.Request{Pod: podOf("u", "1"), View: view, Nodes: slices.Clone(all[1000-count:])}
+		slices.Reverse(req.Nodes)
+		for i := 5; i < count; i += 10 {
+			req.Nodes[i] = nil
+		}
+		var want engine.Result
+		for i, n := range req.Nodes {
+			switch {
+			case n == nil:
+				want.Rejected = append(want.Rejected, engine.Rejected{Index: int32(i), Reason: engine.NodeUnknown})
+			case n.Name < "node-00100" || n.Name >= "node-00900":
+				want.Rejected = append(want.Rejected, engine.Rejected{Index: int32(i), Reason: broken})
+			default:
+				want.Kept = append(want.Kept, int32(i))
+			}
+		}
+		var got engine.Result
+		if err := e.Filter(t.Context(), req, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Kept, want.Kept) || !slices.Equal(got.Rejected, want.Rejected) {
+			t.Errorf("of %d nodes %d were kept and %d rejected, want %d and %d, in order", count, len(got.Kept), len(got.Rejected), len(want.Kept), len(want.Rejected))
+		}
+		total := 0
+		for _, r := range got.Record.Rejections {
+			total += r.Nodes
+		}
+		if total != len(want.Rejected) {
+			t.Errorf("the record counts %d of %d rejections", total, len(want.Rejected))
+		}
 	}
 }
 

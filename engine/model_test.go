@@ -166,17 +166,20 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 		return a, -1
 	}
 
+	failed = len(m.members)
 	for i, n := range req.Nodes {
-		rejected, failed := m.judge(n, want, skipped, a.Record)
-		if failed >= 0 {
-			return a, failed
-		}
-		if rejected == nil {
+		rejected, bad := m.judge(n, want, skipped, a.Record)
+		if bad >= 0 {
+			failed = min(failed, bad) // policies are asked one after the other
+		} else if rejected == nil {
 			a.Kept = append(a.Kept, int32(i))
-			continue
+		} else {
+			rejected.Index = int32(i)
+			a.Rejected = append(a.Rejected, *rejected)
 		}
-		rejected.Index = int32(i)
-		a.Rejected = append(a.Rejected, *rejected)
+	}
+	if failed < len(m.members) {
+		return a, failed
 	}
 	m.tidy(a.Record)
 	a.Record.Fit = len(a.Kept)

@@ -13,10 +13,6 @@ import (
 // scratch is the memory of one request that grows with the number of nodes. It
 // belongs to a Result and is used again.
 type scratch struct {
-	outcomes []int32   // aligned with the nodes asked
-	numbers  []numbers // likewise
-	fresh    []int32   // indices of the nodes still to be judged
-
 	known  []int32   // indices of the nodes asked that are known
 	best   []int32   // positions of the shortlist
 	totals []int64   // aligned with the indices scored, as are the scores
@@ -81,7 +77,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		started := ev.now()
 		ev.running = scorer.member
 		for j, i := range indices {
-			if j%checkEvery == 0 && ctx.Err() != nil {
+			if j%blockSize == 0 && ctx.Err() != nil {
 				ev.running = -1
 				return nil, context.Cause(ctx)
 			}
