@@ -22,8 +22,9 @@ const (
 	filterEnd        = `,"Error":""}`
 	filterError      = `{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":`
 
-	priorityHost  = `{"Host":`
+	priorityFirst = `[{"Host":`
 	priorityScore = `,"Score":`
+	priorityNext  = `},{"Host":`
 
 	maxInt64 = len("-9223372036854775808")
 )
@@ -77,26 +78,25 @@ func AppendHostPriorities(dst []byte, r *Request, scores []int64, omitZero bool)
 	size := len("[]")
 	for i, score := range scores {
 		if score != 0 || !omitZero {
-			size += len(priorityHost) + len(r.quotedName(int32(i))) + len(priorityScore) + maxInt64 + len("},")
+			size += len(priorityNext) + len(r.quotedName(int32(i))) + len(priorityScore) + maxInt64
 		}
 	}
-	dst = append(slices.Grow(dst, size), '[')
-	first := true
+	dst = slices.Grow(dst, size)
+	host := priorityFirst
 	for i, score := range scores {
 		if score == 0 && omitZero {
 			continue
 		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(dst, priorityHost...)
+		dst = append(dst, host...)
 		dst = append(dst, r.quotedName(int32(i))...)
 		dst = append(dst, priorityScore...)
 		dst = strconv.AppendInt(dst, score, 10)
-		dst = append(dst, '}')
+		host = priorityNext
 	}
-	return append(dst, ']')
+	if host == priorityFirst {
+		return append(dst, "[]"...)
+	}
+	return append(dst, "}]"...)
 }
 
 // AppendError appends the answer to a filter or prioritize call that cannot be
