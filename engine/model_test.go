@@ -287,6 +287,9 @@ func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool,
 			parts[j] = append(parts[j], decision.Score{Policy: member.Name, Raw: raw[j], Score: scores[j], Weight: member.Weight})
 		}
 	}
+	if slices.ContainsFunc(parts, func(scores []decision.Score) bool { return len(scores) == 0 }) {
+		return totals, -1 // no policy scores
+	}
 	for _, j := range ranking(totals)[:min(10, len(totals))] {
 		record.Top = append(record.Top, decision.ScoredNode{Node: req.Nodes[indices[j]].Name, Total: totals[j], Scores: parts[j]})
 	}

@@ -100,8 +100,12 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 	return s.totals, nil
 }
 
-// noteTop notes the best nodes with each policy's part in their totals.
+// noteTop notes the best nodes with each policy's part in their totals, if there
+// is any.
 func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *Result) {
+	if len(ev.scorers) == 0 {
+		return
+	}
 	s := &result.scratch
 	best := top(s.totals, decision.TopNodes, make([]int32, 0, decision.TopNodes))
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))

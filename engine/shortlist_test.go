@@ -67,7 +67,8 @@ func TestShortlist(t *testing.T) {
 	}
 }
 
-// Without a policy that scores, all nodes tie.
+// Without a policy that scores, all nodes tie, and the record has no ranking to
+// tell.
 func TestShortlistWithoutScore(t *testing.T) {
 	req := asking(podOf("u", "1"), viewOf("a", "b", "c"), "c", "a", "b")
 	var result engine.Result
@@ -76,6 +77,9 @@ func TestShortlistWithoutScore(t *testing.T) {
 	}
 	if got, want := kept(req, &result), "c a"; got != want {
 		t.Errorf("kept %q, want %q", got, want)
+	}
+	if result.Record.Top != nil {
+		t.Errorf("top is %v", result.Record.Top)
 	}
 }
 
