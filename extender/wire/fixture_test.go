@@ -103,7 +103,7 @@ func workerNode(i int) corev1.Node {
 		})
 	}
 	for k := range imagesPerNode {
-		digest := fmt.Sprintf("%064x", (i*imagesPerNode+k)*2654435761)
+		digest := fmt.Sprintf("%064x", uint64(i*imagesPerNode+k)*2654435761)
 		repository := fmt.Sprintf("registry.example.com/platform/team-%d/service-%d", k%7, k)
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
 			Names:     []string{repository + "@sha256:" + digest, repository + ":v1.2" + fmt.Sprint(k)},
