@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/explain"
@@ -27,8 +28,9 @@ const patience = 4 * time.Minute
 // theater is a stage for one test.
 type theater struct {
 	*stage.Stage
-	t   *testing.T
-	ctx context.Context
+	t       *testing.T
+	ctx     context.Context
+	anyNode string
 }
 
 func open(t *testing.T) *theater {
@@ -45,7 +47,7 @@ func open(t *testing.T) *theater {
 			t.Error(err)
 		}
 	})
-	return &theater{s, t, ctx}
+	return &theater{Stage: s, t: t, ctx: ctx}
 }
 
 func (th *theater) nodes(specs ...controlplane.NodeSpec) {
@@ -57,6 +59,7 @@ func (th *theater) nodes(specs ...controlplane.NodeSpec) {
 	if err := controlplane.CreateNodes(th.ctx, th.Client, nodes...); err != nil {
 		th.t.Fatal(err)
 	}
+	th.anyNode = nodes[0].Name
 }
 
 // outboard starts Outboard; its log is shown if the test fails.
@@ -113,8 +116,27 @@ func (th *theater) bound(spec controlplane.PodSpec) *corev1.Pod {
 	return th.awaitBound(placed.Pod)
 }
 
+// awaitBound waits in a cluster in which, as in any real one, something happens
+// every now and then. kube-scheduler tries a pod again when something happens; if
+// it hears of the change that makes room before Outboard does, that attempt is in
+// vain, and in a cluster where nothing else ever happens the pod would wait for
+// minutes.
 func (th *theater) awaitBound(pod *corev1.Pod) *corev1.Pod {
 	th.t.Helper()
+	ctx, stop := context.WithCancel(th.ctx)
+	defer stop()
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"happened":"%d"}}}`, n)
+			// Should it fail, the wait fails, and tells more.
+			_, _ = th.Client.CoreV1().Nodes().Patch(ctx, th.anyNode, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	}()
 	bound, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod)
 	if err != nil {
 		th.t.Fatal(err)
@@ -172,7 +194,7 @@ func (th *theater) get(url string) string {
 
 func (th *theater) explain(o *stage.Outboard, pod string) *explain.Document {
 	th.t.Helper()
-	doc, err := explain.Fetch(th.ctx, http.DefaultClient, o.Admin, url.Values{"pod": {pod}})
+	doc, err := explain.Fetch(th.ctx, http.DefaultClient, o.Admin, url.Values{"pod": {pod}, "decisions": {"1000"}})
 	if err != nil {
 		th.t.Fatal(err)
 	}
