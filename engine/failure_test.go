@@ -62,7 +62,7 @@ var failing = []struct {
 		return &fake{score: func(*snapshot.Node) int64 { return 500 }}
 	}},
 	{"panic in NormalizeScore", "Score", "integer divide by zero", true, func() *fake {
-		return &fake{score: scoreBy("s"), normalize: func(scores []int64) { scores[0] /= scores[0] - scores[0] }}
+		return &fake{score: scoreBy("s"), normalize: func(scores []int64) { scores[0] /= int64(len(scores[:0])) }}
 	}},
 }
 

@@ -85,7 +85,7 @@ func (h *Handler) view() (*snapshot.View, error) {
 	if view := h.Cluster.View(); view != nil {
 		return view, nil
 	}
-	return nil, errors.New("Outboard has just started and has not read the cluster yet")
+	return nil, errors.New("the cluster has not been read yet: Outboard has just started")
 }
 
 // pod returns the pod asked about: our own copy if it is the same version, else

@@ -27,9 +27,9 @@ func names(v *snapshot.View) [][]byte {
 // Whatever a Cursor has learnt from earlier sequences, it finds what the view
 // holds and nothing else.
 func TestCursorFindsWhatTheViewHolds(t *testing.T) {
-	b, v := viewOf(50)
+	b, _ := viewOf(50)
 	b.DeleteNode("node-0000") // row 0 is free: the guess of a fresh index points there
-	v = b.View()
+	v := b.View()
 	all := names(v)
 	rotated := append(append([][]byte{}, all[17:]...), all[:17]...)
 	var reversed, mixed [][]byte

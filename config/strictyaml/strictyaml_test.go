@@ -38,7 +38,7 @@ type Plain struct {
 	Port     intstr.IntOrString    `json:"port"`
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	Free     any                   `json:"free,omitempty"`
-	hidden   int
+	_        int
 }
 
 // Inline is embedded in Plain.

@@ -85,7 +85,7 @@ func workerNode(i int) corev1.Node {
 			NodeInfo: corev1.NodeSystemInfo{
 				MachineID: "ec2f6a3e7c414a0b9e55bd0c1ac3de10", SystemUUID: "ec2f6a3e-7c41-4a0b-9e55-bd0c1ac3de10", BootID: "8f0d9f0c-33a6-4f4e-9a4b-2f3ad1a0c7f1",
 				KernelVersion: "6.1.127-135.201.amzn2023.x86_64", OSImage: "Amazon Linux 2023.6.20250203", ContainerRuntimeVersion: "containerd://1.7.25",
-				KubeletVersion: "v1.36.3", KubeProxyVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+				KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
 			},
 		},
 	}
@@ -116,7 +116,7 @@ func workerNode(i int) corev1.Node {
 func managed(manager, subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &epoch,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}, Subresource: subresource,
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Subresource: subresource,
 	}
 }
 

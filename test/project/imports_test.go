@@ -42,7 +42,6 @@ var only = []struct {
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/..."}},
 	{"k8s.io/client-go/kubernetes", []string{"cluster", "controlplane", "examples", "cmd/...", "test/..."}},
-	{"sigs.k8s.io/controller-runtime/...", []string{"controlplane"}},
 	{"k8s.io/kubernetes/...", nil},
 }
 
