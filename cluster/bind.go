@@ -257,19 +257,3 @@ func (c *Cluster) warnOfAnnotations(b Binding, pod *corev1.Pod) {
 			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "annotations", strings.Join(differ, " "))
 	}
 }
-
-// bindOnce keeps client-go from repeating a Binding whose outcome is not known:
-// it repeats any request that is answered with 5xx and Retry-After.
-type bindOnce struct{ next http.RoundTripper }
-
-func (r *bindOnce) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := r.next.RoundTrip(req)
-	if err == nil && resp.StatusCode >= 500 && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/binding") {
-		resp.Header.Del("Retry-After")
-	}
-	return resp, err
-}
-
-// WrappedRoundTripper lets client-go reach the transport, to close its
-// connections.
-func (r *bindOnce) WrappedRoundTripper() http.RoundTripper { return r.next }

@@ -34,9 +34,9 @@ type Options struct {
 	// and 400. A negative QPS means no limit.
 	QPS   float32
 	Burst int
-	// Client is used instead of Config, as it is. A client that repeats a POST
-	// by itself after a 5xx answer with Retry-After, as clients made from a
-	// rest.Config do, may report a Binding as already there that is its own.
+	// Client is used instead of Config, as it is: for tests. Only with Config is
+	// it noticed that the API server was away, and that an answer with
+	// Retry-After leaves the outcome of a Binding open.
 	Client kubernetes.Interface
 
 	// Logger is slog.Default() if nil.
@@ -91,7 +91,8 @@ type Cluster struct {
 	state       *state
 	feeds       []*feed
 	metrics     *metrics
-	publishedAt atomic.Int64 // when the present View was published; Unix nanoseconds
+	failures    atomic.Uint64 // requests that the API server did not answer, as the transport sees it
+	publishedAt atomic.Int64  // when the present View was published; Unix nanoseconds
 	started     atomic.Bool
 }
 
@@ -99,17 +100,16 @@ type Cluster struct {
 // request.
 func New(o Options) (*Cluster, error) {
 	o.setDefaults()
-	client := o.Client
-	if client == nil {
-		if o.Config == nil {
-			return nil, errors.New("cluster: neither Config nor Client is given")
-		}
+	if o.Client == nil && o.Config == nil {
+		return nil, errors.New("cluster: neither Config nor Client is given")
+	}
+	c := &Cluster{options: o, client: o.Client, state: newState(), metrics: newMetrics()}
+	if c.client == nil {
 		var err error
-		if client, err = newClient(o); err != nil {
+		if c.client, err = c.newClient(o); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}
-	c := &Cluster{options: o, client: client, state: newState(), metrics: newMetrics()}
 	c.publishedAt.Store(time.Now().UnixNano())
 	c.state.published = func() {
 		c.metrics.publications.Inc()
@@ -124,7 +124,7 @@ func New(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-func newClient(o Options) (kubernetes.Interface, error) {
+func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	config := rest.CopyConfig(o.Config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -132,24 +132,24 @@ func newClient(o Options) (kubernetes.Interface, error) {
 	if config.UserAgent == "" {
 		config.UserAgent = "outboard"
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bindOnce{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures} })
 	return kubernetes.NewForConfig(config)
 }
 
 func (c *Cluster) nodeFeed() *feed {
-	return newFeed(c.client, "nodes", "", c.client.CoreV1().Nodes(), sink[*corev1.Node]{
+	return newFeed(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), sink[*corev1.Node]{
 		trim:    snapshot.TrimNode,
 		share:   func(*corev1.Node) {},
 		set:     c.state.setNode,
 		remove:  c.state.removeNode,
 		replace: c.state.replaceNodes,
 		done:    c.completed,
-	}, c.watchFailed("nodes"))
+	})
 }
 
 func (c *Cluster) podFeed() *feed {
 	var known templates
-	return newFeed(c.client, "pods", "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), sink[*corev1.Pod]{
+	return newFeed(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), sink[*corev1.Pod]{
 		trim: snapshot.TrimPod,
 		share: func(pod *corev1.Pod) {
 			if like := known.like(pod); like != nil {
@@ -164,22 +164,22 @@ func (c *Cluster) podFeed() *feed {
 		remove:  c.state.removePod,
 		replace: c.state.replacePods,
 		done:    c.completed,
-	}, c.watchFailed("pods"))
+	})
 }
 
 func (c *Cluster) budgetFeed() *feed {
-	return newFeed(c.client, "poddisruptionbudgets", "", c.client.PolicyV1().PodDisruptionBudgets(""), sink[*policyv1.PodDisruptionBudget]{
+	return newFeed(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), sink[*policyv1.PodDisruptionBudget]{
 		trim:    func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
 		share:   func(*policyv1.PodDisruptionBudget) {},
 		set:     c.state.setBudget,
 		remove:  c.state.removeBudget,
 		replace: c.state.replaceBudgets,
 		done:    c.completed,
-	}, c.watchFailed("poddisruptionbudgets"))
+	})
 }
 
-func (c *Cluster) watchFailed(resource string) func() {
-	return c.metrics.watchErrors.WithLabelValues(resource).Inc
+func (c *Cluster) feed(resource string) *feed {
+	return &feed{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
 }
 
 // completed is called when a resource was read.

@@ -20,10 +20,10 @@
 // stays empty, because a node whose pods are not known yet looks free. When the
 // API server is away, the last View stays, and the metrics tell its age.
 //
-// After an etcd restore the API server's resourceVersions begin again at an older
-// one, and a watch from a newer one would wait in silence. Before a watch is
-// resumed, the API server is asked for its present resourceVersion; if that is
-// older, everything is read anew.
+// A watch that ends is resumed where it ended, unless a request has failed in the
+// meantime: then everything is read anew, because the API server may have come
+// back with another past. After an etcd restore resourceVersions begin again at an
+// older one, and what they stood for is no longer so.
 //
 // # Binding
 //

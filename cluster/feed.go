@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -18,7 +18,12 @@ import (
 
 // backoff is how long to wait before the API server is asked again after a
 // failure: short, because a scheduler waits for what it says.
-var backoff = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.25, Steps: 10, Cap: 4 * time.Second}
+var backoff = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.25, Steps: 10, Cap: 2 * time.Second}
+
+// readInterval is the least time between the end of one successful reading of a
+// whole resource and the beginning of the next, because that is costly for the
+// API server.
+const readInterval = 10 * time.Second
 
 // feed follows one resource.
 type feed struct {
@@ -27,7 +32,11 @@ type feed struct {
 	read      atomic.Bool           // the resource was read completely once
 	lastEvent atomic.Int64          // when the API server last said something about it; Unix nanoseconds
 	lastError atomic.Pointer[error] // of the last request, nil if it succeeded
+	lastRead  atomic.Int64          // when everything was read last; Unix nanoseconds
+	failures  *atomic.Uint64        // requests of the client that the API server did not answer
+	since     atomic.Uint64         // failures when everything was read last
 	failed    func()                // counts a failed request
+	logger    *slog.Logger
 }
 
 // lister is the part of a typed client that a feed needs.
@@ -50,16 +59,19 @@ type sink[T runtime.Object] struct {
 	done    func() // after replace
 }
 
-// newFeed returns a feed that writes into the sink. fieldSelector may be empty.
-// client is what the lister was made from.
-func newFeed[T runtime.Object, L runtime.Object](client any, resource, fieldSelector string, from lister[L], to sink[T], failed func()) *feed {
-	f := &feed{resource: resource, failed: failed}
+// newFeed makes f follow a resource and write into the sink. fieldSelector may be
+// empty. client is what the lister was made from.
+func newFeed[T runtime.Object, L runtime.Object](client any, f *feed, fieldSelector string, from lister[L], to sink[T]) *feed {
 	f.lastEvent.Store(time.Now().UnixNano())
 	to.feed = f
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.FieldSelector = fieldSelector
+			if err := f.pause(ctx); err != nil {
+				return nil, err
+			}
 			list, err := from.List(ctx, opts)
+			f.since.Store(f.failures.Load())
 			if err == nil {
 				err = meta.EachListItem(list, func(object runtime.Object) error {
 					return to.change(object, to.trim)
@@ -69,56 +81,68 @@ func newFeed[T runtime.Object, L runtime.Object](client any, resource, fieldSele
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.FieldSelector = fieldSelector
-			if err := checkHistory(ctx, from, opts); err != nil {
-				return nil, f.observe(err)
+			if opts.SendInitialEvents == nil {
+				return resume(ctx, f, from, opts)
 			}
+			if err := f.pause(ctx); err != nil {
+				return nil, err
+			}
+			opts.ResourceVersion = "" // everything, as it is now
 			w, err := from.Watch(ctx, opts)
+			f.since.Store(f.failures.Load())
 			return w, f.observe(err)
 		},
 	}
 	var example T
 	f.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), example, to, cache.ReflectorOptions{
 		Name:            "outboard",
-		TypeDescription: resource,
+		TypeDescription: f.resource,
 		Backoff:         &backoff,
 	})
 	return f
 }
 
-// checkHistory returns an error if the watch would begin at a resourceVersion
-// that the API server has not reached: it was restored from a backup, and would
-// be silent until it gets there. client-go understands the error, and reads
-// everything anew.
-func checkHistory[L runtime.Object](ctx context.Context, from lister[L], opts metav1.ListOptions) error {
-	if opts.ResourceVersion == "" || opts.ResourceVersion == "0" {
+// resume continues a watch where an earlier one has ended, or returns an error
+// that makes the Reflector read everything anew: if the API server was away in
+// between, it may have come back with another past, because etcd was restored
+// from a backup. resourceVersions do not show that. They may have reached the one
+// asked for again, in another moment; and a watch from one that is not reached yet
+// waits in silence.
+func resume[L runtime.Object](ctx context.Context, f *feed, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := from.Watch(ctx, opts)
+	if f.observe(err) != nil {
+		return nil, err
+	}
+	if f.failures.Load() != f.since.Load() {
+		w.Stop()
+		return nil, apierrors.NewResourceExpired("the API server was away, so everything is read anew")
+	}
+	return w, nil
+}
+
+// pause waits until everything may be read again.
+func (f *feed) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(time.Unix(0, f.lastRead.Load()).Add(readInterval))):
 		return nil
 	}
-	list, err := from.List(ctx, metav1.ListOptions{FieldSelector: opts.FieldSelector, Limit: 1})
-	if err != nil {
-		return err
-	}
-	listMeta, err := meta.ListAccessor(list)
-	if err != nil {
-		return err
-	}
-	present := listMeta.GetResourceVersion()
-	if order, err := resourceversion.CompareResourceVersion(present, opts.ResourceVersion); err != nil || order >= 0 {
-		return nil // an API server whose versions have no order is left to client-go
-	}
-	tooLarge := apierrors.NewTimeoutError(fmt.Sprintf("the API server is at resourceVersion %s, before %s, which was seen already; reading everything anew", present, opts.ResourceVersion), 1)
-	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
-	return tooLarge
 }
 
 // observe records the outcome of a request, and returns it.
 func (f *feed) observe(err error) error {
 	if err == nil {
-		f.lastError.Store(nil)
 		f.heard()
+		if f.lastError.Swap(nil) != nil {
+			f.logger.Info("the API server answers again", "resource", f.resource)
+		}
 		return nil
 	}
-	f.lastError.Store(&err)
 	f.failed()
+	if f.lastError.Swap(&err) == nil {
+		f.logger.Warn("the API server does not answer", "resource", f.resource, "error", err)
+	}
 	return err
 }
 
@@ -165,6 +189,7 @@ func (s sink[T]) Replace(objects []any, _ string) error {
 		}
 	}
 	s.replace(typed)
+	s.feed.lastRead.Store(time.Now().UnixNano())
 	s.feed.read.Store(true)
 	s.done()
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -72,6 +73,9 @@ func startServer(t testing.TB) (*controlplane.ControlPlane, kubernetes.Interface
 func run(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	closeIdle := func() {}
 	if o.Config != nil {
 		o.Config, closeIdle = ownConnections(t, o.Config)

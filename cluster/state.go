@@ -316,9 +316,11 @@ func (s *state) end(a attempt, bound *corev1.Pod, now time.Time) {
 	if onNode(bound) && !shown {
 		a.bind.assumed, a.bind.since = bound, now
 		s.placeAssumed(bound)
-		s.publishLocked()
 	}
 	s.forget(a.uid, a.bind)
+	if bound != nil {
+		s.publishLocked() // also what the watch has shown
+	}
 }
 
 // unconfirmed returns the pods that are assumed to be bound since before the time.

@@ -192,7 +192,7 @@ func (w *world) counted() map[types.UID]string {
 	return counted
 }
 
-// check checks what holds at every moment.
+// check publishes, and checks what holds at every moment.
 func (w *world) check(t *rapid.T) {
 	w.state.publish()
 	counted := w.counted()
@@ -375,7 +375,8 @@ func checkEndInTheTruth(t *rapid.T) {
 			w.restores++
 			clear(w.gone)
 		},
-		"": w.check,
+		"publish":  w.check,
+		"publish2": w.check,
 	})
 	w.settle(t)
 }
@@ -398,6 +399,24 @@ func TestLateAnswerIsIgnored(t *testing.T) {
 	s.resolve(asked, unbound, time.Now()) // the API server's answer from between the two
 	if got := len(s.view.Load().Node("a").Pods); got != 1 {
 		t.Errorf("%d pods on the node, want 1", got)
+	}
+}
+
+// A pod bound by us may be gone, and its name another's, before the watch has
+// shown it at all.
+func TestNameOfAPodTheWatchHasShown(t *testing.T) {
+	s := newState()
+	first := s.begin("1")
+	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}}
+	s.setPod(second)
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{NodeName: "a"}}
+	s.end(first, bound, time.Now())
+	if got := s.named("ns", "p"); got != second {
+		t.Errorf("the name finds %v", got)
+	}
+	s.resolve(bound, nil, time.Now())
+	if got := s.named("ns", "p"); got != second {
+		t.Errorf("the name then finds %v", got)
 	}
 }
 

@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+)
+
+func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clientset) {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	c, err := New(Options{Client: client, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, client
+}
+
+// A change after a pause is published at once; those of a storm together, one
+// View for each interval, the last of them too.
+func TestPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := testCluster(t)
+		c.state.setNode(exampleNode(0))
+		c.state.setComplete()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go c.publish(ctx)
+		start, before := time.Now(), c.View().Generation()
+
+		time.Sleep(time.Second)
+		change := func(i int) {
+			pod := examplePod(0, fmt.Sprintf("p-%d", i))
+			pod.UID = uid("pod", i)
+			c.state.setPod(pod)
+		}
+		change(0)
+		synctest.Wait()
+		if got := c.View().Generation() - before; got != 1 || time.Since(start) != time.Second {
+			t.Fatalf("%d views after one change, %v later", got, time.Since(start)-time.Second)
+		}
+		for i := range 1000 { // 100 ms
+			time.Sleep(100 * time.Microsecond)
+			change(i + 1)
+		}
+		time.Sleep(5 * time.Millisecond)
+		synctest.Wait()
+		if got := c.View().Generation() - before - 1; got < 15 || got > 21 {
+			t.Errorf("%d views in 100 ms of changes, want one for each 5 ms", got)
+		}
+		if got := len(c.View().Node(exampleNodeName(0)).Pods); got != 1001 {
+			t.Errorf("%d pods in the last view, want 1001", got)
+		}
+		after := c.View()
+		time.Sleep(time.Hour)
+		if c.View() != after {
+			t.Error("a view was published although nothing changed")
+		}
+	})
+}
+
+// A pod that was bound, and that the watch never shows bound, counts until the
+// API server says something else; a lookup that fails says nothing.
+func TestConfirm(t *testing.T) {
+	waiting := examplePod(0, "p")
+	waiting.Spec.NodeName = ""
+	bound := waiting.DeepCopy()
+	bound.Spec.NodeName = exampleNodeName(0)
+	moved := waiting.DeepCopy()
+	moved.Spec.NodeName = exampleNodeName(1)
+	ended := bound.DeepCopy()
+	ended.Status.Phase = corev1.PodFailed
+	other := bound.DeepCopy()
+	other.UID = "another"
+	for name, test := range map[string]struct {
+		answer *corev1.Pod
+		err    error
+		want   string // where it counts then
+	}{
+		"it is bound":                        {bound, nil, exampleNodeName(0)},
+		"it is not bound":                    {waiting, nil, ""},
+		"it is bound elsewhere":              {moved, nil, exampleNodeName(1)},
+		"it has ended":                       {ended, nil, ""},
+		"it is another pod":                  {other, nil, ""},
+		"the API server does not answer":     {nil, errors.New("timeout"), exampleNodeName(0)},
+		"it is gone, as the API server says": {nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, client := testCluster(t)
+				client.PrependReactor("create", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
+					return action.GetSubresource() == "binding", nil, nil
+				})
+				asked := 0
+				client.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+					asked++
+					if test.answer == nil && test.err == nil {
+						return false, nil, nil // the tracker knows no pod
+					}
+					return true, test.answer, test.err
+				})
+				for i := range 2 {
+					c.state.setNode(exampleNode(i))
+				}
+				c.state.setPod(waiting.DeepCopy())
+				c.state.setComplete()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer synctest.Wait()
+				defer cancel()
+				go c.confirm(ctx)
+				if err := c.Bind(ctx, Binding{Namespace: waiting.Namespace, Name: "p", UID: waiting.UID, Node: exampleNodeName(0)}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(14 * time.Second)
+				if where := countedOn(c); asked != 0 || where != exampleNodeName(0) {
+					t.Errorf("before the time asked %d times, counted on %q", asked, where)
+				}
+				time.Sleep(6 * time.Second)
+				synctest.Wait()
+				if where := countedOn(c); asked == 0 || where != test.want {
+					t.Errorf("asked %d times, counted on %q, want %q", asked, where, test.want)
+				}
+			})
+		})
+	}
+}
+
+func countedOn(c *Cluster) string {
+	where := ""
+	for node := range c.View().All() {
+		for range node.Pods {
+			where += node.Name
+		}
+	}
+	return where
+}
+
+// A client without WatchList and without resourceVersions, as tests of other
+// packages use it.
+func TestFakeClientset(t *testing.T) {
+	pod := examplePod(0, "p")
+	c, client := testCluster(t, exampleNode(0), pod)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "pod on its node", func() bool { return countedOn(c) == exampleNodeName(0) })
+	if err := c.Synced(); err != nil {
+		t.Error(err)
+	}
+	if got := c.PodByName(pod.Namespace, "p"); got == nil || got.ManagedFields != nil || got.Spec.Containers[0].Env != nil {
+		t.Errorf("the pod is not trimmed: %v", got)
+	}
+	// A new version shares what has not changed with the one before.
+	before := c.PodByName(pod.Namespace, "p")
+	pod.Labels["new"] = "label"
+	if _, err := client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "label", func() bool { return c.PodByName(pod.Namespace, "p").Labels["new"] == "label" })
+	if after := c.PodByName(pod.Namespace, "p"); &after.Status.Conditions[0] != &before.Status.Conditions[0] {
+		t.Error("the conditions are there twice")
+	}
+	// The tracker ignores field selectors: a pod that ends comes as a change.
+	pod.Status.Phase = corev1.PodSucceeded
+	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "pod gone", func() bool { return countedOn(c) == "" && c.PodByName(pod.Namespace, "p") == nil })
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not so after 30 s", what)
+		}
+	}
+}

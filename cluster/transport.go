@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+// transport sees every request, also those that client-go repeats by itself and
+// whose failures it hides.
+type transport struct {
+	next http.RoundTripper
+	// failures counts the requests the API server did not answer: the connection
+	// failed, or somebody said in its place that it is not there.
+	failures *atomic.Uint64
+}
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	switch {
+	case err != nil:
+		if req.Context().Err() == nil { // or it was given up here
+			t.failures.Add(1)
+		}
+	case resp.StatusCode >= 500:
+		t.failures.Add(1)
+		if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/binding") {
+			// client-go would send it again, and the outcome of the first would be
+			// taken for that of somebody else's.
+			resp.Header.Del("Retry-After")
+		}
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets client-go reach the transport below.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
