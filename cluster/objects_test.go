@@ -178,5 +178,5 @@ func fieldsV1(size int) *metav1.FieldsV1 {
 	for i := 0; len(raw) < size; i++ {
 		raw = fmt.Appendf(raw, `"f:field-%d":{},`, i)
 	}
-	return &metav1.FieldsV1{Raw: append(raw, `"f:last":{}}}`...)}
+	return metav1.NewFieldsV1(string(append(raw, `"f:last":{}}}`...)))
 }

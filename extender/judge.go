@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,17 +120,18 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		c.mark = 1
 	}
 	var foreign map[string]bool // names that are not in the view
-	c.asked = c.asked[:0]
+	asked, seen, mark := slices.Grow(c.asked[:0], c.request.Len()), c.seen, c.mark
 	cursor := view.Cursor()
 	for i := range c.request.Len() {
 		name := c.request.Name(i)
 		n := cursor.Find(name)
 		if n != nil {
-			if c.seen[n.Row()] == c.mark {
+			row := n.Row()
+			if seen[row] == mark {
 				return fmt.Errorf("node %q is in the request twice", name)
 			}
-			c.seen[n.Row()] = c.mark
-			c.asked = append(c.asked, n)
+			seen[row] = mark
+			asked = append(asked, n)
 			continue
 		}
 		if foreign[string(name)] {
@@ -145,7 +147,8 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 				return err
 			}
 		}
-		c.asked = append(c.asked, n)
+		asked = append(asked, n)
 	}
+	c.asked = asked
 	return nil
 }

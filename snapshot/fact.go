@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,7 @@ import (
 // maxFacts bounds how many facts one Node keeps. A reloaded configuration brings
 // new Facts while unchanged nodes still hold the old ones; past the bound the
 // oldest are dropped and, if still wanted, computed again.
-const maxFacts = 32
+const maxFacts = 16
 
 // Fact is something computed from one node and the pods on it, and kept with
 // that Node. A policy makes its Facts when it is built, one for each thing it
@@ -62,9 +61,11 @@ func (f *ObjectFact[T]) Of(n *Node) *T {
 // factKey is not empty, because pointers to distinct empty variables may be equal.
 type factKey struct{ _ byte }
 
-// facts are few, so they are searched in order. The zero value is empty.
+// facts are few, so they are searched in order; a request asks for one of each
+// node, so each is one load away. The zero value is empty.
 type facts struct {
-	entries atomic.Pointer[[]factEntry]
+	slots [maxFacts]atomic.Pointer[factEntry] // filled from the first on
+	full  atomic.Uint32                       // how often a fact had to make room
 }
 
 type factEntry struct {
@@ -74,11 +75,13 @@ type factEntry struct {
 
 // find returns the value kept under the key, or nil.
 func (f *facts) find(key *factKey) any {
-	if entries := f.entries.Load(); entries != nil {
-		for i := range *entries {
-			if entry := &(*entries)[i]; entry.key == key {
-				return entry.value
-			}
+	for i := range f.slots {
+		entry := f.slots[i].Load()
+		if entry == nil {
+			return nil
+		}
+		if entry.key == key {
+			return entry.value
 		}
 	}
 	return nil
@@ -87,18 +90,15 @@ func (f *facts) find(key *factKey) any {
 // keep keeps the value, unless another goroutine was first, and returns the one
 // that is kept: one for all.
 func (f *facts) keep(key *factKey, value any) any {
-	for {
-		old := f.entries.Load()
-		if first := f.find(key); first != nil {
-			return first
-		}
-		var entries []factEntry
-		if old != nil {
-			entries = (*old)[max(0, len(*old)-maxFacts+1):]
-		}
-		entries = append(slices.Clip(entries), factEntry{key, value})
-		if f.entries.CompareAndSwap(old, &entries) {
+	entry := &factEntry{key, value}
+	for i := range f.slots {
+		if f.slots[i].CompareAndSwap(nil, entry) {
 			return value
 		}
+		if kept := f.slots[i].Load(); kept.key == key {
+			return kept.value
+		}
 	}
+	f.slots[(f.full.Add(1)-1)%maxFacts].Store(entry)
+	return value
 }
