@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ const endEnv = "CONTROLPLANE_TEST_END"
 
 // startAndEnd starts a control plane with a scheduler, says "ready", and ends without stopping it.
 func startAndEnd(how string) {
+	endsBySignals()
 	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
 	if err == nil {
 		_, err = cp.StartScheduler(context.Background(), controlplane.SchedulerOptions{Log: os.Stdout})
@@ -45,6 +47,21 @@ func startAndEnd(how string) {
 	default:
 		select {} // until a signal ends it
 	}
+}
+
+// endsBySignals makes signals end the process that are ignored in it because they
+// are in its parent: SIGHUP below nohup, SIGINT below a shell's "&".
+func endsBySignals() {
+	ended := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(ended, s)
+		}
+	}
+	go func() {
+		<-ended
+		os.Exit(1)
+	}()
 }
 
 // beside is a program with a child, both of which name the work directory in their arguments.

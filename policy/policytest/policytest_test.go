@@ -426,6 +426,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		},
 		{
 			name: "rejects nodes that the View does not hold", rule: "stranger", says: `node "a": Filter says first "fits", then "TooMany`,
+			also: []string{"without"}, // which compares with such a node too
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if n.Row() < 0 {
 					return policy.Verdict{Reason: tooMany}
