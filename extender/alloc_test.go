@@ -49,8 +49,9 @@ func TestAllocationsDoNotGrowWithNodes(t *testing.T) {
 	}
 	for _, shortlist := range []int{0, 1} {
 		few, many := allocations(100, shortlist), allocations(5000, shortlist)
-		// One more now and then, when the garbage collector has emptied the pool.
-		if many > few+2 {
+		// A few more now and then, when a pool was empty: after a garbage collection,
+		// and at random under the race detector. One for each hundred nodes is growth.
+		if many > few+49 {
 			t.Errorf("shortlist %d: %.0f allocations for 100 nodes, %.0f for 5,000", shortlist, few, many)
 		}
 		t.Logf("shortlist %d: %.0f allocations for 100 nodes, %.0f for 5,000", shortlist, few, many)
