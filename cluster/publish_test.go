@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,9 +103,9 @@ func TestConfirm(t *testing.T) {
 				client.PrependReactor("create", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
 					return action.GetSubresource() == "binding", nil, nil
 				})
-				asked := 0
+				var asked atomic.Int32
 				client.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-					asked++
+					asked.Add(1)
 					if test.answer == nil && test.err == nil {
 						return false, nil, nil // the tracker knows no pod
 					}
@@ -123,13 +124,13 @@ func TestConfirm(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(14 * time.Second)
-				if where := countedOn(c); asked != 0 || where != exampleNodeName(0) {
-					t.Errorf("before the time asked %d times, counted on %q", asked, where)
+				if where := countedOn(c); asked.Load() != 0 || where != exampleNodeName(0) {
+					t.Errorf("before the time asked %d times, counted on %q", asked.Load(), where)
 				}
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
-				if where := countedOn(c); asked == 0 || where != test.want {
-					t.Errorf("asked %d times, counted on %q, want %q", asked, where, test.want)
+				if where := countedOn(c); asked.Load() == 0 || where != test.want {
+					t.Errorf("asked %d times, counted on %q, want %q", asked.Load(), where, test.want)
 				}
 			})
 		})
