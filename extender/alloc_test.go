@@ -42,10 +42,10 @@ func TestAllocationsDoNotGrowWithNodes(t *testing.T) {
 			req.ContentLength = int64(len(body))
 			handler.ServeHTTP(w, req)
 		}
-		for range pods { // buffers and what is remembered have their final size
+		for range 150 { // buffers and what is remembered have their final size
 			call()
 		}
-		return testing.AllocsPerRun(pods, call)
+		return testing.AllocsPerRun(150, call)
 	}
 	for _, shortlist := range []int{0, 1} {
 		few, many := allocations(100, shortlist), allocations(5000, shortlist)
