@@ -116,6 +116,9 @@ func TestBoundPodIsCountedAtOnce(t *testing.T) {
 		if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().Value(); cpu != int64(2+i) || pod.Annotations["device"] != "gpu-1" || pod.Spec.NodeName != "once-1" {
 			t.Errorf("pod %s is counted with %d CPU and annotations %v", pod.Name, cpu, pod.Annotations)
 		}
+		if pod.ManagedFields != nil || pod.Spec.Containers[0].ImagePullPolicy != "" {
+			t.Errorf("pod %s is not trimmed", pod.Name)
+		}
 		if c.PodByName("default", pod.Name) != pod {
 			t.Errorf("by name pod %s is another", pod.Name)
 		}

@@ -267,6 +267,9 @@ func TestSyncedSaysWhatIsMissing(t *testing.T) {
 	if got := gather(t, registry, `outboard_cluster_watch_errors_total{resource="pods"}`); got == 0 {
 		t.Error("no errors are counted")
 	}
+	if got := gather(t, registry, `outboard_cluster_synced{resource="pods"}`); got != 0 {
+		t.Error("the metric says that pods are synced")
+	}
 	allow("rbac-missing-rest", rules)
 	await(t, "sync", c.Synced)
 	awaitView(t, c, "missing", "missing-1[]")

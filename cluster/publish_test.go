@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -170,6 +171,11 @@ func TestFakeClientset(t *testing.T) {
 	}
 	// A new version shares what has not changed with the one before.
 	before := c.PodByName(pod.Namespace, "p")
+	sibling := examplePod(0, "q")
+	sibling.UID, sibling.Status.Conditions[0].Status = "q", corev1.ConditionFalse
+	if _, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, sibling, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	pod.Labels["new"] = "label"
 	if _, err := client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -183,8 +189,93 @@ func TestFakeClientset(t *testing.T) {
 	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "pod gone", func() bool { return countedOn(c) == "" && c.PodByName(pod.Namespace, "p") == nil })
+	eventually(t, "pod gone", func() bool { return countedOn(c) == exampleNodeName(0) && c.PodByName(pod.Namespace, "p") == nil })
 }
+
+// However often a resource must be read anew, it is not read all the time.
+func TestPauseBetweenReadings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{}
+		ctx, cancel := context.WithCancel(t.Context())
+		paused := func() time.Duration {
+			start := time.Now()
+			if err := f.pause(ctx); err != nil {
+				t.Error(err)
+			}
+			return time.Since(start)
+		}
+		if got := paused(); got != 0 {
+			t.Errorf("paused %v before the first reading", got)
+		}
+		f.lastRead.Store(time.Now().UnixNano())
+		time.Sleep(3 * time.Second)
+		if got := paused(); got != 7*time.Second {
+			t.Errorf("paused %v three seconds after a reading", got)
+		}
+		if got := paused(); got != 0 {
+			t.Errorf("paused %v ten seconds after a reading", got)
+		}
+		f.lastRead.Store(time.Now().UnixNano())
+		cancel()
+		if err := f.pause(ctx); err == nil {
+			t.Error("the pause goes on when everything ends")
+		}
+	})
+}
+
+func TestTransport(t *testing.T) {
+	lost := errors.New("lost")
+	for name, test := range map[string]struct {
+		method, path string
+		code         int
+		err          error
+		givenUp      bool
+		failures     uint64
+		retryAfter   string
+	}{
+		"answered":           {method: "GET", path: "/api/v1/pods", code: 200},
+		"refused":            {method: "POST", path: "/api/v1/namespaces/n/pods/p/binding", code: 409},
+		"turned away":        {method: "POST", path: "/api/v1/namespaces/n/pods/p/binding", code: 429, retryAfter: "1"},
+		"not there, reading": {method: "GET", path: "/api/v1/pods", code: 503, failures: 1, retryAfter: "1"},
+		"not there, binding": {method: "POST", path: "/api/v1/namespaces/n/pods/p/binding", code: 503, failures: 1},
+		"connection lost":    {method: "GET", path: "/api/v1/pods", err: lost, failures: 1},
+		"given up":           {method: "GET", path: "/api/v1/pods", err: lost, givenUp: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var failures atomic.Uint64
+			next := roundTripper(func(*http.Request) (*http.Response, error) {
+				if test.err != nil {
+					return nil, test.err
+				}
+				return &http.Response{StatusCode: test.code, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody}, nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.givenUp {
+				cancel()
+			}
+			req, err := http.NewRequestWithContext(ctx, test.method, "http://server"+test.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := (&transport{next, &failures}).RoundTrip(req)
+			if !errors.Is(err, test.err) || failures.Load() != test.failures {
+				t.Errorf("error %v, %d failures, want %v, %d", err, failures.Load(), test.err, test.failures)
+			}
+			if err != nil {
+				return
+			}
+			defer resp.Body.Close()
+			if got := resp.Header.Get("Retry-After"); test.code >= 429 && got != test.retryAfter {
+				t.Errorf("Retry-After is %q, want %q", got, test.retryAfter)
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
