@@ -80,11 +80,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
 		victim, outcome := l.add(c)
+		l.count(outcome) // before the victim's client can know
 		if victim != nil {
 			// Not the tls.Conn, whose Close would first try to say goodbye.
 			_ = victim.Close()
 		}
-		l.count(outcome)
 		if victim != c {
 			return c, nil
 		}
