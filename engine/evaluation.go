@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -30,8 +31,10 @@ type evaluation struct {
 	filters  []filterRef
 	scorers  []scorerRef
 
-	known    []int32   // the outcome by row of the view; 0: not judged. Empty if nothing is to be remembered
-	numbers  []numbers // by row, of those known to be rejected
+	// known is the outcome by row of the view; 0: not judged. Empty if nothing is to be remembered. It is narrow
+	// because there is one for each pod: what many requests in turn touch should fit the processor's caches.
+	known    []int16
+	numbers  []numbers // by row; means something for those known to be rejected
 	outcomes []outcome // what the outcomes mean; 0 is none, then fits, unknown and what policies said
 
 	clock   func() time.Time // or nil
@@ -232,8 +235,12 @@ func (ev *evaluation) judgeBlock(nodes []*snapshot.Node, b *block) {
 		b.outcomes[p.at] = fits
 	}
 	for _, p := range fresh {
-		if p.row >= 0 {
-			ev.known[p.row], ev.numbers[p.row] = b.outcomes[p.at], b.numbers[p.at]
+		o := b.outcomes[p.at]
+		if p.row < 0 || o > math.MaxInt16 {
+			continue
+		}
+		if ev.known[p.row] = int16(o); o != fits {
+			ev.numbers[p.row] = b.numbers[p.at]
 		}
 	}
 }
@@ -252,7 +259,7 @@ func (ev *evaluation) recall(nodes []*snapshot.Node, b *block) []place {
 			fresh = append(fresh, place{int32(j), -1})
 			continue
 		}
-		o := ev.known[row]
+		o := int32(ev.known[row])
 		if b.outcomes[j] = o; o == 0 {
 			fresh = append(fresh, place{int32(j), int32(row)})
 		} else if o != fits {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// remembered is how many evaluations an Engine keeps. Each holds 20 bytes for
+// remembered is how many evaluations an Engine keeps. Each holds 18 bytes for
 // each node of the view, the prepared policies, and the view itself.
 const remembered = 64
 

@@ -55,7 +55,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	case pod == nil || pod.UID != args.PodUID:
 		return fmt.Errorf("pod %s/%s with UID %s is not known to Outboard yet", args.PodNamespace, args.PodName, args.PodUID)
 	case pod.Spec.NodeName == args.Node:
-		c.answer = append(c.answer[:0], bound...) // an answer of ours was lost
+		c.answer.Text = append(c.answer.Text, bound...) // an answer of ours was lost
 		return nil
 	case pod.Spec.NodeName != "":
 		return fmt.Errorf("pod %s/%s is already bound to node %q", args.PodNamespace, args.PodName, pod.Spec.NodeName)
@@ -86,7 +86,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	c.answer = append(c.answer[:0], bound...)
+	c.answer.Text = append(c.answer.Text, bound...)
 	return nil
 }
 

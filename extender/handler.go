@@ -103,15 +103,36 @@ func New(o Options) *Handler {
 type call struct {
 	verb         Verb
 	started      time.Time
-	body, answer []byte
+	body         []byte
+	answer       wire.Answer
 	request      wire.Request
 	asked        []*snapshot.Node
+	rows         []int32           // of the nodes asked; -1: not in the view
+	set          *snapshot.NodeSet // that the rows belong to
+	earlier      earlier
 	seen         []uint32 // by row: the mark of the call that last saw the row
 	mark         uint32
 	result       engine.Result
 	failed       []wire.Failure
 	unresolvable []wire.Failure
 	record       *decision.Record
+}
+
+// earlier is what is kept of a request by names for the next one.
+type earlier struct {
+	body    []byte
+	request wire.Request
+	rows    []int32
+	set     *snapshot.NodeSet
+}
+
+// keep makes the request the earlier one of the next, if it is one by names, and
+// readies the memory of the one before for the next.
+func (c *call) keep() {
+	if c.request.Mode() == wire.Names && len(c.rows) == c.request.Len() {
+		c.earlier, c.body, c.request, c.rows = earlier{c.body, c.request, c.rows, c.set}, c.earlier.body, c.earlier.request, c.earlier.rows
+	}
+	c.request.Reset()
 }
 
 // maxKept is the size of buffers that are kept for the next request for good;
@@ -131,14 +152,15 @@ func (h *Handler) Verb(verb Verb) http.Handler {
 		}
 		c := h.calls.Get().(*call)
 		c.verb, c.started, c.record = verb, time.Now(), nil
+		c.answer.Reset()
 		err := h.answer(r, c, answer)
 		header := w.Header()
 		header["Content-Type"] = contentType
-		header.Set("Content-Length", strconv.Itoa(len(c.answer)))
-		w.Write(c.answer) // the connection is gone if this fails; there is nobody to tell
+		header.Set("Content-Length", strconv.Itoa(c.answer.Len()))
+		_, _ = c.answer.WriteTo(w) // the connection is gone if this fails; there is nobody to tell
 		h.finish(c, err)
-		c.request.Reset()
-		if cap(c.body)+cap(c.answer) <= maxKept {
+		c.keep()
+		if cap(c.body)+cap(c.answer.Text)+cap(c.earlier.body) <= maxKept {
 			h.calls.Put(c)
 		}
 	})
@@ -155,7 +177,8 @@ func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.C
 			h.Logger.Error("panic while answering", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))
 		}
 		if err != nil {
-			c.answer = appendError(c.answer[:0], c.verb, oneLine(err))
+			c.answer.Reset()
+			c.answer.Text = appendError(c.answer.Text, c.verb, oneLine(err))
 		}
 	}()
 	if err := c.read(r); err != nil {

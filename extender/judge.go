@@ -38,7 +38,7 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 			}
 		}
 	}
-	c.answer = wire.AppendFilterResult(c.answer[:0], &c.request, c.result.Kept, c.failed, c.unresolvable)
+	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
 	return nil
 }
 
@@ -55,13 +55,13 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if !h.Fine {
 		engine.Levels(c.result.Totals, h.Engine.MaxTotal())
 	}
-	c.answer = wire.AppendHostPriorities(c.answer[:0], &c.request, c.result.Totals, false)
+	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, c.result.Totals, false)
 	return nil
 }
 
 // decode makes the engine's request of a filter or prioritize body.
 func (h *Handler) decode(c *call) (engine.Request, error) {
-	if err := c.request.Decode(c.body); err != nil {
+	if err := c.request.Decode(c.body, &c.earlier.request); err != nil {
 		return engine.Request{}, err
 	}
 	pod, err := h.pod(c)
@@ -120,20 +120,29 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		c.mark = 1
 	}
 	var foreign map[string]bool // names that are not in the view
-	asked, seen, mark := slices.Grow(c.asked[:0], c.request.Len()), c.seen, c.mark
-	cursor := view.Cursor()
+	asked, rows, seen, mark := slices.Grow(c.asked[:0], c.request.Len()), slices.Grow(c.rows[:0], c.request.Len()), c.seen, c.mark
+	cursor, earlier := view.Cursor(), c.earlier.rows
+	if c.earlier.set != view.NodeSet() {
+		earlier = nil
+	}
 	for i := range c.request.Len() {
-		name := c.request.Name(i)
-		n := cursor.Find(name)
-		if n != nil {
-			row := n.Row()
+		row := -1
+		if j := c.request.Alike(i); uint(j) < uint(len(earlier)) {
+			row = int(earlier[j])
+		}
+		if row < 0 {
+			row = cursor.Find(c.request.Name(i))
+		}
+		rows = append(rows, int32(row))
+		if row >= 0 {
 			if seen[row] == mark {
-				return fmt.Errorf("node %q is in the request twice", name)
+				return fmt.Errorf("node %q is in the request twice", c.request.Name(i))
 			}
 			seen[row] = mark
-			asked = append(asked, n)
+			asked = append(asked, view.At(row))
 			continue
 		}
+		name := c.request.Name(i)
 		if foreign[string(name)] {
 			return fmt.Errorf("node %q is in the request twice", name)
 		}
@@ -141,6 +150,7 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 			foreign = map[string]bool{}
 		}
 		foreign[string(name)] = true
+		var n *snapshot.Node
 		if c.request.Mode() == wire.Nodes {
 			var err error
 			if n, err = h.nodes.decode(string(name), c.request.Node(i)); err != nil {
@@ -149,6 +159,6 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		}
 		asked = append(asked, n)
 	}
-	c.asked = asked
+	c.asked, c.rows, c.set = asked, rows, view.NodeSet()
 	return nil
 }

@@ -50,7 +50,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		}
 		answer.NodeNameToMetaVictims[candidate.Name] = victims
 	}
-	c.answer, err = json.Marshal(answer)
+	c.answer.Text, err = json.Marshal(answer)
 	return err
 }
 

@@ -210,8 +210,8 @@ func (b *Builder) takeRow() int32 {
 	return int32(len(b.rows) - 1)
 }
 
-func newIndex(rows []*Node) *index {
-	ix := &index{
+func newIndex(rows []*Node) *NodeSet {
+	ix := &NodeSet{
 		byName: make(map[string]int32, len(rows)),
 		names:  make([]string, len(rows)),
 		sorted: make([]int32, 0, len(rows)),

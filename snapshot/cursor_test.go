@@ -40,7 +40,7 @@ func TestCursorFindsWhatTheViewHolds(t *testing.T) {
 	for _, sequence := range [][][]byte{all, rotated, rotated, reversed, mixed, mixed, all} {
 		cursor := v.Cursor()
 		for _, name := range sequence {
-			if got, want := cursor.Find(name), v.Node(string(name)); got != want {
+			if got, want := v.At(cursor.Find(name)), v.Node(string(name)); got != want {
 				t.Fatalf("Find(%q) is %v, want %v", name, got, want)
 			}
 		}
@@ -59,7 +59,7 @@ func TestCursorAnswersFromItsOwnView(t *testing.T) {
 	after := b.View()
 	old, cur := before.Cursor(), after.Cursor()
 	for _, name := range names(after) {
-		if o, c := old.Find(name), cur.Find(name); o != before.Node(string(name)) || c != after.Node(string(name)) {
+		if o, c := before.At(old.Find(name)), after.At(cur.Find(name)); o != before.Node(string(name)) || c != after.Node(string(name)) {
 			t.Errorf("%s: a cursor answered from another view", name)
 		}
 	}
@@ -75,7 +75,7 @@ func TestCursorsConcurrently(t *testing.T) {
 				cursor := v.Cursor()
 				for i := range all {
 					name := all[(i*(asker+1)+round)%len(all)]
-					if n := cursor.Find(name); n == nil || n.Name != string(name) {
+					if n := v.At(cursor.Find(name)); n == nil || n.Name != string(name) {
 						t.Errorf("Find(%s) is %v", name, n)
 						return
 					}
@@ -105,7 +105,7 @@ func TestRequestPathAllocatesNothing(t *testing.T) {
 		for _, sequence := range [][][]byte{all, scrambled} {
 			cursor := v.Cursor()
 			for _, name := range sequence {
-				n := cursor.Find(name)
+				n := v.At(cursor.Find(name))
 				sum += *pods.Of(n) + *other.Of(n)
 				cursor.Find(unknown)
 			}
@@ -122,7 +122,7 @@ func BenchmarkCursorFind(b *testing.B) {
 	for b.Loop() {
 		cursor := v.Cursor()
 		for _, name := range all {
-			if cursor.Find(name) == nil {
+			if cursor.Find(name) < 0 {
 				b.Fatal("not found")
 			}
 		}

@@ -31,8 +31,7 @@ func (f *Fact[T]) Of(n *Node) *T {
 	if value := n.facts.find(f.key); value != nil {
 		return value.(*T)
 	}
-	value := f.compute(n)
-	return n.facts.keep(f.key, &value).(*T)
+	return n.facts.keep(newEntry(f.key, f.compute(n))).(*T)
 }
 
 // ObjectFact is like a [Fact], but computed from the Node object alone. It
@@ -54,8 +53,7 @@ func (f *ObjectFact[T]) Of(n *Node) *T {
 	if value := n.objectFacts.find(f.key); value != nil {
 		return value.(*T)
 	}
-	value := f.compute(n.Object)
-	return n.objectFacts.keep(f.key, &value).(*T)
+	return n.objectFacts.keep(newEntry(f.key, f.compute(n.Object))).(*T)
 }
 
 // factKey is not empty, because pointers to distinct empty variables may be equal.
@@ -73,6 +71,16 @@ type factEntry struct {
 	value any // a pointer to the Fact's T
 }
 
+// newEntry puts the value right behind its entry, so that who has loaded one has loaded the other.
+func newEntry[T any](key *factKey, value T) *factEntry {
+	e := &struct {
+		factEntry
+		value T
+	}{value: value}
+	e.factEntry = factEntry{key, &e.value}
+	return &e.factEntry
+}
+
 // find returns the value kept under the key, or nil.
 func (f *facts) find(key *factKey) any {
 	for i := range f.slots {
@@ -87,18 +95,17 @@ func (f *facts) find(key *factKey) any {
 	return nil
 }
 
-// keep keeps the value, unless another goroutine was first, and returns the one
+// keep keeps the entry, unless another goroutine was first, and returns the value
 // that is kept: one for all.
-func (f *facts) keep(key *factKey, value any) any {
-	entry := &factEntry{key, value}
+func (f *facts) keep(entry *factEntry) any {
 	for i := range f.slots {
 		if f.slots[i].CompareAndSwap(nil, entry) {
-			return value
+			return entry.value
 		}
-		if kept := f.slots[i].Load(); kept.key == key {
+		if kept := f.slots[i].Load(); kept.key == entry.key {
 			return kept.value
 		}
 	}
 	f.slots[(f.full.Add(1)-1)%maxFacts].Store(entry)
-	return value
+	return entry.value
 }

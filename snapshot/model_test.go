@@ -217,7 +217,7 @@ func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 	}
 	cursor := v.Cursor()
 	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", ""}), 0, 12).Draw(t, "asked") {
-		if got, want := cursor.Find([]byte(name)), v.Node(name); got != want {
+		if got, want := v.At(cursor.Find([]byte(name))), v.Node(name); got != want {
 			t.Fatalf("the cursor finds %v for %q, want %v", got, name, want)
 		}
 	}
@@ -254,7 +254,7 @@ func TestReadersBesideBuilder(t *testing.T) {
 				cursor := v.Cursor()
 				total := 0
 				for n := range v.All() {
-					if cursor.Find([]byte(n.Name)) != n {
+					if v.At(cursor.Find([]byte(n.Name))) != n {
 						t.Errorf("the cursor does not find %s", n.Name)
 					}
 					total += *pods.Of(n)

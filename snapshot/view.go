@@ -11,14 +11,15 @@ import (
 // *View is not valid.
 type View struct {
 	generation uint64
-	index      *index
+	index      *NodeSet
 	rows       []*Node
 	budgets    []*policyv1.PodDisruptionBudget
 }
 
-// index is what depends on the set of nodes alone. Views share it until a node
-// is added or deleted.
-type index struct {
+// NodeSet is what depends on the names of the nodes alone. Views share it until a
+// node is added or deleted: in Views with the same NodeSet, the same rows belong
+// to the same names.
+type NodeSet struct {
 	byName map[string]int32
 	names  []string // by row; one allocation, in row order, so that a scan reads memory in order; "" is a free row
 	sorted []int32  // rows in order of name
@@ -36,6 +37,9 @@ func (v *View) Len() int {
 	}
 	return len(v.index.sorted)
 }
+
+// NodeSet identifies which nodes there are, and their rows. Nil for the zero View.
+func (v *View) NodeSet() *NodeSet { return v.index }
 
 // Rows is the length of a table indexed by [Node.Row]. It is at least Len and
 // grows only with the largest number of nodes there has been.
@@ -92,22 +96,22 @@ type Cursor struct {
 // Cursor returns a Cursor at the beginning. It belongs to one goroutine.
 func (v *View) Cursor() Cursor { return Cursor{view: v, prev: -1} }
 
-// Find returns the node with the name, or nil. It does not allocate and does not
-// keep the name.
-func (c *Cursor) Find(name []byte) *Node {
+// Find returns the row of the node with the name, or -1. It does not allocate and
+// does not keep the name.
+func (c *Cursor) Find(name []byte) int {
 	ix := c.view.index
 	if ix == nil || len(ix.sorted) == 0 || len(name) == 0 {
-		return nil
+		return -1
 	}
 	guess := &ix.next[c.prev+1]
 	row := guess.Load()
 	if ix.names[row] != string(name) {
 		var ok bool
 		if row, ok = ix.byName[string(name)]; !ok {
-			return nil
+			return -1
 		}
 		guess.Store(row)
 	}
 	c.prev = row
-	return c.view.rows[row]
+	return int(row)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"io"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -29,13 +30,65 @@ const (
 	maxInt64 = len("-9223372036854775808")
 )
 
+// minSplice is the length from which a part of the body is spliced into the
+// answer: shorter ones are quicker copied than written by themselves.
+const minSplice = 32 << 10
+
+// An Answer is text of our own with long parts of the request's body between,
+// which are not copied. The zero Answer is empty. It must not be used any more
+// when the body changes.
+type Answer struct {
+	// Text is the answer, but for what is spliced into it.
+	Text    []byte
+	splices []splice
+}
+
+// splice is a part of a body, to stand before Text[at:].
+type splice struct {
+	at   int
+	body []byte
+}
+
+// Reset empties the answer. It keeps the memory of Text.
+func (a *Answer) Reset() {
+	clear(a.splices)
+	a.Text, a.splices = a.Text[:0], a.splices[:0]
+}
+
+// Len is the length of the whole answer.
+func (a *Answer) Len() int {
+	n := len(a.Text)
+	for _, s := range a.splices {
+		n += len(s.body)
+	}
+	return n
+}
+
+// WriteTo writes the whole answer.
+func (a *Answer) WriteTo(w io.Writer) (written int64, err error) {
+	at := 0
+	write := func(part []byte) {
+		if err == nil && len(part) > 0 {
+			var n int
+			n, err = w.Write(part)
+			written += int64(n)
+		}
+	}
+	for _, s := range a.splices {
+		write(a.Text[at:s.at])
+		write(s.body)
+		at = s.at
+	}
+	write(a.Text[at:])
+	return written, err
+}
+
 // AppendFilterResult appends the answer to a filter call, an
-// ExtenderFilterResult in the mode of r, to dst and returns it. Only if dst is
-// too small is new memory allocated, once. dst must not share memory with the
-// body.
+// ExtenderFilterResult in the mode of r. Only if Text is too small is new memory
+// allocated for it, once. Text must not share memory with the body.
 //
 // kept lists the nodes that pass, in ascending order and each once. Their JSON
-// is copied from the request as it stands. failed and unresolvable list the
+// is taken from the request as it stands. failed and unresolvable list the
 // rejected nodes, preferably those with equal texts together; no node belongs
 // in two of the three lists, and none may be listed twice. An empty list of
 // failures is answered as null. None of this is checked, but an index outside of
@@ -43,32 +96,36 @@ const (
 //
 // kube-scheduler takes a node in none of the lists for one that preemption cannot
 // help, which only matters when kept is empty.
-func AppendFilterResult(dst []byte, r *Request, kept []int32, failed, unresolvable []Failure) []byte {
+func (a *Answer) AppendFilterResult(r *Request, kept []int32, failed, unresolvable []Failure) {
 	begin, end := filterNames, filterNamesEnd
 	if r.mode == Nodes {
 		begin, end = filterNodes, filterNodesEnd
 	}
-	dst = slices.Grow(dst, len(begin)+r.keptSize(kept)+len(end)+
+	a.Text = slices.Grow(a.Text, len(begin)+r.keptSize(kept)+len(end)+
 		r.failuresSize(failed)+len(filterUnresolved)+r.failuresSize(unresolvable)+len(filterEnd))
 
-	dst = append(dst, begin...)
+	a.Text = append(a.Text, begin...)
 	for rest := kept; len(rest) > 0; {
 		if len(rest) < len(kept) {
-			dst = append(dst, ',')
+			a.Text = append(a.Text, ',')
 		}
 		var run []byte
-		run, rest = r.run(rest)
-		dst = append(dst, run...)
+		if run, rest = r.run(rest); len(run) >= minSplice {
+			a.splices = append(a.splices, splice{len(a.Text), run})
+		} else {
+			a.Text = append(a.Text, run...)
+		}
 	}
-	dst = append(dst, end...)
-	dst = r.appendFailures(dst, failed)
-	dst = append(dst, filterUnresolved...)
-	dst = r.appendFailures(dst, unresolvable)
-	return append(dst, filterEnd...)
+	a.Text = append(a.Text, end...)
+	a.Text = r.appendFailures(a.Text, failed)
+	a.Text = append(a.Text, filterUnresolved...)
+	a.Text = r.appendFailures(a.Text, unresolvable)
+	a.Text = append(a.Text, filterEnd...)
 }
 
 // AppendHostPriorities appends the answer to a prioritize call, a
-// HostPriorityList, to dst and returns it, allocating as AppendFilterResult does.
+// HostPriorityList, to dst and returns it. Only if dst is too small is new memory
+// allocated, once.
 // scores[i] is the score of node i; there must be Len of them.
 //
 // With omitZero, hosts with score 0 are left out. kube-scheduler counts a host
@@ -140,11 +197,14 @@ func (r *Request) run(kept []int32) (text []byte, rest []int32) {
 	return r.body[r.names[first].from-1 : r.names[last].to+1], kept[n:]
 }
 
+// keptSize is the length of the runs that are copied, and of the commas.
 func (r *Request) keptSize(kept []int32) (size int) {
 	for len(kept) > 0 {
 		var run []byte
-		run, kept = r.run(kept)
-		size += len(run) + len(",")
+		if run, kept = r.run(kept); len(run) < minSplice {
+			size += len(run)
+		}
+		size += len(",")
 	}
 	return size
 }

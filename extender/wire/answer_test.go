@@ -1,9 +1,12 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,12 +52,54 @@ func TestAppendFilterResult(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := decoded(t, tc.request)
-			got := wire.AppendFilterResult([]byte("before"), r, tc.kept, tc.failed, tc.unresolvable)
-			if string(got) != "before"+tc.want {
-				t.Errorf("got  %s\nwant before%s", got, tc.want)
+			got := filterResult(t, r, tc.kept, tc.failed, tc.unresolvable)
+			if string(got) != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
-			requireFilterResult(t, r, got[len("before"):], tc.kept, tc.failed, tc.unresolvable)
+			requireFilterResult(t, r, got, tc.kept, tc.failed, tc.unresolvable)
 		})
+	}
+}
+
+// filterResult returns the answer as it is written.
+func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable []wire.Failure) []byte {
+	t.Helper()
+	var a wire.Answer
+	a.AppendFilterResult(r, kept, failed, unresolvable)
+	var written bytes.Buffer
+	n, err := a.WriteTo(&written)
+	if err != nil || n != int64(a.Len()) || written.Len() != a.Len() {
+		t.Fatalf("wrote %d bytes and said %d, %v; the answer has %d", written.Len(), n, err, a.Len())
+	}
+	return written.Bytes()
+}
+
+// Long runs of neighbours are not copied, and stand where they belong.
+func TestFilterResultSplicesLongRuns(t *testing.T) {
+	names := make([]string, 3000)
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/256, i%256))
+	}
+	r := decoded(t, `{"Pod":{},"NodeNames":[`+strings.Join(names, ",")+`]}`)
+	var kept []int32
+	var failed []wire.Failure
+	for i := range int32(len(names)) {
+		if i%1000 == 3 || i == 1500 {
+			failed = append(failed, wire.Failure{Index: i, Text: "no GPU"})
+		} else {
+			kept = append(kept, i)
+		}
+	}
+	requireFilterResult(t, r, filterResult(t, r, kept, failed, nil), kept, failed, nil)
+
+	var a wire.Answer
+	a.AppendFilterResult(r, kept, failed, nil)
+	if len(a.Text) > a.Len()/2 {
+		t.Errorf("%d of %d bytes are copied", len(a.Text), a.Len())
+	}
+	a.Reset()
+	if a.Len() != 0 {
+		t.Errorf("%d bytes after Reset", a.Len())
 	}
 }
 
@@ -174,7 +219,7 @@ func TestAnswersAllocateOnce(t *testing.T) {
 	}
 	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 50)} {
 		r := &wire.Request{}
-		if err := r.Decode(body); err != nil {
+		if err := r.Decode(body, nil); err != nil {
 			t.Fatal(err)
 		}
 		var kept []int32
@@ -191,8 +236,14 @@ func TestAnswersAllocateOnce(t *testing.T) {
 				kept = append(kept, i)
 			}
 		}
+		var a wire.Answer
 		for answer, appendTo := range map[string]func(dst []byte) []byte{
-			"filter":     func(dst []byte) []byte { return wire.AppendFilterResult(dst, r, kept, failed, unresolvable) },
+			"filter": func(dst []byte) []byte {
+				a.Reset()
+				a.Text = dst
+				a.AppendFilterResult(r, kept, failed, unresolvable)
+				return a.Text
+			},
 			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, scores, false) },
 			"error":      func(dst []byte) []byte { return wire.AppendError(dst, "request has no Pod") },
 		} {

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func BenchmarkDecode(b *testing.B) {
 			body := body(b, size.mode, size.nodes)
 			var r wire.Request
 			against(b, len(body),
-				func() error { return r.Decode(body) },
+				func() error { return r.Decode(body, nil) },
 				func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) })
 		})
 	}
@@ -87,15 +88,21 @@ func BenchmarkAppendFilterResult(b *testing.B) {
 				kept, failed := verdicts(size.nodes, keep)
 				var r wire.Request
 				var args extenderv1.ExtenderArgs
-				if err := r.Decode(body); err != nil {
+				if err := r.Decode(body, nil); err != nil {
 					b.Fatal(err)
 				}
 				if err := json.Unmarshal(body, &args); err != nil {
 					b.Fatal(err)
 				}
-				answer := wire.AppendFilterResult(nil, &r, kept, failed, nil)
-				against(b, len(answer),
-					func() error { answer = wire.AppendFilterResult(answer[:0], &r, kept, failed, nil); return nil },
+				var answer wire.Answer
+				answer.AppendFilterResult(&r, kept, failed, nil)
+				against(b, answer.Len(),
+					func() error {
+						answer.Reset()
+						answer.AppendFilterResult(&r, kept, failed, nil)
+						_, err := answer.WriteTo(io.Discard)
+						return err
+					},
 					func() error { return marshalFilterResult(&args, kept, failed) })
 			})
 		}
@@ -137,7 +144,7 @@ func BenchmarkAppendHostPriorities(b *testing.B) {
 		for _, omitZero := range []bool{false, true} {
 			b.Run(fmt.Sprintf("hosts=%d/omitZero=%v", nodes, omitZero), func(b *testing.B) {
 				var r wire.Request
-				if err := r.Decode(namesBody(b, nodes)); err != nil {
+				if err := r.Decode(namesBody(b, nodes), nil); err != nil {
 					b.Fatal(err)
 				}
 				scores := make([]int64, nodes)
@@ -162,11 +169,15 @@ func BenchmarkFilterRoundTrip(b *testing.B) {
 			body := body(b, size.mode, size.nodes)
 			kept, failed := verdicts(size.nodes, 10)
 			var r wire.Request
-			var answer []byte
+			var answer wire.Answer
 			against(b, len(body),
 				func() error {
-					err := r.Decode(body)
-					answer = wire.AppendFilterResult(answer[:0], &r, kept, failed, nil)
+					if err := r.Decode(body, nil); err != nil {
+						return err
+					}
+					answer.Reset()
+					answer.AppendFilterResult(&r, kept, failed, nil)
+					_, err := answer.WriteTo(io.Discard)
 					return err
 				},
 				func() error {

@@ -56,7 +56,7 @@ func decodedArguments(t *rapid.T) (*wire.Request, *extenderv1.ExtenderArgs) {
 		t.Fatalf("%v in %s", err, body)
 	}
 	r := &wire.Request{}
-	if err := r.Decode(body); err != nil {
+	if err := r.Decode(body, nil); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
 	return r, &args
@@ -159,7 +159,7 @@ func TestAnswersSayWhatWasDecided(t *testing.T) {
 			}
 			scores[i] = rapid.OneOf(rapid.Int64Range(0, 10), rapid.Int64()).Draw(t, "score")
 		}
-		answer := wire.AppendFilterResult(nil, r, kept, failed, unresolvable)
+		answer := filterResult(t, r, kept, failed, unresolvable)
 		requireFilterResult(t, r, answer, kept, failed, unresolvable)
 
 		omitZero := rapid.Bool().Draw(t, "omit zero")

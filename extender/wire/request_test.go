@@ -66,7 +66,7 @@ func TestDecodePayloads(t *testing.T) {
 				t.Fatalf("encoding/json does not take it: %v", err)
 			}
 			var r wire.Request
-			if err := r.Decode(body); err != nil {
+			if err := r.Decode(body, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := describe(&r); got != meanings[name] {
@@ -154,7 +154,7 @@ func TestDecodeErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			body := []byte(tc.body)
 			r := decoded(t, `{`+pod+`,"NodeNames":["earlier"]}`)
-			err := r.Decode(body)
+			err := r.Decode(body, nil)
 			if err == nil {
 				t.Fatalf("no error, want %s", tc.want)
 			}
@@ -174,7 +174,7 @@ func TestDecodeErrors(t *testing.T) {
 func decoded(t testing.TB, body string) *wire.Request {
 	t.Helper()
 	r := &wire.Request{}
-	if err := r.Decode([]byte(body)); err != nil {
+	if err := r.Decode([]byte(body), nil); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return r
@@ -192,7 +192,7 @@ func TestErrorsAreShortLines(t *testing.T) {
 			append(whole[:cut:cut], whole[cut+1:]...),
 			append(append(whole[:cut:cut], "\x00"...), whole[cut:]...),
 		} {
-			err := r.Decode(body)
+			err := r.Decode(body, nil)
 			if err == nil {
 				continue
 			}
@@ -211,11 +211,11 @@ func TestEveryTruncationIsAnError(t *testing.T) {
 	for _, whole := range [][]byte{namesBody(t, 3), nodesBody(t, 1)} {
 		var r wire.Request
 		for cut := range whole {
-			if err := r.Decode(whole[:cut]); err == nil {
+			if err := r.Decode(whole[:cut], nil); err == nil {
 				t.Fatalf("no error when cut at byte %d", cut)
 			}
 		}
-		if err := r.Decode(whole); err != nil {
+		if err := r.Decode(whole, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,7 +234,7 @@ func TestNestingLimit(t *testing.T) {
 			`{` + pod + `,"Nodes":{"items":[{"metadata":{"x":` + value + `,"name":"a"}}]}}`,
 		} {
 			var r wire.Request
-			if err := r.Decode([]byte(body)); (err == nil) != json.Valid([]byte(body)) {
+			if err := r.Decode([]byte(body), nil); (err == nil) != json.Valid([]byte(body)) {
 				t.Fatalf("%d levels in %.20s…: %v", levels, body, err)
 			}
 		}
@@ -259,10 +259,10 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 		return []byte(`{` + pod + `,"NodeNames":["a"` + strings.Repeat(`,"a"`, n-1) + `]}`)
 	}
 	var r wire.Request
-	if err := r.Decode(body(most)); err != nil || r.Len() != most {
+	if err := r.Decode(body(most), nil); err != nil || r.Len() != most {
 		t.Fatalf("%d names, %v", r.Len(), err)
 	}
-	err := r.Decode(body(most + 1))
+	err := r.Decode(body(most+1), nil)
 	if want := "NodeNames[1048576]: more than 1048576 nodes"; err == nil || err.Error() != want {
 		t.Fatalf("error %v, want %s", err, want)
 	}
@@ -271,7 +271,7 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 func TestRequestIsReusable(t *testing.T) {
 	var r wire.Request
 	for _, body := range [][]byte{namesBody(t, 7), nodesBody(t, 3), []byte(`{`), namesBody(t, 2), nodesBody(t, 5)} {
-		err := r.Decode(body)
+		err := r.Decode(body, nil)
 		want, wantErr := readReference(body)
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("error %v, want %v", err, wantErr)
@@ -290,7 +290,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 20)} {
 		var r wire.Request
 		if n := testing.AllocsPerRun(50, func() {
-			if err := r.Decode(body); err != nil {
+			if err := r.Decode(body, nil); err != nil {
 				t.Fatal(err)
 			}
 			for i := range r.Len() {
