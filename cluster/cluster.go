@@ -158,9 +158,12 @@ func (c *Cluster) podFeed() *feed {
 			if before := c.state.seen(pod.UID); before != nil {
 				share(pod, before)
 			}
+		},
+		set: func(pod *corev1.Pod) {
+			c.state.setPod(pod)
+			// Not in share: there the state knows none of the pods of a first reading.
 			known.sweep(c.state.allPods)
 		},
-		set:     c.state.setPod,
 		remove:  c.state.removePod,
 		replace: c.state.replacePods,
 		done:    c.completed,

@@ -24,13 +24,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if file := os.Getenv(memoryChild); file != "" {
-		if err := measureMemory(file); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	code := m.Run()
 	if shared.cp != nil {
 		if err := shared.cp.Stop(); err != nil {

@@ -1,18 +1,14 @@
 package cluster_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"runtime"
-	"runtime/debug"
-	"runtime/pprof"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
 
 	"outboard.dev/outboard/cluster"
@@ -38,97 +33,140 @@ const (
 	// memoryEvents is how many changes follow: every node's heartbeat a few
 	// times, and as many changes of pods.
 	memoryEvents = 60000
-	// memoryChild is set for the process that is measured, to the API server's URL.
-	memoryChild = "OUTBOARD_TEST_MEMORY_CHILD"
+	// memoryPause is how long nothing happens before memory counts as steady: time
+	// for the runtime to give back, in the background, what it does not want to keep.
+	memoryPause = 10 * time.Second
 )
 
-// memoryReport is what the measured process prints; MiB.
-type memoryReport struct {
-	Synced, Peak, Steady, Returned float64 // resident: after the first reading, at most, after the events, with free memory given back
-	Live                           float64 // reachable heap
-}
-
-// BenchmarkMemory measures a process that holds a large cluster and nothing else,
-// fed by an API server in this process. It prints MiB.
+// BenchmarkMemory measures outboard serve, as it is built and started by a user, with
+// a large cluster: resident memory when it is ready, at most while changes stream in,
+// when nothing has happened for memoryPause, and at most ever; and the heap that is
+// reachable then. OUTBOARD_TEST_MEMORY_PROFILE names a file for a profile of that.
 func BenchmarkMemory(b *testing.B) {
-	server := httptest.NewUnstartedServer(largeCluster{})
-	server.EnableHTTP2 = true
-	server.Start()
+	outboard := filepath.Join(b.TempDir(), "outboard")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", outboard, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	server := httptest.NewServer(largeCluster{})
 	defer server.Close()
-	for _, gogc := range []string{"100", "50"} {
-		b.Run("GOGC="+gogc, func(b *testing.B) {
+	defer server.CloseClientConnections()
+	for _, setting := range []string{"default", "GOGC=100"} {
+		b.Run(setting, func(b *testing.B) {
 			for b.Loop() {
-				var out bytes.Buffer
-				cmd := exec.CommandContext(b.Context(), os.Args[0])
-				cmd.Env = append(os.Environ(), memoryChild+"="+server.URL, "GOGC="+gogc)
-				cmd.Stdout, cmd.Stderr = &out, os.Stderr
-				if err := cmd.Run(); err != nil {
-					b.Fatal(err)
-				}
-				var report memoryReport
-				if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-					b.Fatalf("%v in %q", err, out.String())
-				}
-				b.ReportMetric(report.Live, "MiB-live")
-				b.ReportMetric(report.Synced, "MiB-resident-synced")
-				b.ReportMetric(report.Steady, "MiB-resident-steady")
-				b.ReportMetric(report.Returned, "MiB-resident-returned")
-				b.ReportMetric(report.Peak, "MiB-resident-peak")
-				b.ReportMetric(0, "ns/op")
+				measureMemory(b, outboard, server.URL, setting)
 			}
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-// measureMemory is the measured process.
-func measureMemory(url string) error {
-	c, err := cluster.New(cluster.Options{Config: &rest.Config{Host: url}, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	for c.Synced() != nil {
-		time.Sleep(10 * time.Millisecond)
-	}
-	var report memoryReport
-	report.Synced = resident("VmRSS")
-	// The last event is a node of its own.
-	for c.View().Node("last") == nil {
-		time.Sleep(10 * time.Millisecond)
-	}
-	pods := 0
-	for n := range c.View().All() {
-		pods += len(n.Pods)
-	}
-	if c.View().Len() != memoryNodes+1 || pods != memoryPods {
-		return fmt.Errorf("view has %d nodes and %d pods", c.View().Len(), pods)
-	}
-	report.Steady, report.Peak = resident("VmRSS"), resident("VmHWM")
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	report.Live = float64(stats.HeapAlloc) / (1 << 20)
-	if file := os.Getenv("OUTBOARD_TEST_MEMORY_PROFILE"); file != "" {
-		if err := writeHeapProfile(file); err != nil {
-			return err
+// measureMemory reports what one process takes, in MiB.
+func measureMemory(b *testing.B, outboard, url, setting string) {
+	admin, command := startServe(b, outboard, url, setting)
+	defer func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}()
+	pid := command.Process.Pid
+	until := func(condition func() bool) {
+		for deadline := time.Now().Add(3 * time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				b.Fatal("it takes too long")
+			}
 		}
 	}
-	debug.FreeOSMemory()
-	report.Returned = resident("VmRSS")
-	runtime.KeepAlive(c)
-	cancel()
-	if err := <-done; err != nil {
-		return err
+	until(func() bool {
+		status, _ := ask(admin + "/readyz")
+		return status == http.StatusOK
+	})
+	b.ReportMetric(resident(pid, "VmRSS"), "MiB-ready")
+	var changing float64
+	until(func() bool {
+		changing = max(changing, resident(pid, "VmRSS"))
+		_, metrics := ask(admin + "/metrics")
+		return strings.Contains(metrics, fmt.Sprintf("\noutboard_cluster_nodes %d\n", memoryNodes+1)) &&
+			strings.Contains(metrics, fmt.Sprintf("\noutboard_cluster_pods %d\n", memoryPods+1))
+	})
+	b.ReportMetric(changing, "MiB-changing")
+	time.Sleep(memoryPause)
+	b.ReportMetric(resident(pid, "VmRSS"), "MiB-steady")
+	b.ReportMetric(resident(pid, "VmHWM"), "MiB-peak")
+	_, profile := ask(admin + "/debug/pprof/heap?gc=1")
+	if file := os.Getenv("OUTBOARD_TEST_MEMORY_PROFILE"); file != "" {
+		if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+			b.Fatal(err)
+		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(report)
+	_, stats := ask(admin + "/debug/pprof/heap?debug=1")
+	for line := range strings.Lines(stats) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "# HeapAlloc = "); ok {
+			bytes, _ := strconv.ParseFloat(value, 64)
+			b.ReportMetric(bytes/(1<<20), "MiB-live")
+		}
+	}
 }
 
-// resident returns a field of /proc/self/status in MiB.
-func resident(field string) float64 {
-	status, err := os.ReadFile("/proc/self/status")
+// startServe starts outboard serve and returns the URL of its admin listener.
+func startServe(b *testing.B, outboard, url, setting string) (string, *exec.Cmd) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	admin := free.Addr().String()
+	if err := free.Close(); err != nil {
+		b.Fatal(err)
+	}
+	kubeconfig := write(b, "kubeconfig", fmt.Sprintf(`
+clusters: [{name: c, cluster: {server: %q}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, url))
+	config := write(b, "outboard.yaml", fmt.Sprintf(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {address: "127.0.0.1:0"}
+admin: {address: %q, pprof: true}
+cluster: {kubeconfig: %q}
+log: {level: warn}
+profiles:
+- policies: [{name: ImageLocality}]
+`, admin, kubeconfig))
+	command := exec.CommandContext(b.Context(), outboard, "serve", "--config", config)
+	command.Stderr = os.Stderr
+	if strings.Contains(setting, "=") {
+		command.Env = append(os.Environ(), setting)
+	}
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return "http://" + admin, command
+}
+
+func write(b *testing.B, name, text string) string {
+	path := filepath.Join(b.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// ask returns the status of the answer and its body; 0 if there is none yet.
+func ask(url string) (int, string) {
+	response, err := http.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return response.StatusCode, string(body)
+}
+
+// resident returns a field of the process's status in MiB.
+func resident(pid int, field string) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
@@ -175,7 +213,6 @@ func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			send(watch.Modified, node)
 		}
-		time.Sleep(time.Second) // for the pods
 		send(watch.Added, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "last", ResourceVersion: "5000000"}})
 	case "pods":
 		for i := range memoryPods {
@@ -194,6 +231,9 @@ func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			send(watch.Modified, pod)
 		}
+		last := podOf(0)
+		last.Name, last.UID, last.Spec.NodeName = "last", "last", ""
+		send(watch.Added, last)
 	case "poddisruptionbudgets":
 		send(watch.Bookmark, &policyv1.PodDisruptionBudget{ObjectMeta: end})
 	}
@@ -220,13 +260,4 @@ func eventSender(w http.ResponseWriter, version schema.GroupVersion) func(watch.
 			w.(http.Flusher).Flush()
 		}
 	}
-}
-
-func writeHeapProfile(file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return pprof.Lookup("heap").WriteTo(f, 0)
 }
