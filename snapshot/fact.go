@@ -7,9 +7,9 @@ import (
 )
 
 // maxFacts bounds how many facts one Node keeps. A reloaded configuration brings
-// new Facts while unchanged nodes still hold the old ones; past the bound the
-// oldest are dropped and, if still wanted, computed again.
-const maxFacts = 16
+// new Facts while unchanged nodes still hold the old ones; past the bound all are
+// dropped and, if still wanted, computed again.
+const maxFacts = 32
 
 // Fact is something computed from one node and the pods on it, and kept with
 // that Node. A policy makes its Facts when it is built, one for each thing it
@@ -59,37 +59,38 @@ func (f *ObjectFact[T]) Of(n *Node) *T {
 // factKey is not empty, because pointers to distinct empty variables may be equal.
 type factKey struct{ _ byte }
 
-// facts are few, so they are searched in order; a request asks for one of each
-// node, so each is one load away. The zero value is empty.
-type facts struct {
-	slots [maxFacts]atomic.Pointer[factEntry] // filled from the first on
-	full  atomic.Uint32                       // how often a fact had to make room
-}
+// facts are what is kept of one Node, the newest first: a list, because there are
+// few, and because a Node should be small, so that thousands of them fit the
+// processor's caches. The zero value is empty.
+type facts struct{ newest atomic.Pointer[factEntry] }
 
+// factEntry never changes once it is in a list.
 type factEntry struct {
 	key   *factKey
 	value any // a pointer to the Fact's T
+	older *factEntry
+	count int // of entries from this one on
 }
 
-// newEntry puts the value right behind its entry, so that who has loaded one has loaded the other.
+// newEntry puts the value right behind its entry, so that who has loaded one has
+// loaded the other.
 func newEntry[T any](key *factKey, value T) *factEntry {
 	e := &struct {
 		factEntry
 		value T
 	}{value: value}
-	e.factEntry = factEntry{key, &e.value}
+	e.factEntry = factEntry{key: key, value: &e.value}
 	return &e.factEntry
 }
 
 // find returns the value kept under the key, or nil.
-func (f *facts) find(key *factKey) any {
-	for i := range f.slots {
-		entry := f.slots[i].Load()
-		if entry == nil {
-			return nil
-		}
-		if entry.key == key {
-			return entry.value
+func (f *facts) find(key *factKey) any { return f.newest.Load().find(key) }
+
+// find searches the list from this entry on, which may be nil.
+func (e *factEntry) find(key *factKey) any {
+	for ; e != nil; e = e.older {
+		if e.key == key {
+			return e.value
 		}
 	}
 	return nil
@@ -98,14 +99,20 @@ func (f *facts) find(key *factKey) any {
 // keep keeps the entry, unless another goroutine was first, and returns the value
 // that is kept: one for all.
 func (f *facts) keep(entry *factEntry) any {
-	for i := range f.slots {
-		if f.slots[i].CompareAndSwap(nil, entry) {
+	for {
+		newest := f.newest.Load()
+		if kept := newest.find(entry.key); kept != nil {
+			return kept
+		}
+		entry.older, entry.count = newest, 1
+		if newest != nil {
+			entry.count = newest.count + 1
+		}
+		if entry.count > maxFacts {
+			entry.older, entry.count = nil, 1
+		}
+		if f.newest.CompareAndSwap(newest, entry) {
 			return entry.value
 		}
-		if kept := f.slots[i].Load(); kept.key == entry.key {
-			return kept.value
-		}
 	}
-	f.slots[(f.full.Add(1)-1)%maxFacts].Store(entry)
-	return entry.value
 }
