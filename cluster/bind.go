@@ -18,12 +18,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Binding says which pod goes to which node. All fields but Annotations are
-// required.
+// Binding says which pod goes to which node. All fields but ResourceVersion and
+// Annotations are required.
 type Binding struct {
 	Namespace, Name string
 	UID             types.UID
 	Node            string
+	// ResourceVersion, if not "", is the only version of the pod to bind.
+	ResourceVersion string
 	// Annotations are merged into the pod's in the same transaction that sets
 	// its nodeName.
 	Annotations map[string]string
@@ -42,6 +44,8 @@ type BindError struct {
 	// Gone says that there is no pod with that UID any more, or that it is being
 	// deleted without ever having been bound.
 	Gone bool
+	// Changed says that the pod has another resourceVersion than Binding.ResourceVersion.
+	Changed bool
 	// Err is the cause, nil if the above says all.
 	Err error
 
@@ -142,7 +146,7 @@ func (c *Cluster) post(ctx context.Context, b Binding) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
 	return c.client.CoreV1().Pods(b.Namespace).Bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, Annotations: b.Annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
 	}, metav1.CreateOptions{})
 }
@@ -189,7 +193,9 @@ func (b Binding) judge(err error, pod *corev1.Pod, lookupErr error) *BindError {
 		failure.Gone = true
 		return failure
 	case apierrors.IsConflict(err):
-		return b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+		failure := b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+		failure.Changed = b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion
+		return failure
 	default:
 		return unknown("; it is not yet", err)
 	}
@@ -217,6 +223,11 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 	}
 	snapshot.TrimPod(pod)
 	return pod, nil
+}
+
+// LivePod asks the API server for the pod, and not the cache. Nil if it is gone.
+func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	return c.lookup(ctx, namespace, name, uid)
 }
 
 // bound returns the pod as it is now that it was bound. Nil if it is gone again.

@@ -19,43 +19,63 @@ import (
 // the request has ended.
 const rollBackTime = 5 * time.Second
 
+// Ledgers is where claims are kept: all replicas see the same, whatever happens to
+// one of them.
+type Ledgers interface {
+	// Claim makes sure that the ledger holds a claim of the pod for the node, and
+	// returns it: one that it holds already, or else what choose chooses. choose is
+	// given the ledger as it is, and is called again when somebody else was faster;
+	// when it returns an error, that is what Claim returns, and nothing is claimed.
+	// Any other error leaves open whether something is.
+	Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose Choose) (snapshot.LedgerPod, error)
+	// Release takes back a claim unless somebody else has come to rely on it. It is
+	// called only when the pod is certain not to be bound by who made the claim.
+	Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
+}
+
+// Choose chooses what to claim from a ledger. It is pure.
+type Choose = func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
+
 // Reservation is what a pod was given by all policies that hand something out.
 type Reservation struct {
 	// Annotations are those of all claims. Nil when there are none.
 	Annotations map[string]string
 
-	engine *Engine
-	pod    *corev1.Pod
-	node   *snapshot.Node
-	claims []memberClaim
+	ledgers Ledgers
+	held    []heldClaim
 }
 
-type memberClaim struct {
-	member int
-	claim  policy.Claim
+type heldClaim struct {
+	policy string
+	key    snapshot.LedgerKey
+	pod    snapshot.LedgerPod
+}
+
+// Empty says that the pod needed nothing.
+func (r *Reservation) Empty() bool { return len(r.held) == 0 }
+
+// Reserves says whether a policy of the profile hands something out, so that
+// Reserve needs ledgers.
+func (e *Engine) Reserves() bool {
+	return slices.ContainsFunc(e.members, func(m Member) bool {
+		_, ok := m.Policy.(policy.Reserver)
+		return ok
+	})
 }
 
 // Reserve claims for the pod, in the order of the profile, what every Reserver in
-// it hands out on the node. It is the engine's one method that does I/O. If one
-// of them cannot, or the node has no longer what the pod needs, what was claimed
-// before is released again, the last first, also when ctx has ended; the error
-// says why, and what could not be released. An error that is a *PolicyError
-// leaves open whether that policy claimed something.
-func (e *Engine) Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
-	r := &Reservation{engine: e, pod: pod, node: node}
-	for i, m := range e.members {
+// it hands out on the node. It is the engine's one method that does I/O, all of it
+// through ledgers, which may be nil when no policy reserves. If something cannot be
+// claimed, what was claimed before is released again, the last first, also when ctx
+// has ended; the error says why, and what could not be released.
+func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
+	r := &Reservation{ledgers: ledgers}
+	for _, m := range e.members {
 		reserver, ok := m.Policy.(policy.Reserver)
 		if !ok {
 			continue
 		}
-		claim, verdict, err := reserve(ctx, m.Name, reserver, pod, node)
-		if err == nil && !verdict.Fits() {
-			err = fmt.Errorf("node %s: %s (policy %s)", node.Name, verdict.Reason.Text, m.Name)
-		}
-		if err == nil {
-			err = r.add(i, claim)
-		}
-		if err != nil {
+		if err := r.claim(ctx, m.Name, reserver, pod, node); err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTime)
 			defer cancel()
 			return nil, errors.Join(err, r.Release(ctx))
@@ -64,60 +84,83 @@ func (e *Engine) Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.No
 	return r, nil
 }
 
+// claim claims what one policy hands out.
+func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, pod *corev1.Pod, node *snapshot.Node) error {
+	var keys []snapshot.LedgerKey
+	err := guard(name, func() (err error) {
+		keys, err = reserver.Ledgers(pod, node)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(keys) > 0 && r.ledgers == nil {
+		return &PolicyError{Policy: name, Err: errors.New("it hands something out, and there are no ledgers to write that into")}
+	}
+	for _, key := range keys {
+		held, err := r.ledgers.Claim(ctx, key, pod, node.Name, func(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
+			err = guard(name, func() error {
+				var verdict policy.Verdict
+				if claim, verdict = reserver.Reserve(policy.Ask{Pod: pod, Node: node, Ledger: l, At: at}); !verdict.Fits() {
+					return errors.New(verdict.Reason.Text)
+				}
+				return nil
+			})
+			return claim, err
+		})
+		if err != nil {
+			return fmt.Errorf("node %s: %w", node.Name, err)
+		}
+		if err := r.add(heldClaim{name, key, held}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // add keeps the claim, and refuses annotations two policies disagree about.
-func (r *Reservation) add(member int, claim policy.Claim) error {
-	earlier := r.claims
-	r.claims = append(r.claims, memberClaim{member, claim})
-	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
+func (r *Reservation) add(c heldClaim) error {
+	earlier := r.held
+	r.held = append(r.held, c)
+	for _, key := range slices.Sorted(maps.Keys(c.pod.Annotations)) {
 		for _, other := range earlier {
-			if value, taken := other.claim.Annotations[key]; taken && value != claim.Annotations[key] {
+			if value, taken := other.pod.Annotations[key]; taken && value != c.pod.Annotations[key] {
 				return &PolicyError{
-					Policy: r.engine.members[member].Name,
-					Err:    fmt.Errorf("annotation %q is written by policy %s too, with another value", key, r.engine.members[other.member].Name),
+					Policy: c.policy,
+					Err:    fmt.Errorf("annotation %q is written by policy %s too, with another value", key, other.policy),
 				}
 			}
 		}
 	}
-	if r.Annotations == nil && len(claim.Annotations) > 0 {
+	if r.Annotations == nil && len(c.pod.Annotations) > 0 {
 		r.Annotations = map[string]string{}
 	}
-	maps.Copy(r.Annotations, claim.Annotations)
+	maps.Copy(r.Annotations, c.pod.Annotations)
 	return nil
 }
 
 // Release gives everything back, the last claim first, and goes on when one
 // cannot be released. Call it only when the pod is certain not to be bound to the
-// node.
+// node by this reservation.
 func (r *Reservation) Release(ctx context.Context) error {
 	var errs []error
-	for _, c := range slices.Backward(r.claims) {
-		m := r.engine.members[c.member]
-		if err := release(ctx, m.Name, m.Policy.(policy.Reserver), r.pod, r.node, c.claim); err != nil {
-			errs = append(errs, err)
+	for _, c := range slices.Backward(r.held) {
+		if err := r.ledgers.Release(ctx, c.key, c.pod); err != nil {
+			errs = append(errs, &PolicyError{Policy: c.policy, Err: fmt.Errorf("releasing: %w", err)})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func reserve(ctx context.Context, name string, r policy.Reserver, pod *corev1.Pod, node *snapshot.Node) (claim policy.Claim, v policy.Verdict, err error) {
-	defer recovered(name, &err)
-	claim, v, err = r.Reserve(ctx, pod, node)
-	if err != nil {
-		err = &PolicyError{Policy: name, Err: err}
-	}
-	return claim, v, err
-}
-
-func release(ctx context.Context, name string, r policy.Reserver, pod *corev1.Pod, node *snapshot.Node, claim policy.Claim) (err error) {
-	defer recovered(name, &err)
-	if err := r.Release(ctx, pod, node, claim); err != nil {
-		return &PolicyError{Policy: name, Err: fmt.Errorf("releasing: %w", err)}
+// guard calls a policy's code. Its error or panic becomes a *PolicyError.
+func guard(name string, code func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PolicyError{Policy: name, Err: fmt.Errorf("panic: %v", p), Stack: debug.Stack()}
+		}
+	}()
+	if err := code(); err != nil {
+		return &PolicyError{Policy: name, Err: err}
 	}
 	return nil
-}
-
-func recovered(name string, err *error) {
-	if p := recover(); p != nil {
-		*err = &PolicyError{Policy: name, Err: fmt.Errorf("panic: %v", p), Stack: debug.Stack()}
-	}
 }

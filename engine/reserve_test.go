@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,127 +17,153 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// reserver is a policy that hands out what it is told to and keeps a diary, which
-// it may share with others.
+// reserver is a policy that hands out what it is told to, from a ledger for each of
+// its resources.
 type reserver struct {
-	name    string
-	claims  map[string]string
-	verdict policy.Verdict
-	err     error
-	panics  any
-
-	releaseErr    error
-	releasePanics any
-	diary         *[]string
-	atReserve     func()
-	atRelease     func(ctx context.Context)
+	name      string
+	resources []string
+	claims    map[string]string
+	verdict   policy.Verdict
+	err       error
+	panics    any // "ledgers" or "reserve": where
 }
 
 func (r *reserver) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
 	return nil, nil
 }
 
-func (r *reserver) Reserve(_ context.Context, pod *corev1.Pod, n *snapshot.Node) (policy.Claim, policy.Verdict, error) {
-	*r.diary = append(*r.diary, fmt.Sprintf("%s reserves for %s on %s", r.name, pod.UID, n.Name))
-	if r.atReserve != nil {
-		r.atReserve()
+func (r *reserver) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	if r.panics == "ledgers" {
+		panic("boom")
 	}
-	if r.panics != nil {
-		panic(r.panics)
+	var keys []snapshot.LedgerKey
+	for _, resource := range r.resources {
+		keys = append(keys, snapshot.LedgerKey{Resource: resource})
 	}
-	return policy.Claim{Annotations: r.claims}, r.verdict, r.err
+	return keys, r.err
 }
 
-func (r *reserver) Release(ctx context.Context, pod *corev1.Pod, n *snapshot.Node, claim policy.Claim) error {
-	*r.diary = append(*r.diary, fmt.Sprintf("%s releases %v for %s on %s", r.name, claim.Annotations, pod.UID, n.Name))
-	if r.atRelease != nil {
-		r.atRelease(ctx)
+func (r *reserver) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+	if r.panics == "reserve" {
+		panic("boom")
 	}
-	if r.releasePanics != nil {
-		panic(r.releasePanics)
+	if ask.Pod == nil || ask.Node == nil || ask.Ledger == nil || ask.At.IsZero() {
+		panic("something is missing")
 	}
-	return r.releaseErr
+	return policy.Claim{Annotations: r.claims}, r.verdict
+}
+
+// diary is Ledgers that remember what was asked of them.
+type diary struct {
+	entries    []string // +resource claims, -resource releases
+	failing    map[string]error
+	cancelled  bool // what the context of a release says
+	unbounded  bool
+	afterClaim func()
+}
+
+func (d *diary) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+	if err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	d.entries = append(d.entries, "+"+key.Resource)
+	if d.afterClaim != nil {
+		d.afterClaim()
+	}
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, d.failing["+"+key.Resource]
+}
+
+func (d *diary) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+	_, bounded := ctx.Deadline()
+	d.cancelled, d.unbounded = d.cancelled || ctx.Err() != nil, d.unbounded || !bounded
+	d.entries = append(d.entries, "-"+key.Resource)
+	return d.failing["-"+key.Resource]
 }
 
 func TestReserve(t *testing.T) {
 	used := &policy.Reason{Code: "Used", Text: "no device has enough left"}
 	errServer := errors.New("the API server does not answer")
-	gpu := reserver{name: "GPU", claims: map[string]string{"gpu": "0"}}
-	licence := reserver{name: "Licence", claims: map[string]string{"licence": "7", "shared": "x"}}
+	gpu := reserver{name: "GPU", resources: []string{"gpu"}, claims: map[string]string{"gpu": "0"}}
+	licence := reserver{name: "Licence", resources: []string{"a", "b"}, claims: map[string]string{"licence": "7", "shared": "x"}}
 	nothing := reserver{name: "Nothing"}
 
 	tests := []struct {
 		name      string
 		policies  []reserver
+		failing   map[string]error
 		want      map[string]string
 		err       string // the whole text; "" is none
 		policyErr string // the policy whose *PolicyError it holds; "" is none
-		diary     string // one word for each call: +GPU reserves, -GPU releases
+		diary     string
 	}{
-		{"no reserver", nil, nil, "", "", ""},
-		{"one", []reserver{gpu}, map[string]string{"gpu": "0"}, "", "", "+GPU"},
-		{"one that hands out nothing", []reserver{nothing}, nil, "", "", "+Nothing"},
-		{"several", []reserver{gpu, nothing, licence}, map[string]string{"gpu": "0", "licence": "7", "shared": "x"}, "", "", "+GPU +Nothing +Licence"},
+		{name: "no reserver"},
+		{name: "one", policies: []reserver{gpu}, want: map[string]string{"gpu": "0"}, diary: "+gpu"},
+		{name: "one that hands out nothing", policies: []reserver{nothing}},
 		{
-			"several that agree about an annotation",
-			[]reserver{licence, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "x"} })},
-			map[string]string{"gpu": "0", "licence": "7", "shared": "x"}, "", "", "+Licence +GPU",
+			name: "several", policies: []reserver{gpu, nothing, licence},
+			want: map[string]string{"gpu": "0", "licence": "7", "shared": "x"}, diary: "+gpu +a +b",
 		},
 		{
-			"the first finds nothing",
-			[]reserver{with(gpu, func(r *reserver) { r.verdict.Reason = used }), licence}, nil,
-			"node n: no device has enough left (policy GPU)", "", "+GPU",
+			name:     "several that agree about an annotation",
+			policies: []reserver{licence, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "x"} })},
+			want:     map[string]string{"gpu": "0", "licence": "7", "shared": "x"}, diary: "+a +b +gpu",
 		},
 		{
-			"the last finds nothing: the others are released, the last first, but not it",
-			[]reserver{gpu, nothing, with(licence, func(r *reserver) { r.verdict.Reason = used })}, nil,
-			"node n: no device has enough left (policy Licence)", "", "+GPU +Nothing +Licence -Nothing -GPU",
+			name:     "the first has not enough",
+			policies: []reserver{with(gpu, func(r *reserver) { r.verdict.Reason = used }), licence},
+			err:      "node n: policy GPU: no device has enough left", policyErr: "GPU",
 		},
 		{
-			"an error leaves open what is claimed",
-			[]reserver{gpu, with(licence, func(r *reserver) { r.err = errServer })}, nil,
-			"policy Licence: the API server does not answer", "Licence", "+GPU +Licence -GPU",
+			name:     "the last has not enough: the others are released, the last first, but not it",
+			policies: []reserver{gpu, licence, with(gpu, func(r *reserver) { r.name, r.verdict.Reason = "Other", used })},
+			err:      "node n: policy Other: no device has enough left", policyErr: "Other", diary: "+gpu +a +b -b -a -gpu",
 		},
 		{
-			"an error counts before a verdict",
-			[]reserver{with(licence, func(r *reserver) { r.err, r.verdict.Reason = errServer, used })}, nil,
-			"policy Licence: the API server does not answer", "Licence", "+Licence",
+			name: "a ledger that does not answer leaves open what is claimed", policies: []reserver{gpu, licence},
+			failing: map[string]error{"+b": errServer},
+			err:     "node n: the API server does not answer", diary: "+gpu +a +b -a -gpu",
 		},
 		{
-			"a panic",
-			[]reserver{gpu, with(licence, func(r *reserver) { r.panics = "boom" }), nothing}, nil,
-			"policy Licence: panic: boom", "Licence", "+GPU +Licence -GPU",
+			name: "a policy that cannot say which ledgers", policies: []reserver{gpu, with(licence, func(r *reserver) { r.err = errors.New("bad annotation") })},
+			err: "policy Licence: bad annotation", policyErr: "Licence", diary: "+gpu -gpu",
 		},
 		{
-			"two that disagree about an annotation: neither keeps its claim",
-			[]reserver{licence, nothing, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })}, nil,
-			`policy GPU: annotation "shared" is written by policy Licence too, with another value`, "GPU",
-			"+Licence +Nothing +GPU -GPU -Nothing -Licence",
+			name: "a panic", policies: []reserver{gpu, with(licence, func(r *reserver) { r.panics = "ledgers" })},
+			err: "policy Licence: panic: boom", policyErr: "Licence", diary: "+gpu -gpu",
 		},
 		{
-			"releasing fails: all the others are released, and both errors told",
-			[]reserver{
-				with(gpu, func(r *reserver) { r.releaseErr = errServer }),
-				with(nothing, func(r *reserver) { r.releasePanics = "boom" }),
-				with(licence, func(r *reserver) { r.verdict.Reason = used }),
-			}, nil,
-			"node n: no device has enough left (policy Licence)\npolicy Nothing: panic: boom\npolicy GPU: releasing: the API server does not answer",
-			"Nothing", "+GPU +Nothing +Licence -Nothing -GPU",
+			name: "a panic while choosing", policies: []reserver{gpu, with(licence, func(r *reserver) { r.panics = "reserve" })},
+			err: "node n: policy Licence: panic: boom", policyErr: "Licence", diary: "+gpu -gpu",
+		},
+		{
+			name:     "two that disagree about an annotation: neither keeps its claim",
+			policies: []reserver{licence, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })},
+			err:      `policy GPU: annotation "shared" is written by policy Licence too, with another value`, policyErr: "GPU",
+			diary: "+a +b +gpu -gpu -b -a",
+		},
+		{
+			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, licence, with(gpu, func(r *reserver) { r.name, r.verdict.Reason = "Other", used })},
+			failing: map[string]error{"-a": errServer},
+			err:     "node n: policy Other: no device has enough left\npolicy Licence: releasing: the API server does not answer", policyErr: "Other",
+			diary: "+gpu +a +b -b -a -gpu",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var diary []string
 			members := []engine.Member{{Name: "Unrelated", Policy: &fake{}}}
 			for _, r := range tt.policies {
-				r.diary = &diary
 				// A policy that may be left out of judging still has to claim.
 				members = append(members, engine.Member{Name: r.name, Policy: &r, OnError: engine.Skip})
 			}
 			e := newEngine(t, members...)
-			reservation, err := e.Reserve(t.Context(), podOf("u", "1"), snapshot.NewNode(object("n")))
-			if got := short(diary); got != tt.diary {
-				t.Errorf("calls %q, want %q", got, tt.diary)
+			if got, want := e.Reserves(), len(tt.policies) > 0; got != want {
+				t.Errorf("Reserves is %v", got)
+			}
+			d := &diary{failing: tt.failing}
+			reservation, err := e.Reserve(t.Context(), d, podOf("u", "1"), snapshot.NewNode(object("n")))
+			if got := strings.Join(d.entries, " "); got != tt.diary {
+				t.Errorf("ledgers saw %q, want %q", got, tt.diary)
 			}
 			if tt.err != "" {
 				if err == nil || err.Error() != tt.err || reservation != nil {
@@ -154,6 +181,9 @@ func TestReserve(t *testing.T) {
 			if diff := cmp.Diff(tt.want, reservation.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
+			if got, want := reservation.Empty(), tt.diary == ""; got != want {
+				t.Errorf("Empty is %v", got)
+			}
 		})
 	}
 }
@@ -163,41 +193,29 @@ func with(r reserver, change func(*reserver)) reserver {
 	return r
 }
 
-// short is a diary in one word for each entry.
-func short(diary []string) string {
-	var words []string
-	for _, entry := range diary {
-		name, verb, _ := strings.Cut(entry, " ")
-		sign := "+"
-		if strings.HasPrefix(verb, "releases") {
-			sign = "-"
-		}
-		words = append(words, sign+name)
+func TestReserveWithoutLedgers(t *testing.T) {
+	e := newEngine(t, engine.Member{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
+	_, err := e.Reserve(t.Context(), nil, podOf("u", "1"), snapshot.NewNode(object("n")))
+	if want := "policy GPU: it hands something out, and there are no ledgers to write that into"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
-	return strings.Join(words, " ")
 }
 
-// Release gives each policy its own claim back, the last first, and goes on after
-// a failure.
+// Release gives each claim back, the last first, and goes on after a failure.
 func TestRelease(t *testing.T) {
-	var diary []string
-	e := newEngine(t,
-		engine.Member{Name: "A", Policy: &reserver{name: "A", claims: map[string]string{"a": "1"}, diary: &diary}},
-		engine.Member{Name: "B", Policy: &reserver{name: "B", claims: map[string]string{"b": "2"}, releaseErr: errors.New("no answer"), diary: &diary}},
-		engine.Member{Name: "C", Policy: &reserver{name: "C", releasePanics: errors.New("boom"), diary: &diary}},
-	)
-	r, err := e.Reserve(t.Context(), podOf("u", "1"), snapshot.NewNode(object("n")))
+	d := &diary{failing: map[string]error{"-b": errors.New("no answer")}}
+	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
+	r, err := e.Reserve(t.Context(), d, podOf("u", "1"), snapshot.NewNode(object("n")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	diary = diary[:0]
+	d.entries = nil
 	err = r.Release(t.Context())
-	if got, want := fmt.Sprint(err), "policy C: panic: boom\npolicy B: releasing: no answer"; got != want {
+	if got, want := fmt.Sprint(err), "policy P: releasing: no answer"; got != want {
 		t.Errorf("error %q, want %q", got, want)
 	}
-	want := []string{"C releases map[] for u on n", "B releases map[b:2] for u on n", "A releases map[a:1] for u on n"}
-	if !slices.Equal(diary, want) {
-		t.Errorf("calls %q, want %q", diary, want)
+	if want := []string{"-c", "-b", "-a"}; !slices.Equal(d.entries, want) {
+		t.Errorf("ledgers saw %q, want %q", d.entries, want)
 	}
 }
 
@@ -205,20 +223,13 @@ func TestRelease(t *testing.T) {
 // all the same, in bounded time.
 func TestReserveRollsBackAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	var diary []string
-	e := newEngine(t,
-		engine.Member{Name: "A", Policy: &reserver{name: "A", diary: &diary, atRelease: func(ctx context.Context) {
-			if ctx.Err() != nil {
-				t.Errorf("the release is given a context that has ended: %v", ctx.Err())
-			}
-			if _, bounded := ctx.Deadline(); !bounded {
-				t.Error("the release may take for ever")
-			}
-		}}},
-		engine.Member{Name: "B", Policy: &reserver{name: "B", diary: &diary, atReserve: cancel, err: context.Canceled}},
-	)
-	_, err := e.Reserve(ctx, podOf("u", "1"), snapshot.NewNode(object("n")))
-	if !errors.Is(err, context.Canceled) || short(diary) != "+A +B -A" {
-		t.Errorf("error %v after %s", err, short(diary))
+	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
+	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
+	_, err := e.Reserve(ctx, d, podOf("u", "1"), snapshot.NewNode(object("n")))
+	if !errors.Is(err, context.Canceled) || strings.Join(d.entries, " ") != "+a +b -a" {
+		t.Errorf("error %v after %v", err, d.entries)
+	}
+	if d.cancelled || d.unbounded {
+		t.Errorf("the release is given a context that has ended (%v) or never ends (%v)", d.cancelled, d.unbounded)
 	}
 }

@@ -65,29 +65,55 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	defer leave()
-	reservation, err := h.Engine.Reserve(ctx, pod, node)
+	for attempt := 1; ; attempt++ {
+		err := h.reserveAndBind(ctx, pod, node)
+		if err == nil {
+			c.answer.Text = append(c.answer.Text, bound...)
+			return nil
+		}
+		if !errors.Is(err, ErrPodChanged) || attempt == bindAttempts {
+			return err
+		}
+		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
+			return err
+		}
+		if pod == nil {
+			return fmt.Errorf("pod %s/%s with UID %s is gone", args.PodNamespace, args.PodName, args.PodUID)
+		}
+	}
+}
+
+// bindAttempts is how often a pod is bound again that changes in the meantime.
+const bindAttempts = 4
+
+// reserveAndBind claims what the pod needs, and binds it.
+//
+// A claim that nobody relies on any more is taken back after a while, and this
+// process may be stopped, for any time, between the two steps. So whoever takes a
+// claim back changes the pod first, and the Binding of a pod with claims names the
+// version of the pod that was read before the claim was made: either the Binding
+// comes first and the claim stays, or it is refused, and all begins again.
+func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, node *snapshot.Node) error {
+	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, pod, node)
 	if err != nil {
 		return err
 	}
-	annotations := map[string]string{}
-	if why := h.why(string(args.PodUID), args.Node); why != "" {
-		annotations[DecisionAnnotation] = why
+	b := Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
+	if why := h.why(string(pod.UID), node.Name); why != "" {
+		b.Annotations[DecisionAnnotation] = why
 	}
-	maps.Copy(annotations, reservation.Annotations)
-	err = h.Cluster.Bind(ctx, Binding{
-		Namespace: args.PodNamespace, Name: args.PodName, UID: args.PodUID, Node: args.Node, Annotations: annotations,
-	})
+	maps.Copy(b.Annotations, reservation.Annotations)
+	if !reservation.Empty() {
+		b.ResourceVersion = pod.ResourceVersion
+	}
+	err = h.Cluster.Bind(ctx, b)
 	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
 		// The caller may be gone already; what was reserved is given back all the same.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		err = errors.Join(err, reservation.Release(ctx))
 	}
-	if err != nil {
-		return err
-	}
-	c.answer.Text = append(c.answer.Text, bound...)
-	return nil
+	return err
 }
 
 const bound = `{"Error":""}`

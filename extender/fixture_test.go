@@ -19,6 +19,7 @@ import (
 type fakeCluster struct {
 	view    *snapshot.View
 	pods    []*corev1.Pod
+	live    *corev1.Pod // the pod as the API server has it; nil: as in pods
 	bindErr error
 	onBind  func() error // if not nil, decides what Bind returns
 
@@ -53,6 +54,15 @@ func (f *fakeCluster) PodByName(namespace, name string) *corev1.Pod {
 	return nil
 }
 
+func (f *fakeCluster) LivePod(_ context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.live != nil {
+		return f.live, nil
+	}
+	return f.PodByName(namespace, name), nil
+}
+
 func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {
 	if f.onBind != nil {
 		return f.onBind()
@@ -60,6 +70,9 @@ func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bindings = append(f.bindings, b)
+	if f.live != nil && b.ResourceVersion != "" && b.ResourceVersion != f.live.ResourceVersion {
+		return fmt.Errorf("refused: %w", extender.ErrPodChanged)
+	}
 	return f.bindErr
 }
 

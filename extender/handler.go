@@ -47,11 +47,17 @@ type Cluster interface {
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
 	// PodByName returns the trimmed pod as last seen, or nil.
 	PodByName(namespace, name string) *corev1.Pod
+	// LivePod asks the API server for the pod; nil if it is gone.
+	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 	// Bind binds the pod. Nil means that it is bound to the node, now or since
 	// earlier. An error that wraps ErrOutcomeUnknown leaves open whether it is;
-	// any other means that it is not.
+	// any other means that this call has not bound it and will not; one that
+	// wraps ErrPodChanged, because the pod has another resourceVersion by now.
 	Bind(ctx context.Context, b Binding) error
 }
+
+// ErrPodChanged says that a Binding was refused because the pod has changed.
+var ErrPodChanged = errors.New("the pod has changed")
 
 // ErrOutcomeUnknown says that a pod may or may not have been bound.
 var ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
@@ -61,6 +67,8 @@ type Binding struct {
 	Namespace, Name string
 	UID             types.UID
 	Node            string
+	// ResourceVersion, if not "", is the only version of the pod to bind.
+	ResourceVersion string
 	// Annotations are merged into the pod in the same write.
 	Annotations map[string]string
 }
@@ -74,6 +82,8 @@ type Options struct {
 	Fine bool
 	// Cluster is nil for a handler that judges from the request alone.
 	Cluster Cluster
+	// Ledgers is where claims are kept. Nil is for profiles that hand out nothing.
+	Ledgers engine.Ledgers
 	// Log keeps the decisions; required.
 	Log *decision.Log
 	// Metrics is required; see NewMetrics.

@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -491,48 +493,82 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 	}
 }
 
-// shop hands out one thing and remembers what it gave.
+// shop is a policy that hands out one unit, and the ledger it is written into.
 type shop struct {
 	labels
-	reserved, released int
+	sold              bool
+	claimed, released int
 }
 
-func (s *shop) Reserve(_ context.Context, pod *corev1.Pod, n *snapshot.Node) (policy.Claim, policy.Verdict, error) {
-	s.reserved++
-	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}, nil
+func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	return []snapshot.LedgerKey{{Resource: "shop/unit"}}, nil
 }
 
-func (s *shop) Release(context.Context, *corev1.Pod, *snapshot.Node, policy.Claim) error {
+func (s *shop) Reserve(policy.Ask) (policy.Claim, policy.Verdict) {
+	if s.sold {
+		return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Sold", Text: "no unit is left"}}
+	}
+	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}
+}
+
+func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+	if err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	s.claimed++
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, nil
+}
+
+func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
 	s.released++
 	return nil
 }
 
 func TestBindWithClaims(t *testing.T) {
 	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	changed := somePod()
+	changed.ResourceVersion = "78"
 	for _, tt := range []struct {
-		name     string
-		err      error
-		released int
+		name              string
+		sold              bool
+		err               error
+		live              *corev1.Pod
+		claimed, released int
+		versions          []string // of the pod, in the Bindings
+		failed            string
 	}{
-		{"bound", nil, 0},
-		{"certainly not bound: released", errors.New("refused"), 1},
-		{"unknown: kept", fmt.Errorf("%w: connection lost", extender.ErrOutcomeUnknown), 0},
+		{"bound", false, nil, nil, 1, 0, []string{"77"}, ""},
+		{"nothing left: no Binding", true, nil, nil, 0, 0, nil, "node good: policy Shop: no unit is left"},
+		{"certainly not bound: released", false, errors.New("refused"), nil, 1, 1, []string{"77"}, "refused"},
+		{"unknown: kept", false, fmt.Errorf("%w: connection lost", extender.ErrOutcomeUnknown), nil, 1, 0, []string{"77"}, "it is not known whether the pod was bound: connection lost"},
+		{"the pod has changed: claimed and bound anew", false, nil, changed, 2, 1, []string{"77", "78"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			counter := new(shop)
-			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, bindErr: tt.err}
-			s := serve(t, cluster, func(e *engine.Options, _ *extender.Options) {
+			counter := &shop{sold: tt.sold}
+			pod := somePod()
+			pod.ResourceVersion = "77"
+			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live}
+			s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 				e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+				o.Ledgers = counter
 			})
 			answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args))
-			if (answer.Error != "") != (tt.err != nil) {
-				t.Errorf("Error is %q", answer.Error)
+			if answer.Error != tt.failed {
+				t.Errorf("Error is %q, want %q", answer.Error, tt.failed)
 			}
-			if counter.reserved != 1 || counter.released != tt.released {
-				t.Errorf("reserved %d, released %d times", counter.reserved, counter.released)
+			if counter.claimed != tt.claimed || counter.released != tt.released {
+				t.Errorf("claimed %d, released %d times", counter.claimed, counter.released)
 			}
-			if len(cluster.bindings) != 1 || cluster.bindings[0].Annotations["shop/unit"] != "7" {
-				t.Errorf("bindings: %+v", cluster.bindings)
+			var versions []string
+			for _, b := range cluster.bindings {
+				versions = append(versions, b.ResourceVersion)
+				if b.Annotations["shop/unit"] != "7" {
+					t.Errorf("binding without its annotation: %+v", b)
+				}
+			}
+			if !slices.Equal(versions, tt.versions) {
+				t.Errorf("bound versions %q, want %q", versions, tt.versions)
 			}
 		})
 	}

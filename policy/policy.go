@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -82,26 +83,66 @@ type Reason struct {
 	Unit string
 }
 
-// Reserver is implemented by a Policy that hands out something countable. It is
-// called when a pod is bound, never while nodes are being judged, and is the one
-// part of a policy that may do I/O.
+// Reserver is implemented by a Policy that hands out something countable: memory
+// of a node's devices, seats of a pool. It says what to write into which ledger
+// when a pod is bound; whoever runs the policy writes it, and keeps, repeats and
+// takes back claims as a ledger requires. Its methods are pure and are called by
+// several goroutines at once.
 type Reserver interface {
-	// Reserve claims for the pod what it needs of the node. It is idempotent:
-	// for the same pod UID and node it returns the same Claim, also in another
-	// process. A Verdict that does not fit means that the node no longer has
-	// what the pod needs; then nothing is claimed. An error leaves open whether
-	// something is.
-	Reserve(ctx context.Context, pod *corev1.Pod, node *snapshot.Node) (Claim, Verdict, error)
-	// Release gives back what Reserve claimed, and is called only when the pod
-	// is certain not to be bound to the node. Releasing twice, or what was never
-	// claimed, is not an error.
-	Release(ctx context.Context, pod *corev1.Pod, node *snapshot.Node, claim Claim) error
+	// Ledgers names the ledgers in which the pod must have a claim before it is
+	// bound to the node, in the order in which to claim; none if it needs
+	// nothing.
+	Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error)
+	// Reserve chooses what the pod gets from one of these ledgers. It is called
+	// again, with the ledger as it is then, when somebody else was faster, and
+	// not at all when the ledger holds a claim of the pod already. A Verdict that
+	// does not fit means that there is not enough left.
+	Reserve(Ask) (Claim, Verdict)
 }
 
-// Claim is what a pod was given. The zero Claim is nothing.
+// Ask is what a Reserver is asked.
+type Ask struct {
+	Pod *corev1.Pod
+	// Node is where the pod is to be bound, as in the View. Its own ledgers may
+	// be older than Ledger.
+	Node *snapshot.Node
+	// Ledger is the ledger to claim from, as it is now; empty, but never nil,
+	// when nothing was claimed from it before.
+	Ledger *snapshot.Ledger
+	// At is the time of the claim, later than that of every other claim in the
+	// ledger.
+	At time.Time
+}
+
+// ConfigMapReader is implemented by a Policy that judges nodes by what somebody
+// else says about them in ConfigMaps: see [snapshot.Node.ConfigMap].
+type ConfigMapReader interface {
+	// ConfigMaps names the families of ConfigMaps the policy reads.
+	ConfigMaps() []snapshot.ConfigMapSource
+}
+
+// Claim is what a pod is to get.
 type Claim struct {
+	// Units are all units of the ledger, whether something is claimed of them or
+	// not. Units of the ledger that are not among them are gone: what is claimed
+	// of them stays, and their capacity is 0.
+	Units []Capacity
+	// Amounts is what the pod gets, of each unit at most once. At least one.
+	Amounts []Amount
 	// Annotations are written to the pod in the same transaction that binds it.
 	Annotations map[string]string
+}
+
+// Capacity is how much there is of a unit, 0 or more, in the resource's unit.
+type Capacity struct {
+	Unit     string
+	Capacity int64
+}
+
+// Amount is a part of a unit, 1 or more, in the resource's unit.
+type Amount struct {
+	Unit   string
+	Amount int64
 }
 
 // Type is one kind of policy as a configuration file knows it.

@@ -23,22 +23,27 @@ type Builder struct {
 	nodes   map[string]*nodeState
 	pods    map[types.UID]*corev1.Pod // the pods on a node, by UID
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	pools   map[string]*Ledger // the ledgers of no node, by resource
 
 	dirty        map[string]struct{} // names of nodes to be made anew
 	setChanged   bool                // a node was added or deleted
 	budgetsDirty bool
+	poolsDirty   bool
 	freeRows     []int32
 	rows         []*Node
 	current      *View
 }
 
-// nodeState is what is known about one node name. object is nil while only pods
-// of the node are known.
+// nodeState is what is known about one node name. object is nil while only other
+// things of the node are known.
 type nodeState struct {
-	object *corev1.Node
-	pods   []*corev1.Pod // ordered by comparePods
-	facts  *facts        // about object
-	row    int32         // -1 while object is nil
+	object  *corev1.Node
+	pods    []*corev1.Pod // ordered by comparePods
+	ledgers []*Ledger     // ordered by resource; never written to
+	// configMaps are never written to; nil: none.
+	configMaps map[ConfigMapSource]map[string]string
+	facts      *facts // about object
+	row        int32  // -1 while object is nil
 }
 
 // SetNode adds the node, or replaces the one with the same name. A node that
@@ -127,22 +132,94 @@ func (b *Builder) DeleteDisruptionBudget(key types.NamespacedName) {
 	}
 }
 
+// SetLedger adds the ledger, or replaces the one with the same key.
+func (b *Builder) SetLedger(l *Ledger) {
+	if l.Node == "" {
+		if b.pools == nil {
+			b.pools = map[string]*Ledger{}
+		}
+		b.pools[l.Resource] = l
+		b.poolsDirty = true
+		return
+	}
+	state := b.state(l.Node)
+	i, replace := slices.BinarySearchFunc(state.ledgers, l.Resource, compareLedger)
+	next := slices.Clone(state.ledgers)
+	if replace {
+		next[i] = l
+	} else {
+		next = slices.Insert(next, i, l)
+	}
+	state.ledgers = next
+	b.touch(l.Node)
+}
+
+// DeleteLedger removes the ledger. An unknown one changes nothing.
+func (b *Builder) DeleteLedger(key LedgerKey) {
+	if key.Node == "" {
+		delete(b.pools, key.Resource)
+		b.poolsDirty = true
+		return
+	}
+	state := b.nodes[key.Node]
+	if state == nil {
+		return
+	}
+	if i, ok := slices.BinarySearchFunc(state.ledgers, key.Resource, compareLedger); ok {
+		state.ledgers = slices.Delete(slices.Clone(state.ledgers), i, i+1)
+		b.touch(key.Node)
+		b.dropIfEmpty(key.Node)
+	}
+}
+
+// SetConfigMap adds the data of the node's ConfigMap of the family, or replaces it;
+// nil removes it. It must not be written to afterwards.
+func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[string]string) {
+	state := b.nodes[node]
+	if state == nil {
+		if data == nil {
+			return
+		}
+		state = b.state(node)
+	}
+	if old, ok := state.configMaps[source]; ok == (data != nil) && maps.Equal(old, data) {
+		return
+	}
+	next := maps.Clone(state.configMaps)
+	switch {
+	case data == nil:
+		delete(next, source)
+	case next == nil:
+		next = map[ConfigMapSource]map[string]string{source: data}
+	default:
+		next[source] = data
+	}
+	if len(next) == 0 {
+		next = nil
+	}
+	state.configMaps = next
+	b.touch(node)
+	b.dropIfEmpty(node)
+}
+
+func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resource, resource) }
+
 // View publishes the present state. While nothing changes it returns the same
 // View. The cost is that of the changed nodes, plus copying one pointer a node.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty {
 		return b.current
 	}
 	next := &View{generation: 1}
 	if b.current != nil {
 		next.generation = b.current.generation + 1
-		next.index, next.budgets = b.current.index, b.current.budgets
+		next.index, next.budgets, next.pools = b.current.index, b.current.budgets, b.current.pools
 	}
 	// In order of row: a request then finds nodes it asks about one after the other
 	// near each other in memory, which is most of what looking at a node costs.
 	for _, name := range slices.SortedFunc(maps.Keys(b.dirty), b.compareRows) {
 		if state := b.nodes[name]; state != nil && state.object != nil {
-			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), row: state.row, objectFacts: state.facts}
+			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, row: state.row, objectFacts: state.facts}
 		}
 	}
 	clear(b.dirty)
@@ -156,6 +233,10 @@ func (b *Builder) View() *View {
 			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 		})
 		b.budgetsDirty = false
+	}
+	if b.poolsDirty {
+		next.pools = maps.Clone(b.pools)
+		b.poolsDirty = false
 	}
 	b.current = next
 	return next
@@ -195,7 +276,7 @@ func (b *Builder) touch(name string) {
 }
 
 func (b *Builder) dropIfEmpty(name string) {
-	if state := b.nodes[name]; state.object == nil && len(state.pods) == 0 {
+	if state := b.nodes[name]; state.object == nil && len(state.pods) == 0 && len(state.ledgers) == 0 && state.configMaps == nil {
 		delete(b.nodes, name)
 	}
 }

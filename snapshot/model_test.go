@@ -22,6 +22,8 @@ type model struct {
 	nodes   map[string]*corev1.Node
 	pods    map[types.UID]*corev1.Pod
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	ledgers map[snapshot.LedgerKey]*snapshot.Ledger
+	sick    map[string]string // of each node, by its ConfigMap
 
 	touched map[string]bool // nodes that something happened to since the last view
 	rows    map[string]int  // rows of the nodes of the last view that have existed ever since
@@ -43,7 +45,14 @@ func (m *model) show() string {
 				text += fmt.Sprintf(" %s/%s/%s/%s", p.Namespace, p.Name, p.UID, p.Labels["v"])
 			}
 		}
+		for _, resource := range ledgerResources {
+			text += showLedger(m.ledgers[snapshot.LedgerKey{Resource: resource, Node: name}])
+		}
+		text += " " + m.sick[name]
 		text += "\n"
+	}
+	for _, resource := range ledgerResources {
+		text += showLedger(m.ledgers[snapshot.LedgerKey{Resource: resource}])
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(m.budgets), func(a, b types.NamespacedName) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -53,6 +62,17 @@ func (m *model) show() string {
 	return text
 }
 
+var sick = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "sick-"}
+
+var ledgerResources = []string{"gpu", "seat"}
+
+func showLedger(l *snapshot.Ledger) string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf(" [%s %d]", l.Resource, l.Units[0].Capacity)
+}
+
 func showAll(v *snapshot.View) string {
 	text := ""
 	for n := range v.All() {
@@ -60,7 +80,14 @@ func showAll(v *snapshot.View) string {
 		for _, p := range n.Pods {
 			text += fmt.Sprintf(" %s/%s/%s/%s", p.Namespace, p.Name, p.UID, p.Labels["v"])
 		}
+		for _, l := range n.Ledgers {
+			text += showLedger(l)
+		}
+		text += " " + n.ConfigMap(sick)["gpus"]
 		text += "\n"
+	}
+	for _, resource := range ledgerResources {
+		text += showLedger(v.Ledger(snapshot.LedgerKey{Resource: resource}))
 	}
 	for _, b := range v.DisruptionBudgets() {
 		text += b.Namespace + "/" + b.Name + "{" + b.Labels["v"] + "}\n"
@@ -77,6 +104,8 @@ func TestBuilderAgainstModel(t *testing.T) {
 			nodes:   map[string]*corev1.Node{},
 			pods:    map[types.UID]*corev1.Pod{},
 			budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
+			ledgers: map[snapshot.LedgerKey]*snapshot.Ledger{},
+			sick:    map[string]string{},
 			touched: map[string]bool{},
 			rows:    map[string]int{},
 		}
@@ -165,6 +194,37 @@ func TestBuilderAgainstModel(t *testing.T) {
 				key := types.NamespacedName{Namespace: rapid.SampledFrom([]string{"m", "n"}).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")}
 				delete(m.budgets, key)
 				b.DeleteDisruptionBudget(key)
+			},
+			"SetConfigMap": func(t *rapid.T) {
+				name, gpus := nodeName.Draw(t, "node"), rapid.SampledFrom([]string{"", "0", "0,1"}).Draw(t, "gpus")
+				if m.sick[name] == gpus {
+					return
+				}
+				m.touch(name)
+				m.sick[name] = gpus
+				var data map[string]string
+				if gpus != "" {
+					data = map[string]string{"gpus": gpus}
+				}
+				b.SetConfigMap(sick, name, data)
+			},
+			"SetLedger": func(t *rapid.T) {
+				version++
+				l := &snapshot.Ledger{
+					Resource: rapid.SampledFrom(ledgerResources).Draw(t, "resource"), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "of"),
+					Units: []snapshot.LedgerUnit{{Name: "0", Capacity: int64(version)}},
+				}
+				m.ledgers[l.Key()] = l
+				m.touch(l.Node)
+				b.SetLedger(l)
+			},
+			"DeleteLedger": func(t *rapid.T) {
+				key := snapshot.LedgerKey{Resource: rapid.SampledFrom(ledgerResources).Draw(t, "resource"), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "of")}
+				if m.ledgers[key] != nil {
+					m.touch(key.Node)
+				}
+				delete(m.ledgers, key)
+				b.DeleteLedger(key)
 			},
 			"View": func(t *rapid.T) {
 				v := b.View()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Node is one node and the pods on it, at one moment. It never changes; a node
@@ -20,7 +21,12 @@ type Node struct {
 	// deletionTimestamp is still here: what it holds is free only when it is
 	// gone. Neither the slice nor the pods may be written to.
 	Pods []*corev1.Pod
+	// Ledgers say what has been handed out of the node's devices, in order of
+	// resource: also to pods that are not on the node yet. They may not be written
+	// to.
+	Ledgers []*Ledger
 
+	configMaps  map[ConfigMapSource]map[string]string // nil: none
 	row         int32
 	facts       facts
 	objectFacts *facts // shared by all Nodes with this Object
@@ -41,25 +47,51 @@ func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
 	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1, objectFacts: new(facts)}
 }
 
+// Ledger returns the node's ledger of the resource, or nil, which is an empty one.
+func (n *Node) Ledger(resource string) *Ledger {
+	for _, l := range n.Ledgers {
+		if l.Resource == resource {
+			return l
+		}
+	}
+	return nil
+}
+
+// ConfigMapSource is a family of ConfigMaps that say something about nodes: there
+// is one for each node, in one namespace, named Prefix followed by the node's name.
+type ConfigMapSource struct{ Namespace, Prefix string }
+
+// ConfigMap returns the data of the node's ConfigMap of the family, or nil if there
+// is none. It may not be written to.
+func (n *Node) ConfigMap(source ConfigMapSource) map[string]string { return n.configMaps[source] }
+
 // Row is the node's place in tables indexed by [View.Rows], or -1 for a node
 // that belongs to no View. A node keeps its row from View to View for as long as
 // it exists, and so do the Nodes made of it by With and Without.
 func (n *Node) Row() int { return int(n.row) }
 
 // Without returns the node as it would be without the pods for which leaving is
-// true: what preemption asks a policy about. The receiver is not changed. When
-// no pod leaves, the receiver itself is returned.
+// true, and without their claims: what preemption asks a policy about. The
+// receiver is not changed. When no pod leaves, the receiver itself is returned.
 func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 	if !slices.ContainsFunc(n.Pods, leaving) {
 		return n
 	}
 	pods := make([]*corev1.Pod, 0, len(n.Pods))
+	var gone []types.UID
 	for _, pod := range n.Pods {
-		if !leaving(pod) {
+		if leaving(pod) {
+			gone = append(gone, pod.UID)
+		} else {
 			pods = append(pods, pod)
 		}
 	}
-	return n.holding(pods)
+	rest := n.holding(pods)
+	rest.Ledgers = slices.Clone(n.Ledgers)
+	for i, l := range rest.Ledgers {
+		rest.Ledgers[i] = l.Without(func(uid types.UID) bool { return slices.Contains(gone, uid) })
+	}
+	return rest
 }
 
 // With returns the node as it would be with these pods too: what binding asks a
@@ -81,7 +113,7 @@ func (n *Node) With(coming ...*corev1.Pod) *Node {
 }
 
 func (n *Node) holding(pods []*corev1.Pod) *Node {
-	return &Node{Name: n.Name, Object: n.Object, Pods: pods, row: n.row, objectFacts: n.objectFacts}
+	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, row: n.row, objectFacts: n.objectFacts}
 }
 
 func ended(pod *corev1.Pod) bool {

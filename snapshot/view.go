@@ -14,6 +14,7 @@ type View struct {
 	index      *NodeSet
 	rows       []*Node
 	budgets    []*policyv1.PodDisruptionBudget
+	pools      map[string]*Ledger // by resource
 }
 
 // NodeSet is what depends on the names of the nodes alone. Views share it until a
@@ -82,6 +83,18 @@ func (v *View) All() iter.Seq[*Node] {
 // DisruptionBudgets returns the PodDisruptionBudgets, ordered by namespace and
 // name. Neither the slice nor the budgets may be written to.
 func (v *View) DisruptionBudgets() []*policyv1.PodDisruptionBudget { return v.budgets }
+
+// Ledger returns what has been handed out of the key's resource, or nil, which is
+// an empty ledger. A ledger of a node that does not exist is nil.
+func (v *View) Ledger(key LedgerKey) *Ledger {
+	if key.Node == "" {
+		return v.pools[key.Resource]
+	}
+	if n := v.Node(key.Node); n != nil {
+		return n.Ledger(key.Resource)
+	}
+	return nil
+}
 
 // Cursor finds nodes by name in a sequence of names. kube-scheduler asks about
 // the same nodes in nearly the same order again and again, so a Cursor first

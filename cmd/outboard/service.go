@@ -195,8 +195,13 @@ func (l live) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 
 func (l live) Bind(ctx context.Context, b extender.Binding) error {
 	err := l.Cluster.Bind(ctx, cluster.Binding(b))
-	if unclear := (*cluster.BindError)(nil); errors.As(err, &unclear) && unclear.Unknown {
-		return fmt.Errorf("%w: %w", extender.ErrOutcomeUnknown, err)
+	if failure := (*cluster.BindError)(nil); errors.As(err, &failure) {
+		switch {
+		case failure.Unknown:
+			return fmt.Errorf("%w: %w", extender.ErrOutcomeUnknown, err)
+		case failure.Changed:
+			return fmt.Errorf("%w: %w", extender.ErrPodChanged, err)
+		}
 	}
 	return err
 }

@@ -1,0 +1,88 @@
+package snapshot_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+func ledgerOf(node string) *snapshot.Ledger {
+	return &snapshot.Ledger{
+		Resource: "gpu", Node: node,
+		Units: []snapshot.LedgerUnit{
+			{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: 6}, {Pod: "b", Amount: 3}}},
+			{Name: "1", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "b", Amount: 4}}},
+		},
+		Pods: []snapshot.LedgerPod{{UID: "b", Name: "b"}, {UID: "a", Name: "a"}},
+	}
+}
+
+func TestLedger(t *testing.T) {
+	l := ledgerOf("n")
+	if l.Key() != (snapshot.LedgerKey{Resource: "gpu", Node: "n"}) {
+		t.Errorf("key %v", l.Key())
+	}
+	if got := l.Unit("0").Used(); got != 9 {
+		t.Errorf("used %d", got)
+	}
+	if got := l.Unit("1").Amount("b"); got != 4 {
+		t.Errorf("amount %d", got)
+	}
+	if p := l.Pod("a"); p == nil || p.Name != "a" || l.Pod("c") != nil {
+		t.Errorf("pod %v", p)
+	}
+	var none *snapshot.Ledger
+	if none.Pod("a") != nil || none.Unit("0").Used() != 0 || none.Unit("0").Amount("a") != 0 || none.Without(func(types.UID) bool { return true }) != nil {
+		t.Error("a nil ledger is not empty")
+	}
+	huge := &snapshot.LedgerUnit{Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: math.MaxInt64}, {Pod: "b", Amount: 2}}}
+	if got := huge.Used(); got != math.MaxInt64 {
+		t.Errorf("a sum beyond int64 is %d", got)
+	}
+}
+
+func TestLedgerWithout(t *testing.T) {
+	l := ledgerOf("n")
+	if got := l.Without(func(uid types.UID) bool { return uid == "c" }); got != l {
+		t.Error("a copy although nobody leaves")
+	}
+	got := l.Without(func(uid types.UID) bool { return uid == "b" })
+	want := &snapshot.Ledger{
+		Resource: "gpu", Node: "n",
+		Units: []snapshot.LedgerUnit{
+			{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: 6}}},
+			{Name: "1", Capacity: 10, Claims: []snapshot.LedgerClaim{}},
+		},
+		Pods: []snapshot.LedgerPod{{UID: "a", Name: "a"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(ledgerOf("n"), l); diff != "" {
+		t.Errorf("the receiver was changed:\n%s", diff)
+	}
+}
+
+// A node without some of its pods is also without what was handed out to them, and
+// keeps what is handed out to pods on their way.
+func TestNodeWithoutPodsIsWithoutTheirClaims(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("n"))
+	onNode := pod("b", "n")
+	onNode.UID = "b"
+	b.SetPod(onNode)
+	b.SetLedger(ledgerOf("n"))
+	n := b.View().Node("n")
+	rest := n.Without(func(p *corev1.Pod) bool { return true })
+	if rest.Ledger("gpu").Pod("b") != nil || rest.Ledger("gpu").Pod("a") == nil {
+		t.Errorf("left: %v", rest.Ledger("gpu").Pods)
+	}
+	if n.Ledger("gpu").Pod("b") == nil || n.Ledger("seat") != nil {
+		t.Error("the node was changed")
+	}
+}
