@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +13,9 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // TrimPod removes, in place, what no placement can depend on, and with it every
 // value that may be a secret: managed fields, environment, commands, probes,
-// lifecycle hooks, volume mounts, volumes that are not persistent, and the
-// status but for its phase, conditions, start time and nominated node.
+// lifecycle hooks, volume mounts, volumes that are not persistent, and the status
+// but for its phase, start time, nominated node, and the conditions that are more
+// than a step on the way to Ready.
 // Ephemeral containers go too: kube-scheduler does not count them either.
 func TrimPod(pod *corev1.Pod) {
 	trimMeta(&pod.ObjectMeta)
@@ -26,13 +28,9 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Spec.SecurityContext = nil
 	pod.Spec.ImagePullSecrets = nil
 	pod.Spec.Volumes = persistent(pod.Spec.Volumes)
-	conditions := pod.Status.Conditions
-	for i := range conditions {
-		conditions[i].LastProbeTime = metav1.Time{}
-	}
 	pod.Status = corev1.PodStatus{
 		Phase:             pod.Status.Phase,
-		Conditions:        conditions,
+		Conditions:        lasting(pod.Status.Conditions),
 		NominatedNodeName: pod.Status.NominatedNodeName,
 		StartTime:         pod.Status.StartTime,
 	}
@@ -75,6 +73,25 @@ func trimContainers(containers []corev1.Container) {
 			RestartPolicy: c.RestartPolicy,
 		}
 	}
+}
+
+// lasting keeps the conditions that are more than a step of the kubelet's on the
+// way to Ready, without the times of their probes, in no more memory than that takes.
+func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
+	kept := slices.DeleteFunc(conditions, func(c corev1.PodCondition) bool {
+		switch c.Type {
+		case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady:
+			return true
+		}
+		return false
+	})
+	if len(kept) == 0 {
+		return nil
+	}
+	for i := range kept {
+		kept[i].LastProbeTime = metav1.Time{}
+	}
+	return append(make([]corev1.PodCondition, 0, len(kept)), kept...)
 }
 
 // persistent keeps the volumes that can tie a pod to a place.

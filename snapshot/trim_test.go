@@ -243,6 +243,24 @@ func TestTrimPodDropsProbeTimes(t *testing.T) {
 	}
 }
 
+func TestTrimPodDropsStepsToReady(t *testing.T) {
+	p := pod("p", "")
+	for _, c := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
+		corev1.PodScheduled, corev1.DisruptionTarget, "example.com/warm",
+	} {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue})
+	}
+	snapshot.TrimPod(p)
+	var kept []string
+	for _, c := range p.Status.Conditions {
+		kept = append(kept, string(c.Type))
+	}
+	if got := strings.Join(kept, " "); got != "Ready PodScheduled DisruptionTarget example.com/warm" {
+		t.Errorf("kept %q", got)
+	}
+}
+
 func filled[T any]() *T {
 	object := new(T)
 	fill(reflect.ValueOf(object).Elem())
