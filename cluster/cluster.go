@@ -137,9 +137,21 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 }
 
 func (c *Cluster) nodeFeed() *feed {
+	var machines likes[nodeKey, *corev1.Node]
+	var images likes[string, []string]
 	return newFeed(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), sink[*corev1.Node]{
-		trim:    snapshot.TrimNode,
-		share:   func(*corev1.Node) {},
+		trim: snapshot.TrimNode,
+		share: func(node *corev1.Node) {
+			imageNames(&images, node)
+			if like := machines.swap(nodeKeyOf(node), node); like != nil {
+				shareNode(node, like)
+			}
+			if before := c.View().Node(node.Name); before != nil {
+				shareNode(node, before.Object)
+			}
+			machines.sweep(c.machines)
+			images.sweep(c.images)
+		},
 		set:     c.state.setNode,
 		remove:  c.state.removeNode,
 		replace: c.state.replaceNodes,
@@ -147,27 +159,50 @@ func (c *Cluster) nodeFeed() *feed {
 	})
 }
 
+func (c *Cluster) machines(yield func(nodeKey, *corev1.Node) bool) {
+	for node := range c.View().All() {
+		if !yield(nodeKeyOf(node.Object), node.Object) {
+			return
+		}
+	}
+}
+
+func (c *Cluster) images(yield func(string, []string) bool) {
+	for node := range c.View().All() {
+		for _, image := range node.Object.Status.Images {
+			if len(image.Names) > 0 && !yield(image.Names[0], image.Names) {
+				return
+			}
+		}
+	}
+}
+
 func (c *Cluster) podFeed() *feed {
-	var known templates
+	var templates likes[podKey, *corev1.Pod]
 	return newFeed(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), sink[*corev1.Pod]{
 		trim: snapshot.TrimPod,
 		share: func(pod *corev1.Pod) {
-			if like := known.like(pod); like != nil {
-				share(pod, like)
+			if like := templates.swap(podKeyOf(pod), pod); like != nil {
+				sharePod(pod, like)
 			}
 			if before := c.state.seen(pod.UID); before != nil {
-				share(pod, before)
+				sharePod(pod, before)
 			}
+			templates.sweep(c.templates)
 		},
-		set: func(pod *corev1.Pod) {
-			c.state.setPod(pod)
-			// Not in share: there the state knows none of the pods of a first reading.
-			known.sweep(c.state.allPods)
-		},
+		set:     c.state.setPod,
 		remove:  c.state.removePod,
 		replace: c.state.replacePods,
 		done:    c.completed,
 	})
+}
+
+func (c *Cluster) templates(yield func(podKey, *corev1.Pod) bool) {
+	for _, pod := range c.state.allPods() {
+		if !yield(podKeyOf(pod), pod) {
+			return
+		}
+	}
 }
 
 func (c *Cluster) budgetFeed() *feed {

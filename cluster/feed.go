@@ -51,7 +51,7 @@ type sink[T runtime.Object] struct {
 	// trim writes to the parts of an object, and is called once for each, before
 	// share: after that, the parts may be those of an object in use.
 	trim func(T)
-	// share makes an object use the parts of others. It writes to none of them.
+	// share makes an object use the parts of others, and is called once for each.
 	share   func(T)
 	set     func(T)
 	remove  func(T)
@@ -74,7 +74,7 @@ func newFeed[T runtime.Object, L runtime.Object](client any, f *feed, fieldSelec
 			f.since.Store(f.failures.Load())
 			if err == nil {
 				err = meta.EachListItem(list, func(object runtime.Object) error {
-					return to.change(object, to.trim)
+					return to.change(object, to.trim, to.share)
 				})
 			}
 			return list, f.observe(err)
@@ -179,12 +179,12 @@ func (s sink[T]) Transformer() cache.TransformFunc {
 }
 
 // Replace is called by the Reflector with all there is. The objects come from
-// the Transformer, or from a list that was trimmed as it came.
+// the Transformer, or from a list that was prepared as it came.
 func (s sink[T]) Replace(objects []any, _ string) error {
 	s.feed.heard()
 	typed := make([]T, 0, len(objects))
 	for _, object := range objects {
-		if err := s.change(object, s.share, func(o T) { typed = append(typed, o) }); err != nil {
+		if err := s.change(object, func(o T) { typed = append(typed, o) }); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func (m *metrics) register(registerer prometheus.Registerer, c *Cluster) error {
 		gauge("outboard_cluster_nodes", "Nodes in the present view.", nil,
 			func() float64 { return float64(c.View().Len()) }),
 		gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.", nil,
-			func() float64 { return float64(c.state.count.Load()) }),
+			func() float64 { return float64(c.state.count()) }),
 	}
 	for _, f := range c.feeds {
 		labels := prometheus.Labels{"resource": f.resource}

@@ -77,8 +77,9 @@ func exampleNode(i int) *corev1.Node {
 	}
 	for _, condition := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: condition, Status: corev1.ConditionFalse, LastHeartbeatTime: created, LastTransitionTime: created,
-			Reason: "KubeletHasSufficient" + string(condition), Message: "kubelet has sufficient memory available",
+			Type: condition, Status: corev1.ConditionFalse, LastHeartbeatTime: created,
+			LastTransitionTime: metav1.NewTime(created.Add(time.Duration(i) * time.Second)),
+			Reason:             "KubeletHasSufficient" + string(condition), Message: "kubelet has sufficient memory available",
 		})
 	}
 	for k := range 50 {

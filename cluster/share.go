@@ -1,65 +1,79 @@
 package cluster
 
 import (
+	"iter"
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// templates finds, for a pod just read, another one that it was probably made
-// from the same template as, so that the two can share memory. A wrong guess
-// costs memory and nothing else.
+// likes finds, for an object just read, another one that probably has much in
+// common with it, so that the two can share memory: the last one with the same
+// key. A wrong guess costs memory and nothing else. The zero value is empty.
 //
 // It belongs to one goroutine.
-type templates struct {
-	pods  map[templateKey]*corev1.Pod
-	swept int // number of templates after the last sweep
+type likes[K comparable, T any] struct {
+	seen  map[K]T
+	swept int // length of seen after the last sweep
 }
 
-type templateKey struct{ namespace, container, image string }
+// swap returns the last one seen with the key, and takes object in its place. The
+// zero value if it is the first.
+func (l *likes[K, T]) swap(key K, object T) T {
+	last := l.seen[key]
+	if l.seen == nil {
+		l.seen = map[K]T{}
+	}
+	l.seen[key] = object
+	return last
+}
 
-func keyOf(pod *corev1.Pod) templateKey {
-	key := templateKey{namespace: pod.Namespace}
+// sweep forgets what no live object resembles any more, when that may be much. As
+// long as nothing is live, everything is still being read: nothing is forgotten.
+func (l *likes[K, T]) sweep(live iter.Seq2[K, T]) {
+	if len(l.seen) < 2*l.swept+1000 {
+		return
+	}
+	if used := maps.Collect(live); len(used) > 0 {
+		l.seen, l.swept = used, len(used)
+	}
+}
+
+// podKey is the same for pods made from one template.
+type podKey struct{ namespace, container, image string }
+
+func podKeyOf(pod *corev1.Pod) podKey {
+	key := podKey{namespace: pod.Namespace}
 	if len(pod.Spec.Containers) > 0 {
 		key.container, key.image = pod.Spec.Containers[0].Name, pod.Spec.Containers[0].Image
 	}
 	return key
 }
 
-// like returns the pod of the same template that was seen last, and takes pod in
-// its place. Nil if it is the first.
-func (t *templates) like(pod *corev1.Pod) *corev1.Pod {
-	key := keyOf(pod)
-	last := t.pods[key]
-	if t.pods == nil {
-		t.pods = map[templateKey]*corev1.Pod{}
-	}
-	t.pods[key] = pod
-	return last
+// nodeKey is the same for machines of one kind, which differ a little in the
+// memory that is left to Kubernetes.
+type nodeKey struct {
+	instanceType string
+	memory       int64
 }
 
-// sweep forgets the templates that no pod has any more, when there may be many.
-func (t *templates) sweep(live func(yield func(*corev1.Pod) bool)) {
-	if len(t.pods) < 2*t.swept+1000 {
-		return
-	}
-	used := map[templateKey]*corev1.Pod{}
-	for pod := range live {
-		used[keyOf(pod)] = pod
-	}
-	t.pods, t.swept = used, len(used)
+func nodeKeyOf(node *corev1.Node) nodeKey {
+	return nodeKey{node.Labels[corev1.LabelInstanceTypeStable], node.Status.Capacity.Memory().Value()}
 }
 
-// share makes pod use the memory of like wherever they are equal. pod must not be
-// known to anyone yet; like is only read.
-func share(pod, like *corev1.Pod) {
+// sharePod makes pod use the memory of like wherever they are equal. pod must not
+// be known to anyone yet; what its parts point to, and like, are only read.
+func sharePod(pod, like *corev1.Pod) {
 	adopt(&pod.Namespace, like.Namespace)
 	adopt(&pod.Spec.NodeName, like.Spec.NodeName)
 	adopt(&pod.Spec.SchedulerName, like.Spec.SchedulerName)
 	adopt(&pod.Spec.ServiceAccountName, like.Spec.ServiceAccountName)
 	adopt(&pod.Spec.DeprecatedServiceAccount, pod.Spec.ServiceAccountName)
 	adopt(&pod.Spec.PriorityClassName, like.Spec.PriorityClassName)
-	adoptDeep(&pod.Labels, like.Labels)
-	adoptDeep(&pod.Annotations, like.Annotations)
+	adoptStrings(&pod.Labels, like.Labels)
+	adoptStrings(&pod.Annotations, like.Annotations)
 	adoptDeep(&pod.OwnerReferences, like.OwnerReferences)
 	adoptDeep(&pod.Spec.InitContainers, like.Spec.InitContainers)
 	adoptDeep(&pod.Spec.Containers, like.Spec.Containers)
@@ -74,6 +88,20 @@ func share(pod, like *corev1.Pod) {
 	adoptDeep(&pod.Status.Conditions, like.Status.Conditions)
 }
 
+// shareNode is sharePod for nodes.
+func shareNode(node, like *corev1.Node) {
+	adoptStrings(&node.Labels, like.Labels)
+	adoptStrings(&node.Annotations, like.Annotations)
+	adoptDeep(&node.Spec.Taints, like.Spec.Taints)
+	adoptDeep(&node.Status.Capacity, like.Status.Capacity)
+	adoptDeep(&node.Status.Allocatable, like.Status.Allocatable)
+	adoptDeep(&node.Status.Conditions, like.Status.Conditions)
+	adopt(&node.Status.NodeInfo.KernelVersion, like.Status.NodeInfo.KernelVersion)
+	adopt(&node.Status.NodeInfo.OSImage, like.Status.NodeInfo.OSImage)
+	adopt(&node.Status.NodeInfo.ContainerRuntimeVersion, like.Status.NodeInfo.ContainerRuntimeVersion)
+	adopt(&node.Status.NodeInfo.KubeletVersion, like.Status.NodeInfo.KubeletVersion)
+}
+
 func adopt(part *string, like string) {
 	if *part == like {
 		*part = like
@@ -83,5 +111,40 @@ func adopt(part *string, like string) {
 func adoptDeep[T any](part *T, like T) {
 	if equality.Semantic.DeepEqual(*part, like) {
 		*part = like
+	}
+}
+
+// adoptStrings takes the whole map if it is equal, and else what is equal in it.
+func adoptStrings(part *map[string]string, like map[string]string) {
+	if maps.Equal(*part, like) {
+		*part = like
+		return
+	}
+	own := make(map[string]string, len(*part))
+	for key, value := range like {
+		if mine, ok := (*part)[key]; ok {
+			adopt(&mine, value)
+			own[key] = mine
+		}
+	}
+	for key, value := range *part {
+		if _, ok := own[key]; !ok {
+			own[key] = value
+		}
+	}
+	*part = own
+}
+
+// imageNames makes the images of a node use the names of equal images of others.
+func imageNames(known *likes[string, []string], node *corev1.Node) {
+	for i := range node.Status.Images {
+		image := &node.Status.Images[i]
+		if len(image.Names) == 0 {
+			continue
+		}
+		if last := known.swap(image.Names[0], image.Names); slices.Equal(last, image.Names) {
+			known.swap(last[0], last)
+			image.Names = last
+		}
 	}
 }

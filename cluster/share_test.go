@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // Pods share memory although all that is known of them is that they are being
@@ -34,5 +38,90 @@ func TestFirstReadingIsShared(t *testing.T) {
 	}
 	if len(distinct) != templates {
 		t.Errorf("%d pods of %d templates hold %d copies of their containers", 2*templates, templates, len(distinct))
+	}
+}
+
+func TestLikesAreForgotten(t *testing.T) {
+	var known likes[int, *corev1.Pod]
+	live := &corev1.Pod{}
+	for i := range 5000 {
+		known.swap(i, &corev1.Pod{})
+		known.sweep(func(func(int, *corev1.Pod) bool) {})
+	}
+	if len(known.seen) != 5000 {
+		t.Errorf("%d pods of 5000 are remembered while they are read", len(known.seen))
+	}
+	for i := range 5000 {
+		known.swap(i, &corev1.Pod{})
+		known.sweep(func(yield func(int, *corev1.Pod) bool) { yield(0, live) })
+	}
+	if len(known.seen) > 1100 {
+		t.Errorf("%d pods are remembered for one", len(known.seen))
+	}
+	if known.swap(0, nil) != live {
+		t.Error("the pod that is left was forgotten")
+	}
+}
+
+// Sharing changes nothing but where the parts are, and writes to no part of another.
+func TestSharePod(t *testing.T) {
+	trimmed := func(name, cpu, address string) *corev1.Pod {
+		pod := examplePod(0, name)
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = quantity(cpu)
+		pod.Annotations["address"] = address
+		snapshot.TrimPod(pod)
+		return pod
+	}
+	one, two, three := trimmed("one", "1", "10.0.0.1"), trimmed("two", "1", "10.0.0.2"), trimmed("three", "2", "10.0.0.1")
+	unchanged := one.DeepCopy()
+	for _, p := range []*corev1.Pod{two, three} {
+		before := p.DeepCopy()
+		sharePod(p, one)
+		if diff := cmp.Diff(before, p) + cmp.Diff(unchanged, one); diff != "" {
+			t.Errorf("pod %s or the first one was changed (-before +after):\n%s", p.Name, diff)
+		}
+	}
+	if &two.Spec.Containers[0] != &one.Spec.Containers[0] {
+		t.Error("equal containers are not shared")
+	}
+	if &three.Spec.Containers[0] == &one.Spec.Containers[0] {
+		t.Error("different containers are shared")
+	}
+	for key, value := range one.Annotations {
+		if same := unsafe.StringData(two.Annotations[key]) == unsafe.StringData(value); same != (key != "address") {
+			t.Errorf("annotation %s is shared: %v", key, same)
+		}
+	}
+}
+
+func TestShareNode(t *testing.T) {
+	var images likes[string, []string]
+	read := func(i int) *corev1.Node {
+		node := exampleNode(i)
+		snapshot.TrimNode(node)
+		before := node.DeepCopy()
+		imageNames(&images, node)
+		if diff := cmp.Diff(before, node); diff != "" {
+			t.Errorf("node %d was changed (-before +after):\n%s", i, diff)
+		}
+		return node
+	}
+	one, two := read(0), read(97*400) // as much memory, and the same images
+	unchanged, before := one.DeepCopy(), two.DeepCopy()
+	shareNode(two, one)
+	if diff := cmp.Diff(before, two) + cmp.Diff(unchanged, one); diff != "" {
+		t.Errorf("a node was changed (-before +after):\n%s", diff)
+	}
+	if nodeKeyOf(one) != nodeKeyOf(two) || nodeKeyOf(one) == nodeKeyOf(read(1)) {
+		t.Error("machines of one kind have different keys, or others the same")
+	}
+	for i, image := range one.Status.Images {
+		if &image.Names[0] != &two.Status.Images[i].Names[0] {
+			t.Errorf("the names of image %d are not shared", i)
+		}
+	}
+	one.Status.Capacity["shared"] = quantity("1")
+	if _, ok := two.Status.Capacity["shared"]; !ok {
+		t.Error("the capacity is not shared")
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,12 +23,14 @@ import (
 // one. So events are believed as they come, and resourceVersions are never
 // compared. A pod that was bound by us and not yet seen bound is laid over that.
 type state struct {
-	// pods are the pods as the watch showed them, a *corev1.Pod by types.UID.
-	pods sync.Map
-	// names are the pods as they are counted, a *corev1.Pod by
-	// types.NamespacedName: as the watch showed them, or as we bound them.
-	names sync.Map
-	count atomic.Int64 // of pods
+	// lookups guards pods and names. It is apart from mu so that a request that looks
+	// up a pod does not wait while a View is built. To write, both are held.
+	lookups sync.RWMutex
+	// pods are the pods as the watch showed them.
+	pods map[types.UID]*corev1.Pod
+	// names are the pods as they are counted: as the watch showed them, or as we
+	// bound them.
+	names map[types.NamespacedName]*corev1.Pod
 
 	view      atomic.Pointer[snapshot.View]
 	published func()        // called with mu held, after a new View is stored; may be nil
@@ -52,6 +55,8 @@ type bind struct {
 
 func newState() *state {
 	s := &state{
+		pods:    map[types.UID]*corev1.Pod{},
+		names:   map[types.NamespacedName]*corev1.Pod{},
 		changed: make(chan struct{}, 1),
 		nodes:   map[string]struct{}{},
 		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
@@ -167,23 +172,30 @@ func (s *state) replaceBudgets(budgets []*policyv1.PodDisruptionBudget) {
 
 // seen returns the pod as the watch last showed it, or nil.
 func (s *state) seen(uid types.UID) *corev1.Pod {
-	if pod, ok := s.pods.Load(uid); ok {
-		return pod.(*corev1.Pod)
-	}
-	return nil
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.pods[uid]
 }
 
 // named returns the pod with the name as it is counted, or nil.
 func (s *state) named(namespace, name string) *corev1.Pod {
-	if pod, ok := s.names.Load(types.NamespacedName{Namespace: namespace, Name: name}); ok {
-		return pod.(*corev1.Pod)
-	}
-	return nil
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.names[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
-// allPods yields the pods as the watch showed them.
-func (s *state) allPods(yield func(*corev1.Pod) bool) {
-	s.pods.Range(func(_, pod any) bool { return yield(pod.(*corev1.Pod)) })
+// count returns the number of pods as the watch showed them.
+func (s *state) count() int {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return len(s.pods)
+}
+
+// allPods returns the pods as the watch showed them.
+func (s *state) allPods() []*corev1.Pod {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return slices.Collect(maps.Values(s.pods))
 }
 
 // setPod takes what the watch shows of a pod.
@@ -210,9 +222,9 @@ func (s *state) setPod(pod *corev1.Pod) {
 func (s *state) removePod(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.pods.LoadAndDelete(pod.UID); known {
-		s.count.Add(-1)
-	}
+	s.lookups.Lock()
+	delete(s.pods, pod.UID)
+	s.lookups.Unlock()
 	if b := s.binds[pod.UID]; b != nil {
 		s.settle(pod.UID, b)
 	}
@@ -229,7 +241,7 @@ func (s *state) replacePods(pods []*corev1.Pod) {
 		listed[pod.UID] = struct{}{}
 		s.setPod(pod)
 	}
-	for pod := range s.allPods {
+	for _, pod := range s.allPods() {
 		if _, ok := listed[pod.UID]; !ok {
 			s.removePod(pod)
 		}
@@ -243,7 +255,7 @@ func (s *state) place(pod *corev1.Pod) *corev1.Pod {
 	if kept := s.builder.Pod(pod.UID); kept != nil {
 		pod = kept
 	}
-	s.names.Store(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod)
+	s.name(pod)
 	return pod
 }
 
@@ -252,7 +264,7 @@ func (s *state) place(pod *corev1.Pod) *corev1.Pod {
 func (s *state) placeAssumed(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if named := s.named(pod.Namespace, pod.Name); named == nil || named.UID == pod.UID {
-		s.names.Store(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod)
+		s.name(pod)
 	}
 }
 
@@ -261,14 +273,22 @@ func (s *state) displace(pod *corev1.Pod) {
 	s.builder.DeletePod(pod.UID)
 	// Another pod may have the name by now.
 	if named := s.named(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
-		s.names.Delete(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		s.lookups.Lock()
+		delete(s.names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		s.lookups.Unlock()
 	}
 }
 
 func (s *state) store(pod *corev1.Pod) {
-	if _, known := s.pods.Swap(pod.UID, pod); !known {
-		s.count.Add(1)
-	}
+	s.lookups.Lock()
+	defer s.lookups.Unlock()
+	s.pods[pod.UID] = pod
+}
+
+func (s *state) name(pod *corev1.Pod) {
+	s.lookups.Lock()
+	defer s.lookups.Unlock()
+	s.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
 }
 
 // settle ends what is assumed about a pod: the watch has shown it bound, or gone.

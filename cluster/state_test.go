@@ -8,13 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
-
-	"outboard.dev/outboard/snapshot"
 )
 
 // world is an API server with a history, as a state sees it: through a watch
@@ -123,7 +120,7 @@ func (w *world) deliver() bool {
 }
 
 func (w *world) list(at int) {
-	for pod := range w.state.allPods {
+	for _, pod := range w.state.allPods() {
 		w.gone[pod.UID] = true
 	}
 	var pods []*corev1.Pod
@@ -247,18 +244,16 @@ func (w *world) settle(t *rapid.T) {
 		t.Fatalf("counted are %v, the truth is %v", got, wantCounted)
 	}
 	var names []string
-	w.state.names.Range(func(_, pod any) bool {
-		p := pod.(*corev1.Pod)
+	for _, p := range w.state.names {
 		names = append(names, fmt.Sprintf("%s=%s@%s", p.Name, p.UID, p.Spec.NodeName))
-		return true
-	})
+	}
 	slices.Sort(names)
 	slices.Sort(wantNames)
 	if !slices.Equal(names, wantNames) {
 		t.Fatalf("names are %v, the truth is %v", names, wantNames)
 	}
-	if int(w.state.count.Load()) != known || len(w.state.binds) != 0 {
-		t.Fatalf("%d pods counted, %d known; %d bindings remembered", w.state.count.Load(), known, len(w.state.binds))
+	if w.state.count() != known || len(w.state.binds) != 0 {
+		t.Fatalf("%d pods counted, %d known; %d bindings remembered", w.state.count(), known, len(w.state.binds))
 	}
 }
 
@@ -431,49 +426,4 @@ func TestStatePublishesNothingUntilComplete(t *testing.T) {
 	if s.view.Load().Len() != 1 {
 		t.Error("the first view has no node")
 	}
-}
-
-func TestTemplatesAreForgotten(t *testing.T) {
-	var known templates
-	pod := func(i int) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns-%d", i)}}
-	}
-	live := pod(0)
-	for i := range 5000 {
-		known.like(pod(i))
-		known.sweep(func(yield func(*corev1.Pod) bool) { yield(live) })
-	}
-	if len(known.pods) > 1100 {
-		t.Errorf("%d templates are remembered for one pod", len(known.pods))
-	}
-	if known.like(pod(0)) != live {
-		t.Error("the template of the pod that is left was forgotten")
-	}
-}
-
-// Sharing changes nothing but where the parts are.
-func TestShare(t *testing.T) {
-	one := snapshotPod("one", "1")
-	two := snapshotPod("two", "1")
-	three := snapshotPod("three", "2")
-	for _, p := range []*corev1.Pod{two, three} {
-		before := p.DeepCopy()
-		share(p, one)
-		if diff := cmp.Diff(before, p); diff != "" {
-			t.Errorf("pod %s was changed (-before +after):\n%s", p.Name, diff)
-		}
-	}
-	if &two.Spec.Containers[0] != &one.Spec.Containers[0] {
-		t.Error("equal containers are not shared")
-	}
-	if &three.Spec.Containers[0] == &one.Spec.Containers[0] {
-		t.Error("different containers are shared")
-	}
-}
-
-func snapshotPod(name, cpu string) *corev1.Pod {
-	pod := examplePod(0, name)
-	pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = quantity(cpu)
-	snapshot.TrimPod(pod)
-	return pod
 }
