@@ -114,8 +114,8 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 
 // collectGarbage makes the garbage collector let the heap grow by half of what is
 // reachable, not by as much again, unless the environment says what it may do. What
-// is reachable is the cluster, and garbage is what is decoded of its changes: a call
-// leaves next to none, so collecting twice as often does not slow calls down.
+// is reachable is the cluster, and garbage is what is decoded of its changes, which
+// then take a third more processor time; a call leaves next to none.
 func collectGarbage() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(50)
