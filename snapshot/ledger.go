@@ -55,8 +55,10 @@ type LedgerPod struct {
 	Node string `json:"node"`
 	// At is when the claim was made. In one ledger no two claims have the same At, and later ones have later ones.
 	At time.Time `json:"at"`
-	// Token changes whenever somebody comes to rely on the claim, so that who gives up does not take it from another.
+	// Token changes whenever somebody comes to rely on the claim, so that it is not taken back in the same moment.
 	Token string `json:"token"`
+	// Shared says that several attempts to bind the pod have relied on the claim, so that none of them alone may give it up.
+	Shared bool `json:"shared,omitempty"`
 	// Annotations are those the Binding must carry.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }

@@ -1,0 +1,143 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// minStep is the least time between two claims of a ledger.
+const minStep = time.Microsecond
+
+// operation is one thing to do to a ledger. Exactly one of claim and drop is not nil.
+type operation struct {
+	claim *claimOperation
+	drop  *dropOperation
+}
+
+// claimOperation makes sure that a pod has a claim.
+type claimOperation struct {
+	pod    snapshot.LedgerPod // At and Annotations are filled in
+	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
+}
+
+// dropOperation takes a claim away, if its token is still the one.
+type dropOperation struct {
+	uid    types.UID
+	token  string
+	shared bool // also if it is shared
+}
+
+// outcome is what became of an operation.
+type outcome struct {
+	held snapshot.LedgerPod // of a claim that succeeded
+	err  error              // why nothing is claimed
+}
+
+// apply does the operations in order, and returns the ledger as it then is. It is pure: now and the operations decide all.
+// An operation that fails changes nothing, and the others go on.
+func apply(l snapshot.Ledger, operations []operation, now time.Time) (snapshot.Ledger, []outcome) {
+	next := clone(l)
+	outcomes := make([]outcome, len(operations))
+	for i, o := range operations {
+		if o.drop != nil {
+			drop(&next, *o.drop)
+			continue
+		}
+		outcomes[i].held, outcomes[i].err = claim(&next, o.claim, now)
+	}
+	return next, outcomes
+}
+
+func drop(l *snapshot.Ledger, o dropOperation) {
+	if p := l.Pod(o.uid); p != nil && p.Token == o.token && (o.shared || !p.Shared) {
+		*l = clone(*l.Without(func(uid types.UID) bool { return uid == o.uid }))
+	}
+}
+
+func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.LedgerPod, error) {
+	if held := l.Pod(o.pod.UID); held != nil {
+		// What the pod has of a pool it has on any node.
+		held.Token, held.Node, held.Shared = o.pod.Token, o.pod.Node, true // from now on we rely on it, too
+		return *held, nil
+	}
+	base := clone(*l)
+	at := now.UTC().Truncate(minStep)
+	if earliest := l.LastAt.Add(minStep); at.Before(earliest) {
+		at = earliest
+	}
+	chosen, err := o.choose(&base, at)
+	if err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	held := o.pod
+	held.At, held.Annotations = at, maps.Clone(chosen.Annotations)
+	if err := enter(&base, held, chosen); err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	*l = base
+	return held, nil
+}
+
+// enter writes a claim into the ledger, or says why it cannot stand there. Then l is to be thrown away.
+func enter(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) error {
+	setCapacity(l, chosen.Units)
+	if len(chosen.Amounts) == 0 {
+		return fmt.Errorf("ledger %s: a claim of nothing", Name(l.Key()))
+	}
+	for _, a := range chosen.Amounts {
+		u := l.Unit(a.Unit)
+		switch {
+		case u == nil:
+			return fmt.Errorf("ledger %s: a claim of unit %q, which does not exist", Name(l.Key()), a.Unit)
+		case a.Amount < 1:
+			return fmt.Errorf("ledger %s: a claim of %d of unit %q: at least 1 is needed", Name(l.Key()), a.Amount, a.Unit)
+		case u.Amount(held.UID) != 0:
+			return fmt.Errorf("ledger %s: a second claim of unit %q", Name(l.Key()), a.Unit)
+		case a.Amount > math.MaxInt64-u.Used() || u.Used()+a.Amount > u.Capacity:
+			return fmt.Errorf("ledger %s: a claim of %d of unit %q, of whose %d are %d taken", Name(l.Key()), a.Amount, a.Unit, u.Capacity, u.Used())
+		case len(u.Claims) >= MaxUnitClaims:
+			return fmt.Errorf("ledger %s: unit %q is shared by %d pods, which is all a ledger can hold", Name(l.Key()), a.Unit, MaxUnitClaims)
+		}
+		at, _ := slices.BinarySearchFunc(u.Claims, held.UID, func(c snapshot.LedgerClaim, uid types.UID) int { return cmp.Compare(c.Pod, uid) })
+		u.Claims = slices.Insert(u.Claims, at, snapshot.LedgerClaim{Pod: held.UID, Amount: a.Amount})
+	}
+	switch {
+	case len(l.Units) > MaxUnits:
+		return fmt.Errorf("ledger %s: %d units, and a ledger can hold %d", Name(l.Key()), len(l.Units), MaxUnits)
+	case len(l.Pods) >= MaxPods:
+		return fmt.Errorf("ledger %s: %d pods have claims, which is all a ledger can hold", Name(l.Key()), MaxPods)
+	case len(held.Annotations) > maxAnnotations:
+		return fmt.Errorf("ledger %s: a claim with %d annotations, and a ledger can hold %d", Name(l.Key()), len(held.Annotations), maxAnnotations)
+	}
+	l.Pods, l.LastAt = append(l.Pods, held), held.At
+	return nil
+}
+
+// setCapacity makes the ledger's units those there are. One that is gone stays, with capacity 0, while something is claimed
+// of it.
+func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
+	next := make([]snapshot.LedgerUnit, 0, len(units))
+	for _, u := range units {
+		unit := snapshot.LedgerUnit{Name: u.Unit, Capacity: max(0, u.Capacity)}
+		if old := l.Unit(u.Unit); old != nil {
+			unit.Claims = old.Claims
+		}
+		next = append(next, unit)
+	}
+	for _, old := range l.Units {
+		if len(old.Claims) > 0 && !slices.ContainsFunc(units, func(u policy.Capacity) bool { return u.Unit == old.Name }) {
+			next = append(next, snapshot.LedgerUnit{Name: old.Name, Claims: old.Claims})
+		}
+	}
+	slices.SortFunc(next, func(a, b snapshot.LedgerUnit) int { return cmp.Compare(a.Name, b.Name) })
+	l.Units = next
+}

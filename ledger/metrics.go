@@ -1,0 +1,75 @@
+package ledger
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Why claims are dropped, in metrics.
+const (
+	finished  = "finished"  // the pod is gone, has ended, or is bound elsewhere
+	reclaimed = "reclaimed" // the pod stayed unbound
+)
+
+type metrics struct {
+	claims     *prometheus.CounterVec
+	writes     *prometheus.HistogramVec
+	conflicts  prometheus.Counter
+	dropped    *prometheus.CounterVec
+	overbooked prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_ledger_claims_total", Help: "Claims asked for, by outcome (claimed, refused, error).",
+		}, []string{"outcome"}),
+		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of writes of ledgers, by outcome (ok, conflict, error).",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
+		}, []string{"outcome"}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outboard_ledger_conflicts_total", Help: "Writes made again because somebody else was faster.",
+		}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_ledger_dropped_claims_total", Help: "Claims taken back in the background, by cause (finished, reclaimed).",
+		}, []string{"cause"}),
+		overbooked: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_ledger_overbooked_units", Help: "Units with more claimed than they have, because hardware shrank or is gone.",
+		}),
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	var errs []error
+	for _, c := range []prometheus.Collector{m.claims, m.writes, m.conflicts, m.dropped, m.overbooked} {
+		errs = append(errs, r.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+// claim counts a claim that was refused by the policy, failed, or was made.
+func (m *metrics) claim(refused, failed error) {
+	outcome := "claimed"
+	switch {
+	case failed != nil:
+		outcome = "error"
+	case refused != nil:
+		outcome = "refused"
+	}
+	m.claims.WithLabelValues(outcome).Inc()
+}
+
+func (m *metrics) write(took time.Duration, err error) {
+	outcome := "ok"
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		outcome = "conflict"
+	case err != nil:
+		outcome = "error"
+	}
+	m.writes.WithLabelValues(outcome).Observe(took.Seconds())
+}

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// settling is how long a claim must be known before its pod, if the cache does not have it, is asked for: usually it comes
+// a moment later.
+const settling = 2 * time.Second
+
+// sweeper remembers since when it has seen each claim. Ages are taken by this process's own clock, so that clocks that
+// differ, or jump, cannot make a claim old.
+type sweeper struct {
+	keeper *Keeper
+	seen   map[claimID]time.Time
+	empty  map[types.UID]time.Time // ledgers without claims whose node is gone
+}
+
+func newSweeper(k *Keeper) *sweeper {
+	return &sweeper{keeper: k, seen: map[claimID]time.Time{}, empty: map[types.UID]time.Time{}}
+}
+
+type claimID struct {
+	ledger, token string
+	uid           types.UID
+}
+
+// Run takes back claims that nobody needs any more, until ctx ends: those of pods that are gone, have ended, or are bound to
+// another node, and of pods that stay unbound. Ledgers of nodes that are gone are deleted when nothing is claimed of them.
+func (k *Keeper) Run(ctx context.Context) {
+	s := newSweeper(k)
+	ticker := time.NewTicker(k.options.SweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.sweep(ctx, time.Now())
+		}
+	}
+}
+
+// sweep looks at all ledgers once.
+func (s *sweeper) sweep(ctx context.Context, now time.Time) {
+	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
+	overbooked := 0
+	for _, o := range s.keeper.options.Cache.Ledgers() {
+		if ctx.Err() != nil {
+			return
+		}
+		for i := range o.Spec.Units {
+			if o.Spec.Units[i].Used() > o.Spec.Units[i].Capacity {
+				overbooked++
+			}
+		}
+		for i := range o.Spec.Pods {
+			p := &o.Spec.Pods[i]
+			id := claimID{o.Name, p.Token, p.UID}
+			since, known := s.seen[id]
+			if !known {
+				since = now
+			}
+			seen[id] = since
+			s.look(ctx, &o.Spec, p, now.Sub(since))
+		}
+		s.lookAtNode(ctx, o, now, empty)
+	}
+	s.seen, s.empty = seen, empty
+	s.keeper.metrics.overbooked.Set(float64(overbooked))
+	s.keeper.prune()
+}
+
+// look takes one claim back, if that is due.
+func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.LedgerPod, age time.Duration) {
+	k := s.keeper
+	var why string
+	switch cached := k.options.Cache.PodByUID(p.UID); {
+	case cached == nil && age < settling:
+		return
+	case cached != nil && judge(cached, l, p) == needed:
+		return
+	case cached != nil && judge(cached, l, p) == unbound && age < k.options.ReclaimAfter:
+		return
+	}
+	pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
+	if err != nil {
+		return // at the next look
+	}
+	switch judge(pod, l, p) {
+	case needed:
+		return
+	case unbound:
+		if age < k.options.ReclaimAfter {
+			return
+		}
+		// Whoever made the claim may still send the Binding, for this version of the pod. After this it is refused.
+		if pod, err = k.options.API.TouchPod(ctx, p.Namespace, p.Name, p.UID); err != nil || judge(pod, l, p) == needed {
+			return
+		}
+		why = reclaimed
+	default:
+		why = finished
+	}
+	if err := k.drop(ctx, l.Key(), dropOperation{p.UID, p.Token, true}); err != nil {
+		k.options.Logger.Warn("a claim that is not needed any more stays for now", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "error", err)
+		return
+	}
+	k.metrics.dropped.WithLabelValues(why).Inc()
+	if why == reclaimed {
+		k.options.Logger.Info("took back the claim of a pod that stayed unbound", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "for", age)
+	}
+}
+
+// need is whether a pod needs its claim.
+type need int
+
+const (
+	needed  need = iota
+	unbound      // it may still be bound
+	over         // it never will need it again
+)
+
+// judge says whether the pod, nil if it is gone, needs its claim.
+func judge(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
+	switch {
+	case pod == nil, pod.UID != p.UID:
+		return over
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return over
+	case pod.Spec.NodeName == "":
+		return unbound
+	case l.Node != "" && pod.Spec.NodeName != l.Node:
+		return over
+	}
+	return needed
+}
+
+// gone returns the operations that drop the claims of pods that the API server says will never need them again. It asks
+// only about pods that are not known to need them.
+func (k *Keeper) gone(ctx context.Context, o *Object) []operation {
+	var drops []operation
+	for i := range o.Spec.Pods {
+		p := &o.Spec.Pods[i]
+		if cached := k.options.Cache.PodByUID(p.UID); cached != nil && judge(cached, &o.Spec, p) != over {
+			continue
+		}
+		if pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID); err == nil && judge(pod, &o.Spec, p) == over {
+			drops = append(drops, operation{drop: &dropOperation{p.UID, p.Token, true}})
+		}
+	}
+	return drops
+}
+
+// lookAtNode deletes the ledger of a node that has been gone for a while, if nothing is claimed of it.
+func (s *sweeper) lookAtNode(ctx context.Context, o *Object, now time.Time, empty map[types.UID]time.Time) {
+	k := s.keeper
+	if o.Spec.Node == "" || len(o.Spec.Pods) > 0 || k.options.Cache.View().Node(o.Spec.Node) != nil {
+		return
+	}
+	since, known := s.empty[o.UID]
+	if !known {
+		since = now
+	}
+	if empty[o.UID] = since; now.Sub(since) < k.options.ReclaimAfter {
+		return
+	}
+	if err := k.options.API.DeleteLedger(ctx, o); err != nil {
+		k.options.Logger.Warn("the ledger of a node that is gone stays for now", "ledger", o.Name, "error", err)
+	}
+}
+
+// prune forgets books that the cache knows as well.
+func (k *Keeper) prune() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, b := range k.books {
+		if cached := k.options.Cache.Ledger(name); !b.busy && (b.written == nil || cached != nil && k.newest(name, b.written) == cached) {
+			delete(k.books, name)
+		}
+	}
+}

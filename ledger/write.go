@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	// lastPause is the longest pause between two attempts.
+	lastPause = time.Second
+	// maxRefusals is how often the API server may refuse what we think is right, as we read it from there, before we give
+	// up: something else is wrong then.
+	maxRefusals = 3
+)
+
+// write does the operations in one write, and returns what became of them and the ledger as it is now known, or nil.
+//
+// The API server takes only a change of the version that the change was made from. So an attempt whose answer is lost is
+// made again after reading: either it was written, and what it claims is found there; or it was not, and if it still arrives
+// later, it is refused.
+func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey, operations []operation, written *Object) ([]outcome, *Object) {
+	base := k.newest(name, written)
+	if base == nil {
+		base = newObject(key)
+	}
+	read, refusals, pause := false, 0, k.options.RetryPause
+	for {
+		var err error
+		if base == nil {
+			if base, err = k.read(ctx, name, key); err == nil {
+				read = true
+			}
+		}
+		if err == nil {
+			next, outcomes := apply(base.Spec, operations, k.options.Now())
+			if refused(outcomes) && !read {
+				base = nil // there may be more left than we know of
+				continue
+			}
+			if refused(outcomes) {
+				drops := k.gone(ctx, base)
+				next, outcomes = apply(base.Spec, append(drops, operations...), k.options.Now())
+				outcomes = outcomes[len(drops):]
+			}
+			if reflect.DeepEqual(next, clone(base.Spec)) {
+				return outcomes, base
+			}
+			var object *Object
+			if object, err = k.put(ctx, base, next); err == nil {
+				return outcomes, object
+			}
+		}
+		base = nil
+		switch {
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+			k.metrics.conflicts.Inc() // somebody else was faster
+		case apierrors.IsInvalid(err) && len(operations) > 1 && refusals > 0:
+			return k.writeEach(ctx, name, key, operations) // so that one does not spoil it for all
+		case apierrors.IsInvalid(err) && refusals < maxRefusals:
+			refusals++
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), errors.Is(err, errForeign):
+			return failed(operations, err), nil
+		default:
+			select {
+			case <-ctx.Done():
+				return failed(operations, err), nil
+			case <-time.After(pause):
+				pause = min(2*pause, lastPause)
+			}
+		}
+		if ctx.Err() != nil {
+			return failed(operations, err), nil
+		}
+	}
+}
+
+// writeEach does the operations one after the other.
+func (k *Keeper) writeEach(ctx context.Context, name string, key snapshot.LedgerKey, operations []operation) (outcomes []outcome, written *Object) {
+	for _, o := range operations {
+		var one []outcome
+		one, written = k.write(ctx, name, key, []operation{o}, written)
+		outcomes = append(outcomes, one...)
+	}
+	return outcomes, written
+}
+
+// errForeign says that the object with the name of a ledger is about something else.
+var errForeign = errors.New("the object with the ledger's name is about something else")
+
+// read returns the ledger as the API server has it: a new one if it has none.
+func (k *Keeper) read(ctx context.Context, name string, key snapshot.LedgerKey) (*Object, error) {
+	object, err := k.options.API.GetLedger(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return newObject(key), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading: %w", err)
+	}
+	if object.Spec.Key() != key {
+		return nil, fmt.Errorf("%w: resource %q on node %q", errForeign, object.Spec.Resource, object.Spec.Node)
+	}
+	return object, nil
+}
+
+func (k *Keeper) put(ctx context.Context, base *Object, next snapshot.Ledger) (*Object, error) {
+	object := base.DeepCopyObject().(*Object)
+	object.Spec = next
+	object.summarize()
+	started := time.Now()
+	written, err := k.options.API.PutLedger(ctx, object)
+	k.metrics.write(time.Since(started), err)
+	return written, err
+}
+
+// refused says whether something could not be claimed.
+func refused(outcomes []outcome) bool {
+	for _, o := range outcomes {
+		if o.err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func failed(operations []operation, err error) []outcome {
+	outcomes := make([]outcome, len(operations))
+	for i := range outcomes {
+		outcomes[i].err = &writeError{err}
+	}
+	return outcomes
+}
