@@ -119,6 +119,7 @@ type call struct {
 	asked        []*snapshot.Node
 	rows         []int32           // of the nodes asked; -1: not in the view
 	set          *snapshot.NodeSet // that the rows belong to
+	known        bool              // all nodes asked are in the view
 	earlier      earlier
 	seen         []uint32 // by row: the mark of the call that last saw the row
 	mark         uint32
@@ -134,13 +135,14 @@ type earlier struct {
 	request wire.Request
 	rows    []int32
 	set     *snapshot.NodeSet
+	known   bool
 }
 
 // keep makes the request the earlier one of the next, if it is one by names, and
 // readies the memory of the one before for the next.
 func (c *call) keep() {
 	if c.request.Mode() == wire.Names && len(c.rows) == c.request.Len() {
-		c.earlier, c.body, c.request, c.rows = earlier{c.body, c.request, c.rows, c.set}, c.earlier.body, c.earlier.request, c.earlier.rows
+		c.earlier, c.body, c.request, c.rows = earlier{c.body, c.request, c.rows, c.set, c.known}, c.earlier.body, c.earlier.request, c.earlier.rows
 	}
 	c.request.Reset()
 }
@@ -163,6 +165,7 @@ func (h *Handler) Verb(verb Verb) http.Handler {
 		c := h.calls.Get().(*call)
 		c.verb, c.started, c.record = verb, time.Now(), nil
 		c.answer.Reset()
+		c.rows = c.rows[:0] // of a call that fails, nothing is kept
 		err := h.answer(r, c, answer)
 		header := w.Header()
 		header["Content-Type"] = contentType

@@ -119,6 +119,14 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		clear(c.seen)
 		c.mark = 1
 	}
+	if c.request.AllAlike() && c.earlier.known && c.earlier.set == view.NodeSet() {
+		c.rows, c.set, c.known = append(c.rows[:0], c.earlier.rows...), c.earlier.set, true
+		c.asked = c.asked[:0]
+		for _, row := range c.rows {
+			c.asked = append(c.asked, view.At(int(row)))
+		}
+		return nil
+	}
 	var foreign map[string]bool // names that are not in the view
 	asked, rows, seen, mark := slices.Grow(c.asked[:0], c.request.Len()), slices.Grow(c.rows[:0], c.request.Len()), c.seen, c.mark
 	cursor, earlier := view.Cursor(), c.earlier.rows
@@ -159,6 +167,6 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		}
 		asked = append(asked, n)
 	}
-	c.asked, c.rows, c.set = asked, rows, view.NodeSet()
+	c.asked, c.rows, c.set, c.known = asked, rows, view.NodeSet(), foreign == nil
 	return nil
 }

@@ -23,9 +23,12 @@ import (
 // stillCluster is a cluster in which nothing changes.
 type stillCluster struct{ view *snapshot.View }
 
-func (c stillCluster) View() *snapshot.View                       { return c.view }
-func (stillCluster) Pod(types.UID, string) *corev1.Pod            { return nil }
-func (stillCluster) PodByName(_, _ string) *corev1.Pod            { return nil }
+func (c stillCluster) View() *snapshot.View            { return c.view }
+func (stillCluster) Pod(types.UID, string) *corev1.Pod { return nil }
+func (stillCluster) PodByName(_, _ string) *corev1.Pod { return nil }
+func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
+	return nil, fmt.Errorf("not found")
+}
 func (stillCluster) Bind(context.Context, outboard.Binding) error { return fmt.Errorf("not found") }
 
 // byRack rejects every fourth node, and all of them for a pod with a node selector.

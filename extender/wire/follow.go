@@ -22,6 +22,7 @@ type follower struct {
 	like   *Request // nil: given up
 	next   int      // the name of like that is expected
 	missed int      // names read in a row that were not found
+	taken  int      // names found
 }
 
 // read reads as many names as are equal to those of the earlier request, commas
@@ -58,6 +59,7 @@ func (f *follower) take(s *scanner, r *Request, first, equal int) {
 		r.listNames = append(r.listNames, span{name.from + shift, name.to + shift})
 		r.listAlike = append(r.listAlike, int32(f.next))
 	}
+	f.taken += f.next - first
 	s.at = int(r.listNames[len(r.listNames)-1].to) + 1
 }
 

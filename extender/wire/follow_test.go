@@ -73,6 +73,9 @@ func TestDecodeFindsWhatIsAlike(t *testing.T) {
 					alike++
 				}
 			}
+			if got, want := like.AllAlike(), tc.name == "the same"; got != want {
+				t.Errorf("AllAlike is %v", got)
+			}
 			if alike < tc.alike || tc.alike == 0 && alike > 0 {
 				t.Errorf("%d of %d names were found in the earlier request, want %d", alike, like.Len(), tc.alike)
 			}

@@ -68,7 +68,13 @@ func requireAlike(t tester, earlier, plain, like *wire.Request, want, err error)
 	if plain.Mode() != like.Mode() || plain.Len() != like.Len() || !bytes.Equal(plain.Pod(), like.Pod()) {
 		t.Fatalf("%v with %d nodes, without an earlier request %v with %d", like.Mode(), like.Len(), plain.Mode(), plain.Len())
 	}
+	if like.AllAlike() && earlier.Len() != like.Len() {
+		t.Fatalf("%d names are said to be all of %d", like.Len(), earlier.Len())
+	}
 	for i := range plain.Len() {
+		if like.AllAlike() && string(earlier.Name(i)) != string(plain.Name(i)) {
+			t.Fatalf("name %d is %q, and said to be all alike to %q", i, plain.Name(i), earlier.Name(i))
+		}
 		if string(plain.Name(i)) != string(like.Name(i)) {
 			t.Fatalf("name %d is %q, without an earlier request %q", i, like.Name(i), plain.Name(i))
 		}

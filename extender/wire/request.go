@@ -52,6 +52,7 @@ type Request struct {
 
 	like      *Request // while decoding
 	listAlike []int32  // by index into listNames: the index of the same name in like, or -1; empty without like
+	allAlike  bool
 }
 
 // Reset forgets the request, so that a pooled Request does not keep a large
@@ -86,6 +87,10 @@ func (r *Request) Alike(i int) int {
 	}
 	return int(r.listAlike[i])
 }
+
+// AllAlike says that the request names the nodes of the earlier request that
+// Decode was given, in the same order, and no others.
+func (r *Request) AllAlike() bool { return r.mode == Names && r.allAlike }
 
 // Node returns node i as JSON, 0 ≤ i < Len, and nil in names mode. The bytes
 // are the body's. What is in them apart from the name has not been checked.
@@ -224,6 +229,7 @@ func (r *Request) readPod(s *scanner) {
 
 func (r *Request) readNames(s *scanner) {
 	r.listNames, r.listAlike = r.listNames[:0], r.listAlike[:0]
+	r.allAlike = false
 	like := follower{like: r.like}
 	for more := s.begin('[', ']'); more; more = s.next(']') {
 		if like.like != nil && like.read(s, r) {
@@ -231,6 +237,8 @@ func (r *Request) readNames(s *scanner) {
 		}
 		r.listNames = s.appendName(r.listNames, s.text("a string"))
 	}
+	// Each name follows the one before in both lists, so as many must be the same.
+	r.allAlike = like.like != nil && like.taken == len(r.listNames) && like.taken == len(like.like.names)
 	s.within("NodeNames")
 }
 
