@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,4 +81,26 @@ func answer(h http.Handler, body []byte) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))
 	return w.Body.String()
+}
+
+// Of a request that was refused, nothing is kept that would let the same one pass.
+func TestRefusedRequestIsRefusedAgain(t *testing.T) {
+	h, err := newHandler(&fakeCluster{view: view(threeNodes)}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(names ...string) string {
+		return answer(h, []byte(encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &names})))
+	}
+	good := ask("good", "wrong")
+	for range 3 {
+		if got := ask("good", "wrong"); got != good {
+			t.Fatalf("%s, and then %s", good, got)
+		}
+	}
+	for range 3 {
+		if got := ask("good", "good"); !strings.Contains(got, "in the request twice") {
+			t.Fatalf("a node asked twice: %s", got)
+		}
+	}
 }
