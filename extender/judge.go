@@ -2,7 +2,6 @@ package extender
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,7 +99,7 @@ func (h *Handler) pod(c *call) (*corev1.Pod, error) {
 		}
 	}
 	pod := new(corev1.Pod)
-	if err := json.Unmarshal(c.request.Pod(), pod); err != nil {
+	if err := decodeObjects(c.request.Pod(), pod); err != nil {
 		return nil, fmt.Errorf("decoding the pod: %w", err)
 	}
 	snapshot.TrimPod(pod)

@@ -17,7 +17,7 @@ import (
 
 func (h *Handler) preempt(ctx context.Context, c *call) error {
 	var args extenderv1.ExtenderPreemptionArgs
-	if err := json.Unmarshal(c.body, &args); err != nil {
+	if err := decodeObjects(c.body, &args); err != nil {
 		return fmt.Errorf("decoding the request: %w", err)
 	}
 	switch {

@@ -2,7 +2,6 @@ package extender
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -40,7 +39,7 @@ func (r *requestNodes) decode(name string, raw []byte) (*snapshot.Node, error) {
 		return known.node, nil
 	}
 	object := new(corev1.Node)
-	if err := json.Unmarshal(raw, object); err != nil {
+	if err := decodeObjects(raw, object); err != nil {
 		return nil, fmt.Errorf("decoding node %q: %w", name, err)
 	}
 	if object.Name != name {
