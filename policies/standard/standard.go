@@ -3,6 +3,7 @@
 package standard
 
 import (
+	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/policy"
@@ -11,6 +12,7 @@ import (
 // Types returns the policies that come with Outboard, in order of name.
 func Types() []policy.Type {
 	return []policy.Type{
+		gpumemory.Type(),
 		imagelocality.Type(),
 		podlimit.Type(),
 	}

@@ -1,0 +1,55 @@
+package gpumemory
+
+import (
+	"cmp"
+	"slices"
+
+	"outboard.dev/outboard/policy"
+)
+
+// cardOrder compares two cards on which a pod fits, the better one first, as in
+// [slices.SortFunc].
+type cardOrder func(a, b card) int
+
+var cardOrders = map[CardChoice]cardOrder{
+	BestFit:     func(a, b card) int { return cmp.Compare(a.free(), b.free()) },
+	SpreadCards: func(a, b card) int { return cmp.Compare(b.free(), a.free()) },
+}
+
+// nodeScorer scores a node on whose healthy cards so much would be used with the
+// pod, of more than 0 and at least used.
+type nodeScorer func(used, capacity int64) int64
+
+var nodeScorers = map[NodeScore]nodeScorer{
+	Binpack:     func(used, capacity int64) int64 { return policy.MaxScore * used / capacity },
+	SpreadNodes: func(used, capacity int64) int64 { return policy.MaxScore * (capacity - used) / capacity },
+}
+
+// choose returns the indexes of the cards the pod gets, in order; nil when there
+// are too few on which it fits.
+//
+// The device plugin does not know which of the pending pods of one size on its node
+// it is asked for, and takes the one that was bound first. So that this does not
+// matter, a pod goes to the card of another of its size that has not been served
+// yet, if it fits there, whatever the order says.
+func (p *gpuMemory) choose(r *request, b *books) []int {
+	var fitting, together []int
+	for i, c := range b.cards {
+		if r.fits(c) {
+			fitting = append(fitting, i)
+			if r.cards == 1 && !r.whole() && b.unserved[r.memory]&(1<<i) != 0 {
+				together = append(together, i)
+			}
+		}
+	}
+	if len(together) > 0 {
+		fitting = together
+	}
+	if int64(len(fitting)) < r.cards {
+		return nil
+	}
+	slices.SortStableFunc(fitting, func(i, j int) int { return p.order(b.cards[i], b.cards[j]) })
+	chosen := fitting[:r.cards]
+	slices.Sort(chosen)
+	return chosen
+}

@@ -1,0 +1,304 @@
+package gpumemory_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The tests in this file are named for what goes wrong in the gpushare extender.
+
+// TestG2PodBeingDeletedKeepsItsMemory until it is gone.
+func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
+	p := build(t, `{}`)
+	old := placed("old", 10, "0")
+	old.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	w := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{old}}
+	expect(t, "being deleted", says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
+	if _, verdict := w.reserve(p, gpuPod("new", 10, 0)); verdict.Fits() {
+		t.Error("Reserve gives away the memory of a pod being deleted")
+	}
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		ended := old.DeepCopy()
+		ended.Status.Phase = phase
+		w.pods = []*corev1.Pod{ended}
+		expect(t, string(phase), says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
+	}
+	w.pods = nil
+	expect(t, "gone", says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
+}
+
+// TestG3OverbookedCardHasNothingFree, however much more is used than there is.
+func TestG3OverbookedCardHasNothingFree(t *testing.T) {
+	p := build(t, `{}`)
+	for name, pods := range map[string][]*corev1.Pod{
+		"a little":    {placed("a", 10, "0"), placed("b", 10, "0")},
+		"by far":      {placed("a", math.MaxInt64, "0")},
+		"past int64":  {placed("a", math.MaxInt64, "0"), placed("b", math.MaxInt64, "0"), placed("c", 3, "0")},
+		"and unknown": {placed("a", math.MaxInt64, "x"), placed("b", math.MaxInt64, "0")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{node: gpuNode("n", 1, 15), pods: pods}
+			expect(t, "one unit", says(filter(t, p, gpuPod("new", 1, 0), w.snapshot())), "InsufficientMemory 0/1 GiB")
+			expect(t, "very much", says(filter(t, p, gpuPod("new", 9999, 0), w.snapshot())), "TooLarge! 15/9999 GiB")
+			if _, verdict := w.reserve(p, gpuPod("new", 1, 0)); verdict.Fits() {
+				t.Error("Reserve finds a unit")
+			}
+			if d := gpumemory.Devices(gpumemory.Defaults(), w.snapshot())[0]; d.Free() != 0 || d.Used <= d.Capacity {
+				t.Errorf("%d of %d used, %d free", d.Used, d.Capacity, d.Free())
+			}
+		})
+	}
+}
+
+// TestG4HardwareChanges: cards are those the node reports now, and what was given of
+// a card that is gone is still on the books when it comes back.
+func TestG4HardwareChanges(t *testing.T) {
+	p := build(t, `{}`)
+	for name, byLedger := range map[string]bool{"by annotations": false, "by claims": true} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{node: gpuNode("n", 2, 30), pods: []*corev1.Pod{placed("on-0", 20, "0"), placed("on-1", 12, "1")}}
+			if byLedger {
+				w.pods = nil
+				for _, memory := range []int64{20, 12} {
+					pod := gpuPod(fmt.Sprint("of-", memory), memory, 0)
+					w.claim(t, p, pod)
+					w.bind(pod)
+				}
+			}
+			change := func(what string, node *corev1.Node, verdict, devices string) {
+				t.Helper()
+				w.node = node
+				expect(t, what, says(filter(t, p, gpuPod("new", 16, 0), w.snapshot())), verdict)
+				expect(t, what, usage(w.snapshot(), gpumemory.Defaults()), devices)
+				if _, reserved := w.reserve(p, gpuPod("new", 16, 0)); says(reserved) != verdict {
+					t.Errorf("%s: Reserve says %q, Filter %q", what, says(reserved), verdict)
+				}
+			}
+			change("as it was", gpuNode("n", 2, 30), "fits", "0:20/30 1:12/30 ")
+			change("smaller", gpuNode("n", 2, 18), "InsufficientMemory 6/16 GiB", "0:20/18 1:12/18 ")
+			change("one card", gpuNode("n", 1, 30), "InsufficientMemory 10/16 GiB", "0:20/30 1:12/0 ")
+			change("no card", gpuNode("n", 0, 0), "NotGPUShare!", "0:20/0 1:12/0 ")
+			change("both again", gpuNode("n", 2, 28), "fits", "0:20/28 1:12/28 ")
+			change("too little on the one that came back", gpuNode("n", 2, 20), "InsufficientMemory 8/16 GiB", "0:20/20 1:12/20 ")
+			change("larger", gpuNode("n", 2, 64), "fits", "0:20/64 1:12/64 ")
+		})
+	}
+}
+
+// TestG4UnreadableIndex: a pod that is on some card is on none that is known, and so
+// counts against each; one that no tool has placed is on the only card, or on none.
+func TestG4UnreadableIndex(t *testing.T) {
+	unplaced := func() *corev1.Pod {
+		pod := placed("old", 6, "0")
+		pod.Annotations = nil
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"word":            {placed("old", 6, "first"), "0:6/16 1:6/16 "},
+		"empty":           {placed("old", 6, ""), "0:6/16 1:6/16 "},
+		"negative":        {placed("old", 6, "-1"), "0:6/16 1:6/16 "},
+		"twice the same":  {placed("old", 6, "1,1"), "0:6/16 1:6/16 "},
+		"partly readable": {placed("old", 6, "1,x"), "0:6/16 1:6/16 "},
+		"past the end":    {placed("old", 6, "7"), "0:0/16 1:0/16 7:6/0 "},
+		"far past it":     {placed("old", 6, "1000000"), "0:0/16 1:0/16 1000000:6/0 "},
+		"two":             {placed("old", 7, "0,1"), "0:4/16 1:4/16 "},
+		"none":            {unplaced(), "0:0/16 1:0/16 "},
+	} {
+		w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{tc.pod}}
+		expect(t, name, usage(w.snapshot(), gpumemory.Defaults()), tc.want)
+	}
+	w := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{unplaced()}}
+	expect(t, "none on the only card", usage(w.snapshot(), gpumemory.Defaults()), "0:6/16 ")
+}
+
+// TestAllocationAnnotation: other schedulers give a pod several cards and say so in an
+// annotation of their own. One that is about another amount is not believed.
+func TestAllocationAnnotation(t *testing.T) {
+	for allocation, want := range map[string]string{
+		`{"0":{"0":4,"1":2}}`:       "0:4/16 1:2/16 ",
+		`{"0":{"1":4},"1":{"1":2}}`: "0:0/16 1:6/16 ",
+		`{"0":{"1":5},"1":{"3":1}}`: "0:0/16 1:5/16 3:1/0 ",
+		`{"0":{"1":5}}`:             "0:6/16 1:0/16 ",
+		`{"0":{"1":7}}`:             "0:6/16 1:0/16 ",
+		`{"0":{"1":-1,"0":7}}`:      "0:6/16 1:0/16 ",
+		`{"0":{"x":6}}`:             "0:6/16 1:0/16 ",
+		`{"0":{"-1":6}}`:            "0:6/16 1:0/16 ",
+		`{"0":6}`:                   "0:6/16 1:0/16 ",
+		`{`:                         "0:6/16 1:0/16 ",
+		``:                          "0:6/16 1:0/16 ",
+		`{"0":{"1":9e99}}`:          "0:6/16 1:0/16 ",
+		`{"0":{"1":6.5}}`:           "0:6/16 1:0/16 ",
+	} {
+		pod := placed("old", 6, "0")
+		pod.Annotations["scheduler.framework.gpushare.allocation"] = allocation
+		w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{pod}}
+		expect(t, allocation, usage(w.snapshot(), gpumemory.Defaults()), want)
+	}
+}
+
+// TestWholeCardsOfAnnotations: a pod with whole cards has them in whatever size they
+// come back, and one of which nobody knows which has them all.
+func TestWholeCardsOfAnnotations(t *testing.T) {
+	pod := placed("old", 0, "1")
+	pod.Spec.Containers[0].Resources.Limits = list(0, 1)
+	w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{pod}}
+	expect(t, "there", usage(w.snapshot(), gpumemory.Defaults()), "0:0/16 1:16/16 ")
+	w.node = gpuNode("n", 1, 16)
+	expect(t, "gone", usage(w.snapshot(), gpumemory.Defaults()), "0:0/16 1:0/0 ")
+	w.node = gpuNode("n", 2, 24)
+	expect(t, "larger", usage(w.snapshot(), gpumemory.Defaults()), "0:0/24 1:24/24 ")
+	pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] = "?"
+	expect(t, "unknown", usage(w.snapshot(), gpumemory.Defaults()), "0:24/24 1:24/24 ")
+}
+
+// TestG8UnhealthyCards: only an index of a card marks one.
+func TestG8UnhealthyCards(t *testing.T) {
+	p := build(t, `{}`)
+	for gpus, want := range map[string]string{
+		"":             "0",
+		",":            "0",
+		"x":            "0",
+		"-1":           "0",
+		"0x0":          "0",
+		"7":            "0",
+		"64,100000000": "0",
+		"GPU-1234,x":   "0",
+		"0":            "1",
+		" 0 , x":       "1",
+		"0,1":          "2",
+		"2,0":          "1",
+		"0,1,2":        "TooLarge! 0/16 GiB",
+	} {
+		w := &world{node: gpuNode("n", 3, 16), gpus: gpus}
+		claim, verdict := w.reserve(p, gpuPod("new", 16, 0))
+		got := says(verdict)
+		if verdict.Fits() {
+			got = claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
+		}
+		expect(t, fmt.Sprintf("gpus: %q", gpus), got, want)
+	}
+	w := &world{node: gpuNode("n", 1, 16), gpus: "0"}
+	expect(t, "ill", says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "TooLarge! 0/4 GiB")
+	w.gpus = ""
+	expect(t, "well again", says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
+	w.noMap = true
+	expect(t, "no ConfigMap", says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
+}
+
+// TestG10NewNodeOfOneName has its own cards.
+func TestG10NewNodeOfOneName(t *testing.T) {
+	p := build(t, `{}`)
+	var b snapshot.Builder
+	b.SetNode(gpuNode("n", 2, 16))
+	expect(t, "old", says(filter(t, p, gpuPod("new", 16, 0), b.View().Node("n"))), "fits")
+	b.DeleteNode("n")
+	b.SetNode(gpuNode("n", 1, 8))
+	expect(t, "new", says(filter(t, p, gpuPod("new", 16, 0), b.View().Node("n"))), "TooLarge! 8/16 GiB")
+	expect(t, "new", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/8 ")
+}
+
+// TestG11AnnotationsOfKnownPodsChange: they are read as they are now.
+func TestG11AnnotationsOfKnownPodsChange(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(gpuNode("n", 2, 16))
+	b.SetPod(placed("old", 6, "0"))
+	expect(t, "before", usage(b.View().Node("n"), gpumemory.Defaults()), "0:6/16 1:0/16 ")
+	b.SetPod(placed("old", 6, "1"))
+	expect(t, "after", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/16 1:6/16 ")
+}
+
+// TestG12ChoiceFollowsTheLedger as it is when the claim is written, not the View,
+// which may not know yet what another replica has just given away.
+func TestG12ChoiceFollowsTheLedger(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 2, 16)}
+	before := w.snapshot()
+	w.claim(t, p, gpuPod("other", 10, 0))
+	ask := policy.Ask{Pod: gpuPod("new", 12, 0), Node: before, Ledger: w.ledger, At: start}
+	claim, verdict := p.(policy.Reserver).Reserve(ask)
+	expect(t, "card", says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits 1")
+	w.claim(t, p, gpuPod("third", 12, 0))
+	ask.Ledger = w.ledger
+	_, verdict = p.(policy.Reserver).Reserve(ask)
+	expect(t, "full", says(verdict), "InsufficientMemory 6/12 GiB")
+}
+
+// TestG13UnequalCards: each card has its own size.
+func TestG13UnequalCards(t *testing.T) {
+	p := build(t, `{sizesFrom: example.com/sizes}`)
+	for _, key := range []string{"annotation", "label"} {
+		// The device plugin counts each card as large as the first one.
+		node := gpuNode("n", 3, 16)
+		if key == "annotation" {
+			node.Annotations = map[string]string{"example.com/sizes": "16, 8, 32"}
+		} else {
+			node.Labels = map[string]string{"example.com/sizes": "16-8-32"}
+		}
+		w := &world{node: node}
+		for memory, want := range map[int64]string{8: "1", 9: "0", 16: "0", 17: "2", 32: "2"} {
+			claim, verdict := w.reserve(p, gpuPod("new", memory, 0))
+			expect(t, fmt.Sprint(key, memory), says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits "+want)
+		}
+		expect(t, key, says(filter(t, p, gpuPod("new", 33, 0), w.snapshot())), "TooLarge! 32/33 GiB")
+		expect(t, key, w.claim(t, p, gpuPod("new", 20, 0))["ALIYUN_COM_GPU_MEM_DEV"], "32")
+	}
+}
+
+// TestG13QuantityWithSuffix: 10G are ten thousand million units, which no card has,
+// and the numbers say so.
+func TestG13QuantityWithSuffix(t *testing.T) {
+	pod := gpuPod("new", 0, 0)
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMem: resource.MustParse("10G")}
+	w := &world{node: gpuNode("n", 1, 16)}
+	expect(t, "10G", says(filter(t, build(t, `{}`), pod, w.snapshot())), "TooLarge! 16/10000000000 GiB")
+	w = &world{node: gpuNode("n", 1, 16276)}
+	expect(t, "in MiB", says(filter(t, build(t, `{unit: MiB}`), gpuPod("new", 16277, 0), w.snapshot())), "TooLarge! 16276/16277 MiB")
+}
+
+// TestDevices: who has what of which card, and what is still on the way.
+func TestDevices(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 2, 16), gpus: "1", pods: []*corev1.Pod{placed("z", 3, "0"), placed("lost", 2, "?"), placed("swapped", 5, "4")}}
+	w.claim(t, p, gpuPod("coming", 4, 0))
+	bound := gpuPod("bound", 1, 0)
+	w.claim(t, p, bound)
+	w.bind(bound)
+	got := ""
+	for _, d := range gpumemory.Devices(gpumemory.Defaults(), w.snapshot()) {
+		got += fmt.Sprintf("%d: %d of %d, %d reserved, healthy %t\n", d.Index, d.Used, d.Capacity, d.Reserved, d.Healthy)
+		for _, pod := range d.Pods {
+			got += fmt.Sprintf("  %s/%s %s %d reserved %t unplaced %t\n", pod.Namespace, pod.Name, pod.UID, pod.Amount, pod.Reserved, pod.Unplaced)
+		}
+	}
+	want := `0: 10 of 16, 5 reserved, healthy true
+  default/bound uid-bound 1 reserved true unplaced false
+  default/coming uid-coming 4 reserved true unplaced false
+  default/lost uid-lost 2 reserved false unplaced true
+  default/z uid-z 3 reserved false unplaced false
+1: 2 of 16, 0 reserved, healthy false
+  default/lost uid-lost 2 reserved false unplaced true
+4: 7 of 0, 0 reserved, healthy true
+  default/lost uid-lost 2 reserved false unplaced true
+  default/swapped uid-swapped 5 reserved false unplaced false
+`
+	if got != want {
+		t.Errorf("got\n%s, want\n%s", got, want)
+	}
+	if devices := gpumemory.Devices(gpumemory.Defaults(), snapshot.NewNode(policytest.Nodes(`metadata: {name: plain}`)[0])); len(devices) > 0 {
+		t.Errorf("a node without GPUs has %v", devices)
+	}
+}

@@ -1,0 +1,95 @@
+package gpumemory
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Device is one GPU of a node, for whoever wants to show it.
+type Device struct {
+	Index int
+	// Capacity is 0 when the node does not have the GPU, or not any more, but a pod
+	// is on the books with it.
+	Capacity int64
+	// Used may exceed Capacity: hardware shrinks, and other tools overbook.
+	Used int64
+	// Reserved is the part of Used that is on the way: pods that are not bound yet,
+	// or to which the device plugin has not given it yet.
+	Reserved int64
+	// Healthy is true unless the device plugin has said otherwise.
+	Healthy bool
+	// Pods are those with a part of Used, in order of namespace and name.
+	Pods []DevicePod
+}
+
+// Free is what is left for others, never less than 0, whether it is healthy or not.
+func (d *Device) Free() int64 { return card{capacity: d.Capacity, used: d.Used}.free() }
+
+// DevicePod is what one pod has of one GPU.
+type DevicePod struct {
+	Holder
+	Amount   int64
+	Reserved bool
+	// Unplaced says that the pod's annotation names no GPU, so that it counts in
+	// full against each GPU of the node.
+	Unplaced bool
+}
+
+// Holder is a pod that has something. Namespace and Name may be "" for one that is
+// known only by its claim.
+type Holder struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Devices lists the GPUs of the node in order of index, as a policy with the
+// configuration sees them; none when the node shares no GPUs and no pod has any.
+func Devices(config Config, n *snapshot.Node) []Device {
+	hw := hardwareOf(n.Object, config.SizesFrom)
+	held := holdings(n, n.Ledger(memoryResource), &hw)
+	var devices []Device
+	at := map[int]int{}
+	device := func(index int, capacity int64) {
+		if _, ok := at[index]; !ok && index != everyCard {
+			at[index] = len(devices)
+			devices = append(devices, Device{Index: index, Capacity: capacity})
+		}
+	}
+	for i, capacity := range hw.capacities {
+		device(i, capacity)
+	}
+	for _, h := range held {
+		device(h.card, 0)
+	}
+	for _, h := range held {
+		if h.card != everyCard {
+			devices[at[h.card]].enter(h)
+			continue
+		}
+		for i := range devices {
+			devices[i].enter(h)
+		}
+	}
+	ill := unhealthy(n)
+	for i := range devices {
+		d := &devices[i]
+		d.Healthy = d.Index >= maxCards || ill&(1<<d.Index) == 0
+		slices.SortStableFunc(d.Pods, func(a, b DevicePod) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		})
+	}
+	slices.SortFunc(devices, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
+	return devices
+}
+
+func (d *Device) enter(h holding) {
+	d.Used = add(d.Used, h.amount)
+	if h.unserved {
+		d.Reserved = add(d.Reserved, h.amount)
+	}
+	d.Pods = append(d.Pods, DevicePod{Holder: h.pod, Amount: h.amount, Reserved: h.unserved, Unplaced: h.card == everyCard})
+}

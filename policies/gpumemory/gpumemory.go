@@ -1,0 +1,161 @@
+// Package gpumemory is the policy GPUMemory: shares of the memory of single GPUs, in
+// the protocol of gpushare. README.md in this folder is its documentation.
+package gpumemory
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// gpuMemory is the policy.
+type gpuMemory struct {
+	config   Config
+	order    cardOrder
+	score    nodeScorer
+	hardware *snapshot.ObjectFact[hardware]
+	books    *snapshot.Fact[books]
+}
+
+func newGPUMemory(config Config) *gpuMemory {
+	p := &gpuMemory{config: config, order: cardOrders[config.ChooseCard], score: nodeScorers[config.ScoreNodes]}
+	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
+	p.books = snapshot.NewFact(func(n *snapshot.Node) books {
+		return booksOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
+	})
+	return p
+}
+
+// ConfigMaps implements policy.ConfigMapReader.
+func (p *gpuMemory) ConfigMaps() []snapshot.ConfigMapSource {
+	return []snapshot.ConfigMapSource{unhealthyCards}
+}
+
+// Prepare implements policy.Policy.
+func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	r := p.request(pod)
+	if r == nil {
+		return nil, nil
+	}
+	return &cycle{policy: p, pod: pod.UID, request: r}, nil
+}
+
+// cycle is the policy prepared for one pod that asks for GPUs.
+type cycle struct {
+	policy  *gpuMemory
+	pod     types.UID
+	request *request
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	b := c.policy.books.Of(n)
+	verdict := c.policy.judge(c.request, n, b)
+	if !verdict.Fits() && c.request.refused == nil && b.holds(c.pod) {
+		return policy.Verdict{}
+	}
+	return verdict
+}
+
+// judge says whether the pod would get what it asks for.
+func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *books) policy.Verdict {
+	switch {
+	case r.refused != nil:
+		return policy.Verdict{Reason: r.refused, Unresolvable: true}
+	case b.problem != nil:
+		return policy.Verdict{Reason: b.problem, Unresolvable: true}
+	case len(r.models) > 0 && !slices.Contains(r.models, n.Object.Labels[p.config.ModelLabel]):
+		return policy.Verdict{Reason: wrongModel, Unresolvable: true}
+	}
+	if r.whole() || r.cards > 1 {
+		return r.countCards(b)
+	}
+	switch {
+	case b.mostFree >= r.share:
+		return policy.Verdict{}
+	case b.largest < r.share:
+		return policy.Verdict{Reason: tooLarge[p.config.Unit], Unresolvable: true, Have: b.largest, Want: r.share}
+	}
+	return policy.Verdict{Reason: insufficientMemory[p.config.Unit], Have: b.mostFree, Want: r.share}
+}
+
+// countCards judges a request for more than a share of one card.
+func (r *request) countCards(b *books) policy.Verdict {
+	var fitting, possible int64
+	for _, card := range b.cards {
+		if r.fits(card) {
+			fitting++
+		}
+		if r.possible(card) {
+			possible++
+		}
+	}
+	if fitting >= r.cards {
+		return policy.Verdict{}
+	}
+	return policy.Verdict{Reason: tooFewCards, Unresolvable: possible < r.cards, Have: fitting, Want: r.cards}
+}
+
+// Score implements policy.Score.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	b := c.policy.books.Of(n)
+	if b.capacity == 0 {
+		return 0
+	}
+	used := b.used
+	if !b.holds(c.pod) {
+		used = min(b.capacity, used+min(b.capacity, c.request.expected(b)))
+	}
+	return c.policy.score(used, b.capacity)
+}
+
+// expected is how much the pod would take, with whole cards of middling size.
+func (r *request) expected(b *books) int64 {
+	if r.whole() {
+		return b.capacity / int64(len(b.cards)) * min(r.cards, int64(len(b.cards)))
+	}
+	return r.memory
+}
+
+// Ledgers implements policy.Reserver.
+func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	if p.request(pod) == nil {
+		return nil, nil
+	}
+	return []snapshot.LedgerKey{{Resource: memoryResource, Node: node.Name}}, nil
+}
+
+// Reserve implements policy.Reserver.
+func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+	r := p.request(ask.Pod)
+	if r == nil {
+		return policy.Claim{}, policy.Verdict{}
+	}
+	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
+	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })
+	b := booksOf(others, ask.Ledger.Without(own), p.hardware.Of(ask.Node))
+	if verdict := p.judge(r, ask.Node, &b); !verdict.Fits() {
+		return policy.Claim{}, verdict
+	}
+	var claim policy.Claim
+	for i, card := range b.cards {
+		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: card.capacity})
+	}
+	var sizes []string
+	for _, i := range p.choose(r, &b) {
+		size, amount := b.cards[i].capacity, r.share
+		if r.whole() {
+			amount = size
+		}
+		sizes = append(sizes, strconv.FormatInt(size, 10))
+		claim.Amounts = append(claim.Amounts, policy.Amount{Unit: strconv.Itoa(i), Amount: amount})
+	}
+	claim.Annotations = p.annotations(ask, r, claim.Amounts, sizes)
+	return claim, policy.Verdict{}
+}

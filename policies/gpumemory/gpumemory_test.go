@@ -1,0 +1,307 @@
+package gpumemory_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, gpumemory.Type(), "testdata/*.txtar")
+}
+
+func TestConformance(t *testing.T) {
+	for name, config := range map[string]string{
+		"defaults": `{}`,
+		"other":    `{unit: MiB, chooseCard: spread, scoreNodes: spread, sizesFrom: example.com/sizes, multiCard: true, multiContainer: true}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			policytest.Run(t, policytest.Options{
+				New: policytest.FromYAML(gpumemory.Type(), config),
+				Pods: policytest.Pods(`
+- {metadata: {name: small}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 4}}}]}}
+- metadata: {name: picky, annotations: {outboard.dev/gpu-models: "A100,T4"}}
+  spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 12}}}]}
+- {metadata: {name: whole}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-count: 2}}}]}}
+- metadata: {name: two, labels: {aliyun.com/gpu-count: "2"}}
+  spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 8}}}, {name: d, resources: {limits: {aliyun.com/gpu-mem: 4}}}]}
+- metadata: {name: init}
+  spec: {initContainers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 4}}}], containers: [{name: d}]}
+`),
+				Nodes: policytest.Nodes(`
+- metadata: {name: a, labels: {nvidia.com/gpu.product: T4}}
+  status: {capacity: {aliyun.com/gpu-mem: 32, aliyun.com/gpu-count: 2}}
+- metadata: {name: b, annotations: {example.com/sizes: "16,8,32"}}
+  status: {capacity: {aliyun.com/gpu-mem: 48, aliyun.com/gpu-count: 3}}
+- metadata: {name: c}
+- metadata: {name: d}
+  status: {capacity: {aliyun.com/gpu-mem: 16, aliyun.com/gpu-count: 1}}
+`),
+				Assigned: policytest.Pods(`
+- metadata: {name: p1, annotations: {ALIYUN_COM_GPU_MEM_IDX: "0", ALIYUN_COM_GPU_MEM_ASSIGNED: "false"}}
+  spec: {nodeName: a, containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 6}}}]}
+- metadata: {name: p2, annotations: {ALIYUN_COM_GPU_MEM_IDX: "1", scheduler.framework.gpushare.allocation: '{"0":{"1":5,"2":5}}'}}
+  spec: {nodeName: b, containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 10}}}]}
+- metadata: {name: p3, annotations: {ALIYUN_COM_GPU_MEM_IDX: "0,1"}}
+  spec: {nodeName: b, containers: [{name: c, resources: {limits: {aliyun.com/gpu-count: 2}}}]}
+- {metadata: {name: p4}, spec: {nodeName: d, containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 10}}}]}}
+`),
+			})
+		})
+	}
+}
+
+// TestAnnotations: what the device plugin reads, to the letter.
+func TestAnnotations(t *testing.T) {
+	at := strconv.FormatInt(start.UnixNano()+1, 10)
+	for name, tc := range map[string]struct {
+		config string
+		pod    *corev1.Pod
+		want   map[string]string
+	}{
+		"share of one card": {`{}`, gpuPod("p", 6, 0), map[string]string{
+			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
+			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
+		}},
+		"share of one card among several": {`{multiCard: true}`, gpuPod("p", 6, 1), map[string]string{
+			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
+			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
+			"scheduler.framework.gpushare.allocation": `{"0":{"1":6}}`,
+		}},
+		"shares of two cards": {`{multiCard: true}`, gpuPod("p", 20, 2), map[string]string{
+			"ALIYUN_COM_GPU_MEM_IDX": "0,2", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "20",
+			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
+			"scheduler.framework.gpushare.allocation": `{"0":{"0":10,"2":10}}`,
+		}},
+		"whole cards": {`{}`, gpuPod("p", 0, 2), map[string]string{
+			"ALIYUN_COM_GPU_MEM_IDX": "0,2", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "32",
+			"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{node: gpuNode("n", 3, 16), pods: []*corev1.Pod{placed("old", 8, "1")}}
+			if got := w.claim(t, build(t, tc.config), tc.pod); !maps.Equal(got, tc.want) {
+				t.Errorf("got\n%v, want\n%v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAllocationOfContainers: with several containers, each has its own entry.
+func TestAllocationOfContainers(t *testing.T) {
+	pod := gpuPod("p", 4, 0)
+	pod.Labels = map[string]string{gpuCount: "2"}
+	second := pod.Spec.Containers[0].DeepCopy()
+	second.Resources.Limits = list(6, 0)
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "plain"}, *second)
+	w := &world{node: gpuNode("n", 2, 16)}
+	got := w.claim(t, build(t, `{multiCard: true, multiContainer: true}`), pod)
+	expect(t, "allocation", got["scheduler.framework.gpushare.allocation"], `{"0":{"0":2,"1":2},"2":{"0":3,"1":3}}`)
+	expect(t, "amount", got["ALIYUN_COM_GPU_MEM_POD"], "10")
+}
+
+// TestClaim: the ledger learns of every card, so that the API server can guard it.
+func TestClaim(t *testing.T) {
+	w := &world{node: gpuNode("n", 2, 16), gpus: "0"}
+	p := build(t, `{}`)
+	claim, verdict := w.reserve(p, gpuPod("p", 6, 0))
+	if !verdict.Fits() {
+		t.Fatal(says(verdict))
+	}
+	if want := []policy.Capacity{{Unit: "0", Capacity: 16}, {Unit: "1", Capacity: 16}}; !slices.Equal(claim.Units, want) {
+		t.Errorf("units are %v, want %v", claim.Units, want)
+	}
+	if want := []policy.Amount{{Unit: "1", Amount: 6}}; !slices.Equal(claim.Amounts, want) {
+		t.Errorf("amounts are %v, want %v", claim.Amounts, want)
+	}
+	keys, err := p.(policy.Reserver).Ledgers(gpuPod("p", 6, 0), w.snapshot())
+	if want := []snapshot.LedgerKey{{Resource: gpuMem, Node: "n"}}; err != nil || !slices.Equal(keys, want) {
+		t.Errorf("ledgers are %v (%v), want %v", keys, err, want)
+	}
+	if keys, err := p.(policy.Reserver).Ledgers(gpuPod("p", 0, 0), w.snapshot()); err != nil || len(keys) > 0 {
+		t.Errorf("a pod without GPUs has the ledgers %v (%v)", keys, err)
+	}
+	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.ConfigMapReader).ConfigMaps()), "[{kube-system unhealthy-gpu-}]")
+}
+
+// TestChooseCard: free are 16, 6, 10 and 6, and 32 on the unhealthy last one.
+func TestChooseCard(t *testing.T) {
+	for _, tc := range []struct {
+		config        string
+		memory, count int64
+		want          string
+	}{
+		{`{}`, 2, 0, "1"},
+		{`{}`, 6, 0, "1"},
+		{`{}`, 7, 0, "2"},
+		{`{}`, 11, 0, "0"},
+		{`{}`, 0, 1, "0"},
+		{`{chooseCard: spread}`, 2, 0, "0"},
+		{`{chooseCard: spread}`, 16, 0, "0"},
+		{`{multiCard: true}`, 8, 2, "1,3"},
+		{`{multiCard: true}`, 14, 2, "0,2"},
+		{`{multiCard: true, chooseCard: spread}`, 8, 2, "0,2"},
+	} {
+		w := &world{
+			node: gpuNode("n", 5, 16),
+			pods: []*corev1.Pod{placed("p1", 10, "1"), placed("p2", 6, "2"), placed("p3", 10, "3")},
+			gpus: "4",
+		}
+		got := w.claim(t, build(t, tc.config), gpuPod("new", tc.memory, tc.count))["ALIYUN_COM_GPU_MEM_IDX"]
+		expect(t, fmt.Sprintf("%s, %d of %d", tc.config, tc.memory, tc.count), got, tc.want)
+	}
+}
+
+// TestEqualPodsGoTogether: the device plugin tells pending pods of one size apart
+// only by the order in which they were bound, so they get the same card while there
+// is room, and any other as soon as they have theirs.
+func TestEqualPodsGoTogether(t *testing.T) {
+	p := build(t, `{chooseCard: spread}`)
+	w := &world{node: gpuNode("n", 2, 16)}
+	first := gpuPod("first", 4, 0)
+	index := func(pod *corev1.Pod) string {
+		claim, verdict := w.reserve(p, pod)
+		if !verdict.Fits() {
+			t.Fatal(says(verdict))
+		}
+		return claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
+	}
+	expect(t, "first", w.claim(t, p, first)["ALIYUN_COM_GPU_MEM_IDX"], "0")
+	expect(t, "same size while the first is not bound", index(gpuPod("second", 4, 0)), "0")
+	expect(t, "another size", index(gpuPod("second", 5, 0)), "1")
+	bound := w.bind(first)
+	expect(t, "same size while the first is not served", index(gpuPod("second", 4, 0)), "0")
+	bound.Annotations = maps.Clone(bound.Annotations)
+	bound.Annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] = "true"
+	expect(t, "same size when the first is served", index(gpuPod("second", 4, 0)), "1")
+	bound.Annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] = "false"
+	bound.Status.Phase = corev1.PodRunning
+	expect(t, "same size when the first runs", index(gpuPod("second", 4, 0)), "1")
+
+	bound.Annotations, bound.Status.Phase = nil, corev1.PodPending
+	expect(t, "same size when the first's annotations are not known yet", index(gpuPod("second", 4, 0)), "0")
+
+	foreign := placed("foreign", 3, "0")
+	foreign.Status.Phase, foreign.Annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] = corev1.PodPending, "false"
+	w = &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{foreign}}
+	expect(t, "same size as a pod bound by another tool", index(gpuPod("second", 3, 0)), "0")
+	foreign = foreign.DeepCopy()
+	w.pods = []*corev1.Pod{foreign, placed("large", 12, "0")}
+	expect(t, "no room beside it", index(gpuPod("second", 3, 0)), "1")
+}
+
+// TestOwnClaim: a pod that is asked about again is not in its own way.
+func TestOwnClaim(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 1, 16)}
+	pod := gpuPod("p", 10, 0)
+	w.claim(t, p, pod)
+	expect(t, "with its claim", says(filter(t, p, pod, w.snapshot())), "fits")
+	expect(t, "another", says(filter(t, p, gpuPod("q", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
+	for _, tc := range []struct {
+		pod  *corev1.Pod
+		want int64
+	}{{pod, 62}, {gpuPod("q", 2, 0), 75}} {
+		cycle, err := p.Prepare(t.Context(), tc.pod, new(snapshot.View))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cycle.(policy.Score).Score(w.snapshot()); got != tc.want {
+			t.Errorf("the score for %s is %d, want %d", tc.pod.Name, got, tc.want)
+		}
+	}
+	w.bind(pod)
+	expect(t, "when bound", says(filter(t, p, pod, w.snapshot())), "fits")
+	if _, verdict := w.reserve(p, pod); !verdict.Fits() {
+		t.Errorf("Reserve does not leave the pod's own claim out: %s", says(verdict))
+	}
+}
+
+// TestClaimIsCountedOnce whatever stage the pod is at, and the ledger is believed
+// before the annotations.
+func TestClaimIsCountedOnce(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 2, 16)}
+	pod := gpuPod("p", 10, 0)
+	w.claim(t, p, pod)
+	expect(t, "on the way", usage(w.snapshot(), gpumemory.Defaults()), "0:10/16 1:0/16 ")
+	bound := w.bind(pod)
+	expect(t, "bound", usage(w.snapshot(), gpumemory.Defaults()), "0:10/16 1:0/16 ")
+	bound.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "1"}
+	expect(t, "annotation changed", usage(w.snapshot(), gpumemory.Defaults()), "0:10/16 1:0/16 ")
+	w.ledger = nil
+	expect(t, "without a claim", usage(w.snapshot(), gpumemory.Defaults()), "0:0/16 1:10/16 ")
+}
+
+// TestPreemption: what counts is one card, not the sum of what leaves.
+func TestPreemption(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{placed("a", 8, "0"), placed("b", 8, "1"), placed("c", 8, "0")}}
+	claimed := gpuPod("d", 8, 0)
+	w.claim(t, p, claimed)
+	w.bind(claimed)
+	n := w.snapshot()
+	pod := gpuPod("new", 16, 0)
+	for _, tc := range []struct {
+		leaving []string
+		want    string
+	}{
+		{nil, "InsufficientMemory 0/16 GiB"},
+		{[]string{"a", "b"}, "InsufficientMemory 8/16 GiB"},
+		{[]string{"a", "c"}, "fits"},
+		{[]string{"a", "d"}, "InsufficientMemory 8/16 GiB"},
+		{[]string{"b", "d"}, "fits"},
+	} {
+		without := n.Without(func(p *corev1.Pod) bool { return slices.Contains(tc.leaving, p.Name) })
+		expect(t, fmt.Sprint(tc.leaving), says(filter(t, p, pod, without)), tc.want)
+	}
+}
+
+// TestAllocationsWithLedger: the suite's nodes have no ledgers.
+func TestAllocationsWithLedger(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 4, 16), pods: []*corev1.Pod{placed("a", 8, "0")}, gpus: "2"}
+	mine := gpuPod("mine", 5, 0)
+	w.claim(t, p, mine)
+	n := w.snapshot()
+	for _, pod := range []*corev1.Pod{mine, gpuPod("new", 4, 0), gpuPod("large", 17, 0), gpuPod("whole", 0, 3)} {
+		cycle, err := p.Prepare(t.Context(), pod, new(snapshot.View))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allocs := testing.AllocsPerRun(10, func() {
+			cycle.(policy.Filter).Filter(n)
+			cycle.(policy.Score).Score(n)
+		}); allocs > 0 {
+			t.Errorf("%s: %.0f allocations", pod.Name, allocs)
+		}
+	}
+}
+
+func BenchmarkGPUMemory(b *testing.B) {
+	p, err := policytest.FromYAML(gpumemory.Type(), `{}`)()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var builder snapshot.Builder
+	for i := range 5000 {
+		name := fmt.Sprint("node-", i)
+		builder.SetNode(gpuNode(name, 8, 16))
+		for j := range 30 {
+			pod := placed(fmt.Sprint("pod-", j), int64(j%5), strconv.Itoa(j%8))
+			pod.UID, pod.Spec.NodeName = types.UID(fmt.Sprint(i, "/", j)), name
+			builder.SetPod(pod)
+		}
+	}
+	policytest.Benchmark(b, p, gpuPod("new", 6, 0), builder.View())
+}

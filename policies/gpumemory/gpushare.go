@@ -1,0 +1,191 @@
+package gpumemory
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// This file is the protocol of the gpushare device plugin: what it writes about
+// nodes, and reads and writes in the annotations of pods.
+
+const (
+	memoryResource = "aliyun.com/gpu-mem"
+	// countResource is a resource of nodes, and of pods that want whole cards; and a
+	// label of pods that want shares of several.
+	countResource = "aliyun.com/gpu-count"
+)
+
+const (
+	indexKey    = "ALIYUN_COM_GPU_MEM_IDX"
+	sizeKey     = "ALIYUN_COM_GPU_MEM_DEV"
+	amountKey   = "ALIYUN_COM_GPU_MEM_POD"
+	assignedKey = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+	timeKey     = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+	// allocationKey holds {"<index of container>": {"<index of card>": amount}}. The
+	// gpushare device plugin does not read it; kubectl inspect gpushare does.
+	allocationKey = "scheduler.framework.gpushare.allocation"
+
+	assigned    = "true"
+	notAssigned = "false"
+)
+
+// unhealthyCards is where the indexes of unhealthy cards are, under the key "gpus".
+var unhealthyCards = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+
+// unhealthy returns the unhealthy cards as bits. What is no index marks no card.
+func unhealthy(n *snapshot.Node) uint64 {
+	var cards uint64
+	for entry := range strings.SplitSeq(n.ConfigMap(unhealthyCards)["gpus"], ",") {
+		if i, err := strconv.Atoi(strings.TrimSpace(entry)); err == nil && i >= 0 && i < maxCards {
+			cards |= 1 << i
+		}
+	}
+	return cards
+}
+
+// annotations are what the device plugin reads to know what the pod gets of which
+// cards, which have the given sizes. It serves pods of one size in order of ask.At.
+func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amount, sizes []string) map[string]string {
+	indexes, total := make([]string, len(given)), int64(0)
+	for i, g := range given {
+		indexes[i] = g.Unit
+		total += g.Amount
+	}
+	written := map[string]string{
+		indexKey:    strings.Join(indexes, ","),
+		sizeKey:     strings.Join(sizes, ","),
+		amountKey:   strconv.FormatInt(total, 10),
+		assignedKey: notAssigned,
+		timeKey:     strconv.FormatInt(ask.At.UnixNano(), 10),
+	}
+	if r.whole() {
+		written[assignedKey] = assigned // nobody asks the device plugin for whole cards
+	} else if p.config.MultiCard {
+		written[allocationKey] = allocation(ask.Pod, indexes)
+	}
+	return written
+}
+
+// allocation is the value of allocationKey for a pod with an equal share of each card.
+func allocation(pod *corev1.Pod, indexes []string) string {
+	all := map[string]map[string]int64{}
+	for i := range pod.Spec.Containers {
+		memory := limit(&pod.Spec.Containers[i], memoryResource)
+		if memory == 0 {
+			continue
+		}
+		shares := map[string]int64{}
+		for _, index := range indexes {
+			shares[index] = memory / int64(len(indexes))
+		}
+		all[strconv.Itoa(i)] = shares
+	}
+	text, _ := json.Marshal(all) // maps of numbers can always be written
+	return string(text)
+}
+
+// annotated appends what a pod on the node has according to its annotations, whoever
+// wrote them. How much it is follows from the pod's limits, which nobody can change.
+func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
+	memory, count := asked(pod)
+	if memory == 0 && count == 0 {
+		return all
+	}
+	h := holding{pod: Holder{pod.Namespace, pod.Name, pod.UID}, total: memory, unserved: unserved(pod)}
+	if shares := allocated(pod.Annotations[allocationKey], memory); memory > 0 && shares != nil {
+		for h.card, h.amount = range shares {
+			all = append(all, h)
+		}
+		return all
+	}
+	indexes := placement(pod, hw)
+	for _, h.card = range indexes {
+		if h.amount = hw.whole(h.card); memory > 0 {
+			h.amount = (memory-1)/int64(len(indexes)) + 1
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// placement is which cards the pod has according to its annotations.
+func placement(pod *corev1.Pod, hw *hardware) []int {
+	text, told := pod.Annotations[indexKey]
+	switch indexes := parseIndexes(text); {
+	case indexes != nil:
+		return indexes
+	case told:
+		return []int{everyCard}
+	case len(hw.capacities) == 1:
+		return []int{0} // the device plugin gives a pod nobody placed the only card
+	}
+	return nil // and none, if there are several
+}
+
+// whole is how much a pod has that has the whole card: 0 of one that is not there
+// now, and the most there is of one that is not known.
+func (hw *hardware) whole(card int) int64 {
+	switch {
+	case card == everyCard && len(hw.capacities) > 0:
+		return slices.Max(hw.capacities)
+	case card >= 0 && card < len(hw.capacities):
+		return hw.capacities[card]
+	}
+	return 0
+}
+
+// unserved says whether the device plugin has yet to give the pod its card.
+func unserved(pod *corev1.Pod) bool {
+	return pending(pod) && pod.Annotations[assignedKey] == notAssigned
+}
+
+func pending(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodPending || pod.Status.Phase == ""
+}
+
+// parseIndexes returns nil when the text is no list of different indexes.
+func parseIndexes(text string) []int {
+	var indexes []int
+	for part := range strings.SplitSeq(text, ",") {
+		i, err := strconv.Atoi(part)
+		if err != nil || i < 0 || len(indexes) == maxCards || slices.Contains(indexes, i) {
+			return nil
+		}
+		indexes = append(indexes, i)
+	}
+	return indexes
+}
+
+// allocated reads a value of allocationKey: how much there is of each card. It is nil
+// when the value makes no sense, or when it is not about so much memory in all.
+func allocated(text string, memory int64) map[int]int64 {
+	if text == "" {
+		return nil
+	}
+	var containers map[string]map[string]int64
+	if json.Unmarshal([]byte(text), &containers) != nil {
+		return nil
+	}
+	shares, sum := map[int]int64{}, int64(0)
+	for _, cards := range containers {
+		for index, amount := range cards {
+			i, err := strconv.Atoi(index)
+			if err != nil || i < 0 || amount < 0 {
+				return nil
+			}
+			shares[i] = add(shares[i], amount)
+			sum = add(sum, amount)
+		}
+	}
+	if sum != memory {
+		return nil
+	}
+	return shares
+}

@@ -1,0 +1,200 @@
+package gpumemory_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+const gpuMem, gpuCount = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+
+var unhealthyCards = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+
+func build(t testing.TB, config string) policy.Policy {
+	t.Helper()
+	p, err := policytest.FromYAML(gpumemory.Type(), config)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// gpuNode has so many cards of one size, as the device plugin reports them.
+func gpuNode(name string, count, size int64) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Capacity: list(count*size, count)},
+	}
+}
+
+// gpuPod asks for memory and, if not 0, a number of cards, in one container.
+func gpuPod(name string, memory, count int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: list(memory, count)}}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+}
+
+func list(memory, count int64) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	if memory != 0 {
+		l[gpuMem] = *resource.NewQuantity(memory, resource.DecimalSI)
+	}
+	if count != 0 {
+		l[gpuCount] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
+	return l
+}
+
+// placed is a running pod on node n that has the card with the index, as the
+// gpushare extender and device plugin leave it behind.
+func placed(name string, memory int64, index string) *corev1.Pod {
+	pod := gpuPod(name, memory, 0)
+	pod.Spec.NodeName = "n"
+	pod.Status.Phase = corev1.PodRunning
+	pod.Annotations = map[string]string{
+		"ALIYUN_COM_GPU_MEM_IDX":         index,
+		"ALIYUN_COM_GPU_MEM_DEV":         "16",
+		"ALIYUN_COM_GPU_MEM_POD":         strconv.FormatInt(memory, 10),
+		"ALIYUN_COM_GPU_MEM_ASSIGNED":    "true",
+		"ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1",
+	}
+	return pod
+}
+
+// world is what is known of node n.
+type world struct {
+	node   *corev1.Node
+	pods   []*corev1.Pod
+	ledger *snapshot.Ledger
+	gpus   string // the unhealthy cards
+	noMap  bool   // there is no ConfigMap of unhealthy cards
+}
+
+func (w *world) snapshot() *snapshot.Node {
+	var b snapshot.Builder
+	b.SetNode(w.node)
+	for _, pod := range w.pods {
+		b.SetPod(pod)
+	}
+	if w.ledger != nil {
+		b.SetLedger(w.ledger)
+	}
+	if !w.noMap {
+		b.SetConfigMap(unhealthyCards, w.node.Name, map[string]string{"gpus": w.gpus})
+	}
+	return b.View().Node(w.node.Name)
+}
+
+func filter(t testing.TB, p policy.Policy, pod *corev1.Pod, n *snapshot.Node) policy.Verdict {
+	t.Helper()
+	cycle, err := p.Prepare(t.Context(), pod, new(snapshot.View))
+	if err != nil || cycle == nil {
+		t.Fatalf("Prepare returned the Cycle %v and the error %v", cycle, err)
+	}
+	return cycle.(policy.Filter).Filter(n)
+}
+
+// says tells a Verdict as a scenario does.
+func says(v policy.Verdict) string {
+	if v.Fits() {
+		return "fits"
+	}
+	text := v.Reason.Code
+	if v.Unresolvable {
+		text += "!"
+	}
+	if v.Reason.Unit != "" {
+		text += fmt.Sprintf(" %d/%d %s", v.Have, v.Want, v.Reason.Unit)
+	}
+	return text
+}
+
+// start is the time of a ledger's first claim.
+var start = time.Unix(1_700_000_000, 123)
+
+// reserve asks for a claim of the pod as the world is now.
+func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
+	if w.ledger == nil {
+		w.ledger = &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: start}
+	}
+	return p.(policy.Reserver).Reserve(policy.Ask{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Nanosecond)})
+}
+
+// claim has the pod claim what it gets, and returns its annotations.
+func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string]string {
+	t.Helper()
+	claim, verdict := w.reserve(p, pod)
+	if !verdict.Fits() {
+		t.Fatalf("no claim for %s: %s", pod.Name, says(verdict))
+	}
+	w.write(pod, claim)
+	return claim.Annotations
+}
+
+// write enters the claim into a ledger as its keeper does.
+func (w *world) write(pod *corev1.Pod, claim policy.Claim) {
+	next := &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: w.ledger.LastAt.Add(time.Nanosecond)}
+	capacities := map[string]int64{}
+	for _, c := range claim.Units {
+		capacities[c.Unit] = c.Capacity
+	}
+	amounts := map[string]int64{}
+	for _, a := range claim.Amounts {
+		amounts[a.Unit] = a.Amount
+	}
+	for _, c := range claim.Units {
+		if w.ledger.Unit(c.Unit) == nil {
+			next.Units = append(next.Units, snapshot.LedgerUnit{Name: c.Unit})
+		}
+	}
+	next.Units = append(next.Units, w.ledger.Units...)
+	for i, u := range next.Units {
+		next.Units[i].Capacity = capacities[u.Name]
+		next.Units[i].Claims = append([]snapshot.LedgerClaim{}, u.Claims...)
+		if amounts[u.Name] > 0 {
+			next.Units[i].Claims = append(next.Units[i].Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: amounts[u.Name]})
+		}
+	}
+	next.Pods = append(append(next.Pods, w.ledger.Pods...), snapshot.LedgerPod{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: w.node.Name, At: next.LastAt, Annotations: claim.Annotations,
+	})
+	w.ledger = next
+}
+
+// bind puts a pod with a claim on the node.
+func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = w.node.Name
+	bound.Annotations = w.ledger.Pod(pod.UID).Annotations
+	w.pods = append(w.pods, bound)
+	return bound
+}
+
+// usage is used/capacity of each device.
+func usage(n *snapshot.Node, config gpumemory.Config) string {
+	text := ""
+	for _, d := range gpumemory.Devices(config, n) {
+		text += fmt.Sprintf("%d:%d/%d ", d.Index, d.Used, d.Capacity)
+	}
+	return text
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}

@@ -1,0 +1,264 @@
+package gpumemory_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// model is the plain truth about node n beside which the policy is held.
+type model struct {
+	world
+	config gpumemory.Config
+	policy policy.Policy
+	sizes  []int64
+	ill    map[int]bool
+	has    map[types.UID]map[int]int64 // what each pod has of each card, whether there or not
+	lost   map[types.UID]int64         // what each pod has of a card nobody knows
+	next   int
+	// waiting are the pods with claims that are not on the node yet.
+	waiting []*corev1.Pod
+}
+
+// used is what is used of the card.
+func (m *model) used(card int) int64 {
+	var sum int64
+	for _, amounts := range m.has {
+		sum += amounts[card]
+	}
+	for _, amount := range m.lost {
+		sum += amount
+	}
+	return sum
+}
+
+// room is how much of the card a new pod may have.
+func (m *model) room(card int) int64 {
+	if m.ill[card] || card >= len(m.sizes) {
+		return 0
+	}
+	return max(0, m.sizes[card]-m.used(card))
+}
+
+// fits says whether so many cards have room; memory 0 asks for whole ones.
+func (m *model) fits(memory, cards int64) bool {
+	with := int64(0)
+	for card, size := range m.sizes {
+		if room := m.room(card); room > 0 && (memory == 0 && room == size || memory > 0 && room >= memory/cards) {
+			with++
+		}
+	}
+	return with >= cards
+}
+
+func (m *model) setSizes(sizes []int64) {
+	m.sizes = sizes
+	m.node = gpuNode("n", int64(len(sizes)), 1) // the device plugin cannot tell the sizes
+	m.node.Annotations = map[string]string{"sizes": strings.ReplaceAll(strings.Trim(fmt.Sprint(sizes), "[]"), " ", ",")}
+}
+
+// ask is one pod that comes: Filter, Reserve and the model agree, and the pod gets
+// no more than there is.
+func (m *model) ask(t *rapid.T, keep bool) {
+	m.next++
+	cards := rapid.Int64Range(1, 3).Draw(t, "cards")
+	memory := cards * rapid.Int64Range(0, 12).Draw(t, "memory")
+	pod := gpuPod(fmt.Sprint("p", m.next), memory, cards)
+	n := m.snapshot()
+	cycle, err := m.policy.Prepare(t.Context(), pod, new(snapshot.View))
+	if err != nil {
+		t.Fatal(err)
+	}
+	filtered := cycle.(policy.Filter).Filter(n)
+	if score := cycle.(policy.Score).Score(n); score < 0 || score > policy.MaxScore {
+		t.Fatalf("the score is %d", score)
+	}
+	claim, reserved := m.reserve(m.policy, pod)
+	fits := m.fits(memory, cards)
+	if filtered.Fits() != fits || filtered != reserved {
+		t.Fatalf("%d of %d cards: Filter says %s, Reserve %s, the model %t", memory, cards, says(filtered), says(reserved), fits)
+	}
+	if !fits {
+		// Unresolvable: not even an empty node would do.
+		empty := *m
+		empty.has, empty.lost = nil, nil
+		if filtered.Unresolvable == (len(m.sizes) > 0 && empty.fits(memory, cards)) {
+			t.Fatalf("%d of %d cards: %s, but an empty node fits: %t", memory, cards, says(filtered), !filtered.Unresolvable)
+		}
+		return
+	}
+	got := map[int]int64{}
+	for _, a := range claim.Amounts {
+		var card int
+		if _, err := fmt.Sscan(a.Unit, &card); err != nil || card < 0 || card >= len(m.sizes) {
+			t.Fatalf("there is no card %q", a.Unit)
+		}
+		want := memory / cards
+		if memory == 0 {
+			want = m.sizes[card]
+		}
+		if a.Amount != want || a.Amount > m.room(card) || got[card] > 0 {
+			t.Fatalf("got %d of card %d, want %d; there are %d", a.Amount, card, want, m.room(card))
+		}
+		got[card] = a.Amount
+	}
+	if int64(len(got)) != cards {
+		t.Fatalf("got %d cards, want %d", len(got), cards)
+	}
+	if keep {
+		m.write(pod, claim)
+		m.has[pod.UID] = got
+		m.waiting = append(m.waiting, pod)
+	}
+}
+
+// check compares what is shown of the devices with the model.
+func (m *model) check(t *rapid.T) {
+	shown := map[int]int64{}
+	for _, d := range gpumemory.Devices(m.config, m.snapshot()) {
+		shown[d.Index] = d.Used
+		var sum int64
+		for _, pod := range d.Pods {
+			sum += pod.Amount
+		}
+		if sum != d.Used || d.Reserved > d.Used || d.Healthy == m.ill[d.Index] {
+			t.Fatalf("device %+v; %d is used by its pods, ill: %t", d, sum, m.ill[d.Index])
+		}
+		if d.Index < len(m.sizes) && d.Capacity != m.sizes[d.Index] || d.Index >= len(m.sizes) && d.Capacity != 0 {
+			t.Fatalf("device %+v of cards %v", d, m.sizes)
+		}
+	}
+	for card := range 6 {
+		if _, ok := shown[card]; !ok && (card < len(m.sizes) || m.used(card) > m.lostSum()) {
+			t.Fatalf("device %d is not shown", card)
+		} else if ok && shown[card] != m.used(card) {
+			t.Fatalf("device %d: %d used, want %d", card, shown[card], m.used(card))
+		}
+	}
+}
+
+func (m *model) lostSum() int64 {
+	var sum int64
+	for _, amount := range m.lost {
+		sum += amount
+	}
+	return sum
+}
+
+// TestAgainstModel: whatever comes, goes and changes, no card is given more than it
+// has free, and Filter says that a pod fits exactly when Reserve finds it a card.
+func TestAgainstModel(t *testing.T) {
+	config := gpumemory.Defaults()
+	config.SizesFrom, config.MultiCard = "sizes", true
+	rapid.Check(t, func(t *rapid.T) {
+		config.ChooseCard = rapid.SampledFrom([]gpumemory.CardChoice{gpumemory.BestFit, gpumemory.SpreadCards}).Draw(t, "choose")
+		config.ScoreNodes = rapid.SampledFrom([]gpumemory.NodeScore{gpumemory.Binpack, gpumemory.SpreadNodes}).Draw(t, "score")
+		p, err := gpumemory.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &model{config: config, policy: p, has: map[types.UID]map[int]int64{}, lost: map[types.UID]int64{}}
+		m.setSizes([]int64{16, 8})
+		t.Repeat(map[string]func(*rapid.T){
+			"":      m.check,
+			"ask":   func(t *rapid.T) { m.ask(t, false) },
+			"claim": func(t *rapid.T) { m.ask(t, true) },
+			"bind": func(t *rapid.T) {
+				if len(m.waiting) == 0 {
+					t.Skip()
+				}
+				m.bind(m.waiting[0])
+				m.waiting = m.waiting[1:]
+			},
+			"serve":  func(t *rapid.T) { m.change(t, served) },
+			"delete": func(t *rapid.T) { m.change(t, deleted) },
+			"go": func(t *rapid.T) {
+				if len(m.has)+len(m.lost) > 0 {
+					uids := append(slices.Collect(maps.Keys(m.has)), slices.Collect(maps.Keys(m.lost))...)
+					slices.Sort(uids)
+					m.forget(rapid.SampledFrom(uids).Draw(t, "pod"))
+				}
+			},
+			"lose the claim": func(t *rapid.T) { m.loseClaim(t) },
+			"foreign":        func(t *rapid.T) { m.foreign(t) },
+			"hardware": func(t *rapid.T) {
+				m.setSizes(rapid.SliceOfN(rapid.Int64Range(0, 20), 0, 4).Draw(t, "sizes"))
+			},
+			"health": func(t *rapid.T) {
+				m.ill = map[int]bool{}
+				m.gpus = "x,-1,"
+				for _, card := range rapid.SliceOfDistinct(rapid.IntRange(0, 4), rapid.ID[int]).Draw(t, "ill") {
+					m.ill[card] = true
+					m.gpus += fmt.Sprint(card, ",")
+				}
+			},
+		})
+	})
+}
+
+func served(pod *corev1.Pod) {
+	pod.Annotations = maps.Clone(pod.Annotations)
+	pod.Annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] = "true"
+	pod.Status.Phase = corev1.PodRunning
+}
+
+func deleted(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+
+// change replaces a pod on the node.
+func (m *model) change(t *rapid.T, change func(*corev1.Pod)) {
+	if len(m.pods) == 0 {
+		t.Skip()
+	}
+	i := rapid.IntRange(0, len(m.pods)-1).Draw(t, "pod")
+	m.pods[i] = m.pods[i].DeepCopy()
+	change(m.pods[i])
+}
+
+// forget is that the pod is gone, and its claim with it.
+func (m *model) forget(uid types.UID) {
+	of := func(pod *corev1.Pod) bool { return pod.UID == uid }
+	m.pods = slices.DeleteFunc(m.pods, of)
+	m.waiting = slices.DeleteFunc(m.waiting, of)
+	m.ledger = m.ledger.Without(func(u types.UID) bool { return u == uid })
+	delete(m.has, uid)
+	delete(m.lost, uid)
+}
+
+// loseClaim is that a pod on the node has its annotations left. What a pod with whole
+// cards then has follows from the cards' sizes now, so those are left alone.
+func (m *model) loseClaim(t *rapid.T) {
+	for _, pod := range m.pods {
+		limits := pod.Spec.Containers[0].Resources.Limits
+		if memory := limits[gpuMem]; m.ledger.Pod(pod.UID) != nil && !memory.IsZero() {
+			m.ledger = m.ledger.Without(func(u types.UID) bool { return u == pod.UID })
+			return
+		}
+	}
+	t.Skip()
+}
+
+// foreign is a pod that another tool has put on the node, overbooking it at will.
+func (m *model) foreign(t *rapid.T) {
+	m.next++
+	memory := rapid.Int64Range(1, 12).Draw(t, "memory")
+	index := rapid.SampledFrom([]string{"0", "1", "2", "5", "x", "-1"}).Draw(t, "index")
+	pod := placed(fmt.Sprint("f", m.next), memory, index)
+	m.pods = append(m.pods, pod)
+	if card := strings.Index("012..5", index); card >= 0 {
+		m.has[pod.UID] = map[int]int64{card: memory}
+	} else {
+		m.lost[pod.UID] = memory
+	}
+}
