@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +40,11 @@ type Options struct {
 	// it noticed that the API server was away, and that an answer with
 	// Retry-After leaves the outcome of a Binding open.
 	Client kubernetes.Interface
+
+	// Ledgers makes the Cluster follow Ledgers, too. It needs Config.
+	Ledgers bool
+	// ConfigMaps are the families of ConfigMaps to follow.
+	ConfigMaps []snapshot.ConfigMapSource
 
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
@@ -89,6 +96,7 @@ type Cluster struct {
 	options     Options
 	client      kubernetes.Interface
 	state       *state
+	ledgers     *ledgerClient // nil unless Options.Ledgers
 	feeds       []*feed
 	metrics     *metrics
 	failures    atomic.Uint64 // requests that the API server did not answer, as the transport sees it
@@ -103,6 +111,9 @@ func New(o Options) (*Cluster, error) {
 	if o.Client == nil && o.Config == nil {
 		return nil, errors.New("cluster: neither Config nor Client is given")
 	}
+	if o.Ledgers && o.Client != nil {
+		return nil, errors.New("cluster: Ledgers needs Config, not Client")
+	}
 	c := &Cluster{options: o, client: o.Client, state: newState(), metrics: newMetrics()}
 	if c.client == nil {
 		var err error
@@ -116,6 +127,16 @@ func New(o Options) (*Cluster, error) {
 		c.publishedAt.Store(time.Now().UnixNano())
 	}
 	c.feeds = []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
+	if c.ledgers != nil {
+		c.feeds = append(c.feeds, c.ledgerFeed())
+	}
+	namespaces := map[string][]snapshot.ConfigMapSource{}
+	for _, source := range o.ConfigMaps {
+		namespaces[source.Namespace] = append(namespaces[source.Namespace], source)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		c.feeds = append(c.feeds, c.configMapFeed(namespace, namespaces[namespace]))
+	}
 	if o.Registerer != nil {
 		if err := c.metrics.register(o.Registerer, c); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
@@ -133,6 +154,12 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 		config.UserAgent = "outboard"
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures} })
+	if o.Ledgers {
+		var err error
+		if c.ledgers, err = newLedgerClient(config); err != nil {
+			return nil, err
+		}
+	}
 	return kubernetes.NewForConfig(config)
 }
 
@@ -306,6 +333,18 @@ func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 // nil. The latter has no resourceVersion.
 func (c *Cluster) PodByName(namespace, name string) *corev1.Pod {
 	return c.state.named(namespace, name)
+}
+
+// WaitForSync waits until Synced returns nil. The error is that of ctx.
+func (c *Cluster) WaitForSync(ctx context.Context) error {
+	for c.Synced() != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // Synced returns nil once nodes, pods and disruption budgets have all been read,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -23,7 +24,7 @@ import (
 // one. So events are believed as they come, and resourceVersions are never
 // compared. A pod that was bound by us and not yet seen bound is laid over that.
 type state struct {
-	// lookups guards pods and names. It is apart from mu so that a request that looks
+	// lookups guards pods and names, and ledgers. It is apart from mu so that a request that looks
 	// up a pod does not wait while a View is built. To write, both are held.
 	lookups sync.RWMutex
 	// pods are the pods as the watch showed them.
@@ -31,6 +32,8 @@ type state struct {
 	// names are the pods as they are counted: as the watch showed them, or as we
 	// bound them.
 	names map[types.NamespacedName]*corev1.Pod
+	// ledgers are the Ledgers by name. lookups guards them, too.
+	ledgers map[string]*ledger.Object
 
 	view      atomic.Pointer[snapshot.View]
 	published func()        // called with mu held, after a new View is stored; may be nil
@@ -57,6 +60,7 @@ func newState() *state {
 	s := &state{
 		pods:    map[types.UID]*corev1.Pod{},
 		names:   map[types.NamespacedName]*corev1.Pod{},
+		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
 		nodes:   map[string]struct{}{},
 		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},

@@ -65,7 +65,15 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	defer leave()
+	if h.Ledgers != nil && pod.ResourceVersion == "" { // kept from a Binding of ours; its version is not known
+		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
+			return err
+		}
+	}
 	for attempt := 1; ; attempt++ {
+		if pod == nil {
+			return fmt.Errorf("pod %s/%s with UID %s is gone", args.PodNamespace, args.PodName, args.PodUID)
+		}
 		err := h.reserveAndBind(ctx, pod, node)
 		if err == nil {
 			c.answer.Text = append(c.answer.Text, bound...)
@@ -76,9 +84,6 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		}
 		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
 			return err
-		}
-		if pod == nil {
-			return fmt.Errorf("pod %s/%s with UID %s is gone", args.PodNamespace, args.PodName, args.PodUID)
 		}
 	}
 }

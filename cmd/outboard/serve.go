@@ -20,6 +20,7 @@ import (
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/server"
 )
@@ -78,18 +79,26 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	var live *cluster.Cluster
+	var keeper *ledger.Keeper
 	if !c.Cluster.None {
+		needs := needsOf(c)
 		client, err := clientConfig(c.Cluster)
 		if err != nil {
 			return err
 		}
 		if live, err = cluster.New(cluster.Options{
 			Config: client, QPS: float32(c.Cluster.QPS), Burst: c.Cluster.Burst, Logger: logger, Registerer: registry,
+			Ledgers: needs.ledgers, ConfigMaps: needs.configMaps,
 		}); err != nil {
 			return err
 		}
+		if needs.ledgers {
+			if keeper, err = ledger.New(ledger.Options{API: live, Cache: live, Logger: logger, Registerer: registry}); err != nil {
+				return err
+			}
+		}
 	}
-	s, err := newService(c, live, registry, logger)
+	s, err := newService(c, live, keeper, registry, logger)
 	if err != nil {
 		return err
 	}
@@ -109,7 +118,7 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 		return err
 	}
 	logger.Info("serving", "address", srv.Addr().String(), "admin", srv.AdminAddr().String(), "urls", s.current.Load().urls(), "version", version())
-	return run(ctx, srv, live, watcher)
+	return run(ctx, srv, live, keeper, watcher)
 }
 
 // collectGarbage makes the garbage collector let the heap grow by half of what is
@@ -124,7 +133,7 @@ func collectGarbage() {
 
 // run keeps the cluster and the configuration in sight for as long as the server
 // answers calls, which is longer than ctx lives.
-func run(ctx context.Context, srv *server.Server, live *cluster.Cluster, watcher *filewatch.Watcher) error {
+func run(ctx context.Context, srv *server.Server, live *cluster.Cluster, keeper *ledger.Keeper, watcher *filewatch.Watcher) error {
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -138,6 +147,15 @@ func run(ctx context.Context, srv *server.Server, live *cluster.Cluster, watcher
 	})
 	if live != nil {
 		group.Go(func() error { return live.Run(behind) })
+	}
+	if keeper != nil {
+		group.Go(func() error {
+			// Before, nothing is known about who needs a claim.
+			if live.WaitForSync(behind) == nil {
+				keeper.Run(behind)
+			}
+			return nil
+		})
 	}
 	return group.Wait()
 }

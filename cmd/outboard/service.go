@@ -22,6 +22,7 @@ import (
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/snapshot"
@@ -31,6 +32,8 @@ import (
 // whole.
 type service struct {
 	cluster *cluster.Cluster // nil: judge from the request alone
+	needs   needs            // of the configuration that serving began with
+	keeper  *ledger.Keeper   // nil: nothing is handed out
 	log     *decision.Log
 	metrics *extender.Metrics
 	reloads *prometheus.CounterVec
@@ -45,9 +48,11 @@ type profiles struct {
 	routes  map[string]http.Handler
 }
 
-func newService(c *config.Config, live *cluster.Cluster, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
+func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
 	s := &service{
 		cluster: live,
+		needs:   needsOf(c),
+		keeper:  keeper,
 		log:     decision.NewLog(0),
 		metrics: extender.NewMetrics(registry),
 		logger:  logger,
@@ -72,6 +77,9 @@ func newService(c *config.Config, live *cluster.Cluster, registry *prometheus.Re
 
 // provision makes what the configuration asks for, and puts nothing into force.
 func (s *service) provision(c *config.Config) (*profiles, error) {
+	if wanted := needsOf(c); s.cluster != nil && !s.needs.cover(wanted) {
+		return nil, errors.New("a policy has been added that hands something out or reads ConfigMaps, which takes a restart")
+	}
 	p := &profiles{config: c, engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}
 	for i := range c.Profiles {
 		profile := &c.Profiles[i]
@@ -93,6 +101,9 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		}
 		if s.cluster != nil {
 			options.Cluster = live{s.cluster}
+		}
+		if s.keeper != nil {
+			options.Ledgers = s.keeper
 		}
 		handler := extender.New(options)
 		p.engines[profile.Path] = e

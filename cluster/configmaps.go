@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// configMapFeed follows the families of ConfigMaps in one namespace. Of the others
+// there, nothing but the name is kept, and that no longer than an event.
+func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *feed {
+	k := &configMaps{state: c.state, sources: sources, known: map[string]struct{}{}}
+	return newFeed(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), sink[*corev1.ConfigMap]{
+		trim:    k.trim,
+		share:   func(*corev1.ConfigMap) {},
+		set:     k.set,
+		remove:  k.remove,
+		replace: k.replace,
+		done:    c.completed,
+	})
+}
+
+// configMaps puts what ConfigMaps say of nodes into the state. It belongs to one
+// feed.
+type configMaps struct {
+	state   *state
+	sources []snapshot.ConfigMapSource
+	known   map[string]struct{} // the names of those with data
+}
+
+// of yields the families the ConfigMap belongs to, and the node it is about.
+func (k *configMaps) of(name string, yield func(source snapshot.ConfigMapSource, node string)) {
+	for _, source := range k.sources {
+		if node, ok := strings.CutPrefix(name, source.Prefix); ok && node != "" {
+			yield(source, node)
+		}
+	}
+}
+
+// trim leaves nothing of a ConfigMap that is none of ours.
+func (k *configMaps) trim(m *corev1.ConfigMap) {
+	data := m.Data
+	*m = corev1.ConfigMap{ObjectMeta: m.ObjectMeta}
+	m.ManagedFields, m.Annotations, m.Labels = nil, nil, nil
+	k.of(m.Name, func(snapshot.ConfigMapSource, string) {
+		if m.Data = data; m.Data == nil {
+			m.Data = map[string]string{}
+		}
+	})
+}
+
+func (k *configMaps) set(m *corev1.ConfigMap) {
+	if m.Data == nil {
+		return
+	}
+	k.known[m.Name] = struct{}{}
+	k.put(m.Name, m.Data)
+}
+
+func (k *configMaps) remove(m *corev1.ConfigMap) {
+	delete(k.known, m.Name)
+	k.put(m.Name, nil)
+}
+
+func (k *configMaps) replace(maps []*corev1.ConfigMap) {
+	listed := map[string]bool{}
+	for _, m := range maps {
+		listed[m.Name] = true
+		k.set(m)
+	}
+	for name := range k.known {
+		if !listed[name] {
+			delete(k.known, name)
+			k.put(name, nil)
+		}
+	}
+}
+
+func (k *configMaps) put(name string, data map[string]string) {
+	k.state.mu.Lock()
+	defer k.state.mu.Unlock()
+	k.of(name, func(source snapshot.ConfigMapSource, node string) { k.state.builder.SetConfigMap(source, node, data) })
+	k.state.wake()
+}

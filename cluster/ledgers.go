@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// TouchedAnnotation is written to a pod whose claim is taken back because it stayed
+// unbound: when.
+const TouchedAnnotation = "outboard.dev/claim-taken-back"
+
+// ledgerClient reads and writes Ledgers.
+type ledgerClient struct {
+	rest       rest.Interface
+	parameters runtime.ParameterCodec
+}
+
+func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
+	scheme := runtime.NewScheme()
+	ledger.AddToScheme(scheme)
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath = &ledger.GroupVersion, "/apis"
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &ledgerClient{client, runtime.NewParameterCodec(scheme)}, nil
+}
+
+func (c *ledgerClient) List(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
+	list := new(ledger.ObjectList)
+	return list, c.rest.Get().Resource(ledger.Resource.Resource).VersionedParams(&opts, c.parameters).Do(ctx).Into(list)
+}
+
+func (c *ledgerClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	opts.Watch = true
+	return c.rest.Get().Resource(ledger.Resource.Resource).VersionedParams(&opts, c.parameters).Watch(ctx)
+}
+
+func (c *Cluster) ledgerFeed() *feed {
+	return newFeed(c.ledgers.rest, c.feed("ledgers"), "", c.ledgers, sink[*ledger.Object]{
+		trim:    func(o *ledger.Object) { o.ManagedFields = nil },
+		share:   func(*ledger.Object) {},
+		set:     c.state.setLedger,
+		remove:  c.state.removeLedger,
+		replace: c.state.replaceLedgers,
+		done:    c.completed,
+	})
+}
+
+// GetLedger reads a Ledger from the API server.
+func (c *Cluster) GetLedger(ctx context.Context, name string) (*ledger.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
+	defer cancel()
+	o := new(ledger.Object)
+	if err := c.ledgers.rest.Get().Resource(ledger.Resource.Resource).Name(name).Do(ctx).Into(o); err != nil {
+		return nil, err
+	}
+	o.ManagedFields = nil
+	return o, nil
+}
+
+// PutLedger creates the Ledger, or replaces the version it names.
+func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	request := c.ledgers.rest.Post()
+	if o.ResourceVersion != "" {
+		request = c.ledgers.rest.Put().Name(o.Name)
+	}
+	written := new(ledger.Object)
+	if err := request.Resource(ledger.Resource.Resource).Body(o).Do(ctx).Into(written); err != nil {
+		return nil, err
+	}
+	written.ManagedFields = nil
+	return written, nil
+}
+
+// DeleteLedger deletes exactly that version of the Ledger.
+func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	return c.ledgers.rest.Delete().Resource(ledger.Resource.Resource).Name(o.Name).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}}).Do(ctx).Error()
+}
+
+// TouchPod gives the pod a new resourceVersion, by an annotation, and returns it as
+// it is then; nil if it is gone.
+func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": uid, "annotations": map[string]string{TouchedAnnotation: time.Now().UTC().Format(time.RFC3339Nano)},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
+	}
+	pod, err := c.client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // a pod of that name with another UID is a conflict
+		return c.lookup(ctx, namespace, name, uid)
+	case err != nil:
+		return nil, err
+	}
+	snapshot.TrimPod(pod)
+	return pod, nil
+}
+
+// Ledger returns the Ledger with the name as last seen, or nil.
+func (c *Cluster) Ledger(name string) *ledger.Object { return c.state.ledger(name) }
+
+// Ledgers returns all Ledgers as last seen, in no order.
+func (c *Cluster) Ledgers() []*ledger.Object { return c.state.allLedgers() }
+
+// PodByUID returns the trimmed pod as the watch showed it last, or nil.
+func (c *Cluster) PodByUID(uid types.UID) *corev1.Pod { return c.state.seen(uid) }
+
+func (s *state) ledger(name string) *ledger.Object {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.ledgers[name]
+}
+
+func (s *state) allLedgers() []*ledger.Object {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	all := make([]*ledger.Object, 0, len(s.ledgers))
+	for _, o := range s.ledgers {
+		all = append(all, o)
+	}
+	return all
+}
+
+func (s *state) setLedger(o *ledger.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookups.Lock()
+	s.ledgers[o.Name] = o
+	s.lookups.Unlock()
+	s.builder.SetLedger(&o.Spec)
+	s.wake()
+}
+
+func (s *state) removeLedger(o *ledger.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookups.Lock()
+	known := s.ledgers[o.Name]
+	delete(s.ledgers, o.Name)
+	s.lookups.Unlock()
+	if known != nil {
+		s.builder.DeleteLedger(known.Spec.Key())
+		s.wake()
+	}
+}
+
+func (s *state) replaceLedgers(objects []*ledger.Object) {
+	listed := map[string]bool{}
+	for _, o := range objects {
+		listed[o.Name] = true
+		s.setLedger(o)
+	}
+	for _, o := range s.allLedgers() {
+		if !listed[o.Name] {
+			s.removeLedger(o)
+		}
+	}
+}
