@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,23 +151,76 @@ func (s *state) allLedgers() []*ledger.Object {
 func (s *state) setLedger(o *ledger.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgetClaims(s.ledgers[o.Name])
 	s.lookups.Lock()
 	s.ledgers[o.Name] = o
 	s.lookups.Unlock()
-	s.builder.SetLedger(&o.Spec)
-	s.wake()
+	for i := range o.Spec.Pods {
+		uid := o.Spec.Pods[i].UID
+		s.claims[uid] = append(s.claims[uid], o.Name)
+	}
+	s.showLedger(o)
 }
 
 func (s *state) removeLedger(o *ledger.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lookups.Lock()
 	known := s.ledgers[o.Name]
+	s.forgetClaims(known)
+	s.lookups.Lock()
 	delete(s.ledgers, o.Name)
 	s.lookups.Unlock()
 	if known != nil {
 		s.builder.DeleteLedger(known.Spec.Key())
 		s.wake()
+	}
+}
+
+// forgetClaims forgets in which ledgers pods have claims, as far as it is this one.
+// It may be nil.
+func (s *state) forgetClaims(o *ledger.Object) {
+	if o == nil {
+		return
+	}
+	for i := range o.Spec.Pods {
+		uid := o.Spec.Pods[i].UID
+		names := slices.DeleteFunc(s.claims[uid], func(name string) bool { return name == o.Name })
+		if s.claims[uid] = names; len(names) == 0 {
+			delete(s.claims, uid)
+		}
+	}
+}
+
+// showLedger puts the ledger into the View, without the claims of pods that the
+// watch has shown to be gone. They are in the Ledger for some seconds more, but a
+// pod that waits for what they held is tried again now.
+func (s *state) showLedger(o *ledger.Object) {
+	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool {
+		_, gone := s.gone[uid]
+		return gone
+	}))
+	s.wake()
+}
+
+// claimsEnd takes from the watch that a pod is gone, or, after a restore of etcd,
+// there again.
+func (s *state) claimsEnd(uid types.UID, gone bool) {
+	if _, was := s.gone[uid]; was == gone {
+		return
+	}
+	names := s.claims[uid]
+	if gone && len(names) > 0 {
+		s.gone[uid] = struct{}{}
+	} else {
+		delete(s.gone, uid)
+	}
+	for _, name := range names {
+		s.showLedger(s.ledgers[name])
+	}
+	for uid := range s.gone { // few: those whose claims are about to be taken back
+		if len(s.claims[uid]) == 0 {
+			delete(s.gone, uid)
+		}
 	}
 }
 

@@ -45,6 +45,8 @@ type state struct {
 	nodes    map[string]struct{}
 	budgets  map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	binds    map[types.UID]*bind
+	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
+	gone     map[types.UID]struct{} // pods that are gone and have claims
 }
 
 // bind is what is known about a pod that is being bound, or was bound by us and
@@ -65,6 +67,8 @@ func newState() *state {
 		nodes:   map[string]struct{}{},
 		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 		binds:   map[types.UID]*bind{},
+		claims:  map[types.UID][]string{},
+		gone:    map[types.UID]struct{}{},
 	}
 	s.view.Store(&snapshot.View{})
 	return s
@@ -218,6 +222,7 @@ func (s *state) setPod(pod *corev1.Pod) {
 	} else {
 		s.store(s.place(pod))
 	}
+	s.claimsEnd(pod.UID, false)
 	s.wake()
 }
 
@@ -233,6 +238,7 @@ func (s *state) removePod(pod *corev1.Pod) {
 		s.settle(pod.UID, b)
 	}
 	s.displace(pod)
+	s.claimsEnd(pod.UID, true)
 	s.wake()
 }
 
