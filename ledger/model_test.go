@@ -25,7 +25,6 @@ type world struct {
 	capacity map[snapshot.LedgerKey][]policy.Capacity
 	attempts []*attempt
 	pods     int
-	shrunk   bool // over-booking is possible: hardware has shrunk once
 	now      time.Time
 }
 
