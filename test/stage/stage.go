@@ -25,6 +25,7 @@ import (
 
 	"outboard.dev/outboard/certs"
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/ledger"
 )
 
 // identity is the user Outboard runs as.
@@ -86,37 +87,66 @@ func (s *Stage) admit(ctx context.Context) (err error) {
 		return err
 	}
 	s.kubeconfig = user.Kubeconfig
-	role, err := s.deployedRole()
+	return errors.Join(s.defineLedgers(ctx), s.grant(ctx))
+}
+
+// defineLedgers makes the API server know Ledgers, and returns when it does.
+func (s *Stage) defineLedgers(ctx context.Context) error {
+	definition, err := yaml.YAMLToJSON(ledger.CustomResourceDefinition)
 	if err != nil {
 		return err
 	}
-	if _, err := s.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the role: %w", err)
+	client := s.Client.Discovery().RESTClient()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if err := client.Post().AbsPath(path).Body(definition).SetHeader("Content-Type", "application/json").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("defining ledgers: %w", err)
 	}
-	_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "stage"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: identity}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("creating the role binding: %w", err)
+	for {
+		err := client.Get().AbsPath("/apis", ledger.GroupVersion.String(), ledger.Resource.Resource).Do(ctx).Error()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("ledgers are not served: %w: %w", context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
-	return nil
 }
 
-func (s *Stage) deployedRole() (*rbacv1.ClusterRole, error) {
+// grant gives Outboard's identity the roles of deploy/outboard.yaml.
+func (s *Stage) grant(ctx context.Context) error {
 	path := filepath.Join(s.Root, "deploy", "outboard.yaml")
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	meta := metav1.ObjectMeta{Name: "stage"}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: identity}}
 	for _, doc := range bytes.Split(data, []byte("\n---\n")) {
+		// A ClusterRole and a Role differ in their kind and namespace only.
 		role := new(rbacv1.ClusterRole)
-		if err := yaml.Unmarshal(doc, role); err == nil && role.Kind == "ClusterRole" {
-			return role, nil
+		if err := yaml.Unmarshal(doc, role); err != nil {
+			continue
+		}
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: role.Name}
+		switch role.Kind {
+		case "ClusterRole":
+			_, err = s.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+			if err == nil {
+				_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			}
+		case "Role":
+			_, err = s.Client.RbacV1().Roles(role.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules}, metav1.CreateOptions{})
+			if err == nil {
+				_, err = s.Client.RbacV1().RoleBindings(role.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("granting %s %s: %w", role.Kind, role.Name, err)
 		}
 	}
-	return nil, fmt.Errorf("%s holds no ClusterRole", path)
+	return nil
 }
 
 // Outboard is a running `outboard serve`.
