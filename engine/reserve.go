@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -40,6 +41,8 @@ type Choose = func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 type Reservation struct {
 	// Annotations are those of all claims. Nil when there are none.
 	Annotations map[string]string
+	// After are pods that should be bound first: see [policy.Claim].
+	After []types.UID
 
 	ledgers Ledgers
 	held    []heldClaim
@@ -98,6 +101,7 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 		return &PolicyError{Policy: name, Err: errors.New("it hands something out, and there are no ledgers to write that into")}
 	}
 	for _, key := range keys {
+		var after []types.UID
 		held, err := r.ledgers.Claim(ctx, key, pod, node.Name, func(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
 			err = guard(name, func() error {
 				var verdict policy.Verdict
@@ -106,11 +110,13 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 				}
 				return nil
 			})
+			after = claim.After
 			return claim, err
 		})
 		if err != nil {
 			return fmt.Errorf("node %s: %w", node.Name, err)
 		}
+		r.After = append(r.After, after...)
 		if err := r.add(heldClaim{name, key, held}); err != nil {
 			return err
 		}

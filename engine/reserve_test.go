@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policy"
@@ -50,7 +51,7 @@ func (r *reserver) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	if ask.Pod == nil || ask.Node == nil || ask.Ledger == nil || ask.At.IsZero() {
 		panic("something is missing")
 	}
-	return policy.Claim{Annotations: r.claims}, r.verdict
+	return policy.Claim{Annotations: r.claims, After: []types.UID{types.UID("before-" + r.name)}}, r.verdict
 }
 
 // diary is Ledgers that remember what was asked of them.
@@ -180,6 +181,9 @@ func TestReserve(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, reservation.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if got, want := len(reservation.After), len(d.entries); got != want {
+				t.Errorf("after %v, want %d pods", reservation.After, want)
 			}
 			if got, want := reservation.Empty(), tt.diary == ""; got != want {
 				t.Errorf("Empty is %v", got)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/decision"
@@ -103,6 +104,7 @@ func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, node *sna
 	if err != nil {
 		return err
 	}
+	h.awaitTurn(ctx, node.Name, reservation.After)
 	b := Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
 	if why := h.why(string(pod.UID), node.Name); why != "" {
 		b.Annotations[DecisionAnnotation] = why
@@ -120,6 +122,33 @@ func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, node *sna
 	}
 	return err
 }
+
+// turnTimeout bounds the wait for other pods' Bindings: they may never come.
+const turnTimeout = 3 * time.Second
+
+// awaitTurn waits until the pods are bound to the node or gone, but not for long.
+func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	for len(after) > 0 {
+		n := h.Cluster.View().Node(node)
+		after = slices.DeleteFunc(after, func(uid types.UID) bool {
+			return n == nil || h.Cluster.PodByUID(uid) == nil ||
+				slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid })
+		})
+		if len(after) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(turnPause):
+		}
+	}
+}
+
+// turnPause is the time between two looks: a Binding takes a few of them.
+const turnPause = 2 * time.Millisecond
 
 const bound = `{"Error":""}`
 

@@ -54,6 +54,15 @@ func (f *fakeCluster) PodByName(namespace, name string) *corev1.Pod {
 	return nil
 }
 
+func (f *fakeCluster) PodByUID(uid types.UID) *corev1.Pod {
+	for _, p := range f.pods {
+		if p.UID == uid {
+			return p
+		}
+	}
+	return nil
+}
+
 func (f *fakeCluster) LivePod(_ context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

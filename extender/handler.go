@@ -47,6 +47,9 @@ type Cluster interface {
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
 	// PodByName returns the trimmed pod as last seen, or nil.
 	PodByName(namespace, name string) *corev1.Pod
+	// PodByUID returns the trimmed pod as last seen, or nil. It may be behind what
+	// Bind has done.
+	PodByUID(uid types.UID) *corev1.Pod
 	// LivePod asks the API server for the pod; nil if it is gone.
 	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 	// Bind binds the pod. Nil means that it is bound to the node, now or since

@@ -497,6 +497,7 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 type shop struct {
 	labels
 	sold              bool
+	after             []types.UID
 	claimed, released int
 }
 
@@ -508,7 +509,7 @@ func (s *shop) Reserve(policy.Ask) (policy.Claim, policy.Verdict) {
 	if s.sold {
 		return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Sold", Text: "no unit is left"}}
 	}
-	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}
+	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}, After: s.after}, policy.Verdict{}
 }
 
 func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
@@ -523,6 +524,50 @@ func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod,
 func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
 	s.released++
 	return nil
+}
+
+// A pod waits for those that have to be bound before it, as long as they are on their
+// way: not for one that is gone, and not for one on the node.
+func TestBindWaitsForItsTurn(t *testing.T) {
+	other := somePod()
+	other.Name, other.UID = "other", "u2"
+	onNode := other.DeepCopy()
+	onNode.Spec.NodeName = "good"
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	cluster := &turnCluster{fakeCluster: fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod(), other}}, next: view(threeNodes, onNode)}
+	counter := &shop{after: []types.UID{"u2", "gone"}}
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+		o.Ledgers = counter
+	})
+	if answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args)); answer.Error != "" {
+		t.Fatal(answer.Error)
+	}
+	if !cluster.bound {
+		t.Error("bound before the pod that has to come first")
+	}
+}
+
+// turnCluster shows the pod that has to come first on its node after some looks.
+type turnCluster struct {
+	fakeCluster
+	next  *snapshot.View
+	looks int
+	bound bool // the Binding came when it was its turn
+}
+
+func (c *turnCluster) View() *snapshot.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looks++; c.looks > 5 {
+		return c.next
+	}
+	return c.view
+}
+
+func (c *turnCluster) Bind(ctx context.Context, b extender.Binding) error {
+	c.bound = c.View() == c.next
+	return c.fakeCluster.Bind(ctx, b)
 }
 
 func TestBindWithClaims(t *testing.T) {

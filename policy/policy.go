@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -131,6 +132,9 @@ type Claim struct {
 	Amounts []Amount
 	// Annotations are written to the pod in the same transaction that binds it.
 	Annotations map[string]string
+	// After are pods with earlier claims in the ledger whose Bindings should come
+	// before this one, if they come soon: for those who tell pods apart by order.
+	After []types.UID
 }
 
 // Capacity is how much there is of a unit, 0 or more, in the resource's unit.

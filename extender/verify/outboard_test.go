@@ -26,6 +26,7 @@ type stillCluster struct{ view *snapshot.View }
 func (c stillCluster) View() *snapshot.View            { return c.view }
 func (stillCluster) Pod(types.UID, string) *corev1.Pod { return nil }
 func (stillCluster) PodByName(_, _ string) *corev1.Pod { return nil }
+func (stillCluster) PodByUID(types.UID) *corev1.Pod    { return nil }
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }

@@ -157,5 +157,8 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		claim.Amounts = append(claim.Amounts, policy.Amount{Unit: strconv.Itoa(i), Amount: amount})
 	}
 	claim.Annotations = p.annotations(ask, r, claim.Amounts, sizes)
+	if !r.whole() {
+		claim.After = served(others, ask.Ledger, claim.Amounts, r.memory)
+	}
 	return claim, policy.Verdict{}
 }

@@ -200,6 +200,27 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	expect(t, "no room beside it", index(gpuPod("second", 3, 0)), "1")
 }
 
+// TestEqualPodsOnOtherCardsComeFirst: a pod is bound after those of its size that were
+// given another card and are not bound yet, and after no others.
+func TestEqualPodsOnOtherCardsComeFirst(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 2, 16)}
+	first, other, same := gpuPod("first", 9, 0), gpuPod("other", 3, 0), gpuPod("same", 9, 0)
+	w.claim(t, p, first)
+	w.claim(t, p, other)
+	after := func(pod *corev1.Pod) string {
+		claim, verdict := w.reserve(p, pod)
+		if !verdict.Fits() {
+			t.Fatal(says(verdict))
+		}
+		return fmt.Sprint(claim.After)
+	}
+	expect(t, "another card, the same size", after(same), "[uid-first]")
+	expect(t, "the same card, the same size", after(gpuPod("more", 3, 0)), "[]")
+	w.bind(first)
+	expect(t, "the first is bound", after(same), "[]")
+}
+
 // TestOwnClaim: a pod that is asked about again is not in its own way.
 func TestOwnClaim(t *testing.T) {
 	p := build(t, `{}`)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -71,6 +72,27 @@ func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amoun
 		written[allocationKey] = allocation(ask.Pod, indexes)
 	}
 	return written
+}
+
+// served returns the pods on their way to the node that ask for as much as this one,
+// and were not given the same cards. They have to come first, because the device
+// plugin serves the pending pods of one size in order of their times, whichever the
+// kubelet asks for.
+func served(n *snapshot.Node, ledger *snapshot.Ledger, given []policy.Amount, total int64) []types.UID {
+	var first []types.UID
+	for i := range ledger.Pods {
+		uid := ledger.Pods[i].UID
+		claimed, same := int64(0), true
+		for j := range ledger.Units {
+			amount := ledger.Units[j].Amount(uid)
+			claimed = add(claimed, amount)
+			same = same && (amount > 0) == slices.ContainsFunc(given, func(g policy.Amount) bool { return g.Unit == ledger.Units[j].Name })
+		}
+		if claimed == total && !same && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid }) {
+			first = append(first, uid)
+		}
+	}
+	return first
 }
 
 // allocation is the value of allocationKey for a pod with an equal share of each card.

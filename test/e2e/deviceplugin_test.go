@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	gpuMem     = corev1.ResourceName("aliyun.com/gpu-mem")
+	gpuIndex   = "ALIYUN_COM_GPU_MEM_IDX"
+	gpuAssumed = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+	gpuTaken   = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+)
+
+// gpuNode plays a kubelet and the gpushare device plugin of one node. The kubelet admits pods one by one, in the order in
+// which they come, and asks the plugin for each container. The plugin is not told which pod it serves. It does what its
+// source says: among the node's pending pods that ask for GPU memory, have an assume time and are not assigned, it takes the
+// first by assume time whose total is what the container asks for.
+type gpuNode struct {
+	client kubernetes.Interface
+	name   string
+
+	mu     sync.Mutex
+	served map[types.UID]string // the GPU each pod's container got
+	failed []error
+}
+
+// startGPUNode plays until ctx ends.
+func startGPUNode(ctx context.Context, client kubernetes.Interface, name string) (*gpuNode, error) {
+	g := &gpuNode{client: client, name: name, served: map[types.UID]string{}}
+	pods, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer pods.Stop()
+		for event := range pods.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type != watch.Deleted && pod.Status.Phase == corev1.PodPending {
+				g.admit(ctx, pod)
+			}
+		}
+	}()
+	return g, nil
+}
+
+func (g *gpuNode) admit(ctx context.Context, pod *corev1.Pod) {
+	g.mu.Lock()
+	_, known := g.served[pod.UID]
+	g.mu.Unlock()
+	if known {
+		return
+	}
+	for _, c := range pod.Spec.Containers {
+		units := c.Resources.Limits[gpuMem]
+		index, err := g.allocate(ctx, units.Value())
+		g.mu.Lock()
+		g.served[pod.UID] = index
+		if err != nil && ctx.Err() == nil {
+			g.failed = append(g.failed, fmt.Errorf("pod %s: %w", pod.Name, err))
+		}
+		g.mu.Unlock()
+	}
+}
+
+// allocate is the plugin's Allocate, for one container.
+func (g *gpuNode) allocate(ctx context.Context, units int64) (string, error) {
+	list, err := g.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName=" + g.name})
+	if err != nil {
+		return "", err
+	}
+	assumed := func(p corev1.Pod) int64 {
+		at, err := strconv.ParseInt(p.Annotations[gpuAssumed], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return at
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return cmp.Compare(assumed(a), assumed(b)) })
+	for _, p := range list.Items {
+		var total int64
+		for _, c := range p.Spec.Containers {
+			limit := c.Resources.Limits[gpuMem]
+			total += limit.Value()
+		}
+		if total == 0 || assumed(p) == 0 || p.Annotations[gpuTaken] != "false" || total != units {
+			continue
+		}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true",%q:"%d"}}}`, gpuTaken, gpuAssumed, time.Now().UnixNano())
+		if _, err := g.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return "", err
+		}
+		return p.Annotations[gpuIndex], nil
+	}
+	return "-1", fmt.Errorf("no pod waits for %d units", units)
+}
+
+// count is how many pods were served.
+func (g *gpuNode) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.served)
+}

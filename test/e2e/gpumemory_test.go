@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// gpushare is Outboard in the place of the gpushare extender: the same paths, the same resource.
+const gpushare = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- path: /gpushare-scheduler
+  managedResources:
+  - {name: aliyun.com/gpu-mem}
+  policies:
+  - {name: GPUMemory, weight: 1}
+`
+
+// gpushareScheduler is the scheduler configuration of a gpushare installation, which stays as it is.
+func gpushareScheduler(o *stage.Outboard) string {
+	return strings.ReplaceAll(schedulerConfig(extender{o: o, path: "/gpushare-scheduler", verbs: "filter bind preempt", managed: []string{string(gpuMem)}}),
+		"ignoredByScheduler: true", "ignoredByScheduler: false")
+}
+
+// gpus describes a node of so many GPUs with so much memory each.
+func gpus(name string, count, each int) controlplane.NodeSpec {
+	return controlplane.NodeSpec{Name: name, CPU: "1000", Memory: "1000Gi", Resources: map[string]string{
+		"pods": "1000", "aliyun.com/gpu-count": fmt.Sprint(count), string(gpuMem): fmt.Sprint(count * each),
+	}}
+}
+
+func gpuPod(name string, units int) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Resources: map[string]string{string(gpuMem): fmt.Sprint(units)}}
+}
+
+// Hundreds of equal pods on one node, as fast as kube-scheduler binds them: every container runs on the GPU that Outboard
+// chose for its pod, although the device plugin can only guess which pod it serves; and every GPU is used up.
+func TestEveryContainerGetsItsGPU(t *testing.T) {
+	th := open(t)
+	const cards, each = 8, 30
+	th.nodes(gpus("gpu-node", cards, each))
+	o := th.outboard(gpushare)
+	th.scheduler(gpushareScheduler(o))
+	node, err := startGPUNode(th.ctx, th.Client, "gpu-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, ctx := errgroup.WithContext(th.ctx)
+	group.SetLimit(8)
+	for i := range cards * each {
+		group.Go(func() error {
+			_, err := th.Client.CoreV1().Pods("default").Create(ctx, gpuPod(fmt.Sprintf("p%03d", i), 1).Pod(), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("all containers have a GPU", func() bool { return node.count() == cards*each })
+	for _, err := range node.failed {
+		t.Error(err)
+	}
+	pods, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]int{}
+	for _, p := range pods.Items {
+		chosen := p.Annotations[gpuIndex]
+		used[chosen]++
+		if got := node.served[p.UID]; got != chosen {
+			t.Errorf("pod %s was given GPU %s, and its container runs on %s", p.Name, chosen, got)
+		}
+	}
+	for card := range cards {
+		if got := used[fmt.Sprint(card)]; got != each {
+			t.Errorf("GPU %d is used by %d pods, want %d", card, got, each)
+		}
+	}
+	one := th.place(gpuPod("one-more", 1))
+	if one.Waiting == "" {
+		t.Errorf("one more pod was bound to %s", one.Pod.Spec.NodeName)
+	}
+}
+
+// A pod that is too large for every single GPU waits, and its event says why in gpushare's words; when one leaves, and is
+// really gone, it runs.
+func TestGPUMemoryIsOfOneGPU(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 2, 16))
+	o := th.outboard(gpushare)
+	th.scheduler(gpushareScheduler(o))
+	first, second := th.bound(gpuPod("first", 9)), th.bound(gpuPod("second", 9))
+	if first.Annotations[gpuIndex] == second.Annotations[gpuIndex] {
+		t.Errorf("both pods are on GPU %s", first.Annotations[gpuIndex])
+	}
+	waits := th.place(gpuPod("third", 10))
+	if !strings.Contains(waits.Waiting, "Insufficient GPU Memory in one device") {
+		t.Fatalf("the third pod: bound to %q, waiting: %q", waits.Pod.Spec.NodeName, waits.Waiting)
+	}
+	if err := controlplane.DeletePod(th.ctx, th.Client, first); err != nil {
+		t.Fatal(err)
+	}
+	third := th.awaitBound(waits.Pod)
+	if third.Annotations[gpuIndex] != first.Annotations[gpuIndex] {
+		t.Errorf("the third pod is on GPU %s, want %s", third.Annotations[gpuIndex], first.Annotations[gpuIndex])
+	}
+	for key, want := range map[string]string{"ALIYUN_COM_GPU_MEM_POD": "10", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "false"} {
+		if third.Annotations[key] != want {
+			t.Errorf("%s is %q, want %q", key, third.Annotations[key], want)
+		}
+	}
+}
