@@ -122,6 +122,15 @@ type ConfigMapReader interface {
 	ConfigMaps() []snapshot.ConfigMapSource
 }
 
+// Inspector is implemented by a Policy that shows what it knows to people and their
+// tools.
+type Inspector interface {
+	// Inspect returns what is at a path below the profile's own, such as
+	// "inspect/node-1", to be encoded as JSON; found is false when there is nothing
+	// at such a path. It is pure.
+	Inspect(view *snapshot.View, path string) (answer any, found bool)
+}
+
 // Claim is what a pod is to get.
 type Claim struct {
 	// Units are all units of the ledger, whether something is claimed of them or

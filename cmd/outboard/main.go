@@ -39,6 +39,6 @@ func newCommand() *cobra.Command {
 		Args:          cobra.NoArgs, // so that an unknown command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), explainCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
 	return root
 }

@@ -123,6 +123,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
 		return
 	}
+	if s.inspect(w, r) {
+		return
+	}
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }
 
@@ -165,7 +168,10 @@ func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry)
 		Admin: server.AdminOptions{
 			Address: c.Admin.Address, AllowRemote: c.Admin.AllowRemote, Pprof: c.Admin.Pprof,
 			Gatherer: registry,
-			Handlers: map[string]http.Handler{"GET " + explain.Path: explain.Handler(s.source())},
+			Handlers: map[string]http.Handler{
+				"GET " + explain.Path:      explain.Handler(s.source()),
+				"GET " + inspectPath + "/": http.HandlerFunc(s.inspectAny),
+			},
 		},
 	}
 	if options.LameDuck == 0 {

@@ -11,19 +11,19 @@ import (
 
 // Device is one GPU of a node, for whoever wants to show it.
 type Device struct {
-	Index int
+	Index int `json:"index"`
 	// Capacity is 0 when the node does not have the GPU, or not any more, but a pod
 	// is on the books with it.
-	Capacity int64
+	Capacity int64 `json:"capacity"`
 	// Used may exceed Capacity: hardware shrinks, and other tools overbook.
-	Used int64
+	Used int64 `json:"used"`
 	// Reserved is the part of Used that is on the way: pods that are not bound yet,
 	// or to which the device plugin has not given it yet.
-	Reserved int64
+	Reserved int64 `json:"reserved"`
 	// Healthy is true unless the device plugin has said otherwise.
-	Healthy bool
+	Healthy bool `json:"healthy"`
 	// Pods are those with a part of Used, in order of namespace and name.
-	Pods []DevicePod
+	Pods []DevicePod `json:"pods"`
 }
 
 // Free is what is left for others, never less than 0, whether it is healthy or not.
@@ -32,18 +32,19 @@ func (d *Device) Free() int64 { return card{capacity: d.Capacity, used: d.Used}.
 // DevicePod is what one pod has of one GPU.
 type DevicePod struct {
 	Holder
-	Amount   int64
-	Reserved bool
+	Amount   int64 `json:"amount"`
+	Reserved bool  `json:"reserved,omitempty"`
 	// Unplaced says that the pod's annotation names no GPU, so that it counts in
 	// full against each GPU of the node.
-	Unplaced bool
+	Unplaced bool `json:"unplaced,omitempty"`
 }
 
 // Holder is a pod that has something. Namespace and Name may be "" for one that is
 // known only by its claim.
 type Holder struct {
-	Namespace, Name string
-	UID             types.UID
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
 }
 
 // Devices lists the GPUs of the node in order of index, as a policy with the

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -101,6 +102,25 @@ func TestGPUMemoryIsOfOneGPU(t *testing.T) {
 	first, second := th.bound(gpuPod("first", 9)), th.bound(gpuPod("second", 9))
 	if first.Annotations[gpuIndex] == second.Annotations[gpuIndex] {
 		t.Errorf("both pods are on GPU %s", first.Annotations[gpuIndex])
+	}
+	const shown = `{"nodes":[{"name":"gpu-node","totalGPU":32,"usedGPU":18,"devs":[` +
+		`{"id":0,"totalGPU":16,"usedGPU":9,"pods":[{"name":"first","namespace":"default","usedGPU":9}]},` +
+		`{"id":1,"totalGPU":16,"usedGPU":9,"pods":[{"name":"second","namespace":"default","usedGPU":9}]}]}]}`
+	for path, want := range map[string]string{
+		"inspect": shown, "inspect/gpu-node": shown, "inspect/no-such-node": `{"nodes":[],"error":"node \"no-such-node\" is not known"}`,
+	} {
+		if got := th.get(o.URL + "/gpushare-scheduler/" + path); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", path, got, want)
+		}
+	}
+	table, err := exec.CommandContext(th.ctx, th.Binary(), "gpus", "--admin", o.Admin).CombinedOutput()
+	const want = `NODE      GPU  USED  RESERVED  FREE  OF GiB  PODS
+gpu-node  0    9     9         7     16      default/first (9)
+gpu-node  1    9     9         7     16      default/second (9)
+all            18    18        14    32      
+`
+	if err != nil || string(table) != want {
+		t.Errorf("outboard gpus: %v\n%s\nwant\n%s", err, table, want)
 	}
 	waits := th.place(gpuPod("third", 10))
 	if !strings.Contains(waits.Waiting, "Insufficient GPU Memory in one device") {

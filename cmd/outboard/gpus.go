@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/policies/gpumemory"
+)
+
+func gpusCommand() *cobra.Command {
+	var admin, output string
+	cmd := &cobra.Command{
+		Use:   "gpus [NODE]",
+		Short: "Show every GPU that is shared, and who has what of it",
+		Long: `Ask the running service for the GPUs of all nodes, or of one: how much memory of
+each is used by pods, how much of that is reserved for pods whose containers have
+not started, and how much is free.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
+			report, err := fetchGPUs(cmd.Context(), adminClient(), admin, args)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(report)
+			}
+			return gpuTable(cmd.OutOrStdout(), report)
+		},
+	}
+	adminFlag(cmd, &admin)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []string) (*gpumemory.Report, error) {
+	target, err := url.JoinPath(admin, append([]string{inspectPath, "gpus"}, node...)...)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the service: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("asking the service: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the service answers %s: %s", res.Status, strings.TrimSpace(string(body)))
+	}
+	report := new(gpumemory.Report)
+	if err := json.Unmarshal(body, report); err != nil {
+		return nil, fmt.Errorf("the service's answer: %w", err)
+	}
+	if report.Error != "" {
+		return nil, fmt.Errorf("%s", report.Error)
+	}
+	return report, nil
+}
+
+// gpuTable writes one line for each GPU, and what they have in all.
+func gpuTable(w io.Writer, report *gpumemory.Report) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "NODE\tGPU\tUSED\tRESERVED\tFREE\tOF %s\tPODS\n", report.Unit)
+	var used, reserved, free, capacity int64
+	for _, n := range report.Nodes {
+		for i := range n.Devices {
+			d := &n.Devices[i]
+			left := fmt.Sprint(d.Free())
+			switch {
+			case d.Capacity == 0:
+				left = "gone"
+			case !d.Healthy:
+				left = "unhealthy"
+			case d.Used > d.Capacity:
+				left = "over-booked"
+			default:
+				free += d.Free()
+			}
+			used, reserved, capacity = used+d.Used, reserved+d.Reserved, capacity+d.Capacity
+			fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\t%d\t%s\n", n.Name, d.Index, d.Used, d.Reserved, left, d.Capacity, podList(d.Pods))
+		}
+	}
+	fmt.Fprintf(table, "all\t\t%d\t%d\t%d\t%d\t\n", used, reserved, free, capacity)
+	return table.Flush()
+}
+
+func podList(pods []gpumemory.DevicePod) string {
+	list := make([]string, len(pods))
+	for i, p := range pods {
+		name := p.Namespace + "/" + p.Name
+		if p.Name == "" {
+			name = "pod " + string(p.UID)
+		}
+		list[i] = fmt.Sprintf("%s (%d)", name, p.Amount)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policy"
+)
+
+// inspectPath is where the admin address shows what policies show, of whichever
+// profile.
+const inspectPath = "/inspect"
+
+// inspect answers what a policy shows below its profile's path, as the tools of the
+// systems it stands in for expect. It returns false when there is nothing.
+func (s *service) inspect(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet {
+		return false
+	}
+	c := s.current.Load().config
+	for i := range c.Profiles {
+		if path, ok := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(c.Profiles[i].Path, "/")+"/"); ok && s.show(w, &c.Profiles[i], path) {
+			return true
+		}
+	}
+	return false
+}
+
+// inspectAny is inspect for the first profile that shows something at the path.
+func (s *service) inspectAny(w http.ResponseWriter, r *http.Request) {
+	c := s.current.Load().config
+	for i := range c.Profiles {
+		if s.show(w, &c.Profiles[i], strings.TrimPrefix(r.URL.Path, inspectPath+"/")) {
+			return
+		}
+	}
+	http.Error(w, "no policy of the configuration shows anything here", http.StatusNotFound)
+}
+
+func (s *service) show(w http.ResponseWriter, profile *config.Profile, path string) bool {
+	if s.cluster == nil {
+		return false
+	}
+	for _, m := range profile.Policies {
+		inspector, ok := m.Policy.(policy.Inspector)
+		if !ok {
+			continue
+		}
+		answer, found := inspector.Inspect(s.cluster.View(), path)
+		if !found {
+			continue
+		}
+		encoded, err := json.Marshal(answer)
+		if err != nil {
+			s.logger.Error("what a policy shows cannot be encoded", "policy", m.As, "path", path, "error", err)
+			http.Error(w, "internal error", http.StatusInternalServerError)
+			return true
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(encoded) // the connection is gone if this fails
+		return true
+	}
+	return false
+}

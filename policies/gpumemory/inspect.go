@@ -1,0 +1,104 @@
+package gpumemory
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Report is every GPU of some nodes, and who has what of it.
+type Report struct {
+	Unit  Unit         `json:"unit"`
+	Nodes []NodeReport `json:"nodes"`
+	// Error says why Nodes is empty, or is "".
+	Error string `json:"error,omitempty"`
+}
+
+// NodeReport is every GPU of one node.
+type NodeReport struct {
+	Name    string   `json:"name"`
+	Devices []Device `json:"devices"`
+}
+
+// inspection is what gpushare's own /inspect answers.
+type inspection struct {
+	Nodes []inspectedNode `json:"nodes"`
+	Error string          `json:"error,omitempty"`
+}
+
+type inspectedNode struct {
+	Name  string            `json:"name"`
+	Total int64             `json:"totalGPU"`
+	Used  int64             `json:"usedGPU"`
+	GPUs  []inspectedDevice `json:"devs"`
+}
+
+type inspectedDevice struct {
+	ID    int            `json:"id"`
+	Total int64          `json:"totalGPU"`
+	Used  int64          `json:"usedGPU"`
+	Pods  []inspectedPod `json:"pods"`
+}
+
+type inspectedPod struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Used      int64  `json:"usedGPU"`
+}
+
+// Inspect implements policy.Inspector. At inspect and inspect/NODE it answers as the
+// gpushare extender does, at gpus and gpus/NODE with a [Report].
+func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found bool) {
+	kind, name, one := strings.Cut(path, "/")
+	if kind != "inspect" && kind != "gpus" {
+		return nil, false
+	}
+	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
+	for n := range nodesOf(view, name, one) {
+		if devices := Devices(p.config, n); len(devices) > 0 {
+			report.Nodes = append(report.Nodes, NodeReport{n.Name, devices})
+		}
+	}
+	switch {
+	case one && view.Node(name) == nil:
+		report.Error = fmt.Sprintf("node %q is not known", name)
+	case one && len(report.Nodes) == 0:
+		report.Error = fmt.Sprintf("node %q shares no GPUs", name)
+	}
+	if kind == "gpus" {
+		return report, true
+	}
+	return report.inspection(), true
+}
+
+// nodesOf yields the node with the name, or all.
+func nodesOf(view *snapshot.View, name string, one bool) iter.Seq[*snapshot.Node] {
+	if !one {
+		return view.All()
+	}
+	return func(yield func(*snapshot.Node) bool) {
+		if n := view.Node(name); n != nil {
+			yield(n)
+		}
+	}
+}
+
+func (r *Report) inspection() inspection {
+	answer := inspection{Nodes: []inspectedNode{}, Error: r.Error}
+	for _, n := range r.Nodes {
+		node := inspectedNode{Name: n.Name}
+		for i := range n.Devices {
+			d := &n.Devices[i]
+			device := inspectedDevice{ID: d.Index, Total: d.Capacity, Used: d.Used, Pods: []inspectedPod{}}
+			for _, pod := range d.Pods {
+				device.Pods = append(device.Pods, inspectedPod{pod.Name, pod.Namespace, pod.Amount})
+			}
+			node.Total, node.Used = node.Total+d.Capacity, add(node.Used, d.Used)
+			node.GPUs = append(node.GPUs, device)
+		}
+		answer.Nodes = append(answer.Nodes, node)
+	}
+	return answer
+}

@@ -1,0 +1,45 @@
+package gpumemory_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// TestInspect: tools made for gpushare find what they expect.
+func TestInspect(t *testing.T) {
+	var builder snapshot.Builder
+	builder.SetNode(gpuNode("n", 2, 16))
+	builder.SetNode(gpuNode("without", 0, 0))
+	builder.SetPod(placed("p", 6, "1"))
+	view := builder.View()
+	inspector := build(t, `{}`).(policy.Inspector)
+	const all = `{"nodes":[{"name":"n","totalGPU":32,"usedGPU":6,"devs":[` +
+		`{"id":0,"totalGPU":16,"usedGPU":0,"pods":[]},` +
+		`{"id":1,"totalGPU":16,"usedGPU":6,"pods":[{"name":"p","namespace":"default","usedGPU":6}]}]}]}`
+	for path, want := range map[string]string{
+		"inspect":         all,
+		"inspect/n":       all,
+		"inspect/without": `{"nodes":[],"error":"node \"without\" shares no GPUs"}`,
+		"inspect/unknown": `{"nodes":[],"error":"node \"unknown\" is not known"}`,
+		"gpus/n": `{"unit":"GiB","nodes":[{"name":"n","devices":[` +
+			`{"index":0,"capacity":16,"used":0,"reserved":0,"healthy":true,"pods":null},` +
+			`{"index":1,"capacity":16,"used":6,"reserved":0,"healthy":true,"pods":[{"namespace":"default","name":"p","uid":"uid-p","amount":6}]}]}]}`,
+		"gpus/unknown": `{"unit":"GiB","nodes":[],"error":"node \"unknown\" is not known"}`,
+		"other":        "",
+	} {
+		answer, found := inspector.Inspect(view, path)
+		if want == "" {
+			if found {
+				t.Errorf("%s: something is there", path)
+			}
+			continue
+		}
+		got, err := json.Marshal(answer)
+		if err != nil || !found || string(got) != want {
+			t.Errorf("%s: found %v, %v\ngot  %s\nwant %s", path, found, err, got, want)
+		}
+	}
+}
