@@ -493,6 +493,27 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 	}
 }
 
+// While a pod is bound to a node, however long that takes, calls about the same node
+// are answered.
+func TestG9FilterDoesNotWaitForBind(t *testing.T) {
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"}))
+	}()
+	<-arrived
+	for _, verb := range []string{"filter", "prioritize"} {
+		s.post(t, verb, encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &[]string{"good"}}))
+	}
+	proceed <- nil
+	if answer := <-answered; answer != `{"Error":""}` {
+		t.Errorf("bind: %s", answer)
+	}
+}
+
 // shop is a policy that hands out one unit, and the ledger it is written into.
 type shop struct {
 	labels

@@ -3,7 +3,27 @@ package ledger
 import (
 	"context"
 	"time"
+
+	"outboard.dev/outboard/snapshot"
 )
+
+// Waiting is how many operations on the ledger wait for one that is written.
+func (k *Keeper) Waiting(key snapshot.LedgerKey) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b := k.books[Name(key)]; b != nil {
+		return len(b.waiting)
+	}
+	return 0
+}
+
+// Busy says whether the ledger is being written, and nothing waits.
+func (k *Keeper) Busy(key snapshot.LedgerKey) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.books[Name(key)]
+	return b != nil && b.busy && len(b.waiting) == 0
+}
 
 // Sweeper lets tests look for claims nobody needs at times of their choice.
 type Sweeper struct{ s *sweeper }

@@ -40,6 +40,7 @@ type server struct {
 	late    []func() // writes that are still on their way
 	faults  []fault  // of the next writes; none after that
 	puts    int
+	limit   int64         // if not 0, the largest claim the server takes
 	block   chan struct{} // if not nil, writes wait for it
 }
 
@@ -109,6 +110,11 @@ func (s *server) put(o *ledger.Object) (*ledger.Object, error) {
 	}
 	for i := range o.Spec.Units {
 		u := &o.Spec.Units[i]
+		for _, c := range u.Claims {
+			if s.limit > 0 && c.Amount > s.limit {
+				return nil, apierrors.NewInvalid(ledger.Kind.GroupKind(), o.Name, nil)
+			}
+		}
 		if used := u.Used(); used > u.Capacity && (old == nil || used > old.Spec.Unit(u.Name).Used()) {
 			return nil, apierrors.NewInvalid(ledger.Kind.GroupKind(), o.Name, nil)
 		}

@@ -80,6 +80,9 @@ func Name(key snapshot.LedgerKey) string {
 	for i := range parts {
 		parts[i] = strings.Trim(parts[i], "-")
 	}
+	if len(parts) == 0 {
+		parts = []string{"ledger"}
+	}
 	sum := sha256.Sum256([]byte(key.Resource + "\x00" + key.Node))
 	suffix := "-" + hex.EncodeToString(sum[:5])
 	readable = strings.Join(parts, ".")

@@ -8,8 +8,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestInspect: tools made for gpushare find what they expect.
-func TestInspect(t *testing.T) {
+// TestG6Inspect: tools made for gpushare find what they expect, and a node that does not
+// exist is an answer.
+func TestG6Inspect(t *testing.T) {
 	var builder snapshot.Builder
 	builder.SetNode(gpuNode("n", 2, 16))
 	builder.SetNode(gpuNode("without", 0, 0))

@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/stage"
+)
+
+// A thousand pods whose scheduler stops listening somewhere in the middle of bind, and then asks again, twice after it was
+// told of success: each is bound once, has the GPU that was claimed for it, and keeps it.
+func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
+	th := open(t)
+	const pods, nodes, cards, each = 1000, 60, 2, 16
+	specs := make([]string, nodes)
+	for i := range specs {
+		specs[i] = fmt.Sprintf("n%d", i)
+		th.nodes(gpus(specs[i], cards, each))
+	}
+	o := th.outboard(gpushare + "cluster: {qps: 1000, burst: 2000}\n")
+	group, ctx := errgroup.WithContext(th.ctx)
+	group.SetLimit(16)
+	for i := range pods {
+		group.Go(func() error {
+			spec := gpuPod(fmt.Sprintf("p%04d", i), 1)
+			spec.SchedulerName = "nobody"
+			pod, err := th.Client.CoreV1().Pods("default").Create(ctx, spec.Pod(), metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return retriedBind(ctx, o, pod, specs[i%nodes])
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	ledgers := th.ledgers()
+	bound, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]int{}
+	for _, p := range bound.Items {
+		node, card := p.Spec.NodeName, p.Annotations[gpuIndex]
+		used[node+"/"+card]++
+		l := ledgers[ledger.Name(snapshot.LedgerKey{Resource: string(gpuMem), Node: node})]
+		if l == nil || l.Spec.Unit(card).Amount(p.UID) != 1 || l.Spec.Pod(p.UID).Annotations[gpuIndex] != card {
+			t.Errorf("pod %s is on GPU %s of %s, and the ledger says something else", p.Name, card, node)
+		}
+	}
+	for card, sum := range used {
+		if sum > each {
+			t.Errorf("GPU %s is used for %d of %d", card, sum, each)
+		}
+	}
+	if len(bound.Items) != pods {
+		t.Errorf("%d pods", len(bound.Items))
+	}
+}
+
+// retriedBind binds as a scheduler does that loses answers.
+func retriedBind(ctx context.Context, o *stage.Outboard, pod *corev1.Pod, node string) error {
+	args, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node})
+	if err != nil {
+		return err
+	}
+	bind := func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL+"/gpushare-scheduler/bind", bytes.NewReader(args))
+		if err != nil {
+			return err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			return err
+		}
+		var result extenderv1.ExtenderBindingResult
+		if err := json.Unmarshal(body, &result); err != nil {
+			return err
+		}
+		if result.Error != "" {
+			return fmt.Errorf("pod %s: %s", pod.Name, result.Error)
+		}
+		return nil
+	}
+	impatient, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(30))*time.Millisecond)
+	_ = bind(impatient) // whatever has become of it
+	cancel()
+	for successes := 0; successes < 3; {
+		if err := bind(ctx); err == nil {
+			successes++
+		} else if ctx.Err() != nil {
+			return err
+		} else {
+			time.Sleep(10 * time.Millisecond) // Outboard may not know the pod yet
+		}
+	}
+	return nil
+}
+
+// ledgers are all Ledgers, by name.
+func (th *theater) ledgers() map[string]*ledger.Object {
+	th.t.Helper()
+	data, err := th.Client.Discovery().RESTClient().Get().AbsPath(ledgersPath).DoRaw(th.ctx)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	var list ledger.ObjectList
+	if err := json.Unmarshal(data, &list); err != nil {
+		th.t.Fatal(err)
+	}
+	all := map[string]*ledger.Object{}
+	for i := range list.Items {
+		all[list.Items[i].Name] = &list.Items[i]
+	}
+	return all
+}
