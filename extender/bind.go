@@ -52,9 +52,14 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return fmt.Errorf("node %q is not known to Outboard yet", args.Node)
 	}
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
+	if pod == nil || pod.UID != args.PodUID { // it may be newer than what we have seen
+		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
+			return err
+		}
+	}
 	switch {
 	case pod == nil || pod.UID != args.PodUID:
-		return fmt.Errorf("pod %s/%s with UID %s is not known to Outboard yet", args.PodNamespace, args.PodName, args.PodUID)
+		return fmt.Errorf("pod %s/%s with UID %s does not exist", args.PodNamespace, args.PodName, args.PodUID)
 	case pod.Spec.NodeName == args.Node:
 		c.answer.Text = append(c.answer.Text, bound...) // an answer of ours was lost
 		return nil

@@ -441,9 +441,15 @@ func TestBind(t *testing.T) {
 			t.Errorf("bound again: %+v", cluster.bindings)
 		}
 	})
-	t.Run("a pod we do not know", func(t *testing.T) {
+	t.Run("a pod that does not exist", func(t *testing.T) {
 		cluster := &fakeCluster{view: view(threeNodes)}
-		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "not known") || len(cluster.bindings) > 0 {
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "does not exist") || len(cluster.bindings) > 0 {
+			t.Errorf("answered %s", answer)
+		}
+	})
+	t.Run("a pod newer than what we have seen", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes), live: somePod()}
+		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` || len(cluster.bindings) != 1 {
 			t.Errorf("answered %s", answer)
 		}
 	})

@@ -139,3 +139,41 @@ all            18    18        14    32
 		}
 	}
 }
+
+// A pod of high priority that finds no GPU gets one that is then really free for it. kube-scheduler evicts one pod, after
+// which the sum of what is free on both GPUs is enough, and neither alone; so the pod that shares its GPU goes, too. The two on
+// the other GPU stay.
+func TestPreemptFreesOneGPU(t *testing.T) {
+	th := open(t)
+	node := gpus("gpu-node", 2, 16)
+	node.CPU = "8"
+	th.nodes(node)
+	for name, value := range map[string]int32{"low": 10, "less": 15, "middle": 20, "high": 1000} {
+		th.priority(name, value)
+	}
+	o := th.outboard(gpushare)
+	th.scheduler(gpushareScheduler(o))
+	pod := func(name, class, cpu string, units int) controlplane.PodSpec {
+		spec := gpuPod(name, units)
+		spec.PriorityClass, spec.CPU = class, cpu
+		return spec
+	}
+	important := th.bound(pod("important", "middle", "100m", 10))
+	neighbour := th.bound(pod("neighbour", "middle", "100m", 3))
+	hog := th.bound(pod("hog", "low", "6", 9))
+	small := th.bound(pod("small", "less", "100m", 4))
+	if important.Annotations[gpuIndex] != neighbour.Annotations[gpuIndex] || hog.Annotations[gpuIndex] != small.Annotations[gpuIndex] {
+		t.Fatal("the pods are not where the test wants them")
+	}
+	go finishDeletions(th.ctx, th.Client)
+	urgent := th.awaitBound(th.create(pod("urgent", "high", "3", 14)))
+	if got, want := urgent.Annotations[gpuIndex], hog.Annotations[gpuIndex]; got != want {
+		t.Errorf("the pod is on GPU %s, want %s", got, want)
+	}
+	for name, stays := range map[string]bool{"important": true, "neighbour": true, "hog": false, "small": false} {
+		p, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
+		if got := err == nil && p.DeletionTimestamp == nil; got != stays {
+			t.Errorf("%s is still there: %v, want %v", name, got, stays)
+		}
+	}
+}

@@ -19,10 +19,7 @@ func TestPreemptExtendsTheVictims(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4"})
 	for name, value := range map[string]int32{"low": 10, "middle": 20, "high": 1000} {
-		_, err := th.Client.SchedulingV1().PriorityClasses().Create(th.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		th.priority(name, value)
 	}
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
@@ -63,6 +60,15 @@ profiles:
 		}
 	}
 	t.Error("no preempt call was recorded")
+}
+
+// priority creates a PriorityClass.
+func (th *theater) priority(name string, value int32) {
+	th.t.Helper()
+	_, err := th.Client.SchedulingV1().PriorityClasses().Create(th.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
 }
 
 // finishDeletions does a kubelet's part: it removes pods that are to be deleted.
