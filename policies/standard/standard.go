@@ -3,6 +3,7 @@
 package standard
 
 import (
+	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policies/podlimit"
@@ -12,6 +13,7 @@ import (
 // Types returns the policies that come with Outboard, in order of name.
 func Types() []policy.Type {
 	return []policy.Type{
+		devices.Type(),
 		gpumemory.Type(),
 		imagelocality.Type(),
 		podlimit.Type(),

@@ -1,0 +1,165 @@
+// Package devices is the policy Devices: units of any countable extended resource.
+// README.md in this folder is its documentation.
+package devices
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// devices is the policy. A node has units, which are in parts, and a pod gets what it asks
+// for from one part if together is set, and else from as few as possible.
+type devices struct {
+	config     Config
+	annotation string // "" where pods are not told their units
+	together   bool
+	reasons    partReasons // where together is set
+	hardware   *snapshot.ObjectFact[hardware]
+	books      *snapshot.Fact[books]
+}
+
+func newDevices(config Config) *devices {
+	p := &devices{config: config, annotation: config.annotation()}
+	switch {
+	case config.PodGets == Shares:
+		p.together, p.reasons = true, ofOneUnit
+	case config.SameGroup == Required:
+		p.together, p.reasons = true, ofOneGroup
+	}
+	p.hardware = snapshot.NewObjectFact(p.read)
+	p.books = snapshot.NewFact(func(n *snapshot.Node) books {
+		return p.booksOf(n, n.Ledger(config.Resource), p.hardware.Of(n))
+	})
+	return p
+}
+
+// asked is how much the pod asks for, by Kubernetes' rule: init containers run one after the
+// other, before the containers, but beside the sidecars that were started before them.
+func (p *devices) asked(pod *corev1.Pod) int64 {
+	var sidecars, peak int64
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		n := add(sidecars, p.limit(c))
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sidecars = n
+		}
+		peak = max(peak, n)
+	}
+	sum := sidecars
+	for i := range pod.Spec.Containers {
+		sum = add(sum, p.limit(&pod.Spec.Containers[i]))
+	}
+	return max(sum, peak)
+}
+
+func (p *devices) limit(c *corev1.Container) int64 {
+	q, ok := c.Resources.Limits[corev1.ResourceName(p.config.Resource)]
+	if !ok {
+		return 0
+	}
+	return max(0, q.Value())
+}
+
+// Prepare implements policy.Policy.
+func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	want := p.asked(pod)
+	if want == 0 {
+		return nil, nil
+	}
+	return &cycle{policy: p, pod: pod.UID, want: want}, nil
+}
+
+// cycle is the policy prepared for one pod that asks for the resource.
+type cycle struct {
+	policy *devices
+	pod    types.UID
+	want   int64
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	b := c.policy.books.Of(n)
+	if b.holds(c.pod) {
+		return policy.Verdict{}
+	}
+	return c.policy.judge(c.want, c.policy.hardware.Of(n), b)
+}
+
+// judge says whether there is enough for a pod that asks for want.
+func (p *devices) judge(want int64, hw *hardware, b *books) policy.Verdict {
+	shares := p.config.PodGets == Shares
+	switch {
+	case hw.problem != nil:
+		return policy.Verdict{Reason: hw.problem, Unresolvable: true}
+	case want > hw.capacity && !shares:
+		return policy.Verdict{Reason: tooFewDevices, Unresolvable: true, Have: hw.capacity, Want: want}
+	case want > hw.largest && p.together:
+		return policy.Verdict{Reason: p.reasons.tooSmall, Unresolvable: true, Have: hw.largest, Want: want}
+	case want > b.left && !shares:
+		return policy.Verdict{Reason: insufficientDevices, Have: b.left, Want: want}
+	case want > b.mostFree && p.together:
+		return policy.Verdict{Reason: p.reasons.full, Have: b.mostFree, Want: want}
+	}
+	return policy.Verdict{}
+}
+
+// Score implements policy.Score. Where one group is only preferred, nodes on which it can be
+// had score 50 and more for pods that ask for several units, and others 50 and less.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	hw, b := c.policy.hardware.Of(n), c.policy.books.Of(n)
+	if hw.capacity == 0 {
+		return 0
+	}
+	used := hw.capacity - b.left
+	if !b.holds(c.pod) {
+		used = min(hw.capacity, add(used, c.want))
+	}
+	if c.policy.config.Strategy == Spread {
+		used = hw.capacity - used
+	}
+	score := policy.MaxScore * used / hw.capacity
+	if c.policy.config.GroupsFrom == "" || c.policy.together || c.want == 1 {
+		return score
+	}
+	if score /= 2; b.mostFree >= c.want {
+		score += policy.MaxScore / 2
+	}
+	return score
+}
+
+// Ledgers implements policy.Reserver.
+func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	if p.asked(pod) == 0 {
+		return nil, nil
+	}
+	return []snapshot.LedgerKey{{Resource: p.config.Resource, Node: node.Name}}, nil
+}
+
+// Reserve implements policy.Reserver.
+func (p *devices) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
+	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })
+	want, hw := p.asked(ask.Pod), p.hardware.Of(ask.Node)
+	b := p.booksOf(others, ask.Ledger.Without(own), hw)
+	if verdict := p.judge(want, hw, &b); !verdict.Fits() {
+		return policy.Claim{}, verdict
+	}
+	claim := policy.Claim{Amounts: p.choose(want, hw, &b)}
+	for _, u := range hw.units {
+		claim.Units = append(claim.Units, policy.Capacity{Unit: u.name, Capacity: u.capacity})
+	}
+	if p.annotation != "" {
+		names := make([]string, len(claim.Amounts))
+		for i, a := range claim.Amounts {
+			names[i] = a.Unit
+		}
+		claim.Annotations = map[string]string{p.annotation: strings.Join(names, ",")}
+	}
+	return claim, policy.Verdict{}
+}

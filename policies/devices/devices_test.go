@@ -1,0 +1,469 @@
+package devices_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, devices.Type(), "testdata/*.txtar")
+}
+
+func TestConformance(t *testing.T) {
+	for name, config := range map[string]string{
+		"counted":  `{resource: example.com/fpga, capacityFrom: example.com/count, strategy: spread}`,
+		"numbered": `{resource: example.com/fpga, units: numbered, podGets: shares, sharesPerUnit: 2}`,
+		"named":    `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, groupsFrom: example.com/groups}`,
+		"grouped":  grouped,
+		"shared":   shared,
+	} {
+		t.Run(name, func(t *testing.T) {
+			policytest.Run(t, policytest.Options{
+				New: policytest.FromYAML(devices.Type(), config),
+				Pods: policytest.Pods(`
+- {metadata: {name: one}, spec: {containers: [{name: c, resources: {limits: {example.com/fpga: 1}}}]}}
+- {metadata: {name: two}, spec: {containers: [{name: c, resources: {limits: {example.com/fpga: 2}}}]}}
+- metadata: {name: sidecar, annotations: {outboard.dev/example.com.fpga: u0}}
+  spec:
+    initContainers: [{name: s, restartPolicy: Always, resources: {limits: {example.com/fpga: 1}}}]
+    containers: [{name: c, resources: {limits: {example.com/fpga: 2}}}]
+- {metadata: {name: none}, spec: {containers: [{name: c}]}}
+`),
+				Nodes: policytest.Nodes(`
+- metadata: {name: a, annotations: {example.com/units: "u0,u1=3,u2=0,u3", example.com/groups: "u0,u1;u2,u3", example.com/count: "3"}}
+  status: {allocatable: {example.com/fpga: 4}}
+- metadata: {name: b, labels: {example.com/units: u0_u1, example.com/count: "2"}}
+  status: {allocatable: {example.com/fpga: 2}}
+- metadata: {name: c}
+- metadata: {name: d, annotations: {example.com/units: "u0,u0"}}
+  status: {allocatable: {example.com/fpga: 100}}
+`),
+				Assigned: policytest.Pods(`
+- metadata: {name: p1, annotations: {outboard.dev/example.com.fpga: u0}}
+  spec: {nodeName: a, containers: [{name: c, resources: {limits: {example.com/fpga: 1}}}]}
+- metadata: {name: p2, annotations: {outboard.dev/example.com.fpga: "1"}}
+  spec: {nodeName: a, containers: [{name: c, resources: {limits: {example.com/fpga: 1}}}]}
+- {metadata: {name: p3}, spec: {nodeName: b, containers: [{name: c, resources: {limits: {example.com/fpga: 1}}}]}}
+- {metadata: {name: p4}, spec: {nodeName: b, containers: [{name: c}]}}
+`),
+			})
+		})
+	}
+}
+
+// TestAsked: what a pod asks for is the most that its containers have at one time.
+func TestAsked(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	container := func(n int64, restart *corev1.ContainerRestartPolicy) corev1.Container {
+		return corev1.Container{RestartPolicy: restart, Resources: corev1.ResourceRequirements{Limits: list(n)}}
+	}
+	run := func(n int64) corev1.Container { return container(n, nil) }
+	sidecar := func(n int64) corev1.Container { return container(n, &always) }
+	for _, tc := range []struct {
+		what       string
+		init, main []corev1.Container
+		want       int64
+	}{
+		{"nothing", nil, nil, 0},
+		{"none of it", nil, []corev1.Container{run(0), {}}, 0},
+		{"less than nothing", nil, []corev1.Container{run(-3)}, 0},
+		{"one container", nil, []corev1.Container{run(3)}, 3},
+		{"several", nil, []corev1.Container{run(3), {}, run(2)}, 5},
+		{"small init container", []corev1.Container{run(4)}, []corev1.Container{run(3), run(2)}, 5},
+		{"large init container", []corev1.Container{run(6), run(1)}, []corev1.Container{run(3), run(2)}, 6},
+		{"init containers alone", []corev1.Container{run(1), run(2)}, nil, 2},
+		{"sidecar", []corev1.Container{sidecar(2)}, []corev1.Container{run(3)}, 5},
+		{"sidecars before an init container", []corev1.Container{sidecar(2), sidecar(1), run(6)}, []corev1.Container{run(3)}, 9},
+		{"sidecar behind an init container", []corev1.Container{run(4), sidecar(2)}, []corev1.Container{run(1)}, 4},
+		{"very many", nil, []corev1.Container{run(math.MaxInt64), run(math.MaxInt64)}, math.MaxInt64},
+	} {
+		pod := asking("p", 0)
+		pod.Spec.InitContainers, pod.Spec.Containers = tc.init, tc.main
+		cycle, err := build(t, counted).Prepare(t.Context(), pod, new(snapshot.View))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := int64(0)
+		if cycle != nil {
+			w := &world{node: counting(1), pods: []*corev1.Pod{bound("old", 1, "-")}}
+			if v := cycle.(policy.Filter).Filter(w.snapshot()); !v.Fits() {
+				got = v.Want
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: asks for %d, want %d", tc.what, got, tc.want)
+		}
+	}
+}
+
+// TestClaim: what goes into the ledger, and what the pod is told.
+func TestClaim(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config  string
+		node    *corev1.Node
+		want    int64
+		units   []policy.Capacity
+		amounts []policy.Amount
+		told    map[string]string
+	}{
+		"counted": {
+			counted, counting(3), 2, []policy.Capacity{{Unit: "*", Capacity: 3}}, []policy.Amount{{Unit: "*", Amount: 2}}, nil,
+		},
+		"numbered": {
+			numbered, counting(3), 2,
+			[]policy.Capacity{{Unit: "0", Capacity: 1}, {Unit: "1", Capacity: 1}, {Unit: "2", Capacity: 1}},
+			[]policy.Amount{{Unit: "0", Amount: 1}, {Unit: "1", Amount: 1}}, map[string]string{fpgaKey: "0,1"},
+		},
+		"named": {
+			named, naming("x, 0000:3b:00.1 = 4,ill=0", ""), 2,
+			[]policy.Capacity{{Unit: "x", Capacity: 1}, {Unit: "0000:3b:00.1", Capacity: 1}, {Unit: "ill"}},
+			[]policy.Amount{{Unit: "x", Amount: 1}, {Unit: "0000:3b:00.1", Amount: 1}}, map[string]string{fpgaKey: "x,0000:3b:00.1"},
+		},
+		"shared": {
+			shared, naming("a=2,b", ""), 3, []policy.Capacity{{Unit: "a", Capacity: 2}, {Unit: "b", Capacity: 4}},
+			[]policy.Amount{{Unit: "b", Amount: 3}}, map[string]string{fpgaKey: "b"},
+		},
+		"numbered and shared": {
+			`{resource: example.com/fpga, units: numbered, podGets: shares, sharesPerUnit: 4, annotation: example.com/told}`,
+			counting(11), 3,
+			[]policy.Capacity{{Unit: "0", Capacity: 4}, {Unit: "1", Capacity: 4}},
+			[]policy.Amount{{Unit: "0", Amount: 3}}, map[string]string{"example.com/told": "0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{node: tc.node}
+			got := w.claim(t, build(t, tc.config), asking("p", tc.want))
+			if !slices.Equal(got.Units, tc.units) || !slices.Equal(got.Amounts, tc.amounts) || !maps.Equal(got.Annotations, tc.told) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestLedgers(t *testing.T) {
+	p, n := build(t, counted).(policy.Reserver), (&world{node: counting(1)}).snapshot()
+	keys, err := p.Ledgers(asking("p", 1), n)
+	if want := []snapshot.LedgerKey{{Resource: fpga, Node: "n"}}; err != nil || !slices.Equal(keys, want) {
+		t.Errorf("ledgers are %v (%v), want %v", keys, err, want)
+	}
+	if keys, err := p.Ledgers(asking("p", 0), n); err != nil || len(keys) > 0 {
+		t.Errorf("a pod that asks for nothing has the ledgers %v (%v)", keys, err)
+	}
+}
+
+// TestChoose: which of the units that are free a pod gets.
+func TestChoose(t *testing.T) {
+	const units, groups = "a0,a1,b0,b1,b2,c0,c1,c2,c3,lone", "a0,a1;b2,b1,b0;c0,c1,c2,c3,gone"
+	preferred := strings.Replace(grouped, "required", "preferred", 1)
+	spread := func(config string) string { return strings.Replace(config, "}", ", strategy: spread}", 1) }
+	for _, tc := range []struct {
+		what, config string
+		node         *corev1.Node
+		taken        string // units of pods on the node, as many as there are names
+		want         int64
+		told         string
+	}{
+		{"lowest number", numbered, counting(4), "0,2", 2, "1,3"},
+		{"one of the smallest group", grouped, naming(units, groups), "", 1, "lone"},
+		{"smallest group that is enough", grouped, naming(units, groups), "", 3, "b0,b1,b2"},
+		{"what is left of a group", grouped, naming(units, groups), "c0,c3", 2, "a0,a1"},
+		{"smallest rest that is enough", grouped, naming(units, groups), "a0,c0,c3", 2, "c1,c2"},
+		{"largest group", spread(grouped), naming(units, groups), "", 2, "c0,c1"},
+		{"largest rest", spread(grouped), naming(units, groups), "c0,c3", 1, "b0"},
+		{"one group though others would do", preferred, naming(units, groups), "", 3, "b0,b1,b2"},
+		{"few groups if one is too small", preferred, naming(units, groups), "", 6, "b0,b1,c0,c1,c2,c3"},
+		{"no group has so many", grouped, naming(units, groups), "", 5, "GroupTooSmall! 4/5 devices"},
+		{"no group has so many left", grouped, naming(units, groups), "c0", 4, "InsufficientGroup 3/4 devices"},
+		{"groups are not told", grouped, naming("x,y", ""), "", 2, "GroupTooSmall! 1/2 devices"},
+		{"groups are not told but only preferred", preferred, naming("x,y", ""), "", 2, "x,y"},
+		{"fullest unit that is enough", shared, naming("x,y,z", ""), "y,z", 2, "y"},
+		{"emptiest unit", spread(shared), naming("x,y,z=9", ""), "x,z,z", 1, "z"},
+		{"shares of one unit only", shared, naming("x,y", ""), "x,y", 4, "InsufficientShares 3/4 shares"},
+	} {
+		w := &world{node: tc.node}
+		for i, unit := range strings.Split(tc.taken, ",") {
+			if unit != "" {
+				w.pods = append(w.pods, bound(fmt.Sprint("old", i), 1, unit))
+			}
+		}
+		expect(t, tc.what, w.told(build(t, tc.config), asking("p", tc.want)), tc.told)
+	}
+}
+
+// TestPodsWithoutClaims count on the units they name, and otherwise against the whole node.
+func TestPodsWithoutClaims(t *testing.T) {
+	for _, tc := range []struct {
+		what, config string
+		old          *corev1.Pod
+		left         int64  // of 4 units or of 4 shares each of 2 units
+		told         string // to a pod that asks for 1
+	}{
+		{"counted", counted, bound("old", 3, "-"), 1, ""},
+		{"counted, and names a unit", counted, bound("old", 3, "1"), 1, ""},
+		{"names a unit", numbered, bound("old", 1, "0"), 3, "1"},
+		{"names several", numbered, bound("old", 2, " 0 , 1"), 2, "2"},
+		{"names one of two", numbered, bound("old", 2, "0"), 2, "1"},
+		{"names more than it asks for", numbered, bound("old", 1, "0,1"), 2, "2"},
+		{"names one twice", numbered, bound("old", 2, "0,0"), 2, "1"},
+		{"names none", numbered, bound("old", 2, ""), 2, "0"},
+		{"is not annotated", numbered, bound("old", 2, "-"), 2, "0"},
+		{"names what is not there", numbered, bound("old", 1, "7"), 3, "0"},
+		{"asks for nothing", numbered, bound("old", 0, "0"), 4, "0"},
+		{"shares", shared, bound("old", 3, "a"), 4, "a"},
+		{"all shares", shared, bound("old", 4, "a"), 4, "b"},
+		{"shares of two units", shared, bound("old", 3, "a,b"), 1, "a"},
+		{"shares of nobody knows what", shared, bound("old", 5, "-"), 3, "a"},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			p, node := build(t, tc.config), counting(4)
+			if tc.config == shared {
+				node = naming("a,b", "")
+			}
+			w := &world{node: node, pods: []*corev1.Pod{tc.old}}
+			expect(t, "all that is left", w.filter(t, p, asking("p", tc.left)), "fits")
+			if got := w.filter(t, p, asking("p", tc.left+1)); tc.left < 4 && got == "fits" {
+				t.Errorf("there is room for one more than %d", tc.left)
+			}
+			expect(t, "the next pod", w.told(p, asking("p", 1)), tc.told)
+		})
+	}
+}
+
+// TestOverbooked nodes have nothing free, however much more is used than there is, and a
+// unit that is overbooked takes nothing from the others.
+func TestOverbooked(t *testing.T) {
+	w := &world{node: counting(2), pods: []*corev1.Pod{bound("a", math.MaxInt64, "-"), bound("b", math.MaxInt64, "-")}}
+	expect(t, "counted", w.filter(t, build(t, counted), asking("p", 1)), "InsufficientDevices 0/1 devices")
+	expect(t, "numbered", w.filter(t, build(t, numbered), asking("p", 1)), "InsufficientDevices 0/1 devices")
+	w.pods = []*corev1.Pod{bound("a", 1, "0"), bound("b", 1, "0")}
+	expect(t, "one unit", w.told(build(t, numbered), asking("p", 1)), "1")
+	w = &world{node: naming("a,b", ""), pods: []*corev1.Pod{bound("a", math.MaxInt64, "a"), bound("b", math.MaxInt64, "a")}}
+	expect(t, "shares", w.told(build(t, shared), asking("p", 4)), "b")
+	for _, pod := range []*corev1.Pod{asking("p", 1), asking("p", math.MaxInt64)} {
+		if score := prepare(t, build(t, shared), pod).Score(w.snapshot()); score < 0 || score > policy.MaxScore {
+			t.Errorf("the score is %d", score)
+		}
+	}
+}
+
+// TestPodEnds: a pod has its units until it is gone.
+func TestPodEnds(t *testing.T) {
+	p := build(t, numbered)
+	w := &world{node: counting(1)}
+	for phase, want := range map[corev1.PodPhase]string{
+		corev1.PodRunning:   "InsufficientDevices 0/1 devices",
+		corev1.PodSucceeded: "fits",
+		corev1.PodFailed:    "fits",
+	} {
+		old := bound("old", 1, "0")
+		old.Status.Phase, old.DeletionTimestamp = phase, &metav1.Time{Time: time.Unix(1, 0)}
+		w.pods = []*corev1.Pod{old}
+		expect(t, string(phase), w.filter(t, p, asking("p", 1)), want)
+	}
+}
+
+// TestOwnClaim: a pod that is asked about again is not in its own way.
+func TestOwnClaim(t *testing.T) {
+	p := build(t, numbered)
+	w := &world{node: counting(2)}
+	pod := asking("p", 2)
+	w.claim(t, p, pod)
+	expect(t, "with its claim", w.filter(t, p, pod), "fits")
+	expect(t, "again", w.told(p, pod), "0,1")
+	expect(t, "another", w.filter(t, p, asking("q", 1)), "InsufficientDevices 0/1 devices")
+	if score := prepare(t, p, pod).Score(w.snapshot()); score != 100 {
+		t.Errorf("the score is %d", score)
+	}
+	w.bind(pod)
+	expect(t, "when bound", w.filter(t, p, pod), "fits")
+	expect(t, "again when bound", w.told(p, pod), "0,1")
+}
+
+// TestClaimIsCountedOnce at whatever stage the pod is, and the ledger is believed before
+// the annotation.
+func TestClaimIsCountedOnce(t *testing.T) {
+	p := build(t, numbered)
+	w := &world{node: counting(3)}
+	pod := asking("old", 1)
+	w.claim(t, p, pod)
+	both := func(what, want string) {
+		t.Helper()
+		expect(t, what, w.told(p, asking("p", 2)), want)
+		expect(t, what, w.filter(t, p, asking("p", 3)), "InsufficientDevices 2/3 devices")
+	}
+	both("on the way", "1,2")
+	onNode := w.bind(pod)
+	both("bound", "1,2")
+	onNode.Annotations = map[string]string{fpgaKey: "2"}
+	both("annotation changed", "1,2")
+	w.ledger = nil
+	both("claim lost", "0,1")
+}
+
+// TestHardwareChanges: what pods have of units that the node does not list any more is
+// missing from the node as a whole; a unit of size 0 is out of use by itself.
+func TestHardwareChanges(t *testing.T) {
+	p := build(t, named)
+	w := &world{node: naming("a,b,c", "")}
+	old := asking("old", 1)
+	w.claim(t, p, old) // a
+	w.bind(old)
+	for units, want := range map[string]string{
+		"a,b,c":   "b,c",
+		"c,b,a":   "c,b",
+		"a=0,b,c": "b,c",
+		"b,c":     "InsufficientDevices 1/2 devices",
+		"x,y,z":   "x,y",
+		"x":       "TooFewDevices! 1/2 devices",
+		"":        "NoDevices!",
+		"a,a":     "InvalidDevices!",
+	} {
+		w.node = naming(units, "")
+		expect(t, units, w.told(p, asking("p", 2)), want)
+		filtered := want
+		if !strings.ContainsAny(want, "!/") {
+			filtered = "fits"
+		}
+		expect(t, units, w.filter(t, p, asking("p", 2)), filtered)
+	}
+}
+
+// TestConfigurationChanges: what was claimed while units were told apart in another way
+// is missing from the node as a whole.
+func TestConfigurationChanges(t *testing.T) {
+	node := naming("a,b,c", "")
+	node.Status = counting(3).Status
+	for _, before := range []string{counted, numbered, named} {
+		for _, after := range []string{counted, numbered, named} {
+			w := &world{node: node}
+			old := asking("old", 2)
+			w.claim(t, build(t, before), old)
+			w.bind(old)
+			what := before + " to " + after
+			expect(t, what, w.filter(t, build(t, after), asking("p", 2)), "InsufficientDevices 1/2 devices")
+			if _, verdict := w.reserve(build(t, after), asking("p", 1)); !verdict.Fits() {
+				t.Errorf("%s: %s", what, says(verdict))
+			}
+		}
+	}
+}
+
+// TestChoiceFollowsTheLedger as it is when the claim is written, not the View.
+func TestChoiceFollowsTheLedger(t *testing.T) {
+	p := build(t, numbered)
+	w := &world{node: counting(2)}
+	before := w.snapshot()
+	for i, want := range []string{"1", "InsufficientDevices 0/1 devices"} {
+		w.claim(t, p, asking(fmt.Sprint("other", i), 1))
+		claim, verdict := p.(policy.Reserver).Reserve(policy.Ask{Pod: asking("p", 1), Node: before, Ledger: w.ledger})
+		got := claim.Annotations[fpgaKey]
+		if !verdict.Fits() {
+			got = says(verdict)
+		}
+		expect(t, "choice", got, want)
+	}
+}
+
+// TestPreemption: what counts is one group, not the sum of what leaves.
+func TestPreemption(t *testing.T) {
+	p := build(t, grouped)
+	w := &world{
+		node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"),
+		pods: []*corev1.Pod{bound("a", 1, "a0"), bound("b", 1, "b0"), bound("unknown", 1, "-")},
+	}
+	claimed := asking("claimed", 1)
+	w.claim(t, p, claimed) // a1, which is as good as b1
+	w.bind(claimed)
+	n, cycle := w.snapshot(), prepare(t, p, asking("p", 2))
+	for leaving, want := range map[string]string{
+		"":                  "InsufficientDevices 0/2 devices",
+		"unknown":           "InsufficientDevices 1/2 devices",
+		"b":                 "InsufficientDevices 1/2 devices",
+		"a claimed":         "fits",
+		"unknown a":         "InsufficientGroup 1/2 devices",
+		"unknown b":         "fits",
+		"unknown claimed a": "fits",
+	} {
+		without := n.Without(func(p *corev1.Pod) bool { return slices.Contains(strings.Fields(leaving), p.Name) })
+		expect(t, leaving, says(cycle.Filter(without)), want)
+	}
+}
+
+// TestLedgerBounds: Filter knows what a ledger cannot hold.
+func TestLedgerBounds(t *testing.T) {
+	p := build(t, numbered)
+	expect(t, "most units", (&world{node: counting(ledger.MaxUnits)}).filter(t, p, asking("p", ledger.MaxUnits)), "fits")
+	expect(t, "too many units", (&world{node: counting(ledger.MaxUnits + 1)}).filter(t, p, asking("p", 1)), "InvalidDevices!")
+
+	p = build(t, counted)
+	w := &world{node: counting(10 * ledger.MaxUnitClaims)}
+	for i := range ledger.MaxUnitClaims {
+		expect(t, fmt.Sprint("pod ", i), w.filter(t, p, asking("p", 1)), "fits")
+		w.claim(t, p, asking(fmt.Sprint("old", i), 1))
+	}
+	expect(t, "too many pods", w.filter(t, p, asking("p", 1)), "InsufficientDevices 0/1 devices")
+	expect(t, "too many pods", w.told(p, asking("p", 1)), "InsufficientDevices 0/1 devices")
+
+	const annotationLength = 4096 // of a claim, as in the ledger's schema
+	names := make([]string, ledger.MaxUnits)
+	for i := range names {
+		names[i] = fmt.Sprintf("%063d", i)
+	}
+	w = &world{node: naming(strings.Join(names, ","), "")}
+	told := w.told(build(t, named), asking("p", ledger.MaxUnits))
+	if told != strings.Join(names, ",") || len(told) > annotationLength {
+		t.Errorf("the pod is told %d bytes: %s", len(told), told)
+	}
+	w.node = naming(strings.Join(names, ",")+",x", "")
+	expect(t, "too many names", w.filter(t, build(t, named), asking("p", 1)), "InvalidDevices!")
+	w.node = naming("0"+names[0], "")
+	expect(t, "too long a name", w.filter(t, build(t, named), asking("p", 1)), "InvalidDevices!")
+}
+
+// TestAllocationsWithLedger: the suite's nodes have no ledgers.
+func TestAllocationsWithLedger(t *testing.T) {
+	p := build(t, grouped)
+	w := &world{node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"), pods: []*corev1.Pod{bound("a", 1, "a0"), bound("unknown", 1, "-")}}
+	mine := asking("mine", 1)
+	w.claim(t, p, mine)
+	n := w.snapshot()
+	for _, pod := range []*corev1.Pod{mine, asking("p", 1), asking("p", 2), asking("p", 5)} {
+		cycle := prepare(t, p, pod)
+		if allocs := testing.AllocsPerRun(10, func() {
+			cycle.Filter(n)
+			cycle.Score(n)
+		}); allocs > 0 {
+			t.Errorf("%s: %.0f allocations", pod.Name, allocs)
+		}
+	}
+}
+
+func BenchmarkDevices(b *testing.B) {
+	var builder snapshot.Builder
+	for i := range 5000 {
+		node := naming("f0,f1,f2,f3,f4,f5,f6,f7", "f0,f1,f2,f3;f4,f5,f6,f7")
+		node.Name = fmt.Sprint("node-", i)
+		builder.SetNode(node)
+		for j := range 30 {
+			pod := bound(fmt.Sprint("pod-", j), int64(j/24), fmt.Sprint("f", j%8))
+			pod.UID, pod.Spec.NodeName = types.UID(fmt.Sprint(i, "/", j)), node.Name
+			builder.SetPod(pod)
+		}
+	}
+	policytest.Benchmark(b, build(b, grouped), asking("p", 2), builder.View())
+}

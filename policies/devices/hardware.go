@@ -1,0 +1,194 @@
+package devices
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+)
+
+const (
+	// maxUnits bounds the units of a node, as a ledger bounds its own.
+	maxUnits = 64
+	// maxUnitName bounds the name of a unit, so that the names of all the units of a
+	// node fit into one annotation of a claim.
+	maxUnitName = 63
+	// maxCapacity bounds a unit, so that no sum over those of a node overflows, nor a
+	// hundred times that.
+	maxCapacity = 1 << 50
+	// pool is the unit of a node whose units are not told apart. No other has this name.
+	pool = "*"
+)
+
+// hardware is what a node says about its units.
+type hardware struct {
+	problem  *policy.Reason // why it has none that can be used
+	units    []unit
+	index    map[string]int // of units, by name
+	capacity int64          // of all units together
+	largest  int64          // the capacity of the largest part
+}
+
+// unit is one device, or a pool of them.
+type unit struct {
+	name string
+	// capacity is in whatever the resource counts: 1 or 0 where pods get whole units.
+	capacity int64
+	// part is the index of one unit of its part, the same for all of them. A part is a
+	// group, where these are told, the unit alone, where pods get shares of one, or else
+	// the whole node.
+	part int
+}
+
+// read is what the node says about its units.
+func (p *devices) read(node *corev1.Node) hardware {
+	hw := hardware{}
+	if hw.units, hw.problem = p.units(node); hw.problem != nil {
+		return hw
+	}
+	hw.index = map[string]int{}
+	for i, u := range hw.units {
+		if _, twice := hw.index[u.name]; twice {
+			return hardware{problem: invalidDevices}
+		}
+		hw.index[u.name] = i
+		hw.capacity += u.capacity
+	}
+	if hw.capacity == 0 {
+		return hardware{problem: noDevices}
+	}
+	if !p.divide(&hw, node) {
+		return hardware{problem: invalidDevices}
+	}
+	capacities := make([]int64, len(hw.units)) // by part
+	for _, u := range hw.units {
+		capacities[u.part] += u.capacity
+	}
+	hw.largest = slices.Max(capacities)
+	return hw
+}
+
+// units are those of the node, all in one part.
+func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
+	if p.config.Units == Named {
+		return p.named(node)
+	}
+	count, ok := p.count(node)
+	switch {
+	case !ok:
+		return nil, invalidDevices
+	case p.config.Units == None:
+		return []unit{{name: pool, capacity: count}}, nil
+	}
+	if count /= p.size(); count > maxUnits {
+		return nil, invalidDevices
+	}
+	units := make([]unit, count)
+	for i := range units {
+		units[i] = unit{name: strconv.Itoa(i), capacity: p.size()}
+	}
+	return units, nil
+}
+
+// size is the capacity of a unit of which nothing else is said.
+func (p *devices) size() int64 { return int64(p.config.SharesPerUnit) }
+
+// count is how much the node has of the resource, 0..maxCapacity.
+func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
+	text, told, _ := lookUp(node, p.config.CapacityFrom)
+	if told {
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		return n, err == nil && n >= 0 && n <= maxCapacity
+	}
+	q := node.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
+	n = max(0, q.Value())
+	return n, n <= maxCapacity
+}
+
+// lookUp finds a node's annotation, or else label.
+func lookUp(node *corev1.Node, key string) (text string, told, label bool) {
+	if key == "" {
+		return "", false, false
+	}
+	if text, told = node.Annotations[key]; told {
+		return text, true, false
+	}
+	text, told = node.Labels[key]
+	return text, told, told
+}
+
+// named are the units that the node names.
+func (p *devices) named(node *corev1.Node) ([]unit, *policy.Reason) {
+	text, _, label := lookUp(node, p.config.UnitsFrom)
+	if strings.TrimSpace(text) == "" {
+		return nil, noDevices
+	}
+	separator := ","
+	if label {
+		separator = "_"
+	}
+	entries := strings.Split(text, separator)
+	if len(entries) > maxUnits {
+		return nil, invalidDevices
+	}
+	units := make([]unit, len(entries))
+	for i, entry := range entries {
+		name, size, sized := strings.Cut(entry, "=")
+		units[i] = unit{name: strings.TrimSpace(name), capacity: p.size()}
+		if sized {
+			n, err := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
+			if err != nil || n < 0 || n > maxCapacity {
+				return nil, invalidDevices
+			}
+			if p.config.PodGets == WholeUnits {
+				n = min(n, 1)
+			}
+			units[i].capacity = n
+		}
+		if !validName(units[i].name) {
+			return nil, invalidDevices
+		}
+	}
+	return units, nil
+}
+
+// validName allows what device files and PCI addresses are made of.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxUnitName && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.:/", r)
+	})
+}
+
+// divide puts the units into parts. It returns false when the node puts a unit into two
+// groups. Names of units that the node does not have are ignored.
+func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
+	if p.config.PodGets == WholeUnits && p.config.GroupsFrom == "" {
+		return true
+	}
+	for i := range hw.units {
+		hw.units[i].part = i
+	}
+	if p.config.GroupsFrom == "" {
+		return true
+	}
+	grouped := make([]bool, len(hw.units))
+	for group := range strings.SplitSeq(node.Annotations[p.config.GroupsFrom], ";") {
+		first := -1
+		for name := range strings.SplitSeq(group, ",") {
+			i, ok := hw.index[strings.TrimSpace(name)]
+			switch {
+			case !ok:
+				continue
+			case grouped[i]:
+				return false
+			case first < 0:
+				first = i
+			}
+			grouped[i], hw.units[i].part = true, first
+		}
+	}
+	return true
+}

@@ -1,0 +1,216 @@
+package devices_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	fpga      = "example.com/fpga"
+	fpgaKey   = "outboard.dev/example.com.fpga" // where pods are told their units
+	unitsKey  = "example.com/units"
+	groupsKey = "example.com/groups"
+)
+
+// The configurations of most tests.
+const (
+	counted  = `{resource: example.com/fpga}`
+	numbered = `{resource: example.com/fpga, units: numbered}`
+	named    = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units}`
+	shared   = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, podGets: shares, sharesPerUnit: 4}`
+	grouped  = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, groupsFrom: example.com/groups, sameGroup: required}`
+)
+
+func build(t testing.TB, config string) policy.Policy {
+	t.Helper()
+	p, err := policytest.FromYAML(devices.Type(), config)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// counting is node n with so much allocatable.
+func counting(n int64) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: list(n)}}
+}
+
+// naming is node n with units and groups, "" for none.
+func naming(units, groups string) *corev1.Node {
+	told := map[string]string{unitsKey: units, groupsKey: groups}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: told}}
+}
+
+func list(n int64) corev1.ResourceList {
+	return corev1.ResourceList{fpga: *resource.NewQuantity(n, resource.DecimalSI)}
+}
+
+// asking is a pod that asks for n in one container.
+func asking(name string, n int64) *corev1.Pod {
+	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Limits: list(n)}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{main}},
+	}
+}
+
+// bound is a pod on node n that nobody has claimed anything for. With units "-" it has
+// no annotation either.
+func bound(name string, n int64, units string) *corev1.Pod {
+	pod := asking(name, n)
+	pod.Spec.NodeName = "n"
+	if units != "-" {
+		pod.Annotations = map[string]string{fpgaKey: units}
+	}
+	return pod
+}
+
+// world is what is known of node n.
+type world struct {
+	node   *corev1.Node
+	pods   []*corev1.Pod
+	ledger *snapshot.Ledger
+}
+
+func (w *world) snapshot() *snapshot.Node {
+	var b snapshot.Builder
+	b.SetNode(w.node)
+	for _, pod := range w.pods {
+		b.SetPod(pod)
+	}
+	if w.ledger != nil {
+		b.SetLedger(w.ledger)
+	}
+	return b.View().Node(w.node.Name)
+}
+
+// reserve asks for a claim of the pod as the world is now.
+func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
+	if w.ledger == nil {
+		w.ledger = &snapshot.Ledger{Resource: fpga, Node: "n"}
+	}
+	ask := policy.Ask{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Second)}
+	return p.(policy.Reserver).Reserve(ask)
+}
+
+// told is what a pod would get: its annotation, or why it gets nothing.
+func (w *world) told(p policy.Policy, pod *corev1.Pod) string {
+	claim, verdict := w.reserve(p, pod)
+	if !verdict.Fits() {
+		return says(verdict)
+	}
+	return claim.Annotations[fpgaKey]
+}
+
+// claim has the pod claim what it gets.
+func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Claim {
+	t.Helper()
+	claim, verdict := w.reserve(p, pod)
+	if !verdict.Fits() {
+		t.Fatalf("no claim for %s: %s", pod.Name, says(verdict))
+	}
+	if err := w.write(pod, claim); err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// write enters the claim into the ledger as its keeper does, and refuses what that refuses.
+func (w *world) write(pod *corev1.Pod, claim policy.Claim) error {
+	next := &snapshot.Ledger{Resource: fpga, Node: "n", LastAt: w.ledger.LastAt.Add(time.Second)}
+	for _, c := range claim.Units {
+		unit := snapshot.LedgerUnit{Name: c.Unit, Capacity: c.Capacity}
+		if old := w.ledger.Unit(c.Unit); old != nil {
+			unit.Claims = append(unit.Claims, old.Claims...)
+		}
+		next.Units = append(next.Units, unit)
+	}
+	for _, old := range w.ledger.Units {
+		if next.Unit(old.Name) == nil && len(old.Claims) > 0 {
+			next.Units = append(next.Units, snapshot.LedgerUnit{Name: old.Name, Claims: old.Claims})
+		}
+	}
+	if len(claim.Amounts) == 0 {
+		return fmt.Errorf("a claim of nothing")
+	}
+	for _, a := range claim.Amounts {
+		u := next.Unit(a.Unit)
+		switch {
+		case u == nil:
+			return fmt.Errorf("a claim of unit %q, which does not exist", a.Unit)
+		case a.Amount < 1 || u.Amount(pod.UID) != 0:
+			return fmt.Errorf("a claim of %d of unit %q, of which the pod has %d", a.Amount, a.Unit, u.Amount(pod.UID))
+		case u.Used()+a.Amount > u.Capacity:
+			return fmt.Errorf("a claim of %d of unit %q, of whose %d are %d taken", a.Amount, a.Unit, u.Capacity, u.Used())
+		}
+		u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: a.Amount})
+	}
+	next.Pods = append(append(next.Pods, w.ledger.Pods...), snapshot.LedgerPod{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: "n", At: next.LastAt, Annotations: claim.Annotations,
+	})
+	w.ledger = next
+	return nil
+}
+
+// bind puts a pod with a claim on the node.
+func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = "n"
+	pod.Annotations = w.ledger.Pod(pod.UID).Annotations
+	w.pods = append(w.pods, pod)
+	return pod
+}
+
+func prepare(t testing.TB, p policy.Policy, pod *corev1.Pod) interface {
+	policy.Filter
+	policy.Score
+} {
+	t.Helper()
+	cycle, err := p.Prepare(t.Context(), pod, new(snapshot.View))
+	if err != nil || cycle == nil {
+		t.Fatalf("Prepare returned the Cycle %v and the error %v", cycle, err)
+	}
+	return cycle.(interface {
+		policy.Filter
+		policy.Score
+	})
+}
+
+// filter tells the Verdict about the world as it is now.
+func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod) string {
+	t.Helper()
+	return says(prepare(t, p, pod).Filter(w.snapshot()))
+}
+
+// says tells a Verdict as a scenario does.
+func says(v policy.Verdict) string {
+	if v.Fits() {
+		return "fits"
+	}
+	text := v.Reason.Code
+	if v.Unresolvable {
+		text += "!"
+	}
+	if v.Reason.Unit != "" {
+		text += fmt.Sprintf(" %d/%d %s", v.Have, v.Want, v.Reason.Unit)
+	}
+	return text
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}

@@ -1,0 +1,199 @@
+package devices
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+)
+
+// Units is how a node's units are told apart.
+type Units string
+
+const (
+	// None is not at all: only their number counts.
+	None Units = "none"
+	// Numbered is by numbers from 0.
+	Numbered Units = "numbered"
+	// Named is by the names in Config.UnitsFrom.
+	Named Units = "named"
+)
+
+// PodGets is what a pod gets that asks for n.
+type PodGets string
+
+const (
+	// WholeUnits are n units that nobody else has.
+	WholeUnits PodGets = "units"
+	// Shares are n shares of one unit.
+	Shares PodGets = "shares"
+)
+
+// SameGroup is whether the units of one pod must be in one group.
+type SameGroup string
+
+const (
+	// Required says that they must be.
+	Required SameGroup = "required"
+	// Preferred says that they need not, but should be.
+	Preferred SameGroup = "preferred"
+)
+
+// Strategy is which nodes are better, and on a node which units and groups.
+type Strategy string
+
+const (
+	// Binpack prefers those with less left.
+	Binpack Strategy = "binpack"
+	// Spread prefers those with more left.
+	Spread Strategy = "spread"
+)
+
+// Config is the configuration of the policy.
+type Config struct {
+	// Resource is the extended resource that pods ask for. It must be given.
+	Resource string `json:"resource"`
+	// CapacityFrom is the key of a node annotation, or else label, with how much
+	// of the resource the node has. Nodes without it have what their
+	// status.allocatable says. "" means that all have.
+	CapacityFrom string `json:"capacityFrom"`
+	// Units is None (the default), Numbered or Named.
+	Units Units `json:"units"`
+	// UnitsFrom is the key of a node annotation with the names of the node's units,
+	// "fpga0,fpga1", if need be with how many shares they have, "fpga0=4,fpga1=2";
+	// or else of a label with names alone, "fpga0_fpga1". For Named units only.
+	UnitsFrom string `json:"unitsFrom"`
+	// PodGets is WholeUnits (the default) or Shares.
+	PodGets PodGets `json:"podGets"`
+	// SharesPerUnit is how many shares a unit has of which nothing else is said, at
+	// least 1. For Shares only.
+	SharesPerUnit int32 `json:"sharesPerUnit"`
+	// Annotation is the key of the annotation that tells a pod which units it has.
+	// "" stands for outboard.dev/ and the name of the resource, with a dot for its
+	// slash.
+	Annotation string `json:"annotation"`
+	// GroupsFrom is the key of a node annotation with the groups of the node's
+	// units, "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its
+	// own. "" means that groups do not matter. For WholeUnits only.
+	GroupsFrom string `json:"groupsFrom"`
+	// SameGroup is Preferred (the default) or Required.
+	SameGroup SameGroup `json:"sameGroup"`
+	// Strategy is Binpack (the default) or Spread.
+	Strategy Strategy `json:"strategy"`
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type {
+	return policy.Type{Name: "Devices", New: func(decode func(any) error) (policy.Policy, error) {
+		config := Defaults()
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return New(config)
+	}}
+}
+
+// Defaults is the configuration of a policy of which only the resource is missing.
+func Defaults() Config {
+	return Config{Units: None, PodGets: WholeUnits, SharesPerUnit: 1, SameGroup: Preferred, Strategy: Binpack}
+}
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	if errs := config.validate(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newDevices(config), nil
+}
+
+// annotation is the key under which a pod is told its units; "" if it is not.
+func (c *Config) annotation() string {
+	switch {
+	case c.Units == None:
+		return ""
+	case c.Annotation != "":
+		return c.Annotation
+	}
+	return "outboard.dev/" + strings.ReplaceAll(c.Resource, "/", ".")
+}
+
+func (c *Config) validate() field.ErrorList {
+	errs := validateResource(c.Resource)
+	errs = append(errs, oneOf("units", c.Units, None, Numbered, Named)...)
+	errs = append(errs, oneOf("podGets", c.PodGets, WholeUnits, Shares)...)
+	errs = append(errs, oneOf("sameGroup", c.SameGroup, Required, Preferred)...)
+	errs = append(errs, oneOf("strategy", c.Strategy, Binpack, Spread)...)
+	errs = append(errs, validateKey("capacityFrom", c.CapacityFrom)...)
+	errs = append(errs, validateKey("unitsFrom", c.UnitsFrom)...)
+	errs = append(errs, validateKey("annotation", c.Annotation)...)
+	errs = append(errs, validateKey("groupsFrom", c.GroupsFrom)...)
+	if c.SharesPerUnit < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("sharesPerUnit"), c.SharesPerUnit, "must be at least 1"))
+	}
+	if len(errs) == 0 && c.Annotation == "" && len(validateKey("annotation", c.annotation())) > 0 {
+		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long to make a key of"))
+	}
+	return append(errs, c.validateTogether()...)
+}
+
+// validateTogether finds fields that mean nothing beside others.
+func (c *Config) validateTogether() field.ErrorList {
+	var errs field.ErrorList
+	forbid := func(when bool, name, message string) {
+		if when {
+			errs = append(errs, field.Forbidden(field.NewPath(name), message))
+		}
+	}
+	if c.Units == Named && c.UnitsFrom == "" {
+		errs = append(errs, field.Required(field.NewPath("unitsFrom"), "says where nodes name their units"))
+	}
+	forbid(c.Units != Named && c.UnitsFrom != "", "unitsFrom", "needs units: named")
+	forbid(c.Units == Named && c.CapacityFrom != "", "capacityFrom", "nodes that name their units say with it how many they have")
+	forbid(c.Units == None && c.Annotation != "", "annotation", "needs units: numbered or named")
+	forbid(c.Units == None && c.PodGets == Shares, "podGets", "shares need units: numbered or named")
+	forbid(c.PodGets != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs podGets: shares")
+	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: numbered or named")
+	forbid(c.PodGets == Shares && c.GroupsFrom != "", "groupsFrom", "shares are always of one unit")
+	forbid(c.GroupsFrom == "" && c.SameGroup == Required, "sameGroup", "needs groupsFrom, or nothing says which units are a group")
+	return errs
+}
+
+// validateResource applies the rules of Kubernetes for extended resources.
+func validateResource(name string) field.ErrorList {
+	path := field.NewPath("resource")
+	if name == "" {
+		return field.ErrorList{field.Required(path, "must name an extended resource such as example.com/fpga")}
+	}
+	if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(path, name, problems[0])}
+	}
+	const quotaPrefix = "requests."
+	if !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") ||
+		strings.HasPrefix(name, quotaPrefix) || len(validation.IsQualifiedName(quotaPrefix+name)) > 0 {
+		return field.ErrorList{field.Invalid(path, name, "must be an extended resource such as example.com/fpga, not one of Kubernetes' own")}
+	}
+	return nil
+}
+
+func oneOf[T ~string](name string, value T, known ...T) field.ErrorList {
+	for _, k := range known {
+		if value == k {
+			return nil
+		}
+	}
+	return field.ErrorList{field.NotSupported(field.NewPath(name), value, known)}
+}
+
+// validateKey allows "".
+func validateKey(name, key string) field.ErrorList {
+	if key == "" {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, message := range validation.IsQualifiedName(key) {
+		errs = append(errs, field.Invalid(field.NewPath(name), key, message))
+	}
+	return errs
+}
