@@ -32,6 +32,8 @@ type Config struct {
 	Admin Admin `json:"admin"`
 	// Cluster is how we reach the API server.
 	Cluster Cluster `json:"cluster"`
+	// Ledgers is how what is handed out is kept.
+	Ledgers Ledgers `json:"ledgers"`
 	// Log is what is logged, and how.
 	Log Log `json:"log"`
 	// Profiles are the sets of policies, each at its own URLs. At least one.
@@ -124,6 +126,15 @@ func (c Cluster) MarshalText() ([]byte, error) {
 		return nil, errors.ErrUnsupported
 	}
 	return []byte("none"), nil
+}
+
+// Ledgers configures the keeping of claims, for policies that hand something out.
+type Ledgers struct {
+	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h.
+	// Taking it back makes a Binding that is still on its way invalid, and then
+	// the pod is tried again: so it should be longer than the API server may take
+	// to answer. Default 5m.
+	ReclaimAfter time.Duration `json:"reclaimAfter"`
 }
 
 // Log configures what is logged to standard error.
@@ -295,6 +306,7 @@ func Default() *Config {
 		},
 		Admin:   Admin{Address: "127.0.0.1:8080"},
 		Cluster: Cluster{QPS: 100, Burst: 200},
+		Ledgers: Ledgers{ReclaimAfter: 5 * time.Minute},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 }

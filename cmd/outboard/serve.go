@@ -93,7 +93,9 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 			return err
 		}
 		if needs.ledgers {
-			if keeper, err = ledger.New(ledger.Options{API: live, Cache: live, Logger: logger, Registerer: registry}); err != nil {
+			if keeper, err = ledger.New(ledger.Options{
+				API: live, Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Logger: logger, Registerer: registry,
+			}); err != nil {
 				return err
 			}
 		}
