@@ -27,8 +27,26 @@ func main() {
 	if err != errSilent {
 		fmt.Fprintln(os.Stderr, "outboard:", err)
 	}
-	os.Exit(1)
+	os.Exit(exitStatus(err))
 }
+
+func exitStatus(err error) int {
+	if special := (*statusError)(nil); errors.As(err, &special) {
+		return special.status
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// statusError ends the process with an exit status of its own.
+type statusError struct {
+	status int
+	error
+}
+
+func (e *statusError) Unwrap() error { return e.error }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -39,6 +57,6 @@ func newCommand() *cobra.Command {
 		Args:          cobra.NoArgs, // so that an unknown command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), auditCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
 	return root
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/ledger/audit"
+	"outboard.dev/outboard/snapshot"
+)
+
+// statusNotAudited is the exit status when nothing is known about what is wrong.
+const statusNotAudited = 2
+
+type auditOptions struct {
+	cluster        config.Cluster
+	grace, recheck time.Duration
+	sizesFrom      string
+	output         string
+}
+
+func auditCommand() *cobra.Command {
+	var o auditOptions
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Say whether anything is given away twice, or held for nobody",
+		Long: `Read ledgers, pods and nodes from the API server, and say which devices and pools
+are oversold, which claims nobody needs, and which bound pods lack what they were
+given. GPUs are counted twice: by the claims in ledgers, and by what bound pods say
+in the annotations of gpushare. Nothing is changed, and no running Outboard is asked.
+
+The exit status is 0 if nothing is wrong, 1 if something is, and 2 if that could not
+be found out.`,
+		Args: func(cmd *cobra.Command, args []string) error { return notAudited(cobra.NoArgs(cmd, args)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := o.run(cmd.Context())
+			if err != nil {
+				return notAudited(err)
+			}
+			write := report.WriteText
+			if o.output == "json" {
+				write = report.WriteJSON
+			}
+			if err := write(cmd.OutOrStdout()); err != nil {
+				return notAudited(err)
+			}
+			if !report.OK() {
+				return errSilent
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return notAudited(err) })
+	flags := cmd.Flags()
+	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "how to reach the API server; without it as kubectl does, or as the pod it runs in may")
+	flags.StringVar(&o.cluster.Context, "context", "", "the context in the kubeconfig")
+	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may have a claim without being bound; longer than ledgers.reclaimAfter")
+	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "look a second time so much later before telling of what may be on its way; 0: do not")
+	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the annotation or label with the memory of each GPU of a node, as in GPUMemory's sizesFrom")
+	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func notAudited(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &statusError{statusNotAudited, err}
+}
+
+// run looks once, or, if that shows what may be on its way, twice.
+func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
+	if err := oneOf("output", o.output, "text", "json"); err != nil {
+		return nil, err
+	}
+	if o.grace < 0 || o.recheck < 0 {
+		return nil, fmt.Errorf("--grace and --recheck must not be negative")
+	}
+	client, err := clientConfig(o.cluster)
+	if err != nil {
+		return nil, err
+	}
+	client.QPS = -1 // a few lists
+	api, err := kubernetes.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	in, err := o.read(ctx, api)
+	if err != nil {
+		return nil, err
+	}
+	findings := audit.Audit(in)
+	if len(findings) == 0 || o.recheck == 0 {
+		return audit.NewReport(in, findings), nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(o.recheck):
+	}
+	if in, err = o.read(ctx, api); err != nil {
+		return nil, err
+	}
+	return audit.NewReport(in, audit.Confirm(findings, audit.Audit(in))), nil
+}
+
+// read lists what there is, each list as it is when it is read, and the claims before the pods that they are of.
+func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audit.Input, error) {
+	in := audit.Input{Grace: o.grace, SizesFrom: o.sizesFrom}
+	err := eachPage(func(opts metav1.ListOptions) (string, error) {
+		list, err := listLedgers(ctx, api, opts)
+		if err != nil {
+			return "", fmt.Errorf("listing ledgers: %w", err)
+		}
+		in.Ledgers = append(in.Ledgers, list.Items...)
+		return list.Continue, nil
+	})
+	if err != nil {
+		return in, err
+	}
+	in.Now = time.Now()
+	err = eachPage(func(opts metav1.ListOptions) (string, error) {
+		list, err := api.CoreV1().Pods("").List(ctx, opts)
+		if err != nil {
+			return "", fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range list.Items {
+			snapshot.TrimPod(&list.Items[i])
+		}
+		in.Pods = append(in.Pods, list.Items...)
+		return list.Continue, nil
+	})
+	if err != nil {
+		return in, err
+	}
+	return in, eachPage(func(opts metav1.ListOptions) (string, error) {
+		list, err := api.CoreV1().Nodes().List(ctx, opts)
+		if err != nil {
+			return "", fmt.Errorf("listing nodes: %w", err)
+		}
+		for i := range list.Items {
+			snapshot.TrimNode(&list.Items[i])
+		}
+		in.Nodes = append(in.Nodes, list.Items...)
+		return list.Continue, nil
+	})
+}
+
+// eachPage reads a list a page at a time. Without a resourceVersion the API server
+// answers with what is true when it is asked, and all pages are of that moment.
+func eachPage(list func(metav1.ListOptions) (next string, err error)) error {
+	opts := metav1.ListOptions{Limit: 500}
+	for {
+		next, err := list(opts)
+		if err != nil || next == "" {
+			return err
+		}
+		opts.Continue = next
+	}
+}
+
+func listLedgers(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions) (*ledger.ObjectList, error) {
+	data, err := api.Discovery().RESTClient().Get().AbsPath("/apis", ledger.GroupVersion.String(), ledger.Resource.Resource).
+		VersionedParams(&opts, metav1.ParameterCodec).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := new(ledger.ObjectList)
+	return list, json.Unmarshal(data, list)
+}

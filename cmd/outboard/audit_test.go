@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// apiLists is an API server with ledgers, pods and nodes, in pages of one object. Each look at the ledgers moves on by one.
+type apiLists struct {
+	looks []map[string][]string // path to objects
+	at    int
+}
+
+func (a *apiLists) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	first := r.URL.Query().Get("continue") == ""
+	if first && strings.HasSuffix(r.URL.Path, "/ledgers") {
+		a.at++
+	}
+	objects, ok := a.looks[min(a.at, len(a.looks))-1][r.URL.Path]
+	if r.URL.Query().Get("resourceVersion") != "" {
+		http.Error(w, "from a cache", http.StatusBadRequest)
+		return
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	page, meta := []json.RawMessage{}, map[string]string{"resourceVersion": "1"}
+	index := 0
+	fmt.Sscan(r.URL.Query().Get("continue"), &index)
+	if index < len(objects) {
+		page = append(page, json.RawMessage(objects[index]))
+	}
+	if index+1 < len(objects) {
+		meta["continue"] = fmt.Sprint(index + 1)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	kind := map[string]string{"pods": "PodList", "nodes": "NodeList", "ledgers": "LedgerList"}[path.Base(r.URL.Path)]
+	json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": kind, "metadata": meta, "items": page})
+}
+
+func TestAudit(t *testing.T) {
+	const ledgers, pods, nodes = "/apis/outboard.dev/v1alpha1/ledgers", "/api/v1/pods", "/api/v1/nodes"
+	book := func(claims ...string) string {
+		var holders []string
+		for _, uid := range claims {
+			holders = append(holders, fmt.Sprintf(`{"uid":%q,"namespace":"ns","name":%q,"node":"","at":"2026-05-01T12:00:00Z","token":"t"}`, uid, uid))
+		}
+		return fmt.Sprintf(`{"metadata":{"name":"x"},"spec":{"resource":"x","units":[{"name":"pool","capacity":8}],"pods":[%s]}}`, strings.Join(holders, ","))
+	}
+	const pod = `{"metadata":{"namespace":"ns","name":"a","uid":"a"},"spec":{"nodeName":"n","containers":[{"name":"c"}]}}`
+	state := func(books, podList []string) map[string][]string {
+		return map[string][]string{ledgers: books, pods: podList, nodes: {`{"metadata":{"name":"n"}}`}}
+	}
+	clean := state([]string{book("a"), book()}, []string{pod, strings.ReplaceAll(pod, `"a"`, `"b"`)})
+	leak := state([]string{book("a"), book("gone")}, []string{pod})
+	const quick, never = "--recheck=1ms", "--recheck=0"
+	for _, tt := range []struct {
+		name   string
+		looks  []map[string][]string
+		args   []string
+		status int
+		want   string
+	}{
+		{"clean", []map[string][]string{clean}, nil, 0, "2 ledgers with 1 claims, 1 nodes, 2 pods: nothing is wrong"},
+		{"a leak", []map[string][]string{leak}, []string{quick}, 1, "leaked       x: ns/gone: the pod is gone\n"},
+		{"a leak, as JSON", []map[string][]string{leak}, []string{quick, "-o", "json"}, 1, `"kind": "leaked"`},
+		{"a leak that goes away", []map[string][]string{leak, clean}, []string{quick}, 0, "nothing is wrong"},
+		{"a leak that would go away", []map[string][]string{leak, clean}, []string{never}, 1, "leaked"},
+		{"no ledgers", []map[string][]string{{}}, nil, 2, "listing ledgers"},
+		{"no pods", []map[string][]string{{ledgers: nil}}, nil, 2, "listing pods"},
+		{"no nodes the second time", []map[string][]string{leak, {ledgers: nil, pods: nil}}, []string{quick}, 2, "listing nodes"},
+		{"a wrong flag", nil, []string{"--garce=1s"}, 2, "unknown flag"},
+		{"a wrong value", nil, []string{"--grace=-1s"}, 2, "must not be negative"},
+		{"a wrong output", nil, []string{"-o", "xml"}, 2, `--output="xml"`},
+		{"an argument", nil, []string{"x"}, 2, `"x"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			api := httptest.NewServer(&apiLists{looks: tt.looks})
+			defer api.Close()
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+			text := fmt.Sprintf("{current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}], clusters: [{name: c, cluster: {server: %s}}], users: [{name: c}]}", api.URL)
+			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := execute(t, append([]string{"audit", "--kubeconfig", kubeconfig}, tt.args...)...)
+			if err != nil {
+				out += err.Error()
+			}
+			if got := exitStatus(err); got != tt.status {
+				t.Errorf("exit status %d, want %d: %s", got, tt.status, out)
+			}
+			if !strings.Contains(out, tt.want) {
+				t.Errorf("%s\nwant: %s", out, tt.want)
+			}
+		})
+	}
+	if got := exitStatus(errors.New("any other")); got != 1 {
+		t.Errorf("exit status %d of any other error, want 1", got)
+	}
+}

@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Report is an audit for people and programs.
+type Report struct {
+	// What was looked at.
+	Ledgers int `json:"ledgers"`
+	Claims  int `json:"claims"`
+	Nodes   int `json:"nodes"`
+	Pods    int `json:"pods"`
+
+	Findings []Finding `json:"findings"`
+}
+
+// NewReport returns a report of the findings in the input.
+func NewReport(in Input, findings []Finding) *Report {
+	r := &Report{Ledgers: len(in.Ledgers), Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: findings}
+	for i := range in.Ledgers {
+		r.Claims += len(in.Ledgers[i].Spec.Pods)
+	}
+	return r
+}
+
+// OK says that nothing is wrong: there may be notes.
+func (r *Report) OK() bool {
+	for _, f := range r.Findings {
+		if !f.Kind.Note() {
+			return false
+		}
+	}
+	return true
+}
+
+// WriteJSON writes the report as one JSON object, with "ok" beside its fields.
+func (r *Report) WriteJSON(w io.Writer) error {
+	out := struct {
+		OK bool `json:"ok"`
+		Report
+	}{r.OK(), *r}
+	if out.Findings == nil {
+		out.Findings = []Finding{}
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(out)
+}
+
+// WriteText writes a line for each finding and one that sums up.
+func (r *Report) WriteText(w io.Writer) error {
+	var text strings.Builder
+	wrong, notes := 0, 0
+	for _, f := range r.Findings {
+		fmt.Fprintln(&text, f)
+		if f.Kind.Note() {
+			notes++
+		} else {
+			wrong++
+		}
+	}
+	fmt.Fprintf(&text, "%d ledgers with %d claims, %d nodes, %d pods: ", r.Ledgers, r.Claims, r.Nodes, r.Pods)
+	switch {
+	case wrong == 0 && notes == 0:
+		text.WriteString("nothing is wrong\n")
+	case wrong == 0:
+		fmt.Fprintf(&text, "nothing is wrong; notes: %d\n", notes)
+	default:
+		fmt.Fprintf(&text, "findings: %d; notes: %d\n", wrong, notes)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// String is one line of text.
+func (f Finding) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%-11s  %s", f.Kind, f.Resource)
+	if f.Unit != "" {
+		fmt.Fprintf(&text, " %s", f.Unit)
+	}
+	if f.Node != "" {
+		fmt.Fprintf(&text, " on node %s", f.Node)
+	}
+	if f.Books != "" {
+		fmt.Fprintf(&text, ": %d of %d by %s", f.Used, f.Capacity, f.Books)
+	}
+	for i, h := range f.Holders {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		fmt.Fprintf(&text, "%s%s", separator, h)
+	}
+	if f.Detail != "" {
+		fmt.Fprintf(&text, ": %s", f.Detail)
+	}
+	return text.String()
+}
+
+// String names the pod, and what it has.
+func (h Holder) String() string {
+	name := "pod with UID " + string(h.UID)
+	if h.Name != "" {
+		name = h.Namespace + "/" + h.Name
+	}
+	if h.Amount == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s has %d", name, h.Amount)
+}
