@@ -1,0 +1,84 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/policies/gpumemory"
+)
+
+func TestGPUTable(t *testing.T) {
+	pod := func(name string, amount int64) gpumemory.DevicePod {
+		return gpumemory.DevicePod{Holder: gpumemory.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
+	}
+	node := func(name string, devices ...gpumemory.Device) gpumemory.NodeReport {
+		return gpumemory.NodeReport{Name: name, Devices: devices}
+	}
+	for _, tt := range []struct {
+		name   string
+		report gpumemory.Report
+		want   string
+	}{
+		{"no node", gpumemory.Report{Unit: gpumemory.GiB}, `
+NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
+all        0     0         0     0
+`},
+		{"shares", gpumemory.Report{Unit: gpumemory.MiB, Nodes: []gpumemory.NodeReport{
+			node("n1",
+				gpumemory.Device{Index: 0, Capacity: 16000, Used: 9000, Reserved: 4000, Healthy: true, Pods: []gpumemory.DevicePod{pod("a", 5000), pod("b", 4000)}},
+				gpumemory.Device{Index: 1, Capacity: 16000, Healthy: true}),
+			node("n2", gpumemory.Device{Index: 0, Capacity: 24000, Used: 24000, Healthy: true, Pods: []gpumemory.DevicePod{pod("c", 24000)}}),
+		}}, `
+NODE  GPU  USED   RESERVED  FREE   OF MiB  PODS
+n1    0    9000   4000      7000   16000   ml/a (5000), ml/b (4000)
+n1    1    0      0         16000  16000
+n2    0    24000  0         0      24000   ml/c (24000)
+all        33000  4000      23000  56000
+`},
+		// What cannot be given away is not in the sum of what is free.
+		{"of no use", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
+			gpumemory.Device{Index: 0, Capacity: 16, Used: 6, Healthy: false, Pods: []gpumemory.DevicePod{pod("a", 6)}},
+			gpumemory.Device{Index: 1, Capacity: 8, Used: 12, Healthy: true, Pods: []gpumemory.DevicePod{pod("b", 12)}},
+			gpumemory.Device{Index: 2, Capacity: 16, Used: 1, Healthy: true, Pods: []gpumemory.DevicePod{pod("c", 1)}},
+			gpumemory.Device{Index: 7, Capacity: 0, Used: 4, Healthy: true, Pods: []gpumemory.DevicePod{pod("d", 4)}},
+		)}}, `
+NODE  GPU  USED  RESERVED  FREE         OF GiB  PODS
+n     0    6     0         unhealthy    16      ml/a (6)
+n     1    12    0         over-booked  8       ml/b (12)
+n     2    1     0         15           16      ml/c (1)
+n     7    4     0         gone         0       ml/d (4)
+all        23    0         15           40
+`},
+		{"gone comes before unhealthy", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
+			gpumemory.Device{Index: 0, Used: 4, Pods: []gpumemory.DevicePod{pod("a", 4)}},
+		)}}, `
+NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
+n     0    4     0         gone  0       ml/a (4)
+all        4     0         0     0
+`},
+		{"a pod known by its claim alone", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
+			gpumemory.Device{Index: 0, Capacity: 16, Used: 4, Reserved: 4, Healthy: true, Pods: []gpumemory.DevicePod{
+				{Holder: gpumemory.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},
+			}},
+		)}}, `
+NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
+n     0    4     4         12    16      pod 6f1d (4)
+all        4     4         12    16
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			if err := gpuTable(&out, &tt.report); err != nil {
+				t.Fatal(err)
+			}
+			// The last column is padded where it is empty.
+			got := "\n"
+			for line := range strings.Lines(out.String()) {
+				got += strings.TrimRight(line, " \n") + "\n"
+			}
+			if got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+}
