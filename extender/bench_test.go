@@ -123,6 +123,11 @@ func serveArm(text string) error {
 		handler = http.HandlerFunc(echo)
 	case "tutorial":
 		handler = http.HandlerFunc(tutorial)
+	case "gpus":
+		var err error
+		if handler, err = serveGPUs(size); err != nil {
+			return err
+		}
 	default:
 		var err error
 		if handler, err = newHandler(benchmarkCluster(size), shortlist); err != nil {
