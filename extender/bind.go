@@ -131,14 +131,15 @@ func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, node *sna
 // turnTimeout bounds the wait for other pods' Bindings: they may never come.
 const turnTimeout = 3 * time.Second
 
-// awaitTurn waits until the pods are bound to the node or gone, but not for long.
+// awaitTurn waits until the pods are bound or gone, but not for long.
 func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID) {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	for len(after) > 0 {
 		n := h.Cluster.View().Node(node)
 		after = slices.DeleteFunc(after, func(uid types.UID) bool {
-			return n == nil || h.Cluster.PodByUID(uid) == nil ||
+			pod := h.Cluster.PodByUID(uid)
+			return n == nil || pod == nil || pod.Spec.NodeName != "" ||
 				slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid })
 		})
 		if len(after) == 0 {
