@@ -1,0 +1,264 @@
+package extender_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestBind(t *testing.T) {
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "better"})
+	t.Run("bound, with the reason why", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
+		s := serve(t, cluster)
+		s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better", "full")}))
+		s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better")}))
+		if answer := s.post(t, "bind", args); answer != `{"Error":""}` {
+			t.Fatalf("answered %s", answer)
+		}
+		want := []extender.Binding{{Namespace: "default", Name: "p", UID: "u1", Node: "better", Annotations: map[string]string{
+			extender.DecisionAnnotation: "scored 91 of 100 (Labels 91×1); 2 of 3 nodes fit; 1 no room for it",
+		}}}
+		if diff := cmp.Diff(want, cluster.bindings); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("an error reaches the scheduler", func(t *testing.T) {
+		s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, bindErr: errors.New("pod default/p is already bound to node good")})
+		if answer := s.post(t, "bind", args); !strings.Contains(answer, "already bound to node good") {
+			t.Errorf("answered %s", answer)
+		}
+	})
+	t.Run("bound already", func(t *testing.T) {
+		there, elsewhere := somePod(), somePod()
+		there.Spec.NodeName, elsewhere.Spec.NodeName = "better", "good"
+		cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{there}}
+		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` {
+			t.Errorf("to the same node: %s", answer)
+		}
+		cluster.pods = []*corev1.Pod{elsewhere}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "already bound") {
+			t.Errorf("to another node: %s", answer)
+		}
+		if len(cluster.bindings) > 0 {
+			t.Errorf("bound again: %+v", cluster.bindings)
+		}
+	})
+	t.Run("a pod that does not exist", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes)}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "does not exist") || len(cluster.bindings) > 0 {
+			t.Errorf("answered %s", answer)
+		}
+	})
+	t.Run("a pod newer than what we have seen", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes), live: somePod()}
+		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` || len(cluster.bindings) != 1 {
+			t.Errorf("answered %s", answer)
+		}
+	})
+	t.Run("a node we do not know", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(nil)}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "not known") || len(cluster.bindings) > 0 {
+			t.Errorf("answered %s", answer)
+		}
+	})
+}
+
+// Two pods for which there is room for one arrive at the same time: while the
+// first is being bound, the second must be refused, though no view holds the
+// first yet; and once it is clear that the first is not bound, another may come.
+func TestBindCountsPodsOnTheirWay(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one", "say", "full", "pods", "")}), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	bind := func(name, uid string) string {
+		return s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: name, PodNamespace: "default", PodUID: types.UID(uid), Node: "one"}))
+	}
+	answered := make(chan string)
+	go func() { answered <- bind("p", "u1") }()
+	<-arrived
+	if answer := bind("q", "u2"); !strings.Contains(answer, noRoom.Text) {
+		t.Errorf("the second pod: %s", answer)
+	}
+	proceed <- errors.New("refused")
+	if answer := <-answered; !strings.Contains(answer, "refused") {
+		t.Errorf("the first pod: %s", answer)
+	}
+	go func() { answered <- bind("q", "u2") }()
+	<-arrived
+	// The same pod again, because the scheduler gave up waiting.
+	again := make(chan string)
+	go func() { again <- bind("q", "u2") }()
+	<-arrived
+	proceed <- nil
+	proceed <- nil
+	for _, answer := range []string{<-answered, <-again} {
+		if answer != `{"Error":""}` {
+			t.Errorf("the second pod, with room: %s", answer)
+		}
+	}
+}
+
+// While a pod is bound to a node, however long that takes, calls about the same node
+// are answered.
+func TestG9FilterDoesNotWaitForBind(t *testing.T) {
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"}))
+	}()
+	<-arrived
+	for _, verb := range []string{"filter", "prioritize"} {
+		s.post(t, verb, encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &[]string{"good"}}))
+	}
+	proceed <- nil
+	if answer := <-answered; answer != `{"Error":""}` {
+		t.Errorf("bind: %s", answer)
+	}
+}
+
+// shop is a policy that hands out one unit, and the ledger it is written into.
+type shop struct {
+	labels
+	sold              bool
+	after             []types.UID
+	claimed, released int
+}
+
+func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	return []snapshot.LedgerKey{{Resource: "shop/unit"}}, nil
+}
+
+func (s *shop) Reserve(policy.Ask) (policy.Claim, policy.Verdict) {
+	if s.sold {
+		return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Sold", Text: "no unit is left"}}
+	}
+	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}, After: s.after}, policy.Verdict{}
+}
+
+func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+	if err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	s.claimed++
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, nil
+}
+
+func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
+	s.released++
+	return nil
+}
+
+// A pod waits for those that have to be bound before it, as long as they are on their
+// way: not for one that is gone, and not for one on the node.
+func TestBindWaitsForItsTurn(t *testing.T) {
+	other := somePod()
+	other.Name, other.UID = "other", "u2"
+	onNode := other.DeepCopy()
+	onNode.Spec.NodeName = "good"
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	cluster := &turnCluster{fakeCluster: fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod(), other}}, next: view(threeNodes, onNode)}
+	counter := &shop{after: []types.UID{"u2", "gone"}}
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+		o.Ledgers = counter
+	})
+	if answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args)); answer.Error != "" {
+		t.Fatal(answer.Error)
+	}
+	if !cluster.bound {
+		t.Error("bound before the pod that has to come first")
+	}
+}
+
+// turnCluster shows the pod that has to come first on its node after some looks.
+type turnCluster struct {
+	fakeCluster
+	next  *snapshot.View
+	looks int
+	bound bool // the Binding came when it was its turn
+}
+
+func (c *turnCluster) View() *snapshot.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looks++; c.looks > 5 {
+		return c.next
+	}
+	return c.view
+}
+
+func (c *turnCluster) Bind(ctx context.Context, b extender.Binding) error {
+	c.bound = c.View() == c.next
+	return c.fakeCluster.Bind(ctx, b)
+}
+
+func TestBindWithClaims(t *testing.T) {
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	changed := somePod()
+	changed.ResourceVersion = "78"
+	for _, tt := range []struct {
+		name              string
+		sold              bool
+		err               error
+		live              *corev1.Pod
+		claimed, released int
+		versions          []string // of the pod, in the Bindings
+		failed            string
+	}{
+		{"bound", false, nil, nil, 1, 0, []string{"77"}, ""},
+		{"nothing left: no Binding", true, nil, nil, 0, 0, nil, "node good: policy Shop: no unit is left"},
+		{"certainly not bound: released", false, errors.New("refused"), nil, 1, 1, []string{"77"}, "refused"},
+		{"unknown: kept", false, fmt.Errorf("%w: connection lost", extender.ErrOutcomeUnknown), nil, 1, 0, []string{"77"}, "it is not known whether the pod was bound: connection lost"},
+		{"the pod has changed: claimed and bound anew", false, nil, changed, 2, 1, []string{"77", "78"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			counter := &shop{sold: tt.sold}
+			pod := somePod()
+			pod.ResourceVersion = "77"
+			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live}
+			s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+				e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+				o.Ledgers = counter
+			})
+			answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args))
+			if answer.Error != tt.failed {
+				t.Errorf("Error is %q, want %q", answer.Error, tt.failed)
+			}
+			if counter.claimed != tt.claimed || counter.released != tt.released {
+				t.Errorf("claimed %d, released %d times", counter.claimed, counter.released)
+			}
+			var versions []string
+			for _, b := range cluster.bindings {
+				versions = append(versions, b.ResourceVersion)
+				if b.Annotations["shop/unit"] != "7" {
+					t.Errorf("binding without its annotation: %+v", b)
+				}
+			}
+			if !slices.Equal(versions, tt.versions) {
+				t.Errorf("bound versions %q, want %q", versions, tt.versions)
+			}
+		})
+	}
+}
