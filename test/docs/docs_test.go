@@ -28,11 +28,13 @@ import (
 type block struct {
 	page, language, text string
 	line                 int
+	next                 bool // only an empty line stands between it and the block before
 }
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// languages a block may be in. Text is for what programs print.
+// languages a block may be in. Text is for what programs print, and right after
+// commands it is what these print.
 var languages = []string{"yaml", "sh", "go", "text"}
 
 var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
@@ -58,11 +60,14 @@ func blocks(t *testing.T, root string) []block {
 		if err != nil {
 			return err
 		}
+		end := -1
 		for _, m := range fence.FindAllSubmatchIndex(text, -1) {
 			found = append(found, block{
 				page: page, language: string(text[m[2]:m[3]]), text: string(text[m[4]:m[5]]),
 				line: 1 + bytes.Count(text[:m[0]], []byte("\n")),
+				next: end > 0 && len(bytes.TrimSpace(text[end:m[0]])) == 0,
 			})
+			end = m[1]
 		}
 		return nil
 	})
@@ -91,11 +96,16 @@ func TestDocumentation(t *testing.T) {
 	for _, b := range blocks(t, s.Root) {
 		t.Run(b.String(), func(t *testing.T) {
 			runner.t = t
+			if b.language != "text" {
+				runner.ran = false
+			}
 			switch b.language {
 			case "yaml":
 				runner.yaml(b)
 			case "sh":
 				runner.shell(b)
+			case "text":
+				runner.output(b)
 			case "go":
 				runner.golang(b)
 			default:
@@ -113,6 +123,9 @@ type runner struct {
 	ctx context.Context
 	dir string
 	any *stage.Outboard // for scheduler configurations to point at
+
+	ran     bool   // the block before was run
+	printed string // what it printed
 }
 
 func newRunner(t *testing.T, ctx context.Context, s *stage.Stage) *runner {
@@ -187,7 +200,7 @@ func (r *runner) shell(b block) {
 		}
 		return
 	}
-	for _, link := range []string{"deploy", "examples"} {
+	for _, link := range []string{"deploy", "examples", "ledger"} {
 		if err := os.Symlink(filepath.Join(r.Root, link), filepath.Join(r.dir, link)); err != nil && !os.IsExist(err) {
 			r.t.Fatal(err)
 		}
@@ -198,8 +211,28 @@ func (r *runner) shell(b block) {
 		"PATH="+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+r.Kubeconfig(),
 	)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		r.t.Errorf("%v\n%s", err, out)
+	}
+	r.ran, r.printed = true, string(out)
+}
+
+// output finds every line of the block, in this order, in what the commands before
+// it have printed; but for lines that say that others are left out.
+func (r *runner) output(b block) {
+	if !r.ran || !b.next {
+		return
+	}
+	rest := r.printed
+	for line := range strings.Lines(b.text) {
+		if line == "…\n" {
+			continue
+		}
+		var ok bool
+		if _, rest, ok = strings.Cut("\n"+rest, "\n"+line); !ok {
+			r.t.Fatalf("%q is not printed, or not there:\n%s", line, r.printed)
+		}
 	}
 }
 
