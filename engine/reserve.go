@@ -101,6 +101,11 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 		return &PolicyError{Policy: name, Err: errors.New("it hands something out, and there are no ledgers to write that into")}
 	}
 	for _, key := range keys {
+		for _, c := range r.held {
+			if c.key == key { // it would be taken for this policy's own
+				return &PolicyError{Policy: name, Err: fmt.Errorf("it hands out %s, and so does policy %s", key.Resource, c.policy)}
+			}
+		}
 		var after []types.UID
 		held, err := r.ledgers.Claim(ctx, key, pod, node.Name, func(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
 			err = guard(name, func() error {

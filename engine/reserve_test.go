@@ -87,6 +87,7 @@ func TestReserve(t *testing.T) {
 	errServer := errors.New("the API server does not answer")
 	gpu := reserver{name: "GPU", resources: []string{"gpu"}, claims: map[string]string{"gpu": "0"}}
 	licence := reserver{name: "Licence", resources: []string{"a", "b"}, claims: map[string]string{"licence": "7", "shared": "x"}}
+	other := reserver{name: "Other", resources: []string{"other"}}
 	nothing := reserver{name: "Nothing"}
 
 	tests := []struct {
@@ -117,7 +118,7 @@ func TestReserve(t *testing.T) {
 		},
 		{
 			name:     "the last has not enough: the others are released, the last first, but not it",
-			policies: []reserver{gpu, licence, with(gpu, func(r *reserver) { r.name, r.verdict.Reason = "Other", used })},
+			policies: []reserver{gpu, licence, with(other, func(r *reserver) { r.verdict.Reason = used })},
 			err:      "node n: policy Other: no device has enough left", policyErr: "Other", diary: "+gpu +a +b -b -a -gpu",
 		},
 		{
@@ -144,7 +145,11 @@ func TestReserve(t *testing.T) {
 			diary: "+a +b +gpu -gpu -b -a",
 		},
 		{
-			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, licence, with(gpu, func(r *reserver) { r.name, r.verdict.Reason = "Other", used })},
+			name: "two that hand out the same", policies: []reserver{gpu, with(gpu, func(r *reserver) { r.name = "Other" })},
+			err: "policy Other: it hands out gpu, and so does policy GPU", policyErr: "Other", diary: "+gpu -gpu",
+		},
+		{
+			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, licence, with(other, func(r *reserver) { r.verdict.Reason = used })},
 			failing: map[string]error{"-a": errServer},
 			err:     "node n: policy Other: no device has enough left\npolicy Licence: releasing: the API server does not answer", policyErr: "Other",
 			diary: "+gpu +a +b -b -a -gpu",
