@@ -1,5 +1,6 @@
 # make demo    watch an unmodified kube-scheduler place pods where Outboard says
 # make test    every test, against a real control plane
+# make chaos   what make test does to a few pods and replicas, to thousands of pods
 # make bench   the benchmarks, each beside what it is compared with
 
 GO    ?= go
@@ -10,7 +11,7 @@ RACE := $(filter-out %/controlplane %/examples %/test/%,$(shell $(GO) list ./...
 
 FUZZTIME ?= 5s
 
-.PHONY: demo test unit race fuzz bench check format vet lint build control-plane clean
+.PHONY: demo test unit race fuzz chaos bench check format vet lint build control-plane clean
 
 demo: control-plane
 	@$(GO) build -o bin/outboard ./cmd/outboard
@@ -26,6 +27,9 @@ race:
 
 fuzz:
 	./test/fuzz $(FUZZTIME)
+
+chaos: control-plane
+	$(GO) test -run '^TestChaos$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 
 bench: control-plane
 	$(GO) test -run '^$$' -bench . -benchmem ./...

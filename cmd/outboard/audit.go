@@ -59,11 +59,11 @@ be found out.`,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return notAudited(err) })
 	flags := cmd.Flags()
-	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "how to reach the API server; without it as kubectl does, or as the pod it runs in may")
+	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "the kubeconfig; without it that of kubectl, or of the pod this runs in")
 	flags.StringVar(&o.cluster.Context, "context", "", "the context in the kubeconfig")
-	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may have a claim without being bound; longer than ledgers.reclaimAfter")
-	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "look a second time so much later before telling of what may be on its way; 0: do not")
-	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the annotation or label with the memory of each GPU of a node, as in GPUMemory's sizesFrom")
+	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may have a claim and not be bound; longer than ledgers.reclaimAfter")
+	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "look again so much later before telling of what may be on its way; 0: do not")
+	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the annotation or label of nodes with the memory of each GPU, as GPUMemory's sizesFrom")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }

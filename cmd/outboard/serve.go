@@ -94,7 +94,7 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 		}
 		if needs.ledgers {
 			if keeper, err = ledger.New(ledger.Options{
-				API: live, Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Logger: logger, Registerer: registry,
+				API: toAPI(live), Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Logger: logger, Registerer: registry,
 			}); err != nil {
 				return err
 			}

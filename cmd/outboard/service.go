@@ -100,10 +100,10 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 			Log: s.log, Metrics: s.metrics, Logger: s.logger,
 		}
 		if s.cluster != nil {
-			options.Cluster = live{s.cluster}
+			options.Cluster = toCluster(live{s.cluster})
 		}
 		if s.keeper != nil {
-			options.Ledgers = s.keeper
+			options.Ledgers = toLedgers(s.keeper)
 		}
 		handler := extender.New(options)
 		p.engines[profile.Path] = e

@@ -159,6 +159,8 @@ type Outboard struct {
 
 	// ConfigFile is the file the service reads and watches.
 	ConfigFile string
+	// Env has variables to set, as NAME=value, at the next Start.
+	Env []string
 
 	stage  *Stage
 	config map[string]any
@@ -167,7 +169,8 @@ type Outboard struct {
 
 // StartOutboard starts `outboard serve` with the configuration, of which it
 // replaces what differs from place to place: addresses, certificate files, the
-// kubeconfig and the log format. It returns when the service is ready.
+// kubeconfig unless it names one, and the log format. It returns when the service is
+// ready.
 func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, error) {
 	s.mu.Lock()
 	s.started++
@@ -181,7 +184,9 @@ func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, er
 	section(o.config, "admin")["address"] = "127.0.0.1:0"
 	section(o.config, "log")["format"] = "json"
 	if o.config["cluster"] != "none" {
-		section(o.config, "cluster")["kubeconfig"] = s.kubeconfig
+		if cluster := section(o.config, "cluster"); cluster["kubeconfig"] == nil || cluster["kubeconfig"] == "" {
+			cluster["kubeconfig"] = s.kubeconfig
+		}
 	}
 	if _, ok := serving["tls"]; ok {
 		if err := o.issue(section(serving, "tls")); err != nil {
@@ -250,7 +255,7 @@ func (o *Outboard) Start(ctx context.Context) error {
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(filepath.Base(o.ConfigFile), ".yaml"), o.starts)
 	addresses := &announcement{found: make(chan struct{})}
 	o.Process, err = o.stage.StartProcess(controlplane.Command{
-		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile}, Log: addresses,
+		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile}, Env: o.Env, Log: addresses,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,18 @@
+//go:build !chaos
+
+package main
+
+import (
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/ledger"
+)
+
+// With the tag chaos, which nothing but test/chaos builds with, these functions put
+// something in between that fails at a given moment.
+
+func toCluster(c extender.Cluster) extender.Cluster { return c }
+
+func toLedgers(l engine.Ledgers) engine.Ledgers { return l }
+
+func toAPI(a ledger.API) ledger.API { return a }

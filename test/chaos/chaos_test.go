@@ -1,0 +1,392 @@
+// Package chaos holds tests in which everything goes wrong at once: replicas are killed at the worst moments, are frozen
+// and go on, see the cluster late and lose answers, and the API server goes away, while several kube-schedulers bind pods
+// that share GPUs. What `outboard audit` then reads from the API server must be right, at the end and all the time.
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/ledger/audit"
+	"outboard.dev/outboard/test/stage"
+)
+
+var full = flag.Bool("full", false, "with thousands of pods; takes many minutes")
+
+// scale is how much happens.
+type scale struct {
+	nodes, cards, pods             int
+	stay                           time.Duration // about how long a pod stays
+	randomKills                    int
+	killsPerPoint                  int
+	killsPerRarePoint              int
+	freezes                        int
+	freeze, longestHold            time.Duration
+	restartAPIServer               bool
+	reclaimAfter, report, patience time.Duration
+}
+
+var (
+	small = scale{
+		nodes: 6, cards: 4, pods: 150, stay: 2 * time.Second,
+		randomKills: 2, killsPerPoint: 1, freezes: 1, freeze: 5 * time.Second, longestHold: time.Second,
+		reclaimAfter: 2 * time.Second, report: 5 * time.Second, patience: 8 * time.Minute,
+	}
+	large = scale{
+		nodes: 40, cards: 8, pods: 3000, stay: 10 * time.Second,
+		randomKills: 50, killsPerPoint: 5, killsPerRarePoint: 3, freezes: 2, freeze: 20 * time.Second,
+		longestHold: 4 * time.Second, restartAPIServer: true,
+		reclaimAfter: 8 * time.Second, report: 10 * time.Second, patience: 55 * time.Minute,
+	}
+)
+
+// schedulers is how many kube-schedulers there are, each with its own pods.
+const schedulers = 2
+
+func schedulerName(i int) string { return fmt.Sprintf("chaos-%d", i) }
+
+func nodeName(i int) string { return fmt.Sprintf("node-%02d", i) }
+
+// scene is a cluster in which things go wrong.
+type scene struct {
+	*stage.Stage
+	t        *testing.T
+	ctx      context.Context
+	scale    scale
+	replicas []*replica
+}
+
+const outboardConfig = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {lameDuck: 0s}
+cluster: {kubeconfig: %q, qps: 1000, burst: 2000}
+ledgers: {reclaimAfter: %s}
+log: {level: info}
+profiles:
+- managedResources: [{name: aliyun.com/gpu-mem}]
+  policies: [{name: GPUMemory}]
+`
+
+const schedulerConfig = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 1000, burst: 2000}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 2
+profiles: [{schedulerName: %s}]
+extenders:
+- urlPrefix: http://%s
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  bindVerb: bind
+  weight: 1
+  nodeCacheCapable: true
+  httpTimeout: 5s
+  managedResources: [{name: aliyun.com/gpu-mem}]
+`
+
+// open sets up nodes, two replicas with env, and the schedulers, which reach the replicas as through a Service.
+func open(t *testing.T, s scale, env ...string) *scene {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
+	t.Cleanup(cancel)
+	set, err := stage.Set(ctx, stage.Options{Outboard: build(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := set.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &scene{Stage: set, t: t, ctx: ctx, scale: s}
+	var nodes []*corev1.Node
+	for i := range s.nodes {
+		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
+			"aliyun.com/gpu-count": fmt.Sprint(s.cards), "aliyun.com/gpu-mem": fmt.Sprint(s.cards * cardSize),
+		}}.Node())
+	}
+	if err := controlplane.CreateNodes(ctx, set.Client, nodes...); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c.replicas = append(c.replicas, c.replica(env))
+	}
+	service := forward(t, c.ready)
+	for i := range schedulers {
+		config := fmt.Sprintf(schedulerConfig, schedulerName(i), service.Address())
+		if _, err := set.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// build builds the command so that it can be made to fail at a given point.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "outboard")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "chaos", "-o", binary, "outboard.dev/outboard/cmd/outboard")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// replica starts a replica that reaches the API server through a network of its own.
+func (c *scene) replica(env []string) *replica {
+	c.t.Helper()
+	user, err := c.AddUser("outboard")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	apiServer := []string{strings.TrimPrefix(user.Config.Host, "https://")}
+	r := &replica{network: forward(c.t, func() []string { return apiServer })}
+	kubeconfig, err := clientcmd.LoadFromFile(user.Kubeconfig)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		cluster.Server = "https://" + r.network.Address()
+	}
+	if err := clientcmd.WriteToFile(*kubeconfig, user.Kubeconfig); err != nil {
+		c.t.Fatal(err)
+	}
+	if r.Outboard, err = c.StartOutboard(c.ctx, fmt.Sprintf(outboardConfig, user.Kubeconfig, c.scale.reclaimAfter)); err != nil {
+		c.t.Fatal(err)
+	}
+	r.address = strings.TrimPrefix(r.URL, "http://")
+	if len(env) > 0 {
+		r.Kill()
+		r.Env = env
+		if err := r.start(c.ctx, ""); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// ready are the addresses of replicas that a Service would send calls to.
+func (c *scene) ready() []string {
+	var addresses []string
+	for _, r := range c.replicas {
+		if !r.away.Load() {
+			addresses = append(addresses, r.address)
+		}
+	}
+	return addresses
+}
+
+// audit runs `outboard audit`.
+func (c *scene) audit(args ...string) ([]audit.Finding, error) {
+	args = append([]string{"audit", "--kubeconfig", c.Kubeconfig(), "--recheck=0", "-o=json"}, args...)
+	cmd := exec.CommandContext(c.ctx, c.Binary(), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var status *exec.ExitError
+	if err != nil && (!errors.As(err, &status) || status.ExitCode() != 1) {
+		return nil, fmt.Errorf("audit: %w: %s", err, stderr.Bytes())
+	}
+	report := new(audit.Report)
+	if err := json.Unmarshal(out, report); err != nil {
+		return nil, fmt.Errorf("audit: %w: %s", err, out)
+	}
+	if failed := err != nil; failed == report.OK() {
+		return nil, fmt.Errorf("audit: %v, and it says: %s", err, out)
+	}
+	return report.Findings, nil
+}
+
+func oversold(findings []audit.Finding) []audit.Finding {
+	var found []audit.Finding
+	for _, f := range findings {
+		if f.Kind == audit.Oversold {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// guard audits every second until ctx ends, and counts. Something oversold is an error.
+func (c *scene) guard(ctx context.Context, audits *atomic.Int64) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+		findings, err := c.audit()
+		if err != nil {
+			continue // the API server is away
+		}
+		audits.Add(1)
+		if found := oversold(findings); len(found) > 0 {
+			return fmt.Errorf("oversold, %d times: %v", len(found), found)
+		}
+	}
+}
+
+func TestChaos(t *testing.T) {
+	s := small
+	if *full {
+		s = large
+	}
+	c := open(t, s)
+	plan := newPlan(s)
+	load := newLoad(c.Client, s, func() bool { return !plan.ended() })
+	started := time.Now()
+	var audits atomic.Int64
+
+	group, ctx := errgroup.WithContext(c.ctx)
+	beside, end := context.WithCancel(ctx)
+	defer end()
+	restarted := make(chan struct{})
+	group.Go(func() error {
+		defer close(restarted)
+		return c.restartAPIServer(ctx, plan)
+	})
+	for _, r := range c.replicas {
+		troubled, calm := context.WithCancel(ctx)
+		group.Go(func() error {
+			defer calm()
+			return r.torment(ctx, plan, s.freeze)
+		})
+		group.Go(func() error {
+			r.disturb(troubled, plan, s.longestHold)
+			return nil
+		})
+	}
+	group.Go(func() error { return c.guard(beside, &audits) })
+	group.Go(func() error {
+		c.tell(beside, started, load, plan)
+		return nil
+	})
+	group.Go(func() error {
+		defer end()
+		err := load.run(ctx)
+		<-restarted
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, load.status(), plan.status())
+	}
+	took := time.Since(started)
+	final := c.settle()
+	t.Logf("%s in %v, %.0f bindings/s; %s; %d audits meanwhile without anything oversold; at the end: %s",
+		load.status(), took.Round(time.Second), float64(load.bound)/took.Seconds(), plan.status(), audits.Load(), final)
+	c.checkGuests(load)
+}
+
+// restartAPIServer does so in the middle of it all.
+func (c *scene) restartAPIServer(ctx context.Context, p *plan) error {
+	if !c.scale.restartAPIServer {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(45 * time.Second):
+	}
+	p.count("restart of the API server")
+	return c.RestartAPIServer(ctx)
+}
+
+// tell shows progress.
+func (c *scene) tell(ctx context.Context, started time.Time, l *load, p *plan) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.scale.report):
+			c.t.Logf("%4.0fs  %s; %s", time.Since(started).Seconds(), l.status(), p.status())
+		}
+	}
+}
+
+// settle waits until replicas have taken back what nobody needs: then nothing may be wrong, and nothing noteworthy. It
+// returns what the audit said.
+func (c *scene) settle() string {
+	c.t.Helper()
+	// Claims of pods that are gone go within two looks, 5 s apart; those of pods that stay unbound a while later.
+	for until := time.Now().Add(c.scale.reclaimAfter + time.Minute); ; {
+		findings, err := c.audit("--grace", c.scale.reclaimAfter.String())
+		switch {
+		case err == nil && len(findings) == 0:
+			cmd := exec.CommandContext(c.ctx, c.Binary(), "audit", "--kubeconfig", c.Kubeconfig())
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				c.t.Errorf("%v: %s", err, out)
+			}
+			return strings.TrimSpace(string(out))
+		case len(oversold(findings)) > 0, time.Now().After(until), c.ctx.Err() != nil:
+			c.t.Fatalf("audit: %v: %v", findings, err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// checkGuests looks at the pods that are left: there must be some, bound unless no card is large enough.
+func (c *scene) checkGuests(l *load) {
+	c.t.Helper()
+	bound := 0
+	for name, g := range l.guests {
+		if !g.fits() && g.bound {
+			c.t.Errorf("%s is bound, and asks for %d of cards with %d", name, g.memory, cardSize)
+		}
+		if g.bound && !g.gone {
+			bound++
+		}
+	}
+	if bound == 0 {
+		c.t.Error("no pod is left to audit")
+	}
+}
+
+// The same test must fail when replicas do not claim what they hand out, or else it would show nothing.
+func TestAuditFindsWhatUnclaimedBindingsOversell(t *testing.T) {
+	s := small
+	c := open(t, s, "OUTBOARD_CHAOS_UNCLAIMED=1")
+	plan := newPlan(scale{})
+	load := newLoad(c.Client, s, func() bool { return true })
+	group, ctx := errgroup.WithContext(c.ctx)
+	ctx, end := context.WithCancel(ctx)
+	for _, r := range c.replicas {
+		group.Go(func() error {
+			r.disturb(ctx, plan, s.longestHold)
+			return nil
+		})
+	}
+	group.Go(func() error {
+		if err := load.run(ctx); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	var audits atomic.Int64
+	found := c.guard(ctx, &audits)
+	end()
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if found == nil {
+		t.Fatalf("nothing was oversold in %d audits: %s", audits.Load(), load.status())
+	}
+	t.Logf("%s; %v", load.status(), found)
+}

@@ -1,0 +1,209 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// cardSize is the memory of each GPU.
+const cardSize = 16
+
+// guest is a pod that comes, and goes.
+type guest struct {
+	memory    int64
+	created   time.Time
+	bound     bool
+	leave     time.Time // zero: not before it is bound
+	ends      bool      // it ends by itself before it is deleted
+	ended     bool
+	impatient bool // it leaves whether it is bound or not
+	gone      bool
+}
+
+// fits says that there is a card on which the pod fits if it is empty.
+func (g *guest) fits() bool { return g.memory <= cardSize }
+
+// load makes pods arrive and leave. All decisions are made from lists of pods, so that nothing is lost when the API server
+// is away for a while.
+type load struct {
+	client   kubernetes.Interface
+	capacity int64 // of all cards together
+	atLeast  int   // so many pods
+	goOn     func() bool
+	stay     func() time.Duration // how long a bound pod stays
+	anyNode  string
+
+	mu     sync.Mutex
+	guests map[string]*guest
+	bound  int
+	// occupied is how much the pods that are there ask for together. The last pods to come find some there: as many as
+	// leave room for any on some card.
+	occupied int64
+	ticks    int
+}
+
+func newLoad(client kubernetes.Interface, s scale, goOn func() bool) *load {
+	return &load{
+		client: client, capacity: int64(s.nodes * s.cards * cardSize), atLeast: s.pods, goOn: goOn, anyNode: nodeName(0),
+		stay:   func() time.Duration { return s.stay/2 + rand.N(s.stay) },
+		guests: map[string]*guest{},
+	}
+}
+
+// run returns when enough pods have come and every one that fits has been bound, or left because it was impatient. Those
+// that have not left by then stay.
+func (l *load) run(ctx context.Context) error {
+	for {
+		done, err := l.step(ctx)
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %v", l.status(), context.Cause(ctx), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func (l *load) step(ctx context.Context) (done bool, err error) {
+	if l.ticks++; l.ticks%5 == 0 {
+		// kube-scheduler tries pods again when something happens, and in a real cluster something always does.
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"happened":"%d"}}}`, l.ticks)
+		_, _ = l.client.CoreV1().Nodes().Patch(ctx, l.anyNode, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	now := time.Now()
+	var group errgroup.Group
+	group.SetLimit(16)
+	demand, waiting := int64(0), 0
+	l.mu.Lock()
+	wanted := l.atLeast > len(l.guests) || l.goOn()
+	live := map[string]bool{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		g := l.guests[pod.Name]
+		live[pod.Name] = true
+		l.see(g, pod, now)
+		switch {
+		case !g.leave.IsZero() && now.After(g.leave) && (wanted || g.impatient || l.occupied > l.capacity*2/5):
+			group.Go(func() error { return l.dismiss(ctx, g, pod) })
+			l.occupied -= g.memory
+		case g.fits() && !g.ended:
+			demand += g.memory
+		}
+		if g.fits() && !g.bound && !g.impatient {
+			waiting++
+		}
+	}
+	for name, g := range l.guests {
+		if !live[name] && !g.gone {
+			if g.created.IsZero() { // its creation failed, or its outcome is not known
+				group.Go(func() error { return l.create(ctx, name, g) })
+				demand, waiting = demand+g.memory, waiting+1
+				continue
+			}
+			g.gone = true
+		}
+	}
+	l.occupied = demand
+	for wanted && demand < l.capacity*9/10 && len(l.guests) < 10*l.atLeast {
+		name, g := fmt.Sprintf("pod-%05d", len(l.guests)), newGuest(len(l.guests))
+		l.guests[name] = g
+		if g.fits() {
+			demand += g.memory
+		}
+		waiting++
+		group.Go(func() error { return l.create(ctx, name, g) })
+	}
+	l.mu.Unlock()
+	err = group.Wait()
+	return waiting == 0 && !wanted && err == nil, err
+}
+
+func newGuest(n int) *guest {
+	g := &guest{memory: 1 + rand.Int64N(10), ends: rand.IntN(4) == 0, impatient: rand.IntN(25) == 0}
+	if n%100 == 50 {
+		g.memory, g.impatient = cardSize+1, false // no card is that large
+	}
+	return g
+}
+
+// see takes in what has become of the pod.
+func (l *load) see(g *guest, pod *corev1.Pod, now time.Time) {
+	if g.created.IsZero() {
+		g.created = now
+		if g.impatient {
+			g.leave = now.Add(rand.N(2 * time.Second))
+		}
+	}
+	if pod.Spec.NodeName != "" && !g.bound {
+		g.bound = true
+		l.bound++
+		if g.leave.IsZero() {
+			g.leave = now.Add(l.stay())
+		}
+	}
+	g.ended = pod.Status.Phase == corev1.PodSucceeded
+}
+
+func (l *load) create(ctx context.Context, name string, g *guest) error {
+	pod := controlplane.PodSpec{
+		Name: name, Resources: map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(g.memory)},
+		SchedulerName: schedulerName(rand.IntN(schedulers)),
+	}.Pod()
+	_, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// dismiss ends the pod, and deletes it when it has ended.
+func (l *load) dismiss(ctx context.Context, g *guest, pod *corev1.Pod) error {
+	if g.ends && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded {
+		_, err := l.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+			[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		g.leave = time.Now().Add(l.stay())
+		return err
+	}
+	if err := controlplane.DeletePod(ctx, l.client, pod); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	return nil
+}
+
+// status is what has come, and is missing.
+func (l *load) status() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var missing []string
+	for name, g := range l.guests {
+		if g.fits() && !g.bound && !g.impatient && !g.gone {
+			missing = append(missing, name)
+		}
+	}
+	text := fmt.Sprintf("%d pods, %d bound, %d waiting", len(l.guests), l.bound, len(missing))
+	if len(missing) > 0 && len(missing) < 10 {
+		text += " (" + strings.Join(missing, " ") + ")"
+	}
+	return text
+}

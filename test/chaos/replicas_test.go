@@ -1,0 +1,270 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"outboard.dev/outboard/test/stage"
+)
+
+// Points around a Binding at which a replica can be killed or stopped: where cmd/outboard built with the tag chaos
+// reaches them, in this order.
+var points = []string{
+	"before-claim", "before-ledger-write", "after-ledger-write", "after-claim", "before-binding", "after-binding",
+}
+
+// rare points are reached only when a Binding was refused, or a claim is taken back because its pod stays unbound.
+var rare = []string{"before-release", "after-release", "before-touch", "after-touch"}
+
+const (
+	kill = "kill"
+	stop = "stop"
+)
+
+// fault is what is to happen to one replica. Without a point it happens at any moment.
+type fault struct {
+	action, point string
+	optional      bool // give up when the point is not reached in time
+}
+
+func (f fault) String() string {
+	if f.point == "" {
+		return f.action + " at random"
+	}
+	return f.action + " " + f.point
+}
+
+// plan is what is to happen to replicas, one after the other.
+type plan struct {
+	mu       sync.Mutex
+	todo     []fault
+	underway int
+	happened map[string]int
+}
+
+func newPlan(s scale) *plan {
+	p := &plan{happened: map[string]int{}}
+	for range s.randomKills {
+		p.todo = append(p.todo, fault{action: kill})
+	}
+	for range s.killsPerPoint {
+		for _, point := range points {
+			p.todo = append(p.todo, fault{action: kill, point: point})
+		}
+	}
+	for range s.killsPerRarePoint {
+		for _, point := range rare {
+			p.todo = append(p.todo, fault{action: kill, point: point, optional: true})
+		}
+	}
+	for range s.freezes {
+		p.todo = append(p.todo, fault{action: stop, point: "after-claim"})
+	}
+	rand.Shuffle(len(p.todo), func(i, j int) { p.todo[i], p.todo[j] = p.todo[j], p.todo[i] })
+	return p
+}
+
+func (p *plan) next() (f fault, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.todo) == 0 {
+		return fault{}, false
+	}
+	f, p.todo = p.todo[0], p.todo[1:]
+	p.underway++
+	return f, true
+}
+
+// end says what has become of a fault. One that must happen and has not is tried again.
+func (p *plan) end(f fault, happened bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.underway--
+	if happened {
+		p.happened[f.String()]++
+	} else if !f.optional {
+		p.todo = append(p.todo, f)
+	}
+}
+
+// count counts what happened beside the plan.
+func (p *plan) count(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.happened[what]++
+}
+
+func (p *plan) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.todo) == 0 && p.underway == 0
+}
+
+func (p *plan) status() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(p.happened)) {
+		parts = append(parts, fmt.Sprintf("%s: %d", what, p.happened[what]))
+	}
+	return fmt.Sprintf("to come: %d; %s", len(p.todo)+p.underway, strings.Join(parts, ", "))
+}
+
+// replica is one `outboard serve`.
+type replica struct {
+	*stage.Outboard
+	address string     // where it serves
+	network *forwarder // between it and the API server
+	away    atomic.Bool
+}
+
+// mark is what a replica says before something happens to it.
+func mark(f fault) string { return fmt.Sprintf("chaos: %s %s\n", f.action, f.point) }
+
+// reachTime is how long to wait for a point to be reached.
+const reachTime = 8 * time.Second
+
+// torment makes happen to the replica what is planned, until nothing is left. The replica runs before and after.
+func (r *replica) torment(ctx context.Context, p *plan, freeze time.Duration) error {
+	for {
+		f, ok := p.next()
+		if !ok {
+			if p.ended() {
+				return nil
+			}
+			select { // what happens to others may have to be tried again
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		happened, err := r.suffer(ctx, p, f, freeze)
+		p.end(f, happened)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// suffer makes one thing happen, and starts the replica again.
+func (r *replica) suffer(ctx context.Context, p *plan, f fault, freeze time.Duration) (happened bool, err error) {
+	if f.point == "" {
+		if err := r.pause(ctx, 300*time.Millisecond+rand.N(2*time.Second)); err != nil {
+			return false, err
+		}
+		if r.hasEnded() {
+			return false, r.crash()
+		}
+		r.Kill()
+		return true, r.start(ctx, "")
+	}
+	r.Kill()
+	p.count("kill at random") // to arm it: that, too, comes at any moment
+	armed := fmt.Sprintf("OUTBOARD_CHAOS=%s %s %d", f.action, f.point, 1+rand.IntN(4))
+	if err := r.start(ctx, armed); err != nil && !r.said(f) {
+		return false, err
+	}
+	for until := time.Now().Add(reachTime); time.Now().Before(until) && !r.said(f); {
+		if err := r.pause(ctx, 50*time.Millisecond); err != nil {
+			return false, err
+		}
+	}
+	happened = r.said(f)
+	switch {
+	case happened && f.action == stop:
+		if err := r.thaw(ctx, freeze); err != nil {
+			return false, err
+		}
+	case happened:
+		<-r.Done()
+	default:
+		if r.hasEnded() {
+			return false, r.crash()
+		}
+		r.Kill()
+	}
+	return happened, r.start(ctx, "")
+}
+
+// thaw lets the replica go on that has stopped itself, and, after a while, ends it.
+func (r *replica) thaw(ctx context.Context, freeze time.Duration) error {
+	// Where there are readiness probes, a Service notices after some seconds.
+	noticed := min(freeze/2, 5*time.Second)
+	if err := r.pause(ctx, noticed); err != nil {
+		return err
+	}
+	r.away.Store(true)
+	err := r.pause(ctx, freeze-noticed)
+	r.away.Store(false)
+	if err != nil {
+		return err
+	}
+	if err := r.Continue(); err != nil {
+		return err
+	}
+	if err := r.pause(ctx, 2*time.Second); err != nil { // it finishes what it was at
+		return err
+	}
+	if r.hasEnded() {
+		return r.crash()
+	}
+	r.Kill()
+	return nil
+}
+
+// start starts the replica, with one variable set if it is not "". It may be killed before it is ready.
+func (r *replica) start(ctx context.Context, variable string) error {
+	r.Env = slices.DeleteFunc(r.Env, func(v string) bool { return strings.HasPrefix(v, "OUTBOARD_CHAOS=") })
+	if variable != "" {
+		r.Env = append(r.Env, variable)
+	}
+	return r.Start(ctx)
+}
+
+func (r *replica) said(f fault) bool { return strings.Contains(r.Log(), mark(f)) }
+
+func (r *replica) hasEnded() bool {
+	select {
+	case <-r.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *replica) crash() error {
+	log := r.Log()
+	return errors.New("a replica ended by itself: " + log[max(0, len(log)-4000):])
+}
+
+func (r *replica) pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// disturb makes the network between the replica and the API server slow, and breaks it, until ctx ends.
+func (r *replica) disturb(ctx context.Context, p *plan, longest time.Duration) {
+	for r.pause(ctx, 500*time.Millisecond+rand.N(3*time.Second)) == nil {
+		d := rand.N(longest)
+		if rand.IntN(3) == 0 {
+			p.count("answers of the API server lost")
+			r.network.HoldAndCut(d)
+		} else {
+			p.count("watches and answers late")
+			r.network.Hold(d)
+		}
+	}
+}
