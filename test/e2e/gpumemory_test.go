@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/controlplane"
@@ -175,5 +176,45 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 		if got := err == nil && p.DeletionTimestamp == nil; got != stays {
 			t.Errorf("%s is still there: %v, want %v", name, got, stays)
 		}
+	}
+}
+
+// Outboard takes over from the gpushare extender, whose pods are on the node already: bound by somebody else, with the same
+// annotations, and no claims. They count; and a GPU that the device plugin says is unhealthy gets no pods until it is well.
+func TestTakesOverFromGPUShare(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 2, 16))
+	for name, index := range map[string]string{"old-0": "0", "old-1": "1"} {
+		spec := gpuPod(name, 8)
+		spec.NodeName = "gpu-node"
+		spec.Annotations = map[string]string{
+			gpuIndex: index, "ALIYUN_COM_GPU_MEM_POD": "8", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "true", gpuAssumed: "1700000000000000000",
+		}
+		th.create(spec)
+	}
+	o := th.outboard(gpushare)
+	th.scheduler(gpushareScheduler(o))
+	if waits := th.place(gpuPod("large", 9)); waits.Waiting == "" {
+		t.Errorf("9 of 8 free units: on GPU %s", waits.Pod.Annotations[gpuIndex])
+	}
+	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-gpu-node"}, Data: map[string]string{"gpus": "0"}}
+	if _, err := th.Client.CoreV1().ConfigMaps("kube-system").Create(th.ctx, health, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("Outboard knows that GPU 0 is unhealthy", func() bool {
+		return strings.Contains(th.get(o.Admin+"/inspect/gpus"), `"healthy":false`)
+	})
+	if got := th.bound(gpuPod("first", 5)).Annotations[gpuIndex]; got != "1" {
+		t.Errorf("while GPU 0 is unhealthy: on GPU %s", got)
+	}
+	waits := th.place(gpuPod("second", 5))
+	if waits.Waiting == "" {
+		t.Errorf("while GPU 0 is unhealthy and GPU 1 has 3 units left: on GPU %s", waits.Pod.Annotations[gpuIndex])
+	}
+	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.ctx, health.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := th.awaitBound(waits.Pod).Annotations[gpuIndex]; got != "0" {
+		t.Errorf("when GPU 0 is well: on GPU %s", got)
 	}
 }
