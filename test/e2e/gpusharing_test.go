@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/test/stage"
+)
+
+// The example does what its README says, and the pages show what is really printed.
+func TestGPUSharingExample(t *testing.T) {
+	th := open(t)
+	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "gpu-sharing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	play, err := th.Play(th.ctx, example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sharing, claims := th.page("sharing-gpus"), th.page("claims")
+	where := map[string]string{
+		"notebook-1": "small 0", "notebook-2": "small 0", "notebook-3": "small 1", "inference": "large 0",
+		"whole": "mixed 1", "training": "mixed 0", "too-late": " ",
+	}
+	for _, pod := range example.Pods {
+		placed, err := th.Place(th.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName + " " + placed.Pod.Annotations[gpuIndex]; got != where[pod.Name] {
+			t.Errorf("%s is on %q, want %q", pod.Name, got, where[pod.Name])
+		}
+		if placed.Waiting != "" {
+			about, _, _ := strings.Cut(placed.Waiting, ". ")
+			sharing.shows(t, about)
+		}
+	}
+	outboard := func(args ...string) string {
+		out, err := exec.CommandContext(th.ctx, th.Binary(), append(args, "--admin", play.Outboard.Admin)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("outboard %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	sharing.shows(t, outboard("gpus"))
+	_, now, _ := strings.Cut(outboard("explain", "too-late"), "Now, by profile /")
+	sharing.shows(t, "Now, by profile /"+now)
+	ledgers, err := th.Kubectl(th.ctx, "get", "ledgers").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(ledgers)) {
+		fields := strings.Fields(line)
+		claims.shows(t, strings.Join(fields[:len(fields)-1], " ")) // without the age
+	}
+	audit, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
+	if err != nil {
+		t.Errorf("outboard audit: %v", err)
+	}
+	claims.shows(t, string(audit))
+	// What the page says about preemption: the node has 30 GiB left, as far as kube-scheduler knows, so it finds nobody to
+	// evict, and does not ask.
+	th.priority("urgent", 1000)
+	urgent := gpuPod("urgent", 30)
+	urgent.PriorityClass, urgent.NodeSelector = "urgent", map[string]string{corev1.LabelHostname: "mixed"}
+	waits := th.place(urgent)
+	if want := "preemption: expected at least one victim pod on node"; !strings.Contains(waits.Waiting, want) {
+		t.Errorf("bound to %q, waiting: %q, want it to say %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
+	}
+}
+
+// page is one of docs/.
+type page struct{ name, text string }
+
+func (th *theater) page(name string) page {
+	th.t.Helper()
+	text, err := os.ReadFile(filepath.Join(th.Root, "docs", name+".md"))
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return page{name, oneSpaced(string(text))}
+}
+
+// shows fails the test unless the page holds the text. Lines may be broken elsewhere.
+func (p page) shows(t *testing.T, text string) {
+	t.Helper()
+	if !strings.Contains(p.text, oneSpaced(text)) {
+		t.Errorf("docs/%s.md does not show\n%s", p.name, text)
+	}
+}
+
+func oneSpaced(text string) string { return strings.Join(strings.Fields(text), " ") }
