@@ -93,7 +93,12 @@ func TestDocumentation(t *testing.T) {
 		}
 	}()
 	runner := newRunner(t, ctx, s)
+	page := ""
 	for _, b := range blocks(t, s.Root) {
+		if b.page != page {
+			page = b.page
+			runner.prepare(page)
+		}
 		t.Run(b.String(), func(t *testing.T) {
 			runner.t = t
 			if b.language != "text" {
@@ -139,6 +144,18 @@ serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-
 		t.Fatal(err)
 	}
 	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), any: o}
+}
+
+// prepare creates the objects that a page takes for granted, which are in testdata/
+// under its name.
+func (r *runner) prepare(page string) {
+	objects := filepath.Join("testdata", strings.TrimSuffix(filepath.Base(page), ".md")+".yaml")
+	if _, err := os.Stat(objects); err != nil {
+		return
+	}
+	if out, err := r.Kubectl(r.ctx, "create", "-f", objects).CombinedOutput(); err != nil {
+		r.t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // yaml gives a document to what it is for: our own configuration to outboard,
