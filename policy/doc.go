@@ -37,6 +37,15 @@
 //
 // The package policytest checks all of this for any policy.
 //
+// # Handing something out
+//
+// A [Reserver] says in which ledgers a pod must have a claim before it is bound, and
+// chooses what to claim, as a pure function of the [Ask]. Whoever runs the policy
+// writes the ledger, asks again when somebody else was faster, puts the claim's
+// annotations into the Binding, and takes back what nobody needs. What Filter sees of
+// a ledger ([snapshot.Node.Ledger], [snapshot.View.Ledger]) may be a moment old; what
+// Reserve is given is what the claim is written to. A pod that has a claim fits.
+//
 // # Reasons
 //
 // A [Reason] is a package-level variable with a constant text: kube-scheduler
