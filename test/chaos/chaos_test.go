@@ -31,7 +31,9 @@ var full = flag.Bool("full", false, "with thousands of pods; takes many minutes"
 // scale is how much happens.
 type scale struct {
 	nodes, cards, pods             int
-	stay                           time.Duration // about how long a pod stays
+	waiting                        int           // so many pods at a time
+	stay                           time.Duration // about how long a pod stays, at least
+	calm                           time.Duration // for at most so long nothing happens to a replica that has come back
 	randomKills                    int
 	killsPerPoint                  int
 	killsPerRarePoint              int
@@ -43,14 +45,14 @@ type scale struct {
 
 var (
 	small = scale{
-		nodes: 6, cards: 4, pods: 150, stay: 2 * time.Second,
+		nodes: 6, cards: 4, pods: 150, waiting: 30, stay: time.Second, calm: time.Second,
 		randomKills: 2, killsPerPoint: 1, freezes: 1, freeze: 5 * time.Second, longestHold: time.Second,
 		reclaimAfter: 2 * time.Second, report: 5 * time.Second, patience: 8 * time.Minute,
 	}
 	large = scale{
-		nodes: 40, cards: 8, pods: 3000, stay: 10 * time.Second,
+		nodes: 40, cards: 8, pods: 3000, waiting: 120, stay: 4 * time.Second, calm: 6 * time.Second,
 		randomKills: 50, killsPerPoint: 5, killsPerRarePoint: 3, freezes: 2, freeze: 20 * time.Second,
-		longestHold: 4 * time.Second, restartAPIServer: true,
+		longestHold: 3 * time.Second, restartAPIServer: true,
 		reclaimAfter: 8 * time.Second, report: 10 * time.Second, patience: 55 * time.Minute,
 	}
 )
@@ -266,7 +268,7 @@ func TestChaos(t *testing.T) {
 		troubled, calm := context.WithCancel(ctx)
 		group.Go(func() error {
 			defer calm()
-			return r.torment(ctx, plan, s.freeze)
+			return r.torment(ctx, plan, s)
 		})
 		group.Go(func() error {
 			r.disturb(troubled, plan, s.longestHold)

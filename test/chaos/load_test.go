@@ -42,8 +42,9 @@ type load struct {
 	client   kubernetes.Interface
 	capacity int64 // of all cards together
 	atLeast  int   // so many pods
+	crowd    int   // so many wait at a time
 	goOn     func() bool
-	stay     func() time.Duration // how long a bound pod stays
+	stay     func() time.Duration // how long a bound pod stays at least
 	anyNode  string
 
 	mu     sync.Mutex
@@ -57,7 +58,7 @@ type load struct {
 
 func newLoad(client kubernetes.Interface, s scale, goOn func() bool) *load {
 	return &load{
-		client: client, capacity: int64(s.nodes * s.cards * cardSize), atLeast: s.pods, goOn: goOn, anyNode: nodeName(0),
+		client: client, capacity: int64(s.nodes * s.cards * cardSize), atLeast: s.pods, crowd: s.waiting, goOn: goOn, anyNode: nodeName(0),
 		stay:   func() time.Duration { return s.stay/2 + rand.N(s.stay) },
 		guests: map[string]*guest{},
 	}
@@ -90,49 +91,60 @@ func (l *load) step(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	now := time.Now()
-	var group errgroup.Group
-	group.SetLimit(16)
-	demand, waiting := int64(0), 0
+	var todo []func() error // done when the guests are not locked any more
 	l.mu.Lock()
 	wanted := l.atLeast > len(l.guests) || l.goOn()
+	occupied, waiting := int64(0), 0
 	live := map[string]bool{}
 	for i := range list.Items {
-		pod := &list.Items[i]
-		g := l.guests[pod.Name]
-		live[pod.Name] = true
-		l.see(g, pod, now)
-		switch {
-		case !g.leave.IsZero() && now.After(g.leave) && (wanted || g.impatient || l.occupied > l.capacity*2/5):
-			group.Go(func() error { return l.dismiss(ctx, g, pod) })
-			l.occupied -= g.memory
-		case g.fits() && !g.ended:
-			demand += g.memory
+		g := l.guests[list.Items[i].Name]
+		live[list.Items[i].Name] = true
+		l.see(g, &list.Items[i], now)
+		if g.bound && !g.ended {
+			occupied += g.memory
 		}
 		if g.fits() && !g.bound && !g.impatient {
 			waiting++
 		}
 	}
+	// Pods leave when the cards are rather full, and others wait; of the last, as many stay as leave room for any pod on
+	// some card.
+	enough := l.capacity * 3 / 4
+	if !wanted {
+		enough = l.capacity * 2 / 5
+	}
+	for _, i := range rand.Perm(len(list.Items)) {
+		pod := &list.Items[i]
+		g := l.guests[pod.Name]
+		if g.leave.IsZero() || now.Before(g.leave) || !g.impatient && !g.ended && occupied <= enough {
+			continue
+		}
+		if g.bound && !g.ended {
+			occupied -= g.memory
+		}
+		todo = append(todo, func() error { return l.dismiss(ctx, g, pod) })
+	}
 	for name, g := range l.guests {
 		if !live[name] && !g.gone {
 			if g.created.IsZero() { // its creation failed, or its outcome is not known
-				group.Go(func() error { return l.create(ctx, name, g) })
-				demand, waiting = demand+g.memory, waiting+1
+				todo = append(todo, func() error { return l.create(ctx, name, g) })
+				waiting++
 				continue
 			}
 			g.gone = true
 		}
 	}
-	l.occupied = demand
-	for wanted && demand < l.capacity*9/10 && len(l.guests) < 10*l.atLeast {
+	for ; wanted && waiting < l.crowd && len(l.guests) < 10*l.atLeast; waiting++ {
 		name, g := fmt.Sprintf("pod-%05d", len(l.guests)), newGuest(len(l.guests))
 		l.guests[name] = g
-		if g.fits() {
-			demand += g.memory
-		}
-		waiting++
-		group.Go(func() error { return l.create(ctx, name, g) })
+		todo = append(todo, func() error { return l.create(ctx, name, g) })
 	}
 	l.mu.Unlock()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, do := range todo {
+		group.Go(do)
+	}
 	err = group.Wait()
 	return waiting == 0 && !wanted && err == nil, err
 }

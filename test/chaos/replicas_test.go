@@ -121,9 +121,9 @@ func (p *plan) status() string {
 // replica is one `outboard serve`.
 type replica struct {
 	*stage.Outboard
-	address string     // where it serves
-	network *forwarder // between it and the API server
-	away    atomic.Bool
+	address string      // where it serves
+	network *forwarder  // between it and the API server
+	away    atomic.Bool // it is not ready, and a Service would know
 }
 
 // mark is what a replica says before something happens to it.
@@ -133,7 +133,7 @@ func mark(f fault) string { return fmt.Sprintf("chaos: %s %s\n", f.action, f.poi
 const reachTime = 8 * time.Second
 
 // torment makes happen to the replica what is planned, until nothing is left. The replica runs before and after.
-func (r *replica) torment(ctx context.Context, p *plan, freeze time.Duration) error {
+func (r *replica) torment(ctx context.Context, p *plan, s scale) error {
 	for {
 		f, ok := p.next()
 		if !ok {
@@ -147,7 +147,10 @@ func (r *replica) torment(ctx context.Context, p *plan, freeze time.Duration) er
 			}
 			continue
 		}
-		happened, err := r.suffer(ctx, p, f, freeze)
+		if err := r.pause(ctx, 300*time.Millisecond+rand.N(s.calm)); err != nil {
+			return err
+		}
+		happened, err := r.suffer(ctx, p, f, s.freeze)
 		p.end(f, happened)
 		if err != nil {
 			return err
@@ -157,17 +160,13 @@ func (r *replica) torment(ctx context.Context, p *plan, freeze time.Duration) er
 
 // suffer makes one thing happen, and starts the replica again.
 func (r *replica) suffer(ctx context.Context, p *plan, f fault, freeze time.Duration) (happened bool, err error) {
-	if f.point == "" {
-		if err := r.pause(ctx, 300*time.Millisecond+rand.N(2*time.Second)); err != nil {
-			return false, err
-		}
-		if r.hasEnded() {
-			return false, r.crash()
-		}
-		r.Kill()
-		return true, r.start(ctx, "")
+	if r.hasEnded() {
+		return false, r.crash()
 	}
 	r.Kill()
+	if f.point == "" {
+		return true, r.start(ctx, "")
+	}
 	p.count("kill at random") // to arm it: that, too, comes at any moment
 	armed := fmt.Sprintf("OUTBOARD_CHAOS=%s %s %d", f.action, f.point, 1+rand.IntN(4))
 	if err := r.start(ctx, armed); err != nil && !r.said(f) {
@@ -227,7 +226,10 @@ func (r *replica) start(ctx context.Context, variable string) error {
 	if variable != "" {
 		r.Env = append(r.Env, variable)
 	}
-	return r.Start(ctx)
+	r.away.Store(true)
+	err := r.Start(ctx)
+	r.away.Store(err != nil)
+	return err
 }
 
 func (r *replica) said(f fault) bool { return strings.Contains(r.Log(), mark(f)) }
@@ -257,7 +259,7 @@ func (r *replica) pause(ctx context.Context, d time.Duration) error {
 
 // disturb makes the network between the replica and the API server slow, and breaks it, until ctx ends.
 func (r *replica) disturb(ctx context.Context, p *plan, longest time.Duration) {
-	for r.pause(ctx, 500*time.Millisecond+rand.N(3*time.Second)) == nil {
+	for r.pause(ctx, time.Second+rand.N(4*time.Second)) == nil {
 		d := rand.N(longest)
 		if rand.IntN(3) == 0 {
 			p.count("answers of the API server lost")
