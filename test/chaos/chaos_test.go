@@ -53,7 +53,7 @@ var (
 		nodes: 40, cards: 8, pods: 3000, waiting: 120, stay: 4 * time.Second, calm: 6 * time.Second,
 		randomKills: 50, killsPerPoint: 5, killsPerRarePoint: 3, freezes: 2, freeze: 20 * time.Second,
 		longestHold: 3 * time.Second, restartAPIServer: true,
-		reclaimAfter: 8 * time.Second, report: 10 * time.Second, patience: 55 * time.Minute,
+		reclaimAfter: 5 * time.Second, report: 10 * time.Second, patience: 55 * time.Minute,
 	}
 )
 
@@ -71,6 +71,7 @@ type scene struct {
 	ctx      context.Context
 	scale    scale
 	replicas []*replica
+	service  *forwarder // in front of them
 }
 
 const outboardConfig = `
@@ -130,9 +131,9 @@ func open(t *testing.T, s scale, env ...string) *scene {
 	for range 2 {
 		c.replicas = append(c.replicas, c.replica(env))
 	}
-	service := forward(t, c.ready)
+	c.service = forward(t, c.ready)
 	for i := range schedulers {
-		config := fmt.Sprintf(schedulerConfig, schedulerName(i), service.Address())
+		config := fmt.Sprintf(schedulerConfig, schedulerName(i), c.service.Address())
 		if _, err := set.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
 			t.Fatal(err)
 		}
@@ -277,6 +278,10 @@ func TestChaos(t *testing.T) {
 	}
 	group.Go(func() error { return c.guard(beside, &audits) })
 	group.Go(func() error {
+		load.abandon(beside, c.service.Address(), 3*s.reclaimAfter+10*time.Second)
+		return nil
+	})
+	group.Go(func() error {
 		c.tell(beside, started, load, plan)
 		return nil
 	})
@@ -287,12 +292,17 @@ func TestChaos(t *testing.T) {
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, load.status(), plan.status())
+		t.Fatalf("%v\n%s\n%s", err, load.status(), plan.report())
 	}
 	took := time.Since(started)
 	final := c.settle()
-	t.Logf("%s in %v, %.0f bindings/s; %s; %d audits meanwhile without anything oversold; at the end: %s",
-		load.status(), took.Round(time.Second), float64(load.bound)/took.Seconds(), plan.status(), audits.Load(), final)
+	takenBack, err := load.takenBack(c.ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%s in %v, %.1f bindings/s\n%s%d audits on the way found nothing oversold; at the end:\n"+
+		"%d pods that nobody tried to bind again had lost a claim\n%s",
+		load.status(), took.Round(time.Second), float64(load.bound)/took.Seconds(), plan.report(), audits.Load(), takenBack, final)
 	c.checkGuests(load)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/controlplane"
 )
 
@@ -45,23 +47,75 @@ type load struct {
 	crowd    int   // so many wait at a time
 	goOn     func() bool
 	stay     func() time.Duration // how long a bound pod stays at least
-	anyNode  string
+	anyNode  func() string
 
 	mu     sync.Mutex
 	guests map[string]*guest
 	bound  int
-	// occupied is how much the pods that are there ask for together. The last pods to come find some there: as many as
-	// leave room for any on some card.
-	occupied int64
-	ticks    int
+	ticks  int
 }
 
 func newLoad(client kubernetes.Interface, s scale, goOn func() bool) *load {
 	return &load{
-		client: client, capacity: int64(s.nodes * s.cards * cardSize), atLeast: s.pods, crowd: s.waiting, goOn: goOn, anyNode: nodeName(0),
-		stay:   func() time.Duration { return s.stay/2 + rand.N(s.stay) },
-		guests: map[string]*guest{},
+		client: client, capacity: int64(s.nodes * s.cards * cardSize), atLeast: s.pods, crowd: s.waiting, goOn: goOn,
+		anyNode: func() string { return nodeName(rand.IntN(s.nodes)) },
+		stay:    func() time.Duration { return s.stay/2 + rand.N(s.stay) },
+		guests:  map[string]*guest{},
 	}
+}
+
+// abandonedNamespace has the pods of abandon, apart from those that are waited for.
+const abandonedNamespace = "kube-system"
+
+// abandon has pods bound by a scheduler that does not wait for the answer and never tries again, until ctx ends: one that
+// crashes. Their claims have to be taken back when they stay unbound, while a Binding may still be on its way. It deletes
+// each after so long.
+func (l *load) abandon(ctx context.Context, service string, after time.Duration) {
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(500 * time.Millisecond):
+		}
+		spec := controlplane.PodSpec{
+			Namespace: abandonedNamespace, Name: fmt.Sprintf("abandoned-%04d", n), SchedulerName: "crashed", Resources: gpuMemory(1),
+		}
+		pod, err := l.client.CoreV1().Pods(abandonedNamespace).Create(ctx, spec.Pod(), metav1.CreateOptions{})
+		if err != nil {
+			continue // the API server is away
+		}
+		time.AfterFunc(300*time.Millisecond, func() {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond+rand.N(500*time.Millisecond))
+			defer cancel()
+			args := fmt.Sprintf(`{"PodName":%q,"PodNamespace":%q,"PodUID":%q,"Node":%q}`, pod.Name, pod.Namespace, pod.UID, l.anyNode())
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+service+"/bind", strings.NewReader(args))
+			if err != nil {
+				panic(err) // the URL is ours
+			}
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				response.Body.Close()
+			}
+		})
+		time.AfterFunc(after, func() { _ = controlplane.DeletePod(ctx, l.client, pod) })
+	}
+}
+
+// takenBack counts the abandoned pods that are left and have lost a claim.
+func (l *load) takenBack(ctx context.Context) (n int, err error) {
+	list, err := l.client.CoreV1().Pods(abandonedNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		if _, ok := list.Items[i].Annotations[cluster.TouchedAnnotation]; ok {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func gpuMemory(amount int64) map[string]string {
+	return map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(amount)}
 }
 
 // run returns when enough pods have come and every one that fits has been bound, or left because it was impatient. Those
@@ -84,7 +138,7 @@ func (l *load) step(ctx context.Context) (done bool, err error) {
 	if l.ticks++; l.ticks%5 == 0 {
 		// kube-scheduler tries pods again when something happens, and in a real cluster something always does.
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"happened":"%d"}}}`, l.ticks)
-		_, _ = l.client.CoreV1().Nodes().Patch(ctx, l.anyNode, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, _ = l.client.CoreV1().Nodes().Patch(ctx, l.anyNode(), types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	list, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -177,7 +231,7 @@ func (l *load) see(g *guest, pod *corev1.Pod, now time.Time) {
 
 func (l *load) create(ctx context.Context, name string, g *guest) error {
 	pod := controlplane.PodSpec{
-		Name: name, Resources: map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(g.memory)},
+		Name: name, Resources: gpuMemory(g.memory),
 		SchedulerName: schedulerName(rand.IntN(schedulers)),
 	}.Pod()
 	_, err := l.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})

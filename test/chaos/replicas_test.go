@@ -108,14 +108,28 @@ func (p *plan) ended() bool {
 	return len(p.todo) == 0 && p.underway == 0
 }
 
+// status is one line.
 func (p *plan) status() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(p.happened)) {
-		parts = append(parts, fmt.Sprintf("%s: %d", what, p.happened[what]))
+	kills := 0
+	for what, n := range p.happened {
+		if strings.HasPrefix(what, kill) {
+			kills += n
+		}
 	}
-	return fmt.Sprintf("to come: %d; %s", len(p.todo)+p.underway, strings.Join(parts, ", "))
+	return fmt.Sprintf("%d kills, %d faults to come", kills, len(p.todo)+p.underway)
+}
+
+// report is one line for each kind of what happened.
+func (p *plan) report() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var text strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(p.happened)) {
+		fmt.Fprintf(&text, "%5d  %s\n", p.happened[what], what)
+	}
+	return text.String()
 }
 
 // replica is one `outboard serve`.
@@ -129,7 +143,7 @@ type replica struct {
 // mark is what a replica says before something happens to it.
 func mark(f fault) string { return fmt.Sprintf("chaos: %s %s\n", f.action, f.point) }
 
-// reachTime is how long to wait for a point to be reached.
+// reachTime is how long to wait for a point to be reached, and how much longer if that takes a claim that has become old.
 const reachTime = 8 * time.Second
 
 // torment makes happen to the replica what is planned, until nothing is left. The replica runs before and after.
@@ -150,7 +164,7 @@ func (r *replica) torment(ctx context.Context, p *plan, s scale) error {
 		if err := r.pause(ctx, 300*time.Millisecond+rand.N(s.calm)); err != nil {
 			return err
 		}
-		happened, err := r.suffer(ctx, p, f, s.freeze)
+		happened, err := r.suffer(ctx, p, f, s)
 		p.end(f, happened)
 		if err != nil {
 			return err
@@ -159,7 +173,7 @@ func (r *replica) torment(ctx context.Context, p *plan, s scale) error {
 }
 
 // suffer makes one thing happen, and starts the replica again.
-func (r *replica) suffer(ctx context.Context, p *plan, f fault, freeze time.Duration) (happened bool, err error) {
+func (r *replica) suffer(ctx context.Context, p *plan, f fault, s scale) (happened bool, err error) {
 	if r.hasEnded() {
 		return false, r.crash()
 	}
@@ -168,11 +182,15 @@ func (r *replica) suffer(ctx context.Context, p *plan, f fault, freeze time.Dura
 		return true, r.start(ctx, "")
 	}
 	p.count("kill at random") // to arm it: that, too, comes at any moment
-	armed := fmt.Sprintf("OUTBOARD_CHAOS=%s %s %d", f.action, f.point, 1+rand.IntN(4))
+	times, patience := 1+rand.IntN(4), reachTime
+	if f.optional {
+		times, patience = 1, reachTime+s.reclaimAfter
+	}
+	armed := fmt.Sprintf("OUTBOARD_CHAOS=%s %s %d", f.action, f.point, times)
 	if err := r.start(ctx, armed); err != nil && !r.said(f) {
 		return false, err
 	}
-	for until := time.Now().Add(reachTime); time.Now().Before(until) && !r.said(f); {
+	for until := time.Now().Add(patience); time.Now().Before(until) && !r.said(f); {
 		if err := r.pause(ctx, 50*time.Millisecond); err != nil {
 			return false, err
 		}
@@ -180,7 +198,7 @@ func (r *replica) suffer(ctx context.Context, p *plan, f fault, freeze time.Dura
 	happened = r.said(f)
 	switch {
 	case happened && f.action == stop:
-		if err := r.thaw(ctx, freeze); err != nil {
+		if err := r.thaw(ctx, s.freeze); err != nil {
 			return false, err
 		}
 	case happened:
