@@ -143,7 +143,8 @@ type replica struct {
 // mark is what a replica says before something happens to it.
 func mark(f fault) string { return fmt.Sprintf("chaos: %s %s\n", f.action, f.point) }
 
-// reachTime is how long to wait for a point to be reached, and how much longer if that takes a claim that has become old.
+// reachTime is how long to wait for a point to be reached. Where that takes a claim that has become old, it is old when
+// the replica has looked at it for the reclaim time, which it does every 5 s.
 const reachTime = 8 * time.Second
 
 // torment makes happen to the replica what is planned, until nothing is left. The replica runs before and after.
@@ -184,7 +185,7 @@ func (r *replica) suffer(ctx context.Context, p *plan, f fault, s scale) (happen
 	p.count("kill at random") // to arm it: that, too, comes at any moment
 	times, patience := 1+rand.IntN(4), reachTime
 	if f.optional {
-		times, patience = 1, reachTime+s.reclaimAfter
+		times, patience = 1, reachTime+s.reclaimAfter+10*time.Second
 	}
 	armed := fmt.Sprintf("OUTBOARD_CHAOS=%s %s %d", f.action, f.point, times)
 	if err := r.start(ctx, armed); err != nil && !r.said(f) {
