@@ -103,7 +103,10 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 		return nil, err
 	}
 	s := &Scheduler{Process: p, url: port.url(), client: cp.client}
-	if err := p.await(ctx, func(ctx context.Context) error { return getOK(ctx, s.client, s.url+"/readyz") }); err != nil {
+	if err := p.await(ctx, func(ctx context.Context) error {
+		// Its metrics are for known users only, whom it learns a moment after it is ready.
+		return errors.Join(getOK(ctx, s.client, s.url+"/readyz"), getOK(ctx, s.client, s.url+"/metrics"))
+	}); err != nil {
 		p.Kill()
 		return nil, err
 	}

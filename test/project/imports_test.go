@@ -30,6 +30,7 @@ var rules = []struct {
 	{"policies/*", []string{"snapshot", "policy", "policies/*"}, "a policy knows the contract only"},
 	{"extender", []string{"snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
+	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
 	{"cluster", []string{"snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"server", []string{"filewatch"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
