@@ -56,22 +56,21 @@ func TestG7G12ManyClaimsAtOnce(t *testing.T) {
 // Claims that come while one is written are written together.
 func TestClaimsAreWrittenTogether(t *testing.T) {
 	w := newWorld(t, 1)
+	k := w.replicas[0].keeper
 	w.server.block = make(chan struct{})
 	var claims sync.WaitGroup
-	started := make(chan struct{}, 20)
 	for i := range 20 {
 		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
 		claims.Go(func() {
-			started <- struct{}{}
-			if _, err := w.replicas[0].keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1)); err != nil {
+			if _, err := k.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1)); err != nil {
 				t.Error(err)
 			}
 		})
+		for i == 0 && !k.Busy(gpuOnA) { // the first is on its way, alone
+			time.Sleep(time.Millisecond)
+		}
 	}
-	for range 20 {
-		<-started
-	}
-	for w.replicas[0].keeper.Waiting(gpuOnA) < 19 {
+	for k.Waiting(gpuOnA) < 19 {
 		time.Sleep(time.Millisecond)
 	}
 	close(w.server.block)
