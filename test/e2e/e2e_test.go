@@ -116,6 +116,14 @@ func (th *theater) bound(spec controlplane.PodSpec) *corev1.Pod {
 	return th.awaitBound(placed.Pod)
 }
 
+// boundAndSeen is bound, and Outboard knows it.
+func (th *theater) boundAndSeen(o *stage.Outboard, spec controlplane.PodSpec) *corev1.Pod {
+	th.t.Helper()
+	pod := th.bound(spec)
+	th.eventually("Outboard has seen "+spec.Name+" bound", func() bool { return th.explain(o, spec.Name).Node != "" })
+	return pod
+}
+
 // awaitBound waits in a cluster in which, as in any real one, something happens
 // every now and then. kube-scheduler tries a pod again when something happens; if
 // it hears of the change that makes room before Outboard does, that attempt is in

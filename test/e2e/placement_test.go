@@ -32,8 +32,7 @@ profiles:
   - name: ImageLocality
 `)
 			th.scheduler(schedulerConfig(extender{o: o, path: "/my_scheduler_extension/my_new_priorities", verbs: "prioritize=image_score", nodes: mode == "nodes"}))
-			first := th.bound(controlplane.PodSpec{Name: "first", Image: "nginx", CPU: "1"})
-			th.eventually("Outboard has seen the pod bound", func() bool { return th.explain(o, "first").Node != "" })
+			first := th.boundAndSeen(o, controlplane.PodSpec{Name: "first", Image: "nginx", CPU: "1"})
 			before := th.metric(o, "outboard_cluster_view_generation ")
 			th.pull(first.Spec.NodeName, nginx)
 			th.eventually("Outboard has seen the image", func() bool { return th.metric(o, "outboard_cluster_view_generation ") != before })
@@ -73,7 +72,9 @@ func TestRejectReachesTheEvent(t *testing.T) {
 	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
 	o := th.outboard(oneWeb)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
-	one, two := th.bound(web("web-1")), th.bound(web("web-2"))
+	// Others than us bind here, and kube-scheduler may hear of it, and ask, before we do.
+	one := th.boundAndSeen(o, web("web-1"))
+	two := th.boundAndSeen(o, web("web-2"))
 	if one.Spec.NodeName == two.Spec.NodeName {
 		t.Fatalf("both are on %s", one.Spec.NodeName)
 	}
