@@ -30,6 +30,8 @@ type evaluation struct {
 	state    []memberState // by member
 	filters  []filterRef
 	scorers  []scorerRef
+	// explainers are asked by Explain only.
+	explainers []explainerRef
 
 	// known is the outcome by row of the view; 0: not judged. Empty if nothing is to be remembered. It is narrow
 	// because there is one for each pod: what many requests in turn touch should fit the processor's caches.
@@ -66,6 +68,11 @@ type filterRef struct {
 	filter policy.Filter
 }
 
+type explainerRef struct {
+	member    int
+	explainer policy.Explainer
+}
+
 type scorerRef struct {
 	member    int
 	weight    int64
@@ -94,7 +101,8 @@ func (ev *evaluation) forget() {
 	ev.prepared, ev.again = false, false
 	clear(ev.filters) // so that old cycles can be collected
 	clear(ev.scorers)
-	ev.filters, ev.scorers = ev.filters[:0], ev.scorers[:0]
+	clear(ev.explainers)
+	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
 	rows := 0
 	if ev.key.identified() {
 		rows = ev.key.view.Rows()
@@ -160,6 +168,9 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 		if scores && m.Weight > 0 {
 			n, _ := cycle.(policy.NormalizeScore)
 			ev.scorers = append(ev.scorers, scorerRef{i, m.Weight, s, n})
+		}
+		if x, ok := cycle.(policy.Explainer); ok {
+			ev.explainers = append(ev.explainers, explainerRef{i, x})
 		}
 		ev.running = -1
 	}

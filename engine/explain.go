@@ -6,6 +6,20 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
+// Explanations are what every policy says.
+type Explanations struct {
+	// Pod is what policies say about the pod as a whole.
+	Pod []PolicyNotes
+	// Nodes are in the order asked.
+	Nodes []Explanation
+}
+
+// PolicyNotes is what one policy has to say, in words.
+type PolicyNotes struct {
+	Policy string   `json:"policy"`
+	Notes  []string `json:"notes"`
+}
+
 // Explanation is what every policy says about one node, also after one of them
 // has rejected it.
 type Explanation struct {
@@ -31,12 +45,14 @@ type PolicyOpinion struct {
 	Scored bool  `json:"scored"`
 	Score  int64 `json:"score"`
 	Weight int64 `json:"weight"`
+	// Notes are what the policy adds in words.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Explain asks every policy about every node, in the order asked. It is for
 // people: it allocates, and remembers no verdicts. Unknown nodes (nil) are left
 // out. The error is as for [Engine.Filter]; there are no explanations then.
-func (e *Engine) Explain(ctx context.Context, req Request) ([]Explanation, error) {
+func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error) {
 	var known []*snapshot.Node
 	var indices []int32
 	for _, n := range req.Nodes {
@@ -46,30 +62,30 @@ func (e *Engine) Explain(ctx context.Context, req Request) ([]Explanation, error
 		}
 	}
 	req.Nodes = known
-	var explanations []Explanation
+	var all Explanations
 	var result Result
 	err := e.run(ctx, req, &result, func(ev *evaluation) error {
 		totals, err := ev.totals(ctx, known, indices, &result)
 		if err != nil {
 			return err
 		}
-		explanations = make([]Explanation, len(known))
+		all = Explanations{Pod: ev.notes(), Nodes: make([]Explanation, len(known))}
 		for j, n := range known {
 			if j%blockSize == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			explanations[j] = ev.explain(n, totals[j])
+			all.Nodes[j] = ev.explain(n, totals[j])
 			for at, s := range ev.scorers {
-				o := &explanations[j].Policies[s.member]
+				o := &all.Nodes[j].Policies[s.member]
 				o.Scored, o.Score = true, result.scratch.scores[at][j]
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return Explanations{}, err
 	}
-	return explanations, nil
+	return all, nil
 }
 
 // explain asks every filter about the node.
@@ -90,5 +106,26 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
 		o.Code, o.Text, o.Unit = v.Reason.Code, v.Reason.Text, v.Reason.Unit
 		o.Have, o.Want, o.Unresolvable = v.Have, v.Want, v.Unresolvable
 	}
+	for _, ref := range ev.explainers {
+		x.Policies[ref.member].Notes = ev.explained(ref, n)
+	}
 	return x
+}
+
+// notes is what policies say about the pod as a whole.
+func (ev *evaluation) notes() []PolicyNotes {
+	var notes []PolicyNotes
+	for _, x := range ev.explainers {
+		if said := ev.explained(x, nil); len(said) > 0 {
+			notes = append(notes, PolicyNotes{ev.members[x.member].Name, said})
+		}
+	}
+	return notes
+}
+
+func (ev *evaluation) explained(x explainerRef, n *snapshot.Node) []string {
+	ev.running = x.member
+	said := x.explainer.Explain(n)
+	ev.running = -1
+	return said
 }

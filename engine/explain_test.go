@@ -46,7 +46,8 @@ func TestExplain(t *testing.T) {
 	}
 	req := asking(podOf("u", "1"), view, "unknown", "half", "bad", "unknown", "good")
 	for turn := range 2 { // the second time the policies are prepared already
-		got, err := e.Explain(t.Context(), req)
+		all, err := e.Explain(t.Context(), req)
+		got := all.Nodes
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestExplain(t *testing.T) {
 	if req.Nodes[0] != nil || len(req.Nodes) != 5 {
 		t.Errorf("the request was changed: %v", req.Nodes)
 	}
-	if got, err := e.Explain(t.Context(), asking(podOf("u", "1"), view, "unknown")); err != nil || len(got) != 0 {
+	if got, err := e.Explain(t.Context(), asking(podOf("u", "1"), view, "unknown")); err != nil || len(got.Nodes) != 0 {
 		t.Errorf("about an unknown node: %v, error %v", got, err)
 	}
 }
@@ -71,7 +72,8 @@ func TestExplainCancelled(t *testing.T) {
 	}
 	view := plainView(2000)
 	e := newEngine(t, engine.Member{Name: "P", Policy: p})
-	got, err := e.Explain(ctx, engine.Request{Pod: podOf("u", "1"), View: view, Nodes: allNodes(view)})
+	all, err := e.Explain(ctx, engine.Request{Pod: podOf("u", "1"), View: view, Nodes: allNodes(view)})
+	got := all.Nodes
 	if !errors.Is(err, errHungUp) || got != nil || p.calls().Filter > 300 {
 		t.Errorf("%d explanations, error %v; want the cause, soon", len(got), err)
 	}

@@ -92,7 +92,8 @@ func TestFailureFailsTheRequest(t *testing.T) {
 				"Filter": func() error { return e.Filter(t.Context(), req, &result) },
 				"Score":  func() error { return e.Score(t.Context(), req, &result) },
 				"Explain": func() error {
-					explanations, err := e.Explain(t.Context(), req)
+					all, err := e.Explain(t.Context(), req)
+					explanations := all.Nodes
 					if err != nil && explanations != nil {
 						t.Errorf("Explain fails with %d explanations", len(explanations))
 					}

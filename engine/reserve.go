@@ -68,17 +68,18 @@ func (e *Engine) Reserves() bool {
 
 // Reserve claims for the pod, in the order of the profile, what every Reserver in
 // it hands out on the node. It is the engine's one method that does I/O, all of it
-// through ledgers, which may be nil when no policy reserves. If something cannot be
+// through ledgers, which may be nil when no policy reserves. view is what policies
+// see beside the ledger. If something cannot be
 // claimed, what was claimed before is released again, the last first, also when ctx
 // has ended; the error says why, and what could not be released.
-func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
+func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
 	r := &Reservation{ledgers: ledgers}
 	for _, m := range e.members {
 		reserver, ok := m.Policy.(policy.Reserver)
 		if !ok {
 			continue
 		}
-		if err := r.claim(ctx, m.Name, reserver, pod, node); err != nil {
+		if err := r.claim(ctx, m.Name, reserver, policy.Ask{Pod: pod, Node: node, View: view}); err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTime)
 			defer cancel()
 			return nil, errors.Join(err, r.Release(ctx))
@@ -88,7 +89,8 @@ func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, pod *corev1.Pod, 
 }
 
 // claim claims what one policy hands out.
-func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, pod *corev1.Pod, node *snapshot.Node) error {
+func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, ask policy.Ask) error {
+	pod, node := ask.Pod, ask.Node
 	var keys []snapshot.LedgerKey
 	err := guard(name, func() (err error) {
 		keys, err = reserver.Ledgers(pod, node)
@@ -110,7 +112,8 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 		held, err := r.ledgers.Claim(ctx, key, pod, node.Name, func(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
 			err = guard(name, func() error {
 				var verdict policy.Verdict
-				if claim, verdict = reserver.Reserve(policy.Ask{Pod: pod, Node: node, Ledger: l, At: at}); !verdict.Fits() {
+				ask.Ledger, ask.At = l, at
+				if claim, verdict = reserver.Reserve(ask); !verdict.Fits() {
 					return errors.New(verdict.Reason.Text)
 				}
 				return nil

@@ -167,7 +167,7 @@ func TestReserve(t *testing.T) {
 				t.Errorf("Reserves is %v", got)
 			}
 			d := &diary{failing: tt.failing}
-			reservation, err := e.Reserve(t.Context(), d, podOf("u", "1"), snapshot.NewNode(object("n")))
+			reservation, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 			if got := strings.Join(d.entries, " "); got != tt.diary {
 				t.Errorf("ledgers saw %q, want %q", got, tt.diary)
 			}
@@ -204,7 +204,7 @@ func with(r reserver, change func(*reserver)) reserver {
 
 func TestReserveWithoutLedgers(t *testing.T) {
 	e := newEngine(t, engine.Member{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
-	_, err := e.Reserve(t.Context(), nil, podOf("u", "1"), snapshot.NewNode(object("n")))
+	_, err := e.Reserve(t.Context(), nil, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if want := "policy GPU: it hands something out, and there are no ledgers to write that into"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -214,7 +214,7 @@ func TestReserveWithoutLedgers(t *testing.T) {
 func TestRelease(t *testing.T) {
 	d := &diary{failing: map[string]error{"-b": errors.New("no answer")}}
 	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
-	r, err := e.Reserve(t.Context(), d, podOf("u", "1"), snapshot.NewNode(object("n")))
+	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestReserveRollsBackAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
 	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
-	_, err := e.Reserve(ctx, d, podOf("u", "1"), snapshot.NewNode(object("n")))
+	_, err := e.Reserve(ctx, d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if !errors.Is(err, context.Canceled) || strings.Join(d.entries, " ") != "+a +b -a" {
 		t.Errorf("error %v after %v", err, d.entries)
 	}

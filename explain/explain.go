@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,6 +43,20 @@ type Document struct {
 	// Now is what would be decided about the pod at this moment, by profile; nil
 	// if the pod is on a node or not known.
 	Now []Profile `json:"now,omitempty"`
+	// Signals are the outside facts as they are now, by name.
+	Signals []Signal `json:"signals,omitempty"`
+}
+
+// Signal is one outside fact, as it is now.
+type Signal struct {
+	Name string `json:"name"`
+	// Values is how many numbers are known, Stale how many of them are too old.
+	Values int `json:"values"`
+	Stale  int `json:"stale"`
+	// Newest is when the newest was true; zero if there is none.
+	Newest time.Time `json:"newest,omitzero"`
+	// Error is why the last reading failed; "" if it did not.
+	Error string `json:"error,omitempty"`
 }
 
 // Profile is what the policies of one profile say now.
@@ -55,6 +70,8 @@ type Profile struct {
 	// Explanations are about the best nodes, best first; those that do not fit
 	// come last.
 	Explanations []engine.Explanation `json:"explanations"`
+	// Notes are what policies say about the pod as a whole.
+	Notes []engine.PolicyNotes `json:"notes,omitempty"`
 	// Error is why the policies cannot judge the pod.
 	Error string `json:"error,omitempty"`
 }
@@ -67,6 +84,8 @@ type Source struct {
 	// View and Pod are nil when Outboard runs without a cluster.
 	View func() *snapshot.View
 	Pod  func(namespace, name string) *corev1.Pod
+	// Signals returns the outside facts; nil if there are none.
+	Signals func() []Signal
 }
 
 // Handler serves GET requests with the query parameters namespace, pod
@@ -102,6 +121,9 @@ func Handler(s Source) http.Handler {
 				}
 			}
 		}
+		if s.Signals != nil {
+			doc.Signals = s.Signals()
+		}
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(doc)
 	})
@@ -115,10 +137,12 @@ func (s Source) now(r *http.Request, pod *corev1.Pod, only, node string, limit i
 			continue
 		}
 		p := Profile{Profile: path, Nodes: view.Len(), MaxTotal: e.MaxTotal()}
-		explanations, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())})
+		all, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())})
 		if err != nil {
 			p.Error = err.Error()
 		}
+		explanations := all.Nodes
+		p.Notes = all.Pod
 		for _, x := range explanations {
 			if x.Fits {
 				p.Fit++

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"outboard.dev/outboard/engine"
 )
@@ -64,6 +65,7 @@ func (d *Document) Text(w io.Writer) error {
 	for i := range d.Now {
 		d.Now[i].text(&b)
 	}
+	signals(&b, d.Signals)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -72,6 +74,11 @@ func (p *Profile) text(b *strings.Builder) {
 	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit.\n", p.Profile, p.Fit, p.Nodes)
 	if p.Error != "" {
 		fmt.Fprintf(b, "  error: %s\n", p.Error)
+	}
+	for _, n := range p.Notes {
+		for _, note := range n.Notes {
+			fmt.Fprintf(b, "  %s: %s\n", n.Policy, note)
+		}
 	}
 	if len(p.Explanations) == 0 {
 		return
@@ -111,8 +118,27 @@ func opinion(o engine.PolicyOpinion) string {
 	if o.Scored {
 		parts = append(parts, fmt.Sprintf("%d × %d", o.Score, o.Weight))
 	}
+	parts = append(parts, o.Notes...)
 	if len(parts) == 0 {
 		return "–"
 	}
 	return strings.Join(parts, "; ")
+}
+
+// signals writes what is known from outside.
+func signals(b *strings.Builder, all []Signal) {
+	if len(all) == 0 {
+		return
+	}
+	b.WriteString("\nSignals:\n")
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  name\tvalues\tstale\tnewest\tlast error")
+	for _, s := range all {
+		newest := "–"
+		if !s.Newest.IsZero() {
+			newest = s.Newest.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "  %s\t%d\t%d\t%s\t%s\n", s.Name, s.Values, s.Stale, newest, s.Error)
+	}
+	table.Flush()
 }

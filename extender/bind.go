@@ -80,7 +80,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		if pod == nil {
 			return fmt.Errorf("pod %s/%s with UID %s is gone", args.PodNamespace, args.PodName, args.PodUID)
 		}
-		err := h.reserveAndBind(ctx, pod, node)
+		err := h.reserveAndBind(ctx, view, pod, node)
 		if err == nil {
 			c.answer.Text = append(c.answer.Text, bound...)
 			return nil
@@ -104,8 +104,8 @@ const bindAttempts = 4
 // claim back changes the pod first, and the Binding of a pod with claims names the
 // version of the pod that was read before the claim was made: either the Binding
 // comes first and the claim stays, or it is refused, and all begins again.
-func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, node *snapshot.Node) error {
-	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, pod, node)
+func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) error {
+	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, view, pod, node)
 	if err != nil {
 		return err
 	}

@@ -85,6 +85,9 @@ type Options struct {
 	Fine bool
 	// Cluster is nil for a handler that judges from the request alone.
 	Cluster Cluster
+	// View returns what is known from outside when there is no Cluster: a View
+	// without nodes. Nil: nothing is.
+	View func() *snapshot.View
 	// Ledgers is where claims are kept. Nil is for profiles that hand out nothing.
 	Ledgers engine.Ledgers
 	// Log keeps the decisions; required.

@@ -77,9 +77,12 @@ func (h *Handler) decode(c *call) (engine.Request, error) {
 	return engine.Request{Pod: pod, View: view, Nodes: c.asked}, nil
 }
 
-// view returns what is true now: nothing, without a cluster.
+// view returns what is true now: without a cluster, outside facts at most.
 func (h *Handler) view() (*snapshot.View, error) {
 	if h.Cluster == nil {
+		if h.View != nil {
+			return h.View(), nil
+		}
 		return emptyView, nil
 	}
 	if view := h.Cluster.View(); view != nil {

@@ -57,6 +57,15 @@ type NormalizeScore interface {
 	NormalizeScore(scores []int64)
 }
 
+// Explainer is implemented by a Cycle that can tell people more than a Verdict and a
+// score: the numbers behind them and their age, who holds what, what a choice
+// protects.
+type Explainer interface {
+	// Explain returns short sentences about the node, or, when it is nil, about the
+	// pod as a whole; none if there is nothing to add. It is pure, and may allocate.
+	Explain(node *snapshot.Node) []string
+}
+
 // Verdict is a Filter's answer about one node. The zero Verdict says that the
 // pod fits.
 type Verdict struct {
@@ -110,10 +119,77 @@ type Ask struct {
 	// Ledger is the ledger to claim from, as it is now; empty, but never nil,
 	// when nothing was claimed from it before.
 	Ledger *snapshot.Ledger
+	// View is what is known about the cluster, and from outside; it may be older
+	// than Ledger.
+	View *snapshot.View
 	// At is the time of the claim, later than that of every other claim in the
 	// ledger.
 	At time.Time
 }
+
+// WhenStale is what it means to a policy that an outside fact is missing or stale.
+type WhenStale string
+
+const (
+	// Neutral says that the fact speaks neither for nor against the node: a Filter
+	// lets it pass, and its score is [NoOpinion].
+	Neutral WhenStale = "neutral"
+	// Reject says that the node does not fit until the fact is known again.
+	Reject WhenStale = "reject"
+)
+
+// NoOpinion is what Score returns about a node of which it knows nothing current. It
+// takes a NormalizeScore that calls [NeutralScores].
+const NoOpinion int64 = -1
+
+// NeutralScores replaces each NoOpinion with the mean of the other scores, rounded
+// down, or MaxScore/2 if there are no others: a node about which nothing is known is
+// neither better nor worse than the rest.
+func NeutralScores(scores []int64) {
+	var sum, known int64
+	for _, s := range scores {
+		if s != NoOpinion {
+			sum, known = sum+s, known+1
+		}
+	}
+	mean := MaxScore / 2
+	if known > 0 {
+		mean = sum / known
+	}
+	for i, s := range scores {
+		if s == NoOpinion {
+			scores[i] = mean
+		}
+	}
+}
+
+// SignalReader is implemented by a Policy that judges by outside facts: see
+// [snapshot.View.Column].
+type SignalReader interface {
+	// Signals names the columns the policy reads.
+	Signals() []Signal
+}
+
+// Signal is a use of an outside fact.
+type Signal struct {
+	// Field is where the policy's configuration names it, such as "cpu.signal".
+	Field string
+	// Name is the name of the signal.
+	Name string
+	// About says what its numbers must be about; "" if it does not matter.
+	About SignalAbout
+}
+
+// SignalAbout is what the keys of a signal's numbers are.
+type SignalAbout string
+
+const (
+	// AboutNodes says that the keys are names of nodes.
+	AboutNodes SignalAbout = "nodes"
+	// AboutKeys says that they are anything else, or "" for a number that stands
+	// alone.
+	AboutKeys SignalAbout = "keys"
+)
 
 // ConfigMapReader is implemented by a Policy that judges nodes by what somebody
 // else says about them in ConfigMaps: see [snapshot.Node.ConfigMap].

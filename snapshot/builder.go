@@ -24,13 +24,16 @@ type Builder struct {
 	pods    map[types.UID]*corev1.Pod // the pods on a node, by UID
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	pools   map[string]*Ledger // the ledgers of no node, by resource
+	columns map[string]*Column // by name
 
 	dirty        map[string]struct{} // names of nodes to be made anew
 	setChanged   bool                // a node was added or deleted
 	budgetsDirty bool
 	poolsDirty   bool
+	columnsDirty bool
 	freeRows     []int32
 	rows         []*Node
+	laid         map[string]laidColumn
 	current      *View
 }
 
@@ -45,6 +48,9 @@ type nodeState struct {
 	facts      *facts // about object
 	row        int32  // -1 while object is nil
 }
+
+// laidColumn is a column as it is in the last View.
+type laidColumn struct{ of, column *Column }
 
 // SetNode adds the node, or replaces the one with the same name. A node that
 // differs from the present one only in its resourceVersion is not a change.
@@ -202,18 +208,35 @@ func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[str
 	b.dropIfEmpty(node)
 }
 
+// SetColumn adds the column, or replaces the one with the same name.
+func (b *Builder) SetColumn(c *Column) {
+	if b.columns == nil {
+		b.columns = map[string]*Column{}
+	}
+	b.columns[c.name] = c
+	b.columnsDirty = true
+}
+
+// DeleteColumn removes the column. An unknown one changes nothing.
+func (b *Builder) DeleteColumn(name string) {
+	if _, ok := b.columns[name]; ok {
+		delete(b.columns, name)
+		b.columnsDirty = true
+	}
+}
+
 func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resource, resource) }
 
 // View publishes the present state. While nothing changes it returns the same
 // View. The cost is that of the changed nodes, plus copying one pointer a node.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.columnsDirty {
 		return b.current
 	}
 	next := &View{generation: 1}
 	if b.current != nil {
 		next.generation = b.current.generation + 1
-		next.index, next.budgets, next.pools = b.current.index, b.current.budgets, b.current.pools
+		next.index, next.budgets, next.pools, next.columns = b.current.index, b.current.budgets, b.current.pools, b.current.columns
 	}
 	// In order of row: a request then finds nodes it asks about one after the other
 	// near each other in memory, which is most of what looking at a node costs.
@@ -224,6 +247,10 @@ func (b *Builder) View() *View {
 	}
 	clear(b.dirty)
 	next.rows = slices.Clone(b.rows)
+	if b.columnsDirty || b.setChanged {
+		next.columns = b.laidOut(next.rows)
+		b.columnsDirty = false
+	}
 	if b.setChanged || next.index == nil {
 		next.index = newIndex(next.rows)
 		b.setChanged = false
@@ -240,6 +267,24 @@ func (b *Builder) View() *View {
 	}
 	b.current = next
 	return next
+}
+
+// laidOut returns the columns with their values by row. Those that have not changed since the last View, and whose rows have
+// not either, are shared with it.
+func (b *Builder) laidOut(rows []*Node) map[string]*Column {
+	columns := make(map[string]*Column, len(b.columns))
+	for name, c := range b.columns {
+		if before := b.laid[name]; before.of == c && !b.setChanged {
+			columns[name] = before.column
+			continue
+		}
+		columns[name] = c.laidOut(rows)
+	}
+	b.laid = make(map[string]laidColumn, len(columns))
+	for name, c := range columns {
+		b.laid[name] = laidColumn{b.columns[name], c}
+	}
+	return columns
 }
 
 // compareRows orders names of nodes by their rows; names without a node come first.

@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -15,6 +17,7 @@ type View struct {
 	rows       []*Node
 	budgets    []*policyv1.PodDisruptionBudget
 	pools      map[string]*Ledger // by resource
+	columns    map[string]*Column // by name
 }
 
 // NodeSet is what depends on the names of the nodes alone. Views share it until a
@@ -94,6 +97,21 @@ func (v *View) Ledger(key LedgerKey) *Ledger {
 		return n.Ledger(key.Resource)
 	}
 	return nil
+}
+
+// Column returns what the outside source with the name says, or nil, which is
+// nothing.
+func (v *View) Column(name string) *Column { return v.columns[name] }
+
+// Columns yields every column in order of name.
+func (v *View) Columns() iter.Seq[*Column] {
+	return func(yield func(*Column) bool) {
+		for _, name := range slices.Sorted(maps.Keys(v.columns)) {
+			if !yield(v.columns[name]) {
+				return
+			}
+		}
+	}
 }
 
 // Cursor finds nodes by name in a sequence of names. kube-scheduler asks about

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,7 @@ type answers struct {
 	verdicts []policy.Verdict
 	raw      []int64 // as Score returned them
 	scores   []int64 // after NormalizeScore
+	said     []string
 }
 
 // judge asks about the nodes in the order of the given indices.
@@ -75,6 +77,19 @@ func (r prepared) judge(nodes []*snapshot.Node, order []int) answers {
 				return a
 			}
 		}
+	}
+	if explainer, ok := r.cycle.(policy.Explainer); ok {
+		if crash := guard(func() { a.said = explainer.Explain(nil) }); crash != "" {
+			a.panicked = "Explain of the pod " + crash
+			return a
+		}
+		for _, i := range order {
+			if crash := guard(func() { a.said = append(a.said, explainer.Explain(nodes[i])...) }); crash != "" {
+				a.panicked = fmt.Sprintf("Explain of %s %s", nodeName(nodes[i]), crash)
+				return a
+			}
+		}
+		slices.Sort(a.said) // nodes are asked about in any order
 	}
 	score, ok := r.cycle.(policy.Score)
 	if !ok {
@@ -121,6 +136,9 @@ func difference(nodes []*snapshot.Node, first, second answers) string {
 		return fmt.Sprintf("Prepare returned a nil Cycle: first %t, then %t", first.none, second.none)
 	case len(first.verdicts) != len(second.verdicts) || len(first.scores) != len(second.scores):
 		return "the Cycle implements Filter and Score at one time and not at another"
+	}
+	if !slices.Equal(first.said, second.said) {
+		return fmt.Sprintf("Explain says first %q, then %q", first.said, second.said)
 	}
 	for i, verdict := range first.verdicts {
 		if !sameVerdict(verdict, second.verdicts[i]) {

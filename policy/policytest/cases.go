@@ -23,6 +23,7 @@ type cluster struct {
 	name      string
 	nodes     []*corev1.Node
 	pods      []*corev1.Pod
+	signals   []*snapshot.Column
 	strangers bool // the nodes are only in the request, and the View is empty
 }
 
@@ -53,13 +54,17 @@ func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
 	unknown := []*corev1.Node{{}, {ObjectMeta: metav1.ObjectMeta{Name: "policytest-unknown"}}}
 	as(nodes, pods)
 	w := &world{view: new(snapshot.View)}
+	var b snapshot.Builder
+	for _, column := range c.signals {
+		b.SetColumn(column)
+	}
 	if c.strangers {
+		w.view = b.View()
 		for _, node := range nodes {
 			on := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName != node.Name })
 			w.nodes = append(w.nodes, snapshot.NewNode(node, on...))
 		}
 	} else {
-		var b snapshot.Builder
 		for _, node := range nodes {
 			b.SetNode(node)
 		}
@@ -82,9 +87,13 @@ func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
 // allCases are the given pods in every cluster, and the hostile pods in the
 // given one and the barest.
 func allCases(o Options) []*testCase {
-	given := &cluster{name: "the given nodes", nodes: o.Nodes, pods: o.Assigned}
+	given := &cluster{name: "the given nodes", nodes: o.Nodes, pods: o.Assigned, signals: o.Signals}
 	bare := bareCluster(given)
 	clusters := append(hostileClusters(given), bare, given)
+	for _, c := range clusters {
+		c.signals = o.Signals
+	}
+	clusters = append(clusters, hostileSignals(given)...)
 	var cases []*testCase
 	add := func(pod *corev1.Pod, what string, clusters ...*cluster) {
 		raw := pod.DeepCopy()
@@ -187,6 +196,35 @@ func hostileClusters(given *cluster) []*cluster {
 		}, func(p *corev1.Pod) {
 			setValues(p.Labels, value)
 			setValues(p.Annotations, value)
+		}))
+	}
+	return clusters
+}
+
+// hostileSignals are the given nodes when the signals say less than usual, or nonsense.
+func hostileSignals(given *cluster) []*cluster {
+	if len(given.signals) == 0 {
+		return nil
+	}
+	with := func(name string, change func(snapshot.Value) snapshot.Value) *cluster {
+		next := &cluster{name: name, nodes: given.nodes, pods: given.pods}
+		for _, column := range given.signals {
+			values := map[string]snapshot.Value{}
+			for key, value := range column.All() {
+				values[key] = change(value)
+			}
+			next.signals = append(next.signals, snapshot.NewColumn(column.Name(), values))
+		}
+		return next
+	}
+	clusters := []*cluster{
+		{name: "the given nodes without signals", nodes: given.nodes, pods: given.pods},
+		with("the given nodes with stale signals", func(v snapshot.Value) snapshot.Value { v.Stale = true; return v }),
+	}
+	for _, number := range []float64{0, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64} {
+		clusters = append(clusters, with(fmt.Sprintf("the given nodes with the signal %g", number), func(v snapshot.Value) snapshot.Value {
+			v.Number = number
+			return v
 		}))
 	}
 	return clusters

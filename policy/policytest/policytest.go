@@ -25,6 +25,9 @@ type Options struct {
 	// Assigned are pods on these nodes, by their spec.nodeName. Their UIDs are
 	// distinct.
 	Assigned []*corev1.Pod
+	// Signals are the columns of every View, also of one whose nodes are in the
+	// request only.
+	Signals []*snapshot.Column
 	// Extend, if not nil, adds to a View what is more than nodes and pods, just
 	// before it is published. As a node outside the View has nothing of that,
 	// the rule "stranger" is then left out.

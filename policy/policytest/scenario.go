@@ -29,6 +29,7 @@ const (
 	nodesFile    = "nodes.yaml"
 	assignedFile = "pods.yaml"
 	podFile      = "pod.yaml"
+	signalsFile  = "signals.yaml"
 	wantFile     = "want.txt"
 )
 
@@ -52,7 +53,8 @@ const (
 //	b     fits          -          100
 //
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes,
-// pod.yaml the pod to place; the first three may be left out. As in the engine,
+// pod.yaml the pod to place; all but the last may be left out. A further file,
+// signals.yaml, says what the columns of the View hold, as [Signals] reads it. As in the engine,
 // nodes that do not fit get no score, and the others' are normalized together.
 // "!" after a verdict says that it is unresolvable. Instead of a table, want.txt
 // says that the pod is of no concern, or which error came.
@@ -98,7 +100,7 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 	if _, err := build(); err != nil {
 		return errs
 	}
-	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned})
+	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned, Signals: s.signals})
 	if suite.prepareCases() {
 		suite.checkRules()
 	}
@@ -110,6 +112,7 @@ type scenario struct {
 	nodes    []*corev1.Node
 	assigned []*corev1.Pod
 	pod      *corev1.Pod
+	signals  []*snapshot.Column
 	want     string
 }
 
@@ -130,6 +133,8 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 			s.nodes, err = parseNodes(text)
 		case assignedFile:
 			s.assigned, err = parsePods(text)
+		case signalsFile:
+			s.signals, err = parseSignals(text)
 		case podFile:
 			var pods []*corev1.Pod
 			if pods, err = parsePods(text); err == nil && len(pods) != 1 {
@@ -178,7 +183,7 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 	if err != nil {
 		return "invalid configuration\n" + lines(err)
 	}
-	c := &cluster{nodes: s.nodes, pods: s.assigned}
+	c := &cluster{nodes: s.nodes, pods: s.assigned, signals: s.signals}
 	w := c.build(nil, asPublished)
 	pod := s.pod.DeepCopy()
 	snapshot.TrimPod(pod)
