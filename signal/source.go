@@ -1,0 +1,40 @@
+package signal
+
+import (
+	"context"
+	"time"
+)
+
+// Source reads one outside fact. It is asked by one goroutine at a time.
+type Source interface {
+	// Read returns all there is to know now. It ends when ctx does, soon, and holds no
+	// more in memory than limits say, whatever the source sends. An error leaves what was
+	// read before in force. The text of an error is shown to operators, and holds no
+	// secret.
+	Read(ctx context.Context, limits Limits) ([]Sample, error)
+}
+
+// Changer is implemented by a Source that knows when there is something new.
+type Changer interface {
+	// Changed is sent to when the source should be read without waiting for the next
+	// time. It is never closed.
+	Changed() <-chan struct{}
+}
+
+// Limits bound one reading.
+type Limits struct {
+	// Values is how many samples there may be: more is an error, [ErrTooMany].
+	Values int
+	// Bytes is how long a document may be: more is an error, [ErrTooLong].
+	Bytes int64
+}
+
+// Sample is one number.
+type Sample struct {
+	// Key is the name of a node, or what else the number is about; "" if it stands
+	// alone.
+	Key    string
+	Number float64
+	// At is when the number was true, by the source's word; zero: when it was read.
+	At time.Time
+}
