@@ -319,6 +319,13 @@ func (c *Cluster) confirm(ctx context.Context) {
 // until Synced returns nil for the first time.
 func (c *Cluster) View() *snapshot.View { return c.state.view.Load() }
 
+// SetColumn makes the column part of the Views from now on, in the place of the one
+// with its name.
+func (c *Cluster) SetColumn(column *snapshot.Column) { c.state.setColumn(column) }
+
+// DeleteColumn leaves the column out of the Views from now on.
+func (c *Cluster) DeleteColumn(name string) { c.state.deleteColumn(name) }
+
 // Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil.
 // A pod on a node may be missing here although the View has it: versions of it
 // that differ in nothing a View holds are not told apart.

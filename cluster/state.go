@@ -102,6 +102,20 @@ func (s *state) publishLocked() {
 	}
 }
 
+func (s *state) setColumn(c *snapshot.Column) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.SetColumn(c)
+	s.wake()
+}
+
+func (s *state) deleteColumn(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.DeleteColumn(name)
+	s.wake()
+}
+
 func (s *state) wake() {
 	select {
 	case s.changed <- struct{}{}:

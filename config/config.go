@@ -36,6 +36,8 @@ type Config struct {
 	Ledgers Ledgers `json:"ledgers"`
 	// Log is what is logged, and how.
 	Log Log `json:"log"`
+	// Signals are outside facts that policies judge by.
+	Signals []Signal `json:"signals"`
 	// Profiles are the sets of policies, each at its own URLs. At least one.
 	Profiles []Profile `json:"profiles"`
 }
@@ -317,12 +319,12 @@ func Default() *Config {
 func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(*c) }
 
 // NeedsRestart returns the paths of the fields that differ between two
-// configurations and are read only when the process starts: all but profiles,
-// which a reload swaps while serving. (The contents of certificate files are not
+// configurations and are read only when the process starts: all but profiles and
+// signals, which a reload swaps while serving. (The contents of certificate files are not
 // configuration; the server follows them by itself.)
 func NeedsRestart(old, new *Config) []string {
 	fixed := func(c Config) strictyaml.Value {
-		c.Profiles = nil
+		c.Profiles, c.Signals = nil, nil
 		v, err := strictyaml.Encode(c)
 		if err != nil {
 			panic(err) // the fields left are strings, numbers, booleans and lists of them

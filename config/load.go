@@ -61,6 +61,7 @@ func Parse(file string, data []byte, types []policy.Type) (*Config, error) {
 			invalid = append(invalid, c.Profiles[i].Policies[j].build(root, at, types)...)
 		}
 	}
+	invalid = append(invalid, root.Place(c.validateUse().ToAggregate())...)
 	// What could not be decoded has its default, which must not be judged.
 	invalid = slices.DeleteFunc(invalid, func(e *Error) bool {
 		return slices.ContainsFunc(errs, func(cause *Error) bool { return within(e.Path, cause.Path) })
@@ -125,6 +126,9 @@ func (c *Config) files() []fileField {
 			fileField{at.Child("certFile"), &t.CertFile},
 			fileField{at.Child("keyFile"), &t.KeyFile},
 			fileField{at.Child("clientCAFile"), &t.ClientCAFile})
+	}
+	for i := range c.Signals {
+		files = append(files, c.Signals[i].files(field.NewPath("signals").Index(i))...)
 	}
 	return files
 }

@@ -71,8 +71,8 @@ type MetricsSource struct {
 type HTTPSource struct {
 	// URL is http or https. Required.
 	URL string `json:"url"`
-	// Content says what is in the document.
-	Content Content `json:"content"`
+	// What is in the document.
+	Content
 	// Client is how to reach the server.
 	Client HTTPClient `json:"client"`
 }
@@ -81,8 +81,8 @@ type HTTPSource struct {
 type FileSource struct {
 	// Path is the file. Required.
 	Path string `json:"path"`
-	// Content says what is in the document.
-	Content Content `json:"content"`
+	// What is in the document.
+	Content
 }
 
 // ConfigMapSource is a document in a ConfigMap.
@@ -91,8 +91,8 @@ type ConfigMapSource struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Key       string `json:"key"`
-	// Content says what is in the document.
-	Content Content `json:"content"`
+	// What is in the document.
+	Content
 }
 
 // NodesSource takes a number from each Node object. Exactly one field is given.
@@ -152,6 +152,9 @@ type Content struct {
 	IgnoreHosts []string `json:"ignoreHosts"`
 }
 
+// SetDefaults fills in the defaults.
+func (c *Content) SetDefaults() { *c = Content{Format: YAML} }
+
 // Format is how a document is written.
 type Format string
 
@@ -180,7 +183,7 @@ func (s *Signal) About() policy.SignalAbout {
 
 func (c *Content) about() policy.SignalAbout {
 	switch {
-	case c.Format == Lmstat:
+	case c.Format == Lmstat, c.Items == "" && c.Value != "" && c.Format != CSV: // licences, or one number
 		return policy.AboutKeys
 	case c.About == "":
 		return policy.AboutNodes

@@ -49,6 +49,7 @@ func (c *Config) validate() field.ErrorList {
 			errs = append(errs, field.Invalid(f.field, *f.path, "must be a path; ~ is not expanded"))
 		}
 	}
+	errs = append(errs, c.validateSignals(field.NewPath("signals"))...)
 	return append(errs, c.validateProfiles(field.NewPath("profiles"))...)
 }
 

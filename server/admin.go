@@ -52,7 +52,7 @@ func mount(mux *http.ServeMux, pattern string, handler http.Handler) (err error)
 	return nil
 }
 
-// serveReady lists every check with ok or its error; 503 unless all are ok.
+// serveReady lists every check with ok or its error, and the warnings; 503 unless all checks are ok.
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	var body bytes.Buffer
 	status := http.StatusOK
@@ -63,6 +63,11 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(&body, "[-] %s: %v\n", check.Name, err)
 		} else {
 			fmt.Fprintf(&body, "[+] %s: ok\n", check.Name)
+		}
+	}
+	if s.opts.Admin.Warnings != nil {
+		for _, line := range s.opts.Admin.Warnings() {
+			fmt.Fprintf(&body, "[!] %s\n", line)
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -117,6 +117,9 @@ type AdminOptions struct {
 	// Checks decide on readiness, besides the server's own (it is not ready while it stops).
 	Checks []Check
 
+	// Warnings returns lines that /readyz shows, and that decide nothing. It is called as Check.Ready is. Nil: none.
+	Warnings func() []string
+
 	// Gatherer gives the metrics at /metrics. Nil: there is no /metrics.
 	Gatherer prometheus.Gatherer
 

@@ -2,15 +2,18 @@ package signal
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
-// Source reads one outside fact. It is asked by one goroutine at a time.
+// Source reads one outside fact. It is asked by one goroutine at a time. One that
+// holds something which must be given back is also an io.Closer; it is closed when
+// nobody will ask it again.
 type Source interface {
-	// Read returns all there is to know now. It ends when ctx does, soon, and holds no
-	// more in memory than limits say, whatever the source sends. An error leaves what was
-	// read before in force. The text of an error is shown to operators, and holds no
-	// secret.
+	// Read returns all there is to know now. It ends soon after ctx does, and holds no
+	// more in memory than limits say, whatever the source sends. An error leaves what
+	// was read before in force. The text of an error is shown to operators, and holds
+	// no secret.
 	Read(ctx context.Context, limits Limits) ([]Sample, error)
 }
 
@@ -28,6 +31,16 @@ type Limits struct {
 	// Bytes is how long a document may be: more is an error, [ErrTooLong].
 	Bytes int64
 }
+
+// MaxBytes is how long a document may be.
+const MaxBytes = 32 << 20
+
+var (
+	// ErrTooMany says that a reading has more values than it may have.
+	ErrTooMany = errors.New("more values than maxValues allows")
+	// ErrTooLong says that a document is longer than it may be.
+	ErrTooLong = errors.New("the document is too long")
+)
 
 // Sample is one number.
 type Sample struct {

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
+)
+
+// followed makes the sources that the configuration asks for. They read nothing yet.
+func followed(c *config.Config, live *cluster.Cluster) ([]signal.Followed, error) {
+	var all []signal.Followed
+	for _, s := range c.Signals {
+		source, err := newSource(s, live)
+		if err != nil {
+			return nil, fmt.Errorf("signal %s: %w", s.Name, err)
+		}
+		all = append(all, signal.Followed{Config: s, Source: source})
+	}
+	return all, nil
+}
+
+// newSource makes the one source of the signal, whose configuration is valid.
+func newSource(s config.Signal, live *cluster.Cluster) (signal.Source, error) {
+	return nil, fmt.Errorf("not supported yet")
+}
+
+// columns are Views of outside facts alone, for judging from the request without a
+// cluster.
+type columns struct {
+	mu      sync.Mutex
+	builder snapshot.Builder
+	view    atomic.Pointer[snapshot.View]
+}
+
+func newColumns() *columns {
+	c := &columns{}
+	c.view.Store(c.builder.View())
+	return c
+}
+
+// SetColumn publishes the column.
+func (c *columns) SetColumn(column *snapshot.Column) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.builder.SetColumn(column)
+	c.view.Store(c.builder.View())
+}
+
+// DeleteColumn leaves the column out from now on.
+func (c *columns) DeleteColumn(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.builder.DeleteColumn(name)
+	c.view.Store(c.builder.View())
+}
+
+// View is what is known now.
+func (c *columns) View() *snapshot.View { return c.view.Load() }
+
+// explained is how the signals stand, for people.
+func explained(m *signal.Manager) []explain.Signal {
+	var all []explain.Signal
+	for _, s := range m.Statuses() {
+		e := explain.Signal{Name: s.Name, Values: s.Values, Stale: s.Stale, Newest: s.Newest}
+		if s.Err != nil {
+			e.Error = s.Err.Error()
+		}
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,197 @@
+package signal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	// firstRetry is the pause after a first failure; it doubles up to the interval.
+	firstRetry = time.Second
+	// lookAtNodes is how often it is looked whether there are other nodes, so that
+	// a value about a new one counts.
+	lookAtNodes = time.Second
+	// leastPause is the least time between two readings of a source that changes.
+	leastPause = 50 * time.Millisecond
+)
+
+// follower reads one signal again and again.
+type follower struct {
+	config    config.Signal
+	source    Source
+	publisher Publisher
+	metrics   *metrics
+	logger    *slog.Logger
+	cancel    context.CancelFunc // nil before it is started
+	ended     chan struct{}
+
+	// Of run alone.
+	reading  reading // nil: nothing was read yet
+	counting bool    // the reading's values about nodes that do not exist are still to be counted
+	failures int     // in a row
+	nodes    *snapshot.NodeSet
+
+	mu     sync.Mutex
+	status Status
+}
+
+func newFollower(m *Manager, f Followed) *follower {
+	m.metrics.begin(f.Config.Name)
+	return &follower{
+		config: f.Config, source: f.Source, publisher: m.options.Publisher, metrics: m.metrics, logger: m.options.Logger.With("signal", f.Config.Name),
+		ended: make(chan struct{}), status: Status{Name: f.Config.Name},
+	}
+}
+
+// Status is how the signal stands.
+func (f *follower) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// answer is how a reading went.
+type answer struct {
+	samples []Sample
+	err     error
+}
+
+// run reads and publishes until ctx ends. A reading takes place in a goroutine of its
+// own, so that values grow stale in time even if the source does not let go. If one is
+// still under way in the end, its answer will come from the channel returned.
+func (f *follower) run(ctx context.Context) <-chan answer {
+	var changed <-chan struct{}
+	if c, ok := f.source.(Changer); ok {
+		changed = c.Changed()
+	}
+	answers := make(chan answer, 1)
+	reading, pending := false, false
+	next, expiry, look := time.NewTimer(0), time.NewTimer(time.Hour), time.NewTicker(lookAtNodes)
+	defer next.Stop()
+	defer expiry.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if !reading {
+				return nil
+			}
+			return answers
+		case <-next.C:
+			if !reading {
+				reading, pending = true, false
+				go func() { answers <- f.read(ctx) }()
+			}
+		case <-changed:
+			if pending = reading; !reading {
+				next.Reset(leastPause)
+			}
+		case a := <-answers:
+			reading = false
+			if ctx.Err() != nil {
+				return nil
+			}
+			pause := f.take(a)
+			if pending {
+				pause = leastPause
+			}
+			next.Reset(pause)
+			f.publish(expiry)
+		case <-expiry.C:
+			f.publish(expiry)
+		case <-look.C:
+			if f.config.About() == policy.AboutNodes && f.publisher.View().NodeSet() != f.nodes {
+				f.publish(expiry)
+			}
+		}
+	}
+}
+
+// read asks the source once.
+func (f *follower) read(ctx context.Context) (a answer) {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.config.Timeout, fmt.Errorf("no answer within %s", f.config.Timeout))
+	defer cancel()
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			a = answer{err: fmt.Errorf("panic: %v", p)}
+		}
+		if a.err != nil && ctx.Err() != nil {
+			a.err = context.Cause(ctx) // says more than "context deadline exceeded"
+		}
+		f.metrics.reading(f.config.Name, a.err, time.Since(started))
+	}()
+	samples, err := f.source.Read(ctx, Limits{Values: f.config.MaxValues, Bytes: MaxBytes})
+	if err == nil && len(samples) > f.config.MaxValues {
+		err = ErrTooMany
+	}
+	return answer{samples, err}
+}
+
+// take takes in how a reading went, and returns the pause before the next. Both the
+// pauses after failures and those between readings vary, so that replicas do not ask
+// all at once.
+func (f *follower) take(a answer) time.Duration {
+	f.mu.Lock()
+	f.status.Err, f.status.Tried = a.err, true
+	f.mu.Unlock()
+	if a.err != nil {
+		if f.failures++; f.failures == 1 {
+			f.logger.Warn("cannot read a signal; its last values stay until they are too old", "error", a.err)
+		}
+		return vary(min(firstRetry<<min(f.failures-1, 20), f.config.Interval))
+	}
+	if f.failures > 0 {
+		f.logger.Info("the signal can be read again", "failures", f.failures)
+	}
+	f.failures = 0
+	f.reading = accept(a.samples, time.Now(), func(why string) { f.metrics.dropped(f.config.Name, why, 1) })
+	f.counting = true
+	return vary(f.config.Interval)
+}
+
+func vary(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
+
+// publish publishes what is known, and sets the timer for when that changes by age.
+func (f *follower) publish(expiry *time.Timer) {
+	if f.reading == nil {
+		return
+	}
+	known := f.reading
+	view := f.publisher.View()
+	if f.config.About() == policy.AboutNodes && view.Len() > 0 {
+		unknown := 0
+		if known, unknown = f.reading.known(view); f.counting {
+			f.metrics.dropped(f.config.Name, unknownNode, unknown)
+			f.counting = false
+		}
+	}
+	f.nodes = view.NodeSet()
+	values, stale, expires := known.aged(time.Now(), f.config.MaxAge)
+	if !expires.IsZero() {
+		expiry.Reset(time.Until(expires))
+	}
+	f.publisher.SetColumn(snapshot.NewColumn(f.config.Name, values))
+	f.mu.Lock()
+	before := f.status.Stale
+	f.status.Values, f.status.Stale, f.status.Newest, f.status.Read = len(values), stale, known.newest(), true
+	status := f.status
+	f.mu.Unlock()
+	f.metrics.stand(status)
+	if stale > before {
+		err := status.Err
+		if err == nil {
+			err = errors.New("the source sends old values")
+		}
+		f.logger.Warn("values of a signal are too old to be used", "stale", stale, "values", len(values), "error", err)
+	}
+}

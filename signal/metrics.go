@@ -1,0 +1,84 @@
+package signal
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	readings *prometheus.CounterVec
+	duration *prometheus.GaugeVec
+	drops    *prometheus.CounterVec
+	values   *prometheus.GaugeVec
+	stale    *prometheus.GaugeVec
+	newest   *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"signal"})
+	}
+	return &metrics{
+		readings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_signal_readings_total", Help: "Readings of signals, by outcome (ok, error).",
+		}, []string{"signal", "outcome"}),
+		drops: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_signal_dropped_values_total", Help: "Values left out of readings, by cause (not_a_number, duplicate, unknown_node).",
+		}, []string{"signal", "cause"}),
+		duration: gauge("outboard_signal_reading_duration_seconds", "Duration of the last reading."),
+		values:   gauge("outboard_signal_values", "Values known."),
+		stale:    gauge("outboard_signal_stale_values", "Values known that are too old to be used."),
+		newest:   gauge("outboard_signal_newest_timestamp_seconds", "When the newest value was true, as a Unix time."),
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	var errs []error
+	for _, c := range []prometheus.Collector{m.readings, m.drops, m.duration, m.values, m.stale, m.newest} {
+		errs = append(errs, r.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+// begin makes the signal's metrics, so that what has not happened yet is 0.
+func (m *metrics) begin(signal string) {
+	m.readings.WithLabelValues(signal, "ok")
+	m.readings.WithLabelValues(signal, "error")
+	for _, why := range []string{notANumber, duplicate, unknownNode} {
+		m.drops.WithLabelValues(signal, why)
+	}
+	m.values.WithLabelValues(signal)
+	m.stale.WithLabelValues(signal)
+}
+
+func (m *metrics) reading(signal string, err error, took time.Duration) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	m.readings.WithLabelValues(signal, outcome).Inc()
+	m.duration.WithLabelValues(signal).Set(took.Seconds())
+}
+
+func (m *metrics) dropped(signal, why string, n int) {
+	m.drops.WithLabelValues(signal, why).Add(float64(n))
+}
+
+func (m *metrics) stand(s Status) {
+	m.values.WithLabelValues(s.Name).Set(float64(s.Values))
+	m.stale.WithLabelValues(s.Name).Set(float64(s.Stale))
+	if !s.Newest.IsZero() {
+		m.newest.WithLabelValues(s.Name).Set(float64(s.Newest.UnixMilli()) / 1000)
+	}
+}
+
+func (m *metrics) forget(signal string) {
+	label := prometheus.Labels{"signal": signal}
+	m.readings.DeletePartialMatch(label)
+	m.drops.DeletePartialMatch(label)
+	for _, g := range []*prometheus.GaugeVec{m.duration, m.values, m.stale, m.newest} {
+		g.Delete(label)
+	}
+}
