@@ -9,7 +9,7 @@ TOOLS := $(GO) tool -modfile=go.tools.mod
 # Packages without a control plane of their own also run under the race detector.
 RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test)(/|$$)')
 
-FUZZTIME ?= 5s
+FUZZTIME ?= 10000x
 
 .PHONY: demo test unit race fuzz chaos bench check format vet lint build control-plane clean
 

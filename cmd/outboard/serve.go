@@ -120,7 +120,7 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 		return err
 	}
 	logger.Info("serving", "address", srv.Addr().String(), "admin", srv.AdminAddr().String(), "urls", s.current.Load().urls(), "version", version())
-	return run(ctx, srv, live, keeper, watcher)
+	return run(ctx, srv, s, watcher)
 }
 
 // collectGarbage makes the garbage collector let the heap grow by half of what is
@@ -133,9 +133,10 @@ func collectGarbage() {
 	}
 }
 
-// run keeps the cluster and the configuration in sight for as long as the server
-// answers calls, which is longer than ctx lives.
-func run(ctx context.Context, srv *server.Server, live *cluster.Cluster, keeper *ledger.Keeper, watcher *filewatch.Watcher) error {
+// run keeps the cluster, the signals and the configuration in sight for as long as the
+// server answers calls, which is longer than ctx lives.
+func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch.Watcher) error {
+	live, keeper := s.cluster, s.keeper
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -145,6 +146,10 @@ func run(ctx context.Context, srv *server.Server, live *cluster.Cluster, keeper 
 	})
 	group.Go(func() error {
 		watcher.Run(behind)
+		return nil
+	})
+	group.Go(func() error {
+		s.signals.Run(behind)
 		return nil
 	})
 	if live != nil {

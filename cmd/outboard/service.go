@@ -25,6 +25,7 @@ import (
 	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -34,6 +35,8 @@ type service struct {
 	cluster *cluster.Cluster // nil: judge from the request alone
 	needs   needs            // of the configuration that serving began with
 	keeper  *ledger.Keeper   // nil: nothing is handed out
+	signals *signal.Manager
+	columns *columns // where signals go without a cluster; nil with one
 	log     *decision.Log
 	metrics *extender.Metrics
 	reloads *prometheus.CounterVec
@@ -46,6 +49,7 @@ type profiles struct {
 	config  *config.Config
 	engines map[string]*engine.Engine
 	routes  map[string]http.Handler
+	signals []signal.Followed
 }
 
 func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
@@ -67,12 +71,27 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 	if err := registry.Register(s.reloads); err != nil {
 		return nil, err
 	}
+	var publisher signal.Publisher = live
+	if live == nil {
+		s.columns = newColumns()
+		publisher = s.columns
+	}
+	var err error
+	if s.signals, err = signal.NewManager(signal.Options{Publisher: publisher, Logger: logger, Registerer: registry}); err != nil {
+		return nil, err
+	}
 	p, err := s.provision(c)
 	if err != nil {
 		return nil, err
 	}
-	s.current.Store(p)
+	s.enforce(p)
 	return s, nil
+}
+
+// enforce puts into force what was provisioned.
+func (s *service) enforce(p *profiles) {
+	s.signals.Follow(p.signals)
+	s.current.Store(p)
 }
 
 // provision makes what the configuration asks for, and puts nothing into force.
@@ -101,6 +120,8 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		}
 		if s.cluster != nil {
 			options.Cluster = toCluster(live{s.cluster})
+		} else {
+			options.View = s.columns.View
 		}
 		if s.keeper != nil {
 			options.Ledgers = toLedgers(s.keeper)
@@ -111,7 +132,9 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 			p.routes[route.Path] = handler.Verb(extender.Verb(route.Verb))
 		}
 	}
-	return p, nil
+	var err error
+	p.signals, err = followed(c, s.cluster)
+	return p, err
 }
 
 func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }
@@ -144,7 +167,7 @@ func (s *service) reload(file string, data []byte) {
 	if fields := config.NeedsRestart(s.current.Load().config, c); len(fields) > 0 {
 		s.logger.Warn("some changes of the configuration take effect at the next start only", "fields", fields)
 	}
-	s.current.Store(p)
+	s.enforce(p)
 	s.reloads.WithLabelValues("ok").Inc()
 	s.logger.Info("configuration reloaded", "urls", p.urls())
 }
@@ -182,14 +205,17 @@ func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry)
 			CertFile: tls.CertFile, KeyFile: tls.KeyFile, ClientCAFile: tls.ClientCAFile, AllowedClients: tls.AllowedClients,
 		}
 	}
+	options.Admin.Checks = []server.Check{{Name: "signals", Ready: s.signals.Tried}}
+	options.Admin.Warnings = s.signals.Warnings
 	if s.cluster != nil {
-		options.Admin.Checks = []server.Check{{Name: "cluster", Ready: s.cluster.Synced}}
+		options.Admin.Checks = append(options.Admin.Checks, server.Check{Name: "cluster", Ready: s.cluster.Synced})
 	}
 	return options
 }
 
 func (s *service) source() explain.Source {
 	source := explain.Source{Log: s.log, Engines: func() map[string]*engine.Engine { return s.current.Load().engines }}
+	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.cluster != nil {
 		source.View, source.Pod = s.cluster.View, s.cluster.PodByName
 	}

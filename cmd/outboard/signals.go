@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,11 @@ func followed(c *config.Config, live *cluster.Cluster) ([]signal.Followed, error
 	for _, s := range c.Signals {
 		source, err := newSource(s, live)
 		if err != nil {
+			for _, made := range all {
+				if closer, ok := made.Source.(io.Closer); ok {
+					closer.Close() // it was never read
+				}
+			}
 			return nil, fmt.Errorf("signal %s: %w", s.Name, err)
 		}
 		all = append(all, signal.Followed{Config: s, Source: source})

@@ -32,6 +32,8 @@ var rules = []struct {
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
 	{"cluster", []string{"snapshot", "policy", "ledger"}, "the cluster is a source of views"},
+	{"config", []string{"snapshot", "policy", "config/strictyaml"}, "the configuration knows which policies there are from whoever loads it"},
+	{"signal", []string{"snapshot", "policy", "config", "config/strictyaml"}, "what follows sources knows none in particular"},
 	{"server", []string{"filewatch"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
 	{"certs", nil, "certificates only"},

@@ -1,0 +1,403 @@
+package signal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
+)
+
+// source answers with read.
+type source struct {
+	read    func(ctx context.Context) ([]signal.Sample, error)
+	reads   atomic.Int32
+	changed chan struct{}
+	closed  atomic.Bool
+}
+
+func (s *source) Read(ctx context.Context, _ signal.Limits) ([]signal.Sample, error) {
+	s.reads.Add(1)
+	return s.read(ctx)
+}
+
+func (s *source) Changed() <-chan struct{} { return s.changed }
+
+func (s *source) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+func saying(samples ...signal.Sample) *source {
+	return &source{read: func(context.Context) ([]signal.Sample, error) { return samples, nil }}
+}
+
+// board is where columns are published.
+type board struct {
+	mu      sync.Mutex
+	builder snapshot.Builder
+}
+
+func newBoard(nodes ...string) *board {
+	b := &board{}
+	b.nodes(nodes...)
+	return b
+}
+
+func (b *board) nodes(names ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		node := &corev1.Node{}
+		node.Name = name
+		b.builder.SetNode(node)
+	}
+}
+
+func (b *board) SetColumn(c *snapshot.Column) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.builder.SetColumn(c)
+}
+
+func (b *board) DeleteColumn(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.builder.DeleteColumn(name)
+}
+
+func (b *board) View() *snapshot.View {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.builder.View()
+}
+
+// show writes a column as "a=1 b=2?", with a question mark for what is stale.
+func (b *board) show(name string) string {
+	var parts []string
+	for key, v := range b.View().Column(name).All() {
+		text := fmt.Sprintf("%s=%g", key, v.Number)
+		if v.Stale {
+			text += "?"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, " ")
+}
+
+func following(name string, s signal.Source) signal.Followed {
+	c := config.Signal{}
+	c.SetDefaults()
+	c.Name, c.File = name, &config.FileSource{Path: name}
+	return signal.Followed{Config: c, Source: s}
+}
+
+// start follows the signals in a bubble of its own time, until the test ends.
+func start(t *testing.T, b *board, all ...signal.Followed) (*signal.Manager, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	m, err := signal.NewManager(signal.Options{Publisher: b, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Follow(all)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	synctest.Wait()
+	return m, registry
+}
+
+// after lets time pass.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestValuesArePublishedAndNonsenseIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a", "b")
+		_, registry := start(t, b, following("cpu", saying(
+			signal.Sample{Key: "a", Number: 1},
+			signal.Sample{Key: "a", Number: 2},
+			signal.Sample{Key: "b", Number: math.NaN()},
+			signal.Sample{Key: "b", Number: math.Inf(-1)},
+			signal.Sample{Key: "b", Number: 3},
+			signal.Sample{Key: "nowhere", Number: 4},
+		)))
+		expect(t, "cpu", b.show("cpu"), "a=1 b=3")
+		err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP outboard_signal_dropped_values_total Values left out of readings, by cause (not_a_number, duplicate, unknown_node).
+# TYPE outboard_signal_dropped_values_total counter
+outboard_signal_dropped_values_total{cause="duplicate",signal="cpu"} 1
+outboard_signal_dropped_values_total{cause="not_a_number",signal="cpu"} 2
+outboard_signal_dropped_values_total{cause="unknown_node",signal="cpu"} 1
+# HELP outboard_signal_values Values known.
+# TYPE outboard_signal_values gauge
+outboard_signal_values{signal="cpu"} 2
+`), "outboard_signal_dropped_values_total", "outboard_signal_values")
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A source that is down leaves the last values until they are too old; it is asked
+// less and less often, and believed again at once.
+func TestLastValuesStayUntilMaxAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a", "b")
+		var down atomic.Bool
+		s := &source{}
+		s.read = func(context.Context) ([]signal.Sample, error) {
+			if down.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return []signal.Sample{{Key: "a", Number: 1}, {Key: "b", Number: 2, At: time.Now().Add(-4 * time.Minute)}}, nil
+		}
+		m, _ := start(t, b, following("cpu", s))
+		expect(t, "at first", b.show("cpu"), "a=1 b=2")
+		if lines := m.Warnings(); len(lines) != 0 {
+			t.Errorf("warnings %q", lines)
+		}
+		down.Store(true)
+		after(90 * time.Second) // the source's own age counts
+		expect(t, "an older value", b.show("cpu"), "a=1 b=2?")
+		expect(t, "warnings", strings.Join(m.Warnings(), "\n"), "signal cpu: 1 of 2 values are stale; connection refused")
+		after(3*time.Minute + 29*time.Second)
+		expect(t, "just before maxAge", b.show("cpu"), "a=1 b=2?")
+		after(33 * time.Second) // the last good reading was up to one interval after the first
+		expect(t, "after maxAge", b.show("cpu"), "a=1? b=2?")
+		// 1 s, 2 s, 4 s, 8 s, 16 s, and then every 30 s, give or take a tenth.
+		if reads := s.reads.Load(); reads < 12 || reads > 18 {
+			t.Errorf("%d readings", reads)
+		}
+		down.Store(false)
+		after(33 * time.Second)
+		expect(t, "afterwards", b.show("cpu"), "a=1 b=2")
+		if lines := m.Warnings(); len(lines) != 0 {
+			t.Errorf("warnings %q", lines)
+		}
+	})
+}
+
+// A source that never lets go is asked once, its values grow stale in time, and
+// nobody waits for it.
+func TestHangingSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		hang := make(chan struct{})
+		s := &source{}
+		s.read = func(context.Context) ([]signal.Sample, error) {
+			if s.reads.Load() > 1 {
+				<-hang
+			}
+			return []signal.Sample{{Key: "a", Number: float64(s.reads.Load())}}, nil
+		}
+		m, _ := start(t, b, following("cpu", s))
+		after(20 * time.Minute)
+		expect(t, "the last value", b.show("cpu"), "a=1?")
+		if reads := s.reads.Load(); reads != 2 {
+			t.Errorf("%d readings", reads)
+		}
+		m.Follow(nil)
+		if s.closed.Load() {
+			t.Error("closed while it is read")
+		}
+		expect(t, "not followed any more", b.show("cpu"), "")
+		close(hang)
+		synctest.Wait()
+		if !s.closed.Load() {
+			t.Error("not closed")
+		}
+		expect(t, "what came too late", b.show("cpu"), "")
+	})
+}
+
+func TestReadingsThatFail(t *testing.T) {
+	many := make([]signal.Sample, 20_001)
+	for name, tt := range map[string]struct {
+		read func(ctx context.Context) ([]signal.Sample, error)
+		want string
+	}{
+		"too many": {func(context.Context) ([]signal.Sample, error) { return many, nil }, "signal cpu: not read yet; more values than maxValues allows"},
+		"panics":   {func(context.Context) ([]signal.Sample, error) { panic("oh") }, "signal cpu: not read yet; panic: oh"},
+		"is slow": {func(ctx context.Context) ([]signal.Sample, error) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("get: %w", ctx.Err())
+		}, "signal cpu: not read yet; no answer within 10s"},
+		"is empty": {func(context.Context) ([]signal.Sample, error) { return nil, nil }, "signal cpu: has no values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, _ := start(t, newBoard("a"), following("cpu", &source{read: tt.read}))
+				after(10 * time.Second)
+				expect(t, "warnings", strings.Join(m.Warnings(), "\n"), tt.want)
+				if err := m.Tried(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestReadyOnceTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{read: func(ctx context.Context) ([]signal.Sample, error) { <-ctx.Done(); return nil, ctx.Err() }}
+		m, _ := start(t, newBoard("a"), following("cpu", s))
+		after(9 * time.Second)
+		if err := m.Tried(); err == nil {
+			t.Error("ready before the first reading has ended")
+		}
+	})
+}
+
+// A time in the future does not keep a value fresh for ever.
+func TestFutureTimesAreNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		at := time.Now().Add(time.Hour)
+		s := &source{}
+		s.read = func(context.Context) ([]signal.Sample, error) {
+			if s.reads.Load() > 1 {
+				return nil, errors.New("down")
+			}
+			return []signal.Sample{{Key: "a", Number: 1, At: at}}, nil
+		}
+		start(t, b, following("cpu", s))
+		after(5*time.Minute - time.Second)
+		expect(t, "before maxAge", b.show("cpu"), "a=1")
+		after(time.Second)
+		expect(t, "after it", b.show("cpu"), "a=1?")
+	})
+}
+
+// What was said about a node counts as soon as the node is there.
+func TestNodesThatComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		s := saying(signal.Sample{Key: "a", Number: 1}, signal.Sample{Key: "b", Number: 2})
+		start(t, b, following("cpu", s))
+		expect(t, "at first", b.show("cpu"), "a=1")
+		b.nodes("b")
+		after(1100 * time.Millisecond)
+		expect(t, "with the node", b.show("cpu"), "a=1 b=2")
+		if s.reads.Load() != 1 {
+			t.Errorf("%d readings", s.reads.Load())
+		}
+	})
+}
+
+func TestKeysNeedNoNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		f := following("seats", saying(signal.Sample{Key: "matlab", Number: 3}))
+		f.Config.File.About = policy.AboutKeys
+		start(t, b, f)
+		expect(t, "seats", b.show("seats"), "matlab=3")
+	})
+}
+
+// A source that tells of changes is read at once, also if one comes while it is read.
+func TestChangedSourceIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		s := &source{changed: make(chan struct{}, 1)}
+		s.read = func(context.Context) ([]signal.Sample, error) {
+			n := s.reads.Load()
+			time.Sleep(time.Second)
+			return []signal.Sample{{Key: "a", Number: float64(n)}}, nil
+		}
+		start(t, b, following("cpu", s))
+		s.changed <- struct{}{} // during the first reading
+		after(2100 * time.Millisecond)
+		expect(t, "after a change while it is read", b.show("cpu"), "a=2")
+		s.changed <- struct{}{}
+		after(1100 * time.Millisecond)
+		expect(t, "after a change between readings", b.show("cpu"), "a=3")
+		after(20 * time.Second)
+		if reads := s.reads.Load(); reads != 3 {
+			t.Errorf("%d readings", reads)
+		}
+	})
+}
+
+// Other configuration takes other sources; what has not changed goes on as it is.
+func TestFollowAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		sources := map[string]*source{}
+		say := func(name string, number float64) signal.Followed {
+			s := saying(signal.Sample{Key: "a", Number: number})
+			sources[fmt.Sprint(name, number)] = s
+			return following(name, s)
+		}
+		m, registry := start(t, b, say("same", 1), say("changed", 1), say("gone", 1))
+		changed := say("changed", 2)
+		changed.Config.Interval = 10 * time.Second
+		m.Follow([]signal.Followed{say("same", 2), changed, say("new", 2)})
+		synctest.Wait()
+		for name, want := range map[string]string{"same": "a=1", "changed": "a=2", "gone": "", "new": "a=2"} {
+			expect(t, name, b.show(name), want)
+		}
+		var closed []string
+		for name, s := range sources {
+			if s.closed.Load() {
+				closed = append(closed, name)
+			}
+		}
+		slices.Sort(closed)
+		if want := []string{"changed1", "gone1", "same2"}; !slices.Equal(closed, want) {
+			t.Errorf("closed %q, want %q", closed, want)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, f := range families {
+			for _, metric := range f.Metric {
+				for _, l := range metric.Label {
+					if l.GetName() == "signal" {
+						names[l.GetValue()] = true
+					}
+				}
+			}
+		}
+		if got, want := slices.Sorted(maps.Keys(names)), []string{"changed", "new", "same"}; !slices.Equal(got, want) {
+			t.Errorf("metrics of %q, want %q", got, want)
+		}
+	})
+}
