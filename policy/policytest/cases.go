@@ -230,6 +230,20 @@ func hostileSignals(given *cluster) []*cluster {
 	return clusters
 }
 
+// sayingOf is the cluster when signals say of the other name what they do of the node.
+func (c *cluster) sayingOf(node, other string) *cluster {
+	next := *c
+	next.signals = nil
+	for _, column := range c.signals {
+		values := maps.Collect(column.All())
+		if value, ok := values[node]; ok {
+			values[other] = value
+		}
+		next.signals = append(next.signals, snapshot.NewColumn(column.Name(), values))
+	}
+	return &next
+}
+
 func (c *cluster) changed(name string, node func(*corev1.Node), pod func(*corev1.Pod)) *cluster {
 	next := &cluster{name: name, nodes: copies(c.nodes), pods: copies(c.pods)}
 	for _, n := range next.nodes {

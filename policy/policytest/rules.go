@@ -369,6 +369,11 @@ func (s *suite) withoutPods(c *testCase, asked prepared, n *snapshot.Node, leavi
 	if alone.cycle == nil || difference([]*snapshot.Node{n}, judgeOne(alone, reduced), judgeOne(alone, renamed)) != "" {
 		return true
 	}
+	if len(c.cluster.signals) > 0 {
+		as := *c
+		as.cluster = c.cluster.sayingOf(n.Name, object.Name)
+		_, asked = s.fresh(&as, s.policy)
+	}
 	return s.compare("without", where, left+", and the same under a name that the View does not hold (judge the Node in the argument, not what is known under its name)",
 		[]*snapshot.Node{n}, got, judgeOne(asked, renamed))
 }
