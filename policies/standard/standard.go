@@ -3,6 +3,7 @@
 package standard
 
 import (
+	"outboard.dev/outboard/policies/cost"
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/imagelocality"
@@ -13,6 +14,7 @@ import (
 // Types returns the policies that come with Outboard, in order of name.
 func Types() []policy.Type {
 	return []policy.Type{
+		cost.Type(),
 		devices.Type(),
 		gpumemory.Type(),
 		imagelocality.Type(),

@@ -1,0 +1,247 @@
+// Package cost is the policy Cost: the cheapest node. README.md in this folder is
+// its documentation.
+package cost
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resources "k8s.io/component-helpers/resource"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Raw scores are billionths of the unit of prices, and verdicts count millionths.
+const (
+	billionths = 1e9
+	millionths = 1e6
+)
+
+// mostCounted is the largest raw score, and the largest number in a verdict. What
+// costs more costs this.
+const mostCounted = math.MaxInt64 / 2
+
+// What the pod's annotation says of spot nodes.
+const (
+	never   = "never"
+	allowed = "allowed"
+)
+
+// cost is the policy.
+type cost struct {
+	config Config
+	tables []map[string][]Row // by source
+	hosts  *snapshot.ObjectFact[host]
+	used   *snapshot.Fact[bool]
+}
+
+func newCost(config Config) *cost {
+	p := &cost{config: config, tables: make([]map[string][]Row, len(config.Prices)), used: snapshot.NewFact(isUsed)}
+	for i := range config.Prices {
+		p.tables[i] = byInstanceType(config.Prices[i].Table)
+	}
+	p.hosts = snapshot.NewObjectFact(p.read)
+	return p
+}
+
+// isUsed says whether the node has pods that keep it from being removed.
+func isUsed(n *snapshot.Node) bool {
+	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
+			return false
+		}
+		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		return !static && pod.DeletionTimestamp == nil
+	})
+}
+
+// Signals implements policy.SignalReader.
+func (p *cost) Signals() []policy.Signal {
+	var signals []policy.Signal
+	for i, s := range p.config.Prices {
+		if s.Signal == "" {
+			continue
+		}
+		about := policy.AboutNodes
+		if len(s.KeyLabels) > 0 {
+			about = policy.AboutKeys
+		}
+		signals = append(signals, policy.Signal{Field: fmt.Sprintf("prices[%d].signal", i), Name: s.Signal, About: about})
+	}
+	return signals
+}
+
+// Prepare implements policy.Policy.
+func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	refusal, err := p.refusal(pod)
+	if err != nil {
+		return nil, err
+	}
+	c := &cycle{policy: p, refusal: refusal, columns: make([]*snapshot.Column, len(p.config.Prices)), asked: []amount{{corev1.ResourcePods, 1}}}
+	for i, s := range p.config.Prices {
+		if s.Signal != "" {
+			c.columns[i] = view.Column(s.Signal)
+		}
+	}
+	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {
+		if n := quantity.AsApproximateFloat64(); n > 0 && name != corev1.ResourcePods {
+			c.asked = append(c.asked, amount{name, n})
+		}
+	}
+	slices.SortFunc(c.asked, func(a, b amount) int { return strings.Compare(string(a.resource), string(b.resource)) })
+	return c, nil
+}
+
+// refusal says why the pod must not be on spot nodes; "" if it may.
+func (p *cost) refusal(pod *corev1.Pod) (string, error) {
+	spot := &p.config.Spot
+	if word, ok := pod.Annotations[spot.Annotation]; ok && spot.Annotation != "" {
+		switch word {
+		case never:
+			return fmt.Sprintf("its annotation %s says %q", spot.Annotation, never), nil
+		case allowed:
+			return "", nil
+		}
+		return "", fmt.Errorf("annotation %s: %q must be %q or %q", spot.Annotation, word, never, allowed)
+	}
+	var priority int32
+	if pod.Spec.Priority != nil {
+		priority = *pod.Spec.Priority
+	}
+	if spot.FromPriority != nil && priority >= *spot.FromPriority {
+		return fmt.Sprintf("its priority is %d, and those from %d are kept off", priority, *spot.FromPriority), nil
+	}
+	return "", nil
+}
+
+// cycle is the policy prepared for one pod.
+type cycle struct {
+	policy  *cost
+	refusal string             // why no spot nodes; "" for any
+	columns []*snapshot.Column // by source
+	asked   []amount           // in order of resource; more than 0, and at least one
+}
+
+type amount struct {
+	resource corev1.ResourceName
+	n        float64
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	config, h := &c.policy.config, c.policy.hosts.Of(n)
+	if h.spot && c.refusal != "" {
+		return policy.Verdict{Reason: spotNode, Unresolvable: true}
+	}
+	p := c.price(n, h)
+	switch {
+	case p.source >= 0:
+		if costs := c.costs(h, p); config.MaxPrice > 0 && costs > config.MaxPrice {
+			return policy.Verdict{Reason: tooExpensive, Unresolvable: true, Have: count(config.MaxPrice, millionths), Want: count(costs, millionths)}
+		}
+	case p.stale && config.WhenStale == policy.Reject:
+		return policy.Verdict{Reason: signalStale, Unresolvable: true}
+	case !p.stale && config.WhenUnknown == policy.Reject:
+		return policy.Verdict{Reason: priceUnknown, Unresolvable: true}
+	}
+	return policy.Verdict{}
+}
+
+// expected is what the whole node costs.
+func (c *cycle) expected(h *host, p price) float64 {
+	amount := p.amount + c.policy.config.Surcharge
+	if h.spot {
+		amount *= c.policy.config.Spot.RiskFactor
+	}
+	return amount
+}
+
+// costs is what the node costs in terms of Config.Per. It may be infinite.
+func (c *cycle) costs(h *host, p price) float64 {
+	whole := c.expected(h, p)
+	switch c.policy.config.Per {
+	case Pod:
+		share, _ := c.share(h)
+		return whole * share
+	case Node:
+		return whole
+	}
+	if units := c.policy.config.Per.units(h); units > 0 {
+		return whole / units
+	}
+	return math.Inf(1)
+}
+
+// units is how many units the node has of a resource.
+func (p Per) units(h *host) float64 {
+	if p == Memory {
+		return h.allocatable[corev1.ResourceMemory] / (1 << 30)
+	}
+	return h.allocatable[corev1.ResourceName(p)]
+}
+
+// share is the part of the node that the pod takes: the largest of its parts of the
+// node's resources, and that resource. Resources that the node does not report do not
+// count; without any of them the pod takes all.
+func (c *cycle) share(h *host) (share float64, of corev1.ResourceName) {
+	for _, a := range c.asked {
+		if there, ok := h.allocatable[a.resource]; ok && a.n/there > share {
+			share, of = a.n/there, a.resource
+		}
+	}
+	if of == "" {
+		return 1, ""
+	}
+	return min(1, share), of
+}
+
+// Score implements policy.Score.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	h := c.policy.hosts.Of(n)
+	p := c.price(n, h)
+	switch {
+	case p.source < 0:
+		return policy.NoOpinion
+	case c.policy.config.SunkCost && !*c.policy.used.Of(n):
+		return count(c.expected(h, p), billionths)
+	}
+	return count(c.costs(h, p), billionths)
+}
+
+// count is a cost in parts of the unit of prices, rounded down.
+func count(costs, parts float64) int64 {
+	if n := costs * parts; n < mostCounted {
+		return int64(n)
+	}
+	return mostCounted
+}
+
+// NormalizeScore implements policy.NormalizeScore: a node that costs twice as much as
+// the cheapest scores half.
+func (c *cycle) NormalizeScore(scores []int64) {
+	cheapest := int64(mostCounted)
+	for _, s := range scores {
+		if s != policy.NoOpinion {
+			cheapest = min(cheapest, s)
+		}
+	}
+	for i, s := range scores {
+		switch {
+		case s == policy.NoOpinion:
+		case s == cheapest:
+			scores[i] = policy.MaxScore
+		default:
+			high, low := bits.Mul64(uint64(policy.MaxScore), uint64(cheapest))
+			score, _ := bits.Div64(high, low, uint64(s))
+			scores[i] = int64(score)
+		}
+	}
+	policy.NeutralScores(scores)
+}

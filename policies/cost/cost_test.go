@@ -1,0 +1,244 @@
+package cost_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policies/cost"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, cost.Type(), "testdata/*.txtar")
+}
+
+// everySource has a price from each kind of source.
+const everySource = `
+prices:
+- signal: prices
+- {signal: list, keyLabels: [node.kubernetes.io/instance-type]}
+- annotation: example.com/price
+- label: example.com/price
+- table: [{instanceType: m6i.large, zone: a, capacityType: spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
+`
+
+func TestConformance(t *testing.T) {
+	for name, config := range map[string]string{
+		"share":    "whenStale: reject",
+		"sunk":     "sunkCost: true\nmaxPrice: 0.3\nspot: {fromPriority: 10, riskFactor: 1.3}\ncurrency: USD/h",
+		"per node": "per: node\nsurcharge: 0.01\nwhenUnknown: reject",
+		"per core": "per: cpu\nmaxPrice: 0.3",
+		"per unit": "per: example.com/fpga",
+	} {
+		t.Run(name, func(t *testing.T) {
+			policytest.Run(t, policytest.Options{
+				New: policytest.FromYAML(cost.Type(), everySource+config),
+				Pods: policytest.Pods(`
+- metadata: {name: new}
+  spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi, example.com/fpga: 1}}}]}
+- metadata: {name: important, annotations: {outboard.dev/spot: allowed}}
+  spec: {priority: 100}
+`),
+				Nodes: policytest.Nodes(`
+- metadata: {name: a, labels: {example.com/price: "0.5"}, annotations: {example.com/price: "0.4"}}
+  status: {allocatable: {cpu: 4, memory: 8Gi, example.com/fpga: 2}}
+- metadata: {name: b, labels: {example.com/price: "0.5", karpenter.sh/capacity-type: spot}}
+  status: {allocatable: {cpu: 8, memory: 8Gi, pods: 20}}
+- metadata: {name: c, labels: {node.kubernetes.io/instance-type: m6i.large, topology.kubernetes.io/zone: a}}
+  status: {allocatable: {cpu: 8, memory: 8Gi, pods: 20}}
+- metadata: {name: d}
+`),
+				Assigned: policytest.Pods(`
+- {metadata: {name: w1}, spec: {nodeName: a}}
+- metadata: {name: w2, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: w2, uid: u, controller: true}]}
+  spec: {nodeName: b}
+`),
+				Signals: policytest.Signals(`
+prices: {a: 0.3, b: {number: 0.2, stale: true}}
+list: {m6i.large: 0.1}
+`),
+			})
+		})
+	}
+}
+
+func build(t testing.TB, config string) policy.Policy {
+	t.Helper()
+	p, err := policytest.FromYAML(cost.Type(), config)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestNormalizeScore: the cheapest have 100, others in proportion, and a node that
+// costs more never has more.
+func TestNormalizeScore(t *testing.T) {
+	cycle, err := build(t, "prices: [{label: price}]").Prepare(t.Context(), new(corev1.Pod), new(snapshot.View))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cycleOf := cycle.(policy.NormalizeScore)
+	raw := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, math.MaxInt64/2))
+	rapid.Check(t, func(t *rapid.T) {
+		costs := rapid.SliceOfN(raw, 1, 20).Draw(t, "costs")
+		scores := slices.Clone(costs)
+		cycleOf.NormalizeScore(scores)
+		cheapest := slices.Min(costs)
+		for i, score := range scores {
+			if (score == policy.MaxScore) != (costs[i] == cheapest) {
+				t.Errorf("of %v, %d is scored %d", costs, costs[i], score)
+			}
+			if want := 100 * float64(cheapest) / float64(costs[i]); costs[i] > cheapest && math.Abs(float64(score)-want) > 1 {
+				t.Errorf("of %v, %d is scored %d, want about %g", costs, costs[i], score, want)
+			}
+			for j := range scores {
+				if costs[i] < costs[j] && scores[i] < scores[j] {
+					t.Errorf("%d is scored %d, but %d %d", costs[i], score, costs[j], scores[j])
+				}
+			}
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	const config = `
+prices: [{signal: prices}, {annotation: example.com/price}, {label: example.com/price}]
+currency: USD/h
+surcharge: 0.02
+sunkCost: true
+spot: {riskFactor: 1.5, fromPriority: 5}
+`
+	const nodes = `
+- metadata: {name: known, labels: {karpenter.sh/capacity-type: spot}}
+  status: {allocatable: {cpu: 4, memory: 8Gi}}
+- metadata: {name: stale, labels: {example.com/price: "0.4"}, annotations: {example.com/price: much}}
+  status: {allocatable: {cpu: 4, memory: 64Gi}}
+- metadata: {name: unknown}
+- metadata: {name: negative}
+`
+	var b snapshot.Builder
+	for _, n := range policytest.Nodes(nodes) {
+		b.SetNode(n)
+	}
+	b.SetPod(policytest.Pods(`{metadata: {name: w}, spec: {nodeName: stale}}`)[0])
+	for _, column := range policytest.Signals(`prices: {known: 0.1, stale: {number: 0.3, stale: true}, negative: -1}`) {
+		b.SetColumn(column)
+	}
+	view := b.View()
+	pod := policytest.Pods(`{metadata: {name: new}, spec: {priority: 7, containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
+	cycle, err := build(t, config).Prepare(t.Context(), pod, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, want := range map[string][]string{
+		"": {"the pod must not be on spot nodes: its priority is 7, and those from 5 are kept off"},
+		"known": {
+			"the pod costs 0.09 USD/h: (0.1 (signal prices of 2026-01-01T12:00:00Z) + 0.02 surcharge) × 1.5 (spot) × 0.5 (the pod's share of memory)",
+			"the node is empty, so its score is for its whole price, 0.18 USD/h",
+		},
+		"stale": {
+			"the pod costs 0.105 USD/h: (0.4 (label example.com/price) + 0.02 surcharge) × 0.25 (the pod's share of cpu)",
+			"signal prices: 0.3, of 2026-01-01T12:00:00Z, is too old",
+			`annotation example.com/price: "much" is not a price`,
+		},
+		"unknown":  {"the node's price is not known"},
+		"negative": {"the node's price is not known", "signal prices: -1 is not a price"},
+	} {
+		if got := cycle.(policy.Explainer).Explain(view.Node(node)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", node, got, want)
+		}
+	}
+}
+
+func TestExplainPer(t *testing.T) {
+	node := snapshot.NewNode(policytest.Nodes(`
+metadata: {name: a, labels: {example.com/price: "0.4"}}
+status: {allocatable: {cpu: 4, memory: 8Gi}}
+`)[0])
+	for per, want := range map[string]string{
+		"node":           "the node costs 0.4: 0.4 (label example.com/price)",
+		"cpu":            "one core costs 0.1: 0.4 (label example.com/price) / 4",
+		"memory":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
+		"nvidia.com/gpu": "the node has no nvidia.com/gpu, and counts as the most expensive",
+	} {
+		cycle, err := build(t, "{prices: [{label: example.com/price}], per: "+per+"}").Prepare(t.Context(), new(corev1.Pod), new(snapshot.View))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cycle.(policy.Explainer).Explain(node); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: got %q, want %q", per, got, want)
+		}
+	}
+}
+
+func TestSignals(t *testing.T) {
+	want := []policy.Signal{
+		{Field: "prices[0].signal", Name: "prices", About: policy.AboutNodes},
+		{Field: "prices[1].signal", Name: "list", About: policy.AboutKeys},
+	}
+	if got := build(t, everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestNumbersThatNoFileHas(t *testing.T) {
+	config := cost.Defaults()
+	config.Prices = []cost.Source{{Label: "price"}}
+	config.MaxPrice, config.Surcharge, config.Spot.RiskFactor = math.NaN(), math.Inf(1), math.NaN()
+	_, err := cost.New(config)
+	for _, name := range []string{"maxPrice", "surcharge", "spot.riskFactor"} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want an error about %s", err, name)
+		}
+	}
+}
+
+func BenchmarkCost(b *testing.B) {
+	quantity := resource.MustParse
+	var builder snapshot.Builder
+	prices := map[string]snapshot.Value{}
+	for i := range 5000 {
+		name := fmt.Sprint("node-", i)
+		builder.SetNode(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelInstanceTypeStable: fmt.Sprint("type-", i%300), corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3),
+				"karpenter.sh/capacity-type": []string{"spot", "on-demand"}[i%2],
+			}},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+				"cpu": quantity("15900m"), "memory": quantity("60Gi"), "pods": quantity("110"), "ephemeral-storage": quantity("100Gi"),
+			}},
+		})
+		prices[name] = snapshot.Value{Number: float64(i%97) / 100, At: policytest.Now}
+		for j := range 30 {
+			builder.SetPod(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", j), UID: types.UID(fmt.Sprint(i, "/", j))},
+				Spec:       corev1.PodSpec{NodeName: name},
+			})
+		}
+	}
+	builder.SetColumn(snapshot.NewColumn("prices", prices))
+	view := builder.View()
+	var table strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&table, "  - {instanceType: type-%d, capacityType: spot, price: 0.1}\n  - {instanceType: type-%d, price: 0.2}\n", i, i)
+	}
+	pod := policytest.Pods(`{metadata: {name: new}, spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
+	for name, config := range map[string]string{
+		"signal": "prices: [{signal: prices}]\nsunkCost: true\nmaxPrice: 5",
+		"table":  "sunkCost: true\nmaxPrice: 5\nprices:\n- table:\n" + table.String(),
+	} {
+		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, build(b, config), pod, view) })
+	}
+}

@@ -1,0 +1,117 @@
+package cost
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Explain implements policy.Explainer.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	if n == nil {
+		if c.refusal == "" {
+			return nil
+		}
+		return []string{"the pod must not be on spot nodes: " + c.refusal}
+	}
+	h := c.policy.hosts.Of(n)
+	p := c.price(n, h)
+	var said []string
+	if p.source < 0 {
+		said = append(said, "the node's price is not known")
+	} else {
+		said = append(said, c.explainCost(n, h, p))
+		if c.policy.config.SunkCost && !*c.policy.used.Of(n) {
+			said = append(said, "the node is empty, so its score is for its whole price, "+c.money(c.expected(h, p)))
+		}
+	}
+	for i := range c.policy.config.Prices {
+		if i == p.source {
+			break
+		}
+		if why := c.explainMissing(i, n, h); why != "" {
+			said = append(said, why)
+		}
+	}
+	return said
+}
+
+// explainCost is the formula with its numbers.
+func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
+	config := &c.policy.config
+	from := config.Prices[p.source].describe()
+	if config.Prices[p.source].Signal != "" {
+		from += " of " + c.value(p.source, n, h.offers[p.source]).At.UTC().Format(time.RFC3339)
+	}
+	text := fmt.Sprintf("%.4g (%s)", p.amount, from)
+	if config.Surcharge > 0 {
+		text = fmt.Sprintf("(%s + %.4g surcharge)", text, config.Surcharge)
+	}
+	if h.spot {
+		text += fmt.Sprintf(" × %.4g (spot)", config.Spot.RiskFactor)
+	}
+	switch config.Per {
+	case Pod:
+		if share, of := c.share(h); of == "" {
+			text += " × 1 (the node does not say how much it has)"
+		} else {
+			text += fmt.Sprintf(" × %.4g (the pod's share of %s)", share, of)
+		}
+		return fmt.Sprintf("the pod costs %s: %s", c.money(c.costs(h, p)), text)
+	case Node:
+		return fmt.Sprintf("the node costs %s: %s", c.money(c.costs(h, p)), text)
+	}
+	unit := string(config.Per)
+	switch config.Per {
+	case CPU:
+		unit = "core"
+	case Memory:
+		unit = "GiB of memory"
+	}
+	units := config.Per.units(h)
+	if units == 0 {
+		return fmt.Sprintf("the node has no %s, and counts as the most expensive", config.Per)
+	}
+	return fmt.Sprintf("one %s costs %s: %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
+}
+
+// explainMissing says why source i has no price for the node, if it is worth saying.
+func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
+	s := &c.policy.config.Prices[i]
+	text, given := n.Object.Labels[s.Label], s.Label != ""
+	if s.Annotation != "" {
+		text, given = n.Object.Annotations[s.Annotation], true
+	}
+	if given && text != "" {
+		return fmt.Sprintf("%s: %q is not a price", s.describe(), text)
+	}
+	if s.Signal == "" {
+		return ""
+	}
+	value := c.value(i, n, h.offers[i])
+	switch {
+	case value.Stale:
+		return fmt.Sprintf("%s: %.4g, of %s, is too old", s.describe(), value.Number, value.At.UTC().Format(time.RFC3339))
+	case value.Current():
+		return fmt.Sprintf("%s: %g is not a price", s.describe(), value.Number)
+	}
+	return ""
+}
+
+func (s *Source) describe() string {
+	switch {
+	case s.Label != "":
+		return "label " + s.Label
+	case s.Annotation != "":
+		return "annotation " + s.Annotation
+	case s.Signal != "":
+		return "signal " + s.Signal
+	}
+	return "table"
+}
+
+func (c *cycle) money(amount float64) string {
+	return strings.TrimSpace(fmt.Sprintf("%.4g %s", amount, c.policy.config.Currency))
+}

@@ -1,0 +1,304 @@
+package cost
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+)
+
+// Per is what nodes are compared by. Beside the constants it may be the name of an
+// extended resource: the price of one unit of it.
+type Per string
+
+const (
+	// Pod is what the part of the node costs that the pod takes.
+	Pod Per = "pod"
+	// Node is what the whole node costs.
+	Node Per = "node"
+	// CPU is what one core costs.
+	CPU Per = "cpu"
+	// Memory is what one GiB costs.
+	Memory Per = "memory"
+)
+
+// CapacityType is how a node was bought.
+type CapacityType string
+
+const (
+	// Spot nodes are cheaper, and may be taken away at any time.
+	Spot CapacityType = "spot"
+	// OnDemand are all others.
+	OnDemand CapacityType = "on-demand"
+)
+
+// maxPrice bounds the prices that are believed, so that no product of them overflows.
+const maxPrice = 1e9
+
+// maxFactor bounds Config.Spot.RiskFactor.
+const maxFactor = 100
+
+// Config is the configuration of the policy. All prices are in one currency and for
+// one length of time.
+type Config struct {
+	// Prices say where the price of a node is found. The first that knows it
+	// counts. At least one.
+	Prices []Source `json:"prices"`
+	// Surcharge is what every node costs beside its price, 0..1e9: agents and
+	// licences that are billed by the host. Default 0.
+	Surcharge float64 `json:"surcharge"`
+	// Per is what nodes are compared by: Pod (the default), Node, CPU, Memory or
+	// an extended resource.
+	Per Per `json:"per"`
+	// SunkCost compares empty nodes by their whole price, so that nodes which are
+	// paid for and used are filled first. Needs Per Pod. Default false.
+	SunkCost bool `json:"sunkCost"`
+	// MaxPrice is the most that may be paid, in terms of Per: nodes that cost more
+	// do not fit. 0 (the default) is no limit.
+	MaxPrice float64 `json:"maxPrice"`
+	// Currency is what explanations call the unit of prices, as in USD/h.
+	Currency string `json:"currency"`
+	// Spot is how spot nodes are judged.
+	Spot SpotConfig `json:"spot"`
+	// WhenUnknown is what to think of a node of which no source has a price.
+	// Neutral (the default) or Reject.
+	WhenUnknown policy.WhenStale `json:"whenUnknown"`
+	// WhenStale is what to think of a node whose price is known to a signal only,
+	// and too old. Neutral (the default) or Reject.
+	WhenStale policy.WhenStale `json:"whenStale"`
+}
+
+// Source is one place with prices: exactly one of Signal, Label, Annotation and Table.
+type Source struct {
+	// Signal is the name of a signal with prices: about nodes, or with KeyLabels
+	// about keys.
+	Signal string `json:"signal"`
+	// KeyLabels are the keys of node labels whose values, joined by /, are the key
+	// of the node's price in the signal.
+	KeyLabels []string `json:"keyLabels"`
+	// Label is the key of a node label with the price.
+	Label string `json:"label"`
+	// Annotation is the key of a node annotation with the price.
+	Annotation string `json:"annotation"`
+	// Table is a price list. The first row that matches a node counts.
+	Table []Row `json:"table"`
+}
+
+// Row is the price of nodes of one instance type, or of some of them.
+type Row struct {
+	// InstanceType is the value of the label node.kubernetes.io/instance-type.
+	// Required.
+	InstanceType string `json:"instanceType"`
+	// Region is the value of topology.kubernetes.io/region; "" is any.
+	Region string `json:"region"`
+	// Zone is the value of topology.kubernetes.io/zone; "" is any.
+	Zone string `json:"zone"`
+	// CapacityType is Spot or OnDemand; "" is any.
+	CapacityType CapacityType `json:"capacityType"`
+	// Price is 0..1e9.
+	Price float64 `json:"price"`
+}
+
+// SpotConfig is how spot nodes are known, and judged.
+type SpotConfig struct {
+	// Labels are those by which a spot node is known; one is enough. Default:
+	// those of Karpenter, EKS, GKE and AKS.
+	Labels []Label `json:"labels"`
+	// RiskFactor is what a spot node's price is multiplied by, 1..100, for the
+	// work that is lost when it is taken away. Default 1.
+	RiskFactor float64 `json:"riskFactor"`
+	// FromPriority keeps pods of this priority and higher off spot nodes; nil (the
+	// default) keeps none.
+	FromPriority *int32 `json:"fromPriority"`
+	// Annotation is the key of the pod annotation that says "never" or "allowed",
+	// whatever the pod's priority. "" means that pods have no say. Default
+	// outboard.dev/spot.
+	Annotation string `json:"annotation"`
+}
+
+// Label is a label with one value.
+type Label struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type {
+	return policy.Type{Name: "Cost", New: func(decode func(any) error) (policy.Policy, error) {
+		config := Defaults()
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return New(config)
+	}}
+}
+
+// Defaults is the configuration of a policy of which only the prices are missing.
+func Defaults() Config {
+	return Config{
+		Per: Pod,
+		Spot: SpotConfig{
+			Labels: []Label{
+				{"karpenter.sh/capacity-type", "spot"},
+				{"eks.amazonaws.com/capacityType", "SPOT"},
+				{"cloud.google.com/gke-spot", "true"},
+				{"cloud.google.com/gke-preemptible", "true"},
+				{"kubernetes.azure.com/scalesetpriority", "spot"},
+			},
+			RiskFactor: 1,
+			Annotation: "outboard.dev/spot",
+		},
+		WhenUnknown: policy.Neutral,
+		WhenStale:   policy.Neutral,
+	}
+}
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	if errs := config.validate(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newCost(config), nil
+}
+
+func (c *Config) validate() field.ErrorList {
+	var errs field.ErrorList
+	prices := field.NewPath("prices")
+	if len(c.Prices) == 0 {
+		errs = append(errs, field.Required(prices, "says where the prices of nodes are found"))
+	}
+	for i := range c.Prices {
+		errs = append(errs, c.Prices[i].validate(prices.Index(i))...)
+	}
+	errs = append(errs, inRange(field.NewPath("surcharge"), c.Surcharge, 0, maxPrice)...)
+	errs = append(errs, c.Per.validate(field.NewPath("per"))...)
+	if c.SunkCost && c.Per != Pod {
+		errs = append(errs, field.Forbidden(field.NewPath("sunkCost"), "needs per: pod"))
+	}
+	errs = append(errs, inRange(field.NewPath("maxPrice"), c.MaxPrice, 0, maxPrice)...)
+	errs = append(errs, c.Spot.validate(field.NewPath("spot"))...)
+	errs = append(errs, oneOf(field.NewPath("whenUnknown"), c.WhenUnknown, policy.Neutral, policy.Reject)...)
+	return append(errs, oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+}
+
+func (s *Source) validate(at *field.Path) field.ErrorList {
+	given := 0
+	for _, ok := range []bool{s.Signal != "", s.Label != "", s.Annotation != "", len(s.Table) > 0} {
+		if ok {
+			given++
+		}
+	}
+	var errs field.ErrorList
+	switch given {
+	case 0:
+		errs = append(errs, field.Required(at, "must have one of signal, label, annotation and table"))
+	case 1:
+	default:
+		errs = append(errs, field.Forbidden(at, "has more than one of signal, label, annotation and table: list them one by one, in order of precedence"))
+	}
+	if s.Signal == "" && len(s.KeyLabels) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("keyLabels"), "needs signal"))
+	}
+	for i, key := range s.KeyLabels {
+		errs = append(errs, validateKey(at.Child("keyLabels").Index(i), key)...)
+	}
+	if s.Label != "" {
+		errs = append(errs, validateKey(at.Child("label"), s.Label)...)
+	}
+	if s.Annotation != "" {
+		errs = append(errs, validateKey(at.Child("annotation"), s.Annotation)...)
+	}
+	return append(errs, validateTable(at.Child("table"), s.Table)...)
+}
+
+func validateTable(at *field.Path, rows []Row) field.ErrorList {
+	var errs field.ErrorList
+	first := map[string][]int{} // by instance type
+	for i, r := range rows {
+		row := at.Index(i)
+		if r.InstanceType == "" {
+			errs = append(errs, field.Required(row.Child("instanceType"), "says which nodes have the price"))
+		}
+		if r.CapacityType != "" {
+			errs = append(errs, oneOf(row.Child("capacityType"), r.CapacityType, Spot, OnDemand)...)
+		}
+		errs = append(errs, inRange(row.Child("price"), r.Price, 0, maxPrice)...)
+		for _, j := range first[r.InstanceType] {
+			if rows[j].covers(&r) {
+				errs = append(errs, field.Forbidden(row, fmt.Sprintf("is never reached, because %s matches the same nodes: put the narrower row first", at.Index(j))))
+				break
+			}
+		}
+		first[r.InstanceType] = append(first[r.InstanceType], i)
+	}
+	return errs
+}
+
+// covers says whether the row matches every node that the other one, of the same
+// instance type, matches.
+func (r *Row) covers(other *Row) bool {
+	return (r.Region == "" || r.Region == other.Region) && (r.Zone == "" || r.Zone == other.Zone) &&
+		(r.CapacityType == "" || r.CapacityType == other.CapacityType)
+}
+
+func (p Per) validate(at *field.Path) field.ErrorList {
+	if slices.Contains([]Per{Pod, Node, CPU, Memory}, p) {
+		return nil
+	}
+	if problems := validation.IsQualifiedName(string(p)); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(at, p, problems[0])}
+	}
+	if !strings.Contains(string(p), "/") || strings.Contains(string(p), corev1.ResourceDefaultNamespacePrefix) {
+		return field.ErrorList{field.Invalid(at, p, "must be pod, node, cpu, memory or an extended resource such as nvidia.com/gpu")}
+	}
+	return nil
+}
+
+func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, l := range s.Labels {
+		errs = append(errs, validateKey(at.Child("labels").Index(i).Child("key"), l.Key)...)
+		for _, message := range validation.IsValidLabelValue(l.Value) {
+			errs = append(errs, field.Invalid(at.Child("labels").Index(i).Child("value"), l.Value, message))
+		}
+	}
+	errs = append(errs, inRange(at.Child("riskFactor"), s.RiskFactor, 1, maxFactor)...)
+	if s.Annotation != "" {
+		errs = append(errs, validateKey(at.Child("annotation"), s.Annotation)...)
+	}
+	if len(s.Labels) == 0 && s.RiskFactor != 1 {
+		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs labels, or no node is known as spot"))
+	}
+	if len(s.Labels) == 0 && s.FromPriority != nil {
+		errs = append(errs, field.Forbidden(at.Child("fromPriority"), "needs labels, or no node is known as spot"))
+	}
+	return errs
+}
+
+// inRange refuses NaN too.
+func inRange(at *field.Path, value, low, high float64) field.ErrorList {
+	if value >= low && value <= high {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, value, fmt.Sprintf("must be between %g and %g", low, high))}
+}
+
+func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, value, known)}
+}
+
+func validateKey(at *field.Path, key string) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range validation.IsQualifiedName(key) {
+		errs = append(errs, field.Invalid(at, key, message))
+	}
+	return errs
+}
