@@ -101,6 +101,7 @@ type Cluster struct {
 	metrics     *metrics
 	failures    atomic.Uint64 // requests that the API server did not answer, as the transport sees it
 	publishedAt atomic.Int64  // when the present View was published; Unix nanoseconds
+	published   chan struct{} // capacity 1
 	started     atomic.Bool
 }
 
@@ -114,7 +115,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Ledgers && o.Client != nil {
 		return nil, errors.New("cluster: Ledgers needs Config, not Client")
 	}
-	c := &Cluster{options: o, client: o.Client, state: newState(), metrics: newMetrics()}
+	c := &Cluster{options: o, client: o.Client, state: newState(), metrics: newMetrics(), published: make(chan struct{}, 1)}
 	if c.client == nil {
 		var err error
 		if c.client, err = c.newClient(o); err != nil {
@@ -125,6 +126,10 @@ func New(o Options) (*Cluster, error) {
 	c.state.published = func() {
 		c.metrics.publications.Inc()
 		c.publishedAt.Store(time.Now().UnixNano())
+		select {
+		case c.published <- struct{}{}:
+		default: // whoever receives has yet to look at the View before
+		}
 	}
 	c.feeds = []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
 	if c.ledgers != nil {
@@ -325,6 +330,9 @@ func (c *Cluster) SetColumn(column *snapshot.Column) { c.state.setColumn(column)
 
 // DeleteColumn leaves the column out of the Views from now on.
 func (c *Cluster) DeleteColumn(name string) { c.state.deleteColumn(name) }
+
+// Published tells one receiver that View has changed since it received last: once, however often it has.
+func (c *Cluster) Published() <-chan struct{} { return c.published }
 
 // Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil.
 // A pod on a node may be missing here although the View has it: versions of it

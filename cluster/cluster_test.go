@@ -176,7 +176,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := documentedRules(t)
-	if len(rules) != 4 {
+	if len(rules) != 5 {
 		t.Fatalf("found %d rules in the documentation", len(rules))
 	}
 	role, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user.Name}, Rules: rules}, metav1.CreateOptions{})
@@ -193,6 +193,9 @@ func TestDocumentedPermissions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := synced(t, cluster.Options{Config: user.Config, Registerer: registry})
 	pod := createPod(t, client, controlplane.PodSpec{Name: "rbac"})
+	if found, err := c.RetryPod(t.Context(), pod.Namespace, pod.Name, pod.UID); !found || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
 	if err := c.Bind(t.Context(), bindingOf(pod, "rbac-1")); err != nil {
 		t.Error(err)
 	}

@@ -47,9 +47,11 @@
 //	- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
 //	- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
 //	- {apiGroups: [""], resources: [pods/binding], verbs: [create]}
+//	- {apiGroups: [""], resources: [pods], verbs: [patch]}
 //	- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}
 //
-// pods/binding is needed only where Bind is used.
+// pods/binding is needed only where Bind is used, and patch where RetryPod or TouchPod
+// are.
 //
 // # Memory
 //

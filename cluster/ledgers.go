@@ -2,10 +2,7 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,19 +101,13 @@ func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 // TouchPod gives the pod a new resourceVersion, by an annotation, and returns it as
 // it is then; nil if it is gone.
 func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
-	defer cancel()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": uid, "annotations": map[string]string{TouchedAnnotation: time.Now().UTC().Format(time.RFC3339Nano)},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
+	pod, err := c.stamp(ctx, namespace, name, uid, TouchedAnnotation)
+	if refused(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
+		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
+			return nil, lookupErr
+		}
 	}
-	pod, err := c.client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // a pod of that name with another UID is a conflict
-		return c.lookup(ctx, namespace, name, uid)
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	snapshot.TrimPod(pod)

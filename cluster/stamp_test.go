@@ -1,0 +1,85 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/controlplane"
+)
+
+// RetryPod changes exactly the pod meant, and says when it may not or there is none.
+func TestRetryPod(t *testing.T) {
+	cp, client := sharedServer(t)
+	c := run(t, cluster.Options{Config: cp.AdminConfig()})
+	pod := createPod(t, client, controlplane.PodSpec{Name: "retry", Annotations: map[string]string{"mine": "kept"}})
+	if found, err := c.RetryPod(t.Context(), pod.Namespace, pod.Name, "another"); found || err != nil {
+		t.Errorf("another pod of that name: %v, %v", found, err)
+	}
+	if found, err := c.RetryPod(t.Context(), pod.Namespace, "no-such-pod", pod.UID); found || err != nil {
+		t.Errorf("no such pod: %v, %v", found, err)
+	}
+	read := func() (version, at string) {
+		now, err := client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Annotations["mine"] != "kept" {
+			t.Errorf("annotations: %v", now.Annotations)
+		}
+		return now.ResourceVersion, now.Annotations[cluster.RetryAnnotation]
+	}
+	if version, at := read(); version != pod.ResourceVersion || at != "" {
+		t.Errorf("version %s after %s, annotation %q: the pod was changed", version, pod.ResourceVersion, at)
+	}
+	var before string
+	for range 2 { // each time anew
+		if found, err := c.RetryPod(t.Context(), pod.Namespace, pod.Name, pod.UID); !found || err != nil {
+			t.Errorf("%v, %v", found, err)
+		}
+		version, at := read()
+		if _, err := time.Parse(time.RFC3339Nano, at); err != nil || version == before {
+			t.Errorf("version %s after %s, annotation %q", version, before, at)
+		}
+		before = version
+	}
+	if touched, err := c.TouchPod(t.Context(), pod.Namespace, pod.Name, "another"); touched != nil || err != nil {
+		t.Errorf("touching another pod of that name: %v, %v", touched, err)
+	}
+	if touched, err := c.TouchPod(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || touched.ResourceVersion == before {
+		t.Errorf("touching: %v, %v", touched, err)
+	}
+	nobody, err := cp.AddUser("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbidden := run(t, cluster.Options{Config: nobody.Config})
+	if touched, err := forbidden.TouchPod(t.Context(), pod.Namespace, pod.Name, pod.UID); touched != nil || !apierrors.IsForbidden(err) {
+		t.Errorf("touching without the right to: %v, %v", touched, err)
+	}
+	if found, err := forbidden.RetryPod(t.Context(), pod.Namespace, pod.Name, pod.UID); found || !apierrors.IsForbidden(err) {
+		t.Errorf("without the right to: %v, %v", found, err)
+	}
+}
+
+// Who receives from Published is told once of all that was published since.
+func TestPublished(t *testing.T) {
+	cp, client := sharedServer(t)
+	c := synced(t, cluster.Options{Config: cp.AdminConfig()})
+	for len(c.Published()) > 0 { // of the first reading
+		<-c.Published()
+	}
+	before := c.View().Generation()
+	createNodes(t, client, "told", "1", "2", "3")
+	awaitView(t, c, "told", "told-1[] told-2[] told-3[]")
+	if c.View().Generation() == before {
+		t.Fatal("nothing was published")
+	}
+	<-c.Published()
+	if len(c.Published()) > 0 {
+		t.Error("told twice")
+	}
+}
