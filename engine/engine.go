@@ -168,6 +168,31 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 	})
 }
 
+// FitsAny says whether the pod fits on at least one of the nodes; it asks about them in order until one fits. It leaves no
+// record, and neither uses nor disturbs what is remembered of requests, so that asking about many pods that wait does not cost
+// those that are being placed anything. The error is as for Filter.
+func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
+	ev := &evaluation{key: evaluationKey{view: req.View}}
+	ev.begin(e, req, false)
+	decide := func(ev *evaluation) error {
+		for i, n := range req.Nodes {
+			if i%blockSize == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if fits = n != nil && ev.passes(n); fits {
+				return nil
+			}
+		}
+		return nil
+	}
+	err = ev.attempt(ctx, decide)
+	for ev.again {
+		ev.forget()
+		err = ev.attempt(ctx, decide)
+	}
+	return fits && err == nil, err
+}
+
 // Score computes the totals of the nodes. It does not filter: as in
 // kube-scheduler, the nodes asked are those that passed. An unknown node has
 // total 0, and does not take part in NormalizeScore. The error is as for Filter.
