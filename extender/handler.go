@@ -90,6 +90,10 @@ type Options struct {
 	View func() *snapshot.View
 	// Ledgers is where claims are kept. Nil is for profiles that hand out nothing.
 	Ledgers engine.Ledgers
+	// Filtered is told what became of each filter call that was answered: fits says whether the pod fits on a node. For a
+	// pod that fits nowhere, unknown are the names of the nodes asked that are nil in the request. The request's Nodes must
+	// not be kept. It is called before the answer is sent. Nil: nobody is told.
+	Filtered func(req engine.Request, fits bool, unknown []string)
 	// Log keeps the decisions; required.
 	Log *decision.Log
 	// Metrics is required; see NewMetrics.

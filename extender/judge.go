@@ -38,7 +38,26 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		}
 	}
 	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
+	if h.Filtered != nil {
+		fits := c.record.Fit > 0
+		var unknown []string
+		if !fits && !c.known {
+			unknown = c.unknown()
+		}
+		h.Filtered(req, fits, unknown)
+	}
 	return nil
+}
+
+// unknown returns the names of the nodes asked that are nil.
+func (c *call) unknown() []string {
+	var names []string
+	for i, n := range c.asked {
+		if n == nil {
+			names = append(names, string(c.request.Name(i)))
+		}
+	}
+	return names
 }
 
 func (h *Handler) prioritize(ctx context.Context, c *call) error {
