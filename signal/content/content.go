@@ -1,0 +1,121 @@
+package content
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/lmstat"
+)
+
+// Decoder reads documents of one kind. It is used by one goroutine at a time.
+type Decoder struct {
+	format config.Format
+	// items, key and value are nil where the configuration has none.
+	items, key, value *path
+	columns           columns
+	ignoreHosts       []string
+}
+
+// New returns a Decoder for a valid configuration; its paths are parsed here. Errors are
+// field errors with paths relative to the content.
+func New(c config.Content) (*Decoder, error) {
+	d := &Decoder{format: cmp.Or(c.Format, config.YAML), columns: columns{c.Key, c.Value}, ignoreHosts: c.IgnoreHosts}
+	if d.format != config.YAML && d.format != config.JSON {
+		return d, nil
+	}
+	var errs field.ErrorList
+	parse := func(name, text string) *path {
+		if text == "" {
+			return nil
+		}
+		p, err := parsePath(text)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(name), text, err.Error()))
+		}
+		return p
+	}
+	d.items, d.key, d.value = parse("items", c.Items), parse("key", c.Key), parse("value", c.Value)
+	return d, errs.ToAggregate()
+}
+
+// Decode reads a document to its end. A key may be there more than once.
+func (d *Decoder) Decode(r io.Reader, limits signal.Limits) ([]signal.Sample, error) {
+	bounded := &boundedReader{from: r, left: limits.Bytes}
+	samples, err := d.decode(bounded, limits.Values)
+	switch {
+	case bounded.exceeded:
+		// Whatever the parser makes of a document that was cut off.
+		return nil, signal.ErrTooLong
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", d.format, err)
+	}
+	return samples, nil
+}
+
+func (d *Decoder) decode(r io.Reader, most int) ([]signal.Sample, error) {
+	c := &collector{most: most}
+	switch d.format {
+	case config.Lmstat:
+		samples, err := lmstat.Parse(r, d.ignoreHosts)
+		if err == nil && len(samples) > most {
+			err = signal.ErrTooMany
+		}
+		return samples, err
+	case config.CSV:
+		err := d.columns.decode(r, c)
+		return c.samples, err
+	}
+	err := d.decodeTree(r, c)
+	return c.samples, err
+}
+
+// collector gathers the samples of one document.
+type collector struct {
+	most    int
+	samples []signal.Sample
+}
+
+func (c *collector) add(key string, n float64) error {
+	if len(c.samples) >= c.most {
+		return signal.ErrTooMany
+	}
+	c.samples = append(c.samples, signal.Sample{Key: key, Number: n})
+	return nil
+}
+
+// told fails if there were items but none said anything: then Key or Value are wrong.
+func told(items int, c *collector) error {
+	if items > 0 && len(c.samples) == 0 {
+		return errors.New("nothing in it has both a key and a number")
+	}
+	return nil
+}
+
+// boundedReader reads no more than left bytes.
+type boundedReader struct {
+	from     io.Reader
+	left     int64
+	exceeded bool
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.exceeded {
+		return 0, signal.ErrTooLong
+	}
+	// One byte more than is allowed tells a document of just that length from a longer one.
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		b.exceeded = true
+		return 0, signal.ErrTooLong
+	}
+	return n, err
+}
