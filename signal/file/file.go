@@ -1,0 +1,104 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/filewatch"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/content"
+)
+
+// lookAgain is the time between two looks at a file that cannot be watched, because it
+// is not there.
+const lookAgain = time.Second
+
+// Source is a [signal.Source] that also knows when the file has changed. It has a
+// goroutine until it is closed.
+type Source struct {
+	path    string
+	decoder *content.Decoder
+	changed chan struct{}
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// New returns a Source. The configuration is valid, but for paths in Content.
+func New(c config.FileSource) (*Source, error) {
+	decoder, err := content.New(c.Content)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Source{path: c.Path, decoder: decoder, changed: make(chan struct{}, 1), stop: stop}
+	s.running.Go(func() { s.watch(ctx) })
+	return s, nil
+}
+
+// Close ends the goroutine.
+func (s *Source) Close() error {
+	s.stop()
+	s.running.Wait()
+	return nil
+}
+
+// Changed is sent to when the file differs from what it was.
+func (s *Source) Changed() <-chan struct{} { return s.changed }
+
+func (s *Source) watch(ctx context.Context) {
+	tell := func() {
+		select {
+		case s.changed <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	options := filewatch.Options{
+		Paths:    []string{s.path},
+		OnChange: func(map[string][]byte) { tell() },
+		OnError:  func(error) { tell() }, // so that Read says so
+	}
+	for absent := false; ; absent = true {
+		watcher, err := filewatch.New(options)
+		if err == nil {
+			if absent {
+				tell()
+			}
+			watcher.Run(ctx)
+			return
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Read reads the file.
+func (s *Source) Read(_ context.Context, limits signal.Limits) ([]signal.Sample, error) {
+	// Asked before opening, because opening a named pipe waits for its writer.
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("file %s: %w", s.path, errNotRegular)
+	}
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("file: %w", err)
+	}
+	defer f.Close()
+	samples, err := s.decoder.Decode(f, limits)
+	if err != nil {
+		return nil, fmt.Errorf("file %s: %w", s.path, err)
+	}
+	return samples, nil
+}
+
+var errNotRegular = errors.New("not a regular file")
