@@ -21,6 +21,8 @@ type Signal struct {
 	// MaxValues is how many numbers a reading may have; one with more is refused as
 	// a whole. 1..100000. Default 20000.
 	MaxValues int `json:"maxValues"`
+	// Hysteresis makes states of the numbers; nil (the default) leaves them as they are.
+	Hysteresis *Hysteresis `json:"hysteresis"`
 
 	// Prometheus asks a Prometheus server.
 	Prometheus *PrometheusSource `json:"prometheus"`
@@ -41,6 +43,48 @@ type Signal struct {
 // SetDefaults fills in the defaults.
 func (s *Signal) SetDefaults() {
 	*s = Signal{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute, MaxValues: 20_000}
+}
+
+// Hysteresis makes a state of each number: 1 from when it has gone beyond one threshold
+// until it has come back beyond another, and 0 else. So a number that goes up and down
+// around a threshold does not change decisions each time. It has exactly one of Above and
+// Below. The first number after a start, or of a new key, is judged by that one alone, at
+// once.
+type Hysteresis struct {
+	// Above is what a number must exceed for the state to become 1.
+	Above *float64 `json:"above"`
+	// ClearBelow is what it must then fall below for the state to become 0, at most
+	// Above. Nil (the default) is Above.
+	ClearBelow *float64 `json:"clearBelow"`
+	// Below and ClearAbove are the same for numbers that are bad when they are low:
+	// ClearAbove is at least Below.
+	Below      *float64 `json:"below"`
+	ClearAbove *float64 `json:"clearAbove"`
+	// For is how long all numbers must have been beyond Above or Below, 0s..24h, by the
+	// times of the numbers. Default 0s: the first one counts.
+	For time.Duration `json:"for"`
+	// ClearAfter is the same for ClearBelow or ClearAbove. Default 0s.
+	ClearAfter time.Duration `json:"clearAfter"`
+}
+
+// Sets says whether the number speaks for the state 1.
+func (h *Hysteresis) Sets(number float64) bool {
+	if h.Above != nil {
+		return number > *h.Above
+	}
+	return number < *h.Below
+}
+
+// Clears says whether the number speaks for the state 0. Between the thresholds a number
+// speaks for neither.
+func (h *Hysteresis) Clears(number float64) bool {
+	switch {
+	case h.ClearBelow != nil:
+		return number < *h.ClearBelow
+	case h.ClearAbove != nil:
+		return number > *h.ClearAbove
+	}
+	return !h.Sets(number)
 }
 
 // PrometheusSource is an instant query.

@@ -55,6 +55,7 @@ func (s *Signal) validate(at *field.Path, noCluster bool) field.ErrorList {
 		errs = append(errs, inRange(at.Child("maxAge"), s.MaxAge, s.Interval, 24*time.Hour)...)
 	}
 	errs = append(errs, inRange(at.Child("maxValues"), s.MaxValues, 1, maxValues)...)
+	errs = append(errs, s.Hysteresis.validate(at.Child("hysteresis"))...)
 	sources := s.sources()
 	for _, source := range sources {
 		at := at.Child(source.name)
@@ -71,6 +72,27 @@ func (s *Signal) validate(at *field.Path, noCluster bool) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child(sources[1].name), "a signal has one source, and this one has "+sources[0].name))
 	}
 	return errs
+}
+
+func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
+	if h == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	switch {
+	case h.Above == nil && h.Below == nil:
+		errs = append(errs, field.Required(at, "must have a threshold: above or below"))
+	case h.Above != nil && h.Below != nil:
+		errs = append(errs, field.Forbidden(at.Child("below"), "there is one threshold, and above is given"))
+	}
+	if h.ClearBelow != nil && (h.Above == nil || *h.ClearBelow > *h.Above) {
+		errs = append(errs, field.Invalid(at.Child("clearBelow"), *h.ClearBelow, "needs above, and must not be larger"))
+	}
+	if h.ClearAbove != nil && (h.Below == nil || *h.ClearAbove < *h.Below) {
+		errs = append(errs, field.Invalid(at.Child("clearAbove"), *h.ClearAbove, "needs below, and must not be smaller"))
+	}
+	errs = append(errs, inRange(at.Child("for"), h.For, 0, 24*time.Hour)...)
+	return append(errs, inRange(at.Child("clearAfter"), h.ClearAfter, 0, 24*time.Hour)...)
 }
 
 // source is a source that is given.

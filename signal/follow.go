@@ -36,6 +36,7 @@ type follower struct {
 
 	// Of run alone.
 	reading  reading // nil: nothing was read yet
+	states   states  // of hysteresis; nil without
 	counting bool    // the reading's values about nodes that do not exist are still to be counted
 	failures int     // in a row
 	nodes    *snapshot.NodeSet
@@ -154,7 +155,12 @@ func (f *follower) take(a answer) time.Duration {
 		f.logger.Info("the signal can be read again", "failures", f.failures)
 	}
 	f.failures = 0
-	f.reading = accept(a.samples, time.Now(), func(why string) { f.metrics.dropped(f.config.Name, why, 1) })
+	now := time.Now()
+	f.reading = accept(a.samples, now, func(why string) { f.metrics.dropped(f.config.Name, why, 1) })
+	if h := f.config.Hysteresis; h != nil {
+		f.states = f.states.step(f.reading, h, f.config.MaxAge, f.config.MaxValues, now)
+		f.reading = f.states.reading()
+	}
 	f.counting = true
 	return vary(f.config.Interval)
 }
@@ -179,6 +185,9 @@ func (f *follower) publish(expiry *time.Timer) {
 	values, stale, expires := known.aged(time.Now(), f.config.MaxAge)
 	if !expires.IsZero() {
 		expiry.Reset(time.Until(expires))
+	}
+	if f.states != nil {
+		f.states.date(values)
 	}
 	f.publisher.SetColumn(snapshot.NewColumn(f.config.Name, values))
 	f.mu.Lock()

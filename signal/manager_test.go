@@ -401,3 +401,54 @@ func TestFollowAnew(t *testing.T) {
 		}
 	})
 }
+
+// A number that goes up and down does not change the state; that of a source which is
+// down is as stale as its last number, and begins anew with another configuration.
+func TestHysteresisIsApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard("a")
+		var number atomic.Int64
+		var down atomic.Bool
+		s := &source{changed: make(chan struct{})}
+		s.read = func(context.Context) ([]signal.Sample, error) {
+			if down.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return []signal.Sample{{Key: "a", Number: float64(number.Load())}}, nil
+		}
+		hot := following("hot", s)
+		hot.Config.Hysteresis = &config.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: time.Second}
+		number.Store(80)
+		m, _ := start(t, b, hot)
+		says := func(n int64, want string) {
+			t.Helper()
+			number.Store(n)
+			s.changed <- struct{}{}
+			after(2 * time.Second)
+			expect(t, fmt.Sprintf("at %d", n), b.show("hot"), want)
+		}
+		says(86, "a=0")
+		says(80, "a=0")
+		says(86, "a=0")
+		says(86, "a=1")
+		since := b.View().Column("hot").Get("a").At
+		says(80, "a=1")
+		says(86, "a=1")
+		if again := b.View().Column("hot").Get("a").At; !again.Equal(since) {
+			t.Errorf("since %s, and then since %s", since, again)
+		}
+		down.Store(true)
+		after(6 * time.Minute)
+		expect(t, "a source that is down", b.show("hot"), "a=1?")
+		down.Store(false)
+		says(80, "a=1")
+		says(74, "a=0")
+		again := hot
+		again.Config.Interval, again.Source = time.Minute, saying(signal.Sample{Key: "a", Number: 80})
+		says(86, "a=0")
+		says(86, "a=1")
+		m.Follow([]signal.Followed{again})
+		after(time.Second)
+		expect(t, "after a reload", b.show("hot"), "a=0")
+	})
+}

@@ -1,0 +1,97 @@
+package signal
+
+import (
+	"maps"
+	"time"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/snapshot"
+)
+
+// states are what numbers become under hysteresis, by key. They never change; the next
+// reading makes other states of them.
+type states map[string]state
+
+// state is 1 or 0 for one key. Its times are those of samples, so it depends on them
+// alone, and on no clock.
+type state struct {
+	on    bool
+	since time.Time // the sample that made it so
+	seen  time.Time // the latest sample
+	// against is the first of the samples, without a break, that speak for the other
+	// state; zero if the latest does not.
+	against time.Time
+}
+
+// step returns the states after the reading.
+//
+// The first number of a key is judged by the plain threshold, at once: what was before
+// is not known. From then on the state changes when every number for the length of h.For
+// or h.ClearAfter was beyond the threshold of the other state. A number that is not
+// later than the one before changes nothing, and a gap longer than maxAge is a
+// break. A key that the reading leaves out keeps its state until maxAge has passed at
+// now, but only as long as there are no more than most states.
+func (s states) step(r reading, h *config.Hysteresis, maxAge time.Duration, most int, now time.Time) states {
+	next := make(states, len(r))
+	for key, v := range r {
+		next[key] = s[key].step(v, h, maxAge)
+	}
+	kept := maps.Clone(next)
+	for key, old := range s {
+		if _, ok := next[key]; !ok && now.Before(old.seen.Add(maxAge)) {
+			kept[key] = old
+		}
+	}
+	if len(kept) > most {
+		return next
+	}
+	return kept
+}
+
+func (s state) step(v snapshot.Value, h *config.Hysteresis, maxAge time.Duration) state {
+	switch {
+	case s.seen.IsZero():
+		return state{on: h.Sets(v.Number), since: v.At, seen: v.At}
+	case !v.At.After(s.seen):
+		return s
+	}
+	if v.At.Sub(s.seen) > maxAge {
+		s.against = time.Time{}
+	}
+	s.seen = v.At
+	beyond, hold := h.Sets(v.Number), h.For
+	if s.on {
+		beyond, hold = h.Clears(v.Number), h.ClearAfter
+	}
+	switch {
+	case !beyond:
+		s.against = time.Time{}
+	case s.against.IsZero():
+		s.against = v.At
+	}
+	if beyond && v.At.Sub(s.against) >= hold {
+		s.on, s.since, s.against = !s.on, v.At, time.Time{}
+	}
+	return s
+}
+
+// reading is the states as numbers, as old as the latest samples.
+func (s states) reading() reading {
+	r := make(reading, len(s))
+	for key, state := range s {
+		v := snapshot.Value{At: state.seen}
+		if state.on {
+			v.Number = 1
+		}
+		r[key] = v
+	}
+	return r
+}
+
+// date makes values say since when they have been so.
+func (s states) date(values map[string]snapshot.Value) {
+	for key, v := range values {
+		v.At = s[key].since
+		values[key] = v
+	}
+}
