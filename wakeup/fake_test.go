@@ -1,0 +1,212 @@
+package wakeup_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/wakeup"
+)
+
+// places is a policy: as many pods fit on a node as its label says.
+type places struct{ asked *atomic.Int64 }
+
+var full = &policy.Reason{Code: "Full", Text: "node(s) are full"}
+
+func (p places) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return p, nil
+}
+
+func (p places) Filter(n *snapshot.Node) policy.Verdict {
+	p.asked.Add(1)
+	if room, _ := strconv.Atoi(n.Object.Labels["places"]); len(n.Pods) < room {
+		return policy.Verdict{}
+	}
+	return policy.Verdict{Reason: full}
+}
+
+// fakeCluster is a cluster with a kube-scheduler that does nothing unless a pod is changed. It lives in a bubble of synctest.
+type fakeCluster struct {
+	t         *testing.T
+	engine    *engine.Engine
+	observe   func(engine.Request, bool, []string)
+	waker     *wakeup.Waker
+	log       bytes.Buffer
+	metrics   *prometheus.Registry
+	published chan struct{}
+	asked     atomic.Int64 // nodes, by the policy
+
+	mu      sync.Mutex
+	builder snapshot.Builder
+	view    *snapshot.View
+	pods    map[types.UID]*corev1.Pod
+	retried []string // pods, and when, in seconds since the start
+	start   time.Time
+	deaf    map[string]bool // pods that kube-scheduler itself finds no node for
+	busy    time.Duration   // how long kube-scheduler takes to get to a pod
+	err     error           // of RetryPod
+}
+
+// simulate runs the test in a bubble, with a Waker that runs.
+func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeCluster{
+			t: t, published: make(chan struct{}, 1), pods: map[types.UID]*corev1.Pod{}, start: time.Now(),
+			deaf: map[string]bool{}, busy: 5 * time.Millisecond, metrics: prometheus.NewRegistry(),
+		}
+		var err error
+		if c.engine, err = engine.New(engine.Options{Policies: []engine.Member{{Name: "Places", Policy: places{&c.asked}}}}); err != nil {
+			t.Fatal(err)
+		}
+		c.waker, err = wakeup.New(wakeup.Options{
+			Cluster: c, PerSecond: perSecond, Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.observe = c.waker.Observer("/", c.engine)
+		c.waker.Use(map[string]*engine.Engine{"/": c.engine})
+		c.change(func(*snapshot.Builder) {})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.waker.Run(ctx) })
+		test(c)
+		cancel()
+		running.Wait()
+		time.Sleep(time.Hour) // attempts that are under way end
+	})
+}
+
+func (c *fakeCluster) View() *snapshot.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.view
+}
+
+func (c *fakeCluster) Published() <-chan struct{} { return c.published }
+
+func (c *fakeCluster) PodByUID(uid types.UID) *corev1.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pods[uid]
+}
+
+func (c *fakeCluster) RetryPod(_ context.Context, _, name string, uid types.UID) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retried = append(c.retried, fmt.Sprintf("%s@%v", name, time.Since(c.start).Seconds()))
+	if c.err != nil {
+		return false, c.err
+	}
+	if c.pods[uid] == nil {
+		return false, nil
+	}
+	if !c.deaf[name] {
+		time.AfterFunc(c.busy, func() { c.attempt(name) })
+	}
+	return true, nil
+}
+
+// change changes the View.
+func (c *fakeCluster) change(how func(*snapshot.Builder)) {
+	c.mu.Lock()
+	how(&c.builder)
+	c.view = c.builder.View()
+	c.mu.Unlock()
+	select {
+	case c.published <- struct{}{}:
+	default:
+	}
+}
+
+// node makes the node have so many places.
+func (c *fakeCluster) node(name string, places int) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"places": fmt.Sprint(places)}}}
+	c.change(func(b *snapshot.Builder) { b.SetNode(node) })
+}
+
+// create makes pods, which kube-scheduler tries at once.
+func (c *fakeCluster) create(names ...string) {
+	for i, name := range names {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1",
+			CreationTimestamp: metav1.NewTime(c.start.Add(time.Duration(i) * time.Second)),
+		}}
+		c.set(pod)
+		c.attempt(name)
+	}
+}
+
+func (c *fakeCluster) set(pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods[pod.UID] = pod
+}
+
+// attempt asks about the pod, on all nodes, and binds it where it fits.
+func (c *fakeCluster) attempt(name string, unknown ...string) {
+	view, pod := c.View(), c.PodByUID(types.UID(name))
+	if pod == nil || pod.Spec.NodeName != "" {
+		return
+	}
+	req := engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())}
+	for range unknown {
+		req.Nodes = append(req.Nodes, nil)
+	}
+	var result engine.Result
+	if err := c.engine.Filter(context.Background(), req, &result); err != nil {
+		c.t.Error(err)
+	}
+	c.observe(req, len(result.Kept) > 0, unknown)
+	if len(result.Kept) > 0 {
+		bound := pod.DeepCopy()
+		bound.Spec.NodeName = req.Nodes[result.Kept[0]].Name
+		c.set(bound)
+		c.change(func(b *snapshot.Builder) { b.SetPod(bound) })
+	}
+}
+
+// after waits so long, and returns who was woken since, and when.
+func (c *fakeCluster) after(d time.Duration) string {
+	time.Sleep(d)
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	woken := strings.Join(c.retried, " ")
+	c.retried = nil
+	return woken
+}
+
+// metric is the value of a counter or gauge; of one with an outcome, of that.
+func (c *fakeCluster) metric(name, outcome string) float64 {
+	families, err := c.metrics.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && (outcome == "" || m.Label[0].GetValue() == outcome) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	c.t.Fatalf("there is no metric %s %s", name, outcome)
+	return 0
+}
