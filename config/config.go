@@ -34,6 +34,8 @@ type Config struct {
 	Cluster Cluster `json:"cluster"`
 	// Ledgers is how what is handed out is kept.
 	Ledgers Ledgers `json:"ledgers"`
+	// WakeUp is how pods that wait are tried again.
+	WakeUp WakeUp `json:"wakeUp"`
 	// Log is what is logged, and how.
 	Log Log `json:"log"`
 	// Signals are outside facts that policies judge by.
@@ -137,6 +139,15 @@ type Ledgers struct {
 	// the pod is tried again: so it should be longer than the API server may take
 	// to answer. Default 5m.
 	ReclaimAfter time.Duration `json:"reclaimAfter"`
+}
+
+// WakeUp configures that kube-scheduler is made to try pods again that wait because
+// of us, when they would fit by now.
+type WakeUp struct {
+	// PerSecond is how many pods are woken per second at most, 0..1000. Each takes a
+	// write of the pod, for which the permission to patch pods is needed. 0 wakes
+	// none. Default 20.
+	PerSecond int `json:"perSecond"`
 }
 
 // Log configures what is logged to standard error.
@@ -309,6 +320,7 @@ func Default() *Config {
 		Admin:   Admin{Address: "127.0.0.1:8080"},
 		Cluster: Cluster{QPS: 100, Burst: 200},
 		Ledgers: Ledgers{ReclaimAfter: 5 * time.Minute},
+		WakeUp:  WakeUp{PerSecond: 20},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 }

@@ -262,6 +262,7 @@ func TestNeedsRestart(t *testing.T) {
 		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, lameDuck: 0s, ", "serving.maxBodyBytes serving.lameDuck"},
 		{"cluster off", "serving:", "cluster: none\nserving:", "cluster"},
 		{"cluster", "serving:", "cluster: {context: x, qps: 5}\nserving:", "cluster.context cluster.qps"},
+		{"wakeUp", "serving:", "wakeUp: {perSecond: 5}\nserving:", "wakeUp.perSecond"},
 		{"ledgers", "serving:", "ledgers: {reclaimAfter: 1m}\nserving:", "ledgers.reclaimAfter"},
 		{"log", "serving:", "log: {level: debug}\nserving:", "log.level"},
 	} {

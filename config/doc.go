@@ -35,6 +35,9 @@
 //	  qps: 100                      # requests to the API server per second, 1..10000
 //	  burst: 200                    # and at once, qps..100000
 //
+//	wakeUp:                         # pods that wait because of us, and need not any more
+//	  perSecond: 20                 # wake so many at most, 0..1000; 0: none
+//
 //	log:
 //	  level: info                   # debug, info, warn, error
 //	  format: text                  # json, text

@@ -42,6 +42,7 @@ func (c *Config) validate() field.ErrorList {
 	errs = append(errs, c.Admin.validate(field.NewPath("admin"), c.Serving.Address)...)
 	errs = append(errs, c.Cluster.validate(field.NewPath("cluster"))...)
 	errs = append(errs, inRange(field.NewPath("ledgers", "reclaimAfter"), c.Ledgers.ReclaimAfter, time.Second, 24*time.Hour)...)
+	errs = append(errs, inRange(field.NewPath("wakeUp", "perSecond"), c.WakeUp.PerSecond, 0, 1000)...)
 	errs = append(errs, oneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
 	errs = append(errs, oneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
 	for _, f := range c.files() {

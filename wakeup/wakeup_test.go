@@ -318,7 +318,7 @@ func TestIdle(t *testing.T) {
 		other.Labels["changed"] = "yes"
 		c.change(func(b *snapshot.Builder) { b.SetNode(other) })
 		c.after(time.Minute)
-		if got := c.asked - before; got != 100 {
+		if got := c.asked.Load() - before; got != 100 {
 			t.Errorf("judged %d times after one change, want once for each pod", got)
 		}
 	})

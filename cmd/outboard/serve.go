@@ -155,6 +155,12 @@ func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch
 	if live != nil {
 		group.Go(func() error { return live.Run(behind) })
 	}
+	if s.waker != nil {
+		group.Go(func() error {
+			s.waker.Run(behind)
+			return nil
+		})
+	}
 	if keeper != nil {
 		group.Go(func() error {
 			// Before, nothing is known about who needs a claim.

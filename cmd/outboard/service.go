@@ -27,6 +27,7 @@ import (
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/wakeup"
 )
 
 // service answers calls with the profiles in force, which a reload swaps as a
@@ -35,6 +36,7 @@ type service struct {
 	cluster *cluster.Cluster // nil: judge from the request alone
 	needs   needs            // of the configuration that serving began with
 	keeper  *ledger.Keeper   // nil: nothing is handed out
+	waker   *wakeup.Waker    // nil: nobody is woken
 	signals *signal.Manager
 	columns *columns // where signals go without a cluster; nil with one
 	log     *decision.Log
@@ -71,6 +73,12 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 	if err := registry.Register(s.reloads); err != nil {
 		return nil, err
 	}
+	if live != nil && c.WakeUp.PerSecond > 0 {
+		var err error
+		if s.waker, err = wakeup.New(wakeup.Options{Cluster: live, PerSecond: c.WakeUp.PerSecond, Logger: logger, Registerer: registry}); err != nil {
+			return nil, err
+		}
+	}
 	var publisher signal.Publisher = live
 	if live == nil {
 		s.columns = newColumns()
@@ -92,6 +100,9 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 func (s *service) enforce(p *profiles) {
 	s.signals.Follow(p.signals)
 	s.current.Store(p)
+	if s.waker != nil {
+		s.waker.Use(p.engines)
+	}
 }
 
 // provision makes what the configuration asks for, and puts nothing into force.
@@ -122,6 +133,9 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 			options.Cluster = toCluster(live{s.cluster})
 		} else {
 			options.View = s.columns.View
+		}
+		if s.waker != nil {
+			options.Filtered = s.waker.Observer(profile.Path, e)
 		}
 		if s.keeper != nil {
 			options.Ledgers = toLedgers(s.keeper)

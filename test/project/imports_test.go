@@ -34,6 +34,7 @@ var rules = []struct {
 	{"cluster", []string{"snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"snapshot", "policy", "config/strictyaml"}, "the configuration knows which policies there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "config", "config/strictyaml"}, "what follows sources knows none in particular"},
+	{"wakeup", []string{"snapshot", "policy", "decision", "engine"}, "who waits is told by whoever judges"},
 	{"server", []string{"filewatch"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
 	{"certs", nil, "certificates only"},
