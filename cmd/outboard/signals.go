@@ -10,6 +10,7 @@ import (
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/signal"
+	filesignal "outboard.dev/outboard/signal/file"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -33,7 +34,11 @@ func followed(c *config.Config, live *cluster.Cluster) ([]signal.Followed, error
 
 // newSource makes the one source of the signal, whose configuration is valid.
 func newSource(s config.Signal, live *cluster.Cluster) (signal.Source, error) {
-	return nil, fmt.Errorf("not supported yet")
+	switch {
+	case s.File != nil:
+		return filesignal.New(*s.File)
+	}
+	return nil, fmt.Errorf("its source is not supported yet")
 }
 
 // columns are Views of outside facts alone, for judging from the request without a

@@ -1,0 +1,189 @@
+package standard_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+const allPolicies = "testdata/all.yaml"
+
+func loadAll(tb testing.TB) *config.Config {
+	tb.Helper()
+	data, err := os.ReadFile(allPolicies)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c, err := config.Parse(allPolicies, data, standard.Types())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func members(c *config.Config) []engine.Member {
+	var all []engine.Member
+	for _, p := range c.Profiles[0].Policies {
+		all = append(all, engine.Member{Name: p.As, Policy: p.Policy, Weight: p.Weight})
+	}
+	return all
+}
+
+// The profile of the benchmark holds every policy there is, and each is concerned.
+func TestBenchmarkMeasuresEveryPolicy(t *testing.T) {
+	c := loadAll(t)
+	var listed, known []string
+	for _, p := range c.Profiles[0].Policies {
+		listed = append(listed, p.Name)
+	}
+	for _, kind := range standard.Types() {
+		known = append(known, kind.Name)
+	}
+	if slices.Sort(listed); !slices.Equal(slices.Compact(listed), known) {
+		t.Errorf("%s lists %q, and the policies are %q", allPolicies, listed, known)
+	}
+	view := busyView(c, 50)
+	e, err := engine.New(engine.Options{Policies: members(c)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result engine.Result
+	if err := e.Filter(t.Context(), engine.Request{Pod: busyPod(0), View: view, Nodes: slices.Collect(view.All())}, &result); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range result.Record.Policies {
+		if p.Unconcerned {
+			t.Errorf("%s is not concerned with the pod", p.Name)
+		}
+	}
+	if len(result.Kept) < 10 {
+		t.Errorf("only %d of 50 nodes fit: %+v", len(result.Kept), result.Record.Rejections)
+	}
+}
+
+// BenchmarkProfile is a filter and a prioritize call about a pod that was never asked
+// about before, over all nodes of a cluster with six pods on each: by a profile without
+// policies, and by one with all of them. ns/node is the time of both calls divided by
+// the nodes; POLICY-ns/node is the part of each policy.
+func BenchmarkProfile(b *testing.B) {
+	c := loadAll(b)
+	for _, count := range []int{500, 5000} {
+		view := busyView(c, count)
+		nodes := slices.Collect(view.All())
+		for _, arm := range []struct {
+			name    string
+			members []engine.Member
+		}{{"no-policy", nil}, {"all-policies", members(c)}} {
+			b.Run(fmt.Sprintf("%d-nodes/%s", count, arm.name), func(b *testing.B) {
+				e, err := engine.New(engine.Options{Policies: arm.members, Clock: time.Now})
+				if err != nil {
+					b.Fatal(err)
+				}
+				var result engine.Result
+				took := map[string]time.Duration{}
+				version := 0
+				once := func() {
+					version++
+					req := engine.Request{Pod: busyPod(version), View: view, Nodes: nodes}
+					for _, call := range []func() error{
+						func() error { return e.Filter(b.Context(), req, &result) },
+						func() error { return e.Score(b.Context(), req, &result) },
+					} {
+						if err := call(); err != nil {
+							b.Fatal(err)
+						}
+						for _, p := range result.Record.Policies {
+							took[p.Name] += p.Duration
+						}
+					}
+				}
+				once() // what is kept about nodes is computed now
+				clear(took)
+				b.ReportAllocs()
+				for b.Loop() {
+					once()
+				}
+				perNode := func(d time.Duration) float64 {
+					return float64(d.Nanoseconds()) / float64(b.N) / float64(count)
+				}
+				b.ReportMetric(perNode(b.Elapsed()), "ns/node")
+				for name, d := range took {
+					b.ReportMetric(perNode(d), name+"-ns/node")
+				}
+			})
+		}
+	}
+}
+
+// busyView is a cluster with six pods on each node, and with every signal of the
+// configuration.
+func busyView(c *config.Config, count int) *snapshot.View {
+	random := rand.New(rand.NewPCG(1, 2))
+	var b snapshot.Builder
+	signals := map[string]map[string]snapshot.Value{}
+	now := time.Now()
+	for i := range count {
+		name := fmt.Sprintf("node-%05d", i)
+		resources := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			"aliyun.com/gpu-mem": resource.MustParse("64"), "aliyun.com/gpu-count": resource.MustParse("4"), "example.com/fpga": resource.MustParse("4"),
+		}
+		b.SetNode(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelHostname: name, corev1.LabelInstanceTypeStable: fmt.Sprintf("type-%d", i%8), corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3),
+			}},
+			Status: corev1.NodeStatus{
+				Capacity: resources, Allocatable: resources,
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Images:     []corev1.ContainerImage{{Names: []string{"docker.io/library/web:1"}, SizeBytes: int64(i%5) << 28}},
+			},
+		})
+		for j := range 6 {
+			pod := busyPod(0)
+			pod.Name, pod.UID = fmt.Sprintf("on-%d-%d", i, j), types.UID(fmt.Sprintf("on-%d-%d", i, j))
+			pod.Spec.NodeName = name
+			if j > 0 { // one of them has a GPU and an FPGA
+				pod.Spec.Containers[0].Resources.Limits = nil
+			}
+			b.SetPod(pod)
+		}
+		for _, s := range c.Signals {
+			if s.About() == policy.AboutNodes {
+				if signals[s.Name] == nil {
+					signals[s.Name] = map[string]snapshot.Value{}
+				}
+				signals[s.Name][name] = snapshot.Value{Number: random.Float64() / 2, At: now}
+			}
+		}
+	}
+	for name, values := range signals {
+		b.SetColumn(snapshot.NewColumn(name, values))
+	}
+	return b.View()
+}
+
+// busyPod is a pod that every policy is concerned with.
+func busyPod(version int) *corev1.Pod {
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	limits := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("4"), "example.com/fpga": resource.MustParse("1")}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: "new", ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
+		}}},
+	}
+}
