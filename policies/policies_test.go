@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -162,6 +163,9 @@ func fieldsOf(t *testing.T, prefix string, v reflect.Value) []configField {
 		byDefault := ""
 		if value.Kind() != reflect.Slice && !value.IsZero() {
 			byDefault = fmt.Sprint(value.Interface())
+			if d, ok := value.Interface().(metav1.Duration); ok {
+				byDefault = d.Duration.String()
+			}
 		}
 		fields = append(fields, configField{strings.TrimSuffix(path, "[]"), byDefault})
 	}

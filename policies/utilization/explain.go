@@ -1,0 +1,82 @@
+package utilization
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Explain implements policy.Explainer.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	var said []string
+	for i := range c.readings {
+		r := &c.readings[i]
+		if n == nil {
+			said = append(said, fmt.Sprintf("%s: the pod is predicted to use %s", r.name(), r.quantity(c.needs[r.kind])))
+		} else if l, ok := c.load(r, n); ok {
+			said = append(said, c.explainLoad(r, l))
+		} else {
+			said = append(said, fmt.Sprintf("%s: what is used is not known: %s", r.name(), c.missing(r, n)))
+		}
+	}
+	return said
+}
+
+func (c *cycle) explainLoad(r *reading, l load) string {
+	text := fmt.Sprintf("%s: %s used of %s at %s", r.name(), percent(l.measured), r.quantity(l.capacity), l.at.UTC().Format(time.RFC3339))
+	if r.Forecast != "" {
+		text += fmt.Sprintf(" (%d%% of that by the forecast)", c.policy.config.ForecastWeight)
+	}
+	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.fresh), pods(l.arrived),
+		l.at.Add(-c.policy.config.Settle.Duration).UTC().Format(time.RFC3339))
+	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
+	if r.Deviation != "" {
+		text += fmt.Sprintf(", deviating by %s", percent(l.deviation))
+	}
+	if c.policy.config.Model == RiskOfOverload {
+		text += fmt.Sprintf("; above %d%% with a probability of %s", c.policy.config.SafeUse, percent(c.policy.config.risk(l)))
+	}
+	return text + fmt.Sprintf("; scores %.0f", c.policy.config.score(l))
+}
+
+// missing says why load is not ok.
+func (c *cycle) missing(r *reading, n *snapshot.Node) string {
+	for _, s := range []struct {
+		name   string
+		column *snapshot.Column
+	}{{r.Signal, r.use}, {r.Deviation, r.deviation}, {r.Forecast, r.forecast}} {
+		switch v := s.column.Of(n); {
+		case s.name == "" || v.Current():
+		case v.Stale:
+			return fmt.Sprintf("signal %s is too old: %.4g at %s", s.name, v.Number, v.At.UTC().Format(time.RFC3339))
+		default:
+			return fmt.Sprintf("signal %s says nothing", s.name)
+		}
+	}
+	return "the node has none in its status.allocatable"
+}
+
+func (k kind) name() string { return [kinds]string{cpu: "CPU", memory: "memory"}[k] }
+
+func (k kind) quantity(amount float64) string {
+	if k == cpu {
+		return resource.NewMilliQuantity(whole(1000*amount), resource.DecimalSI).String()
+	}
+	return resource.NewQuantity(whole(amount), resource.BinarySI).String()
+}
+
+// whole is the nearest integer that a Quantity can hold with a suffix.
+func whole(x float64) int64 { return int64(math.Round(min(x, 1e18))) }
+
+func percent(fraction float64) string { return fmt.Sprintf("%.4g%%", math.Round(1e4*fraction)/100) }
+
+func pods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}

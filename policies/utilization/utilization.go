@@ -1,0 +1,216 @@
+// Package utilization is the policy Utilization: what nodes really use. README.md in this
+// folder is its documentation.
+package utilization
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// most bounds fractions of a node, so that a signal of nonsense is a large number and
+// nothing worse.
+const most = 1e6
+
+// utilization is the policy.
+type utilization struct {
+	config   Config
+	unstated amounts // what a container uses that says nothing
+	capacity *snapshot.ObjectFact[amounts]
+	arrivals *snapshot.Fact[arrivals]
+}
+
+func newUtilization(config Config) *utilization {
+	p := &utilization{
+		config:   config,
+		unstated: amounts{cpu: approximately(config.Prediction.CPU), memory: approximately(config.Prediction.Memory)},
+		capacity: snapshot.NewObjectFact(func(n *corev1.Node) amounts {
+			return amounts{cpu: amount(n.Status.Allocatable, cpu), memory: amount(n.Status.Allocatable, memory)}
+		}),
+	}
+	p.arrivals = snapshot.NewFact(p.arrivalsOf)
+	return p
+}
+
+// Signals implements policy.SignalReader.
+func (p *utilization) Signals() []policy.Signal {
+	var signals []policy.Signal
+	for k, use := range p.uses() {
+		for _, s := range []policy.Signal{
+			{Field: "signal", Name: use.Signal}, {Field: "deviation", Name: use.Deviation}, {Field: "forecast", Name: use.Forecast},
+		} {
+			if s.Name != "" {
+				s.Field, s.About = string(names[k])+"."+s.Field, policy.AboutNodes
+				signals = append(signals, s)
+			}
+		}
+	}
+	return signals
+}
+
+func (p *utilization) uses() [kinds]Use {
+	return [kinds]Use{cpu: p.config.CPU, memory: p.config.Memory}
+}
+
+// Prepare implements policy.Policy.
+func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	c := &cycle{policy: p, pod: pod, needs: p.predict(pod)}
+	for k, use := range p.uses() {
+		if use.Signal != "" {
+			c.readings = append(c.readings, reading{
+				kind: kind(k), Use: use,
+				use: view.Column(use.Signal), deviation: view.Column(use.Deviation), forecast: view.Column(use.Forecast),
+			})
+		}
+	}
+	return c, nil
+}
+
+// cycle is the policy prepared for one pod.
+type cycle struct {
+	policy   *utilization
+	pod      *corev1.Pod
+	needs    amounts // what the pod will use
+	readings []reading
+}
+
+// reading is how to read what nodes use of a resource.
+type reading struct {
+	kind
+	Use
+	use, deviation, forecast *snapshot.Column
+}
+
+// load is what is known about a resource of a node, in fractions of what it has.
+type load struct {
+	capacity  float64 // in cores or bytes
+	measured  float64 // together with the forecast
+	at        time.Time
+	arrived   int     // pods that are not in the measurement yet
+	fresh     float64 // what they will use
+	pod       float64 // what the pod to place will use
+	deviation float64
+}
+
+// total is what is used when the pod runs, too.
+func (l *load) total() float64 { return l.measured + l.fresh + l.pod }
+
+// load returns what is known; ok is false unless all signals about the resource are
+// current and the node has some of it.
+func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
+	use, capacity := r.use.Of(n), c.policy.capacity.Of(n)[r.kind]
+	if !use.Current() || capacity <= 0 {
+		return load{}, false
+	}
+	l = load{capacity: capacity, at: use.At, measured: r.fraction(use.Number, capacity)}
+	if r.Forecast != "" {
+		forecast := r.forecast.Of(n)
+		if !forecast.Current() {
+			return load{}, false
+		}
+		weight := float64(c.policy.config.ForecastWeight) / 100
+		l.measured = (1-weight)*l.measured + weight*r.fraction(forecast.Number, capacity)
+	}
+	if r.Deviation != "" {
+		deviation := r.deviation.Of(n)
+		if !deviation.Current() {
+			return load{}, false
+		}
+		l.deviation = r.fraction(deviation.Number, capacity)
+	}
+	var fresh float64
+	l.arrived, fresh = c.policy.arrivals.Of(n).since(use.At.Add(-c.policy.config.Settle.Duration), r.kind)
+	l.fresh = min(fresh/capacity, most)
+	if !c.isOn(n) {
+		l.pod = min(c.needs[r.kind]/capacity, most)
+	}
+	return l, true
+}
+
+// isOn says whether the pod is on the node, where it counts already. That is asked about
+// when somebody wants to know why it is there.
+func (c *cycle) isOn(n *snapshot.Node) bool {
+	if c.pod.Spec.NodeName == "" {
+		return false
+	}
+	at, found := slices.BinarySearchFunc(n.Pods, c.pod, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return found && n.Pods[at].UID == c.pod.UID
+}
+
+// fraction is a signal's number as a fraction of the capacity, 0..most.
+func (r *reading) fraction(number, capacity float64) float64 {
+	switch r.Unit {
+	case Percent:
+		number /= 100
+	case Absolute:
+		number /= capacity
+	}
+	return max(0, min(number, most))
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	for i := range c.readings {
+		r := &c.readings[i]
+		l, ok := c.load(r, n)
+		if !ok {
+			if c.policy.config.WhenStale == policy.Reject {
+				return policy.Verdict{Reason: signalStale, Unresolvable: true}
+			}
+			continue
+		}
+		if v := c.judge(r, l); !v.Fits() {
+			return v
+		}
+	}
+	return policy.Verdict{}
+}
+
+// judge says whether the load is within bounds. Removing pods changes the measurement too
+// late for this pod: only those that are not in it yet can make room.
+func (c *cycle) judge(r *reading, l load) policy.Verdict {
+	settled := l
+	settled.fresh = 0
+	if limit := float64(r.Max) / 100; limit > 0 && l.total() > limit+rounding {
+		return policy.Verdict{
+			Reason: overMax[r.kind], Unresolvable: settled.total() > limit+rounding,
+			Have: int64(math.Floor(100 * (limit - l.measured - l.fresh + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
+		}
+	}
+	if c.policy.config.Model != RiskOfOverload {
+		return policy.Verdict{}
+	}
+	tolerated := float64(c.policy.config.MaxRisk) / 100
+	if risk := c.policy.config.risk(l); risk > tolerated+rounding {
+		return policy.Verdict{
+			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.risk(settled) > tolerated+rounding,
+			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - c.policy.config.MaxRisk,
+		}
+	}
+	return policy.Verdict{}
+}
+
+// Score implements policy.Score.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	score := float64(policy.MaxScore)
+	for i := range c.readings {
+		l, ok := c.load(&c.readings[i], n)
+		if !ok {
+			return policy.NoOpinion
+		}
+		score = min(score, c.policy.config.score(l))
+	}
+	return int64(math.Round(score))
+}
+
+// NormalizeScore implements policy.NormalizeScore.
+func (c *cycle) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }
