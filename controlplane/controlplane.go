@@ -138,6 +138,9 @@ func (cp *ControlPlane) prepare(opts Options) error {
 	if err := serving.WriteFiles(cp.path("server.crt"), cp.path("server.key")); err != nil {
 		return err
 	}
+	if err := cp.prepareFrontProxy(); err != nil {
+		return err
+	}
 	if cp.apiPort, err = cp.holdPort(); err != nil {
 		return err
 	}
@@ -151,6 +154,27 @@ func (cp *ControlPlane) prepare(opts Options) error {
 	}
 	cp.identity, err = cp.AddUser("system:kube-scheduler")
 	return err
+}
+
+// frontProxy is who kube-apiserver says it is when it passes a request on to the server of
+// an APIService.
+const frontProxy = "front-proxy-client"
+
+// prepareFrontProxy makes the keys for that. Their authority is one of its own: who has a
+// certificate of it may say that it speaks for anybody.
+func (cp *ControlPlane) prepareFrontProxy() error {
+	ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard-front-proxy"})
+	if err != nil {
+		return err
+	}
+	if err := ca.Pair().WriteFiles(cp.path("front-proxy-ca.crt"), cp.path("front-proxy-ca.key")); err != nil {
+		return err
+	}
+	client, err := ca.Issue(certs.Request{CommonName: frontProxy, Client: true})
+	if err != nil {
+		return err
+	}
+	return client.WriteFiles(cp.path("front-proxy.crt"), cp.path("front-proxy.key"))
 }
 
 // path returns the absolute name of a file in the work directory.
@@ -233,6 +257,13 @@ func (cp *ControlPlane) apiServerArgs(opts Options) []string {
 		"--tls-cert-file=" + cp.path("server.crt"),
 		"--tls-private-key-file=" + cp.path("server.key"),
 		"--client-ca-file=" + cp.path("ca.crt"),
+		"--requestheader-client-ca-file=" + cp.path("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + cp.path("front-proxy.crt"),
+		"--proxy-client-key-file=" + cp.path("front-proxy.key"),
 		"--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--service-account-issuer=" + cp.apiPort.url(),

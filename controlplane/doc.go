@@ -45,6 +45,10 @@
 // endpoints ask the API server who may use them. [ControlPlane.AddUser] adds an
 // identity that may do nothing until a RoleBinding says otherwise.
 //
+// Requests for an APIService are passed on as in any cluster, with a certificate of an
+// authority that the ConfigMap extension-apiserver-authentication names. There is no
+// network for Services: one of type ExternalName may name localhost.
+//
 // # The environment
 //
 // Servers get PATH, HOME and TMPDIR of this process and nothing else, so that a
