@@ -1,0 +1,119 @@
+// Package metricsapi reads what nodes use now from the Kubernetes metrics API
+// (metrics.k8s.io), which metrics-server or an adapter serves behind the API server.
+package metricsapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/signal"
+)
+
+const path = "/apis/metrics.k8s.io/v1beta1/nodes"
+
+// maxProblem bounds what is read of an answer that is no list.
+const maxProblem = 64 << 10
+
+// ErrNotServed says that the API server knows no metrics API.
+var ErrNotServed = errors.New("the metrics API (metrics.k8s.io) is not served: it needs metrics-server, or an adapter, and its APIService")
+
+// Source is a signal.Source. The time of a sample is that of the node's metrics.
+type Source struct {
+	resource string
+	client   *http.Client
+	url      string
+}
+
+// New returns a Source that asks the API server of the client configuration, which is
+// copied. It makes no request.
+func New(c config.MetricsSource, server *rest.Config) (*Source, error) {
+	server = rest.CopyConfig(server)
+	if server.UserAgent == "" {
+		server.UserAgent = "outboard"
+	}
+	// A plain client, because those of client-go read an answer however long it is.
+	client, err := rest.HTTPClientFor(server)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(server)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{resource: c.Resource, client: client, url: base.JoinPath(path).String()}, nil
+}
+
+// nodeMetricsList is what is needed of the API's NodeMetricsList.
+type nodeMetricsList struct {
+	Items []struct {
+		Metadata  struct{ Name string }
+		Timestamp time.Time
+		Usage     map[string]resource.Quantity
+	}
+}
+
+// Read implements signal.Source.
+func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, problem(resp)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limits.Bytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > limits.Bytes {
+		return nil, signal.ErrTooLong
+	}
+	var list nodeMetricsList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("the metrics API's answer is no list of metrics: %w", err)
+	}
+	if len(list.Items) > limits.Values {
+		return nil, signal.ErrTooMany
+	}
+	samples := make([]signal.Sample, 0, len(list.Items))
+	for _, item := range list.Items {
+		if used, ok := item.Usage[s.resource]; ok && used.Sign() >= 0 {
+			samples = append(samples, signal.Sample{Key: item.Metadata.Name, Number: used.AsApproximateFloat64(), At: item.Timestamp})
+		}
+	}
+	return samples, nil
+}
+
+// problem tells why there is no list.
+func problem(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err != nil {
+		return fmt.Errorf("the metrics API answers %s: %w", resp.Status, err)
+	}
+	var status metav1.Status
+	if json.Unmarshal(text, &status) == nil && status.Message != "" {
+		text = []byte(status.Message)
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%w (%s)", ErrNotServed, strings.TrimSpace(string(text)))
+	}
+	const shown = 300
+	return fmt.Errorf("the metrics API answers %s: %s", resp.Status, strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), shown)]), "")))
+}
