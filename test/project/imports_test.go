@@ -35,6 +35,9 @@ var rules = []struct {
 	{"config", []string{"snapshot", "policy", "config/strictyaml"}, "the configuration knows which policies there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "config", "config/strictyaml"}, "what follows sources knows none in particular"},
 	{"wakeup", []string{"snapshot", "policy", "decision", "engine"}, "who waits is told by whoever judges"},
+	{"signal/nodes", []string{"signal", "snapshot", "policy", "config", "config/..."}, "a source knows what it reads"},
+	{"signal/metricsapi", []string{"signal", "snapshot", "policy", "config", "config/..."}, "a source knows what it reads"},
+	{"signal/remote", []string{"signal", "snapshot", "policy", "config", "config/..."}, "another cluster is a source of numbers, not of views"},
 	{"server", []string{"filewatch"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
 	{"certs", nil, "certificates only"},
@@ -46,7 +49,7 @@ var only = []struct {
 	by       []string
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/..."}},
-	{"k8s.io/client-go/kubernetes", []string{"cluster", "controlplane", "examples", "cmd/...", "test/..."}},
+	{"k8s.io/client-go/kubernetes", []string{"cluster", "signal/remote", "controlplane", "examples", "cmd/...", "test/..."}},
 	{"k8s.io/kubernetes/...", nil},
 }
 

@@ -1,0 +1,140 @@
+// Package remote reads what another cluster has, and has left, from its API server.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/signal"
+)
+
+// Source is a signal.Source. Its keys are, for each resource of which a node has some,
+//
+//	RESOURCE/total    what is allocatable on all nodes
+//	RESOURCE/free     what is left of that on nodes that take pods
+//	RESOURCE/largest  what is left of it on the node that has most left
+//
+// with cpu in cores and memory in bytes, and beside them nodes/total, nodes/ready and
+// nodes/open: how many nodes there are, are Ready, and take pods. See [sum].
+//
+// The first reading lists nodes and pods page by page, and keeps of each no more than what
+// it has or asks for. Each later one follows what has changed since, by a watch of one
+// second. So a reading costs the other cluster what changed and not what it has; nothing
+// runs between readings; and, other than with an informer, whose watch may be dead without
+// anybody knowing, what was read is true as of now, or there is an error.
+type Source struct {
+	config config.ClusterSource
+
+	kubeconfig []byte // with which the rest was made; nil: it was not
+	transport  http.RoundTripper
+	limit      *limit
+	nodes      *mirror[node]
+	pods       *mirror[pod]
+}
+
+// New returns a Source. It reads nothing yet: a kubeconfig that is missing or wrong is an
+// error of each reading until it is right, and one that changes is used from the next on.
+func New(c config.ClusterSource) *Source { return &Source{config: c} }
+
+// Read implements signal.Source. It takes a second and more. The samples are from its
+// beginning.
+func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < watchTime {
+		return nil, fmt.Errorf("the timeout is too short: reading another cluster takes more than %v", watchTime)
+	}
+	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	s.limit.bytes.Store(limits.Bytes)
+	at := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.nodes.catchUp(ctx) })
+	group.Go(func() error { return s.pods.catchUp(ctx) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return samples(sum(s.nodes.kept, s.pods.kept), at, limits.Values)
+}
+
+// connect makes the client, anew when the kubeconfig has changed: its credentials may be
+// others, or it may be of another cluster.
+func (s *Source) connect() error {
+	kubeconfig, err := os.ReadFile(s.config.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	if s.kubeconfig != nil && bytes.Equal(kubeconfig, s.kubeconfig) {
+		return nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: s.config.Kubeconfig}
+	server, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.config.Context}).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.config.Kubeconfig, err)
+	}
+	limit := &limit{}
+	server.ContentType, server.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	server.UserAgent = "outboard"
+	server.QPS = -1 // two requests at a time, and pages of one list
+	server.Wrap(limit.wrap)
+	client, err := rest.HTTPClientFor(server)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.config.Kubeconfig, err)
+	}
+	clientset, err := kubernetes.NewForConfigAndClient(server, client)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.config.Kubeconfig, err)
+	}
+	if s.transport != nil {
+		utilnet.CloseIdleConnectionsFor(s.transport)
+	}
+	s.kubeconfig, s.transport, s.limit = kubeconfig, client.Transport, limit
+	s.nodes, s.pods = nodesOf(clientset), podsOf(clientset)
+	return nil
+}
+
+func nodesOf(client kubernetes.Interface) *mirror[node] {
+	return &mirror[node]{
+		kind: "nodes", most: maxNodes,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.CoreV1().Nodes().List(ctx, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Nodes().Watch(ctx, o)
+		},
+		keep: func(o runtime.Object) (node, bool) { return nodeOf(o.(*corev1.Node)), true },
+	}
+}
+
+// podsOf mirrors the pods that hold something of a node. All are watched, because a watch
+// that leaves some out does not tell how far it is, and the API server forgets what was long
+// ago.
+func podsOf(client kubernetes.Interface) *mirror[pod] {
+	holding := fields.ParseSelectorOrDie("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed").String()
+	return &mirror[pod]{
+		kind: "pods", most: maxPods,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = holding
+			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
+		},
+		keep: func(o runtime.Object) (pod, bool) { return podOf(o.(*corev1.Pod)) },
+	}
+}

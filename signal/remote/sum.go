@@ -1,0 +1,156 @@
+package remote
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
+
+	"outboard.dev/outboard/signal"
+)
+
+// amount is so much of a resource: cpu in thousandths of a core, all others in their unit.
+type amount struct {
+	resource corev1.ResourceName
+	n        int64
+}
+
+// node is what is kept of a Node object.
+type node struct {
+	name        string
+	ready, open bool
+	allocatable []amount
+}
+
+// pod is what is kept of a pod that is on a node and has not ended.
+type pod struct {
+	node     string
+	requests []amount
+}
+
+// controlPlaneTaints keep ordinary pods off a node. Other taints are not looked at: whether
+// the pods in question tolerate them cannot be known, and nodes with devices often have one.
+var controlPlaneTaints = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+func nodeOf(n *corev1.Node) node {
+	kept := node{name: n.Name, allocatable: amounts(n.Status.Allocatable)}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	kept.open = kept.ready && !n.Spec.Unschedulable && n.DeletionTimestamp == nil && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && slices.Contains(controlPlaneTaints, t.Key)
+	})
+	return kept
+}
+
+// podOf counts what kube-scheduler counts: also what a pod still has while it is resized. A
+// pod that is on no node, or has ended, holds nothing.
+func podOf(p *corev1.Pod) (pod, bool) {
+	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return pod{}, false
+	}
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true})
+	requests[corev1.ResourcePods] = *apiresource.NewQuantity(1, apiresource.DecimalSI)
+	return pod{node: unique.Make(p.Spec.NodeName).Value(), requests: amounts(requests)}, true
+}
+
+// amounts are in order of resource, without what is not more than nothing.
+func amounts(list corev1.ResourceList) []amount {
+	kept := make([]amount, 0, len(list))
+	for name, quantity := range list {
+		n := quantity.Value()
+		if name == corev1.ResourceCPU {
+			n = quantity.MilliValue()
+		}
+		if n > 0 {
+			// Decoded names are one copy for each object.
+			kept = append(kept, amount{unique.Make(name).Value(), n})
+		}
+	}
+	slices.SortFunc(kept, func(a, b amount) int { return cmp.Compare(a.resource, b.resource) })
+	return kept
+}
+
+// capacity is what a cluster has of one resource.
+type capacity struct{ total, free, largest int64 }
+
+// totals is what a cluster has.
+type totals struct {
+	resources          map[corev1.ResourceName]capacity
+	nodes, ready, open int
+}
+
+// sum adds up. A node of which more is asked than it has has nothing left, and takes nothing
+// from the others.
+func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
+	used := make(map[string]map[corev1.ResourceName]int64, len(nodes))
+	for _, p := range pods {
+		on := used[p.node]
+		if on == nil {
+			on = map[corev1.ResourceName]int64{}
+			used[p.node] = on
+		}
+		for _, a := range p.requests {
+			on[a.resource] = add(on[a.resource], a.n)
+		}
+	}
+	all := totals{resources: map[corev1.ResourceName]capacity{}, nodes: len(nodes)}
+	for _, n := range nodes {
+		if n.ready {
+			all.ready++
+		}
+		if n.open {
+			all.open++
+		}
+		for _, a := range n.allocatable {
+			c := all.resources[a.resource]
+			c.total = add(c.total, a.n)
+			if left := max(0, a.n-used[n.name][a.resource]); n.open {
+				c.free = add(c.free, left)
+				c.largest = max(c.largest, left)
+			}
+			all.resources[a.resource] = c
+		}
+	}
+	return all
+}
+
+// add adds what is not negative, and stops at the largest number.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// samples are the totals, at most so many.
+func samples(all totals, at time.Time, most int) ([]signal.Sample, error) {
+	if 3*len(all.resources)+3 > most {
+		return nil, signal.ErrTooMany
+	}
+	var list []signal.Sample
+	tell := func(key string, n float64) {
+		list = append(list, signal.Sample{Key: key, Number: n, At: at})
+	}
+	tell("nodes/total", float64(all.nodes))
+	tell("nodes/ready", float64(all.ready))
+	tell("nodes/open", float64(all.open))
+	for name, c := range all.resources {
+		unit := 1.0
+		if name == corev1.ResourceCPU {
+			unit = 1000
+		}
+		tell(string(name)+"/total", float64(c.total)/unit)
+		tell(string(name)+"/free", float64(c.free)/unit)
+		tell(string(name)+"/largest", float64(c.largest)/unit)
+	}
+	return list, nil
+}
