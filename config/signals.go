@@ -14,7 +14,7 @@ type Signal struct {
 	Name string `json:"name"`
 	// Interval is the time between two readings, 1s..1h. Default 30s.
 	Interval time.Duration `json:"interval"`
-	// Timeout bounds one reading, 100ms..5m. Default 10s.
+	// Timeout bounds one reading, 100ms..5m; of a Cluster, 3s..5m. Default 10s.
 	Timeout time.Duration `json:"timeout"`
 	// MaxAge is how long a number is believed, interval..24h. Default 5m.
 	MaxAge time.Duration `json:"maxAge"`

@@ -19,6 +19,8 @@ import (
 const (
 	// maxSignals bounds how many sources are read.
 	maxSignals = 200
+	// minClusterTimeout is more than the second for which another cluster is watched.
+	minClusterTimeout = 3 * time.Second
 	// maxValues bounds what one source can make us keep: some 100 bytes a value.
 	maxValues = 100_000
 )
@@ -50,7 +52,11 @@ func (c *Config) validateSignals(at *field.Path) field.ErrorList {
 
 func (s *Signal) validate(at *field.Path, noCluster bool) field.ErrorList {
 	errs := inRange(at.Child("interval"), s.Interval, time.Second, time.Hour)
-	errs = append(errs, inRange(at.Child("timeout"), s.Timeout, 100*time.Millisecond, 5*time.Minute)...)
+	minTimeout := 100 * time.Millisecond
+	if s.Cluster != nil {
+		minTimeout = minClusterTimeout
+	}
+	errs = append(errs, inRange(at.Child("timeout"), s.Timeout, minTimeout, 5*time.Minute)...)
 	if len(errs) == 0 {
 		errs = append(errs, inRange(at.Child("maxAge"), s.MaxAge, s.Interval, 24*time.Hour)...)
 	}

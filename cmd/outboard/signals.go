@@ -11,6 +11,9 @@ import (
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/signal"
 	filesignal "outboard.dev/outboard/signal/file"
+	"outboard.dev/outboard/signal/metricsapi"
+	"outboard.dev/outboard/signal/nodes"
+	"outboard.dev/outboard/signal/remote"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -18,7 +21,7 @@ import (
 func followed(c *config.Config, live *cluster.Cluster) ([]signal.Followed, error) {
 	var all []signal.Followed
 	for _, s := range c.Signals {
-		source, err := newSource(s, live)
+		source, err := newSource(s, c.Cluster, live)
 		if err != nil {
 			for _, made := range all {
 				if closer, ok := made.Source.(io.Closer); ok {
@@ -33,8 +36,18 @@ func followed(c *config.Config, live *cluster.Cluster) ([]signal.Followed, error
 }
 
 // newSource makes the one source of the signal, whose configuration is valid.
-func newSource(s config.Signal, live *cluster.Cluster) (signal.Source, error) {
+func newSource(s config.Signal, c config.Cluster, live *cluster.Cluster) (signal.Source, error) {
 	switch {
+	case s.Nodes != nil:
+		return nodes.New(*s.Nodes, live.View), nil
+	case s.Metrics != nil:
+		client, err := clientConfig(c)
+		if err != nil {
+			return nil, err
+		}
+		return metricsapi.New(*s.Metrics, client)
+	case s.Cluster != nil:
+		return remote.New(*s.Cluster), nil
 	case s.File != nil:
 		return filesignal.New(*s.File)
 	}

@@ -100,11 +100,19 @@ func (s *Source) connect() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.config.Kubeconfig, err)
 	}
-	if s.transport != nil {
-		utilnet.CloseIdleConnectionsFor(s.transport)
+	if err := s.Close(); err != nil {
+		return err
 	}
 	s.kubeconfig, s.transport, s.limit = kubeconfig, client.Transport, limit
 	s.nodes, s.pods = nodesOf(clientset), podsOf(clientset)
+	return nil
+}
+
+// Close closes connections.
+func (s *Source) Close() error {
+	if s.transport != nil {
+		utilnet.CloseIdleConnectionsFor(s.transport)
+	}
 	return nil
 }
 

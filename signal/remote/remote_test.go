@@ -349,15 +349,22 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// TestNothingRunsBetweenReadings: a Source that is dropped leaves no goroutine behind but
-// those of idle connections.
-func TestNothingRunsBetweenReadings(t *testing.T) {
+// TestNothingRuns: between readings there is an idle connection, and after Close not even that.
+func TestNothingRuns(t *testing.T) {
 	o := start(t)
 	o.grant()
-	o.await("empty", map[string]float64{"nodes/total": 0, "nodes/ready": 0, "nodes/open": 0})
 	before := goleak.IgnoreCurrent()
-	for range 3 {
-		o.expect("empty", map[string]float64{"nodes/total": 0, "nodes/ready": 0, "nodes/open": 0})
+	empty := map[string]float64{"nodes/total": 0, "nodes/ready": 0, "nodes/open": 0}
+	o.await("empty", empty)
+	connected := goleak.IgnoreCurrent()
+	for range 2 {
+		o.expect("empty", empty)
+	}
+	if err := goleak.Find(connected); err != nil {
+		t.Error(err)
+	}
+	if err := o.source.Close(); err != nil {
+		t.Fatal(err)
 	}
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
