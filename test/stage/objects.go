@@ -20,6 +20,8 @@ type Example struct {
 	Outboard, Scheduler string
 	Nodes               []*corev1.Node
 	Pods                []*corev1.Pod
+	// Data are the other files of the folder, by name, for signals to read.
+	Data map[string][]byte
 }
 
 // ReadExample reads the folder.
@@ -36,8 +38,30 @@ func ReadExample(dir string) (*Example, error) {
 	if e.Nodes, err = readObjects[corev1.Node](filepath.Join(dir, "nodes.yaml")); err != nil {
 		return nil, err
 	}
-	e.Pods, err = readObjects[corev1.Pod](filepath.Join(dir, "pods.yaml"))
+	if e.Pods, err = readObjects[corev1.Pod](filepath.Join(dir, "pods.yaml")); err != nil {
+		return nil, err
+	}
+	e.Data, err = readData(dir)
 	return e, err
+}
+
+// readData reads the files that are neither configuration nor objects.
+func readData(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string][]byte{}
+	for _, entry := range entries {
+		switch name := entry.Name(); name {
+		case "README.md", "outboard.yaml", "scheduler.yaml", "nodes.yaml", "pods.yaml":
+		default:
+			if data[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return data, nil
 }
 
 func readObjects[T any](path string) ([]*T, error) {
@@ -70,6 +94,11 @@ func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 	if err := controlplane.CreateNodes(ctx, s.Client, e.Nodes...); err != nil {
 		return nil, err
 	}
+	for name, data := range e.Data {
+		if err := s.WriteFile(name, data); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	if p.Outboard, err = s.StartOutboard(ctx, e.Outboard); err != nil {
 		return nil, err
@@ -80,6 +109,16 @@ func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 	}
 	p.Scheduler, err = s.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config})
 	return p, err
+}
+
+// WriteFile writes a file beside Outboard's configuration, where relative paths begin,
+// or replaces it at once.
+func (s *Stage) WriteFile(name string, data []byte) error {
+	path := filepath.Join(s.Dir(), name)
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // Placed is what became of a pod.

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// The example does what its README says, and a new price list makes the next pod go
+// elsewhere.
+func TestCheapestNodeExample(t *testing.T) {
+	th := open(t)
+	play := th.play("cheapest-node")
+	where := map[string]string{"batch-1": "general-spot", "batch-2": "general-spot", "payments": "own", "cache": "own", "database": "memory"}
+	for _, pod := range play.Example.Pods {
+		placed, err := th.Place(th.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
+			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
+		}
+	}
+	// The next small pod would join the others on the spot node, were it not for the list.
+	list := strings.Replace(string(play.Example.Data["prices.csv"]), "spot,0.17", "spot,1.7", 1)
+	th.rewrite(play.Outboard, "price-list", "prices.csv", list)
+	if next := th.bound(controlplane.PodSpec{Name: "batch-3", CPU: "2", Memory: "4Gi"}); next.Spec.NodeName != "own" {
+		t.Errorf("with a dear spot node batch-3 is on %s, want own", next.Spec.NodeName)
+	}
+	// One that fits nowhere is told the prices.
+	th.place(controlplane.PodSpec{Name: "huge", CPU: "64"})
+	notes := th.notes(play.Outboard, "huge", "general-spot")
+	if want := "1.7 (signal price-list of "; !strings.Contains(notes, want) || !strings.Contains(notes, " USD/h: ") {
+		t.Errorf("explained as %q, want %q", notes, want)
+	}
+}
+
+// play sets an example up, without its pods.
+func (th *theater) play(name string) *stage.Play {
+	th.t.Helper()
+	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", name))
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	play, err := th.Play(th.ctx, example)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	th.anyNode = example.Nodes[0].Name
+	th.t.Cleanup(func() {
+		if th.t.Failed() {
+			th.t.Logf("outboard:\n%s", play.Outboard.Log())
+		}
+	})
+	return play
+}
+
+// rewrite replaces a file that a signal reads, and returns when a reading that began
+// afterwards has ended.
+func (th *theater) rewrite(o *stage.Outboard, signal, file, text string) {
+	th.t.Helper()
+	readings := func() string {
+		return th.metric(o, `outboard_signal_readings_total{outcome="ok",signal="`+signal+`"} `)
+	}
+	for _, end := range []string{"", "\n"} { // the first reading may have begun before
+		before := readings()
+		if err := th.WriteFile(file, []byte(text+end)); err != nil {
+			th.t.Fatal(err)
+		}
+		th.eventually("signal "+signal+" is read", func() bool { return readings() != before })
+	}
+}
+
+// notes are what policies say in words about the node, for a pod that waits.
+func (th *theater) notes(o *stage.Outboard, pod, node string) string {
+	th.t.Helper()
+	for _, profile := range th.explain(o, pod).Now {
+		for _, x := range profile.Explanations {
+			if x.Node != node {
+				continue
+			}
+			var notes []string
+			for _, p := range x.Policies {
+				notes = slices.Concat(notes, p.Notes)
+			}
+			return strings.Join(notes, "\n")
+		}
+	}
+	return ""
+}
