@@ -6,6 +6,7 @@ import (
 	"outboard.dev/outboard/policies/cost"
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policies/hardwarehealth"
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/policies/utilization"
@@ -18,6 +19,7 @@ func Types() []policy.Type {
 		cost.Type(),
 		devices.Type(),
 		gpumemory.Type(),
+		hardwarehealth.Type(),
 		imagelocality.Type(),
 		podlimit.Type(),
 		utilization.Type(),

@@ -1,0 +1,41 @@
+// Package placement is the arithmetic of where pods that share GPUs should go so that
+// a cluster fills up instead of fragmenting. It knows neither Kubernetes nor policies:
+// a [Node] is what is free of one machine, a [Shape] is what a pod asks for, and all
+// of it is pure but for [Learner], [Supply] and [Index], which their owner updates.
+//
+// There are three ways to rate a place:
+//
+//   - [BestFit]: the node with the least left afterwards.
+//   - [Fragmentation]: Fragmentation Gradient Descent, as published in "Beware of
+//     Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
+//     Descent" (USENIX ATC 2023).
+//   - [Waste]: the place that wastes the least of what could be sold to the pods that
+//     usually come.
+//
+// # Least waste
+//
+// A GPU of which 700 thousandths are free is worth 700 to a cluster whose pods ask for
+// 100 each, and little more than 500 to one whose pods ask for 500. [Waste] computes
+// what each state of a GPU is worth from the shapes of the pods that have come so far
+// (a [Mix], collected by a [Learner]), and rates a place by
+//
+//	what the node is worth before − what it is worth after − what the pod gets
+//	+ price of the GPU model × what the pod gets
+//	+ price of the whole-GPU slots that the placement breaks
+//	+ a little for each node further down the list
+//
+// in millionths of a GPU; the smallest wins. The prices ([Prices]) are Littlewood's
+// rule: the value of what is taken, times the probability that the demand of those who
+// can use nothing else reaches what there is.
+//
+// # Constants
+//
+// They were chosen once, and the result hardly depends on any of them.
+//
+//	closing     0.01  how likely a GPU takes no further pod after each offer
+//	withoutGPU  0.3   how much a pod without GPUs counts in what a node is worth
+//	orderSpan   200   thousandths of a GPU between the first and the last node; 70 to 600 are as good
+//	priorSlots  0.5   pods with 2, 4 and 8 GPUs that are expected before any was seen
+//	minMemory   1000  pods remembered at least, and
+//	perNode     0.8   for each node
+package placement

@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
+
+const (
+	// minMemory and perNode are how many arrivals a Learner remembers: more pods fit a
+	// larger cluster, so it takes longer to see what it is asked for.
+	minMemory = 1000
+	perNode   = 0.8
+	// forgetEvery is the number of arrivals between two times of forgetting.
+	forgetEvery = 64
+	// forgotten is the weight below which a shape is dropped, so that shapes that do
+	// not come again do not pile up.
+	forgotten = 0.02
+	// firstLesson is after how many arrivals the first lesson is worth learning, and
+	// newShare the part of what is remembered that has to be new for the next.
+	firstLesson = 16
+	newShare    = 0.25
+)
+
+// Mix is what pods have asked for lately. It never changes. A nil Mix is empty.
+type Mix struct {
+	weights  map[Shape]float64
+	departed map[Shape]float64 // those of the pods that have gone
+	seen     float64           // sum of the weights
+}
+
+// shapes are in a fixed order.
+func (m *Mix) shapes() []weighted {
+	if m == nil {
+		return nil
+	}
+	all := make([]weighted, 0, len(m.weights))
+	for s, w := range m.weights {
+		all = append(all, weighted{Shape: s, weight: w})
+	}
+	slices.SortFunc(all, func(a, b weighted) int { return compareShapes(a.Shape, b.Shape) })
+	return all
+}
+
+func compareShapes(a, b Shape) int {
+	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Share, b.Share), cmp.Compare(a.CPU, b.CPU),
+		cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Models.names, b.Models.names))
+}
+
+// Seen is the number of pods the mix stands for.
+func (m *Mix) Seen() float64 {
+	if m == nil {
+		return 0
+	}
+	return m.seen
+}
+
+// Learner remembers what the pods that come ask for, the latest best. It belongs to
+// one goroutine.
+type Learner struct {
+	mix    Mix
+	memory float64 // arrivals remembered
+	fresh  int     // arrivals since the last Mix
+	count  int     // arrivals since the last forgetting
+}
+
+// NewLearner returns a Learner for a cluster of so many nodes.
+func NewLearner(nodes int) *Learner {
+	l := &Learner{mix: Mix{weights: map[Shape]float64{}, departed: map[Shape]float64{}}}
+	l.Resize(nodes)
+	return l
+}
+
+// Resize says how many nodes the cluster has now.
+func (l *Learner) Resize(nodes int) { l.memory = math.Max(minMemory, perNode*float64(nodes)) }
+
+// Arrive says that a pod has come.
+func (l *Learner) Arrive(s Shape) {
+	l.mix.weights[s]++
+	l.mix.seen++
+	l.fresh++
+	if l.count++; l.count >= forgetEvery {
+		l.count = 0
+		l.forget()
+	}
+}
+
+// Depart says that a pod that had come, and been placed, has gone.
+func (l *Learner) Depart(s Shape) { l.mix.departed[s]++ }
+
+// forget scales everything down to what is to be remembered.
+func (l *Learner) forget() {
+	factor := l.memory / l.mix.seen
+	if factor >= 1 {
+		return
+	}
+	drop := func(_ Shape, weight float64) bool { return weight*factor < forgotten }
+	maps.DeleteFunc(l.mix.weights, drop)
+	maps.DeleteFunc(l.mix.departed, drop)
+	for s := range l.mix.departed {
+		l.mix.departed[s] *= factor
+	}
+	l.mix.seen = 0
+	for _, s := range l.mix.shapes() { // in order, because a sum of fractions depends on it
+		l.mix.weights[s.Shape] = s.weight * factor
+		l.mix.seen += s.weight * factor
+	}
+}
+
+// Due says whether enough is new since the last Mix for another to be worth its cost.
+func (l *Learner) Due() bool {
+	return l.fresh >= firstLesson && float64(l.fresh) >= newShare*math.Min(l.mix.seen, l.memory)
+}
+
+// Mix returns what is remembered now.
+func (l *Learner) Mix() *Mix {
+	l.fresh = 0
+	mix := l.mix
+	mix.weights, mix.departed = maps.Clone(l.mix.weights), maps.Clone(l.mix.departed)
+	return &mix
+}

@@ -1,0 +1,294 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
+
+const (
+	// maxGroups is how many shapes with several GPUs have a price of their own: those
+	// that ask for the most GPUs.
+	maxGroups = 60
+	// priorSlots is how many pods with 2, 4 and 8 GPUs are expected before any came.
+	priorSlots = 0.5
+)
+
+// scarce is a set of models that some pods are restricted to, and what these pods,
+// and those restricted to less, ask for.
+type scarce struct {
+	models          *models
+	demand, squares float64 // Σ weight·thousandths, Σ weight·thousandths²
+}
+
+// group is a kind of slot: several whole GPUs of a node, with room for a pod that
+// wants them.
+type group struct {
+	models          *models
+	gpus            int
+	cpu, memory     int64
+	demand, squares float64 // Σ weight·slots, Σ weight·slots²
+}
+
+// key identifies a group while the groups are collected.
+type groupKey struct {
+	models      string
+	gpus        int
+	cpu, memory int64
+}
+
+func (m *models) key() string {
+	key := make([]byte, len(m.has))
+	for i, has := range m.has {
+		if has {
+			key[i] = 1
+		}
+	}
+	return string(key)
+}
+
+// asks says whether a pod that asks for a slot of the group might be of the shape.
+func (g *group) asks(s Shape, limit *models) bool {
+	return s.GPUs > 1 && !limit.none && s.GPUs >= g.gpus && s.CPU >= g.cpu && s.Memory >= g.memory && limit.within(g.models)
+}
+
+// slots is how many slots of the group there are beside so much free.
+func (g *group) slots(kind int16, cpu, memory int64, whole int) int {
+	if !g.models.has[kind] {
+		return 0
+	}
+	count := int64(whole / g.gpus)
+	if g.cpu > 0 {
+		count = min(count, cpu/g.cpu)
+	}
+	if g.memory > 0 {
+		count = min(count, memory/g.memory)
+	}
+	return int(max(0, count))
+}
+
+// learnScarce finds the sets of models that some pods are restricted to.
+func (w *Waste) learnScarce(shapes []weighted) {
+	for _, s := range shapes {
+		limit := w.limits[s.Models]
+		if s.GPUs == 0 || limit.all || limit.none || slices.ContainsFunc(w.scarce, func(known scarce) bool { return known.models.equal(limit) }) {
+			continue
+		}
+		one := scarce{models: limit}
+		for _, other := range shapes {
+			if of := w.limits[other.Models]; other.GPUs > 0 && !of.none && of.within(limit) {
+				one.demand += other.weight * other.asked
+				one.squares += other.weight * other.asked * other.asked
+			}
+		}
+		w.scarce = append(w.scarce, one)
+	}
+}
+
+// learnGroups finds the kinds of slots: the shapes with several GPUs that ask for the
+// most, and any pod with 2, 4 or 8 GPUs.
+func (w *Waste) learnGroups(shapes []weighted) {
+	asked, byKey := map[groupKey]float64{}, map[groupKey]group{}
+	for _, s := range shapes {
+		if limit := w.limits[s.Models]; s.GPUs > 1 && !limit.none {
+			key := groupKey{limit.key(), s.GPUs, s.CPU, s.Memory}
+			asked[key] += s.weight * float64(s.GPUs)
+			byKey[key] = group{models: limit, gpus: s.GPUs, cpu: s.CPU, memory: s.Memory}
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(asked), func(a, b groupKey) int {
+		return cmp.Or(cmp.Compare(asked[b], asked[a]), cmp.Compare(a.models, b.models), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.memory, b.memory))
+	})
+	for _, key := range keys[:min(len(keys), maxGroups)] {
+		w.groups = append(w.groups, byKey[key])
+	}
+	any := w.modelsOf(Models{})
+	for _, gpus := range []int{8, 4, 2} {
+		w.groups = append(w.groups, group{models: any, gpus: gpus, demand: priorSlots, squares: priorSlots})
+	}
+	for i := range w.groups {
+		g := &w.groups[i]
+		for _, s := range shapes {
+			if g.asks(s.Shape, w.limits[s.Models]) {
+				slots := float64(s.GPUs) / float64(g.gpus)
+				g.demand += s.weight * slots
+				g.squares += s.weight * slots * slots
+			}
+		}
+	}
+}
+
+// charged are the groups whose slots the node could hold when it is empty, and to
+// whose demand the shape itself does not belong.
+func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
+	limit, bits := w.limit(s), uint64(0)
+	for i := range w.groups {
+		g := &w.groups[i]
+		if !g.asks(s, limit) && g.slots(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) > 0 {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// breaking fills in the groups of which the node has fewer slots afterwards.
+func (w *Waste) breaking(n *Node, s Shape, t Terms) Terms {
+	for i := range w.groups {
+		g := &w.groups[i]
+		if t.charged>>i&1 == 1 && g.slots(t.kind, n.CPU-s.CPU, n.Memory-s.Memory, int(t.whole-t.takes)) < g.slots(t.kind, n.CPU, n.Memory, int(t.whole)) {
+			t.breaks |= 1 << i
+		}
+	}
+	return t
+}
+
+// Supply is what is free in a cluster, as far as prices depend on it. It belongs to
+// one goroutine.
+type Supply struct {
+	waste *Waste
+	free  []int64 // by kind, in the unit of GPU
+	slots []int64 // by group
+}
+
+// NewSupply returns an empty Supply for the prices of w.
+func NewSupply(w *Waste) *Supply {
+	return &Supply{waste: w, free: make([]int64, len(w.kinds)), slots: make([]int64, len(w.groups))}
+}
+
+// Clone returns a copy.
+func (s *Supply) Clone() *Supply {
+	return &Supply{waste: s.waste, free: slices.Clone(s.free), slots: slices.Clone(s.slots)}
+}
+
+// Add adds what is free of the node. Nodes of kinds unknown to the Waste do not count.
+func (s *Supply) Add(n *Node) { s.change(n, 1) }
+
+// Remove takes away what Add has added, while the node is still as it was then.
+func (s *Supply) Remove(n *Node) { s.change(n, -1) }
+
+func (s *Supply) change(n *Node, sign int64) {
+	kind, known := s.waste.index[n.Kind()]
+	if !known {
+		return
+	}
+	for _, g := range n.GPUs {
+		s.free[kind] += sign * g.Free
+	}
+	whole := wholes(n.GPUs)
+	for i := range s.waste.groups {
+		s.slots[i] += sign * int64(s.waste.groups[i].slots(kind, n.CPU, n.Memory, whole))
+	}
+}
+
+// Prices are what it costs to take what others can use, or nothing else. They never
+// change.
+type Prices struct {
+	waste    *Waste
+	model    []float64 // by kind, per thousandth of a GPU, 0..1
+	slot     []float64 // by group, in thousandths of a GPU
+	turnover float64
+	dear     []int // the groups with a price, the dearest first
+}
+
+// Prices returns the prices while so much is free.
+func (s *Supply) Prices() *Prices {
+	w, total := s.waste, 0.0
+	p := &Prices{waste: w, model: make([]float64, len(w.kinds)), slot: make([]float64, len(w.groups)), turnover: w.turnover}
+	free := make([]float64, len(w.kinds)) // in thousandths of GPUs
+	for i, kind := range w.kinds {
+		free[i] = float64(s.free[i]) / float64(max(1, kind.Size)) * Whole
+		total += free[i]
+	}
+	// How many times what is remembered fits into what is free. With nothing
+	// remembered, one pod with one GPU is taken for it.
+	h := total / Whole
+	if w.demand > 0 {
+		h = total / w.demand
+	}
+	for i := range w.scarce {
+		one, left := &w.scarce[i], 0.0
+		for kind, has := range one.models.has {
+			if has {
+				left += free[kind]
+			}
+		}
+		price := runsOut(h, one.demand, one.squares, left, 0)
+		for kind, has := range one.models.has {
+			if has {
+				p.model[kind] = math.Max(p.model[kind], price)
+			}
+		}
+	}
+	for i := range w.groups {
+		g, slots := &w.groups[i], float64(s.slots[i])
+		if slots == 0 && p.turnover > 0 {
+			slots = 1 // there may be one again
+		}
+		p.slot[i] = Whole * float64(g.gpus) * runsOut(h, g.demand, g.squares, slots, 0.5)
+		if p.slot[i] > 0 {
+			p.dear = append(p.dear, i)
+		}
+	}
+	slices.SortStableFunc(p.dear, func(a, b int) int { return cmp.Compare(p.slot[b], p.slot[a]) })
+	return p
+}
+
+// runsOut is the probability that the demand reaches the supply while h times of what
+// is remembered comes: the predictive distribution of a Poisson process whose rate is
+// known from what is remembered alone has the variance h·(1+h)·squares. half corrects
+// for a supply that is counted in whole numbers.
+func runsOut(h, demand, squares, supply, half float64) float64 {
+	if demand == 0 || supply <= 0 || h <= 0 {
+		return 0
+	}
+	return normal((h*demand - supply + half) / math.Sqrt(h*(1+h)*squares))
+}
+
+// normal is the distribution function of the standard normal distribution.
+func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+
+// Of is what is to be added to the cost of an offer on these terms for the shape.
+func (p *Prices) Of(s Shape, t Terms) Cost {
+	price := p.model[t.kind]*float64(s.GPUs*s.on(p.waste.kinds[t.kind])) + p.broken(t)
+	return Cost(math.Round(price * float64(milli)))
+}
+
+// broken is the price of the slots that are broken, or of the GPUs that one is to be
+// put together from again: of the dearest of them, in thousandths.
+//
+// Of a broken slot, the more GPUs are left the less is lost if pods go, because the
+// slot comes back when the others are free again; and taking one of these others costs
+// as much.
+func (p *Prices) broken(t Terms) float64 {
+	best := 0.0
+	for _, i := range p.dear {
+		if p.slot[i] <= best {
+			break
+		}
+		if t.charged>>i&1 == 0 {
+			continue
+		}
+		gpus := p.waste.groups[i].gpus
+		whole, left := int(t.whole), int(t.whole-t.takes)
+		before, after := whole%gpus, left%gpus
+		lost := 0.0
+		switch {
+		case t.breaks>>i&1 == 1:
+			if left >= whole/gpus*gpus {
+				after = 0 // for lack of CPU or memory: no GPU of the slot is taken
+			}
+			lost = 1 - p.turnover*square(after, gpus)
+		case before > after:
+			lost = p.turnover * (square(before, gpus) - square(after, gpus))
+		}
+		best = math.Max(best, lost*p.slot[i])
+	}
+	return best
+}
+
+// square is (part/of)².
+func square(part, of int) float64 {
+	x := float64(part) / float64(of)
+	return x * x
+}

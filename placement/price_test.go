@@ -1,0 +1,202 @@
+package placement
+
+import (
+	"math"
+	"testing"
+)
+
+func TestRunsOutAtItsLimits(t *testing.T) {
+	for _, tt := range []struct {
+		name                       string
+		h, demand, squares, supply float64
+		half, atLeast, atMost      float64
+	}{
+		{"no demand", 1, 0, 0, 100, 0, 0, 0},
+		{"no supply", 1, 100, 1000, 0, 0, 0, 0},
+		{"nothing free in the cluster", 0, 100, 1000, 100, 0, 0, 0},
+		{"far more demand than supply", 1, 1e6, 1e6, 1, 0, 1, 1},
+		{"far more supply than demand", 1, 1, 1, 1e6, 0, 0, 0},
+		{"as much of each", 1, 500, 1e6, 500, 0, 0.5, 0.5},
+		// h·demand − supply = 200·2 − 300 = 100; √(2·3·10000) = 244.95; Φ(0.40825) = 0.65845
+		{"by hand", 2, 200, 10000, 300, 0, 0.6584, 0.6585},
+		// (4 − 5 + ½) ÷ √(1·2·4) = −0.17678; Φ = 0.42984
+		{"by hand, in whole numbers", 1, 4, 4, 5, 0.5, 0.4298, 0.4299},
+	} {
+		if got := runsOut(tt.h, tt.demand, tt.squares, tt.supply, tt.half); !(got >= tt.atLeast && got <= tt.atMost) {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	// The same rate, known from less, is less certain.
+	if little, much := runsOut(100, 1, 1, 50, 0), runsOut(1, 100, 100, 50, 0); little >= much || little < 0.5 {
+		t.Errorf("known from little: %v, from much: %v", little, much)
+	}
+}
+
+var (
+	t4   = Kind{"T4", 2, Whole}
+	p100 = Kind{"P100", 2, Whole}
+)
+
+func TestScarceModelsHaveAPrice(t *testing.T) {
+	onlyP100 := Shape{GPUs: 1, Models: NewModels("P100", "gone")}
+	w := NewWaste(mixOf(map[Shape]float64{onlyP100: 50, {GPUs: 1}: 50}), []Kind{t4, p100, t4})
+	supply := NewSupply(w)
+	for range 45 {
+		supply.Add(node("T4", 0, 0, 1000, 1000))
+	}
+	for range 5 {
+		supply.Add(node("P100", 0, 0, 1000, 1000))
+	}
+	prices := supply.Prices() // 100 GPUs for 100 pods: 50 want one of the 10 P100
+	if scarce, plain := prices.model[w.index[p100]], prices.model[w.index[t4]]; scarce < 0.999 || plain != 0 {
+		t.Errorf("a P100 costs %v, a T4 %v", scarce, plain)
+	}
+	if got := prices.Of(Shape{GPUs: 1, Share: 250}, Terms{kind: w.index[p100]}); got < 249*milli || got > 250*milli {
+		t.Errorf("a quarter of a P100 costs %d", got)
+	}
+	for range 200 {
+		supply.Add(node("P100", 0, 0, 1000, 1000))
+	}
+	if price := supply.Prices().model[w.index[p100]]; price > 0.001 {
+		t.Errorf("with 410 P100 for half of 500 pods, one costs %v", price)
+	}
+}
+
+func TestSetsOfModelsThatAreNoRestriction(t *testing.T) {
+	w := NewWaste(mixOf(map[Shape]float64{
+		{GPUs: 1, Share: 10, Models: NewModels("T4", "P100")}: 1,
+		{GPUs: 1, Share: 20, Models: NewModels("gone")}:       1,
+		{CPU: 1, Models: NewModels("T4")}:                     1,
+	}), []Kind{t4, p100})
+	if len(w.scarce) != 0 {
+		t.Errorf("scarce: %+v", w.scarce)
+	}
+}
+
+// offerOn rates a shape on a node, where it has one offer.
+func offerOn(t *testing.T, w *Waste, n *Node, s Shape) Offer {
+	t.Helper()
+	offers := w.Rate(n, s)
+	if len(offers.All()) != 1 {
+		t.Fatalf("%d offers", len(offers.All()))
+	}
+	return offers.All()[0]
+}
+
+// One node with four free GPUs, and pods that want all four: a pod with one GPU costs
+// the price of the slot, unless what it takes is left over anyway.
+func TestSlotsHaveAPrice(t *testing.T) {
+	four, one := Shape{GPUs: 4}, Shape{GPUs: 1}
+	kind := Kind{"T4", 6, Whole}
+	w := NewWaste(mixOf(map[Shape]float64{four: 10, one: 0.001}), []Kind{kind})
+	supply, n := NewSupply(w), node("T4", 0, 0, 1000, 1000, 1000, 1000, 1000, 1000)
+	supply.Add(n)
+	prices := supply.Prices()
+	spare := prices.Of(one, offerOn(t, w, n, one).Terms)
+	n.Take(Shape{GPUs: 2}, FirstFree)
+	broken := prices.Of(one, offerOn(t, w, n, one).Terms)
+	if spare >= broken || broken < 2000*milli || broken > 4000*milli {
+		t.Errorf("one of 6 GPUs costs %d, one of the last 4 %d", spare, broken)
+	}
+	if got := prices.Of(four, offerOn(t, w, n, four).Terms); got != 0 {
+		t.Errorf("the pod that the slot is for pays %d", got)
+	}
+}
+
+// While pods go, a slot can come back: breaking it costs less the more of it stays,
+// and taking what is left of it costs the rest.
+func TestBrokenSlotsWhilePodsGo(t *testing.T) {
+	four, one := Shape{GPUs: 4}, Shape{GPUs: 1}
+	m := mixOf(map[Shape]float64{four: 1000, one: 0.001})
+	m.departed = m.weights
+	w := NewWaste(m, []Kind{{"T4", 4, Whole}})
+	n, supply := node("T4", 0, 0, 1000, 1000, 1000, 1000), NewSupply(w)
+	for range 10 {
+		supply.Add(n)
+	}
+	prices := supply.Prices()
+	if prices.turnover != 1 {
+		t.Fatalf("turnover is %v", prices.turnover)
+	}
+	sum := 0.0
+	want := []float64{1 - 9.0/16, 9.0/16 - 4.0/16, 4.0/16 - 1.0/16, 1.0 / 16}
+	price := prices.slot[0]
+	for i := range want {
+		terms := offerOn(t, w, n, one).Terms
+		got := prices.broken(Terms{kind: terms.kind, whole: terms.whole, takes: terms.takes, breaks: terms.breaks & 1, charged: terms.charged & 1})
+		if math.Abs(got-want[i]*price) > 1e-6 {
+			t.Errorf("GPU %d costs %v of the slot, want %v", i, got/price, want[i])
+		}
+		sum += got
+		n.Take(one, FirstFree)
+	}
+	if price < 1000 || math.Abs(sum-price) > 1e-6 {
+		t.Errorf("the slot costs %v, its GPUs together %v", price, sum)
+	}
+}
+
+// A pod without GPUs that takes the CPU a slot needs pays for it, and one that leaves
+// enough does not.
+func TestSlotsAreBrokenByCPUAndMemory(t *testing.T) {
+	m := mixOf(map[Shape]float64{{CPU: 8000, Memory: 4096, GPUs: 2}: 100})
+	w := NewWaste(m, []Kind{{"T4", 2, Whole}})
+	n, supply := node("T4", 10000, 5000, 1000, 1000), NewSupply(w)
+	supply.Add(n)
+	prices := supply.Prices()
+	for _, tt := range []struct {
+		name  string
+		shape Shape
+		pays  bool
+	}{{"little", Shape{CPU: 2000, Memory: 900}, false}, {"CPU", Shape{CPU: 2001}, true}, {"memory", Shape{Memory: 905}, true}} {
+		if got := prices.Of(tt.shape, offerOn(t, w, n, tt.shape).Terms); (got > 0) != tt.pays {
+			t.Errorf("%s: %d", tt.name, got)
+		}
+	}
+	// All of it, also while pods go: that a GPU of it is free besides is no comfort.
+	m.departed = m.weights
+	w = NewWaste(m, []Kind{{"T4", 3, Whole}})
+	n, supply = node("T4", 10000, 5000, 1000, 1000, 1000), NewSupply(w)
+	supply.Add(n)
+	prices = supply.Prices()
+	if got := prices.broken(offerOn(t, w, n, Shape{CPU: 9000}).Terms); prices.turnover != 1 || got != prices.slot[0] {
+		t.Errorf("taking the CPU of a slot costs %v, the slot %v", got, prices.slot)
+	}
+}
+
+// Before any pod has come, slots of 2, 4 and 8 GPUs are worth something already.
+func TestPricesBeforeAnythingIsLearnt(t *testing.T) {
+	w := NewWaste(nil, []Kind{{"T4", 8, Whole}})
+	n, supply := node("T4", 0, 0, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), NewSupply(w)
+	supply.Add(n)
+	one := Shape{GPUs: 1}
+	if got := supply.Prices().Of(one, offerOn(t, w, n, one).Terms); got < 1000*milli || got > 8000*milli {
+		t.Errorf("breaking the only slot of 8 costs %d", got)
+	}
+}
+
+// What is added and removed is what is there, whatever happened in between.
+func TestSupplyFollowsTheNodes(t *testing.T) {
+	w := NewWaste(mixOf(map[Shape]float64{{CPU: 1000, Memory: 10, GPUs: 2}: 1}), []Kind{t4, p100})
+	a, b := node("T4", 3000, 100, 1000, 1000), node("P100", 900, 100, 1000, 300)
+	moved, afresh := NewSupply(w), NewSupply(w)
+	moved.Add(a)
+	moved.Add(b)
+	moved.Add(node("unknown", 3000, 100, 1000))
+	moved.Remove(a)
+	a.Take(Shape{CPU: 2500, GPUs: 1, Share: 100}, 1)
+	moved.Add(a)
+	afresh.Add(a)
+	afresh.Add(b)
+	copied := moved.Clone()
+	moved.Remove(b)
+	for i := range afresh.free {
+		if copied.free[i] != afresh.free[i] {
+			t.Errorf("free %v, want %v", copied.free, afresh.free)
+		}
+	}
+	for i := range afresh.slots {
+		if copied.slots[i] != afresh.slots[i] {
+			t.Errorf("slots %v, want %v", copied.slots, afresh.slots)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package placement
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// Whole is a whole GPU, in thousandths.
+const Whole = 1000
+
+// MaxGPUs is how many GPUs a Node may have.
+const MaxGPUs = 64
+
+// Cost rates a place: the smaller, the better. The unit is a millionth of a GPU where
+// nothing else is said. Costs are whole numbers so that sums do not depend on their
+// order.
+type Cost int64
+
+// milli is a thousandth of a GPU.
+const milli Cost = 1000
+
+// Models is a set of GPU models; the zero value stands for all there are. Equal sets
+// are equal values.
+type Models struct{ names string }
+
+// NewModels returns the set of the names, none of which may contain a line break. No
+// names are all models.
+func NewModels(names ...string) Models {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return Models{strings.Join(slices.Compact(names), "\n")}
+}
+
+// Any says that all models are in the set.
+func (m Models) Any() bool { return m.names == "" }
+
+// Has says whether the model is in the set.
+func (m Models) Has(model string) bool {
+	if m.Any() {
+		return true
+	}
+	for name := range strings.SplitSeq(m.names, "\n") {
+		if name == model {
+			return true
+		}
+	}
+	return false
+}
+
+// Shape is what a pod asks for. Pods of equal shapes are interchangeable here.
+type Shape struct {
+	CPU    int64 // thousandths of a core, 0 or more
+	Memory int64 // MiB, 0 or more
+	GPUs   int   // how many different ones, 0..MaxGPUs
+	Share  int64 // of each of them, in the unit of GPU; 0: all of it
+	Models Models
+}
+
+// Shares says whether others may use the rest of the GPU.
+func (s Shape) Shares() bool { return s.GPUs == 1 && s.Share > 0 }
+
+// on is what the shape asks for of each GPU of the kind, in thousandths, rounded up.
+// More than Whole does not fit.
+func (s Shape) on(k Kind) int {
+	switch {
+	case s.Share == 0 && s.GPUs > 0:
+		return Whole
+	case s.Share > k.Size:
+		return Whole + 1
+	}
+	return int(math.Ceil(float64(s.Share) / float64(k.Size) * Whole))
+}
+
+// Kind is what nodes with equal GPUs have in common.
+type Kind struct {
+	Model string
+	GPUs  int   // 0..MaxGPUs
+	Size  int64 // of the largest GPU, in the unit of GPU
+}
+
+// GPU is one of a node, in any unit that is the same for all.
+type GPU struct {
+	Free int64 // 0..Size; 0 if it is not to be used
+	Size int64
+}
+
+// whole says that nobody uses the GPU.
+func (g GPU) whole() bool { return g.Free == g.Size && g.Size > 0 }
+
+// fits says whether the GPU has room for the shape.
+func (g GPU) fits(s Shape) bool {
+	if s.Share == 0 {
+		return g.whole()
+	}
+	return g.Free >= s.Share
+}
+
+// take takes the shape's part.
+func (g *GPU) take(s Shape) {
+	if s.Share == 0 {
+		g.Free = 0
+	} else {
+		g.Free -= s.Share
+	}
+}
+
+// Node is what is free of one machine.
+type Node struct {
+	Model                       string
+	CPU, Memory                 int64 // free, in the units of Shape; negative counts as nothing
+	CPUCapacity, MemoryCapacity int64
+	GPUs                        []GPU // at most MaxGPUs
+}
+
+// Kind returns the kind of the node.
+func (n *Node) Kind() Kind {
+	k := Kind{Model: n.Model, GPUs: len(n.GPUs)}
+	for _, g := range n.GPUs {
+		k.Size = max(k.Size, g.Size)
+	}
+	return k
+}
+
+// wholes is how many of the GPUs nobody uses.
+func wholes(gpus []GPU) int {
+	count := 0
+	for _, g := range gpus {
+		if g.whole() {
+			count++
+		}
+	}
+	return count
+}
+
+// freeOf is what is free of GPUs together, in thousandths of one of the size.
+func freeOf(gpus []GPU, size int64) float64 {
+	sum := 0.0
+	for _, g := range gpus {
+		sum += float64(g.Free)
+	}
+	return sum / float64(max(1, size)) * Whole
+}
+
+// Fits says whether there is room for the shape.
+func (n *Node) Fits(s Shape) bool {
+	if s.CPU > n.CPU || s.Memory > n.Memory {
+		return false
+	}
+	if s.GPUs == 0 {
+		return true
+	}
+	if s.GPUs > len(n.GPUs) || !s.Models.Has(n.Model) {
+		return false
+	}
+	room := 0
+	for _, g := range n.GPUs {
+		if g.fits(s) {
+			room++
+		}
+	}
+	return room >= s.GPUs
+}
+
+// FirstFree stands for the GPUs with the lowest indexes that have room.
+const FirstFree = -1
+
+// Take takes room for the shape, which must fit, on the given GPU or the first with
+// room, and returns the indexes of the GPUs.
+func (n *Node) Take(s Shape, gpu int) []int {
+	n.CPU, n.Memory = n.CPU-s.CPU, n.Memory-s.Memory
+	var taken []int
+	for i := range n.GPUs {
+		if len(taken) < s.GPUs && n.GPUs[i].fits(s) && (gpu == FirstFree || gpu == i) {
+			n.GPUs[i].take(s)
+			taken = append(taken, i)
+		}
+	}
+	return taken
+}
+
+// Give gives back what Take has taken.
+func (n *Node) Give(s Shape, gpus []int) {
+	n.CPU, n.Memory = n.CPU+s.CPU, n.Memory+s.Memory
+	for _, i := range gpus {
+		if s.Share == 0 {
+			n.GPUs[i].Free = n.GPUs[i].Size
+		} else {
+			n.GPUs[i].Free += s.Share
+		}
+	}
+}
+
+// takeFirst takes what the shape asks for from the first GPUs with room.
+func takeFirst(gpus []GPU, s Shape) {
+	left := s.GPUs
+	for i := range gpus {
+		if left > 0 && gpus[i].fits(s) {
+			gpus[i].take(s)
+			left--
+		}
+	}
+}
+
+// Offer is one way to place a shape on a node.
+type Offer struct {
+	// Cost is what depends on the node alone.
+	Cost Cost
+	// GPU is the one whose share the pod gets, or FirstFree.
+	GPU   int8
+	Terms Terms
+}
+
+// Terms are what the rest of an Offer's cost depends on: Offers on equal Terms differ
+// by their Cost alone.
+type Terms struct {
+	kind    int16  // index of the node's kind; see Waste
+	whole   int8   // GPUs of the node that nobody uses
+	takes   int8   // how many of these the pod would use
+	breaks  uint64 // the groups of slots of which the node has fewer afterwards
+	charged uint64 // the groups of slots that have a say
+}
+
+// Offers are the ways to place a shape on a node that can be best: at most one on a
+// GPU that is in use, and at most one on GPUs that are not, or for a pod without GPUs.
+type Offers struct {
+	list  [2]Offer
+	count int8
+}
+
+// All returns the offers; none if the shape does not fit.
+func (o *Offers) All() []Offer { return o.list[:o.count] }
+
+func (o *Offers) add(offer Offer) {
+	o.list[o.count] = offer
+	o.count++
+}

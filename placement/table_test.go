@@ -1,0 +1,90 @@
+package placement
+
+import (
+	"math"
+	"testing"
+)
+
+// mixOf is a mix in which each shape came so often.
+func mixOf(weights map[Shape]float64) *Mix {
+	m := &Mix{weights: weights}
+	for _, w := range weights {
+		m.seen += w
+	}
+	return m
+}
+
+func inCores(s Shape) float64 { return float64(s.CPU) / cpuCell }
+
+// A GPU is followed from offer to offer, with the probability of each state it can be
+// in, until it is almost certainly closed; what it has sold by then is what the table
+// says.
+func TestTableAgainstTheProcessItself(t *testing.T) {
+	m := mixOf(map[Shape]float64{
+		{CPU: 4000, GPUs: 1, Share: 400}: 3,
+		{CPU: 2500, GPUs: 1, Share: 295}: 2, // 300 and 3 cores, by the table's grain; paid is 295
+		{CPU: 16000, GPUs: 2}:            1, // 8 cores for each
+		{CPU: 6000}:                      4, // 3 cores for each of the node's two GPUs
+		{CPU: 1, GPUs: 1, Share: 10, Models: NewModels("other")}: 50,
+	})
+	kind := Kind{"T4", 2, Whole}
+	table := newTable(buyersOf(m, kind, inCores))
+	type state struct{ f, x int }
+	type offer struct {
+		f, x    int
+		q, paid float64
+	}
+	offers := []offer{{40, 4, 3.0 / 60, 400}, {30, 3, 2.0 / 60, 295}, {100, 8, 1.0 / 60, 1000}, {0, 3, 0.3 * 4 / 60, 0}}
+	for _, start := range []state{{100, 8}, {100, 7}, {100, 96}, {70, 7}, {70, 12}, {39, 10}, {30, 3}, {29, 50}, {0, 50}, {100, 0}} {
+		at, sold := map[state]float64{start: 1}, 0.0
+		for range 4000 {
+			next := map[state]float64{}
+			for s, p := range at {
+				stays := 1 - 0.01
+				for _, o := range offers {
+					if o.f <= s.f && o.x <= s.x {
+						stays -= o.q
+						sold += p * o.q * o.paid
+						next[state{s.f - o.f, s.x - o.x}] += p * o.q
+					}
+				}
+				next[s] += p * stays
+			}
+			at = next
+		}
+		if got := float64(table[start.f][start.x]); math.Abs(got-sold) > 0.01 {
+			t.Errorf("a GPU with %d free and %d cores: the table says %.3f, %.3f are sold", start.f*milliStep, start.x, got, sold)
+		}
+	}
+	if table[100][96] < 600 || table[0][96] != 0 {
+		t.Errorf("a free GPU is worth %.1f, a full one %.1f", table[100][96], table[0][96])
+	}
+}
+
+func TestTableBetweenCellsAndBeyond(t *testing.T) {
+	table := newTable(buyersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, inCores))
+	nine, ten := float64(table[50][9]), float64(table[50][10])
+	if nine != 0 || ten < 490 {
+		t.Fatalf("worth %.1f with 9 cores, %.1f with 10", nine, ten)
+	}
+	for _, tt := range []struct {
+		free int
+		x    float64
+		want float64
+	}{{500, 9.25, ten / 4}, {509, 10, ten}, {499, 10, 0}, {500, -3, 0}, {500, 1e18, ten}, {500, math.Inf(1), ten}} {
+		if got := table.at(tt.free, tt.x); math.Abs(got-tt.want) > 0.01 {
+			t.Errorf("%d free, %v cores: %.2f, want %.2f", tt.free, tt.x, got, tt.want)
+		}
+	}
+}
+
+func TestTableOfNothing(t *testing.T) {
+	table := newTable(buyersOf(nil, Kind{"T4", 1, Whole}, inCores))
+	if *table != (*new([milliSteps + 1][cells + 1]float32)) {
+		t.Error("a GPU that nobody wants is worth something")
+	}
+	huge := mixOf(map[Shape]float64{{CPU: math.MaxInt64, GPUs: 64, Share: 1}: 1, {CPU: math.MaxInt64}: 1})
+	if v := newTable(buyersOf(huge, Kind{"T4", 1, Whole}, inCores))[100][96]; v != 0 {
+		t.Errorf("what fits nowhere is worth %v", v)
+	}
+}

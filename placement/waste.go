@@ -1,0 +1,228 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
+
+// orderSpan is the difference in cost between the first and the last node of the
+// list: it keeps what is in use together, and the rest free.
+const orderSpan = 200 * milli
+
+// Order is what a node costs for its place in any fixed list of the nodes.
+func Order(place, nodes int) Cost {
+	if place >= nodes {
+		return orderSpan
+	}
+	return orderSpan * Cost(max(0, place)) / Cost(nodes)
+}
+
+// Waste rates places by how much of the node could not be sold any more. It is made
+// from a Mix and the kinds of nodes there are, and never changes.
+type Waste struct {
+	mix      *Mix
+	index    map[Kind]int16
+	kinds    []Kind // by index, as are the tables
+	tables   []tables
+	turnover float64  // how much of what arrived has departed, 0..1
+	scarce   []scarce // sets of models that some pods are restricted to
+	groups   []group  // kinds of slots
+	limits   map[Models]*models
+	demand   float64 // what the mix asks for, in thousandths of GPUs
+}
+
+type tables struct{ cpu, memory *table }
+
+// models is a set of models as far as it matters in a cluster.
+type models struct {
+	has       []bool // by kind
+	all, none bool
+}
+
+func (m *models) within(other *models) bool {
+	for i, has := range m.has {
+		if has && !other.has[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *models) equal(other *models) bool { return slices.Equal(m.has, other.has) }
+
+// NewWaste returns a Waste for a cluster of nodes of these kinds, one for each node.
+func NewWaste(m *Mix, nodes []Kind) *Waste {
+	w := &Waste{mix: m, index: map[Kind]int16{}, limits: map[Models]*models{}}
+	sorted := slices.SortedFunc(slices.Values(nodes), compareKinds)
+	counts := make([]float64, 0, 8)
+	for _, kind := range sorted {
+		if i := len(w.kinds); i == 0 || w.kinds[i-1] != kind {
+			w.index[kind] = int16(i)
+			w.kinds, counts = append(w.kinds, kind), append(counts, 0)
+		}
+		counts[len(counts)-1] += float64(kind.GPUs)
+	}
+	w.tables = make([]tables, len(w.kinds))
+	w.learnTables()
+	shapes := m.shapes()
+	for i, s := range shapes {
+		if w.limits[s.Models] == nil {
+			w.limits[s.Models] = w.modelsOf(s.Models)
+		}
+		shapes[i].asked = w.asked(s.Shape, counts)
+	}
+	departed := 0.0
+	for _, s := range shapes {
+		w.demand += s.weight * s.asked
+		departed += m.departed[s.Shape] * s.asked
+	}
+	if w.demand > 0 {
+		w.turnover = math.Min(1, departed/w.demand)
+	}
+	w.learnScarce(shapes)
+	w.learnGroups(shapes)
+	return w
+}
+
+func compareKinds(a, b Kind) int {
+	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Size, b.Size))
+}
+
+// asked is what the shape asks for of all its GPUs together, in thousandths of the
+// GPUs on which it fits, on average. counts are those of the GPUs by kind.
+func (w *Waste) asked(s Shape, counts []float64) float64 {
+	sum, gpus := 0.0, 0.0
+	for i, kind := range w.kinds {
+		if part := s.on(kind); part <= Whole && w.limits[s.Models].has[i] {
+			sum += counts[i] * float64(part)
+			gpus += counts[i]
+		}
+	}
+	if gpus == 0 {
+		return 0
+	}
+	return float64(s.GPUs) * sum / gpus
+}
+
+// learnTables computes a table for each kind of node; kinds to which the same is
+// offered share theirs.
+func (w *Waste) learnTables() {
+	type known struct {
+		buyers buyers
+		table  *table
+	}
+	var all []known
+	compute := func(kind Kind, need func(Shape) float64) *table {
+		b := buyersOf(w.mix, kind, need)
+		for _, k := range all {
+			if maps.Equal(k.buyers, b) {
+				return k.table
+			}
+		}
+		all = append(all, known{b, newTable(b)})
+		return all[len(all)-1].table
+	}
+	for i, kind := range w.kinds {
+		if kind.GPUs > 0 {
+			w.tables[i].cpu = compute(kind, func(s Shape) float64 { return float64(s.CPU) / cpuCell })
+			w.tables[i].memory = compute(kind, func(s Shape) float64 { return float64(s.Memory) / memoryCell })
+		}
+	}
+}
+
+func (w *Waste) modelsOf(m Models) *models {
+	set := &models{has: make([]bool, len(w.kinds)), all: true, none: true}
+	for i, kind := range w.kinds {
+		set.has[i] = m.Has(kind.Model)
+		set.all, set.none = set.all && set.has[i], set.none && !set.has[i]
+	}
+	return set
+}
+
+// limit is the set of models the shape may use.
+func (w *Waste) limit(s Shape) *models {
+	if known := w.limits[s.Models]; known != nil {
+		return known
+	}
+	return w.modelsOf(s.Models)
+}
+
+// value is how many thousandths of the GPUs will be sold, beside so much CPU and
+// memory, of which each GPU has a part in proportion to what is free of it.
+func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
+	t, size, total := &w.tables[kind], w.kinds[kind].Size, int64(0)
+	for _, g := range gpus {
+		total += g.Free
+	}
+	sum, last, lastValue := 0.0, int64(0), 0.0
+	for _, g := range gpus {
+		if g.Free == 0 {
+			continue
+		}
+		if g.Free != last { // GPUs with the same are often next to each other
+			part, free := float64(g.Free)/float64(total), int(math.Min(Whole, float64(g.Free)/float64(max(1, size))*Whole))
+			last, lastValue = g.Free, math.Min(t.cpu.at(free, float64(cpu)/cpuCell*part), t.memory.at(free, float64(memory)/memoryCell*part))
+		}
+		sum += lastValue
+	}
+	return sum
+}
+
+// RateAt is Rate, with what the node's place in the list costs.
+func (w *Waste) RateAt(place, nodes int, n *Node, s Shape) Offers {
+	offers := w.Rate(n, s)
+	for i := range offers.All() {
+		offers.list[i].Cost += Order(place, nodes)
+	}
+	return offers
+}
+
+// Rate returns the offers of the node, without their price. A node of a kind that was
+// not there when the Waste was made offers nothing.
+func (w *Waste) Rate(n *Node, s Shape) Offers {
+	var offers Offers
+	kind, known := w.index[n.Kind()]
+	if !known || !n.Fits(s) {
+		return offers
+	}
+	terms := Terms{kind: kind, whole: int8(wholes(n.GPUs)), charged: w.charged(n, kind, s)}
+	before, part := w.value(kind, n.CPU, n.Memory, n.GPUs), float64(s.GPUs*s.on(w.kinds[kind]))
+	loss := func(after []GPU) Cost {
+		lost := before - w.value(kind, n.CPU-s.CPU, n.Memory-s.Memory, after) - part
+		return Cost(math.Round(lost * float64(milli)))
+	}
+	var buffer [MaxGPUs]GPU
+	gpus := append(buffer[:0], n.GPUs...)
+	if !s.Shares() {
+		takeFirst(gpus, s)
+		terms.takes = terms.whole - int8(wholes(gpus))
+		offers.add(Offer{Cost: loss(gpus), GPU: FirstFree, Terms: w.breaking(n, s, terms)})
+		return offers
+	}
+	var best [2]Offer // on a GPU in use, on a whole one
+	var found [2]bool
+	for i := range gpus {
+		if !gpus[i].fits(s) || slices.Contains(n.GPUs[:i], n.GPUs[i]) {
+			continue
+		}
+		takes := 0
+		if gpus[i].whole() {
+			takes = 1
+		}
+		gpus[i].take(s)
+		if lost := loss(gpus); !found[takes] || lost < best[takes].Cost {
+			best[takes], found[takes] = Offer{Cost: lost, GPU: int8(i)}, true
+		}
+		gpus[i] = n.GPUs[i]
+	}
+	for takes := range best {
+		if found[takes] {
+			terms.takes = int8(takes)
+			best[takes].Terms = w.breaking(n, s, terms)
+			offers.add(best[takes])
+		}
+	}
+	return offers
+}

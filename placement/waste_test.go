@@ -1,0 +1,94 @@
+package placement
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Pods ask for 300 and 700: a pod with 300 belongs beside a 700, and not where 400
+// would be left.
+func TestWasteKeepsWhatCanBeSold(t *testing.T) {
+	small, large := Shape{GPUs: 1, Share: 300}, Shape{GPUs: 1, Share: 700}
+	w := NewWaste(mixOf(map[Shape]float64{small: 1, large: 1}), []Kind{{"T4", 4, Whole}})
+	offers := w.Rate(node("T4", 0, 0, 0, 700, 0, 300), small)
+	if got := offers.All(); len(got) != 1 || got[0].GPU != 3 || got[0].Terms.takes != 0 || got[0].Cost > 0 {
+		t.Errorf("offers %+v, want the last GPU for nothing", got)
+	}
+	offers = w.Rate(node("T4", 0, 0, 600, 1000, 1000), large)
+	if got := offers.All(); len(got) != 0 { // no node with three GPUs is known
+		t.Errorf("a node of an unknown kind offers %+v", got)
+	}
+	offers = w.Rate(node("T4", 0, 0, 600, 1000, 900, 1000), large)
+	if got := offers.All(); len(got) != 2 || got[0].GPU != 2 || got[1].GPU != 1 || got[1].Terms.takes != 1 {
+		t.Errorf("offers %+v, want one on a GPU in use and one on the first that is not", got)
+	}
+	// 900 are worth (½·700 + ½·(300 + 582)) ÷ 1.01 = 783, and the 200 that would be left nothing; what is left of
+	// a whole GPU, 300, is worth nearly all of it.
+	if got := offers.All(); got[0].Cost < 81*milli || got[0].Cost > 85*milli || got[1].Cost > 0 {
+		t.Errorf("costs %d and %d", got[0].Cost, got[1].Cost)
+	}
+}
+
+// With CPU for one pod only, a second GPU cannot be sold any more.
+func TestWasteSeesCPU(t *testing.T) {
+	s := Shape{CPU: 8000, GPUs: 1}
+	w := NewWaste(mixOf(map[Shape]float64{s: 1}), []Kind{{"T4", 2, Whole}})
+	heavy := Shape{CPU: 16000, GPUs: 1}
+	modest := offerOn(t, w, node("T4", 16000, 0, 1000, 1000), s)
+	costly := offerOn(t, w, node("T4", 16000, 0, 1000, 1000), heavy)
+	if costly.Cost-modest.Cost < 900*milli {
+		t.Errorf("taking all CPU costs %d, half of it %d", costly.Cost, modest.Cost)
+	}
+}
+
+func TestEqualNodesAreTakenInOrder(t *testing.T) {
+	w, n, s := NewWaste(nil, []Kind{t4}), node("T4", 0, 0, 1000, 1000), Shape{GPUs: 1}
+	first, second := w.RateAt(0, 4, n, s), w.RateAt(1, 4, n, s)
+	if got := second.All()[0].Cost - first.All()[0].Cost; got != orderSpan/4 {
+		t.Errorf("the second of four costs %d more", got)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	if Order(0, 10) != 0 || Order(5, 10) != orderSpan/2 || Order(10, 10) != orderSpan || Order(-1, 10) != 0 || Order(0, 0) != orderSpan {
+		t.Error(Order(0, 10), Order(5, 10), Order(10, 10), Order(-1, 10), Order(0, 0))
+	}
+}
+
+// Nothing that nodes and pods can say makes it panic, or rate a place where the pod
+// does not fit.
+func TestHostileNumbers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	numbers := []int64{-1 << 62, -1, 0, 1, 999, 1 << 20, 1<<63 - 1}
+	pick := func() int64 { return numbers[rng.IntN(len(numbers))] }
+	kinds := []Kind{{}, {"T4", 0, Whole}, {"T4", 1, Whole}, {"T4", MaxGPUs, Whole}}
+	for range 3000 {
+		shape := func() Shape {
+			return Shape{CPU: max(0, pick()), Memory: max(0, pick()), GPUs: rng.IntN(3) * 32, Share: int64(rng.IntN(Whole))}
+		}
+		m := &Mix{weights: map[Shape]float64{shape(): 1, shape(): 1e-9}, seen: 1}
+		if rng.IntN(10) == 0 {
+			m = nil
+		}
+		kind := kinds[rng.IntN(len(kinds))]
+		n := &Node{Model: kind.Model, CPU: pick(), Memory: pick(), CPUCapacity: pick(), MemoryCapacity: pick()}
+		for range kind.GPUs {
+			size := []int64{0, 1, Whole, 1 << 50}[rng.IntN(4)]
+			n.GPUs = append(n.GPUs, GPU{rng.Int64N(size + 1), size})
+		}
+		s := shape()
+		w := NewWaste(m, append([]Kind{n.Kind()}, kinds...)[rng.IntN(3):])
+		supply := NewSupply(w)
+		supply.Add(n)
+		prices := supply.Prices()
+		for _, rate := range []func(*Node, Shape) Offers{w.Rate, NewFragmentation(m, kinds).Rate, NewBestFit(pick(), int(pick())).Rate} {
+			offers := rate(n, s)
+			for _, o := range offers.All() {
+				prices.Of(s, o.Terms)
+				if !n.Fits(s) {
+					t.Fatalf("%+v is offered to %+v", n, s)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package hardwarehealth
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// Explain implements policy.Explainer: which rules speak of the node, and since when.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	var said []string
+	if n == nil {
+		if len(c.tolerated) > 0 {
+			said = append(said, "the pod tolerates what these rules say: "+strings.Join(c.tolerated, ", "))
+		}
+		return said
+	}
+	objects := *c.policy.objects.Of(n)
+	for i := range c.rules {
+		u := &c.rules[i]
+		switch u.judge(n, objects) {
+		case degraded:
+			said = append(said, fmt.Sprintf("rule %s %s: %s", u.Name, u.effect(), u.why(n)))
+		case unknown:
+			said = append(said, fmt.Sprintf("rule %s cannot tell: %s", u.Name, u.why(n)))
+		}
+	}
+	return said
+}
+
+func (r *Rule) effect() string {
+	if r.Reject {
+		return "rejects"
+	}
+	return fmt.Sprintf("takes %d points", r.Penalty)
+}
+
+// why is what the rule saw, and since when.
+func (u *use) why(n *snapshot.Node) string {
+	switch {
+	case u.Condition != nil:
+		return describe(u.Condition.of(n.Object))
+	case u.Label != nil:
+		return fmt.Sprintf("label %s is %q", u.Label.Key, n.Object.Labels[u.Label.Key])
+	case u.Annotation != nil:
+		return fmt.Sprintf("annotation %s is %q", u.Annotation.Key, n.Object.Annotations[u.Annotation.Key])
+	}
+	v := u.column.Of(n)
+	switch at := v.At.UTC().Format(time.RFC3339); {
+	case v.At.IsZero():
+		return fmt.Sprintf("signal %s says nothing of the node", u.Signal.Name)
+	case v.Stale:
+		return fmt.Sprintf("signal %s is too old", u.Signal.Name)
+	case u.Signal.Above != nil:
+		return fmt.Sprintf("signal %s was %g, above %g, at %s", u.Signal.Name, v.Number, *u.Signal.Above, at)
+	case u.Signal.Below != nil:
+		return fmt.Sprintf("signal %s was %g, below %g, at %s", u.Signal.Name, v.Number, *u.Signal.Below, at)
+	default:
+		return fmt.Sprintf("signal %s is %g since %s", u.Signal.Name, v.Number, at)
+	}
+}
+
+// describe tells a condition that is there.
+func describe(c *corev1.NodeCondition) string {
+	text := fmt.Sprintf("condition %s is %s", c.Type, c.Status)
+	if !c.LastTransitionTime.IsZero() {
+		text += " since " + c.LastTransitionTime.UTC().Format(time.RFC3339)
+	}
+	if c.Reason != "" {
+		text += " (" + c.Reason + ")"
+	}
+	return text
+}

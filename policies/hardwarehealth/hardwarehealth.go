@@ -1,0 +1,238 @@
+// Package hardwarehealth is the policy HardwareHealth: nodes that are ready, and yet
+// degraded. README.md in this folder is its documentation.
+package hardwarehealth
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	resources "k8s.io/component-helpers/resource"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// all is, in a pod's annotation, every rule.
+const all = "*"
+
+// health is the policy.
+type health struct {
+	config    Config
+	selectors []labels.Selector            // by rule
+	objects   *snapshot.ObjectFact[[]bool] // which rules without a signal speak of the node
+}
+
+func newHealth(config Config, selectors []labels.Selector) *health {
+	p := &health{config: config, selectors: selectors}
+	p.objects = snapshot.NewObjectFact(func(n *corev1.Node) []bool {
+		speaks := make([]bool, len(config.Rules))
+		for i := range config.Rules {
+			speaks[i] = config.Rules[i].speaksOf(n)
+		}
+		return speaks
+	})
+	return p
+}
+
+// speaksOf says whether the Node object has what the rule looks for. A rule with a signal
+// looks for nothing there.
+func (r *Rule) speaksOf(n *corev1.Node) bool {
+	switch {
+	case r.Condition != nil:
+		c := r.Condition.of(n)
+		return c != nil && c.Status == cmp.Or(r.Condition.Status, corev1.ConditionTrue)
+	case r.Label != nil:
+		return r.Label.in(n.Labels)
+	case r.Annotation != nil:
+		return r.Annotation.in(n.Annotations)
+	}
+	return false
+}
+
+// of returns the node's condition of the type, or nil.
+func (c *Condition) of(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if string(n.Status.Conditions[i].Type) == c.Type {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (m *Mark) in(marks map[string]string) bool {
+	value, ok := marks[m.Key]
+	return ok && (len(m.Values) == 0 || slices.Contains(m.Values, value))
+}
+
+// speaks says whether the number tells of degraded hardware.
+func (s *Signal) speaks(number float64) bool {
+	switch {
+	case s.Above != nil:
+		return number > *s.Above
+	case s.Below != nil:
+		return number < *s.Below
+	}
+	return number != 0
+}
+
+// Signals implements policy.SignalReader.
+func (p *health) Signals() []policy.Signal {
+	var signals []policy.Signal
+	for i, r := range p.config.Rules {
+		if r.Signal != nil {
+			signals = append(signals, policy.Signal{Field: fmt.Sprintf("rules[%d].signal.name", i), Name: r.Signal.Name, About: policy.AboutNodes})
+		}
+	}
+	return signals
+}
+
+// Prepare implements policy.Policy.
+func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	c := &cycle{policy: p}
+	tolerated := p.tolerated(pod)
+	requests := resources.PodRequests(pod, resources.PodResourcesOptions{})
+	for i := range p.config.Rules {
+		r := &p.config.Rules[i]
+		if !r.Pods.asksFor(requests) || !p.selectors[i].Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if slices.Contains(tolerated, r.Name) || slices.Contains(tolerated, all) {
+			c.tolerated = append(c.tolerated, r.Name)
+			continue
+		}
+		use := use{Rule: r, at: i}
+		if r.Signal != nil {
+			use.column = view.Column(r.Signal.Name)
+		}
+		c.rules = append(c.rules, use)
+	}
+	if len(c.rules) == 0 && len(c.tolerated) == 0 {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// tolerated are the names of the rules that the pod does not mind.
+func (p *health) tolerated(pod *corev1.Pod) []string {
+	text := pod.Annotations[p.config.Annotation]
+	if p.config.Annotation == "" || text == "" {
+		return nil
+	}
+	names := strings.Split(text, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	return names
+}
+
+func (p *Pods) asksFor(requests corev1.ResourceList) bool {
+	return len(p.AskFor) == 0 || slices.ContainsFunc(p.AskFor, func(name corev1.ResourceName) bool {
+		q, ok := requests[name]
+		return ok && q.Sign() > 0
+	})
+}
+
+// cycle is the policy prepared for one pod.
+type cycle struct {
+	policy    *health
+	rules     []use    // that concern the pod
+	tolerated []string // the names of those that would, if it minded
+}
+
+// use is a rule that concerns the pod.
+type use struct {
+	*Rule
+	at     int              // in the configuration
+	column *snapshot.Column // of the signal; nil without, and when nothing is known
+}
+
+// state is what a rule says about a node.
+type state int
+
+const (
+	healthy state = iota
+	degraded
+	unknown // the signal says nothing current
+)
+
+func (u *use) judge(n *snapshot.Node, objects []bool) state {
+	if u.Signal == nil {
+		if objects[u.at] {
+			return degraded
+		}
+		return healthy
+	}
+	switch v := u.column.Of(n); {
+	case !v.Current():
+		return unknown
+	case u.Signal.speaks(v.Number):
+		return degraded
+	}
+	return healthy
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	objects := *c.policy.objects.Of(n)
+	var verdict policy.Verdict
+	for i := range c.rules {
+		u := &c.rules[i]
+		switch s := u.judge(n, objects); {
+		case s == degraded && u.Reject:
+			return policy.Verdict{Reason: u.reason(), Unresolvable: true}
+		case s == unknown && c.policy.config.WhenStale == policy.Reject:
+			verdict = policy.Verdict{Reason: signalStale, Unresolvable: true}
+		}
+	}
+	return verdict
+}
+
+func (r *Rule) reason() *policy.Reason {
+	switch {
+	case r.Condition != nil:
+		return degradedCondition
+	case r.Signal != nil:
+		return degradedSignal
+	}
+	return degradedMark
+}
+
+// Score implements policy.Score: what penalties leave of MaxScore, at least 0. If
+// something is unknown that may speak against the node, the score is below 0, and as far
+// below NoOpinion as the score would be above 0.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	objects := *c.policy.objects.Of(n)
+	score, complete := policy.MaxScore, true
+	for i := range c.rules {
+		switch c.rules[i].judge(n, objects) {
+		case degraded:
+			score -= c.rules[i].Penalty
+		case unknown:
+			complete = false
+		}
+	}
+	if score = max(0, score); !complete {
+		return policy.NoOpinion - score
+	}
+	return score
+}
+
+// NormalizeScore implements policy.NormalizeScore. A node of which something is unknown
+// scores as the others do on average, but no more than is known to be left.
+func (c *cycle) NormalizeScore(scores []int64) {
+	left := slices.Clone(scores)
+	for i, s := range scores {
+		if s < 0 {
+			scores[i], left[i] = policy.NoOpinion, policy.NoOpinion-s
+		}
+	}
+	policy.NeutralScores(scores)
+	for i := range scores {
+		scores[i] = min(scores[i], left[i])
+	}
+}

@@ -1,0 +1,255 @@
+package hardwarehealth_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policies/hardwarehealth"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, hardwarehealth.Type(), "testdata/*.txtar")
+}
+
+// everySource has a rule of each kind, some for some pods only.
+const everySource = `
+rules:
+- {name: xid, condition: {type: XidCriticalError}, reject: true, pods: {askFor: [nvidia.com/gpu]}}
+- {name: kernel, condition: {type: KernelDeadlock}, penalty: 20}
+- {name: repair, label: {key: example.com/repair, values: ["yes"]}, reject: true}
+- {name: noted, annotation: {key: example.com/noise}, penalty: 30, pods: {selector: {matchLabels: {app: web}}}}
+- {name: hot, signal: {name: temperature, above: 85}, reject: true}
+- {name: fan, signal: {name: fan, below: 500}, penalty: 60}
+- {name: ecc, signal: {name: ecc}, penalty: 50}
+`
+
+const conformancePods = `
+- metadata: {name: gpu, annotations: {outboard.dev/tolerate-degraded: "hot, ecc"}}
+  spec: {containers: [{name: a, resources: {requests: {nvidia.com/gpu: 1}}}]}
+- metadata: {name: web, labels: {app: web}}
+`
+
+const conformanceNodes = `
+- metadata: {name: a, labels: {example.com/repair: "yes"}}
+- metadata: {name: b, annotations: {example.com/noise: "1"}}
+  status: {conditions: [{type: XidCriticalError, status: "True", lastTransitionTime: "2026-01-01T10:00:00Z", reason: Xid79}]}
+- metadata: {name: c}
+  status: {conditions: [{type: KernelDeadlock, status: "True"}]}
+- metadata: {name: d}
+`
+
+const conformanceSignals = `
+temperature: {a: 20, b: 90, c: 20, d: {number: 20, stale: true}}
+fan: {a: 20, b: 900, c: 900}
+ecc: {a: 1, b: 0, c: {number: 1, at: "2026-01-01T11:00:00Z"}, d: 0}
+`
+
+func TestConformance(t *testing.T) {
+	for _, whenStale := range []policy.WhenStale{policy.Neutral, policy.Reject} {
+		t.Run(string(whenStale), func(t *testing.T) {
+			policytest.Run(t, policytest.Options{
+				New:      policytest.FromYAML(hardwarehealth.Type(), everySource+"whenStale: "+string(whenStale)),
+				Pods:     policytest.Pods(conformancePods),
+				Nodes:    policytest.Nodes(conformanceNodes),
+				Assigned: policytest.Pods(`{metadata: {name: w}, spec: {nodeName: c}}`),
+				Signals:  policytest.Signals(conformanceSignals),
+			})
+		})
+	}
+}
+
+func build(t testing.TB, config string) policy.Policy {
+	t.Helper()
+	p, err := policytest.FromYAML(hardwarehealth.Type(), config)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func viewOf(nodes, signals string) *snapshot.View {
+	var b snapshot.Builder
+	for _, n := range policytest.Nodes(nodes) {
+		b.SetNode(n)
+	}
+	for _, column := range policytest.Signals(signals) {
+		b.SetColumn(column)
+	}
+	return b.View()
+}
+
+func TestExplain(t *testing.T) {
+	view, pods := viewOf(conformanceNodes, conformanceSignals), policytest.Pods(conformancePods)
+	for _, tt := range []struct {
+		pod  *corev1.Pod
+		node string // "" for the pod as a whole
+		want []string
+	}{
+		{pods[0], "", []string{"the pod tolerates what these rules say: hot, ecc"}},
+		{pods[0], "b", []string{"rule xid rejects: condition XidCriticalError is True since 2026-01-01T10:00:00Z (Xid79)"}},
+		{pods[1], "", nil},
+		{pods[1], "a", []string{
+			`rule repair rejects: label example.com/repair is "yes"`,
+			"rule fan takes 60 points: signal fan was 20, below 500, at 2026-01-01T12:00:00Z",
+			"rule ecc takes 50 points: signal ecc is 1 since 2026-01-01T12:00:00Z",
+		}},
+		{pods[1], "b", []string{
+			`rule noted takes 30 points: annotation example.com/noise is "1"`,
+			"rule hot rejects: signal temperature was 90, above 85, at 2026-01-01T12:00:00Z",
+		}},
+		{pods[1], "c", []string{
+			"rule kernel takes 20 points: condition KernelDeadlock is True",
+			"rule ecc takes 50 points: signal ecc is 1 since 2026-01-01T11:00:00Z",
+		}},
+		{pods[1], "d", []string{
+			"rule hot cannot tell: signal temperature is too old",
+			"rule fan cannot tell: signal fan says nothing of the node",
+		}},
+	} {
+		cycle, err := build(t, everySource).Prepare(t.Context(), tt.pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cycle.(policy.Explainer).Explain(view.Node(tt.node)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s on %q: got %q, want %q", tt.pod.Name, tt.node, got, tt.want)
+		}
+	}
+}
+
+// TestUnknownIsNoBetter: what is not known never makes a node better than what is known
+// of it does, and never worse than the others on average.
+func TestUnknownIsNoBetter(t *testing.T) {
+	const config = `
+rules:
+- {name: p, signal: {name: p}, penalty: 30}
+- {name: q, signal: {name: q}, penalty: 45}
+- {name: r, signal: {name: r}, penalty: 60}
+`
+	penalties := map[string]int64{"p": 30, "q": 45, "r": 60}
+	rapid.Check(t, func(t *rapid.T) {
+		var b snapshot.Builder
+		values := map[string]map[string]snapshot.Value{"p": {}, "q": {}, "r": {}}
+		n := rapid.IntRange(1, 6).Draw(t, "nodes")
+		left, complete := make([]int64, n), make([]bool, n)
+		nodes := make([]*snapshot.Node, n)
+		for i := range n {
+			name := fmt.Sprint("n", i)
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			left[i], complete[i] = policy.MaxScore, true
+			for _, signal := range []string{"p", "q", "r"} {
+				switch rapid.SampledFrom([]string{"healthy", "degraded", "stale", "missing"}).Draw(t, signal) {
+				case "healthy":
+					values[signal][name] = snapshot.Value{At: policytest.Now}
+				case "degraded":
+					values[signal][name] = snapshot.Value{Number: 1, At: policytest.Now}
+					left[i] = max(0, left[i]-penalties[signal])
+				case "stale":
+					values[signal][name] = snapshot.Value{Number: 1, At: policytest.Now, Stale: true}
+					complete[i] = false
+				default:
+					complete[i] = false
+				}
+			}
+		}
+		for name, v := range values {
+			b.SetColumn(snapshot.NewColumn(name, v))
+		}
+		view := b.View()
+		p, err := policytest.FromYAML(hardwarehealth.Type(), config)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cycle, err := p.Prepare(t.Context(), new(corev1.Pod), view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scores := make([]int64, n)
+		var sum, known int64
+		for i := range n {
+			nodes[i] = view.Node(fmt.Sprint("n", i))
+			scores[i] = cycle.(policy.Score).Score(nodes[i])
+			if complete[i] {
+				sum, known = sum+left[i], known+1
+			}
+		}
+		mean := policy.MaxScore / 2
+		if known > 0 {
+			mean = sum / known
+		}
+		cycle.(policy.NormalizeScore).NormalizeScore(scores)
+		for i := range n {
+			want := left[i]
+			if !complete[i] {
+				want = min(want, mean)
+			}
+			if scores[i] != want {
+				t.Errorf("node %d of %d: score %d, want %d", i, n, scores[i], want)
+			}
+		}
+	})
+}
+
+func TestSignals(t *testing.T) {
+	want := []policy.Signal{
+		{Field: "rules[4].signal.name", Name: "temperature", About: policy.AboutNodes},
+		{Field: "rules[5].signal.name", Name: "fan", About: policy.AboutNodes},
+		{Field: "rules[6].signal.name", Name: "ecc", About: policy.AboutNodes},
+	}
+	if got := build(t, everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestNumbersThatNoFileHas(t *testing.T) {
+	config := hardwarehealth.Defaults()
+	config.Rules = []hardwarehealth.Rule{
+		{Name: "a", Reject: true, Signal: &hardwarehealth.Signal{Name: "a", Above: new(math.NaN())}},
+		{Name: "b", Reject: true, Signal: &hardwarehealth.Signal{Name: "b", Below: new(math.Inf(1))}},
+	}
+	_, err := hardwarehealth.New(config)
+	for _, name := range []string{"rules[0].signal.above", "rules[1].signal.below"} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want an error about %s", err, name)
+		}
+	}
+	if config.Rules = make([]hardwarehealth.Rule, 101); true {
+		if _, err := hardwarehealth.New(config); err == nil || !strings.Contains(err.Error(), "at most 100") {
+			t.Errorf("got %v for 101 rules", err)
+		}
+	}
+}
+
+func BenchmarkHardwareHealth(b *testing.B) {
+	var builder snapshot.Builder
+	temperature, ecc := map[string]snapshot.Value{}, map[string]snapshot.Value{}
+	for i := range 5000 {
+		name := fmt.Sprint("node-", i)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"example.com/repair": "no", "kubernetes.io/hostname": name}}}
+		for _, kind := range []corev1.NodeConditionType{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "KernelDeadlock", "ReadonlyFilesystem", "FrequentKubeletRestart", "XidCriticalError"} {
+			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse})
+		}
+		builder.SetNode(node)
+		temperature[name] = snapshot.Value{Number: float64(i % 97), At: policytest.Now}
+		ecc[name] = snapshot.Value{Number: float64(i % 2), At: policytest.Now}
+	}
+	builder.SetColumn(snapshot.NewColumn("temperature", temperature))
+	builder.SetColumn(snapshot.NewColumn("ecc", ecc))
+	view := builder.View()
+	pod := policytest.Pods(conformancePods)[1]
+	for name, config := range map[string]string{
+		"object":  "rules: [{name: a, condition: {type: XidCriticalError}, reject: true}, {name: b, label: {key: example.com/repair, values: [\"yes\"]}, penalty: 5}]",
+		"signals": "rules: [{name: a, signal: {name: temperature, above: 85}, reject: true}, {name: b, signal: {name: ecc}, penalty: 5}]",
+	} {
+		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, build(b, config), pod, view) })
+	}
+}

@@ -1,0 +1,241 @@
+package hardwarehealth
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+)
+
+// maxRules bounds Config.Rules.
+const maxRules = 100
+
+// Config is the configuration of the policy.
+type Config struct {
+	// Rules say what degraded hardware is, 1..100. All count.
+	Rules []Rule `json:"rules"`
+	// Annotation is the key of the pod annotation with the names of rules that the
+	// pod does not mind, separated by commas; * is all. "" means that pods have no
+	// say. Default outboard.dev/tolerate-degraded.
+	Annotation string `json:"annotation"`
+	// WhenStale is what it means when the signal of a rule says nothing current of
+	// a node. Neutral (the default) or Reject.
+	WhenStale policy.WhenStale `json:"whenStale"`
+}
+
+// Rule is one sign of degraded hardware, and what follows from it. It has exactly one of
+// Condition, Label, Annotation and Signal, and exactly one of Reject and Penalty.
+type Rule struct {
+	// Name is what explanations and pods call the rule: lower-case letters, digits
+	// and -. Required, and unique.
+	Name string `json:"name"`
+	// Condition is a condition of the node.
+	Condition *Condition `json:"condition"`
+	// Label is a label of the node.
+	Label *Mark `json:"label"`
+	// Annotation is an annotation of the node.
+	Annotation *Mark `json:"annotation"`
+	// Signal is a number about the node.
+	Signal *Signal `json:"signal"`
+	// Reject keeps pods off the node.
+	Reject bool `json:"reject"`
+	// Penalty is taken from the node's score, 1..100 points of 100.
+	Penalty int64 `json:"penalty"`
+	// Pods are those that the rule concerns. Default: all.
+	Pods Pods `json:"pods"`
+}
+
+// Condition is a condition in a node's status.
+type Condition struct {
+	// Type is the condition's type. Required.
+	Type string `json:"type"`
+	// Status is True, False or Unknown. "" (the default) is True.
+	Status corev1.ConditionStatus `json:"status"`
+}
+
+// Mark is a label or an annotation.
+type Mark struct {
+	// Key is required.
+	Key string `json:"key"`
+	// Values are those that tell of degraded hardware; none (the default): any.
+	Values []string `json:"values"`
+}
+
+// Signal is a number about a node, with at most one threshold. Without one, any number
+// but 0 tells of degraded hardware: that is for states, as hysteresis makes them.
+type Signal struct {
+	// Name is the signal's. Required.
+	Name string `json:"name"`
+	// Above tells of degraded hardware when the number is larger.
+	Above *float64 `json:"above"`
+	// Below does when it is smaller.
+	Below *float64 `json:"below"`
+}
+
+// Pods are the pods that have a label and ask for a resource.
+type Pods struct {
+	// AskFor are resources; a pod asks for at least one of them. None (the
+	// default): whatever it asks for.
+	AskFor []corev1.ResourceName `json:"askFor"`
+	// Selector is for the pods' labels; nil (the default) and {} are all pods.
+	Selector *metav1.LabelSelector `json:"selector"`
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type {
+	return policy.Type{Name: "HardwareHealth", New: func(decode func(any) error) (policy.Policy, error) {
+		config := Defaults()
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return New(config)
+	}}
+}
+
+// Defaults is the configuration of a policy of which only the rules are missing.
+func Defaults() Config {
+	return Config{Annotation: "outboard.dev/tolerate-degraded", WhenStale: policy.Neutral}
+}
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	errs := config.validate()
+	selectors := make([]labels.Selector, len(config.Rules))
+	for i := range config.Rules {
+		selector := config.Rules[i].Pods.Selector
+		if selectors[i] = labels.Everything(); selector == nil {
+			continue
+		}
+		var err error
+		if selectors[i], err = metav1.LabelSelectorAsSelector(selector); err != nil && len(errs) == 0 {
+			errs = append(errs, field.Invalid(field.NewPath("rules").Index(i).Child("pods", "selector"), selector, err.Error()))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newHealth(config, selectors), nil
+}
+
+func (c *Config) validate() field.ErrorList {
+	var errs field.ErrorList
+	at := field.NewPath("rules")
+	switch n := len(c.Rules); {
+	case n == 0:
+		errs = append(errs, field.Required(at, "says what degraded hardware is"))
+	case n > maxRules:
+		return append(errs, field.TooMany(at, n, maxRules))
+	}
+	for i := range c.Rules {
+		errs = append(errs, c.Rules[i].validate(at.Index(i))...)
+		before := slices.IndexFunc(c.Rules[:i], func(r Rule) bool { return r.Name == c.Rules[i].Name })
+		if before >= 0 && c.Rules[i].Name != "" {
+			err := field.Duplicate(at.Index(i).Child("name"), c.Rules[i].Name)
+			err.Detail = "also in " + at.Index(before).Child("name").String()
+			errs = append(errs, err)
+		}
+	}
+	if c.Annotation != "" {
+		errs = append(errs, validateKey(field.NewPath("annotation"), c.Annotation)...)
+	}
+	return append(errs, oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+}
+
+func (r *Rule) validate(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if r.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), "must be what people call the rule"))
+	} else {
+		for _, message := range validation.IsDNS1123Label(r.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), r.Name, message))
+		}
+	}
+	given := 0
+	for _, ok := range []bool{r.Condition != nil, r.Label != nil, r.Annotation != nil, r.Signal != nil} {
+		if ok {
+			given++
+		}
+	}
+	if given != 1 {
+		errs = append(errs, field.Invalid(at, fmt.Sprintf("%d of condition, label, annotation and signal", given), "exactly one must be given"))
+	}
+	errs = append(errs, r.Condition.validate(at.Child("condition"))...)
+	errs = append(errs, r.Label.validate(at.Child("label"))...)
+	errs = append(errs, r.Annotation.validate(at.Child("annotation"))...)
+	errs = append(errs, r.Signal.validate(at.Child("signal"))...)
+	switch {
+	case r.Reject && r.Penalty != 0:
+		errs = append(errs, field.Forbidden(at.Child("penalty"), "a node that is rejected has no score"))
+	case !r.Reject && r.Penalty == 0:
+		errs = append(errs, field.Required(at, "must say what follows: reject: true, or a penalty"))
+	case !r.Reject && (r.Penalty < 1 || r.Penalty > policy.MaxScore):
+		errs = append(errs, field.Invalid(at.Child("penalty"), r.Penalty, fmt.Sprintf("must be between 1 and %d", policy.MaxScore)))
+	}
+	for i, name := range r.Pods.AskFor {
+		errs = append(errs, validateKey(at.Child("pods", "askFor").Index(i), string(name))...)
+	}
+	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
+}
+
+func (c *Condition) validate(at *field.Path) field.ErrorList {
+	if c == nil {
+		return nil
+	}
+	errs := validateKey(at.Child("type"), c.Type)
+	if c.Status == "" {
+		return errs
+	}
+	return append(errs, oneOf(at.Child("status"), c.Status, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
+}
+
+func (m *Mark) validate(at *field.Path) field.ErrorList {
+	if m == nil {
+		return nil
+	}
+	return validateKey(at.Child("key"), m.Key)
+}
+
+func (s *Signal) validate(at *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if s.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), "must be the name of a signal"))
+	}
+	if s.Above != nil && s.Below != nil {
+		errs = append(errs, field.Forbidden(at.Child("below"), "there is one threshold, and above is given"))
+	}
+	for name, threshold := range map[string]*float64{"above": s.Above, "below": s.Below} {
+		if threshold != nil && (math.IsNaN(*threshold) || math.IsInf(*threshold, 0)) {
+			errs = append(errs, field.Invalid(at.Child(name), *threshold, "must be a number"))
+		}
+	}
+	return errs
+}
+
+func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, value, known)}
+}
+
+func validateKey(at *field.Path, key string) field.ErrorList {
+	if key == "" {
+		return field.ErrorList{field.Required(at, "must not be empty")}
+	}
+	var errs field.ErrorList
+	for _, message := range validation.IsQualifiedName(key) {
+		errs = append(errs, field.Invalid(at, key, message))
+	}
+	return errs
+}
