@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/test/stage"
+)
+
+var wakeUpWait = flag.Duration("wakeup.wait", 20*time.Second,
+	"how long BenchmarkWakeUp waits for a pod that nobody wakes; kube-scheduler takes up to 5m30s")
+
+// BenchmarkWakeUp is the time from when a card is said to be well to when the pod that waits for it is bound, on a cluster in
+// which nothing else happens: with waiting pods being woken, and without. The latter ends after -wakeup.wait at the latest, and
+// capped is how many of the measurements have.
+func BenchmarkWakeUp(b *testing.B) {
+	arms := []*wakeUpArm{{name: "woken"}, {name: "not-woken", config: wakesNobody}}
+	for _, a := range arms {
+		a.set(b)
+	}
+	round := 0
+	for b.Loop() {
+		round++
+		for _, a := range arms {
+			a.measure(b, fmt.Sprintf("p-%d", round))
+		}
+	}
+	for _, a := range arms {
+		b.ReportMetric(a.took.Seconds()*1e3/float64(b.N), a.name+"-ms")
+	}
+	b.ReportMetric(float64(arms[1].capped), "capped")
+	b.ReportMetric(float64(arms[1].took)/float64(arms[0].took), "not-woken/woken")
+	b.ReportMetric(0, "ns/op")
+}
+
+// wakeUpArm is a cluster with one GPU.
+type wakeUpArm struct {
+	name, config string
+	took         time.Duration
+	capped       int
+
+	stage    *stage.Stage
+	outboard *stage.Outboard
+}
+
+func (a *wakeUpArm) set(b *testing.B) {
+	var err error
+	if a.stage, err = stage.Set(b.Context(), stage.Options{}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { a.stage.Stop() })
+	if err := controlplane.CreateNodes(b.Context(), a.stage.Client, gpus("gpu-node", 1, 16).Node()); err != nil {
+		b.Fatal(err)
+	}
+	if a.outboard, err = a.stage.StartOutboard(b.Context(), gpushare+a.config); err != nil {
+		b.Fatal(err)
+	}
+	if _, err = a.stage.StartScheduler(b.Context(), controlplane.SchedulerOptions{Config: gpushareIgnored(a.outboard)}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (a *wakeUpArm) measure(b *testing.B, name string) {
+	ctx, client := b.Context(), a.stage.Client
+	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-gpu-node"}, Data: map[string]string{"gpus": "0"}}
+	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, health, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(time.Second) // for Outboard to know
+	placed, err := a.stage.Place(ctx, gpuPod(name, 16).Pod())
+	if err != nil || placed.Waiting == "" {
+		b.Fatalf("the pod does not wait: %v", err)
+	}
+	a.calm(b, name)
+	start := time.Now()
+	if err := client.CoreV1().ConfigMaps("kube-system").Delete(ctx, health.Name, metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	limit := patience
+	if a.config != "" {
+		limit = *wakeUpWait
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err = controlplane.WaitForPodBound(waiting, client, placed.Pod)
+	a.took += time.Since(start)
+	if err != nil && (a.config == "" || ctx.Err() != nil) {
+		b.Fatal(err)
+	} else if err != nil {
+		a.capped++
+	}
+	if err := controlplane.DeletePod(ctx, client, placed.Pod); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// calm returns when kube-scheduler has left the pod alone for a while.
+func (a *wakeUpArm) calm(b *testing.B, name string) {
+	for n, since := -1, time.Now(); time.Since(since) < calm; time.Sleep(50 * time.Millisecond) {
+		doc, err := explain.Fetch(b.Context(), http.DefaultClient, a.outboard.Admin, url.Values{"pod": {name}, "decisions": {"100"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(doc.Decisions) != n {
+			n, since = len(doc.Decisions), time.Now()
+		}
+	}
+}

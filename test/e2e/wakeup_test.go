@@ -1,0 +1,348 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/stage"
+)
+
+const wakesNobody = "wakeUp: {perSecond: 0}\n"
+
+// calm is how long nothing must have happened to say that nothing will. kube-scheduler tries a pod again after a second here,
+// if at all.
+const calm = 3 * time.Second
+
+// attempts is how often Outboard was asked to filter for the pod.
+func (th *theater) attempts(o *stage.Outboard, pod string) int {
+	th.t.Helper()
+	n := 0
+	for _, d := range th.explain(o, pod).Decisions {
+		if d.Verb == "filter" {
+			n++
+		}
+	}
+	return n
+}
+
+// asleep waits until kube-scheduler has left the pod alone for a while, and returns how often it has tried it.
+func (th *theater) asleep(o *stage.Outboard, pod string) int {
+	th.t.Helper()
+	n, since := -1, time.Now()
+	th.eventually(pod+" is left alone", func() bool {
+		if now := th.attempts(o, pod); now != n {
+			n, since = now, time.Now()
+		}
+		return time.Since(since) > calm
+	})
+	return n
+}
+
+// unhealthy is what a device plugin writes about card 0 of the node.
+func (th *theater) unhealthy(node string) *corev1.ConfigMap {
+	th.t.Helper()
+	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-" + node}, Data: map[string]string{"gpus": "0"}}
+	if _, err := th.Client.CoreV1().ConfigMaps("kube-system").Create(th.ctx, health, metav1.CreateOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+	return health
+}
+
+// heal says that the card is well again. To kube-scheduler that is no event.
+func (th *theater) heal(health *corev1.ConfigMap) {
+	th.t.Helper()
+	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.ctx, health.Name, metav1.DeleteOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+}
+
+func (th *theater) pod(name string) *corev1.Pod {
+	th.t.Helper()
+	pod, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return pod
+}
+
+// willBeBound waits without anything else happening in the cluster.
+func (th *theater) willBeBound(pod *corev1.Pod) *corev1.Pod {
+	th.t.Helper()
+	bound, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return bound
+}
+
+// gpushareIgnored is gpushareScheduler, but nobody other than Outboard counts the memory.
+func gpushareIgnored(o *stage.Outboard) string {
+	return strings.ReplaceAll(gpushareScheduler(o), "ignoredByScheduler: false", "ignoredByScheduler: true")
+}
+
+// A card is well again. The pod that needed it is tried once more, and bound; another that still fits nowhere is not touched.
+// Without being woken the first goes on waiting.
+func TestWakeUpWhenACardIsWell(t *testing.T) {
+	for name, wake := range map[string]string{"woken": "", "not woken": wakesNobody} {
+		t.Run(name, func(t *testing.T) {
+			th := open(t)
+			th.nodes(gpus("gpu-node", 2, 16))
+			health := th.unhealthy("gpu-node")
+			o := th.outboard(gpushare + wake)
+			th.scheduler(gpushareIgnored(o))
+			th.bound(gpuPod("first", 14))
+			waits, large := th.place(gpuPod("waits", 5)), th.place(gpuPod("large", 17))
+			if waits.Waiting == "" || large.Waiting == "" {
+				t.Fatalf("bound to %q and %q", waits.Pod.Spec.NodeName, large.Pod.Spec.NodeName)
+			}
+			tried := th.asleep(o, "waits")
+			th.asleep(o, "large")
+			before := th.pod("large")
+			th.heal(health)
+			if wake != "" {
+				th.eventually("Outboard knows that the card is well", func() bool { return th.explain(o, "waits").Now[0].Fit == 1 })
+				if now := th.asleep(o, "waits"); now != tried || th.pod("waits").Spec.NodeName != "" {
+					t.Errorf("without being woken it was tried %d times more, and is on node %q", now-tried, th.pod("waits").Spec.NodeName)
+				}
+				return
+			}
+			bound := th.willBeBound(waits.Pod)
+			if got := th.attempts(o, "waits"); got != tried+1 {
+				t.Errorf("it took %d attempts", got-tried)
+			}
+			if _, err := time.Parse(time.RFC3339Nano, bound.Annotations[cluster.RetryAnnotation]); err != nil {
+				t.Error(err)
+			}
+			th.asleep(o, "large") // the pod that was bound is an event, which makes kube-scheduler try it
+			if after := th.pod("large"); after.ResourceVersion != before.ResourceVersion {
+				t.Errorf("a pod that fits nowhere was changed: %v", after.Annotations)
+			}
+			if got := th.metric(o, "outboard_wakeup_patches_total "); got != "1" {
+				t.Errorf("%s patches", got)
+			}
+		})
+	}
+}
+
+// What Outboard builds on: any change of a waiting pod makes kube-scheduler try it once more, not twice, and no other pod.
+func TestAPatchIsOneAttempt(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.outboard(oneWeb + wakesNobody)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
+	th.boundAndSeen(o, web("first"))
+	th.place(web("one"))
+	th.place(web("other"))
+	one, other := th.asleep(o, "one"), th.asleep(o, "other")
+	for i := range 3 {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, cluster.RetryAnnotation, i)
+		if _, err := th.Client.CoreV1().Pods("default").Patch(th.ctx, "one", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		th.eventually("it is tried again", func() bool { return th.attempts(o, "one") > one+i })
+		if got := th.asleep(o, "one"); got != one+i+1 {
+			t.Errorf("after %d patches it was tried %d times more", i+1, got-one)
+		}
+	}
+	if got := th.attempts(o, "other"); got != other {
+		t.Errorf("the other was tried %d times more", got-other)
+	}
+}
+
+// A claim of a pod that was never bound is taken back. Who waited for it is woken.
+func TestWakeUpWhenAClaimIsTakenBack(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 1, 16))
+	abandoned := gpuPod("abandoned", 16)
+	abandoned.SchedulerName = "nobody"
+	holder := th.create(abandoned)
+	claims := ledger.Object{Spec: snapshot.Ledger{
+		Resource: string(gpuMem), Node: "gpu-node",
+		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Claims: []snapshot.LedgerClaim{{Pod: holder.UID, Amount: 16}}}},
+		Pods:  []snapshot.LedgerPod{{UID: holder.UID, Namespace: "default", Name: holder.Name, Node: "gpu-node", At: time.Now(), Token: "abandoned"}},
+	}}
+	spec, err := json.Marshal(claims.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := th.write(th.Client.Discovery().RESTClient(), ledger.Name(claims.Spec.Key()), string(spec)); err != nil {
+		t.Fatal(err)
+	}
+	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 12s}\n")
+	th.scheduler(gpushareIgnored(o))
+	waits := th.place(gpuPod("waits", 5))
+	if waits.Waiting == "" {
+		t.Fatal("it does not wait for the claim")
+	}
+	tried := th.asleep(o, "waits")
+	if tried > 2 {
+		t.Fatalf("it was tried %d times while the claim stood", tried)
+	}
+	th.willBeBound(waits.Pod)
+	if got := th.attempts(o, "waits"); got != tried+1 {
+		t.Errorf("it took %d attempts", got-tried)
+	}
+	if th.metric(o, `outboard_ledger_dropped_claims_total{cause="reclaimed"} `) != "1" {
+		t.Error("the claim was not taken back")
+	}
+}
+
+// A thousand pods wait for one unit that becomes free. One of them is woken and gets it; the others are not touched.
+func TestWakeUpOneOfAThousand(t *testing.T) {
+	th := open(t)
+	const pods = 1000
+	th.nodes(gpus("gpu-node", 1, 1))
+	health := th.unhealthy("gpu-node")
+	o := th.outboard(gpushare)
+	th.scheduler(gpushareIgnored(o))
+	group, ctx := errgroup.WithContext(th.ctx)
+	group.SetLimit(16)
+	for i := range pods {
+		group.Go(func() error {
+			_, err := th.Client.CoreV1().Pods("default").Create(ctx, gpuPod(fmt.Sprintf("p%04d", i), 1).Pod(), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("all pods wait", func() bool { return th.metric(o, "outboard_wakeup_waiting_pods ") == strconv.Itoa(pods) })
+	th.quiet(o)
+	patched := th.podPatches()
+	th.heal(health)
+	started := time.Now()
+	th.eventually("one is bound", func() bool { return th.boundPods() == 1 })
+	took := time.Since(started)
+	th.quiet(o) // the pod that was bound is an event, which makes kube-scheduler try all others
+	if got := th.boundPods(); got != 1 {
+		t.Errorf("%d pods are bound", got)
+	}
+	// One, and another for each second that kube-scheduler took to get to it.
+	patches, limit := th.podPatches()-patched, 1+int(took/time.Second)
+	if patches < 1 || patches > limit {
+		t.Errorf("%d pods were patched, want at most %d", patches, limit)
+	}
+	if got := th.metric(o, "outboard_wakeup_patches_total "); got != strconv.Itoa(patches) {
+		t.Errorf("%s patches counted, and the API server has seen %d", got, patches)
+	}
+	t.Logf("bound after %v, with %d patches; judging took %s s", took, patches, th.metric(o, "outboard_wakeup_judging_seconds_total "))
+}
+
+// quiet waits until kube-scheduler has not asked for a while.
+func (th *theater) quiet(o *stage.Outboard) {
+	th.t.Helper()
+	calls, since := "", time.Now()
+	th.eventually("kube-scheduler does not ask any more", func() bool {
+		if now := th.metric(o, `outboard_request_duration_seconds_count{outcome="ok",profile="/gpushare-scheduler",verb="filter"} `); now != calls {
+			calls, since = now, time.Now()
+		}
+		return time.Since(since) > calm
+	})
+}
+
+// podPatches is how often the API server was asked to patch a pod itself, not its status, by anybody.
+func (th *theater) podPatches() int {
+	th.t.Helper()
+	metrics, err := th.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(th.ctx)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	sum := 0.0
+	for line := range bytes.Lines(metrics) {
+		if bytes.HasPrefix(line, []byte("apiserver_request_total{")) && bytes.Contains(line, []byte(`resource="pods"`)) &&
+			bytes.Contains(line, []byte(`subresource=""`)) && bytes.Contains(line, []byte(`verb="PATCH"`)) {
+			n, err := strconv.ParseFloat(string(bytes.TrimSpace(line[bytes.LastIndexByte(line, ' '):])), 64)
+			if err != nil {
+				th.t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return int(sum)
+}
+
+func (th *theater) boundPods() int {
+	th.t.Helper()
+	list, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+// A pod that fits by our word and not by kube-scheduler's own is left alone ever longer.
+func TestWakeUpInVain(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 1, 16))
+	health := th.unhealthy("gpu-node")
+	o := th.outboard(gpushare)
+	s := th.scheduler(gpushareIgnored(o))
+	th.place(gpuPod("waits", 5))
+	th.asleep(o, "waits")
+	patch := []byte(`{"spec":{"unschedulable":true}}`)
+	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, "gpu-node", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	tried := th.asleep(o, "waits")
+	before := th.tries(s)
+	th.heal(health)
+	patches := func() int {
+		n, err := strconv.Atoi(th.metric(o, "outboard_wakeup_patches_total "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	th.eventually("it was woken three times", func() bool { return patches() >= 3 })
+	if got := th.attempts(o, "waits"); got != tried {
+		t.Errorf("Outboard was asked %d times", got-tried)
+	}
+	if got := th.tries(s) - before; got > patches() {
+		t.Errorf("%d attempts after %d patches", got, patches())
+	}
+	patch = []byte(`{"spec":{"unschedulable":false}}`) // an event: no need to be woken
+	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, "gpu-node", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.willBeBound(th.pod("waits"))
+}
+
+// tries is how many attempts of any pod kube-scheduler has made.
+func (th *theater) tries(s *controlplane.Scheduler) int {
+	th.t.Helper()
+	res, err := s.Client().Get(s.URL() + "/metrics")
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	sum := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "scheduler_schedule_attempts_total{") {
+			n, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]))
+			if err != nil {
+				th.t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
