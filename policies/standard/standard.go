@@ -8,6 +8,7 @@ import (
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/hardwarehealth"
 	"outboard.dev/outboard/policies/imagelocality"
+	"outboard.dev/outboard/policies/licences"
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/policies/utilization"
 	"outboard.dev/outboard/policy"
@@ -21,6 +22,7 @@ func Types() []policy.Type {
 		gpumemory.Type(),
 		hardwarehealth.Type(),
 		imagelocality.Type(),
+		licences.Type(),
 		podlimit.Type(),
 		utilization.Type(),
 	}
