@@ -25,7 +25,8 @@
 //
 //   - Filter and Score are pure. They do no I/O, read no clock, write to nothing
 //     that is shared, and allocate nothing. Asked twice, in any order, by several
-//     goroutines at once, they say the same.
+//     goroutines at once, they say the same. (A policy that evaluates what people
+//     write cannot promise to allocate nothing; its tests say how often it may.)
 //   - They judge the Node in the argument and do not look it up in the View:
 //     preemption asks about a Node without some of its pods, and a cluster
 //     autoscaler about one that does not exist. Such nodes may have nil maps, no
@@ -33,7 +34,9 @@
 //   - Pods, Nodes and the View are read-only and shared.
 //   - Facts from outside the cluster are columns of the View, never calls.
 //   - An error is never an answer about a node. It fails the request, or, with
-//     onError: skip, leaves the policy out of it.
+//     onError: skip, leaves the policy out of it. What a policy cannot make out
+//     from the node alone, such as a label that is no number, is no error but a
+//     Verdict with a Reason of its own.
 //
 // The package policytest checks all of this for any policy.
 //
@@ -48,7 +51,8 @@
 //
 // # Reasons
 //
-// A [Reason] is a package-level variable with a constant text: kube-scheduler
+// A [Reason] is a package-level variable, or comes from the policy's configuration and
+// is made with the policy, and has a constant text: kube-scheduler
 // groups identical texts into "12 no single GPU has enough free memory". Numbers
 // belong into [Verdict.Have] and [Verdict.Want], from which the decision record
 // tells how far each node was from fitting.

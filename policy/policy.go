@@ -83,7 +83,8 @@ type Verdict struct {
 func (v Verdict) Fits() bool { return v.Reason == nil }
 
 // Reason is a cause of rejection. Reasons are package-level variables of the
-// policy, distinguished by their Code; they are never built in a request.
+// policy, or made with it, and distinguished by their Code; they are never built in a
+// request.
 type Reason struct {
 	// Code names the reason in metrics, in CamelCase, unique in its policy.
 	Code string

@@ -32,7 +32,7 @@
 //     another policy of the same configuration, the answer is the same.
 //   - read-only: pods, nodes and the View are not written to.
 //   - allocations: Filter and Score allocate nothing once a node's Facts are
-//     computed.
+//     computed, or no more than Options.Allocates says.
 //   - score: scores are within 0..100, after NormalizeScore if there is one.
 //   - cancelled: with a cancelled context Prepare returns soon, an error or the
 //     same Cycle as ever.

@@ -28,10 +28,20 @@ type Options struct {
 	// Signals are the columns of every View, also of one whose nodes are in the
 	// request only.
 	Signals []*snapshot.Column
+	// Allocates is for a policy that cannot judge a node without allocating. The zero
+	// value is for all others.
+	Allocates Allocates
 	// Extend, if not nil, adds to a View what is more than nodes and pods, just
 	// before it is published. As a node outside the View has nothing of that,
 	// the rule "stranger" is then left out.
 	Extend func(*snapshot.Builder)
+}
+
+// Allocates bounds what one call of Filter or Score may allocate, and says why it must.
+type Allocates struct {
+	AtMost int
+	// Why must be given if AtMost is not 0: who reads the test should agree.
+	Why string
 }
 
 // Failure is a rule that a policy breaks. Its text says what happened and in
@@ -136,6 +146,9 @@ func (s *suite) prepareCases() bool {
 }
 
 func (s *suite) exercised() {
+	if a := s.options.Allocates; a.AtMost < 0 || a.AtMost > 0 && a.Why == "" {
+		s.fail("exercised", "", "Options allows %d allocations and does not say why", a.AtMost)
+	}
 	if len(s.options.Pods) == 0 || len(s.options.Nodes) == 0 {
 		s.fail("exercised", "", "Options has %d Pods and %d Nodes: at least one of each is needed", len(s.options.Pods), len(s.options.Nodes))
 	} else if !s.concerned && len(s.failures) == 0 {

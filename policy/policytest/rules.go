@@ -194,6 +194,7 @@ func (s *suite) allocations() {
 		}
 	}
 	const runs = 10
+	allowed := float64(s.options.Allocates.AtMost)
 	all := testing.AllocsPerRun(runs, func() {
 		for _, q := range questions {
 			q.ask(q.node)
@@ -204,8 +205,12 @@ func (s *suite) allocations() {
 	}
 	for _, q := range questions {
 		once := func() { q.ask(q.node) }
-		// What others allocate meanwhile is in one measurement, not in both.
-		if one := min(testing.AllocsPerRun(runs, once), testing.AllocsPerRun(runs, once)); one > 0 {
+		// What others allocate meanwhile is in some measurements, not in all.
+		one := testing.AllocsPerRun(runs, once)
+		for again := 0; again < 4 && one > allowed; again++ {
+			one = min(one, testing.AllocsPerRun(runs, once))
+		}
+		if one > allowed {
 			s.fail("allocations", q.c.name+", "+nodeName(q.node), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact", q.what, one)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -30,7 +31,9 @@ const (
 	assignedFile = "pods.yaml"
 	podFile      = "pod.yaml"
 	signalsFile  = "signals.yaml"
-	wantFile     = "want.txt"
+	// allocatesFile says how often Filter and Score may allocate, and why: "2: …".
+	allocatesFile = "allocates.txt"
+	wantFile      = "want.txt"
 )
 
 // RunScenarios compares what a policy decides with what is written in the files
@@ -54,7 +57,8 @@ const (
 //
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes,
 // pod.yaml the pod to place; all but the last may be left out. A further file,
-// signals.yaml, says what the columns of the View hold, as [Signals] reads it. As in the engine,
+// signals.yaml, says what the columns of the View hold, as [Signals] reads it, and
+// allocates.txt that the policy may allocate, as in "2: it boxes numbers" ([Allocates]). As in the engine,
 // nodes that do not fit get no score, and the others' are normalized together.
 // "!" after a verdict says that it is unresolvable. Instead of a table, want.txt
 // says that the pod is of no concern, or which error came.
@@ -100,7 +104,7 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 	if _, err := build(); err != nil {
 		return errs
 	}
-	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned, Signals: s.signals})
+	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned, Signals: s.signals, Allocates: s.allocates})
 	if suite.prepareCases() {
 		suite.checkRules()
 	}
@@ -108,12 +112,13 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 }
 
 type scenario struct {
-	config   string
-	nodes    []*corev1.Node
-	assigned []*corev1.Pod
-	pod      *corev1.Pod
-	signals  []*snapshot.Column
-	want     string
+	config    string
+	nodes     []*corev1.Node
+	assigned  []*corev1.Pod
+	pod       *corev1.Pod
+	signals   []*snapshot.Column
+	allocates Allocates
+	want      string
 }
 
 func parseScenario(archive *txtar.Archive) (*scenario, error) {
@@ -135,6 +140,8 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 			s.assigned, err = parsePods(text)
 		case signalsFile:
 			s.signals, err = parseSignals(text)
+		case allocatesFile:
+			s.allocates, err = parseAllocates(text)
 		case podFile:
 			var pods []*corev1.Pod
 			if pods, err = parsePods(text); err == nil && len(pods) != 1 {
@@ -165,6 +172,15 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 		}
 	}
 	return s, nil
+}
+
+func parseAllocates(text string) (Allocates, error) {
+	number, why, _ := strings.Cut(strings.TrimSpace(text), ":")
+	n, err := strconv.Atoi(number)
+	if why = strings.TrimSpace(why); err != nil || n < 1 || why == "" {
+		return Allocates{}, fmt.Errorf("is %q: must be a number from 1, a colon, and why", text)
+	}
+	return Allocates{AtMost: n, Why: why}, nil
 }
 
 func setWant(archive *txtar.Archive, want string) {
