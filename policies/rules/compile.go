@@ -1,0 +1,302 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	"github.com/google/cel-go/parser"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+const (
+	// costLimit bounds one evaluation, in Kubernetes' units, of which a million take
+	// about 0.1 s.
+	costLimit = 100_000
+	// maxLength bounds an expression, in bytes.
+	maxLength = 10_000
+	// longestQuantity is more than the text of any quantity that Kubernetes accepts.
+	longestQuantity = 64
+)
+
+// Sizes of what is in objects, for estimates: what is usual, to refuse an expression that
+// cannot be afforded, and what is possible, to prove that another cannot exceed the limit.
+var (
+	usualSizes    = sizes{text: 256, elements: 32, computed: true}
+	possibleSizes = sizes{text: 256 << 10, elements: 10_000}
+)
+
+// part is a piece of an expression that is computed apart from the rest.
+type part struct {
+	name    string // of the variable that stands for it
+	number  int    // among all parts of the policy
+	class   class
+	index   int // among the values of its class
+	text    string
+	program cel.Program
+	signal  int // which one, for ofSignal
+	use     signalUse
+}
+
+// expression is what remains of an expression when its parts are known.
+type expression struct {
+	text    string
+	program cel.Program // nil if whole is all there is
+	whole   *part
+	parts   []*part // all, in order
+	reads   []read
+	deps    deps
+}
+
+// compiler compiles the expressions of one policy.
+type compiler struct {
+	schema    *schema
+	env       *cel.Env
+	parts     []*part
+	counts    [classes]int
+	signals   []string // about nodes
+	constants []ref.Val
+}
+
+func newCompiler() (*compiler, error) {
+	s, err := newSchema()
+	if err != nil {
+		return nil, err
+	}
+	env, err := newEnv(s)
+	return &compiler{schema: s, env: env}, err
+}
+
+// compile returns the expression, or what is wrong with it.
+func (c *compiler) compile(path *field.Path, text string, may deps, results ...*types.Type) (*expression, field.ErrorList) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil, field.ErrorList{field.Required(path, "must be an expression in CEL")}
+	case len(text) > maxLength:
+		return nil, field.ErrorList{field.TooLong(path, "", maxLength)}
+	}
+	checked, issues := c.env.Compile(text)
+	if issues.Err() != nil {
+		var errs field.ErrorList
+		for _, e := range issues.Errors() {
+			errs = append(errs, invalid(path, text, e.Location, c.hint(e.Message)))
+		}
+		return nil, errs
+	}
+	tree := checked.NativeRep()
+	at := func(id int64) common.Location { return tree.SourceInfo().GetStartLocation(id) }
+	root := tree.Expr().ID()
+	a := analyze(tree)
+	var errs field.ErrorList
+	for _, p := range a.problems {
+		errs = append(errs, invalid(path, text, at(p.id), p.message))
+	}
+	if !slices.ContainsFunc(results, checked.OutputType().IsExactType) {
+		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), fmt.Sprintf("is a %s: must be a %s", checked.OutputType(), join(results))))
+	}
+	if a.deps[root]&^may != 0 {
+		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), "must be about the pod alone"))
+	}
+	if cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: usualSizes}); err != nil {
+		errs = append(errs, field.InternalError(path, err))
+	} else if cost.Max > costLimit {
+		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), tooCostly(cost.Max)))
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	e := &expression{text: text, reads: a.reads, deps: a.deps[root]}
+	for _, p := range c.split(checked, a, e) {
+		errs = append(errs, invalid(path, text, at(p.id), p.message))
+	}
+	return e, errs
+}
+
+// split takes the expression apart.
+func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem {
+	tree := checked.NativeRep()
+	problems := c.checkConstants(checked, a)
+	replaced := map[int64]*part{}
+	walk(tree.Expr(), func(x ast.Expr) bool {
+		kind := a.separable(x)
+		if kind == mixed {
+			return true
+		}
+		p, err := c.newPart(checked, a, x, kind)
+		if err != nil {
+			problems = append(problems, problem{x.ID(), err.Error()})
+			return false
+		}
+		replaced[x.ID()] = p
+		e.parts = append(e.parts, p)
+		return false
+	})
+	if len(problems) > 0 {
+		return problems
+	}
+	if e.whole = replaced[tree.Expr().ID()]; e.whole != nil {
+		return nil
+	}
+	rest, issues := cel.NewStaticOptimizer(replace{replaced}).Optimize(c.env, checked)
+	if issues.Err() != nil {
+		return []problem{{tree.Expr().ID(), issues.Err().Error()}}
+	}
+	var err error
+	if e.program, err = c.program(rest); err != nil {
+		return []problem{{tree.Expr().ID(), err.Error()}}
+	}
+	return nil
+}
+
+func tooCostly(cost uint64) string {
+	if cost > 1e12 {
+		return fmt.Sprintf("there is no telling how much it may cost: must be at most %d", costLimit)
+	}
+	return fmt.Sprintf("may cost %d: must be at most %d; are there loops in loops?", cost, costLimit)
+}
+
+func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, kind class) (*part, error) {
+	text, err := parser.Unparse(x, checked.NativeRep().SourceInfo())
+	if err != nil {
+		return nil, err
+	}
+	p := &part{name: "@" + strconv.Itoa(len(c.parts)), number: len(c.parts), class: kind, text: text}
+	if kind == ofSignal {
+		use := a.signals[x.ID()]
+		p.use, p.signal = use, slices.Index(c.signals, use.name)
+		if p.signal < 0 {
+			p.signal = len(c.signals)
+			c.signals = append(c.signals, use.name)
+		}
+	} else if p.program, err = c.extract(checked, x); err != nil {
+		return nil, err
+	}
+	p.index = c.counts[kind]
+	c.counts[kind]++
+	c.parts = append(c.parts, p)
+	if kind == constant {
+		c.constants = append(c.constants, kept(p.program, cel.NoVars()))
+	}
+	return p, nil
+}
+
+// checkConstants finds what fails whatever the pod and the node are.
+func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) []problem {
+	var problems []problem
+	walk(checked.NativeRep().Expr(), func(x ast.Expr) bool {
+		if a.local[x.ID()] || a.deps[x.ID()] != 0 || x.Kind() != ast.CallKind {
+			return true
+		}
+		program, err := c.extract(checked, x)
+		if err == nil {
+			_, _, err = program.Eval(cel.NoVars())
+		}
+		if err != nil {
+			problems = append(problems, problem{x.ID(), err.Error()})
+		}
+		return false
+	})
+	return problems
+}
+
+func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
+	alone, issues := cel.NewStaticOptimizer(extract{x.ID()}).Optimize(c.env, checked)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	return c.program(alone)
+}
+
+// program counts the cost of an evaluation only if it could exceed the limit, because
+// counting allocates.
+func (c *compiler) program(checked *cel.Ast) (cel.Program, error) {
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: possibleSizes})
+	if err != nil || cost.Max > costLimit {
+		options = []cel.ProgramOption{
+			cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
+			cel.CostLimit(costLimit),
+			cel.CostTracking(&library.CostEstimator{}),
+			cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
+		}
+	}
+	return c.env.Program(checked, options...)
+}
+
+// sizes estimate the sizes of what is in objects and, if computed is set, of what
+// functions make of it.
+type sizes struct {
+	text, elements uint64
+	computed       bool
+}
+
+// EstimateSize implements checker.CostEstimator.
+func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	if node.Type().IsExactType(apiservercel.QuantityType) {
+		return &checker.SizeEstimate{Max: longestQuantity}
+	}
+	if len(node.Path()) == 0 && !s.computed {
+		return nil
+	}
+	switch node.Type().Kind() {
+	case types.StringKind, types.BytesKind:
+		return &checker.SizeEstimate{Max: s.text}
+	case types.ListKind, types.MapKind:
+		return &checker.SizeEstimate{Max: s.elements}
+	}
+	return nil
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (s sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+// invalid is an error at a place in an expression, whose text from there on is the value.
+func invalid(path *field.Path, text string, at common.Location, message string) *field.Error {
+	const shown = 40
+	lines := strings.Split(text, "\n")
+	rest := ""
+	if line := at.Line() - 1; line >= 0 && line < len(lines) {
+		characters := []rune(lines[line])
+		rest = string(characters[max(0, min(at.Column(), len(characters))):])
+	}
+	if characters := []rune(rest); len(characters) > shown {
+		rest = string(characters[:shown]) + "…"
+	}
+	message = strings.Join(strings.Fields(message), " ")
+	return field.Invalid(path, rest, fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
+}
+
+// hint adds to the message about an unknown field that it is one which is removed.
+func (c *compiler) hint(message string) string {
+	name, ok := strings.CutPrefix(message, "undefined field '")
+	if !ok {
+		return message
+	}
+	name, _, _ = strings.Cut(name, "'")
+	for kind := range c.schema.structs {
+		if c.schema.removed(kind, name) {
+			return message + ": Outboard does not keep it"
+		}
+	}
+	return message
+}
+
+func join(all []*types.Type) string {
+	names := make([]string, len(all))
+	for i, t := range all {
+		names[i] = t.String()
+	}
+	return strings.Join(names, " or ")
+}

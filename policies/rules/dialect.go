@@ -1,0 +1,69 @@
+package rules
+
+import (
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// The variables of expressions.
+const (
+	podVar      = "pod"
+	requestsVar = "podRequests"
+	nodeVar     = "node"
+	usageVar    = "usage"
+	signalsVar  = "signals"
+	keyedVar    = "keyed"
+)
+
+// newEnv returns the dialect of Kubernetes 1.36, as it is put together in
+// k8s.io/apiserver/pkg/cel/environment, without the libraries that ask an API server
+// for authorization. That package is not used itself because each of its programs
+// counts its cost, which makes it allocate.
+func newEnv(s *schema) (*cel.Env, error) {
+	base, err := cel.NewEnv(
+		cel.HomogeneousAggregateLiterals(),
+		cel.EagerlyValidateDeclarations(true),
+		cel.DefaultUTCTimeZone(true),
+		cel.CrossTypeNumericComparisons(true),
+		cel.OptionalTypes(),
+		cel.CostEstimatorOptions(checker.PresenceTestHasCost(false)),
+		cel.ASTValidators(
+			cel.ValidateDurationLiterals(),
+			cel.ValidateTimestampLiterals(),
+			cel.ValidateRegexLiterals(),
+			cel.ValidateHomogeneousAggregateLiterals(),
+		),
+		ext.Strings(ext.StringsVersion(2)),
+		ext.Sets(),
+		ext.Lists(ext.ListsVersion(3)),
+		ext.TwoVarComprehensions(),
+		library.URLs(), library.Regex(), library.Lists(), library.Quantity(),
+		library.IP(), library.CIDR(), library.Format(), library.SemverLib(library.SemverVersion(1)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	quantities := types.NewMapType(types.StringType, apiservercel.QuantityType)
+	numbers := types.NewMapType(types.StringType, types.DoubleType)
+	return base.Extend(
+		cel.CustomTypeProvider(s),
+		cel.CustomTypeAdapter(s),
+		cel.EnableMacroCallTracking(),
+		cel.Variable(podVar, types.NewObjectType("v1.Pod")),
+		cel.Variable(requestsVar, quantities),
+		cel.Variable(nodeVar, types.NewObjectType("v1.Node")),
+		cel.Variable(usageVar, types.NewObjectType("usage")),
+		cel.Variable(signalsVar, numbers),
+		cel.Variable(keyedVar, types.NewMapType(types.StringType, numbers)),
+		// In an admission policy quantities of objects are strings, and are given to this
+		// function; here they are quantities already.
+		cel.Function("quantity", cel.Overload("quantity_to_quantity",
+			[]*cel.Type{apiservercel.QuantityType}, apiservercel.QuantityType,
+			cel.UnaryBinding(func(q ref.Val) ref.Val { return q }))),
+	)
+}

@@ -1,0 +1,146 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	// shownValue bounds what is told of a value, in characters.
+	shownValue = 60
+	// shownParts bounds how many parts of an expression are told.
+	shownParts = 6
+)
+
+// Explain implements policy.Explainer.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	if n == nil {
+		return c.silent
+	}
+	var told []string
+	for _, f := range c.filters {
+		v, err := c.eval(f.expression, n)
+		told = append(told, c.tell(&f.rule, n, v, err))
+	}
+	for _, s := range c.scores {
+		v, err := c.eval(s.expression, n)
+		if err == nil {
+			var rated float64
+			if rated, err = c.rate(s, n); err == nil && v.Equal(types.Double(rated)) != types.True {
+				told = append(told, c.tell(&s.rule, n, v, nil)+fmt.Sprintf("; counts as %g", rated))
+				continue
+			}
+		}
+		told = append(told, c.tell(&s.rule, n, v, err))
+	}
+	return told
+}
+
+// tell says what came of the rule, and of the parts that lead to it.
+func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
+	text := fmt.Sprintf("rule %s is %s", r.name, display(v))
+	switch {
+	case err != nil && c.stale(r.expression, n):
+		text = fmt.Sprintf("rule %s lacks a current number", r.name)
+	case err != nil:
+		text = fmt.Sprintf("rule %s cannot be evaluated: %v", r.name, err)
+	}
+	var parts []string
+	for i, p := range r.expression.parts {
+		comparison := p.class == ofSignal && p.use.want == compared
+		if p == r.expression.whole && !comparison || p.class == constant {
+			continue
+		}
+		if len(parts) == shownParts {
+			parts = append(parts, fmt.Sprintf("and %d more", len(r.expression.parts)-i))
+			break
+		}
+		if v := c.current(p, n); comparison && v.Current() {
+			parts = append(parts, fmt.Sprintf("%s is %g", p.use.text, v.Number))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), c.displayPart(p, n)))
+	}
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// current is the signal that the part reads.
+func (c *cycle) current(p *part, n *snapshot.Node) snapshot.Value {
+	if p.class != ofSignal {
+		return snapshot.Value{}
+	}
+	return c.columns[p.signal].Of(n)
+}
+
+func (c *cycle) displayPart(p *part, n *snapshot.Node) string {
+	v, err := c.eval(&expression{whole: p}, n)
+	if err != nil {
+		return "not known (" + err.Error() + ")"
+	}
+	return display(v)
+}
+
+// display tells a value in short.
+func display(v ref.Val) string {
+	var text string
+	switch v := v.(type) {
+	case nil:
+		return "nothing"
+	case types.String:
+		text = strconv.Quote(string(v))
+	case apiservercel.Quantity:
+		q := v.DeepCopy()
+		text = q.String()
+	case *object:
+		text = "a " + strings.TrimPrefix(v.kind.name, "v1.")
+	case *types.Optional:
+		if !v.HasValue() {
+			return "nothing"
+		}
+		return display(v.GetValue())
+	default:
+		text = displayNative(v)
+	}
+	if characters := []rune(text); len(characters) > shownValue {
+		return string(characters[:shownValue]) + "…"
+	}
+	return text
+}
+
+func displayNative(v ref.Val) string {
+	if native, err := v.ConvertToNative(reflect.TypeFor[[]string]()); err == nil {
+		return fmt.Sprintf("%q", native)
+	}
+	switch native := v.Value().(type) {
+	case bool, int64, uint64, float64:
+		return fmt.Sprint(native)
+	case map[string]string:
+		return fmt.Sprintf("%q", native)
+	case corev1.ResourceList:
+		return displayResources(native)
+	}
+	return "a " + v.Type().TypeName()
+}
+
+func displayResources(list corev1.ResourceList) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		q := list[name].DeepCopy()
+		all = append(all, fmt.Sprintf("%s %s", name, q.String()))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,14 @@
+package rules
+
+import "outboard.dev/outboard/policy"
+
+var (
+	signalStale = &policy.Reason{
+		Code: "SignalStale",
+		Text: "node(s) lack a current number of a signal that a rule reads",
+	}
+	ruleFailed = &policy.Reason{
+		Code: "RuleFailed",
+		Text: "node(s) on which a rule cannot be evaluated",
+	}
+)

@@ -1,0 +1,318 @@
+// Package rules is the policy Rules: filters and scores written in CEL. README.md in
+// this folder is its documentation.
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sync"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// rules is the policy.
+type rules struct {
+	whenStale policy.WhenStale
+	filters   []*filterRule // those that evictions cannot help first
+	scores    []*scoreRule
+	reads     []policy.Signal
+
+	schema    *schema
+	parts     []*part
+	counts    [classes]int
+	signals   []string // about nodes
+	keyed     []string // signals about keys
+	constants []ref.Val
+	ofObject  *snapshot.ObjectFact[[]ref.Val]
+	ofUsage   *snapshot.Fact[[]ref.Val]
+	frames    sync.Pool
+}
+
+// rule is what filters and scores have in common.
+type rule struct {
+	name       string
+	expression *expression
+	when       *expression // nil: always
+	onError    OnError
+}
+
+type filterRule struct {
+	rule
+	reason       *policy.Reason
+	unresolvable bool
+}
+
+type scoreRule struct {
+	rule
+	weight float64
+}
+
+// arrange makes what Prepare and the nodes need, when all rules are compiled.
+func (p *rules) arrange(c *compiler) {
+	p.schema, p.parts, p.counts, p.signals, p.constants = c.schema, c.parts, c.counts, c.signals, c.constants
+	p.ofObject = snapshot.NewObjectFact(func(node *corev1.Node) []ref.Val {
+		return p.evaluate(ofObject, &base{node: p.schema.valueOf(reflect.ValueOf(node))})
+	})
+	p.ofUsage = snapshot.NewFact(func(n *snapshot.Node) []ref.Val {
+		return p.evaluate(ofUsage, &base{node: p.schema.valueOf(reflect.ValueOf(n.Object)), usage: p.schema.usageOf(n)})
+	})
+	p.frames.New = func() any {
+		return &frame{policy: p, quantities: make([]resource.Quantity, len(p.parts))}
+	}
+}
+
+func (p *rules) evaluate(kind class, vars *base) []ref.Val {
+	values := make([]ref.Val, p.counts[kind])
+	for _, part := range p.parts {
+		if part.class == kind {
+			values[part.index] = kept(part.program, vars)
+		}
+	}
+	return values
+}
+
+// Signals implements policy.SignalReader.
+func (p *rules) Signals() []policy.Signal { return p.reads }
+
+// Prepare implements policy.Policy.
+func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	c := &cycle{policy: p, view: view, request: make([]ref.Val, p.counts[ofRequest])}
+	for _, name := range p.signals {
+		c.columns = append(c.columns, view.Column(name))
+	}
+	vars := p.requestVars(pod, view)
+	for _, f := range p.filters {
+		applies, err := c.begin(ctx, &f.rule, vars)
+		if err != nil {
+			return nil, err
+		}
+		if applies && !c.passes(f) {
+			c.filters = append(c.filters, f)
+		}
+	}
+	for _, s := range p.scores {
+		applies, err := c.begin(ctx, &s.rule, vars)
+		if err != nil {
+			return nil, err
+		}
+		if applies {
+			c.scores = append(c.scores, s)
+			c.weights += s.weight
+		}
+	}
+	switch {
+	case len(c.filters) > 0 && len(c.scores) > 0:
+		return &both{c}, nil
+	case len(c.filters) > 0:
+		return &filters{c}, nil
+	case len(c.scores) > 0:
+		return &scores{c}, nil
+	}
+	return nil, nil
+}
+
+func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *base {
+	keyed := map[string]ref.Val{}
+	for _, name := range p.keyed {
+		keyed[name] = column{view.Column(name), p.schema}
+	}
+	return &base{
+		pod:         p.schema.valueOf(reflect.ValueOf(pod)),
+		podRequests: p.schema.NativeToValue(podRequests(pod)),
+		keyed:       p.schema.NativeToValue(keyed),
+	}
+}
+
+// cycle is the policy prepared for one pod.
+type cycle struct {
+	policy  *rules
+	filters []*filterRule
+	scores  []*scoreRule
+	weights float64 // of scores
+	request []ref.Val
+	columns []*snapshot.Column // by signal
+	view    *snapshot.View
+	silent  []string // rules that have nothing to say about any node, and why
+}
+
+// begin evaluates what depends on the request alone, and says whether the rule is about
+// the pod.
+func (c *cycle) begin(ctx context.Context, r *rule, vars *base) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if r.when != nil {
+		c.compute(r.when, vars)
+		v, err := c.eval(r.when, nil)
+		switch {
+		case err != nil && r.onError == Reject:
+			return false, fmt.Errorf("rule %s cannot tell from the pod whether it is about it: %w", r.name, err)
+		case err != nil:
+			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
+			return false, nil
+		case v != types.True:
+			c.silent = append(c.silent, fmt.Sprintf("rule %s is not about the pod", r.name))
+			return false, nil
+		}
+	}
+	c.compute(r.expression, vars)
+	return true, nil
+}
+
+func (c *cycle) compute(e *expression, vars *base) {
+	for _, p := range e.parts {
+		if p.class == ofRequest {
+			c.request[p.index] = kept(p.program, vars)
+		}
+	}
+}
+
+// passes says whether it is known already that all nodes satisfy the rule.
+func (c *cycle) passes(f *filterRule) bool {
+	whole := f.expression.whole
+	if whole == nil || whole.class > ofRequest {
+		return false
+	}
+	v, err := c.eval(f.expression, nil)
+	if err != nil || v != types.True {
+		return false
+	}
+	c.silent = append(c.silent, fmt.Sprintf("rule %s is satisfied on all nodes", f.name))
+	return true
+}
+
+// eval evaluates the expression for the node, which is nil if it is not about one.
+func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
+	f := c.policy.frames.Get().(*frame)
+	f.request, f.columns, f.node = c.request, c.columns, n
+	if n != nil && c.policy.counts[ofObject] > 0 {
+		f.object = c.policy.ofObject.Of(n)
+	}
+	if n != nil && c.policy.counts[ofUsage] > 0 {
+		f.usage = c.policy.ofUsage.Of(n)
+	}
+	v, err := f.eval(e)
+	if q, ok := v.(apiservercel.Quantity); ok {
+		v = copied(q.Quantity) // the frame's own goes with it
+	}
+	f.request, f.columns, f.node, f.object, f.usage = nil, nil, nil, nil, nil
+	c.policy.frames.Put(f)
+	return v, err
+}
+
+// stale says whether a signal that the expression reads is not current, which is then
+// what it fails from.
+func (c *cycle) stale(e *expression, n *snapshot.Node) bool {
+	for _, p := range e.parts {
+		if p.class == ofSignal && !c.current(p, n).Current() {
+			return true
+		}
+	}
+	for _, r := range e.reads {
+		if r.key != nil && !c.view.Column(r.signal).Get(*r.key).Current() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *cycle) filter(n *snapshot.Node) policy.Verdict {
+	for _, f := range c.filters {
+		if v := c.judge(f, n); !v.Fits() {
+			return v
+		}
+	}
+	return policy.Verdict{}
+}
+
+func (c *cycle) judge(f *filterRule, n *snapshot.Node) policy.Verdict {
+	v, err := c.eval(f.expression, n)
+	switch {
+	case err == nil && v == types.True:
+		return policy.Verdict{}
+	case err == nil:
+		return policy.Verdict{Reason: f.reason, Unresolvable: f.unresolvable}
+	case c.stale(f.expression, n):
+		if c.policy.whenStale == policy.Reject {
+			return policy.Verdict{Reason: signalStale, Unresolvable: true}
+		}
+		return policy.Verdict{}
+	case f.onError == Pass:
+		return policy.Verdict{}
+	}
+	return policy.Verdict{Reason: ruleFailed, Unresolvable: f.unresolvable}
+}
+
+// score is the mean of the rules, by weight. There is none if one of them has none: the
+// mean of the others would be better or worse for a reason that nobody gave.
+func (c *cycle) score(n *snapshot.Node) int64 {
+	sum := 0.0
+	for _, s := range c.scores {
+		v, err := c.rate(s, n)
+		if err != nil {
+			return policy.NoOpinion
+		}
+		sum += v * s.weight
+	}
+	return int64(math.Round(sum / c.weights))
+}
+
+// rate is what the rule gives the node, 0 to MaxScore.
+func (c *cycle) rate(s *scoreRule, n *snapshot.Node) (float64, error) {
+	v, err := c.eval(s.expression, n)
+	if err != nil {
+		return 0, err
+	}
+	x := 0.0
+	switch v := v.(type) {
+	case types.Double:
+		x = float64(v)
+	case types.Int:
+		x = float64(v)
+	case types.Uint:
+		x = float64(v)
+	default:
+		return 0, fmt.Errorf("is a %s", v.Type().TypeName())
+	}
+	if math.IsNaN(x) {
+		return 0, errNaN
+	}
+	return max(0, min(float64(policy.MaxScore), x)), nil
+}
+
+var errNaN = errors.New("is not a number")
+
+// The three kinds of Cycles.
+type (
+	filters struct{ *cycle }
+	scores  struct{ *cycle }
+	both    struct{ *cycle }
+)
+
+// Filter implements policy.Filter.
+func (c *filters) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
+
+// Filter implements policy.Filter.
+func (c *both) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
+
+// Score implements policy.Score.
+func (c *scores) Score(n *snapshot.Node) int64 { return c.score(n) }
+
+// Score implements policy.Score.
+func (c *both) Score(n *snapshot.Node) int64 { return c.score(n) }
+
+// NormalizeScore implements policy.NormalizeScore.
+func (c *scores) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }
+
+// NormalizeScore implements policy.NormalizeScore.
+func (c *both) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }

@@ -1,0 +1,163 @@
+package rules_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/policies/rules"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, rules.Type(), "testdata/*.txtar")
+}
+
+// everything reads all there is, in parts that are computed at all the times there are.
+const everything = `
+filter:
+- {name: Pod, expression: 'pod.spec.containers.size() < 3'}
+- {name: Node, expression: 'node.metadata.?labels[?"team"].orValue("") != "green"'}
+- {name: Both, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
+- {name: Usage, expression: 'usage.pods < 2 && podRequests["cpu"].compareTo(usage.free["cpu"]) <= 0'}
+- {name: Signal, expression: 'signals.load < 0.9'}
+- {name: Keyed, expression: 'keyed["seats"]["cad"] > 0.0'}
+score:
+- {name: Load, expression: '100.0 * (1.0 - signals.load)'}
+- {name: Cores, expression: 'node.status.allocatable["cpu"].asInteger()', weight: 2}
+`
+
+func TestConformance(t *testing.T) {
+	policytest.Run(t, policytest.Options{
+		New: policytest.FromYAML(rules.Type(), everything),
+		Pods: policytest.Pods(`
+- metadata: {name: one, labels: {team: red}}
+  spec: {containers: [{name: c, image: nginx, resources: {requests: {cpu: 500m}}}]}
+`),
+		Nodes: policytest.Nodes(`
+- metadata: {name: a, labels: {team: red}}
+  status: {allocatable: {cpu: "4"}}
+- metadata: {name: b, labels: {team: blue}}
+  status: {allocatable: {cpu: "8"}}
+- metadata: {name: c}
+`),
+		Assigned: policytest.Pods(`
+- {metadata: {name: p1}, spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 100m}}}]}}
+`),
+		Signals:   policytest.Signals("load: {a: 0.5, b: 0.25}\nseats: {cad: 3, sim: 0}"),
+		Allocates: policytest.Allocates{AtMost: 16, Why: "errors, and arithmetic with doubles, allocate in CEL"},
+	})
+}
+
+// Every rule in the README stands in a scenario, where it lets some pod on a node; and
+// every filter rejects a node in one.
+func TestReadmeExamplesAreScenarios(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(readme), "\n```yaml\n")
+	block, _, _ := strings.Cut(after, "\n```")
+	var document struct {
+		Profiles []struct {
+			Policies []struct{ Config rules.Config }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(block), &document); err != nil {
+		t.Fatal(err)
+	}
+	config := document.Profiles[0].Policies[0].Config
+	if len(config.Filter) == 0 || len(config.Score) == 0 {
+		t.Fatal("the example has no rules")
+	}
+	scenarios := readScenarios(t)
+	for _, f := range config.Filter {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool {
+			return slices.ContainsFunc(s.config.Filter, func(g rules.FilterRule) bool { return f == g }) && strings.Contains(s.want, " "+f.Name)
+		}) {
+			t.Errorf("rule %s rejects no node in a scenario, as it stands in the README", f.Name)
+		}
+	}
+	for _, r := range config.Score {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool {
+			return slices.Contains(s.config.Score, r) && strings.Contains(s.want, "fits")
+		}) {
+			t.Errorf("rule %s scores in no scenario, as it stands in the README", r.Name)
+		}
+	}
+}
+
+type scenario struct {
+	config rules.Config
+	want   string
+}
+
+func readScenarios(t *testing.T) []scenario {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []scenario
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "-- config.yaml --\n")
+		config, _, _ := strings.Cut(after, "\n-- ")
+		_, want, _ := strings.Cut(after, "-- want.txt --\n")
+		s := scenario{want: want}
+		if err := yaml.Unmarshal([]byte(config), &s.config); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func build(t testing.TB, config string) policy.Policy {
+	t.Helper()
+	p, err := policytest.FromYAML(rules.Type(), config)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func BenchmarkRules(b *testing.B) {
+	pod, view := crowd()
+	policytest.Benchmark(b, build(b, `
+filter:
+- {name: Room, expression: 'usage.free["cpu"].isGreaterThan(podRequests["cpu"])'}
+- {name: SameTeam, expression: 'pod.metadata.labels["team"] == node.metadata.labels["team"]'}
+score:
+- {name: Cores, expression: 'node.status.allocatable["cpu"].asInteger()'}
+`), pod, view)
+}
+
+// crowd is 5,000 nodes, and a pod that fits on half of them.
+func crowd() (*corev1.Pod, *snapshot.View) {
+	var b snapshot.Builder
+	load := map[string]snapshot.Value{}
+	for i := range 5000 {
+		name := fmt.Sprint("node-", i)
+		b.SetNode(policytest.Nodes(fmt.Sprintf(`
+metadata: {name: %s, labels: {team: %s, zone: z%d}}
+status: {allocatable: {cpu: "%d", memory: 64Gi}, nodeInfo: {kubeletVersion: v1.36.%d}}`,
+			name, []string{"red", "blue"}[i%2], i%3, 8+i%8, i%9))[0])
+		load[name] = snapshot.Value{Number: float64(i%100) / 100, At: policytest.Now}
+	}
+	b.SetColumn(snapshot.NewColumn("load", load))
+	return policytest.Pods(`
+metadata: {name: new, labels: {team: red}}
+spec: {containers: [{name: a, image: registry.example.com/a, resources: {requests: {cpu: "1"}}}, {name: b, image: registry.example.com/b}]}`)[0], b.View()
+}

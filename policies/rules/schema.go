@@ -1,0 +1,207 @@
+package rules
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// schema knows the fields of objects as expressions see them: by the names that they
+// have in YAML, and without those that snapshot.TrimPod and TrimNode remove, so that a
+// rule which reads them is refused instead of finding nothing.
+type schema struct {
+	*types.Registry
+	structs map[string]*structType
+	byGo    map[reflect.Type]*structType
+}
+
+type structType struct {
+	name   string
+	cel    *types.Type
+	fields map[string]*structField
+}
+
+type structField struct {
+	index []int
+	cel   *types.Type
+	// As in JSON, an empty field with omitEmpty is not there, nor is a zero one with
+	// omitZero.
+	omitEmpty, omitZero bool
+}
+
+func newSchema() (*schema, error) {
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	s := &schema{Registry: registry, structs: map[string]*structType{}, byGo: map[reflect.Type]*structType{}}
+	for _, root := range []any{corev1.Pod{}, corev1.Node{}, usage{}} {
+		s.structOf(reflect.TypeOf(root))
+	}
+	return s, nil
+}
+
+// trimmed are the fields that snapshot.TrimPod and TrimNode remove, by the type that
+// has them. After "only" there are those that they keep. Kind and apiVersion are not
+// removed, but are there or not depending on where an object comes from.
+func trimmed() map[reflect.Type][]string {
+	return map[reflect.Type][]string{
+		reflect.TypeFor[metav1.TypeMeta]():           {"kind", "apiVersion"},
+		reflect.TypeFor[metav1.ObjectMeta]():         {"managedFields"},
+		reflect.TypeFor[corev1.PodSpec]():            {"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext", "imagePullSecrets"},
+		reflect.TypeFor[corev1.Container]():          {"only", "name", "image", "ports", "resources", "restartPolicy"},
+		reflect.TypeFor[corev1.Volume]():             {"only", "name", "persistentVolumeClaim", "ephemeral", "csi"},
+		reflect.TypeFor[corev1.PodStatus]():          {"only", "phase", "conditions", "nominatedNodeName", "startTime"},
+		reflect.TypeFor[corev1.PodCondition]():       {"lastProbeTime"},
+		reflect.TypeFor[corev1.NodeCondition]():      {"lastHeartbeatTime"},
+		reflect.TypeFor[corev1.NodeStatus]():         {"addresses", "volumesInUse", "volumesAttached", "config"},
+		reflect.TypeFor[metav1.ManagedFieldsEntry](): {"only"},
+	}
+}
+
+func isTrimmed(t reflect.Type, name string) bool {
+	fields := trimmed()[t]
+	if len(fields) > 0 && fields[0] == "only" {
+		return !slices.Contains(fields[1:], name)
+	}
+	return slices.Contains(fields, name)
+}
+
+// structOf enters the type before its fields, because types may hold themselves.
+func (s *schema) structOf(t reflect.Type) *structType {
+	if known := s.byGo[t]; known != nil {
+		return known
+	}
+	name := t.Name()
+	if t.PkgPath() != reflect.TypeFor[usage]().PkgPath() {
+		name = "v1." + name
+	}
+	st := &structType{name: name, cel: types.NewObjectType(name), fields: map[string]*structField{}}
+	s.byGo[t], s.structs[name] = st, st
+	s.addFields(st, t, nil)
+	return st
+}
+
+func (s *schema) addFields(st *structType, t reflect.Type, index []int) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at := append(slices.Clone(index), i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			s.addFields(st, f.Type, at)
+			continue
+		}
+		if name == "" || name == "-" || isTrimmed(t, name) {
+			continue
+		}
+		st.fields[name] = &structField{
+			index:     at,
+			cel:       s.typeOf(f.Type),
+			omitEmpty: strings.Contains(options, "omitempty"),
+			omitZero:  strings.Contains(options, "omitzero"),
+		}
+	}
+}
+
+func (s *schema) typeOf(t reflect.Type) *types.Type {
+	switch t {
+	case reflect.TypeFor[resource.Quantity]():
+		return apiservercel.QuantityType
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		return types.TimestampType
+	case reflect.TypeFor[intstr.IntOrString]():
+		return types.DynType
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return s.typeOf(t.Elem())
+	case reflect.Bool:
+		return types.BoolType
+	case reflect.String:
+		return types.StringType
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return types.IntType
+	case reflect.Float32, reflect.Float64:
+		return types.DoubleType
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return types.BytesType
+		}
+		return types.NewListType(s.typeOf(t.Elem()))
+	case reflect.Map:
+		return types.NewMapType(s.typeOf(t.Key()), s.typeOf(t.Elem()))
+	case reflect.Struct:
+		return s.structOf(t).cel
+	}
+	return types.DynType
+}
+
+// FindStructType implements types.Provider.
+func (s *schema) FindStructType(name string) (*types.Type, bool) {
+	if st, ok := s.structs[name]; ok {
+		return types.NewTypeTypeWithParam(st.cel), true
+	}
+	return s.Registry.FindStructType(name)
+}
+
+// FindStructFieldNames implements types.Provider.
+func (s *schema) FindStructFieldNames(name string) ([]string, bool) {
+	st, ok := s.structs[name]
+	if !ok {
+		return s.Registry.FindStructFieldNames(name)
+	}
+	var names []string
+	for name := range st.fields {
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// FindStructFieldType implements types.Provider.
+func (s *schema) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	st, ok := s.structs[name]
+	if !ok {
+		return s.Registry.FindStructFieldType(name, field)
+	}
+	f, ok := st.fields[field]
+	if !ok {
+		return nil, false
+	}
+	return &types.FieldType{Type: f.cel}, true
+}
+
+// NewValue implements types.Provider: rules make no objects.
+func (s *schema) NewValue(name string, fields map[string]ref.Val) ref.Val {
+	if _, ok := s.structs[name]; ok {
+		return types.NewErr("objects cannot be made in a rule")
+	}
+	return s.Registry.NewValue(name, fields)
+}
+
+// removed says whether the field of an object's type is one that policies do not see.
+func (s *schema) removed(typeName, field string) bool {
+	for t, st := range s.byGo {
+		if st.name != typeName {
+			continue
+		}
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			inner := t.Field(i).Type
+			if name == field && isTrimmed(t, field) {
+				return true
+			}
+			if name == "" && t.Field(i).Anonymous && isTrimmed(inner, field) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,241 @@
+package rules
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+)
+
+// OnError is what an expression that cannot be evaluated means: a key that is not there,
+// a version that is none, more than an evaluation may cost.
+type OnError string
+
+const (
+	// Reject says that the node does not fit.
+	Reject OnError = "reject"
+	// Pass says that the rule is left out.
+	Pass OnError = "pass"
+)
+
+// Config is the configuration of the policy. At least one rule must be given.
+type Config struct {
+	// WhenStale is policy.Neutral (the default) or policy.Reject: what it means to a
+	// filter that a signal which it reads has no current number.
+	WhenStale policy.WhenStale `json:"whenStale"`
+	// Filter are rules that say where pods may run.
+	Filter []FilterRule `json:"filter"`
+	// Score are rules that say where they run better.
+	Score []ScoreRule `json:"score"`
+}
+
+// FilterRule says whether a pod may run on a node.
+type FilterRule struct {
+	// Name is in CamelCase, and unique in the policy. It is the code of the reason.
+	Name string `json:"name"`
+	// When is an expression about the pod alone. "" means that the rule is about all.
+	When string `json:"when"`
+	// Expression is true for nodes on which the pod may run. Required.
+	Expression string `json:"expression"`
+	// Message is what the pod's events say of nodes on which it may not: one line
+	// without numbers. "" stands for "node(s) do not satisfy rule" and the name.
+	Message string `json:"message"`
+	// Resolvable says whether the pod may run there when others have left. Nil means
+	// that it may if the expression reads usage.
+	Resolvable *bool `json:"resolvable"`
+	// OnEvaluationError is Reject ("", the default) or Pass.
+	OnEvaluationError OnError `json:"onEvaluationError"`
+}
+
+// ScoreRule says how good a node is.
+type ScoreRule struct {
+	// Name is as that of a FilterRule.
+	Name string `json:"name"`
+	// When is as that of a FilterRule.
+	When string `json:"when"`
+	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
+	Expression string `json:"expression"`
+	// Weight is how much the rule counts among the others of the policy, 1..100. 0, the
+	// default, stands for 1.
+	Weight int32 `json:"weight"`
+	// OnEvaluationError says what an error of When means: Reject ("", the default),
+	// which fails the request, or Pass.
+	OnEvaluationError OnError `json:"onEvaluationError"`
+}
+
+const (
+	// maxRules bounds the rules of one policy.
+	maxRules = 100
+	// maxMessage bounds a message, in bytes.
+	maxMessage = 200
+)
+
+var (
+	camelCase  = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
+	loneNumber = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]`)
+)
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type {
+	return policy.Type{Name: "Rules", New: func(decode func(any) error) (policy.Policy, error) {
+		config := Defaults()
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return New(config)
+	}}
+}
+
+// Defaults is the configuration of a policy without rules.
+func Defaults() Config { return Config{WhenStale: policy.Neutral} }
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	errs := config.validate()
+	if len(config.Filter)+len(config.Score) > maxRules {
+		return nil, errs.ToAggregate()
+	}
+	c, err := newCompiler()
+	if err != nil {
+		return nil, err
+	}
+	p := &rules{whenStale: config.WhenStale}
+	for i := range config.Filter {
+		errs = append(errs, p.addFilter(c, field.NewPath("filter").Index(i), &config.Filter[i])...)
+	}
+	for i := range config.Score {
+		errs = append(errs, p.addScore(c, field.NewPath("score").Index(i), &config.Score[i])...)
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	slices.SortStableFunc(p.filters, func(a, b *filterRule) int {
+		if a.unresolvable == b.unresolvable {
+			return 0
+		} else if a.unresolvable {
+			return -1
+		}
+		return 1
+	})
+	p.arrange(c)
+	return p, nil
+}
+
+func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.ErrorList {
+	r, errs := p.newRule(c, path, f.Name, f.When, f.Expression, f.OnEvaluationError, types.BoolType)
+	if len(errs) > 0 {
+		return errs
+	}
+	reason := new(policy.Reason)
+	reason.Code, reason.Text = f.Name, f.Message
+	if f.Message == "" {
+		reason.Text = "node(s) do not satisfy rule " + f.Name
+	}
+	unresolvable := r.expression.deps&onUsage == 0
+	if f.Resolvable != nil {
+		unresolvable = !*f.Resolvable
+	}
+	p.filters = append(p.filters, &filterRule{rule: *r, reason: reason, unresolvable: unresolvable})
+	return nil
+}
+
+func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.ErrorList {
+	r, errs := p.newRule(c, path, s.Name, s.When, s.Expression, s.OnEvaluationError, types.DoubleType, types.IntType, types.UintType)
+	if len(errs) > 0 {
+		return errs
+	}
+	p.scores = append(p.scores, &scoreRule{rule: *r, weight: float64(max(1, s.Weight))})
+	return nil
+}
+
+func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, onError OnError, results ...*types.Type) (*rule, field.ErrorList) {
+	r := &rule{name: name, onError: onError}
+	if onError == "" {
+		r.onError = Reject
+	}
+	var errs, more field.ErrorList
+	if when != "" {
+		r.when, errs = c.compile(path.Child("when"), when, onPod, types.BoolType)
+	}
+	r.expression, more = c.compile(path.Child("expression"), text, ^deps(0), results...)
+	if errs = append(errs, more...); len(errs) > 0 {
+		return nil, errs
+	}
+	for _, read := range r.expression.reads {
+		signal := policy.Signal{Field: path.Child("expression").String(), Name: read.signal, About: policy.AboutNodes}
+		if read.keyed {
+			signal.About = policy.AboutKeys
+			p.keyed = append(p.keyed, read.signal)
+		}
+		if !slices.Contains(p.reads, signal) {
+			p.reads = append(p.reads, signal)
+		}
+	}
+	return r, nil
+}
+
+func (c *Config) validate() field.ErrorList {
+	var errs field.ErrorList
+	switch n := len(c.Filter) + len(c.Score); {
+	case n == 0:
+		errs = append(errs, field.Required(field.NewPath("filter"), "or score: there must be a rule"))
+	case n > maxRules:
+		errs = append(errs, field.TooMany(field.NewPath("filter"), n, maxRules))
+	}
+	if c.WhenStale != policy.Neutral && c.WhenStale != policy.Reject {
+		errs = append(errs, field.NotSupported(field.NewPath("whenStale"), c.WhenStale, []policy.WhenStale{policy.Neutral, policy.Reject}))
+	}
+	names := map[string]bool{signalStale.Code: true, ruleFailed.Code: true}
+	for i := range c.Filter {
+		path := field.NewPath("filter").Index(i)
+		errs = append(errs, validateRule(path, names, c.Filter[i].Name, c.Filter[i].OnEvaluationError)...)
+		errs = append(errs, validateMessage(path.Child("message"), c.Filter[i].Message)...)
+	}
+	for i := range c.Score {
+		path := field.NewPath("score").Index(i)
+		errs = append(errs, validateRule(path, names, c.Score[i].Name, c.Score[i].OnEvaluationError)...)
+		if w := c.Score[i].Weight; w < 0 || w > 100 {
+			errs = append(errs, field.Invalid(path.Child("weight"), w, "must be between 1 and 100"))
+		}
+	}
+	return errs
+}
+
+// validateRule notes the name among those that are taken.
+func validateRule(path *field.Path, names map[string]bool, name string, onError OnError) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case name == "":
+		errs = append(errs, field.Required(path.Child("name"), "tells the rule apart in reasons and explanations"))
+	case !camelCase.MatchString(name):
+		errs = append(errs, field.Invalid(path.Child("name"), name, "must be in CamelCase, at most 63 letters and digits"))
+	case names[name]:
+		err := field.Duplicate(path.Child("name"), name)
+		err.Detail = "is another rule's, or one of the policy's own reasons"
+		errs = append(errs, err)
+	}
+	names[name] = true
+	if onError != "" && onError != Reject && onError != Pass {
+		errs = append(errs, field.NotSupported(path.Child("onEvaluationError"), onError, []OnError{Reject, Pass}))
+	}
+	return errs
+}
+
+func validateMessage(path *field.Path, message string) field.ErrorList {
+	var errs field.ErrorList
+	if strings.ContainsFunc(message, unicode.IsControl) {
+		errs = append(errs, field.Invalid(path, message, "must be one line"))
+	}
+	if loneNumber.MatchString(message) {
+		errs = append(errs, field.Invalid(path, message, "must not hold a number, because events count equal messages: explanations tell the numbers"))
+	}
+	if len(message) > maxMessage {
+		errs = append(errs, field.TooLong(path, "", maxMessage))
+	}
+	return errs
+}

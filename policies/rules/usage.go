@@ -1,0 +1,50 @@
+package rules
+
+import (
+	"reflect"
+
+	"github.com/google/cel-go/common/types/ref"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// usage is what the pods on a node ask for.
+type usage struct {
+	// Pods is how many there are.
+	Pods int64 `json:"pods"`
+	// Requested is the sum of their requests, 0 for what the node has and nobody asks for.
+	Requested corev1.ResourceList `json:"requested"`
+	// Free is what is allocatable and not requested; negative where a node is overbooked.
+	Free corev1.ResourceList `json:"free"`
+}
+
+// usageOf adds up by the formula of kube-scheduler's NodeResourcesFit.
+func usageOf(n *snapshot.Node) *usage {
+	u := &usage{Pods: int64(len(n.Pods)), Requested: corev1.ResourceList{}, Free: corev1.ResourceList{}}
+	for name := range n.Object.Status.Allocatable {
+		u.Requested[name] = resource.Quantity{}
+	}
+	for _, pod := range n.Pods {
+		for name, q := range podRequests(pod) {
+			sum := u.Requested[name].DeepCopy()
+			sum.Add(q)
+			u.Requested[name] = sum
+		}
+	}
+	for name, q := range n.Object.Status.Allocatable {
+		free := q.DeepCopy()
+		free.Sub(u.Requested[name])
+		u.Free[name] = free
+	}
+	return u
+}
+
+// podRequests is what kube-scheduler thinks the pod asks for in all.
+func podRequests(pod *corev1.Pod) corev1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+func (s *schema) usageOf(n *snapshot.Node) ref.Val { return s.valueOf(reflect.ValueOf(usageOf(n))) }

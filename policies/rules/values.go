@@ -1,0 +1,221 @@
+package rules
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// NativeToValue implements types.Adapter.
+func (s *schema) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case ref.Val:
+		return v
+	case string:
+		return types.String(v)
+	case nil:
+		return types.NullValue
+	}
+	return s.valueOf(reflect.ValueOf(value))
+}
+
+// valueOf copies quantities, which change when they are compared or printed, and else
+// as little as possible.
+func (s *schema) valueOf(v reflect.Value) ref.Val {
+	switch x := v.Interface().(type) {
+	case resource.Quantity:
+		q := x.DeepCopy()
+		return apiservercel.Quantity{Quantity: &q}
+	case metav1.Time:
+		return types.Timestamp{Time: x.Time}
+	case metav1.MicroTime:
+		return types.Timestamp{Time: x.Time}
+	case intstr.IntOrString:
+		if x.Type == intstr.Int {
+			return types.Int(x.IntVal)
+		}
+		return types.String(x.StrVal)
+	case map[string]string:
+		return types.NewStringStringMap(s, x)
+	case time.Time, time.Duration, []byte:
+		return s.Registry.NativeToValue(x)
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return types.NullValue
+		}
+		return s.valueOf(v.Elem())
+	case reflect.Bool:
+		return types.Bool(v.Bool())
+	case reflect.String:
+		return types.String(v.String())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return types.Int(v.Int())
+	case reflect.Slice:
+		elements := make([]ref.Val, v.Len())
+		for i := range elements {
+			elements[i] = s.valueOf(v.Index(i))
+		}
+		return types.NewRefValList(s, elements)
+	case reflect.Map:
+		return types.NewDynamicMap(s, v.Interface())
+	case reflect.Struct:
+		if st := s.byGo[v.Type()]; st != nil {
+			return &object{schema: s, kind: st, value: v}
+		}
+	}
+	return s.Registry.NativeToValue(v.Interface())
+}
+
+// object is a struct of Kubernetes' API. It is not written to.
+type object struct {
+	schema *schema
+	kind   *structType
+	value  reflect.Value
+}
+
+// find returns the field, or false if JSON would not have it.
+func (o *object) find(name ref.Val) (reflect.Value, bool, ref.Val) {
+	text, ok := name.(types.String)
+	if !ok {
+		return reflect.Value{}, false, types.MaybeNoSuchOverloadErr(name)
+	}
+	f, ok := o.kind.fields[string(text)]
+	if !ok {
+		return reflect.Value{}, false, types.NewErr("no such field: %s", string(text))
+	}
+	v := o.value.FieldByIndex(f.index)
+	switch v.Kind() {
+	case reflect.Pointer:
+		return v, !v.IsNil(), nil
+	case reflect.Struct:
+		zeroer, ok := v.Interface().(interface{ IsZero() bool })
+		return v, !f.omitZero || (ok && !zeroer.IsZero() || !ok && !v.IsZero()), nil
+	case reflect.Slice, reflect.Map:
+		return v, !f.omitEmpty || v.Len() > 0, nil
+	}
+	return v, !f.omitEmpty || !v.IsZero(), nil
+}
+
+// Get implements traits.Indexer.
+func (o *object) Get(name ref.Val) ref.Val {
+	v, there, problem := o.find(name)
+	switch {
+	case problem != nil:
+		return problem
+	case !there:
+		return types.NewErr("no such key: %v", name.Value())
+	}
+	return o.schema.valueOf(v)
+}
+
+// IsSet implements traits.FieldTester.
+func (o *object) IsSet(name ref.Val) ref.Val {
+	_, there, problem := o.find(name)
+	if problem != nil {
+		return problem
+	}
+	return types.Bool(there)
+}
+
+// Equal implements ref.Val.
+func (o *object) Equal(other ref.Val) ref.Val {
+	p, ok := other.(*object)
+	return types.Bool(ok && o.kind == p.kind && equality.Semantic.DeepEqual(o.Value(), p.Value()))
+}
+
+// ConvertToNative implements ref.Val.
+func (o *object) ConvertToNative(t reflect.Type) (any, error) {
+	if o.value.Type().AssignableTo(t) {
+		return o.Value(), nil
+	}
+	return nil, fmt.Errorf("%s cannot be converted to %v", o.kind.name, t)
+}
+
+// ConvertToType implements ref.Val.
+func (o *object) ConvertToType(t ref.Type) ref.Val {
+	if t == types.TypeType {
+		return o.kind.cel
+	}
+	return types.NewErr("%s cannot be converted to %s", o.kind.name, t.TypeName())
+}
+
+// Type implements ref.Val.
+func (o *object) Type() ref.Type { return o.kind.cel }
+
+// Value implements ref.Val.
+func (o *object) Value() any { return o.value.Interface() }
+
+// column is what a signal about keys says now: a map of the numbers that are current.
+type column struct {
+	*snapshot.Column
+	adapter types.Adapter
+}
+
+// Find implements traits.Mapper.
+func (c column) Find(key ref.Val) (ref.Val, bool) {
+	text, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	v := c.Column.Get(string(text))
+	return types.Double(v.Number), v.Current()
+}
+
+// Get implements traits.Indexer.
+func (c column) Get(key ref.Val) ref.Val {
+	if v, ok := c.Find(key); ok {
+		return v
+	}
+	return types.NewErr("no such key: %v", key.Value())
+}
+
+// Contains implements traits.Container.
+func (c column) Contains(key ref.Val) ref.Val {
+	_, ok := c.Find(key)
+	return types.Bool(ok)
+}
+
+// current copies the Column: for what needs all of it.
+func (c column) current() traits.Mapper {
+	values := map[string]float64{}
+	for key, v := range c.All() {
+		if v.Current() {
+			values[key] = v.Number
+		}
+	}
+	return types.NewDynamicMap(c.adapter, values)
+}
+
+// Iterator implements traits.Iterable.
+func (c column) Iterator() traits.Iterator { return c.current().Iterator() }
+
+// Size implements traits.Sizer.
+func (c column) Size() ref.Val { return c.current().Size() }
+
+// Equal implements ref.Val.
+func (c column) Equal(other ref.Val) ref.Val { return c.current().Equal(other) }
+
+// ConvertToNative implements ref.Val.
+func (c column) ConvertToNative(t reflect.Type) (any, error) { return c.current().ConvertToNative(t) }
+
+// ConvertToType implements ref.Val.
+func (c column) ConvertToType(t ref.Type) ref.Val { return c.current().ConvertToType(t) }
+
+// Type implements ref.Val.
+func (c column) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val.
+func (c column) Value() any { return c.current().Value() }
