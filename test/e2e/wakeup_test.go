@@ -346,3 +346,38 @@ func (th *theater) tries(s *controlplane.Scheduler) int {
 	}
 	return sum
 }
+
+// A machine has cooled down, says a file. The pod that waits for it is bound, without anything having happened in the cluster.
+func TestWakeUpWhenASignalChanges(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	write := func(text string) {
+		if err := th.WriteFile("temperatures.yaml", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a: 95\n")
+	o := th.outboard(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+signals:
+- {name: temperature, file: {path: temperatures.yaml}}
+profiles:
+- policies:
+  - name: HardwareHealth
+    config:
+      whenStale: reject
+      rules: [{name: hot, signal: {name: temperature, above: 85}, reject: true}]
+`)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
+	waits := th.place(controlplane.PodSpec{Name: "waits"})
+	if waits.Waiting == "" {
+		t.Fatal("it does not wait for the machine to cool down")
+	}
+	tried := th.asleep(o, "waits")
+	write("a: 60\n")
+	th.willBeBound(waits.Pod)
+	if got := th.attempts(o, "waits"); got != tried+1 {
+		t.Errorf("it took %d attempts", got-tried)
+	}
+}

@@ -1,0 +1,136 @@
+package wakeup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/snapshot"
+)
+
+// stillCluster has nodes whose GPUs are all taken, and pods that wait for one.
+type stillCluster struct {
+	builder snapshot.Builder
+	view    *snapshot.View
+	pods    map[types.UID]*corev1.Pod
+}
+
+func (c *stillCluster) View() *snapshot.View               { return c.view }
+func (c *stillCluster) Published() <-chan struct{}         { return nil }
+func (c *stillCluster) PodByUID(uid types.UID) *corev1.Pod { return c.pods[uid] }
+func (c *stillCluster) RetryPod(context.Context, string, string, types.UID) (bool, error) {
+	return true, nil
+}
+
+func quantities(memory, count string) corev1.ResourceList {
+	return corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse(memory), "aliyun.com/gpu-count": resource.MustParse(count)}
+}
+
+func benchPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("16")},
+		}}}},
+	}
+}
+
+// crowd is a Waker that knows of pods that wait for one of the nodes' GPUs.
+func crowd(tb testing.TB, pods, nodes int) (*Waker, *stillCluster, func(engine.Request, bool, []string)) {
+	tb.Helper()
+	p, err := gpumemory.New(gpumemory.Defaults())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &stillCluster{pods: map[types.UID]*corev1.Pod{}}
+	for i := range nodes {
+		name := fmt.Sprintf("node-%04d", i)
+		c.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: quantities("128", "8")}})
+		for k := range 8 {
+			pod := benchPod(fmt.Sprintf("%s-%d", name, k))
+			pod.Spec.NodeName = name
+			pod.Annotations = map[string]string{
+				"ALIYUN_COM_GPU_MEM_IDX": fmt.Sprint(k), "ALIYUN_COM_GPU_MEM_POD": "6", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+			}
+			c.builder.SetPod(pod)
+		}
+	}
+	c.view = c.builder.View()
+	w, err := New(Options{Cluster: c})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.Use(map[string]*engine.Engine{"/": e})
+	observe := w.Observer("/", e)
+	all := slices.Collect(c.view.All())
+	for i := range pods {
+		pod := benchPod(fmt.Sprintf("waits-%04d", i))
+		c.pods[pod.UID] = pod
+		observe(engine.Request{Pod: pod, View: c.view, Nodes: all}, false, nil)
+	}
+	return w, c, observe
+}
+
+// BenchmarkLook is judging 1,000 pods that wait on 500 nodes each, after one node has changed.
+func BenchmarkLook(b *testing.B) {
+	w, c, _ := crowd(b, 1000, 500)
+	round := 0
+	for b.Loop() {
+		round++
+		node := c.view.Node("node-0000").Object.DeepCopy()
+		node.Labels = map[string]string{"round": fmt.Sprint(round)}
+		c.builder.SetNode(node)
+		c.view = c.builder.View()
+		if found, _ := w.find(b.Context(), time.Now()); found != nil {
+			b.Fatalf("%s fits", found.name)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/look")
+}
+
+// BenchmarkFiltered is what a filter call of 500 nodes costs more while 1,000 pods wait.
+func BenchmarkFiltered(b *testing.B) {
+	_, c, observe := crowd(b, 1000, 500)
+	req := engine.Request{Pod: c.pods["waits-0000"], View: c.view, Nodes: slices.Collect(c.view.All())}
+	other := engine.Request{Pod: benchPod("other"), View: c.view, Nodes: req.Nodes}
+	b.Run("fits", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			observe(other, true, nil)
+		}
+	})
+	b.Run("rejected", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			observe(req, false, nil)
+		}
+	})
+}
+
+// A filter call that finds a node allocates nothing more, and one that finds none the same for any number of nodes.
+func TestAllocations(t *testing.T) {
+	for _, nodes := range []int{10, 1000} {
+		_, c, observe := crowd(t, 100, nodes)
+		req := engine.Request{Pod: benchPod("other"), View: c.view, Nodes: slices.Collect(c.view.All())}
+		if got := testing.AllocsPerRun(100, func() { observe(req, true, nil) }); got > 0 {
+			t.Errorf("%v allocations for a pod that fits", got)
+		}
+		req.Pod = c.pods["waits-0000"]
+		if got := testing.AllocsPerRun(100, func() { observe(req, false, nil) }); got > 3 {
+			t.Errorf("%v allocations for a pod that fits on none of %d nodes", got, nodes)
+		}
+	}
+}
