@@ -26,7 +26,10 @@ import (
 )
 
 // places is a policy: as many pods fit on a node as its label says.
-type places struct{ asked *atomic.Int64 }
+type places struct {
+	asked *atomic.Int64
+	slow  *atomic.Int64 // nanoseconds that judging one node takes
+}
 
 var full = &policy.Reason{Code: "Full", Text: "node(s) are full"}
 
@@ -36,6 +39,7 @@ func (p places) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cy
 
 func (p places) Filter(n *snapshot.Node) policy.Verdict {
 	p.asked.Add(1)
+	time.Sleep(time.Duration(p.slow.Load()))
 	if room, _ := strconv.Atoi(n.Object.Labels["places"]); len(n.Pods) < room {
 		return policy.Verdict{}
 	}
@@ -52,6 +56,7 @@ type fakeCluster struct {
 	metrics   *prometheus.Registry
 	published chan struct{}
 	asked     atomic.Int64 // nodes, by the policy
+	slow      atomic.Int64
 
 	mu      sync.Mutex
 	builder snapshot.Builder
@@ -62,6 +67,7 @@ type fakeCluster struct {
 	deaf    map[string]bool // pods that kube-scheduler itself finds no node for
 	busy    time.Duration   // how long kube-scheduler takes to get to a pod
 	err     error           // of RetryPod
+	unknown string          // a pod that is gone
 }
 
 // simulate runs the test in a bubble, with a Waker that runs.
@@ -72,7 +78,7 @@ func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 			deaf: map[string]bool{}, busy: 5 * time.Millisecond, metrics: prometheus.NewRegistry(),
 		}
 		var err error
-		if c.engine, err = engine.New(engine.Options{Policies: []engine.Member{{Name: "Places", Policy: places{&c.asked}}}}); err != nil {
+		if c.engine, err = engine.New(engine.Options{Policies: []engine.Member{{Name: "Places", Policy: places{&c.asked, &c.slow}}}}); err != nil {
 			t.Fatal(err)
 		}
 		c.waker, err = wakeup.New(wakeup.Options{
@@ -115,7 +121,7 @@ func (c *fakeCluster) RetryPod(_ context.Context, _, name string, uid types.UID)
 	if c.err != nil {
 		return false, c.err
 	}
-	if c.pods[uid] == nil {
+	if c.pods[uid] == nil || name == c.unknown {
 		return false, nil
 	}
 	if !c.deaf[name] {

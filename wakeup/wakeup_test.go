@@ -179,11 +179,18 @@ func TestViewThatComesLate(t *testing.T) {
 func TestOnlyNodesAskedAbout(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
-		c.create("waits", "knows")
+		c.create("waits", "knows", "sees")
 		c.attempt("knows", "coming")
 		c.node("other", 1)
 		if woken := c.after(time.Hour); woken != "" {
 			t.Errorf("woken for a node they were not asked about: %s", woken)
+		}
+		pod := c.PodByUID("sees")
+		foreign := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "only in the request"}})
+		c.observe(engine.Request{Pod: pod, View: c.View(), Nodes: []*snapshot.Node{foreign}}, false, nil)
+		c.node(foreign.Name, 1)
+		if woken := c.after(500 * time.Millisecond); !strings.HasPrefix(woken, "sees@") || strings.Contains(woken, " ") {
+			t.Errorf("woken: %s", woken)
 		}
 		c.node("coming", 1)
 		if woken := c.after(500 * time.Millisecond); !strings.HasPrefix(woken, "knows@") || strings.Contains(woken, "waits") {
@@ -285,6 +292,39 @@ func TestErrors(t *testing.T) {
 		c.node("a", 100)
 		if woken := strings.Fields(c.after(10*time.Second - time.Millisecond)); len(woken) != 10 {
 			t.Errorf("asked %d times in 10 s", len(woken))
+		}
+	})
+	simulate(t, 0, func(c *fakeCluster) {
+		c.node("a", 0)
+		c.create("gone", "stays")
+		c.unknown = "gone" // to the API server; the watch has yet to say so
+		c.start = time.Now()
+		c.node("a", 1)
+		if woken := c.after(10 * time.Second); woken != "gone@0 stays@0.05" {
+			t.Errorf("woken: %s", woken)
+		}
+		if got := c.metric("outboard_wakeup_wakes_total", "gone"); got != 1 {
+			t.Errorf("%v counted as gone", got)
+		}
+	})
+}
+
+// However often the View changes, judging takes a fifth of the time at most.
+func TestShareOfTime(t *testing.T) {
+	simulate(t, 0, func(c *fakeCluster) {
+		c.node("a", 0)
+		c.create(podNames(100)...)
+		c.slow.Store(int64(time.Millisecond))
+		start := time.Now()
+		for i := range 10_000 {
+			time.Sleep(time.Millisecond)
+			other := c.View().Node("a").Object.DeepCopy()
+			other.Labels["changed"] = fmt.Sprint(i)
+			c.change(func(b *snapshot.Builder) { b.SetNode(other) })
+		}
+		took, judging := time.Since(start).Seconds(), c.metric("outboard_wakeup_judging_seconds_total", "")
+		if share := judging / took; share > 0.21 || share < 0.1 {
+			t.Errorf("%.1f of %.1f seconds", judging, took)
 		}
 	})
 }
