@@ -27,7 +27,7 @@ func TestCheapestNodeExample(t *testing.T) {
 	}
 	// The next small pod would join the others on the spot node, were it not for the list.
 	list := strings.Replace(string(play.Example.Data["prices.csv"]), "spot,0.17", "spot,1.7", 1)
-	th.rewrite(play.Outboard, "price-list", "prices.csv", list)
+	th.rewrite(play.Outboard, "prices.csv", list, "price-list")
 	if next := th.bound(controlplane.PodSpec{Name: "batch-3", CPU: "2", Memory: "4Gi"}); next.Spec.NodeName != "own" {
 		t.Errorf("with a dear spot node batch-3 is on %s, want own", next.Spec.NodeName)
 	}
@@ -59,19 +59,24 @@ func (th *theater) play(name string) *stage.Play {
 	return play
 }
 
-// rewrite replaces a file that a signal reads, and returns when a reading that began
-// afterwards has ended.
-func (th *theater) rewrite(o *stage.Outboard, signal, file, text string) {
+// rewrite replaces a file that signals read, and returns when each has ended a reading that
+// began afterwards.
+func (th *theater) rewrite(o *stage.Outboard, file, text string, signals ...string) {
 	th.t.Helper()
-	readings := func() string {
-		return th.metric(o, `outboard_signal_readings_total{outcome="ok",signal="`+signal+`"} `)
-	}
 	for _, end := range []string{"", "\n"} { // the first reading may have begun before
-		before := readings()
+		before := map[string]string{}
+		readings := func(signal string) string {
+			return th.metric(o, `outboard_signal_readings_total{outcome="ok",signal="`+signal+`"} `)
+		}
+		for _, signal := range signals {
+			before[signal] = readings(signal)
+		}
 		if err := th.WriteFile(file, []byte(text+end)); err != nil {
 			th.t.Fatal(err)
 		}
-		th.eventually("signal "+signal+" is read", func() bool { return readings() != before })
+		for _, signal := range signals {
+			th.eventually("signal "+signal+" is read", func() bool { return readings(signal) != before[signal] })
+		}
 	}
 }
 

@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// The example does what its README says, and a healed node gets pods again.
+func TestDegradedHardwareExample(t *testing.T) {
+	th := open(t)
+	play := th.play("degraded-hardware")
+	where := map[string]string{"train": "gpu-3", "burn-in": "gpu-1", "web": "cpu-3", "train-large": ""}
+	var waits *corev1.Pod
+	for _, pod := range play.Example.Pods {
+		placed, err := th.Place(th.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
+			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
+		}
+		if pod.Name != "train-large" {
+			continue
+		}
+		waits = placed.Pod
+		for _, want := range []string{
+			"1 node(s) have a condition that tells of degraded hardware", "1 node(s) have measured values that tell of degraded hardware",
+		} {
+			if !strings.Contains(placed.Waiting, want) {
+				t.Errorf("%s waits because %q, want %q", pod.Name, placed.Waiting, want)
+			}
+		}
+	}
+	for node, want := range map[string]string{
+		"gpu-1": "rule xid rejects: condition XidCriticalError is True (Xid79)",
+		"gpu-2": "rule hot rejects: signal gpu-hot is 1 since ",
+		"cpu-1": "rule deadlock rejects: condition KernelDeadlock is True (DockerHung)",
+		"cpu-2": `rule suspect takes 50 points: label example.com/suspect is ""`,
+	} {
+		if notes := th.notes(play.Outboard, waits.Name, node); !strings.Contains(notes, want) {
+			t.Errorf("%s is explained as %q, want %q", node, notes, want)
+		}
+	}
+	th.condition("gpu-1", "XidCriticalError", corev1.ConditionFalse)
+	if healed := th.awaitBound(waits); healed.Spec.NodeName != "gpu-1" {
+		t.Errorf("%s is on %s, and gpu-1 is healed", healed.Name, healed.Spec.NodeName)
+	}
+}
+
+// condition sets a condition of the node, as node-problem-detector would.
+func (th *theater) condition(node, kind string, status corev1.ConditionStatus) {
+	th.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := th.Client.CoreV1().Nodes().Get(th.ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range n.Status.Conditions {
+			if string(n.Status.Conditions[i].Type) == kind {
+				n.Status.Conditions[i].Status, n.Status.Conditions[i].LastTransitionTime = status, metav1.Now()
+			}
+		}
+		_, err = th.Client.CoreV1().Nodes().UpdateStatus(th.ctx, n, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+}
+
+// A temperature that goes up and down around its threshold opens and closes the node
+// where a rule has that threshold, and changes nothing where a rule goes by the state.
+func TestFlappingSignal(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	if err := th.WriteFile("temperatures.yaml", []byte("a: 20")); err != nil {
+		t.Fatal(err)
+	}
+	o := th.outboard(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+wakeUp: {perSecond: 0}
+signals:
+- {name: temperature, file: {path: temperatures.yaml}}
+- {name: hot, file: {path: temperatures.yaml}, hysteresis: {above: 85, clearBelow: 75}}
+profiles:
+- policies:
+  - name: HardwareHealth
+    config:
+      rules:
+      - {name: state, signal: {name: hot}, reject: true, pods: {selector: {matchLabels: {by: state}}}}
+      - {name: number, signal: {name: temperature, above: 85}, reject: true, pods: {selector: {matchLabels: {by: number}}}}
+`)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize"}))
+	for step, tt := range []struct {
+		degrees           int
+		byState, byNumber bool
+	}{
+		{90, false, false}, {80, false, true}, {86, false, false}, {76, false, true}, {74, true, true}, {80, true, true}, {84, true, true}, {86, false, false},
+	} {
+		th.rewrite(o, "temperatures.yaml", fmt.Sprintf("a: %d", tt.degrees), "temperature", "hot")
+		for by, want := range map[string]bool{"state": tt.byState, "number": tt.byNumber} {
+			placed := th.place(controlplane.PodSpec{Name: fmt.Sprint("by-", by, "-", step), Labels: map[string]string{"by": by}})
+			if fits := placed.Waiting == ""; fits != want {
+				t.Errorf("step %d, at %d degrees: by the %s the pod fits: %t, want %t (%s)", step, tt.degrees, by, fits, want, placed.Waiting)
+			}
+			if placed.Waiting != "" && !strings.Contains(placed.Waiting, "node(s) have measured values that tell of degraded hardware") {
+				t.Errorf("step %d: the pod waits because %q", step, placed.Waiting)
+			}
+		}
+	}
+}
