@@ -104,6 +104,23 @@ func (p *Profile) text(b *strings.Builder) {
 	if rest := p.Nodes - len(p.Explanations); rest > 0 {
 		fmt.Fprintf(b, "  … and %d more nodes (--nodes N shows more, --node NAME one)\n", rest)
 	}
+	p.notes(b)
+}
+
+// notes writes what policies say about each node in words, below the table, which they would make too wide.
+func (p *Profile) notes(b *strings.Builder) {
+	for _, x := range p.Explanations {
+		named := false
+		for _, o := range x.Policies {
+			for _, note := range o.Notes {
+				if !named {
+					fmt.Fprintf(b, "  %s\n", x.Node)
+					named = true
+				}
+				fmt.Fprintf(b, "      %s: %s\n", o.Policy, note)
+			}
+		}
+	}
 }
 
 func opinion(o engine.PolicyOpinion) string {
@@ -118,7 +135,6 @@ func opinion(o engine.PolicyOpinion) string {
 	if o.Scored {
 		parts = append(parts, fmt.Sprintf("%d × %d", o.Score, o.Weight))
 	}
-	parts = append(parts, o.Notes...)
 	if len(parts) == 0 {
 		return "–"
 	}

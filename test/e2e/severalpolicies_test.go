@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/test/stage"
+)
+
+// The example does what its README says: each of the five policies has its part, in the
+// one call that kube-scheduler makes.
+func TestSeveralPoliciesExample(t *testing.T) {
+	th := open(t)
+	play := th.play("several-policies")
+	where := map[string]string{"report": "own-2", "simulation-1": "own-2", "simulation-2": "rented-1", "simulation-3": ""}
+	var last stage.Placed
+	for _, pod := range play.Example.Pods {
+		placed, err := th.Place(th.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
+			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
+		}
+		last = placed
+	}
+	// Each policy that filters says so in the pod's event.
+	for _, want := range []string{"1 node(s) have a condition that tells of degraded hardware", "2 too few seats of a floating licence are free"} {
+		if !strings.Contains(last.Waiting, want) {
+			t.Errorf("the event says %q, want %q", last.Waiting, want)
+		}
+	}
+	doc := th.explain(play.Outboard, "simulation-3")
+	if len(doc.Decisions) == 0 || len(doc.Now) != 1 {
+		t.Fatalf("explained as %+v", doc)
+	}
+	text := &strings.Builder{}
+	if err := doc.Text(text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Licences: solver: needs 1 seat of 2; 2 claimed by pods: default/simulation-1, default/simulation-2",
+		"HardwareHealth: rule memory-errors rejects: condition MemoryErrors is True",
+		"Utilization: CPU: 95% used of 16", "Cost: the node costs 0.8 USD/h",
+		"Signals:",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("explain does not tell %q:\n%s", want, text)
+		}
+	}
+}
