@@ -21,6 +21,9 @@ const (
 	// newShare the part of what is remembered that has to be new for the next.
 	firstLesson = 16
 	newShare    = 0.25
+	// delay is the part of what is remembered that comes before a lesson is used, so
+	// that there is time to learn it.
+	delay = 0.1
 )
 
 // Mix is what pods have asked for lately. It never changes. A nil Mix is empty.
@@ -61,7 +64,6 @@ func (m *Mix) Seen() float64 {
 type Learner struct {
 	mix    Mix
 	memory float64 // arrivals remembered
-	fresh  int     // arrivals since the last Mix
 	count  int     // arrivals since the last forgetting
 }
 
@@ -73,13 +75,14 @@ func NewLearner(nodes int) *Learner {
 }
 
 // Resize says how many nodes the cluster has now.
-func (l *Learner) Resize(nodes int) { l.memory = math.Max(minMemory, perNode*float64(nodes)) }
+func (l *Learner) Resize(nodes int) { l.memory = memory(nodes) }
+
+func memory(nodes int) float64 { return math.Max(minMemory, perNode*float64(nodes)) }
 
 // Arrive says that a pod has come.
 func (l *Learner) Arrive(s Shape) {
 	l.mix.weights[s]++
 	l.mix.seen++
-	l.fresh++
 	if l.count++; l.count >= forgetEvery {
 		l.count = 0
 		l.forget()
@@ -108,14 +111,30 @@ func (l *Learner) forget() {
 	}
 }
 
-// Due says whether enough is new since the last Mix for another to be worth its cost.
-func (l *Learner) Due() bool {
-	return l.fresh >= firstLesson && float64(l.fresh) >= newShare*math.Min(l.mix.seen, l.memory)
+// Lesson returns from how many of the first pods that ever came one should have learnt
+// when so many have come: 0 at first, and the same for a while, because learning takes
+// time.
+func Lesson(came, nodes int) int {
+	return NextLesson(came-int(delay*math.Min(float64(came), memory(nodes))), nodes)
+}
+
+// NextLesson returns what Lesson will return when a few more have come, or does
+// already.
+func NextLesson(came, nodes int) int {
+	at, full := 0, int(memory(nodes))
+	for at < full {
+		next := at + max(firstLesson, int(newShare*float64(at)))
+		if next > came {
+			return at
+		}
+		at = next
+	}
+	step := max(firstLesson, int(newShare*float64(full)))
+	return at + max(0, came-at)/step*step
 }
 
 // Mix returns what is remembered now.
 func (l *Learner) Mix() *Mix {
-	l.fresh = 0
 	mix := l.mix
 	mix.weights, mix.departed = maps.Clone(l.mix.weights), maps.Clone(l.mix.departed)
 	return &mix

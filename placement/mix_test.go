@@ -54,20 +54,29 @@ func TestLearnerRemembersMoreInLargerClusters(t *testing.T) {
 	}
 }
 
-func TestDue(t *testing.T) {
-	l := NewLearner(10)
+func TestLessons(t *testing.T) {
 	var at []int
-	for i := 1; i <= 3000; i++ {
-		if l.Arrive(Shape{}); l.Due() {
-			l.Mix()
-			at = append(at, i)
+	for came := range 3001 {
+		next, now := NextLesson(came, 10), Lesson(came, 10)
+		if n := len(at); n == 0 || at[n-1] != next {
+			at = append(at, next)
+		}
+		// What is to be used has been known for a while, and is not old.
+		if now > next || came-now > 16+250+100+came/5 || came > 200 && now == next && came-next < 10 {
+			t.Fatalf("after %d pods: the lesson from %d, and the one from %d is next", came, now, next)
 		}
 	}
-	if len(at) < 3 || at[0] != 16 || at[1] != 32 || at[2] != 48 {
-		t.Errorf("the first lessons are after %v", at[:min(3, len(at))])
+	if len(at) < 12 || at[0] != 0 || at[1] != 16 || at[2] != 32 {
+		t.Errorf("the first lessons are from %v", at[:min(3, len(at))])
 	}
-	if last := at[len(at)-1] - at[len(at)-2]; last < 250 || last > 267 {
+	if last := at[len(at)-1] - at[len(at)-2]; last != 250 {
 		t.Errorf("the last two lessons are %d apart", last)
+	}
+	if far := NextLesson(1<<40, 5000); 1<<40-far > 1000 || far > 1<<40 {
+		t.Errorf("after %d: %d", 1<<40, far)
+	}
+	if NextLesson(-5, 0) != 0 || Lesson(0, 0) != 0 {
+		t.Error("a lesson from nothing")
 	}
 }
 

@@ -51,7 +51,7 @@ func (m Models) Has(model string) bool {
 // Shape is what a pod asks for. Pods of equal shapes are interchangeable here.
 type Shape struct {
 	CPU    int64 // thousandths of a core, 0 or more
-	Memory int64 // MiB, 0 or more
+	Memory int64 // bytes, 0 or more
 	GPUs   int   // how many different ones, 0..MaxGPUs
 	Share  int64 // of each of them, in the unit of GPU; 0: all of it
 	Models Models

@@ -10,8 +10,8 @@ const (
 	// cells is how many cores, or cells of memory, a GPU's part in its node is
 	// told apart up to. More is worth no more.
 	cells      = 96
-	cpuCell    = 1000 // thousandths of a core
-	memoryCell = 8192 // MiB
+	cpuCell    = 1000    // thousandths of a core
+	memoryCell = 8 << 30 // bytes
 	// closing is the probability that a GPU takes no further pod after each offer.
 	closing = 0.01
 	// withoutGPU is how much a pod without GPUs counts against one with.

@@ -34,6 +34,7 @@ type Builder struct {
 	freeRows     []int32
 	rows         []*Node
 	laid         map[string]laidColumn
+	journal      journal
 	current      *View
 }
 
@@ -88,8 +89,13 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 	if old := b.pods[pod.UID]; old != nil && samePod(old, pod) {
 		return
 	}
-	b.DeletePod(pod.UID)
-	if pod.Spec.NodeName == "" || ended(pod) {
+	b.removePod(pod.UID)
+	if ended(pod) {
+		b.journal.gone(pod.UID)
+		return
+	}
+	b.journal.came(pod)
+	if pod.Spec.NodeName == "" {
 		return
 	}
 	if b.pods == nil {
@@ -104,6 +110,11 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 
 // DeletePod removes the pod from its node. An unknown UID changes nothing.
 func (b *Builder) DeletePod(uid types.UID) {
+	b.removePod(uid)
+	b.journal.gone(uid)
+}
+
+func (b *Builder) removePod(uid types.UID) {
 	pod := b.pods[uid]
 	if pod == nil {
 		return
@@ -265,6 +276,7 @@ func (b *Builder) View() *View {
 		next.pools = maps.Clone(b.pools)
 		b.poolsDirty = false
 	}
+	next.history = b.journal.history(next.Len())
 	b.current = next
 	return next
 }

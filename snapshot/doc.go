@@ -31,6 +31,12 @@
 // by key, each with its age. Whether a number is stale is decided when the View is
 // published, so that whoever judges by it needs no clock.
 //
+// # History
+//
+// What pods have asked for lately says what will be asked for next. Which pods have
+// come and gone ([History]) is a part of the View, so that what a policy learns from
+// it follows from the View, as all that it decides.
+//
 // # Concurrency
 //
 // View, Node, Fact and Cursor values may be used by any number of goroutines,

@@ -18,6 +18,7 @@ type View struct {
 	budgets    []*policyv1.PodDisruptionBudget
 	pools      map[string]*Ledger // by resource
 	columns    map[string]*Column // by name
+	history    *History
 }
 
 // NodeSet is what depends on the names of the nodes alone. Views share it until a

@@ -1,0 +1,115 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// comer is a pod created in the given second, on a node or on none ("").
+func comer(name string, second int64, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(second, 0))},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+}
+
+func tell(h *snapshot.History) string {
+	if h == nil {
+		return ""
+	}
+	var words []string
+	for _, e := range h.Events {
+		if e.Gone {
+			words = append(words, "-"+e.Pod.Name)
+		} else {
+			words = append(words, e.Pod.Name)
+		}
+	}
+	return fmt.Sprintf("%d: %s", h.Came, strings.Join(words, " "))
+}
+
+func TestHistory(t *testing.T) {
+	var b snapshot.Builder
+	if h := b.View().History(); h != nil {
+		t.Errorf("nothing has happened: %s", tell(h))
+	}
+	b = snapshot.Builder{}
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	b.SetPod(comer("c", 3, "n"))
+	b.SetPod(comer("a", 1, ""))
+	b.SetPod(comer("b", 2, "n"))
+	first := b.View()
+	if got := tell(first.History()); got != "3: a b c" {
+		t.Errorf("at first: %s", got)
+	}
+	b.SetPod(comer("a", 1, "n")) // placed: has not come again
+	b.SetPod(comer("e", 0, ""))
+	b.DeletePod("e")             // was nowhere: has not gone
+	b.SetPod(comer("d", 0, "n")) // later ones are in the order in which they came
+	done := comer("b", 2, "n")
+	done.Status.Phase = corev1.PodSucceeded
+	b.SetPod(done)
+	b.DeletePod("b")
+	b.DeletePod("nobody")
+	b.DeletePod("a")
+	if got := tell(b.View().History()); got != "5: a b c e d -b -a" {
+		t.Errorf("then: %s", got)
+	}
+	if got := tell(first.History()); got != "3: a b c" {
+		t.Errorf("the first View's History is now %s", got)
+	}
+	if first.History().Start != b.View().History().Start {
+		t.Error("both begin with the same pod, and have different Starts")
+	}
+	b.SetPod(comer("d", 0, "n")) // nothing new
+	b.DeletePod("c")
+	b.SetPod(comer("c", 9, "")) // one that comes back has come again
+	if got := tell(b.View().History()); got != "6: a b c e d -b -a -c c" {
+		t.Errorf("last: %s", got)
+	}
+}
+
+func TestPodsThatComeAreNoReasonForAView(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	before := b.View()
+	b.SetPod(comer("a", 1, ""))
+	if b.View() != before {
+		t.Error("a pod without a node made a View")
+	}
+	b.SetPod(comer("a", 1, "n"))
+	if got := tell(b.View().History()); got != "1: a" {
+		t.Error(got)
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	var starts []*snapshot.HistoryStart
+	for i := range 30000 {
+		b.SetPod(comer(fmt.Sprint(i), 0, "n"))
+		b.DeletePod(types.UID(fmt.Sprint(i)))
+		h := b.View().History()
+		if h == nil || len(h.Events) > 5000 || h.Came != i+1 {
+			t.Fatalf("after %d pods: %d events, %d came", i+1, len(h.Events), h.Came)
+		}
+		if n := len(starts); n == 0 || starts[n-1] != h.Start {
+			starts = append(starts, h.Start)
+			if first := h.Events[0]; i > 0 && (first.Gone || first.Pod.Name != fmt.Sprint(h.Start.Came)) && (!first.Gone || first.Pod.Name != fmt.Sprint(h.Start.Came-1)) {
+				t.Errorf("after %d pods the first event is %s, gone %v", h.Start.Came, first.Pod.Name, first.Gone)
+			}
+		}
+	}
+	if n := len(starts); n < 50 || n > 70 { // 60,000 events, 1,000 dropped at a time
+		t.Errorf("%d starts", n)
+	}
+}
