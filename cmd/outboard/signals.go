@@ -6,13 +6,18 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/client-go/kubernetes"
+
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/configmap"
 	filesignal "outboard.dev/outboard/signal/file"
+	"outboard.dev/outboard/signal/httpdoc"
 	"outboard.dev/outboard/signal/metricsapi"
 	"outboard.dev/outboard/signal/nodes"
+	"outboard.dev/outboard/signal/prometheus"
 	"outboard.dev/outboard/signal/remote"
 	"outboard.dev/outboard/snapshot"
 )
@@ -50,8 +55,20 @@ func newSource(s config.Signal, c config.Cluster, live *cluster.Cluster) (signal
 		return remote.New(*s.Cluster), nil
 	case s.File != nil:
 		return filesignal.New(*s.File)
+	case s.Prometheus != nil:
+		return prometheus.New(*s.Prometheus)
+	case s.HTTP != nil:
+		return httpdoc.New(*s.HTTP)
 	}
-	return nil, fmt.Errorf("its source is not supported yet")
+	client, err := clientConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	clientset, err := kubernetes.NewForConfig(client)
+	if err != nil {
+		return nil, err
+	}
+	return configmap.New(clientset.CoreV1().ConfigMaps(s.ConfigMap.Namespace), *s.ConfigMap)
 }
 
 // columns are Views of outside facts alone, for judging from the request without a

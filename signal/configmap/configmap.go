@@ -1,0 +1,52 @@
+package configmap
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/content"
+)
+
+// Getter gets ConfigMaps of the configured namespace; that of client-go does.
+type Getter interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.ConfigMap, error)
+}
+
+// Source is a [signal.Source].
+type Source struct {
+	getter  Getter
+	config  config.ConfigMapSource
+	decoder *content.Decoder
+}
+
+// New returns a Source. The configuration is valid, but for paths in Content.
+func New(getter Getter, c config.ConfigMapSource) (*Source, error) {
+	decoder, err := content.New(c.Content)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{getter, c, decoder}, nil
+}
+
+// Read gets the ConfigMap.
+func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
+	object, err := s.getter.Get(ctx, s.config.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("configMap %s/%s: %w", s.config.Namespace, s.config.Name, err)
+	}
+	text, ok := object.Data[s.config.Key]
+	if !ok {
+		return nil, fmt.Errorf("configMap %s/%s has no key %q in its data", s.config.Namespace, s.config.Name, s.config.Key)
+	}
+	samples, err := s.decoder.Decode(strings.NewReader(text), limits)
+	if err != nil {
+		return nil, fmt.Errorf("configMap %s/%s, key %q: %w", s.config.Namespace, s.config.Name, s.config.Key, err)
+	}
+	return samples, nil
+}

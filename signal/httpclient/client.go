@@ -1,0 +1,218 @@
+package httpclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"unicode"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/signal"
+)
+
+const (
+	// maxRedirects is how many are followed.
+	maxRedirects = 5
+	// maxHeader is how many bytes of header a server may send.
+	maxHeader = 256 << 10
+	// maxSecret is how long a token or a password may be.
+	maxSecret = 64 << 10
+	// maxExcerpt is how much of an answer goes into an error, in bytes.
+	maxExcerpt = 200
+)
+
+// Client sends requests. It may be used by several goroutines.
+type Client struct{ config config.HTTPClient }
+
+// New returns a Client. The configuration is valid; its files are not read yet.
+func New(c config.HTTPClient) *Client { return &Client{c} }
+
+// Answer is what a server has answered.
+type Answer struct {
+	Response *http.Response // its Body is read, and closed
+	Content  []byte
+	secrets  []string
+}
+
+// Do sends the request and reads the answer, whatever its status; its content, when
+// decompressed, may have maxBytes, and more is [signal.ErrTooLong].
+func (c *Client) Do(ctx context.Context, req *http.Request, maxBytes int64) (*Answer, error) {
+	who, err := c.credentials()
+	if err != nil {
+		return nil, err
+	}
+	transport, err := c.transport()
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: transport, CheckRedirect: sameHost}
+	req = req.Clone(ctx)
+	req.Header.Set("User-Agent", "outboard")
+	if who.authorization != "" {
+		req.Header.Set("Authorization", who.authorization)
+	}
+	response, err := client.Do(req)
+	if err != nil {
+		return nil, who.clean(reason(ctx, err))
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
+	if err != nil {
+		return nil, who.clean(reason(ctx, err))
+	}
+	if int64(len(data)) > maxBytes {
+		return nil, signal.ErrTooLong
+	}
+	return &Answer{response, data, who.secrets}, nil
+}
+
+// reason is why a request failed, without the URL that http.Client adds.
+func reason(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// sameHost lets a server redirect to itself only.
+func sameHost(to *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	if from := via[0].URL; to.URL.Scheme != from.Scheme || to.URL.Host != from.Host {
+		return fmt.Errorf("redirected to %s://%s: if that is right, configure it as the address", to.URL.Scheme, to.URL.Host)
+	}
+	return nil
+}
+
+// credentials are what a request is sent with.
+type credentials struct {
+	authorization string
+	secrets       []string // texts that must not be shown
+}
+
+func (c *Client) credentials() (credentials, error) {
+	switch {
+	case c.config.BearerTokenFile != "":
+		token, err := readSecret("bearerTokenFile", c.config.BearerTokenFile)
+		return credentials{"Bearer " + token, []string{token}}, err
+	case c.config.PasswordFile != "":
+		password, err := readSecret("passwordFile", c.config.PasswordFile)
+		encoded := base64.StdEncoding.EncodeToString([]byte(c.config.Username + ":" + password))
+		return credentials{"Basic " + encoded, []string{encoded, password}}, err
+	}
+	return credentials{}, nil
+}
+
+// readSecret reads the one line of a file.
+func readSecret(field, file string) (string, error) {
+	data, err := readFile(file, maxSecret)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	secret := strings.TrimRight(string(data), "\r\n")
+	if secret == "" || strings.ContainsFunc(secret, unicode.IsControl) {
+		return "", fmt.Errorf("%s: %s must hold one line of text", field, file)
+	}
+	return secret, nil
+}
+
+func readFile(name string, maxBytes int64) ([]byte, error) {
+	// Asked before opening, because opening a named pipe waits for its writer.
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxBytes {
+		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", name, maxBytes)
+	}
+	return os.ReadFile(name)
+}
+
+// clean takes secrets out of an error's text.
+func (c credentials) clean(err error) error {
+	if text := hide(err.Error(), c.secrets); text != err.Error() {
+		return errors.New(text)
+	}
+	return err
+}
+
+func hide(text string, secrets []string) string {
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
+	return text
+}
+
+func (c *Client) transport() (*http.Transport, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName}
+	if c.config.CAFile != "" {
+		pem, err := os.ReadFile(c.config.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("caFile: %w", err)
+		}
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("caFile: %s holds no certificate", c.config.CAFile)
+		}
+	}
+	if c.config.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.config.CertFile, c.config.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("certFile and keyFile: %w", err)
+		}
+		settings.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		TLSClientConfig:        settings,
+		ForceAttemptHTTP2:      true,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxHeader,
+	}, nil
+}
+
+// Check returns an error unless the status is 200 OK.
+func (a *Answer) Check() error {
+	code := a.Response.StatusCode
+	if code == http.StatusOK {
+		return nil
+	}
+	text := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
+	if excerpt := a.Excerpt(); excerpt != "" {
+		text += ": " + excerpt
+	}
+	return errors.New(text)
+}
+
+// Excerpt is the beginning of the answer, as one line for people.
+func (a *Answer) Excerpt() string { return a.Line(string(a.Content[:min(len(a.Content), maxSecret)])) }
+
+// Line makes what the server has sent fit for an error: short, one line, and without
+// what is secret.
+func (a *Answer) Line(text string) string {
+	text = hide(strings.ToValidUTF8(text, "?"), a.secrets)
+	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
+	text = strings.Join(words, " ")
+	if len(text) > maxExcerpt {
+		return strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
+	}
+	return text
+}
+
+// Address is the URL as it may be shown: without user, query and fragment.
+func Address(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}

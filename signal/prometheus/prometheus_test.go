@@ -1,0 +1,292 @@
+package prometheus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/prometheus"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var limits = signal.Limits{Values: 4, Bytes: 1 << 20}
+
+// standIn is a server that answers queries like Prometheus, and a Source that asks it.
+func standIn(t testing.TB, c config.PrometheusSource, answer http.HandlerFunc) *prometheus.Source {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c.Address = server.URL + "/prom/"
+	if c.Query == "" {
+		c.Query = "up"
+	}
+	s, err := prometheus.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func saying(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+func vector(series ...string) string {
+	return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(series, ",") + `]}}`
+}
+
+func show(samples []signal.Sample) string {
+	var parts []string
+	for _, s := range samples {
+		parts = append(parts, fmt.Sprintf("%s=%v@%d", s.Key, s.Number, s.At.UnixMilli()))
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestRead(t *testing.T) {
+	byNode, byKey := config.PrometheusSource{NodeLabel: "instance"}, config.PrometheusSource{KeyLabel: "zone"}
+	for name, tc := range map[string]struct {
+		config     config.PrometheusSource
+		body, want string
+	}{
+		"nodes": {byNode, vector(
+			`{"metric":{"instance":"n1:9100","job":"x"},"value":[1700000000.125,"0.5"]}`,
+			`{"metric":{"instance":"n2"},"value":[1700000000,"1e3"]}`,
+			`{"metric":{"instance":"[fe80::1]:9100"},"value":[1700000000,"1"]}`,
+			`{"metric":{"instance":"fe80::2"},"value":[1700000000,"1"]}`,
+		), "n1=0.5@1700000000125 n2=1000@1700000000000 fe80::1=1@1700000000000 fe80::2=1@1700000000000"},
+		"no port":       {byNode, vector(`{"metric":{"instance":"n1:http"},"value":[1,"1"]}`), "n1:http=1@1000"},
+		"keys":          {byKey, vector(`{"metric":{"zone":"a:80"},"value":[1,"1"]}`), "a:80=1@1000"},
+		"missing label": {byKey, vector(`{"metric":{},"value":[1,"1"]}`, `{"metric":{"zone":"b"},"value":[1,"2"]}`), "b=2@1000"},
+		"not finite":    {byKey, vector(`{"metric":{"zone":"a"},"value":[1,"NaN"]}`, `{"metric":{"zone":"b"},"value":[1,"+Inf"]}`, `{"metric":{"zone":"c"},"value":[1,"-Inf"]}`), "a=NaN@1000 b=+Inf@1000 c=-Inf@1000"},
+		"empty":         {byNode, vector(), ""},
+		"scalar":        {config.PrometheusSource{}, `{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`, "=7@2000"},
+		"one number":    {config.PrometheusSource{}, vector(`{"metric":{"a":"b"},"value":[2,"7"]}`), "=7@2000"},
+		"warnings":      {byKey, strings.Replace(vector(`{"metric":{"zone":"a"},"value":[1,"1"]}`), `"data"`, `"warnings":["a store is down"],"infos":["rate of a gauge"],"data"`, 1), "a=1@1000"},
+		"metric label":  {config.PrometheusSource{KeyLabel: "metric"}, vector(`{"metric":{"metric":"a"},"value":[1,"1"]}`, `{"metric":{"metric":"b"},"value":[1,"1"]}`, `{"metric":{"metric":"c"},"value":[1,"1"]}`), "a=1@1000 b=1@1000 c=1@1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			samples, err := standIn(t, tc.config, saying(200, tc.body)).Read(t.Context(), limits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(samples); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	byNode := config.PrometheusSource{NodeLabel: "instance"}
+	one := `{"metric":{"instance":"n1"},"value":[1,"1"]}`
+	for name, tc := range map[string]struct {
+		config config.PrometheusSource
+		status int
+		body   string
+		want   string
+	}{
+		"down":              {byNode, 503, "Service Unavailable\r\nretry\x00 later", "/prom/: 503 Service Unavailable: Service Unavailable retry later"},
+		"long error":        {byNode, 500, strings.Repeat("é", 500), "500 Internal Server Error: " + strings.Repeat("é", 100) + "…"},
+		"not found":         {byNode, 404, "", "/prom/: 404 Not Found"},
+		"forbidden":         {byNode, 403, "who are you?", "403 Forbidden: who are you?"},
+		"wrong query":       {byNode, 400, `{"status":"error","errorType":"bad_data","error":"1:3: parse error: unexpected end of input"}`, "bad_data: 1:3: parse error: unexpected end of input"},
+		"cannot evaluate":   {byNode, 422, `{"status":"error","errorType":"execution","error":"found duplicate series"}`, "execution: found duplicate series"},
+		"422 from a proxy":  {byNode, 422, `<html>no</html>`, "422 Unprocessable Entity: <html>no</html>"},
+		"error with 200":    {byNode, 200, `{"status":"error","errorType":"execution","error":"no"}`, "execution: no"},
+		"web page":          {byNode, 200, `<html>Log in</html>`, "the answer cannot be used: invalid character '<' looking for beginning of value: <html>Log in</html>"},
+		"nothing":           {byNode, 200, ``, "the answer cannot be used"},
+		"other JSON":        {byNode, 200, `{"hello":"world"}`, "the answer holds no result"},
+		"half an answer":    {byNode, 200, vector(one)[:50], "unexpected end of JSON input"},
+		"null series":       {byNode, 200, vector("null"), "no series where one should be"},
+		"matrix":            {byNode, 200, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"]]}]}}`, "the query gives a matrix: it must give a vector or a scalar"},
+		"string":            {byNode, 200, `{"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, `unexpected value type "string"`},
+		"histogram":         {byNode, 200, vector(`{"metric":{"instance":"n1"},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1","2","1"]]}]}`), "the query gives histograms"},
+		"scalar for nodes":  {byNode, 200, `{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`, `the query gives a scalar, which has no label "instance"`},
+		"several for one":   {config.PrometheusSource{}, 200, vector(one, one), "the query gives 2 numbers: without nodeLabel and keyLabel"},
+		"not a number":      {byNode, 200, vector(`{"metric":{"instance":"n1"},"value":[1,"many"]}`), "the answer cannot be used"},
+		"value in no pair":  {byNode, 200, vector(`{"metric":{"instance":"n1"},"value":{}}`), "the answer cannot be used"},
+		"more than allowed": {byNode, 200, vector(one, one, one, one, one), signal.ErrTooMany.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			samples, err := standIn(t, tc.config, saying(tc.status, tc.body)).Read(t.Context(), limits)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "prometheus http://127.0.0.1:") {
+				t.Fatalf("got %s, error %v; want one with %q", show(samples), err, tc.want)
+			}
+			if strings.ContainsAny(err.Error(), "\x00\r\n") || len(err.Error()) > 600 {
+				t.Errorf("not one short line: %q", err)
+			}
+		})
+	}
+}
+
+// TestRequest: the server is told how many series and how much time there may be.
+func TestRequest(t *testing.T) {
+	got := make(chan http.Request, 10)
+	s := standIn(t, config.PrometheusSource{Query: `sum by (instance) (a{b="c"})`, NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
+		r.ParseForm()
+		got <- *r
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed) // as a proxy that lets only GET pass
+			return
+		}
+		io.WriteString(w, vector())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Read(ctx, limits); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		r := <-got
+		timeout, err := time.ParseDuration(r.Form.Get("timeout"))
+		if r.Method != method || r.URL.Path != "/prom/api/v1/query" || r.Form.Get("query") != `sum by (instance) (a{b="c"})` ||
+			r.Form.Get("limit") != "5" || r.Form.Has("time") || err != nil || timeout > time.Minute {
+			t.Errorf("%s %s %v", r.Method, r.URL.Path, r.Form)
+		}
+	}
+}
+
+// TestHang: a server that never answers, or never ends, is given up with the context.
+func TestHang(t *testing.T) {
+	for _, head := range []string{"", `{"status":"success","data":{"resultType":"vector","result":[`} {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := standIn(t, config.PrometheusSource{}, func(w http.ResponseWriter, r *http.Request) {
+			r.ParseForm() // or it is not told when the client hangs up
+			io.WriteString(w, head)
+			if head != "" {
+				w.(http.Flusher).Flush()
+			}
+			cancel()
+			<-r.Context().Done()
+		})
+		if _, err := s.Read(ctx, limits); !errors.Is(err, context.Canceled) {
+			t.Errorf("after %q: %v", head, err)
+		}
+	}
+}
+
+func TestDown(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	s, err := prometheus.New(config.PrometheusSource{Address: server.URL, Query: "up"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("a server that is down: %v", err)
+	}
+}
+
+// flood sends series without an end, until the client hangs up.
+func flood(sent *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`)
+		for i := range 1_000_000 {
+			n, err := fmt.Fprintf(w, `{"metric":{"__name__":"node_load1","instance":"node-%d:9100","job":"node"},"value":[1700000000,"0.5"]},`, i)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+		io.WriteString(w, `{"metric":{},"value":[1,"1"]}]}}`)
+	}
+}
+
+// TestMillionSeries: what a server sends does not decide how much memory is used.
+func TestMillionSeries(t *testing.T) {
+	var sent atomic.Int64
+	s := standIn(t, config.PrometheusSource{NodeLabel: "instance"}, flood(&sent))
+	most := watchHeap(t)
+	_, err := s.Read(t.Context(), signal.Limits{Values: 20_000, Bytes: signal.MaxBytes})
+	heap := most()
+	if !errors.Is(err, signal.ErrTooLong) {
+		t.Fatalf("a million series: %v", err)
+	}
+	t.Logf("%d bytes were sent, the heap grew by %d", sent.Load(), heap)
+	// What was read, in a buffer that doubles, and its predecessor.
+	if allowed := uint64(4 * signal.MaxBytes); heap > allowed {
+		t.Errorf("the heap grew by %d bytes, more than %d", heap, allowed)
+	}
+}
+
+// TestShortSeries: as many series as fit into what may be read are refused before they
+// are decoded.
+func TestShortSeries(t *testing.T) {
+	body := vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, signal.MaxBytes/30-10) + `{"metric":{},"value":[1,"1"]}`)
+	s := standIn(t, config.PrometheusSource{NodeLabel: "instance"}, saying(200, body))
+	most := watchHeap(t)
+	_, err := s.Read(t.Context(), signal.Limits{Values: 20_000, Bytes: signal.MaxBytes})
+	heap := most()
+	if !errors.Is(err, signal.ErrTooMany) {
+		t.Fatalf("%d bytes of short series: %v", len(body), err)
+	}
+	if allowed := uint64(4 * signal.MaxBytes); heap > allowed {
+		t.Errorf("the heap grew by %d bytes, more than %d", heap, allowed)
+	}
+}
+
+// watchHeap returns a function that says by how much the heap grew at most since.
+func watchHeap(t *testing.T) func() uint64 {
+	t.Helper()
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	stop, grown := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			if now.HeapAlloc > before.HeapAlloc {
+				most = max(most, now.HeapAlloc-before.HeapAlloc)
+			}
+			select {
+			case <-stop:
+				grown <- most
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() uint64 { close(stop); return <-grown }
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(vector(`{"metric":{"instance":"n1:9100"},"value":[1700000000.125,"0.5"]}`))
+	f.Add(`{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`)
+	f.Add(`{"status":"error","errorType":"execution","error":"no"}`)
+	f.Add(`<html>`)
+	var body atomic.Pointer[string]
+	s := standIn(f, config.PrometheusSource{NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, *body.Load())
+	})
+	f.Fuzz(func(t *testing.T, answer string) {
+		body.Store(&answer)
+		samples, err := s.Read(t.Context(), limits)
+		if err != nil && len(samples) > 0 || len(samples) > limits.Values {
+			t.Errorf("%d samples, error %v", len(samples), err)
+		}
+		for _, s := range samples {
+			if s.Key == "" || math.IsNaN(float64(s.At.Unix())) {
+				t.Errorf("sample %+v", s)
+			}
+		}
+	})
+}
