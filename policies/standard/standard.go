@@ -10,6 +10,7 @@ import (
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policies/licences"
 	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/policies/remoteclusters"
 	"outboard.dev/outboard/policies/rules"
 	"outboard.dev/outboard/policies/utilization"
 	"outboard.dev/outboard/policy"
@@ -25,6 +26,7 @@ func Types() []policy.Type {
 		imagelocality.Type(),
 		licences.Type(),
 		podlimit.Type(),
+		remoteclusters.Type(),
 		rules.Type(),
 		utilization.Type(),
 	}

@@ -1,0 +1,97 @@
+package remoteclusters
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+)
+
+// Reasons about what is known.
+var (
+	unknownCluster = &policy.Reason{
+		Code: "UnknownCluster",
+		Text: "node(s) stand for a cluster that is not configured",
+	}
+	signalStale = &policy.Reason{
+		Code: "SignalStale",
+		Text: "node(s) stand for a cluster of which nothing current is known",
+	}
+)
+
+// Reasons about what the cluster has left.
+var (
+	insufficientCPU = &policy.Reason{
+		Code: "InsufficientCPU",
+		Text: "node(s) stand for a cluster that has too little CPU left",
+		Unit: "millicores",
+	}
+	insufficientMemory = &policy.Reason{
+		Code: "InsufficientMemory",
+		Text: "node(s) stand for a cluster that has too little memory left",
+		Unit: "MiB",
+	}
+	insufficientPods = &policy.Reason{
+		Code: "InsufficientPods",
+		Text: "node(s) stand for a cluster that takes no more pods",
+		Unit: "pods",
+	}
+	insufficientResource = &policy.Reason{
+		Code: "InsufficientResource",
+		Text: "node(s) stand for a cluster that has too little left of a resource the pod asks for",
+		Unit: "units",
+	}
+)
+
+// Reasons about what a single node of it has left.
+var (
+	noNodeWithCPU = &policy.Reason{
+		Code: "NoNodeWithCPU",
+		Text: "node(s) stand for a cluster in which no single node has enough CPU left",
+		Unit: "millicores",
+	}
+	noNodeWithMemory = &policy.Reason{
+		Code: "NoNodeWithMemory",
+		Text: "node(s) stand for a cluster in which no single node has enough memory left",
+		Unit: "MiB",
+	}
+	noNodeWithResource = &policy.Reason{
+		Code: "NoNodeWithResource",
+		Text: "node(s) stand for a cluster in which no single node has enough left of a resource the pod asks for",
+		Unit: "units",
+	}
+)
+
+const mib = 1 << 20
+
+// short is the verdict about a cluster that has less than the pod asks for.
+func short(resource corev1.ResourceName, have, want int64) policy.Verdict {
+	reason := insufficientResource
+	switch resource {
+	case corev1.ResourceCPU:
+		reason = insufficientCPU
+	case corev1.ResourceMemory:
+		reason = insufficientMemory
+	case corev1.ResourcePods:
+		reason = insufficientPods
+	}
+	return verdict(reason, have, want)
+}
+
+// scattered is the verdict about a cluster that has enough, but not on one node.
+func scattered(resource corev1.ResourceName, have, want int64) policy.Verdict {
+	reason := noNodeWithResource
+	switch resource {
+	case corev1.ResourceCPU:
+		reason = noNodeWithCPU
+	case corev1.ResourceMemory:
+		reason = noNodeWithMemory
+	}
+	return verdict(reason, have, want)
+}
+
+func verdict(reason *policy.Reason, have, want int64) policy.Verdict {
+	if reason.Unit == "MiB" {
+		have, want = have/mib, (want+mib-1)/mib
+	}
+	return policy.Verdict{Reason: reason, Unresolvable: true, Have: have, Want: want}
+}
