@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
@@ -72,8 +73,19 @@ type Profile struct {
 	Explanations []engine.Explanation `json:"explanations"`
 	// Notes are what policies say about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
+	// Waiting is since when the pod waits because of this profile; nil if it does not, as far as this replica knows.
+	Waiting *Waiting `json:"waiting,omitempty"`
 	// Error is why the policies cannot judge the pod.
 	Error string `json:"error,omitempty"`
+}
+
+// Waiting is about a pod of which all nodes that kube-scheduler asked about were rejected.
+type Waiting struct {
+	// Since is when that was first so.
+	Since time.Time `json:"since"`
+	// Woken is how often kube-scheduler was made to try it again since, and Last when; zero if never.
+	Woken int       `json:"woken"`
+	Last  time.Time `json:"last,omitzero"`
 }
 
 // Source is where a Handler finds what it tells.
@@ -84,6 +96,8 @@ type Source struct {
 	// View and Pod are nil when Outboard runs without a cluster.
 	View func() *snapshot.View
 	Pod  func(namespace, name string) *corev1.Pod
+	// Waiting returns since when a pod waits because of a profile, or nil; it is nil when nobody is woken.
+	Waiting func(profile string, pod types.UID) *Waiting
 	// Signals returns the outside facts; nil if there are none.
 	Signals func() []Signal
 }
@@ -143,6 +157,9 @@ func (s Source) now(r *http.Request, pod *corev1.Pod, only, node string, limit i
 		}
 		explanations := all.Nodes
 		p.Notes = all.Pod
+		if s.Waiting != nil {
+			p.Waiting = s.Waiting(path, pod.UID)
+		}
 		for _, x := range explanations {
 			if x.Fits {
 				p.Fit++

@@ -72,6 +72,13 @@ func (d *Document) Text(w io.Writer) error {
 
 func (p *Profile) text(b *strings.Builder) {
 	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit.\n", p.Profile, p.Fit, p.Nodes)
+	if p.Waiting != nil {
+		fmt.Fprintf(b, "  waits since %s", p.Waiting.Since.UTC().Format(time.RFC3339))
+		if p.Waiting.Woken > 0 {
+			fmt.Fprintf(b, "; woken %d times, last at %s", p.Waiting.Woken, p.Waiting.Last.UTC().Format(time.RFC3339))
+		}
+		b.WriteString("\n")
+	}
 	if p.Error != "" {
 		fmt.Fprintf(b, "  error: %s\n", p.Error)
 	}

@@ -112,6 +112,25 @@ func (w *Waker) Observer(profile string, e *engine.Engine) func(req engine.Reque
 	}
 }
 
+// Status is what is known about a pod that waits.
+type Status struct {
+	// Since is when it was first rejected.
+	Since time.Time
+	// Woken is how often it was woken since, and Last when; zero if never.
+	Woken int
+	Last  time.Time
+}
+
+// Status returns what is known about a pod that waits because of the profile; ok is false if it does not.
+func (w *Waker) Status(profile string, pod types.UID) (status Status, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.queue.pods[id{profile, pod}]; p != nil {
+		return Status{p.since, p.wakes, p.woken}, true
+	}
+	return Status{}, false
+}
+
 func (w *Waker) passed(i id) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -123,6 +123,13 @@ func TestBackoff(t *testing.T) {
 		if woken := c.after(20 * time.Minute); woken != want {
 			t.Errorf("woken\n%s, want\n%s", woken, want)
 		}
+		status, ok := c.waker.Status("/", "p0000")
+		if want := (wakeup.Status{Since: c.start, Woken: 12, Last: c.start.Add(1111 * time.Second)}); !ok || status != want {
+			t.Errorf("%v, %+v, want %+v", ok, status, want)
+		}
+		if _, ok := c.waker.Status("/other", "p0000"); ok {
+			t.Error("it waits because of another profile")
+		}
 		c.node("a", 0)
 		c.after(15 * time.Minute)
 		c.start = time.Now()
@@ -299,7 +306,7 @@ func TestErrors(t *testing.T) {
 		c.create("gone", "stays")
 		c.unknown = "gone" // to the API server; the watch has yet to say so
 		c.start = time.Now()
-		c.node("a", 1)
+		c.node("a", 2)
 		if woken := c.after(10 * time.Second); woken != "gone@0 stays@0.05" {
 			t.Errorf("woken: %s", woken)
 		}

@@ -229,6 +229,14 @@ func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry)
 
 func (s *service) source() explain.Source {
 	source := explain.Source{Log: s.log, Engines: func() map[string]*engine.Engine { return s.current.Load().engines }}
+	if s.waker != nil {
+		source.Waiting = func(profile string, pod types.UID) *explain.Waiting {
+			if status, ok := s.waker.Status(profile, pod); ok {
+				return (*explain.Waiting)(&status)
+			}
+			return nil
+		}
+	}
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.cluster != nil {
 		source.View, source.Pod = s.cluster.View, s.cluster.PodByName

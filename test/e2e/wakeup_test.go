@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -309,6 +311,10 @@ func TestWakeUpInVain(t *testing.T) {
 		return n
 	}
 	th.eventually("it was woken three times", func() bool { return patches() >= 3 })
+	why, err := exec.CommandContext(th.ctx, th.Binary(), "explain", "waits", "--admin", o.Admin).CombinedOutput()
+	if told := regexp.MustCompile(`(?m)^  waits since \S+; woken [0-9]+ times, last at \S+$`); err != nil || !told.Match(why) {
+		t.Errorf("%v\n%s", err, why)
+	}
 	if got := th.attempts(o, "waits"); got != tried {
 		t.Errorf("Outboard was asked %d times", got-tried)
 	}
