@@ -56,7 +56,7 @@ func TestDevicesAreHandedOutOnce(t *testing.T) {
 			if err := controlplane.DeletePod(th.ctx, th.Client, one); err != nil {
 				t.Fatal(err)
 			}
-			if more := th.awaitBound(waits.Pod); more.Annotations[told] != one.Annotations[told] {
+			if more := th.willBeBound(waits.Pod); more.Annotations[told] != one.Annotations[told] {
 				t.Errorf("the pod that waited was told %q, want %q", more.Annotations[told], one.Annotations[told])
 			}
 		})

@@ -152,6 +152,17 @@ func (th *theater) awaitBound(pod *corev1.Pod) *corev1.Pod {
 	return bound
 }
 
+// willBeBound waits in a cluster in which nothing else happens: if kube-scheduler hears of the change that makes room before
+// Outboard does, it is Outboard that makes it try the pod again.
+func (th *theater) willBeBound(pod *corev1.Pod) *corev1.Pod {
+	th.t.Helper()
+	bound, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return bound
+}
+
 func (th *theater) create(spec controlplane.PodSpec) *corev1.Pod {
 	th.t.Helper()
 	pod := spec.Pod()

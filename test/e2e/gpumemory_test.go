@@ -130,7 +130,7 @@ all            18    18        14    32
 	if err := controlplane.DeletePod(th.ctx, th.Client, first); err != nil {
 		t.Fatal(err)
 	}
-	third := th.awaitBound(waits.Pod)
+	third := th.willBeBound(waits.Pod)
 	if third.Annotations[gpuIndex] != first.Annotations[gpuIndex] {
 		t.Errorf("the third pod is on GPU %s, want %s", third.Annotations[gpuIndex], first.Annotations[gpuIndex])
 	}
@@ -214,7 +214,7 @@ func TestTakesOverFromGPUShare(t *testing.T) {
 	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.ctx, health.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := th.awaitBound(waits.Pod).Annotations[gpuIndex]; got != "0" {
+	if got := th.willBeBound(waits.Pod).Annotations[gpuIndex]; got != "0" {
 		t.Errorf("when GPU 0 is well: on GPU %s", got)
 	}
 }

@@ -103,7 +103,7 @@ func TestRejectReachesTheEvent(t *testing.T) {
 	if err := controlplane.DeletePod(th.ctx, th.Client, one); err != nil {
 		t.Fatal(err)
 	}
-	if again := th.awaitBound(three.Pod); again.Spec.NodeName != one.Spec.NodeName {
+	if again := th.willBeBound(three.Pod); again.Spec.NodeName != one.Spec.NodeName {
 		t.Errorf("web-3 is on %s, the free place is on %s", again.Spec.NodeName, one.Spec.NodeName)
 	}
 }

@@ -82,16 +82,6 @@ func (th *theater) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// willBeBound waits without anything else happening in the cluster.
-func (th *theater) willBeBound(pod *corev1.Pod) *corev1.Pod {
-	th.t.Helper()
-	bound, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod)
-	if err != nil {
-		th.t.Fatal(err)
-	}
-	return bound
-}
-
 // gpushareIgnored is gpushareScheduler, but nobody other than Outboard counts the memory.
 func gpushareIgnored(o *stage.Outboard) string {
 	return strings.ReplaceAll(gpushareScheduler(o), "ignoredByScheduler: false", "ignoredByScheduler: true")
