@@ -1,16 +1,21 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/snapshot"
 )
 
 const licencesKey = "outboard.dev/licences"
@@ -155,6 +160,43 @@ profiles:
 		for _, pod := range running {
 			th.finish(pod)
 			ended++
+		}
+	}
+}
+
+// The API server takes the ledger of a licence that as many pods have as one can hold, and guards it no less.
+func TestAPIServerTakesAFullPool(t *testing.T) {
+	th := open(t)
+	client := th.Client.Discovery().RESTClient()
+	pool := func(capacity, claims int) string {
+		l := snapshot.Ledger{Resource: "licences/solver", LastAt: time.Now()}
+		for u, name := range []string{"seats", "seats-2", "seats-3", "seats-4"} {
+			unit := snapshot.LedgerUnit{Name: name, Capacity: int64(capacity)}
+			for i := range claims {
+				uid := types.UID(fmt.Sprintf("%08d-0000-0000-0000-%012d", u, i))
+				unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: uid, Amount: 2})
+				l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Namespace: "default", Name: string(uid), Node: "n", At: l.LastAt, Token: string(uid)})
+			}
+			l.Units = append(l.Units, unit)
+		}
+		text, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	name := ledger.Name(snapshot.LedgerKey{Resource: "licences/solver"})
+	for _, step := range []struct{ what, spec, refused string }{
+		{"all claims but one of each unit", pool(2*ledger.MaxUnitClaims, ledger.MaxUnitClaims-1), ""},
+		{"all claims", pool(2*ledger.MaxUnitClaims, ledger.MaxUnitClaims), ""},
+		{"fewer seats", pool(ledger.MaxUnitClaims, ledger.MaxUnitClaims), ""},
+		{"fewer claims", pool(ledger.MaxUnitClaims, ledger.MaxUnitClaims-1), ""},
+		{"more again", pool(ledger.MaxUnitClaims, ledger.MaxUnitClaims), "claims may not grow past capacity"},
+		{"a claim more than it can hold", pool(4*ledger.MaxUnitClaims, ledger.MaxUnitClaims+1), "must have at most"},
+	} {
+		err := th.write(client, name, step.spec)
+		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
+			t.Errorf("%s: %v, want %q", step.what, err, step.refused)
 		}
 	}
 }
