@@ -91,7 +91,7 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 		}
 	}
 	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {
-		if n := quantity.AsApproximateFloat64(); n > 0 && name != corev1.ResourcePods {
+		if n := quantity.AsApproximateFloat64(); n > 0 {
 			c.asked = append(c.asked, amount{name, n})
 		}
 	}
