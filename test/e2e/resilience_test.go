@@ -169,8 +169,7 @@ func TestReload(t *testing.T) {
 	th.eventually("the valid file is in force", func() bool {
 		return th.metric(o, `outboard_config_reloads_total{outcome="ok"} `) == "1"
 	})
-	th.nodes(controlplane.NodeSpec{Name: "b", Labels: map[string]string{"wakes": "the-scheduler"}})
-	th.awaitBound(second.Pod)
+	th.willBeBound(second.Pod)
 }
 
 // A replica that is told to stop serves until nobody calls it any more.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -375,5 +377,38 @@ profiles:
 	th.willBeBound(waits.Pod)
 	if got := th.attempts(o, "waits"); got != tried+1 {
 		t.Errorf("it took %d attempts", got-tried)
+	}
+}
+
+// Without the permission to patch pods all else works, and it is said what is missing.
+func TestWakeUpWithoutPermission(t *testing.T) {
+	th := open(t)
+	roles := th.Client.RbacV1().ClusterRoles()
+	role, err := roles.Get(th.ctx, "outboard", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "patch") })
+	if _, err := roles.Update(th.ctx, role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.nodes(gpus("gpu-node", 2, 16))
+	health := th.unhealthy("gpu-node")
+	o := th.outboard(gpushare)
+	th.scheduler(gpushareIgnored(o))
+	th.bound(gpuPod("first", 14))
+	waits := th.place(gpuPod("waits", 5))
+	th.asleep(o, "waits")
+	th.heal(health)
+	th.eventually("the API server has refused", func() bool {
+		return th.metric(o, `outboard_wakeup_wakes_total{outcome="error"} `) == "1"
+	})
+	if !strings.Contains(o.Log(), "grant the verb patch on pods") {
+		t.Errorf("the log does not say what is missing: %s", o.Log())
+	}
+	th.bound(gpuPod("second", 2)) // which is an event
+	th.willBeBound(waits.Pod)
+	if got := th.metric(o, "outboard_wakeup_patches_total "); got != "0" {
+		t.Errorf("%s patches", got)
 	}
 }
