@@ -1,6 +1,7 @@
 package metricsapi_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,15 +32,6 @@ import (
 )
 
 var limits = signal.Limits{Values: 100, Bytes: 1 << 20}
-
-// Role is what reading the metrics of nodes takes; docs and manifests have the same.
-const role = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: outboard-metrics}
-rules:
-- {apiGroups: [metrics.k8s.io], resources: [nodes], verbs: [list]}
-`
 
 // TestThroughTheAPIServer: the API server, its aggregation layer, its rights and the TLS on
 // both legs are real; only what measures is not.
@@ -181,19 +174,24 @@ func register(t *testing.T, ctx context.Context, admin kubernetes.Interface, s *
 	}
 }
 
+// grant gives the user the role of deploy/metrics.yaml.
 func grant(t *testing.T, ctx context.Context, admin kubernetes.Interface) {
 	t.Helper()
-	var r rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict([]byte(role), &r); err != nil {
-		t.Fatal(err)
-	}
-	_, err := admin.RbacV1().ClusterRoles().Create(ctx, &r, metav1.CreateOptions{})
+	manifest, err := os.ReadFile("../../deploy/metrics.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	document, _, _ := bytes.Cut(manifest, []byte("\n---\n"))
+	var role rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict(document, &role); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: r.ObjectMeta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.Name},
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "outboard"}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -16,22 +16,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/remote"
 )
-
-// role is all that reading another cluster takes.
-const role = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: outboard-reader}
-rules:
-- {apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}
-`
 
 var limits = signal.Limits{Values: 1000, Bytes: 16 << 20}
 
@@ -69,18 +59,15 @@ func start(t *testing.T) *other {
 	return o
 }
 
+// grant gives the reader the role of deploy/other-cluster.yaml.
 func (o *other) grant() {
 	o.t.Helper()
-	var r rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict([]byte(role), &r); err != nil {
-		o.t.Fatal(err)
-	}
-	if _, err := o.client.RbacV1().ClusterRoles().Create(o.ctx, &r, metav1.CreateOptions{}); err != nil {
-		o.t.Fatal(err)
+	if out, err := o.Kubectl(o.ctx, "apply", "-f", "../../deploy/other-cluster.yaml").CombinedOutput(); err != nil {
+		o.t.Fatalf("%v: %s", err, out)
 	}
 	_, err := o.client.RbacV1().ClusterRoleBindings().Create(o.ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: r.ObjectMeta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: "test"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "outboard-reader"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: o.reader.Name}},
 	}, metav1.CreateOptions{})
 	if err != nil {

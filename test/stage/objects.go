@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ type Example struct {
 	Pods                []*corev1.Pod
 	// Data are the other files of the folder, by name, for signals to read.
 	Data map[string][]byte
+	// Others are what is in other clusters, by name: the files NAME.cluster.yaml.
+	Others map[string][]byte
 }
 
 // ReadExample reads the folder.
@@ -41,27 +44,32 @@ func ReadExample(dir string) (*Example, error) {
 	if e.Pods, err = readObjects[corev1.Pod](filepath.Join(dir, "pods.yaml")); err != nil {
 		return nil, err
 	}
-	e.Data, err = readData(dir)
-	return e, err
+	return e, e.readMore(dir)
 }
 
-// readData reads the files that are neither configuration nor objects.
-func readData(dir string) (map[string][]byte, error) {
+// readMore reads the files that are neither configuration nor objects of this cluster.
+func (e *Example) readMore(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	data := map[string][]byte{}
+	e.Data, e.Others = map[string][]byte{}, map[string][]byte{}
 	for _, entry := range entries {
 		switch name := entry.Name(); name {
 		case "README.md", "outboard.yaml", "scheduler.yaml", "nodes.yaml", "pods.yaml":
 		default:
-			if data[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
-				return nil, err
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				return err
+			}
+			if other, ok := strings.CutSuffix(name, ".cluster.yaml"); ok {
+				e.Others[other] = data
+			} else {
+				e.Data[name] = data
 			}
 		}
 	}
-	return data, nil
+	return nil
 }
 
 func readObjects[T any](path string) ([]*T, error) {
@@ -92,6 +100,9 @@ type Play struct {
 func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 	p := &Play{Stage: s, Example: e}
 	if err := controlplane.CreateNodes(ctx, s.Client, e.Nodes...); err != nil {
+		return nil, err
+	}
+	if err := s.playOthers(ctx, e); err != nil {
 		return nil, err
 	}
 	for name, data := range e.Data {

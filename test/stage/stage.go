@@ -52,6 +52,7 @@ type Stage struct {
 	authority  *certs.Authority
 	mu         sync.Mutex
 	started    int
+	others     []*controlplane.ControlPlane
 }
 
 // Set starts a control plane. Close it.
