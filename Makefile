@@ -49,11 +49,13 @@ build: control-plane
 	$(GO) build ./...
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/outboard ./cmd/outboard
 
-# etcd, kube-apiserver, kube-scheduler and kubectl: minutes the first time,
-# nothing afterwards.
+# etcd, kube-apiserver, kube-scheduler and kubectl, and Prometheus: minutes the first
+# time, nothing afterwards.
 control-plane:
 	@$(MAKE) --no-print-directory -C kubernetes
+	@$(MAKE) --no-print-directory -C prometheus
 
 clean:
 	rm -rf bin
 	$(MAKE) -C kubernetes clean
+	$(MAKE) -C prometheus clean

@@ -11,23 +11,24 @@ import (
 
 const modulePath = "outboard.dev/outboard"
 
-// findBinaries returns the directory with the programs, dir or, if that is "",
-// kubernetes/bin of the checkout the working directory is in.
-func findBinaries(dir string) (string, error) {
+// findBinaries returns the directory with the programs, dir or, if that is "", the
+// folder bin of the module in this folder of the checkout that the working directory
+// is in.
+func findBinaries(dir, module string, programs ...string) (string, error) {
 	advice := ""
 	if dir == "" {
 		root, err := checkout()
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w: set the directory of %s", err, strings.Join(programs, ", "))
 		}
-		dir = filepath.Join(root, "kubernetes", "bin")
+		dir = filepath.Join(root, module, "bin")
 		advice = fmt.Sprintf("; build it with: make -C %s", filepath.Dir(dir))
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-scheduler", "kubectl"} {
+	for _, name := range programs {
 		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("%s is not in %s%s", name, dir, advice)
 		} else if err != nil {
@@ -49,7 +50,7 @@ func checkout() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s is not in a checkout of %s: set the directory of etcd, kube-apiserver, kube-scheduler and kubectl", start, modulePath)
+			return "", fmt.Errorf("%s is not in a checkout of %s", start, modulePath)
 		}
 	}
 }

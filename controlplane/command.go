@@ -42,7 +42,21 @@ func (cp *ControlPlane) start(c Command) (*Process, error) {
 	if c.Name != filepath.Base(c.Name) {
 		return nil, fmt.Errorf("process name %q is not the name of a file", c.Name)
 	}
-	logFile := cp.path(c.Name + ".log")
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.stopped {
+		return nil, errors.New("the control plane is stopped")
+	}
+	p, err := launch(cp.reaper, c, cp.path(c.Name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	cp.processes = append(cp.processes, p)
+	return p, nil
+}
+
+// launch starts a program that lives no longer than the reaper lets it.
+func launch(r *reaper, c Command, logFile string) (*Process, error) {
 	f, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -56,22 +70,14 @@ func (cp *ControlPlane) start(c Command) (*Process, error) {
 	cmd.Env = append(baseEnvironment(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.WaitDelay = time.Second // for a log held open by a child of the process
-
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	if cp.stopped {
-		f.Close()
-		return nil, errors.New("the control plane is stopped")
-	}
-	if err := cp.reaper.start(cmd); err != nil {
+	if err := r.start(cmd); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	p := &Process{name: c.Name, cmd: cmd, logFile: logFile, done: make(chan struct{})}
-	cp.processes = append(cp.processes, p)
 	go func() {
 		p.err = cmd.Wait()
-		cp.reaper.forget(cmd.Process.Pid)
+		r.forget(cmd.Process.Pid)
 		f.Close()
 		close(p.done)
 	}()

@@ -72,7 +72,7 @@ type ControlPlane struct {
 // given three minutes at most. The error of a server that does not start contains
 // the end of its log.
 func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
-	binDir, err := findBinaries(opts.BinDir)
+	binDir, err := findBinaries(opts.BinDir, "kubernetes", "etcd", "kube-apiserver", "kube-scheduler", "kubectl")
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}

@@ -15,6 +15,9 @@
 //
 // and found in any directory of the checkout.
 //
+// [StartPrometheus] starts a Prometheus server, without a control plane; it is compiled
+// with make -C prometheus.
+//
 // # Nothing is left behind
 //
 // [ControlPlane.Stop] ends all processes and removes the temporary directory. The

@@ -48,7 +48,7 @@ func TestBuild(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=vendor")
 	t.Setenv("GOWORK", filepath.Join(t.TempDir(), "no-such.work"))
 	var out bytes.Buffer
-	if err := build(t.Context(), newReport(&out, "toy", false), "example.test/toy/toy", "-X main.version=v7", "bin/toy"); err != nil {
+	if err := build(t.Context(), newReport(&out, "toy", false), program{pkg: "example.test/toy/toy"}, "-X main.version=v7", "bin/toy"); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	got, err := exec.Command("bin/toy").CombinedOutput()
@@ -74,7 +74,7 @@ func TestBuildFailureIsLoudAndLeavesTheOldProgram(t *testing.T) {
 			module(t, test.source)
 			oldProgram(t)
 			var out bytes.Buffer
-			err := build(t.Context(), newReport(&out, "toy", false), test.pkg, "", "bin/toy")
+			err := build(t.Context(), newReport(&out, "toy", false), program{pkg: test.pkg}, "", "bin/toy")
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -93,7 +93,7 @@ func TestInterruptedBuildLeavesTheOldProgram(t *testing.T) {
 	var once sync.Once
 	report := newReport(writerFunc(func(p []byte) (int, error) { once.Do(cancel); return len(p), nil }), "toy", false)
 	report.interval = time.Millisecond // the first line, well before the end, interrupts
-	if err := build(ctx, report, "example.test/toy/toy", "", "bin/toy"); err == nil {
+	if err := build(ctx, report, program{pkg: "example.test/toy/toy"}, "", "bin/toy"); err == nil {
 		t.Fatal("no error")
 	}
 	isOldProgram(t)

@@ -1,5 +1,5 @@
-// Command build compiles programs of the local control plane from the modules
-// pinned in go.mod, and says how far it is while it does:
+// Command build compiles programs of the local control plane, or Prometheus, from the
+// modules pinned in go.mod, and says how far it is while it does:
 //
 //	build bin/kube-apiserver bin/etcd
 //
@@ -23,15 +23,21 @@ import (
 	"time"
 )
 
-// program is one of the control plane's programs and the package it is built from.
-type program struct{ name, pkg string }
+// program is one of the programs, the package it is built from, and the build tags.
+type program struct{ name, pkg, tags string }
 
-// programs is in building order: kube-apiserver compiles most of what the others need.
-var programs = []program{
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
-	{"etcd", "go.etcd.io/etcd/server/v3"},
-	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+// controlPlane is in building order: kube-apiserver compiles most of what the others
+// need.
+var controlPlane = []program{
+	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
+	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
+}
+
+// prometheus is built without service discovery, which takes the clients of all clouds.
+var prometheus = []program{
+	{name: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus", tags: "remove_all_sd"},
 }
 
 func main() {
@@ -45,22 +51,29 @@ func main() {
 }
 
 func run(ctx context.Context, outputs []string) error {
-	version, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	module, err := goOutput(ctx, "list", "-m")
 	if err != nil {
 		return err
 	}
-	ldflags, err := linkerFlags(strings.TrimSpace(version))
-	if err != nil {
-		return err
+	programs, ldflags := prometheus, "-s -w"
+	if strings.HasSuffix(strings.TrimSpace(module), "/kubernetes") {
+		version, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+		if err != nil {
+			return err
+		}
+		programs = controlPlane
+		if ldflags, err = linkerFlags(strings.TrimSpace(version)); err != nil {
+			return err
+		}
 	}
 	for _, output := range outputs {
 		i := slices.IndexFunc(programs, func(p program) bool { return p.name == filepath.Base(output) })
 		if i < 0 {
-			return fmt.Errorf("%s: not a program of the control plane", output)
+			return fmt.Errorf("%s: not a program of this module", output)
 		}
 		title := fmt.Sprintf("[%d/%d] %s", i+1, len(programs), programs[i].name)
 		report := newReport(os.Stderr, title, onTerminal(os.Stderr))
-		if err := build(ctx, report, programs[i].pkg, ldflags, output); err != nil {
+		if err := build(ctx, report, programs[i], ldflags, output); err != nil {
 			return err
 		}
 	}
@@ -85,28 +98,28 @@ func linkerFlags(version string) (string, error) {
 	return strings.Join(flags, " "), nil
 }
 
-// build compiles pkg of the module in the working directory into output.
+// build compiles p, of the module in the working directory, into output.
 // On any error, cancellation included, output is as it was.
-func build(ctx context.Context, report *report, pkg, ldflags, output string) (err error) {
+func build(ctx context.Context, report *report, p program, ldflags, output string) (err error) {
 	stop := report.start()
 	defer func() { stop(err) }()
 
 	// With nothing but -trimpath and CGO_ENABLED=0 deciding how a package is
 	// compiled, the programs share the packages they have in common.
 	var stale bytes.Buffer
-	list := goCommand(ctx, "list", "-trimpath", "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", pkg)
+	list := goCommand(ctx, "list", "-trimpath", "-tags", p.tags, "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", p.pkg)
 	list.Stdout = &stale
 	if err := runReported(list, report); err != nil {
 		return err
 	}
-	report.compiling(pkg, strings.Fields(stale.String()))
+	report.compiling(p.pkg, strings.Fields(stale.String()))
 
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return err
 	}
 	partial := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".partial")
 	defer os.Remove(partial)
-	if err := runReported(goCommand(ctx, "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", partial, pkg), report); err != nil {
+	if err := runReported(goCommand(ctx, "build", "-v", "-trimpath", "-tags", p.tags, "-ldflags", ldflags, "-o", partial, p.pkg), report); err != nil {
 		return err
 	}
 	return os.Rename(partial, output)
