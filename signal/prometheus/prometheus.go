@@ -57,7 +57,7 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	// One more than there may be, to tell that there are more.
 	options := []v1.Option{v1.WithLimit(uint64(limits.Values) + 1)}
 	if deadline, ok := ctx.Deadline(); ok {
-		options = append(options, v1.WithTimeout(time.Until(deadline)))
+		options = append(options, v1.WithTimeout(whole(time.Until(deadline))))
 	}
 	call := &call{Client: s.urls, http: s.client, limits: limits}
 	value, warnings, _, err := v1.NewAPI(call).Query(ctx, s.config.Query, time.Time{}, options...)
@@ -66,6 +66,16 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	}
 	s.warn(call.answer.Line(strings.Join(warnings, "; ")))
 	return s.samples(value, limits)
+}
+
+// whole rounds a duration such that Prometheus, which knows no fractions, understands
+// how Go writes it.
+func whole(d time.Duration) time.Duration {
+	unit := time.Second
+	if d < unit {
+		unit = time.Millisecond
+	}
+	return max(unit, d.Truncate(unit))
 }
 
 // warn logs what Prometheus has to say about a result that it gives all the same, such

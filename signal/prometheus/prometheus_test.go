@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/config"
@@ -156,9 +157,9 @@ func TestRequest(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		r := <-got
-		timeout, err := time.ParseDuration(r.Form.Get("timeout"))
+		timeout, err := model.ParseDuration(r.Form.Get("timeout")) // as Prometheus does
 		if r.Method != method || r.URL.Path != "/prom/api/v1/query" || r.Form.Get("query") != `sum by (instance) (a{b="c"})` ||
-			r.Form.Get("limit") != "5" || r.Form.Has("time") || err != nil || timeout > time.Minute {
+			r.Form.Get("limit") != "5" || r.Form.Has("time") || err != nil || time.Duration(timeout) > time.Minute {
 			t.Errorf("%s %s %v", r.Method, r.URL.Path, r.Form)
 		}
 	}

@@ -1,0 +1,253 @@
+package prometheus_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/prometheus"
+)
+
+// exporter has metrics that a real Prometheus server scrapes.
+type exporter struct {
+	*httptest.Server
+	load *client.GaugeVec
+}
+
+func newExporter(t *testing.T) *exporter {
+	t.Helper()
+	e := &exporter{load: client.NewGaugeVec(client.GaugeOpts{Name: "load"}, []string{"node"})}
+	started := time.Now()
+	work := client.NewCounterFunc(client.CounterOpts{Name: "work_total", ConstLabels: client.Labels{"node": "n1"}},
+		func() float64 { return 100 * time.Since(started).Seconds() })
+	registry := client.NewRegistry()
+	registry.MustRegister(e.load, work)
+	e.Server = httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// serve starts a Prometheus server that scrapes the exporter five times a second.
+func serve(t *testing.T, e *exporter, web string) *controlplane.Prometheus {
+	t.Helper()
+	p, err := controlplane.StartPrometheus(t.Context(), controlplane.PrometheusOptions{
+		Config: fmt.Sprintf(`
+global: {scrape_interval: 200ms, scrape_timeout: 200ms}
+scrape_configs:
+- {job_name: nodes, static_configs: [{targets: [%q]}]}
+`, e.Listener.Addr()),
+		WebConfig: web,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(p.Log())
+		}
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func reader(t *testing.T, c config.PrometheusSource) *prometheus.Source {
+	t.Helper()
+	s, err := prometheus.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// await reads until the samples are as they should be.
+func await(t *testing.T, s *prometheus.Source, ok func([]signal.Sample) bool) []signal.Sample {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		samples, err := s.Read(ctx, limits)
+		if err == nil && ok(samples) {
+			return samples
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("it says %v, error %v", samples, err)
+		}
+	}
+}
+
+func TestServer(t *testing.T) {
+	e := newExporter(t)
+	e.load.WithLabelValues("n1").Set(0.25)
+	e.load.WithLabelValues("n2").Set(math.NaN())
+	p := serve(t, e, "")
+	ask := func(query, nodeLabel string) *prometheus.Source {
+		return reader(t, config.PrometheusSource{Address: "http://" + p.Address, Query: query, NodeLabel: nodeLabel})
+	}
+
+	t.Run("values and times", func(t *testing.T) {
+		before := time.Now()
+		samples := await(t, ask("load", "node"), func(s []signal.Sample) bool { return len(s) == 2 })
+		for _, s := range samples {
+			if s.Key == "n1" && s.Number != 0.25 || s.Key == "n2" && !math.IsNaN(s.Number) {
+				t.Errorf("%+v", s)
+			}
+			if at := s.At; at.Before(before.Truncate(time.Millisecond)) || at.After(time.Now()) {
+				t.Errorf("%s is of %s, asked since %s", s.Key, at, before)
+			}
+		}
+	})
+	t.Run("the time of the last scrape", func(t *testing.T) {
+		samples := await(t, ask("timestamp(load)", "node"), func(s []signal.Sample) bool { return len(s) == 2 })
+		if s := samples[0]; s.Number > float64(s.At.UnixMilli())/1000 {
+			t.Errorf("scraped at %f, evaluated at %s", s.Number, s.At)
+		}
+	})
+	t.Run("instance without its port", func(t *testing.T) {
+		samples := await(t, ask("up", "instance"), func(s []signal.Sample) bool { return len(s) == 1 && s[0].Number == 1 })
+		if samples[0].Key != "127.0.0.1" {
+			t.Errorf("%+v", samples[0])
+		}
+	})
+	t.Run("one number", func(t *testing.T) {
+		for query, want := range map[string]float64{"1 + 1": 2, "sum(load{node='n1'})": 0.25} {
+			samples := await(t, ask(query, ""), func(s []signal.Sample) bool { return len(s) == 1 })
+			if samples[0].Key != "" || samples[0].Number != want {
+				t.Errorf("%s: %+v", query, samples[0])
+			}
+		}
+	})
+	t.Run("rate", func(t *testing.T) {
+		await(t, ask("rate(work_total[2s])", "node"), func(s []signal.Sample) bool {
+			return len(s) == 1 && s[0].Key == "n1" && math.Abs(s[0].Number-100) < 5
+		})
+	})
+	t.Run("average over time", func(t *testing.T) {
+		e.load.WithLabelValues("n1").Set(0.75)
+		// Both the old value and the new one are in it for a while.
+		await(t, ask("avg_over_time(load{node='n1'}[1m])", "node"), func(s []signal.Sample) bool {
+			return len(s) == 1 && s[0].Number > 0.25 && s[0].Number < 0.75
+		})
+		await(t, ask("avg_over_time(load{node='n1'}[600ms])", "node"), func(s []signal.Sample) bool {
+			return len(s) == 1 && s[0].Number == 0.75
+		})
+	})
+	t.Run("gone", func(t *testing.T) {
+		e.load.DeleteLabelValues("n2")
+		await(t, ask("load", "node"), func(s []signal.Sample) bool { return len(s) == 1 && s[0].Key == "n1" })
+	})
+	t.Run("errors", func(t *testing.T) {
+		for query, want := range map[string]string{
+			"load{":    "bad_data: invalid parameter \"query\": 1:6: parse error",
+			"load[1m]": "the query gives a matrix",
+			`"text"`:   `unexpected value type "string"`,
+			`{__name__=~"load|up"} + on (job) {__name__=~"load|up"}`: "execution: found duplicate series",
+		} {
+			if _, err := ask(query, "node").Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", query, err, want)
+			}
+		}
+	})
+	t.Run("as many as allowed", func(t *testing.T) {
+		for i := range 100 {
+			e.load.WithLabelValues(fmt.Sprint("m", i)).Set(1)
+		}
+		s := ask("load", "node")
+		all := signal.Limits{Values: 101, Bytes: 1 << 20}
+		for {
+			samples, err := s.Read(t.Context(), all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(samples) == 101 {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		all.Values = 100
+		if _, err := s.Read(t.Context(), all); err == nil || !strings.Contains(err.Error(), signal.ErrTooMany.Error()) {
+			t.Errorf("101 of 100: %v", err)
+		}
+		// It has sent no more than one above the limit.
+		all = signal.Limits{Values: 4, Bytes: 2000}
+		if _, err := s.Read(t.Context(), all); err == nil || !strings.Contains(err.Error(), signal.ErrTooMany.Error()) {
+			t.Errorf("101 of 4, in 2000 bytes: %v", err)
+		}
+	})
+	t.Run("down", func(t *testing.T) {
+		s := ask("load", "node")
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, fmt.Errorf("no answer within 200ms"))
+		defer cancel()
+		if _, err := s.Read(ctx, limits); err == nil || !strings.HasSuffix(err.Error(), "no answer within 200ms") {
+			t.Errorf("a server that hangs: %v", err)
+		}
+		p.Kill()
+		if _, err := s.Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("a server that is down: %v", err)
+		}
+	})
+}
+
+// bcrypted is "correct horse".
+const bcrypted = "$2a$04$qFxyi5DCGnAgJDgjKwNQMuAZQfifRQHYZK1.X2kXLAIZi0cIyRbhG"
+
+// TestServerWithTLSAndUsers: as by its web.config.yml.
+func TestServerWithTLSAndUsers(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "ca"})
+	must(err)
+	must(ca.Pair().WriteFiles(path("ca.crt"), path("ca.key")))
+	serving, err := ca.Issue(certs.Request{CommonName: "prometheus", Hosts: []string{"127.0.0.1"}, Server: true})
+	must(err)
+	must(serving.WriteFiles(path("s.crt"), path("s.key")))
+	must(os.WriteFile(path("password"), []byte("correct horse\n"), 0o600))
+	must(os.WriteFile(path("wrong"), []byte("battery staple\n"), 0o600))
+
+	p := serve(t, newExporter(t), fmt.Sprintf(`
+tls_server_config: {cert_file: %s, key_file: %s}
+basic_auth_users: {outboard: %q}
+`, path("s.crt"), path("s.key"), bcrypted))
+	source := config.PrometheusSource{Address: "https://" + p.Address, Query: "vector(3)"}
+	source.Client = config.HTTPClient{CAFile: path("ca.crt"), Username: "outboard", PasswordFile: path("password")}
+	samples, err := reader(t, source).Read(t.Context(), limits)
+	if err != nil || len(samples) != 1 || samples[0].Number != 3 {
+		t.Errorf("%v, %v", samples, err)
+	}
+	source.Client.PasswordFile = path("wrong")
+	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.HasSuffix(err.Error(), ": 401 Unauthorized: Unauthorized") {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	source.Client = config.HTTPClient{}
+	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("with the system's authorities: %v", err)
+	}
+	source.Address = "http://" + p.Address
+	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "400 Bad Request: Client sent an HTTP request to an HTTPS server") {
+		t.Errorf("without TLS: %v", err)
+	}
+}
