@@ -141,3 +141,11 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 	slices.SortFunc(next, func(a, b snapshot.LedgerUnit) int { return cmp.Compare(a.Name, b.Name) })
 	l.Units = next
 }
+
+// Claim returns the ledger with a claim of the pod as a Keeper would write it at that time, for those who keep ledgers
+// elsewhere than in the API server. It is pure. The error is that of choose, or says why what it chose cannot stand in a
+// ledger.
+func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
+	next, outcomes := apply(l, []operation{{claim: &claimOperation{pod, choose}}}, now)
+	return next, outcomes[0].held, outcomes[0].err
+}

@@ -21,7 +21,7 @@ func (b *BestFit) Rate(n *Node, s Shape) Offers {
 		return offers
 	}
 	kind := n.Kind()
-	left := float64(n.CPU-s.CPU)/b.maxCPU/2 + (freeOf(n.GPUs, kind.Size)-float64(s.GPUs*s.on(kind)))/b.maxGPU/2
+	left := float64(n.CPU-s.CPU)/b.maxCPU/2 + (freeOf(n.GPUs, kind.Size)-float64(s.GPUs)*s.on(kind))/b.maxGPU/2
 	offers.add(Offer{Cost: 100 - Cost(100*(1-left)), GPU: tightest(n, s)})
 	return offers
 }

@@ -36,7 +36,7 @@ func TestIndexAgainstALookAtAllNodes(t *testing.T) {
 				case "fragmentation":
 					return func(_ int, n *Node, s Shape) Offers { return fragmentation.Rate(n, s) }
 				}
-				return func(place int, n *Node, s Shape) Offers { return waste.RateAt(place, len(nodes), n, s) }
+				return func(place int, n *Node, s Shape) Offers { return waste.Rate(n, s).Plus(Order(string(rune(place)))) }
 			}
 			rate := relearn()
 			index := NewIndex(nodes, rate)

@@ -250,7 +250,7 @@ func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
 // Of is what is to be added to the cost of an offer on these terms for the shape.
 func (p *Prices) Of(s Shape, t Terms) Cost {
-	price := p.model[t.kind]*float64(s.GPUs*s.on(p.waste.kinds[t.kind])) + p.broken(t)
+	price := p.model[t.kind]*float64(s.GPUs)*s.on(p.waste.kinds[t.kind]) + p.broken(t)
 	return Cost(math.Round(price * float64(milli)))
 }
 

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"math"
 	"slices"
 	"strings"
 )
@@ -60,17 +59,17 @@ type Shape struct {
 // Shares says whether others may use the rest of the GPU.
 func (s Shape) Shares() bool { return s.GPUs == 1 && s.Share > 0 }
 
-// on is what the shape asks for of each GPU of the kind, in thousandths, rounded up.
-// More than Whole does not fit.
-func (s Shape) on(k Kind) int {
-	switch {
-	case s.Share == 0 && s.GPUs > 0:
-		return Whole
-	case s.Share > k.Size:
-		return Whole + 1
+// units is what the shape asks for of each GPU of the kind. More than the size does not
+// fit.
+func (s Shape) units(k Kind) int64 {
+	if s.Share == 0 && s.GPUs > 0 {
+		return k.Size
 	}
-	return int(math.Ceil(float64(s.Share) / float64(k.Size) * Whole))
+	return s.Share
 }
+
+// on is the same in thousandths.
+func (s Shape) on(k Kind) float64 { return float64(s.units(k)) / float64(max(1, k.Size)) * Whole }
 
 // Kind is what nodes with equal GPUs have in common.
 type Kind struct {
@@ -226,6 +225,14 @@ type Terms struct {
 type Offers struct {
 	list  [2]Offer
 	count int8
+}
+
+// Plus adds the cost to each of the offers.
+func (o Offers) Plus(cost Cost) Offers {
+	for i := range o.All() {
+		o.list[i].Cost += cost
+	}
+	return o
 }
 
 // All returns the offers; none if the shape does not fit.

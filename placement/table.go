@@ -3,10 +3,10 @@ package placement
 import "math"
 
 const (
-	// milliStep is the grain of GPU shares in a table, in thousandths: finer shares are
-	// rounded up.
-	milliStep  = 10
-	milliSteps = Whole / milliStep
+	// A table divides a GPU into at most maxSteps, so that every share is a whole number
+	// of them, or else into roughSteps, and rounds what pods ask for up.
+	maxSteps   = 128
+	roughSteps = 100
 	// cells is how many cores, or cells of memory, a GPU's part in its node is
 	// told apart up to. More is worth no more.
 	cells      = 96
@@ -18,7 +18,7 @@ const (
 	withoutGPU = 0.3
 )
 
-// table says how many thousandths of a GPU will be sold, of which f·milliStep are free
+// table says how many thousandths of a GPU will be sold, of which f steps are free
 // beside x cells of another resource: v[f][x].
 //
 // The GPU is offered pods from the mix, takes every one that fits, and closes with
@@ -27,7 +27,32 @@ const (
 //	v[f][x] = Σ q·(sold + v[f−Δf][x−Δx]) / (δ + Σ q)
 //
 // over the pods that fit.
-type table [milliSteps + 1][cells + 1]float32
+type table struct {
+	steps int
+	v     [][cells + 1]float32
+}
+
+// stepsOf is into how many steps the GPUs of the kind are divided.
+func stepsOf(m *Mix, kind Kind) int {
+	step := kind.Size
+	for _, s := range m.shapes() {
+		if s.Share > 0 && s.Share <= kind.Size && s.Models.Has(kind.Model) {
+			step = divisor(step, s.Share)
+		}
+	}
+	if step > 0 && kind.Size/step <= maxSteps {
+		return int(kind.Size / step)
+	}
+	return roughSteps
+}
+
+// divisor is the greatest common divisor.
+func divisor(a, b int64) int64 {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
 
 // buyer is a kind of pod as a table knows it.
 type buyer struct{ f, x int }
@@ -38,17 +63,17 @@ type buyers map[buyer]struct{ q, paid float64 }
 // buyersOf returns what the mix offers a GPU of the kind. need is what a shape asks
 // for of the other resource, in cells. Each GPU of a pod with several gets an equal
 // part of that, and so does each GPU of the node of a pod without.
-func buyersOf(m *Mix, kind Kind, need func(Shape) float64) buyers {
+func buyersOf(m *Mix, kind Kind, steps int, need func(Shape) float64) buyers {
 	all := buyers{}
 	for _, s := range m.shapes() {
-		if !s.Models.Has(kind.Model) || s.GPUs > 0 && s.on(kind) > Whole {
+		if !s.Models.Has(kind.Model) || s.units(kind) > kind.Size {
 			continue
 		}
 		b, q, paid := buyer{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
 		if s.GPUs > 0 {
-			b = buyer{f: (s.on(kind) + milliStep - 1) / milliStep, x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
+			b = buyer{f: int(math.Ceil(float64(s.units(kind)) * float64(steps) / float64(max(1, kind.Size)))), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
 			q = s.weight / m.seen
-			paid = float64(s.on(kind))
+			paid = s.on(kind)
 		}
 		if b == (buyer{}) {
 			continue // takes nothing
@@ -62,22 +87,22 @@ func buyersOf(m *Mix, kind Kind, need func(Shape) float64) buyers {
 
 func atMost(limit int, x float64) int { return int(math.Min(float64(limit), x)) }
 
-func newTable(all buyers) *table {
+func newTable(all buyers, steps int) *table {
 	type offer struct {
 		buyer
 		q, paid float64
 	}
 	var offers []offer // in a fixed order, because sums of fractions depend on it
-	for f := 0; f <= milliSteps; f++ {
-		for x := 0; x <= cells; x++ {
+	for f := range steps + 1 {
+		for x := range cells + 1 {
 			if b, ok := all[buyer{f, x}]; ok {
 				offers = append(offers, offer{buyer{f, x}, b.q, b.paid})
 			}
 		}
 	}
-	t := new(table)
-	for f := range t {
-		for x := range t[f] {
+	t := &table{steps, make([][cells + 1]float32, steps+1)}
+	for f := range t.v {
+		for x := range t.v[f] {
 			sold, offered := 0.0, closing
 			for i := range offers {
 				o := &offers[i]
@@ -85,20 +110,21 @@ func newTable(all buyers) *table {
 					break // and so are all that follow
 				}
 				if o.x <= x {
-					sold += o.paid + o.q*float64(t[f-o.f][x-o.x])
+					sold += o.paid + o.q*float64(t.v[f-o.f][x-o.x])
 					offered += o.q
 				}
 			}
-			t[f][x] = float32(sold / offered)
+			t.v[f][x] = float32(sold / offered)
 		}
 	}
 	return t
 }
 
-// at returns the value of a GPU with so many thousandths free, rounded down to the
-// grain of the table, and so many cells, between whole numbers of them linearly.
-func (t *table) at(free int, x float64) float64 {
-	row := &t[free/milliStep]
+// at returns the value of a GPU of which such a part is free, 0..1, rounded down to
+// steps, and so many cells, between whole numbers of them linearly.
+func (t *table) at(free, x float64) float64 {
+	const almost = 1e-9 // of a step: what fractions lose
+	row := &t.v[max(0, min(t.steps, int(free*float64(t.steps)+almost)))]
 	if x >= cells {
 		return float64(row[cells])
 	}

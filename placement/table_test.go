@@ -28,7 +28,11 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 		{CPU: 1, GPUs: 1, Share: 10, Models: NewModels("other")}: 50,
 	})
 	kind := Kind{"T4", 2, Whole}
-	table := newTable(buyersOf(m, kind, inCores))
+	steps := stepsOf(m, kind)
+	if steps != 100 {
+		t.Fatalf("%d steps", steps)
+	}
+	table := newTable(buyersOf(m, kind, steps, inCores), steps)
 	type state struct{ f, x int }
 	type offer struct {
 		f, x    int
@@ -52,39 +56,64 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 			}
 			at = next
 		}
-		if got := float64(table[start.f][start.x]); math.Abs(got-sold) > 0.01 {
-			t.Errorf("a GPU with %d free and %d cores: the table says %.3f, %.3f are sold", start.f*milliStep, start.x, got, sold)
+		if got := float64(table.v[start.f][start.x]); math.Abs(got-sold) > 0.01 {
+			t.Errorf("a GPU with %d free and %d cores: the table says %.3f, %.3f are sold", start.f*10, start.x, got, sold)
 		}
 	}
-	if table[100][96] < 600 || table[0][96] != 0 {
-		t.Errorf("a free GPU is worth %.1f, a full one %.1f", table[100][96], table[0][96])
+	if table.v[100][96] < 600 || table.v[0][96] != 0 {
+		t.Errorf("a free GPU is worth %.1f, a full one %.1f", table.v[100][96], table.v[0][96])
 	}
 }
 
 func TestTableBetweenCellsAndBeyond(t *testing.T) {
-	table := newTable(buyersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, inCores))
-	nine, ten := float64(table[50][9]), float64(table[50][10])
+	table := newTable(buyersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, 100, inCores), 100)
+	nine, ten := float64(table.v[50][9]), float64(table.v[50][10])
 	if nine != 0 || ten < 490 {
 		t.Fatalf("worth %.1f with 9 cores, %.1f with 10", nine, ten)
 	}
 	for _, tt := range []struct {
-		free int
+		free float64
 		x    float64
 		want float64
-	}{{500, 9.25, ten / 4}, {509, 10, ten}, {499, 10, 0}, {500, -3, 0}, {500, 1e18, ten}, {500, math.Inf(1), ten}} {
+	}{{.5, 9.25, ten / 4}, {.509, 10, ten}, {.499, 10, 0}, {.5, -3, 0}, {.5, 1e18, ten}, {.5, math.Inf(1), ten}, {-7, 10, 0}, {7, 10, float64(table.v[100][10])}} {
 		if got := table.at(tt.free, tt.x); math.Abs(got-tt.want) > 0.01 {
-			t.Errorf("%d free, %v cores: %.2f, want %.2f", tt.free, tt.x, got, tt.want)
+			t.Errorf("%v free, %v cores: %.2f, want %.2f", tt.free, tt.x, got, tt.want)
 		}
 	}
 }
 
 func TestTableOfNothing(t *testing.T) {
-	table := newTable(buyersOf(nil, Kind{"T4", 1, Whole}, inCores))
-	if *table != (*new([milliSteps + 1][cells + 1]float32)) {
-		t.Error("a GPU that nobody wants is worth something")
+	kind := Kind{"T4", 1, Whole}
+	for f, row := range newTable(buyersOf(nil, kind, 100, inCores), 100).v {
+		if row != [cells + 1]float32{} {
+			t.Errorf("a GPU with %d free that nobody wants is worth something", f)
+		}
 	}
 	huge := mixOf(map[Shape]float64{{CPU: math.MaxInt64, GPUs: 64, Share: 1}: 1, {CPU: math.MaxInt64}: 1})
-	if v := newTable(buyersOf(huge, Kind{"T4", 1, Whole}, inCores))[100][96]; v != 0 {
+	if v := newTable(buyersOf(huge, kind, 100, inCores), 100).v[100][96]; v != 0 {
 		t.Errorf("what fits nowhere is worth %v", v)
+	}
+}
+
+// Cards are often divided into units that are no hundredths: 6 and 10 of 16 fit
+// together exactly.
+func TestSteps(t *testing.T) {
+	sixTen := mixOf(map[Shape]float64{{GPUs: 1, Share: 6}: 1, {GPUs: 1, Share: 10}: 1, {GPUs: 1, Share: 17}: 1, {GPUs: 1, Share: 5, Models: NewModels("other")}: 1})
+	inMiB := mixOf(map[Shape]float64{{GPUs: 1, Share: 6 << 10}: 1, {GPUs: 1, Share: 10 << 10}: 1})
+	odd := mixOf(map[Shape]float64{{GPUs: 1, Share: 333}: 1})
+	for _, tt := range []struct {
+		name  string
+		mix   *Mix
+		size  int64
+		steps int
+	}{{"in GiB", sixTen, 16, 8}, {"in MiB", inMiB, 16 << 10, 8}, {"too fine", odd, 1000, 100}, {"whole GPUs only", nil, 16, 1}, {"no GPU", nil, 0, 100}} {
+		if got := stepsOf(tt.mix, Kind{"T4", 1, tt.size}); got != tt.steps {
+			t.Errorf("%s: %d steps, want %d", tt.name, got, tt.steps)
+		}
+	}
+	table := newTable(buyersOf(inMiB, Kind{"T4", 1, 16 << 10}, 8, inCores), 8)
+	// ½·10 + ½·6, in sixteenths, but for what closing takes.
+	if got := table.at(10.0/16, 0); got < 490 || got > 500 {
+		t.Errorf("10 of 16 are worth %v", got)
 	}
 }

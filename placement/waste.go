@@ -2,21 +2,25 @@ package placement
 
 import (
 	"cmp"
+	"hash/fnv"
 	"maps"
 	"math"
 	"slices"
 )
 
-// orderSpan is the difference in cost between the first and the last node of the
-// list: it keeps what is in use together, and the rest free.
+// orderSpan is the difference in cost between the first and the last node of a list: it keeps what is in use together, and the rest free.
 const orderSpan = 200 * milli
 
-// Order is what a node costs for its place in any fixed list of the nodes.
-func Order(place, nodes int) Cost {
-	if place >= nodes {
-		return orderSpan
-	}
-	return orderSpan * Cost(max(0, place)) / Cost(nodes)
+// Order is what a node costs for its place in a list of all nodes: one in order of a
+// hash of what identifies the node, so that its place depends on no other node.
+func Order(id string) Cost {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	x := h.Sum64() // of which the high bits hardly depend on the last letters
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return Cost(x % uint64(orderSpan))
 }
 
 // Waste rates places by how much of the node could not be sold any more. It is made
@@ -95,8 +99,8 @@ func compareKinds(a, b Kind) int {
 func (w *Waste) asked(s Shape, counts []float64) float64 {
 	sum, gpus := 0.0, 0.0
 	for i, kind := range w.kinds {
-		if part := s.on(kind); part <= Whole && w.limits[s.Models].has[i] {
-			sum += counts[i] * float64(part)
+		if s.units(kind) <= kind.Size && w.limits[s.Models].has[i] {
+			sum += counts[i] * s.on(kind)
 			gpus += counts[i]
 		}
 	}
@@ -115,13 +119,14 @@ func (w *Waste) learnTables() {
 	}
 	var all []known
 	compute := func(kind Kind, need func(Shape) float64) *table {
-		b := buyersOf(w.mix, kind, need)
+		steps := stepsOf(w.mix, kind)
+		b := buyersOf(w.mix, kind, steps, need)
 		for _, k := range all {
-			if maps.Equal(k.buyers, b) {
+			if k.table.steps == steps && maps.Equal(k.buyers, b) {
 				return k.table
 			}
 		}
-		all = append(all, known{b, newTable(b)})
+		all = append(all, known{b, newTable(b, steps)})
 		return all[len(all)-1].table
 	}
 	for i, kind := range w.kinds {
@@ -162,7 +167,7 @@ func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 			continue
 		}
 		if g.Free != last { // GPUs with the same are often next to each other
-			part, free := float64(g.Free)/float64(total), int(math.Min(Whole, float64(g.Free)/float64(max(1, size))*Whole))
+			part, free := float64(g.Free)/float64(total), float64(g.Free)/float64(max(1, size))
 			last, lastValue = g.Free, math.Min(t.cpu.at(free, float64(cpu)/cpuCell*part), t.memory.at(free, float64(memory)/memoryCell*part))
 		}
 		sum += lastValue
@@ -170,16 +175,7 @@ func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 	return sum
 }
 
-// RateAt is Rate, with what the node's place in the list costs.
-func (w *Waste) RateAt(place, nodes int, n *Node, s Shape) Offers {
-	offers := w.Rate(n, s)
-	for i := range offers.All() {
-		offers.list[i].Cost += Order(place, nodes)
-	}
-	return offers
-}
-
-// Rate returns the offers of the node, without their price. A node of a kind that was
+// Rate returns the offers of the node, without their price and without Order. A node of a kind that was
 // not there when the Waste was made offers nothing.
 func (w *Waste) Rate(n *Node, s Shape) Offers {
 	var offers Offers
@@ -188,7 +184,7 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 		return offers
 	}
 	terms := Terms{kind: kind, whole: int8(wholes(n.GPUs)), charged: w.charged(n, kind, s)}
-	before, part := w.value(kind, n.CPU, n.Memory, n.GPUs), float64(s.GPUs*s.on(w.kinds[kind]))
+	before, part := w.value(kind, n.CPU, n.Memory, n.GPUs), float64(s.GPUs)*s.on(w.kinds[kind])
 	loss := func(after []GPU) Cost {
 		lost := before - w.value(kind, n.CPU-s.CPU, n.Memory-s.Memory, after) - part
 		return Cost(math.Round(lost * float64(milli)))

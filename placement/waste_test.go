@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -41,17 +42,24 @@ func TestWasteSeesCPU(t *testing.T) {
 	}
 }
 
-func TestEqualNodesAreTakenInOrder(t *testing.T) {
-	w, n, s := NewWaste(nil, []Kind{t4}), node("T4", 0, 0, 1000, 1000), Shape{GPUs: 1}
-	first, second := w.RateAt(0, 4, n, s), w.RateAt(1, 4, n, s)
-	if got := second.All()[0].Cost - first.All()[0].Cost; got != orderSpan/4 {
-		t.Errorf("the second of four costs %d more", got)
-	}
-}
-
 func TestOrder(t *testing.T) {
-	if Order(0, 10) != 0 || Order(5, 10) != orderSpan/2 || Order(10, 10) != orderSpan || Order(-1, 10) != 0 || Order(0, 0) != orderSpan {
-		t.Error(Order(0, 10), Order(5, 10), Order(10, 10), Order(-1, 10), Order(0, 0))
+	below, last := 0, map[Cost]bool{}
+	for i := range 1000 {
+		cost := Order(fmt.Sprintf("node-%04d", i))
+		if cost < 0 || cost >= orderSpan || cost != Order(fmt.Sprintf("node-%04d", i)) {
+			t.Fatalf("node %d costs %d", i, cost)
+		}
+		if last[cost] = true; cost < orderSpan/4 {
+			below++
+		}
+	}
+	if below < 200 || below > 300 || len(last) < 900 {
+		t.Errorf("%d of 1000 nodes are in the first quarter of the list, at %d places in all", below, len(last))
+	}
+	w, s := NewWaste(nil, []Kind{t4}), Shape{GPUs: 1}
+	offers := w.Rate(node("T4", 0, 0, 1000, 1000), s)
+	if more := offers.Plus(7); more.All()[0].Cost != offers.All()[0].Cost+7 {
+		t.Errorf("%+v and 7 are %+v", offers, more)
 	}
 }
 

@@ -310,7 +310,7 @@ func calls(files []*ast.File, pkg, function string) bool {
 // TestPoliciesStandAlone: a policy can be taken out, or moved into a repository
 // of its own, without another noticing.
 func TestPoliciesStandAlone(t *testing.T) {
-	allowed := []string{module + "policy", module + "snapshot", module + "ledger"}
+	allowed := []string{module + "policy", module + "snapshot", module + "ledger", module + "placement"}
 	for _, folder := range folders(t) {
 		for _, file := range sources(t, folder, false) {
 			for _, spec := range file.Imports {

@@ -31,8 +31,9 @@ var nodeScorers = map[NodeScore]nodeScorer{
 // The device plugin does not know which of the pending pods of one size on its node
 // it is asked for, and takes the one that was bound first. So that this does not
 // matter, a pod goes to the card of another of its size that has not been served
-// yet, if it fits there, whatever the order says.
-func (p *gpuMemory) choose(r *request, b *books) []int {
+// yet, if it fits there, whatever the order says. Otherwise it gets the preferred card,
+// if there is one (0 or more) and it fits.
+func (p *gpuMemory) choose(r *request, b *books, preferred int) []int {
 	var fitting, together []int
 	for i, c := range b.cards {
 		if r.fits(c) {
@@ -44,6 +45,8 @@ func (p *gpuMemory) choose(r *request, b *books) []int {
 	}
 	if len(together) > 0 {
 		fitting = together
+	} else if r.cards == 1 && slices.Contains(fitting, preferred) {
+		return []int{preferred}
 	}
 	if int64(len(fitting)) < r.cards {
 		return nil

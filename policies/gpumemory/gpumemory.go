@@ -21,6 +21,7 @@ type gpuMemory struct {
 	score    nodeScorer
 	hardware *snapshot.ObjectFact[hardware]
 	books    *snapshot.Fact[books]
+	placer   *placer // nil unless the strategy needs one
 }
 
 func newGPUMemory(config Config) *gpuMemory {
@@ -29,6 +30,9 @@ func newGPUMemory(config Config) *gpuMemory {
 	p.books = snapshot.NewFact(func(n *snapshot.Node) books {
 		return booksOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
 	})
+	if strategies[config.ScoreNodes] != nil {
+		p.placer = newPlacer(p)
+	}
 	return p
 }
 
@@ -38,23 +42,35 @@ func (p *gpuMemory) ConfigMaps() []snapshot.ConfigMapSource {
 }
 
 // Prepare implements policy.Policy.
-func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
-	if r == nil {
-		return nil, nil
+	fitting := fitting{policy: p, pod: pod.UID, request: r}
+	if p.placer == nil {
+		if r == nil {
+			return nil, nil
+		}
+		return &cycle{fitting}, nil
 	}
-	return &cycle{policy: p, pod: pod.UID, request: r}, nil
+	shape, _ := p.shape(pod)
+	ranking := ranking{market: p.placer.market(view), pod: pod.UID, query: newQuery(shape)}
+	if r == nil {
+		return &ranking, nil
+	}
+	return &rankedCycle{fitting, ranking}, nil
 }
 
-// cycle is the policy prepared for one pod that asks for GPUs.
-type cycle struct {
+// fitting says on which nodes a pod that asks for GPUs fits.
+type fitting struct {
 	policy  *gpuMemory
 	pod     types.UID
 	request *request
 }
 
+// cycle is the policy prepared for one pod that asks for GPUs.
+type cycle struct{ fitting }
+
 // Filter implements policy.Filter.
-func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	b := c.policy.books.Of(n)
 	verdict := c.policy.judge(c.request, n, b)
 	if !verdict.Fits() && c.request.refused == nil && b.holds(c.pod) {
@@ -148,7 +164,7 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: card.capacity})
 	}
 	var sizes []string
-	for _, i := range p.choose(r, &b) {
+	for _, i := range p.choose(r, &b, p.card(ask, others, &b)) {
 		size, amount := b.cards[i].capacity, r.share
 		if r.whole() {
 			amount = size

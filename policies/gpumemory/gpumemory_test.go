@@ -22,8 +22,11 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"defaults": `{}`,
-		"other":    `{unit: MiB, chooseCard: spread, scoreNodes: spread, sizesFrom: example.com/sizes, multiCard: true, multiContainer: true}`,
+		"defaults":    `{}`,
+		"other":       `{unit: MiB, chooseCard: spread, scoreNodes: spread, sizesFrom: example.com/sizes, multiCard: true, multiContainer: true}`,
+		"best fit":    `{scoreNodes: bestFit, multiCard: true}`,
+		"fgd":         `{scoreNodes: fgd, multiCard: true, sizesFrom: example.com/sizes}`,
+		"least waste": `{scoreNodes: leastWaste, multiCard: true, multiContainer: true, sizesFrom: example.com/sizes}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -35,6 +38,7 @@ func TestConformance(t *testing.T) {
 - {metadata: {name: whole}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-count: 2}}}]}}
 - metadata: {name: two, labels: {aliyun.com/gpu-count: "2"}}
   spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 8}}}, {name: d, resources: {limits: {aliyun.com/gpu-mem: 4}}}]}
+- {metadata: {name: none}, spec: {containers: [{name: c, resources: {requests: {cpu: 2}}}]}}
 - metadata: {name: init}
   spec: {initContainers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 4}}}], containers: [{name: d}]}
 `),

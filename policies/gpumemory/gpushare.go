@@ -127,7 +127,7 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 		}
 		return all
 	}
-	indexes := placement(pod, hw)
+	indexes := cardsOf(pod, hw)
 	for _, h.card = range indexes {
 		if h.amount = hw.whole(h.card); memory > 0 {
 			h.amount = (memory-1)/int64(len(indexes)) + 1
@@ -137,8 +137,8 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	return all
 }
 
-// placement is which cards the pod has according to its annotations.
-func placement(pod *corev1.Pod, hw *hardware) []int {
+// cardsOf is which cards the pod has according to its annotations.
+func cardsOf(pod *corev1.Pod, hw *hardware) []int {
 	text, told := pod.Annotations[indexKey]
 	switch indexes := parseIndexes(text); {
 	case indexes != nil:

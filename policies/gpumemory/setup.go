@@ -1,6 +1,8 @@
 package gpumemory
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,6 +36,13 @@ const (
 	Binpack NodeScore = "binpack"
 	// SpreadNodes prefers nodes whose cards are emptier.
 	SpreadNodes NodeScore = "spread"
+	// BestFitNodes prefers the node with the least left of CPU and cards; see [placement.BestFit].
+	BestFitNodes NodeScore = "bestFit"
+	// FGD is Fragmentation Gradient Descent; see [placement.Fragmentation].
+	FGD NodeScore = "fgd"
+	// LeastWaste prefers nodes, and cards, where the least is wasted of what the pods
+	// that usually come could use; see [placement.Waste].
+	LeastWaste NodeScore = "leastWaste"
 )
 
 // Config is the configuration of the policy.
@@ -44,7 +53,8 @@ type Config struct {
 	// ChooseCard is BestFit (the default) or SpreadCards. Of equal ones it is the
 	// one with the lowest index.
 	ChooseCard CardChoice `json:"chooseCard"`
-	// ScoreNodes is Binpack (the default) or SpreadNodes.
+	// ScoreNodes is Binpack (the default), SpreadNodes, or one of BestFitNodes, FGD
+	// and LeastWaste, which rank the nodes and choose the card as well.
 	ScoreNodes NodeScore `json:"scoreNodes"`
 	// SizesFrom is the key of a node annotation, or else label, with the memory of
 	// each card in order of index: "16,16,32", in a label "16-16-32" or
@@ -101,8 +111,12 @@ func (c *Config) validate() field.ErrorList {
 	if cardOrders[c.ChooseCard] == nil {
 		errs = append(errs, field.NotSupported(field.NewPath("chooseCard"), c.ChooseCard, []CardChoice{BestFit, SpreadCards}))
 	}
-	if nodeScorers[c.ScoreNodes] == nil {
-		errs = append(errs, field.NotSupported(field.NewPath("scoreNodes"), c.ScoreNodes, []NodeScore{Binpack, SpreadNodes}))
+	strategic := strategies[c.ScoreNodes] != nil
+	if nodeScorers[c.ScoreNodes] == nil && !strategic {
+		errs = append(errs, field.NotSupported(field.NewPath("scoreNodes"), c.ScoreNodes, []NodeScore{Binpack, SpreadNodes, BestFitNodes, FGD, LeastWaste}))
+	}
+	if strategic && c.ChooseCard == SpreadCards {
+		errs = append(errs, field.Invalid(field.NewPath("chooseCard"), c.ChooseCard, fmt.Sprintf("scoreNodes: %s chooses the card as well", c.ScoreNodes)))
 	}
 	if c.SizesFrom != "" {
 		errs = append(errs, validateKey("sizesFrom", c.SizesFrom)...)

@@ -1,0 +1,223 @@
+package gpumemory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+func sharingNode(name, model string, count, size int64) *corev1.Node {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewQuantity(32, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(64<<30, resource.BinarySI),
+		memoryResource: *resource.NewQuantity(count*size, resource.DecimalSI), countResource: *resource.NewQuantity(count, resource.DecimalSI),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"nvidia.com/gpu.product": model}},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	}
+}
+
+func sharingPod(name string, cpu, memory, count int64, models string) *corev1.Pod {
+	asked := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)}
+	if memory > 0 {
+		asked[memoryResource] = *resource.NewQuantity(memory, resource.DecimalSI)
+	}
+	if count > 0 {
+		asked[countResource] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	if models != "" {
+		pod.Annotations = map[string]string{"outboard.dev/gpu-models": models}
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: asked, Requests: asked}}}
+	return pod
+}
+
+func strategic(t testing.TB, strategy NodeScore) *gpuMemory {
+	t.Helper()
+	config := Defaults()
+	config.ScoreNodes = strategy
+	p, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*gpuMemory)
+}
+
+// randomPod is one of a few shapes.
+func randomPod(rng *rand.Rand, name string) *corev1.Pod {
+	switch rng.IntN(6) {
+	case 0:
+		return sharingPod(name, 2, 0, 0, "")
+	case 1:
+		return sharingPod(name, 1, 6, 0, "")
+	case 2:
+		return sharingPod(name, 1, 10, 0, "")
+	case 3:
+		return sharingPod(name, 2, 4, 0, "P100")
+	case 4:
+		return sharingPod(name, 4, 0, 2, "")
+	}
+	return sharingPod(name, 1, 16, 0, "")
+}
+
+// A policy that has seen the cluster change, event by event, decides as one that is
+// asked for the first time: nodes come and go, pods come, are placed, and go, and
+// what is learnt changes several times.
+func TestWhatIsKeptChangesNoDecision(t *testing.T) {
+	for _, strategy := range []NodeScore{BestFitNodes, FGD, LeastWaste} {
+		t.Run(string(strategy), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(5, uint64(len(strategy))))
+			old := strategic(t, strategy)
+			var b snapshot.Builder
+			for i := range 12 {
+				b.SetNode(sharingNode(fmt.Sprintf("n%02d", i), []string{"T4", "P100"}[i%2], int64(1+i%4), 16))
+			}
+			var running []*corev1.Pod
+			lessons, decided := map[*lesson]bool{}, 0
+			for step := range 220 {
+				pod := randomPod(rng, fmt.Sprintf("p%03d", step))
+				b.SetPod(pod)
+				switch rng.IntN(25) {
+				case 0:
+					b.DeleteNode(fmt.Sprintf("n%02d", rng.IntN(12)))
+				case 1:
+					i := rng.IntN(12)
+					b.SetNode(sharingNode(fmt.Sprintf("n%02d", i), "T4", int64(1+rng.IntN(4)), 16))
+				}
+				view := b.View()
+				if rng.IntN(4) > 0 { // it does not see every View
+					compareDecisions(t, old, strategic(t, strategy), view, pod)
+					lessons[old.placer.latest.Load().lesson] = true
+				}
+				if node, card := place(t, old, view, pod); node != nil {
+					decided++
+					bound := pod.DeepCopy()
+					bound.Spec.NodeName, bound.Status.Phase = node.Name, corev1.PodRunning
+					bound.Annotations = map[string]string{indexKey: card}
+					b.SetPod(bound)
+					running = append(running, bound)
+				}
+				if len(running) > 10 && rng.IntN(2) == 0 {
+					i := rng.IntN(len(running))
+					b.DeletePod(running[i].UID)
+					running = slices.Delete(running, i, i+1)
+				}
+			}
+			if decided < 100 || len(lessons) < 6 {
+				t.Errorf("%d pods were placed, after %d lessons", decided, len(lessons))
+			}
+		})
+	}
+}
+
+// compareDecisions asks both policies the same.
+func compareDecisions(t *testing.T, a, b *gpuMemory, view *snapshot.View, pod *corev1.Pod) {
+	t.Helper()
+	scores := func(p *gpuMemory) []int64 {
+		cycle, err := p.Prepare(t.Context(), pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []int64
+		for n := range view.All() {
+			all = append(all, cycle.(policy.Score).Score(n))
+		}
+		return all
+	}
+	if x, y := scores(a), scores(b); !slices.Equal(x, y) {
+		t.Fatalf("pod %s: scores are %v, and asked for the first time %v", pod.Name, x, y)
+	}
+	for n := range view.All() {
+		ask := policy.Ask{Pod: pod, Node: n, Ledger: &snapshot.Ledger{}, View: view}
+		x, _ := a.Reserve(ask)
+		if y, _ := b.Reserve(ask); !slices.Equal(x.Amounts, y.Amounts) {
+			t.Fatalf("pod %s on node %s gets %v, and asked for the first time %v", pod.Name, n.Name, x.Amounts, y.Amounts)
+		}
+	}
+}
+
+// place returns the best node for the pod, and its card there.
+func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (best *snapshot.Node, card string) {
+	t.Helper()
+	cycle, err := p.Prepare(t.Context(), pod, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	score := int64(0)
+	for n := range view.All() {
+		if f, ok := cycle.(policy.Filter); ok && !f.Filter(n).Fits() {
+			continue
+		}
+		if s := cycle.(policy.Score).Score(n); best == nil || s > score {
+			best, score = n, s
+		}
+	}
+	if best == nil || p.request(pod) == nil {
+		return best, ""
+	}
+	claim, verdict := p.Reserve(policy.Ask{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})
+	if !verdict.Fits() {
+		t.Fatalf("pod %s: it fits on node %s, and gets nothing: %s", pod.Name, best.Name, verdict.Reason.Text)
+	}
+	return best, claim.Annotations[indexKey]
+}
+
+// Pods have asked for 4 and 10 of 16. One with 4 goes to the card with 12, where two
+// more of its size fit, and leaves the 10 on the other card to a pod that wants just
+// that, although that card has less free.
+func TestLeastWasteLearns(t *testing.T) {
+	p := strategic(t, LeastWaste)
+	var b snapshot.Builder
+	b.SetNode(sharingNode("n", "T4", 4, 16))
+	put := func(name string, memory int64, card string) {
+		pod := sharingPod(name, 0, memory, 0, "")
+		pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = "n", corev1.PodRunning, map[string]string{indexKey: card}
+		b.SetPod(pod)
+	}
+	put("a", 6, "1")
+	put("b", 4, "3")
+	if _, card := place(t, p, b.View(), sharingPod("four", 0, 4, 0, "")); card != "1" {
+		t.Errorf("before anything is learnt the pod gets card %s, not the first in use", card)
+	}
+	for i := range 200 {
+		b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, []int64{4, 10}[i%2], 0, ""))
+	}
+	b.SetNode(sharingNode("o", "T4", 4, 16)) // for another View
+	for memory, want := range map[int64]string{4: "3", 10: "1"} {
+		if node, card := place(t, p, b.View(), sharingPod("new", 0, memory, 0, "")); node == nil || node.Name != "n" || card != want {
+			t.Errorf("a pod with %d gets card %s of %s, want %s", memory, card, node.Name, want)
+		}
+	}
+}
+
+func TestNormalizedRanks(t *testing.T) {
+	var r ranking
+	scores := []int64{-5, -3, -900, -5, 1 << 62, -3}
+	r.NormalizeScore(scores)
+	if !slices.Equal(scores, []int64{98, 99, 97, 98, 100, 99}) {
+		t.Errorf("%v", scores)
+	}
+	many := make([]int64, 250)
+	for i := range many {
+		many[i] = int64(i * 7 % 250)
+	}
+	r.NormalizeScore(many)
+	for i, s := range many {
+		if want := max(0, 100-(249-int64(i*7%250))); s != want {
+			t.Errorf("%d from the top: %d, want %d", 249-i*7%250, s, want)
+		}
+	}
+	if allocs := testing.AllocsPerRun(10, func() { r.NormalizeScore(many) }); allocs > 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
