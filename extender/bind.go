@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -157,45 +155,6 @@ func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID)
 const turnPause = 2 * time.Millisecond
 
 const bound = `{"Error":""}`
-
-// coming are the pods that are being bound at this moment, by node.
-type coming struct {
-	mu   sync.Mutex
-	pods map[string][]*corev1.Pod
-}
-
-// enter asks the policies once more whether the pod fits on the node, now with
-// every pod that is on its way there, and puts the pod among those. Between
-// filter and bind kube-scheduler decides about other pods, of which the view
-// cannot know yet: without this, a burst would overrun any limit. leave takes the
-// pod off again, when the view holds it or it is not bound.
-func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, node *snapshot.Node, view *snapshot.View) (leave func(), err error) {
-	h.coming.mu.Lock()
-	defer h.coming.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(h.coming.pods[node.Name]), func(p *corev1.Pod) bool { return p.UID == pod.UID })
-	record := c.record
-	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{node.With(others...)}}, &c.result)
-	record.Policies, record.Rejections = c.result.Record.Policies, c.result.Record.Rejections
-	if err != nil {
-		return nil, err
-	}
-	if len(c.result.Rejected) > 0 {
-		return nil, fmt.Errorf("node %q does not fit any more: %s", node.Name, c.result.Rejected[0].Reason.Text)
-	}
-	if h.coming.pods == nil {
-		h.coming.pods = map[string][]*corev1.Pod{}
-	}
-	h.coming.pods[node.Name] = append(h.coming.pods[node.Name], pod)
-	return func() {
-		h.coming.mu.Lock()
-		defer h.coming.mu.Unlock()
-		pods := h.coming.pods[node.Name]
-		i := slices.Index(pods, pod)
-		if h.coming.pods[node.Name] = slices.Delete(pods, i, i+1); len(pods) == 1 {
-			delete(h.coming.pods, node.Name)
-		}
-	}, nil
-}
 
 // why sums up, for the pod's annotation, the latest decisions about it.
 func (h *Handler) why(uid, node string) string {

@@ -2,6 +2,7 @@ package extender_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -114,6 +115,44 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 			t.Errorf("the second pod, with room: %s", answer)
 		}
 	}
+}
+
+// While a pod is being bound, filter and prioritize count it where it goes, for other pods.
+func TestFilterCountsPodsOnTheirWay(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	nodes := []*corev1.Node{labelled("one", "say", "full", "pods", ""), labelled("other", "say", "full", "pods", "")}
+	cluster := &fakeCluster{view: view(nodes), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	fitting := func(pod *corev1.Pod, asked ...string) []string {
+		var result extenderv1.ExtenderFilterResult
+		answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &asked}))
+		if err := json.Unmarshal([]byte(answer), &result); err != nil || result.NodeNames == nil {
+			t.Fatalf("answered %s (%v)", answer, err)
+		}
+		return *result.NodeNames
+	}
+	expect := func(when string, pod *corev1.Pod, want ...string) {
+		t.Helper()
+		for range 2 { // the second time it may be remembered
+			if got := fitting(pod, "unknown", "other", "one"); !slices.Equal(got, want) {
+				t.Errorf("%s, %s fits on %q, want %q", when, pod.Name, got, want)
+			}
+		}
+	}
+	expect("before", second, "other", "one")
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
+	}()
+	<-arrived
+	expect("while p is bound", second, "other")
+	expect("while p is bound", somePod(), "other", "one")
+	proceed <- errors.New("refused")
+	<-answered
+	expect("when p is not bound", second, "other", "one")
 }
 
 // While a pod is bound to a node, however long that takes, calls about the same node

@@ -86,6 +86,7 @@ func (h *Handler) decode(c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
+	coming := h.coming.now()
 	view, err := h.view()
 	if err != nil {
 		return engine.Request{}, err
@@ -93,6 +94,7 @@ func (h *Handler) decode(c *call) (engine.Request, error) {
 	if err := h.resolve(c, view); err != nil {
 		return engine.Request{}, err
 	}
+	c.withComing(view, coming, pod.UID)
 	return engine.Request{Pod: pod, View: view, Nodes: c.asked}, nil
 }
 
@@ -128,6 +130,14 @@ func (h *Handler) pod(c *call) (*corev1.Pod, error) {
 	return pod, nil
 }
 
+// nextMark makes a mark that no row has.
+func (c *call) nextMark() {
+	if c.mark++; c.mark == 0 {
+		clear(c.seen)
+		c.mark = 1
+	}
+}
+
 // resolve sets c.asked to the nodes asked, in order.
 func (h *Handler) resolve(c *call, view *snapshot.View) error {
 	if h.Cluster == nil && c.request.Mode() == wire.Names {
@@ -136,10 +146,7 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 	if len(c.seen) < view.Rows() {
 		c.seen, c.mark = make([]uint32, view.Rows()), 0
 	}
-	if c.mark++; c.mark == 0 {
-		clear(c.seen)
-		c.mark = 1
-	}
+	c.nextMark()
 	if c.request.AllAlike() && c.earlier.known && c.earlier.set == view.NodeSet() {
 		c.rows, c.set, c.known = append(c.rows[:0], c.earlier.rows...), c.earlier.set, true
 		c.asked = c.asked[:0]

@@ -1,0 +1,95 @@
+package extender
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// coming are the pods that are being bound at this moment, by node. Between filter and
+// the end of bind kube-scheduler decides about other pods, of which the view cannot know
+// yet: without them a burst would overrun any limit, and all go to one node.
+type coming struct {
+	mu     sync.Mutex                               // to write
+	byNode atomic.Pointer[map[string][]*corev1.Pod] // nil: none. Neither the map nor a list in it is ever written to
+}
+
+// now returns the pods by node.
+func (c *coming) now() map[string][]*corev1.Pod {
+	if byNode := c.byNode.Load(); byNode != nil {
+		return *byNode
+	}
+	return nil
+}
+
+// set replaces the pods that come to a node. mu is held.
+func (c *coming) set(node string, pods []*corev1.Pod) {
+	byNode := maps.Clone(c.now())
+	if byNode == nil {
+		byNode = map[string][]*corev1.Pod{}
+	}
+	if byNode[node] = pods; len(pods) == 0 {
+		delete(byNode, node)
+	}
+	c.byNode.Store(&byNode)
+}
+
+// withComing replaces, among the nodes asked, those of the view to which pods are coming
+// by such that have them already. coming was read before the view was: a pod leaves it
+// when the view has it. The pod asked about is not in its own way.
+func (c *call) withComing(view *snapshot.View, coming map[string][]*corev1.Pod, asking types.UID) {
+	if len(coming) == 0 {
+		return
+	}
+	c.nextMark()
+	with := make(map[int32]*snapshot.Node, len(coming))
+	for name, pods := range coming {
+		if n := view.Node(name); n != nil {
+			with[int32(n.Row())], c.seen[n.Row()] = n.With(others(pods, asking)...), c.mark
+		}
+	}
+	for i, row := range c.rows {
+		if row >= 0 && c.seen[row] == c.mark {
+			c.asked[i] = with[row]
+		}
+	}
+}
+
+func others(pods []*corev1.Pod, asking types.UID) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.UID == asking })
+}
+
+// enter asks the policies once more whether the pod fits on the node, now with
+// every pod that is on its way there, and puts the pod among those. leave takes the
+// pod off again, when the view holds it or it is not bound.
+func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, node *snapshot.Node, view *snapshot.View) (leave func(), err error) {
+	h.coming.mu.Lock()
+	defer h.coming.mu.Unlock()
+	node = node.With(others(h.coming.now()[node.Name], pod.UID)...)
+	record := c.record
+	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{node}}, &c.result)
+	record.Policies, record.Rejections = c.result.Record.Policies, c.result.Record.Rejections
+	if err != nil {
+		return nil, err
+	}
+	if len(c.result.Rejected) > 0 {
+		return nil, fmt.Errorf("node %q does not fit any more: %s", node.Name, c.result.Rejected[0].Reason.Text)
+	}
+	h.coming.set(node.Name, append(slices.Clone(h.coming.now()[node.Name]), pod))
+	return func() {
+		h.coming.mu.Lock()
+		defer h.coming.mu.Unlock()
+		rest := slices.Clone(h.coming.now()[node.Name])
+		i := slices.Index(rest, pod)
+		h.coming.set(node.Name, slices.Delete(rest, i, i+1))
+	}, nil
+}
