@@ -109,6 +109,13 @@ func TestAnotherClusterDecides(t *testing.T) {
 	}
 	th.awaitReadings(o, "west", 1)
 	place("small-again", "500m", "to-west")
+	// Nothing happens in our own cluster when there is more room in the other one.
+	if err := controlplane.CreateNodes(th.ctx, west.Client, controlplane.NodeSpec{Name: "west-2", CPU: "64"}.Node()); err != nil {
+		t.Fatal(err)
+	}
+	if huge := th.willBeBound(waits.Pod); huge.Spec.NodeName != "to-west" {
+		t.Errorf("the pod that waited is on %s", huge.Spec.NodeName)
+	}
 }
 
 // runs puts a pod on a node of the other cluster, as virtual-kubelet and the scheduler there would.
