@@ -81,7 +81,7 @@ func TestLicencesExample(t *testing.T) {
 	before, rest, _ := strings.Cut(string(play.Example.Data["lmstat.txt"]), "    ben ")
 	_, after, _ := strings.Cut(rest, "\n")
 	text := strings.Replace(before+after, "Total of 4 licenses in use", "Total of 2 licenses in use", 1)
-	th.rewrite(play.Outboard, "flexnet", "lmstat.txt", text)
+	th.rewrite(play.Outboard, "lmstat.txt", text, "flexnet")
 	th.awaitBound(pods["sim-3"])
 	th.finish(pods["cad-1"])
 	if bound := th.awaitBound(pods["cad-2"]); bound.Spec.NodeName != "cad" {
@@ -109,12 +109,12 @@ profiles:
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
 	th.bound(licensed("first", "solver=2"))
-	th.rewrite(o, "flexnet", "lmstat.txt", usage(3)) // one more than pods leave
+	th.rewrite(o, "lmstat.txt", usage(3), "flexnet") // one more than pods leave
 	waits := th.place(licensed("second", "solver"))
 	if want := "2 too few seats of a floating licence are free"; !strings.Contains(waits.Waiting, want) {
 		t.Fatalf("second is on %q, waiting: %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
 	}
-	th.rewrite(o, "flexnet", "lmstat.txt", usage(1))
+	th.rewrite(o, "lmstat.txt", usage(1), "flexnet")
 	th.awaitBound(waits.Pod)
 	th.audited()
 }

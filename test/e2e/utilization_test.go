@@ -40,7 +40,7 @@ func TestRealUseExample(t *testing.T) {
 		}
 	}
 	use := strings.Replace(string(play.Example.Data["use.yaml"]), "memory: 80", "memory: 20", 1)
-	th.rewrite(play.Outboard, "memory", "use.yaml", use)
+	th.rewrite(play.Outboard, "use.yaml", use, "memory")
 	if bound := th.awaitBound(waits.Pod); bound.Spec.NodeName != "leaky" {
 		t.Errorf("when leaky has memory again, render is on %s", bound.Spec.NodeName)
 	}
