@@ -72,6 +72,31 @@ func TestStandardListsEveryFolder(t *testing.T) {
 	}
 }
 
+// The project's README lists every policy and every example.
+func TestProjectReadmeListsAll(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := filepath.Glob("../examples/*/outboard.yaml")
+	if err != nil || len(examples) == 0 {
+		t.Fatal(examples, err)
+	}
+	var links []string
+	for _, kind := range standard.Types() {
+		links = append(links, fmt.Sprintf("| [%s](policies/%s) |", kind.Name, strings.ToLower(kind.Name)))
+	}
+	for _, file := range examples {
+		name := filepath.Base(filepath.Dir(file))
+		links = append(links, fmt.Sprintf("| [%s](examples/%s) |", name, name))
+	}
+	for _, link := range links {
+		if !strings.Contains(string(text), "\n"+link) {
+			t.Errorf("README.md has no row %s", link)
+		}
+	}
+}
+
 func TestReadmeHasItsSections(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, folder string, kind policy.Type) {
 		var headings []string
