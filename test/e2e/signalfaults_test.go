@@ -1,0 +1,307 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// front stands between Outboard and Prometheus, and goes wrong on demand.
+type front struct {
+	*httptest.Server
+	healthy http.Handler
+	fault   atomic.Pointer[http.HandlerFunc] // nil: none
+}
+
+func newFront(t testing.TB, healthy http.Handler) *front {
+	f := &front{healthy: healthy}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fault := f.fault.Load(); fault != nil {
+			(*fault)(w, r)
+			return
+		}
+		f.healthy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// fault is what can be wrong with a Prometheus server.
+type fault struct {
+	name   string
+	answer http.HandlerFunc
+	says   string // what Outboard says about it
+}
+
+var faults = []fault{{
+	name: "down",
+	answer: func(w http.ResponseWriter, r *http.Request) {
+		panic(http.ErrAbortHandler) // the connection ends without an answer
+	},
+	says: "EOF",
+}, {
+	name: "hanging",
+	answer: func(w http.ResponseWriter, r *http.Request) {
+		r.ParseForm() // or it is not told when the client hangs up
+		select {
+		case <-r.Context().Done():
+		case <-time.After(30 * time.Second):
+		}
+	},
+	says: "no answer within 1s",
+}, {
+	name: "million-series",
+	answer: func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`)
+		for i := range 1_000_000 {
+			if _, err := fmt.Fprintf(w, `{"metric":{"node":"node-%d","job":"node-exporter"},"value":[1700000000,"0.5"]},`, i); err != nil {
+				return
+			}
+		}
+		io.WriteString(w, `{"metric":{},"value":[1,"1"]}]}}`)
+	},
+	says: "the document is too long",
+}, {
+	name:   "garbage",
+	answer: func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{0, 0xff, '{', '"'}, 1<<16)) },
+	says:   "the answer cannot be used",
+}}
+
+const faultySignal = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+signals:
+- name: load
+  interval: 1s
+  timeout: 1s
+  maxAge: 3s
+  prometheus: {address: %q, query: load, nodeLabel: node}
+profiles:
+- path: /
+  policies: [{name: Utilization, config: {cpu: {signal: load, unit: fraction}, settle: 0s}}]
+- path: /strict
+  policies: [{name: Utilization, config: {cpu: {signal: load, unit: fraction}, settle: 0s, whenStale: reject}}]
+`
+
+// Whatever happens to Prometheus, calls are answered by the rules, and what is stale is
+// shown; when it is well again, so is everything.
+func TestSignalFaults(t *testing.T) {
+	th := open(t)
+	load := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "load"}, []string{"node"})
+	load.WithLabelValues("a").Set(0.2)
+	load.WithLabelValues("b").Set(0.7)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(load)
+	exporter := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(exporter.Close)
+	server, err := controlplane.StartPrometheus(th.ctx, controlplane.PrometheusOptions{Config: fmt.Sprintf(
+		"global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: nodes, static_configs: [{targets: [%q]}]}]\n", exporter.Listener.Addr())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := newFront(t, httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: server.Address}))
+	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	o := th.outboard(fmt.Sprintf(faultySignal, f.URL))
+	pod := th.create(controlplane.PodSpec{Name: "asked", SchedulerName: "nobody"})
+
+	caller := newCaller(o, pod, "a", "b")
+	stop := caller.run(t)
+	defer stop()
+	known := func() bool {
+		return th.metric(o, `outboard_signal_stale_values{signal="load"} `) == "0" && caller.scores(t, "")["a"] > caller.scores(t, "")["b"]
+	}
+	th.eventually("a is better than b", known)
+	for _, fault := range faults {
+		f.fault.Store(&fault.answer)
+		th.eventually(fault.name+" makes all values stale", func() bool {
+			return th.metric(o, `outboard_signal_stale_values{signal="load"} `) == "2"
+		})
+		if s := caller.scores(t, ""); s["a"] != s["b"] {
+			t.Errorf("%s: a has %d and b %d, of which nothing is known", fault.name, s["a"], s["b"])
+		}
+		if why := caller.filter(t, "/strict"); why["a"] != "node(s) have no current measurement of what they use" {
+			t.Errorf("%s: a fits, or does not because of %q", fault.name, why["a"])
+		}
+		if why := caller.filter(t, ""); len(why) > 0 {
+			t.Errorf("%s: %v do not fit", fault.name, why)
+		}
+		signals := th.explain(o, "asked").Signals
+		if len(signals) != 1 || signals[0].Stale != 2 || !strings.Contains(signals[0].Error, fault.says) {
+			t.Errorf("%s is shown as %+v, want %q", fault.name, signals, fault.says)
+		}
+		if ready := th.get(o.Admin + "/readyz"); !strings.Contains(ready, "signal load: 2 of 2 values are stale; ") || !strings.Contains(ready, fault.says) {
+			t.Errorf("%s: /readyz says %q", fault.name, ready)
+		}
+		f.fault.Store(nil)
+		th.eventually("a is better than b after "+fault.name, known)
+	}
+	stop()
+	if caller.calls.Load() == 0 {
+		t.Error("nobody asked meanwhile")
+	}
+	select {
+	case <-o.Done():
+		t.Error("outboard has ended")
+	default:
+	}
+}
+
+// BenchmarkSignalFaults is the time of filter calls about 200 nodes while Prometheus is
+// well and while it is not: the median and the 99th percentile, and the ratio of each to
+// the healthy one. The arms take turns. What stands in for Prometheus works on the same
+// processors.
+func BenchmarkSignalFaults(b *testing.B) {
+	s, err := stage.Set(b.Context(), stage.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Stop()
+	var names []string
+	var nodes []*corev1.Node
+	for i := range 200 {
+		names = append(names, fmt.Sprint("node-", i))
+		nodes = append(nodes, controlplane.NodeSpec{Name: names[i]}.Node())
+	}
+	if err := controlplane.CreateNodes(b.Context(), s.Client, nodes...); err != nil {
+		b.Fatal(err)
+	}
+	f := newFront(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var series []string
+		for _, name := range names {
+			series = append(series, fmt.Sprintf(`{"metric":{"node":%q},"value":[%d,"0.5"]}`, name, time.Now().Unix()))
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(series, ","))
+	}))
+	o, err := s.StartOutboard(b.Context(), fmt.Sprintf(faultySignal, f.URL))
+	if err != nil {
+		b.Fatal(err)
+	}
+	caller := newCaller(o, controlplane.PodSpec{Name: "asked"}.Pod(), names...)
+	arms := append([]fault{{name: "healthy"}}, faults...)
+	took := make([][]time.Duration, len(arms))
+	for b.Loop() {
+		for i, arm := range arms {
+			if f.fault.Store(nil); arm.answer != nil {
+				f.fault.Store(&arm.answer)
+			}
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+				began := time.Now()
+				caller.filter(b, "")
+				took[i] = append(took[i], time.Since(began))
+			}
+		}
+	}
+	at := func(i int, q float64) float64 {
+		slices.Sort(took[i])
+		return float64(took[i][int(q*float64(len(took[i])-1))].Microseconds())
+	}
+	for i, arm := range arms {
+		b.ReportMetric(at(i, 0.5), arm.name+"-p50-µs")
+		b.ReportMetric(at(i, 0.99), arm.name+"-p99-µs")
+		if i > 0 {
+			b.ReportMetric(at(i, 0.5)/at(0, 0.5), arm.name+"/healthy-p50")
+			b.ReportMetric(at(i, 0.99)/at(0, 0.99), arm.name+"/healthy-p99")
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// caller asks as kube-scheduler does, and checks what must hold of any answer.
+type caller struct {
+	url   string
+	body  []byte
+	nodes []string
+	calls atomic.Int64
+}
+
+func newCaller(o *stage.Outboard, pod *corev1.Pod, nodes ...string) *caller {
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
+	if err != nil {
+		panic(err) // plain data
+	}
+	return &caller{url: o.URL, body: body, nodes: nodes}
+}
+
+// run asks all the time, until stop is called.
+func (c *caller) run(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			c.filter(t, "")
+			c.filter(t, "/strict")
+			c.scores(t, "")
+			c.calls.Add(3)
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+func (c *caller) ask(t testing.TB, path string, into any) {
+	res, err := http.Post(c.url+path, "application/json", bytes.NewReader(c.body))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(into); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s, %v", path, res.Status, err)
+	}
+}
+
+// filter returns why nodes do not fit.
+func (c *caller) filter(t testing.TB, profile string) map[string]string {
+	var answer extenderv1.ExtenderFilterResult
+	c.ask(t, profile+"/filter", &answer)
+	why := map[string]string{}
+	for _, failed := range []extenderv1.FailedNodesMap{answer.FailedNodes, answer.FailedAndUnresolvableNodes} {
+		for node, reason := range failed {
+			why[node] = reason
+		}
+	}
+	if answer.Error != "" || answer.NodeNames == nil || len(*answer.NodeNames)+len(why) != len(c.nodes) {
+		t.Errorf("filter answers %+v", answer)
+	}
+	return why
+}
+
+func (c *caller) scores(t testing.TB, profile string) map[string]int64 {
+	var answer extenderv1.HostPriorityList
+	c.ask(t, profile+"/prioritize", &answer)
+	scores := map[string]int64{}
+	for _, host := range answer {
+		if scores[host.Host] = host.Score; host.Score < 0 || host.Score > extenderv1.MaxExtenderPriority {
+			t.Errorf("%s has the score %d", host.Host, host.Score)
+		}
+	}
+	if len(scores) != len(c.nodes) {
+		t.Errorf("prioritize answers %v", answer)
+	}
+	return scores
+}
