@@ -188,7 +188,8 @@ func TestAnotherCluster(t *testing.T) {
 	}
 	o.expect("nodes without pods", empty)
 
-	web := o.pod(controlplane.PodSpec{Name: "web", NodeName: "a", CPU: "1500m", Memory: "2Gi", Resources: map[string]string{"example.com/gpu": "1"}})
+	spec := controlplane.PodSpec{Name: "web", NodeName: "a", CPU: "1500m", Memory: "2Gi", Resources: map[string]string{"example.com/gpu": "1"}}
+	web := o.pod(spec)
 	used := changed(empty, "cpu/free", 6.0, "cpu/largest", 2.5, "memory/free", 23.0*gib, "pods/free", 329.0,
 		"example.com/gpu/free", 1.0, "example.com/gpu/largest", 1.0)
 	o.expect("a pod", used)
@@ -196,12 +197,13 @@ func TestAnotherCluster(t *testing.T) {
 	o.pod(controlplane.PodSpec{Name: "on-broken", NodeName: "broken", CPU: "1"})
 	o.pod(controlplane.PodSpec{Name: "on-nothing", NodeName: "gone", CPU: "1"})
 	o.expect("pods that take nothing of what is free", used)
-	o.status(web, corev1.PodSucceeded)
-	o.expect("the pod has ended", empty)
 	if err := controlplane.DeletePod(o.ctx, o.client, web); err != nil {
 		t.Fatal(err)
 	}
 	o.expect("the pod is gone", empty)
+	spec.Name = "web-2"
+	o.status(o.pod(spec), corev1.PodSucceeded)
+	o.expect("a pod that has ended", empty)
 
 	// A second Source lists what the first has followed.
 	followed, err := o.read(time.Minute)
@@ -211,12 +213,21 @@ func TestAnotherCluster(t *testing.T) {
 	o.source = remote.New(config.ClusterSource{Kubeconfig: o.reader.Kubeconfig})
 	o.expect("listed", followed)
 
-	cordon(o, "a")
+	o.cordon("a")
 	o.expect("a cordoned node", changed(empty, "nodes/open", 2.0, "cpu/free", 3.5, "cpu/largest", 2.5,
 		"memory/free", 17.0*gib, "pods/free", 220.0, "example.com/gpu/free", 0.0, "example.com/gpu/largest", 0.0))
+	if err := o.client.CoreV1().Nodes().Delete(o.ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o.expect("a node that is gone", map[string]float64{
+		"nodes/total": 4, "nodes/ready": 3, "nodes/open": 2,
+		"cpu/total": 83.5, "cpu/free": 3.5, "cpu/largest": 2.5,
+		"memory/total": 19 * gib, "memory/free": 17 * gib, "memory/largest": 16 * gib,
+		"pods/total": 440, "pods/free": 220, "pods/largest": 110,
+	})
 }
 
-func cordon(o *other, name string) {
+func (o *other) cordon(name string) {
 	o.t.Helper()
 	if out, err := o.Kubectl(o.ctx, "cordon", name).CombinedOutput(); err != nil {
 		o.t.Fatalf("%v: %s", err, out)
