@@ -96,13 +96,18 @@ func Defaults() Config { return Config{WhenStale: policy.Neutral} }
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	errs := config.validate()
-	if len(config.Filter)+len(config.Score) > maxRules {
-		return nil, errs.ToAggregate()
-	}
 	c, err := newCompiler()
 	if err != nil {
 		return nil, err
+	}
+	return c.build(config)
+}
+
+// build is New with a new compiler.
+func (c *compiler) build(config Config) (policy.Policy, error) {
+	errs := config.validate()
+	if len(config.Filter)+len(config.Score) > maxRules {
+		return nil, errs.ToAggregate()
 	}
 	p := &rules{whenStale: config.WhenStale}
 	for i := range config.Filter {

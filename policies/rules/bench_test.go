@@ -1,0 +1,168 @@
+package rules_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// byHand is what somebody would write in Go instead of three rules.
+type byHand struct {
+	free   *snapshot.Fact[resource.Quantity]
+	passes func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Column) bool
+}
+
+type byHandCycle struct {
+	policy *byHand
+	pod    *corev1.Pod
+	load   *snapshot.Column
+}
+
+var no = &policy.Reason{Code: "No", Text: "no"}
+
+func (p *byHand) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	return &byHandCycle{p, pod, view.Column("load")}, nil
+}
+
+func (c *byHandCycle) Filter(n *snapshot.Node) policy.Verdict {
+	if c.policy.passes(c.policy, c.pod, n, c.load) {
+		return policy.Verdict{}
+	}
+	return policy.Verdict{Reason: no}
+}
+
+// arms are the same three rules in CEL and in Go.
+var arms = []struct {
+	name   string
+	rules  string
+	byHand func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Column) bool
+}{
+	{"pod", `
+- {name: A, expression: 'pod.spec.containers.all(c, c.image.startsWith("registry.example.com/"))'}
+- {name: B, expression: 'pod.metadata.labels["team"] != "green"'}
+- {name: C, expression: 'pod.spec.containers.size() < 2'}
+`, func(_ *byHand, pod *corev1.Pod, _ *snapshot.Node, _ *snapshot.Column) bool {
+		for i := range pod.Spec.Containers {
+			if !strings.HasPrefix(pod.Spec.Containers[i].Image, "registry.example.com/") {
+				return false
+			}
+		}
+		return pod.Labels["team"] != "green" && len(pod.Spec.Containers) < 2
+	}},
+	{"node", `
+- {name: A, expression: 'node.metadata.labels["team"] == "red"'}
+- {name: B, expression: 'node.status.nodeInfo.kubeletVersion.startsWith("v1.36.")'}
+- {name: C, expression: 'node.status.allocatable["cpu"].compareTo(quantity("8")) >= 0'}
+`, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, _ *snapshot.Column) bool {
+		return n.Object.Labels["team"] == "red" && strings.HasPrefix(n.Object.Status.NodeInfo.KubeletVersion, "v1.36.") &&
+			n.Object.Status.Allocatable.Cpu().Cmp(eight) >= 0
+	}},
+	{"signal", `
+- {name: A, expression: 'signals.load < 0.9'}
+- {name: B, expression: 'signals.load >= 0'}
+- {name: C, expression: 'signals.load <= 0.5'}
+`, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, load *snapshot.Column) bool {
+		v := load.Of(n)
+		return v.Current() && v.Number < 0.9 && v.Number >= 0 && v.Number <= 0.5
+	}},
+	{"mixed", `
+- {name: A, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
+- {name: B, expression: 'usage.free["cpu"].compareTo(podRequests["cpu"]) >= 0'}
+- {name: C, expression: 'pod.metadata.name != node.metadata.labels["zone"]'}
+`, func(p *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Column) bool {
+		free := *p.free.Of(n)
+		return n.Object.Labels["team"] == pod.Labels["team"] && free.Cmp(pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]) >= 0 &&
+			pod.Name != n.Object.Labels["zone"]
+	}},
+	{"loop", `
+- {name: A, expression: 'pod.spec.containers.all(c, c.image != node.metadata.name)'}
+- {name: B, expression: 'pod.spec.containers.exists(c, c.name != node.metadata.labels["zone"])'}
+- {name: C, expression: 'node.metadata.labels.exists(k, node.metadata.labels[k] == pod.metadata.labels["team"])'}
+`, func(_ *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Column) bool {
+		other := false
+		for i := range pod.Spec.Containers {
+			if pod.Spec.Containers[i].Image == n.Name {
+				return false
+			}
+			other = other || pod.Spec.Containers[i].Name != n.Object.Labels["zone"]
+		}
+		for _, v := range n.Object.Labels {
+			if v == pod.Labels["team"] {
+				return other
+			}
+		}
+		return false
+	}},
+}
+
+var eight = resource.MustParse("8")
+
+func newByHand(passes func(*byHand, *corev1.Pod, *snapshot.Node, *snapshot.Column) bool) *byHand {
+	return &byHand{passes: passes, free: snapshot.NewFact(func(n *snapshot.Node) resource.Quantity {
+		free := n.Object.Status.Allocatable.Cpu().DeepCopy()
+		for _, pod := range n.Pods {
+			for i := range pod.Spec.Containers {
+				free.Sub(pod.Spec.Containers[i].Resources.Requests[corev1.ResourceCPU])
+			}
+		}
+		return free
+	})}
+}
+
+// request is Prepare and a Filter for every node, of which it returns how many fit.
+func request(tb testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View) (fit int) {
+	cycle, err := p.Prepare(tb.Context(), pod, view)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f, filters := cycle.(policy.Filter)
+	for row := range view.Rows() {
+		if !filters || f.Filter(view.At(row)).Fits() {
+			fit++
+		}
+	}
+	return fit
+}
+
+func TestRulesAndGoAgree(t *testing.T) {
+	pod, view := crowd()
+	for _, arm := range arms {
+		cel, byHand := request(t, build(t, "filter:"+arm.rules), pod, view), request(t, newByHand(arm.byHand), pod, view)
+		if cel != byHand || cel == view.Len() {
+			t.Errorf("%s: on %d nodes by rules, on %d by Go", arm.name, cel, byHand)
+		}
+	}
+}
+
+// BenchmarkAgainstGo is requests about 5,000 nodes by three rules, and by the same in
+// Go, in turn: what a node costs, and how many times more by rules.
+func BenchmarkAgainstGo(b *testing.B) {
+	pod, view := crowd()
+	for _, arm := range arms {
+		b.Run(arm.name, func(b *testing.B) {
+			cel, byHand := build(b, "filter:"+arm.rules), newByHand(arm.byHand)
+			request(b, cel, pod, view) // what is kept of nodes is computed now
+			request(b, byHand, pod, view)
+			b.ReportAllocs()
+			var took [2]time.Duration
+			for b.Loop() {
+				for i, p := range []policy.Policy{cel, byHand} {
+					start := time.Now()
+					request(b, p, pod, view)
+					took[i] += time.Since(start)
+				}
+			}
+			perNode := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / float64(b.N) / float64(view.Len()) }
+			b.ReportMetric(perNode(took[0]), "cel-ns/node")
+			b.ReportMetric(perNode(took[1]), "go-ns/node")
+			b.ReportMetric(float64(took[0])/float64(took[1]), "cel/go")
+		})
+	}
+}

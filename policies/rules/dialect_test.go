@@ -1,0 +1,48 @@
+package rules
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// asksServer are the functions that ask an API server for authorization.
+var asksServer = regexp.MustCompile(` (authorizer|pathcheck|resourcecheck|groupcheck|decision)_`)
+
+// Functions are those of Kubernetes 1.36, with the same overloads.
+func TestDialectIsKubernetes(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).NewExpressionsEnv()
+	ours, want := overloads(c.env), overloads(theirs)
+	if len(want) < 200 {
+		t.Fatalf("Kubernetes has %d overloads", len(want))
+	}
+	for _, id := range want {
+		if !slices.Contains(ours, id) && !asksServer.MatchString(id) {
+			t.Errorf("Kubernetes has %s", id)
+		}
+	}
+	for _, id := range ours {
+		if !slices.Contains(want, id) && id != "quantity quantity_to_quantity" {
+			t.Errorf("Kubernetes has no %s", id)
+		}
+	}
+}
+
+func overloads(env *cel.Env) []string {
+	all := map[string]bool{}
+	for name, f := range env.Functions() {
+		for _, o := range f.OverloadDecls() {
+			all[name+" "+o.ID()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
