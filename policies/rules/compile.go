@@ -7,33 +7,23 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	"github.com/google/cel-go/parser"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
 const (
 	// costLimit bounds one evaluation, in Kubernetes' units, of which a million take
 	// about 0.1 s.
-	costLimit = 100_000
+	costLimit = 250_000
 	// maxLength bounds an expression, in bytes.
 	maxLength = 10_000
 	// longestQuantity is more than the text of any quantity that Kubernetes accepts.
 	longestQuantity = 64
-)
-
-// Sizes of what is in objects, for estimates: what is usual, to refuse an expression that
-// cannot be afforded, and what is possible, to prove that another cannot exceed the limit.
-var (
-	usualSizes    = sizes{text: 256, elements: 32, computed: true}
-	possibleSizes = sizes{text: 256 << 10, elements: 10_000}
 )
 
 // part is a piece of an expression that is computed apart from the rest.
@@ -51,11 +41,15 @@ type part struct {
 // expression is what remains of an expression when its parts are known.
 type expression struct {
 	text    string
-	program cel.Program // nil if whole is all there is
-	whole   *part
-	parts   []*part // all, in order
-	reads   []read
-	deps    deps
+	whole   *part       // if it is all there is
+	program cel.Program // counts no cost; nil if only counting may be used
+	// counting counts its cost, and ends when that exceeds the limit. It is nil if program
+	// cannot exceed it whatever the parts are. If there are both, program cannot exceed it
+	// if the parts are of usual sizes.
+	counting cel.Program
+	parts    []*part // all, in order
+	reads    []read
+	deps     deps
 }
 
 // compiler compiles the expressions of one policy.
@@ -65,7 +59,7 @@ type compiler struct {
 	parts     []*part
 	counts    [classes]int
 	signals   []string // about nodes
-	constants []ref.Val
+	constants []value
 }
 
 func newCompiler() (*compiler, error) {
@@ -151,11 +145,32 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem
 	if issues.Err() != nil {
 		return []problem{{tree.Expr().ID(), issues.Err().Error()}}
 	}
-	var err error
-	if e.program, err = c.program(rest); err != nil {
+	if err := c.rest(rest, e); err != nil {
 		return []problem{{tree.Expr().ID(), err.Error()}}
 	}
 	return nil
+}
+
+// rest makes the programs for what is left of an expression. Counting allocates much, so
+// it is not done without need.
+func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
+	possible, usual := c.affordable(checked, possibleSizes), c.affordable(checked, sizes{text: usualSizes.text, elements: usualSizes.elements})
+	if possible || usual {
+		if e.program, err = c.env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err != nil {
+			return err
+		}
+	}
+	if !possible {
+		e.counting, err = c.counting(checked)
+	}
+	return err
+}
+
+// affordable says whether no evaluation costs more than the limit if what is in objects
+// has at most these sizes.
+func (c *compiler) affordable(checked *cel.Ast, within sizes) bool {
+	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: within})
+	return err == nil && cost.Max <= costLimit
 }
 
 func tooCostly(cost uint64) string {
@@ -214,52 +229,16 @@ func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
 	if issues.Err() != nil {
 		return nil, issues.Err()
 	}
-	return c.program(alone)
+	return c.counting(alone)
 }
 
-// program counts the cost of an evaluation only if it could exceed the limit, because
-// counting allocates.
-func (c *compiler) program(checked *cel.Ast) (cel.Program, error) {
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
-	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: possibleSizes})
-	if err != nil || cost.Max > costLimit {
-		options = []cel.ProgramOption{
-			cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
-			cel.CostLimit(costLimit),
-			cel.CostTracking(&library.CostEstimator{}),
-			cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
-		}
-	}
-	return c.env.Program(checked, options...)
-}
-
-// sizes estimate the sizes of what is in objects and, if computed is set, of what
-// functions make of it.
-type sizes struct {
-	text, elements uint64
-	computed       bool
-}
-
-// EstimateSize implements checker.CostEstimator.
-func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
-	if node.Type().IsExactType(apiservercel.QuantityType) {
-		return &checker.SizeEstimate{Max: longestQuantity}
-	}
-	if len(node.Path()) == 0 && !s.computed {
-		return nil
-	}
-	switch node.Type().Kind() {
-	case types.StringKind, types.BytesKind:
-		return &checker.SizeEstimate{Max: s.text}
-	case types.ListKind, types.MapKind:
-		return &checker.SizeEstimate{Max: s.elements}
-	}
-	return nil
-}
-
-// EstimateCallCost implements checker.CostEstimator.
-func (s sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
-	return nil
+func (c *compiler) counting(checked *cel.Ast) (cel.Program, error) {
+	return c.env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
+		cel.CostLimit(costLimit),
+		cel.CostTracking(&library.CostEstimator{}),
+		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
+	)
 }
 
 // invalid is an error at a place in an expression, whose text from there on is the value.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -164,7 +163,7 @@ func asWhole(t fataler, p *rules, text string) cel.Program {
 // prepared is the cycle with the one rule, whether or not it is known already that it is
 // satisfied.
 func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
-	c := &cycle{policy: p, view: view, request: make([]ref.Val, p.counts[ofRequest])}
+	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
 		c.columns = append(c.columns, view.Column(name))
 	}

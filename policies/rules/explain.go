@@ -87,8 +87,8 @@ func (c *cycle) current(p *part, n *snapshot.Node) snapshot.Value {
 }
 
 func (c *cycle) displayPart(p *part, n *snapshot.Node) string {
-	v, err := c.eval(&expression{whole: p}, n)
-	if err != nil {
+	v := c.value(p, n).Val
+	if err, ok := v.(*types.Err); ok {
 		return "not known (" + err.Error() + ")"
 	}
 	return display(v)

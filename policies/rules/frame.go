@@ -39,14 +39,33 @@ func (b *base) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (b *base) Parent() cel.Activation { return nil }
 
+// value is what became of a part; an error is a value, too.
+type value struct {
+	ref.Val
+	// unusual says that there is more in it than usualSizes.
+	unusual bool
+}
+
+// value is the part's value for the node, which is nil if the part is not about one. It
+// is shared.
+func (c *cycle) value(p *part, n *snapshot.Node) value {
+	switch p.class {
+	case constant:
+		return c.policy.constants[p.index]
+	case ofRequest:
+		return c.request[p.index]
+	case ofObject:
+		return (*c.policy.ofObject.Of(n))[p.index]
+	case ofUsage:
+		return (*c.policy.ofUsage.Of(n))[p.index]
+	}
+	return value{Val: p.use.read(c.current(p, n))}
+}
+
 // frame is what the rest of an expression sees for one node: its parts. It belongs to
 // one evaluation at a time.
 type frame struct {
-	policy     *rules
-	request    []ref.Val
-	object     *[]ref.Val
-	usage      *[]ref.Val
-	columns    []*snapshot.Column
+	cycle      *cycle
 	node       *snapshot.Node
 	quantities []resource.Quantity // by number of part
 }
@@ -56,60 +75,41 @@ func (f *frame) ResolveName(name string) (any, bool) {
 	if name == "" || name[0] != '@' {
 		return nil, false
 	}
+	parts := f.cycle.policy.parts
 	number, err := strconv.Atoi(name[1:])
-	if err != nil || number < 0 || number >= len(f.policy.parts) {
+	if err != nil || number < 0 || number >= len(parts) {
 		return nil, false
 	}
-	return f.value(f.policy.parts[number]), true
+	v := f.cycle.value(parts[number], f.node).Val
+	if q, ok := v.(apiservercel.Quantity); ok {
+		own := &f.quantities[number]
+		*own = q.DeepCopy() // which allocates only what int64 cannot hold
+		return apiservercel.Quantity{Quantity: own}, true
+	}
+	return v, true
 }
 
 // Parent implements cel.Activation.
 func (f *frame) Parent() cel.Activation { return nil }
-
-// value is a part's value; an error is a value, too.
-func (f *frame) value(p *part) ref.Val {
-	var v ref.Val
-	switch p.class {
-	case constant:
-		v = f.policy.constants[p.index]
-	case ofRequest:
-		v = f.request[p.index]
-	case ofObject:
-		v = (*f.object)[p.index]
-	case ofUsage:
-		v = (*f.usage)[p.index]
-	case ofSignal:
-		return f.signal(p)
-	}
-	if q, ok := v.(apiservercel.Quantity); ok {
-		own := &f.quantities[p.number]
-		*own = q.DeepCopy() // which allocates only what int64 cannot hold
-		return apiservercel.Quantity{Quantity: own}
-	}
-	return v
-}
 
 var (
 	errNoNumber = errors.New("the signal has no current number for the node")
 	noNumber    = types.WrapErr(errNoNumber)
 )
 
-func (f *frame) signal(p *part) ref.Val {
-	v := f.columns[p.signal].Of(f.node)
-	switch p.use.want {
-	case isThere:
-		return types.Bool(v.Current())
-	case optional:
-		if !v.Current() {
-			return types.OptionalNone
-		}
-		return types.OptionalOf(types.Double(v.Number))
-	}
+// read is what the expression gets to see of the number.
+func (u *signalUse) read(v snapshot.Value) ref.Val {
 	switch {
+	case u.want == isThere:
+		return types.Bool(v.Current())
+	case u.want == optional && v.Current():
+		return types.OptionalOf(types.Double(v.Number))
+	case u.want == optional:
+		return types.OptionalNone
 	case !v.Current():
 		return noNumber
-	case p.use.want == compared:
-		return types.Bool(p.use.compare(v.Number))
+	case u.want == compared:
+		return types.Bool(u.compare(v.Number))
 	}
 	return types.Double(v.Number)
 }
@@ -126,32 +126,49 @@ func (u *signalUse) compare(number float64) bool {
 	return number >= u.bound
 }
 
-// eval evaluates the expression.
-func (f *frame) eval(e *expression) (ref.Val, error) {
+// eval evaluates the expression for the node, which is nil if it is not about one.
+func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
 	if e.whole != nil {
-		v := f.value(e.whole)
+		v := c.value(e.whole, n).Val
 		if err, ok := v.(*types.Err); ok {
 			return nil, err
 		}
 		return v, nil
 	}
-	v, _, err := e.program.Eval(f)
+	f := c.policy.frames.Get().(*frame)
+	f.cycle, f.node = c, n
+	v, _, err := c.program(e, n).Eval(f)
+	f.cycle, f.node = nil, nil
+	c.policy.frames.Put(f)
 	return v, err
 }
 
+// program is the expression's that counts its cost, if it may exceed the limit.
+func (c *cycle) program(e *expression, n *snapshot.Node) cel.Program {
+	if e.counting == nil {
+		return e.program
+	}
+	for _, p := range e.parts {
+		if e.program == nil || c.value(p, n).unusual {
+			return e.counting
+		}
+	}
+	return e.program
+}
+
 // kept evaluates a part, whose value will be used by many at once.
-func kept(program cel.Program, vars cel.Activation) ref.Val {
+func kept(program cel.Program, vars cel.Activation) value {
 	v, _, err := program.Eval(vars)
 	if err != nil {
-		return types.WrapErr(err)
+		return value{Val: types.WrapErr(err)}
 	}
 	switch q := v.(type) {
 	case apiservercel.Quantity:
-		return copied(q.Quantity)
+		return value{Val: copied(q.Quantity)}
 	case *apiservercel.Quantity: // what its own functions return
-		return copied(q.Quantity)
+		return value{Val: copied(q.Quantity)}
 	}
-	return v
+	return value{v, !usualSizes.hold(v)}
 }
 
 func copied(q *resource.Quantity) ref.Val {

@@ -14,7 +14,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -32,9 +31,9 @@ type rules struct {
 	counts    [classes]int
 	signals   []string // about nodes
 	keyed     []string // signals about keys
-	constants []ref.Val
-	ofObject  *snapshot.ObjectFact[[]ref.Val]
-	ofUsage   *snapshot.Fact[[]ref.Val]
+	constants []value
+	ofObject  *snapshot.ObjectFact[[]value]
+	ofUsage   *snapshot.Fact[[]value]
 	frames    sync.Pool
 }
 
@@ -60,19 +59,19 @@ type scoreRule struct {
 // arrange makes what Prepare and the nodes need, when all rules are compiled.
 func (p *rules) arrange(c *compiler) {
 	p.schema, p.parts, p.counts, p.signals, p.constants = c.schema, c.parts, c.counts, c.signals, c.constants
-	p.ofObject = snapshot.NewObjectFact(func(node *corev1.Node) []ref.Val {
+	p.ofObject = snapshot.NewObjectFact(func(node *corev1.Node) []value {
 		return p.evaluate(ofObject, &base{node: p.schema.valueOf(reflect.ValueOf(node))})
 	})
-	p.ofUsage = snapshot.NewFact(func(n *snapshot.Node) []ref.Val {
+	p.ofUsage = snapshot.NewFact(func(n *snapshot.Node) []value {
 		return p.evaluate(ofUsage, &base{node: p.schema.valueOf(reflect.ValueOf(n.Object)), usage: p.schema.usageOf(n)})
 	})
 	p.frames.New = func() any {
-		return &frame{policy: p, quantities: make([]resource.Quantity, len(p.parts))}
+		return &frame{quantities: make([]resource.Quantity, len(p.parts))}
 	}
 }
 
-func (p *rules) evaluate(kind class, vars *base) []ref.Val {
-	values := make([]ref.Val, p.counts[kind])
+func (p *rules) evaluate(kind class, vars *base) []value {
+	values := make([]value, p.counts[kind])
 	for _, part := range p.parts {
 		if part.class == kind {
 			values[part.index] = kept(part.program, vars)
@@ -86,7 +85,7 @@ func (p *rules) Signals() []policy.Signal { return p.reads }
 
 // Prepare implements policy.Policy.
 func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	c := &cycle{policy: p, view: view, request: make([]ref.Val, p.counts[ofRequest])}
+	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
 		c.columns = append(c.columns, view.Column(name))
 	}
@@ -139,7 +138,7 @@ type cycle struct {
 	filters []*filterRule
 	scores  []*scoreRule
 	weights float64 // of scores
-	request []ref.Val
+	request []value
 	columns []*snapshot.Column // by signal
 	view    *snapshot.View
 	silent  []string // rules that have nothing to say about any node, and why
@@ -189,25 +188,6 @@ func (c *cycle) passes(f *filterRule) bool {
 	}
 	c.silent = append(c.silent, fmt.Sprintf("rule %s is satisfied on all nodes", f.name))
 	return true
-}
-
-// eval evaluates the expression for the node, which is nil if it is not about one.
-func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
-	f := c.policy.frames.Get().(*frame)
-	f.request, f.columns, f.node = c.request, c.columns, n
-	if n != nil && c.policy.counts[ofObject] > 0 {
-		f.object = c.policy.ofObject.Of(n)
-	}
-	if n != nil && c.policy.counts[ofUsage] > 0 {
-		f.usage = c.policy.ofUsage.Of(n)
-	}
-	v, err := f.eval(e)
-	if q, ok := v.(apiservercel.Quantity); ok {
-		v = copied(q.Quantity) // the frame's own goes with it
-	}
-	f.request, f.columns, f.node, f.object, f.usage = nil, nil, nil, nil, nil
-	c.policy.frames.Put(f)
-	return v, err
 }
 
 // stale says whether a signal that the expression reads is not current, which is then
