@@ -100,10 +100,11 @@ func conditions() *rapid.Generator[string] {
 // for every pod and node, also the second time.
 func TestPartsMakeTheWhole(t *testing.T) {
 	view := viewOf(someNodes, onNodes, someSignals)
+	shared := newShared(t)
 	rapid.Check(t, func(t *rapid.T) {
 		text := conditions().Draw(t, "expression")
-		p := compileOne(t, text)
-		whole := asWhole(t, p, text)
+		p := compileOne(t, shared, text)
+		whole := asWhole(t, shared.env, text)
 		for _, pod := range somePods {
 			c := prepared(p, pod, view)
 			for n := range view.All() {
@@ -135,8 +136,17 @@ func viewOf(nodes []*corev1.Node, pods []*corev1.Pod, columns []*snapshot.Column
 
 type fataler interface{ Fatal(args ...any) }
 
-func compileOne(t fataler, text string) *rules {
-	p, err := New(Config{WhenStale: policy.Neutral, Filter: []FilterRule{{Name: "One", Expression: text}}})
+func newShared(t fataler) *compiler {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// compileOne compiles with what another compiler has made.
+func compileOne(t fataler, shared *compiler, text string) *rules {
+	p, err := (&compiler{schema: shared.schema, env: shared.env}).build(Config{WhenStale: policy.Neutral, Filter: []FilterRule{{Name: "One", Expression: text}}})
 	if err != nil {
 		t.Fatal(text, ": ", err)
 	}
@@ -144,11 +154,7 @@ func compileOne(t fataler, text string) *rules {
 }
 
 // asWhole compiles the expression without taking it apart.
-func asWhole(t fataler, p *rules, text string) cel.Program {
-	env, err := newEnv(p.schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+func asWhole(t fataler, env *cel.Env, text string) cel.Program {
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
 		t.Fatal(issues.Err())
@@ -196,6 +202,8 @@ func allVars(p *rules, pod *corev1.Pod, n *snapshot.Node, view *snapshot.View) m
 // TestSameAsInAdmission: an expression about objects says what it says in Kubernetes,
 // where objects are what JSON makes of them.
 func TestSameAsInAdmission(t *testing.T) {
+	shared := newShared(t)
+	s := shared.schema
 	theirs, err := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).NewExpressionsEnv().Extend(
 		cel.Variable(podVar, cel.DynType), cel.Variable(nodeVar, cel.DynType))
 	if err != nil {
@@ -230,11 +238,7 @@ func TestSameAsInAdmission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := newSchema()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ours := asWhole(t, &rules{schema: s}, text)
+		ours := asWhole(t, shared.env, text)
 		answers := map[string]bool{}
 		for _, pod := range somePods[:3] { // the last has a quantity that JSON writes otherwise
 			if pod.Spec.Containers == nil {
@@ -265,7 +269,7 @@ func asJSON(t *testing.T, object any) map[string]any {
 
 // A loop over more than can be afforded ends with an error, not with the request.
 func TestCostIsBounded(t *testing.T) {
-	p := compileOne(t, `pod.spec.containers.all(a, pod.spec.containers.all(b, a.name != b.name || node.metadata.name != "")) && node.metadata.name != ""`)
+	p := compileOne(t, newShared(t), `pod.spec.containers.all(a, pod.spec.containers.all(b, a.name != b.name || node.metadata.name != "")) && node.metadata.name != ""`)
 	pod := somePods[0].DeepCopy()
 	for i := range 3000 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i)})
@@ -292,7 +296,7 @@ func TestCostIsBounded(t *testing.T) {
 // Quantities change inside when they are compared or added to. Those that are kept must
 // not.
 func TestKeptQuantitiesStay(t *testing.T) {
-	p := compileOne(t, `usage.free["memory"].add(podRequests["memory"]).add(quantity("1e40")).compareTo(quantity("1e40").add(usage.free["memory"]).add(podRequests["memory"])) == 0`)
+	p := compileOne(t, newShared(t), `usage.free["memory"].add(podRequests["memory"]).add(quantity("1e40")).compareTo(quantity("1e40").add(usage.free["memory"]).add(podRequests["memory"])) == 0`)
 	view := viewOf(someNodes, onNodes, nil)
 	c := prepared(p, somePods[3], view)
 	var all sync.WaitGroup
@@ -323,10 +327,7 @@ func FuzzExpression(f *testing.F) {
 	f.Add(`v1.Pod{metadata: 1} == pod || signals["x"] in signals`)
 	f.Add(`@0 == '' ? "é\n" : b"x"`)
 	view := viewOf(someNodes, onNodes, someSignals)
-	shared, err := newCompiler() // which takes longer than all the rest
-	if err != nil {
-		f.Fatal(err)
-	}
+	shared := newShared(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, config := range []Config{
 			{WhenStale: policy.Reject, Filter: []FilterRule{{Name: "One", Expression: text}}},

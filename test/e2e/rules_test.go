@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The example does what its README says; a rule that waits for a signal lets pods run when
+// the signal says so.
+func TestOwnRulesExample(t *testing.T) {
+	th := open(t)
+	play := th.play("own-rules")
+	where := map[string]string{"red": "red", "web": "old", "with-sidecar": "shared", "batch": "", "burn-in": ""}
+	says := map[string]string{"batch": "3 batch pods run outside office hours", "burn-in": "1 node(s) are too hot"}
+	waits := map[string]*corev1.Pod{}
+	for _, pod := range play.Example.Pods {
+		placed, err := th.Place(th.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
+			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
+		}
+		waits[pod.Name] = placed.Pod
+		if want := says[pod.Name]; !strings.Contains(placed.Waiting, want) {
+			t.Errorf("%s waits because %q, want %q", pod.Name, placed.Waiting, want)
+		}
+	}
+	for pod, want := range map[string]string{
+		"burn-in": "rule NotTooHot is false: signals.temperature is 91",
+		"batch":   `rule OutsideOfficeHours is false`,
+	} {
+		if notes := th.notes(play.Outboard, pod, "hot"); !strings.Contains(notes, want) {
+			t.Errorf("%s on hot is explained as %q, want %q", pod, notes, want)
+		}
+	}
+	th.rewrite(play.Outboard, "office-hours.yaml", "now: 0\n", "office-hours")
+	if batch := th.awaitBound(waits["batch"]); batch.Spec.NodeName != "old" {
+		t.Errorf("batch is on %s, want old", batch.Spec.NodeName)
+	}
+	th.rewrite(play.Outboard, "temperatures.yaml", strings.Replace(string(play.Example.Data["temperatures.yaml"]), "91", "50", 1), "temperature")
+	if burnIn := th.awaitBound(waits["burn-in"]); burnIn.Spec.NodeName != "hot" {
+		t.Errorf("burn-in is on %s, want hot", burnIn.Spec.NodeName)
+	}
+}
+
+// halfFull lets pods on a node whose memory they would not use up by more than half.
+const halfFull = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies:
+  - name: Rules
+    config:
+      filter:
+      - name: HalfFull
+        message: node(s) would be more than half full
+        expression: >-
+          usage.requested["memory"].add(podRequests["memory"]).asApproximateFloat() <=
+          0.5 * node.status.allocatable["memory"].asApproximateFloat()
+`
+
+// A misspelt field is told with its place in the file and in the expression, and nothing is
+// served.
+func TestWrongRulesAreNotServed(t *testing.T) {
+	th := open(t)
+	_, err := th.StartOutboard(th.ctx, strings.Replace(halfFull, "node.status.allocatable", "node.status.alocatable", 1))
+	if err == nil {
+		t.Fatal("it is served")
+	}
+	if want := "undefined field 'alocatable'"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
