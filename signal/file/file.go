@@ -62,12 +62,10 @@ func (s *Source) watch(ctx context.Context) {
 		OnChange: func(map[string][]byte) { tell() },
 		OnError:  func(error) { tell() }, // so that Read says so
 	}
-	for absent := false; ; absent = true {
+	for {
 		watcher, err := filewatch.New(options)
 		if err == nil {
-			if absent {
-				tell()
-			}
+			tell() // for what it was before may have been read already
 			watcher.Run(ctx)
 			return
 		}
