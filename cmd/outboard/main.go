@@ -57,6 +57,6 @@ func newCommand() *cobra.Command {
 		Args:          cobra.NoArgs, // so that an unknown command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), auditCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
 	return root
 }

@@ -113,17 +113,9 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 	p := &profiles{config: c, engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}
 	for i := range c.Profiles {
 		profile := &c.Profiles[i]
-		members := make([]engine.Member, 0, len(profile.Policies))
-		for _, m := range profile.Policies {
-			onError := engine.Fail
-			if m.OnError == config.Skip {
-				onError = engine.Skip
-			}
-			members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, OnError: onError})
-		}
-		e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: time.Now})
+		e, err := engineOf(profile, time.Now)
 		if err != nil {
-			return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
+			return nil, err
 		}
 		options := extender.Options{
 			Profile: profile.Path, Engine: e, Fine: profile.Resolution == config.Fine,
@@ -149,6 +141,23 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 	var err error
 	p.signals, err = followed(c, s.cluster)
 	return p, err
+}
+
+// engineOf makes the engine of a profile. clock may be nil.
+func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
+	members := make([]engine.Member, 0, len(profile.Policies))
+	for _, m := range profile.Policies {
+		onError := engine.Fail
+		if m.OnError == config.Skip {
+			onError = engine.Skip
+		}
+		members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, OnError: onError})
+	}
+	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
+	}
+	return e, nil
 }
 
 func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }

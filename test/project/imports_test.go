@@ -32,6 +32,7 @@ var rules = []struct {
 	{"extender", []string{"snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
+	{"simulate", []string{"snapshot", "policy", "decision", "engine", "ledger"}, "a simulation needs no cluster, and no particular policy"},
 	{"cluster", []string{"snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"snapshot", "policy", "config/strictyaml"}, "the configuration knows which policies there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "config", "config/strictyaml"}, "what follows sources knows none in particular"},

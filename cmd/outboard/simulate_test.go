@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const simulatedCluster = `
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, apiVersion: v1, metadata: {name: a}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 32}, capacity: {aliyun.com/gpu-mem: 32, aliyun.com/gpu-count: 2}}}
+- {kind: Node, apiVersion: v1, metadata: {name: b}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 32}, capacity: {aliyun.com/gpu-mem: 32, aliyun.com/gpu-count: 2}}}
+- kind: Pod
+  apiVersion: v1
+  metadata: {name: runs, annotations: {ALIYUN_COM_GPU_MEM_IDX: "0"}}
+  spec: {nodeName: a, containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 10}}}]}
+`
+
+const onePod = `{kind: Pod, apiVersion: v1, metadata: {name: new}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 10}, requests: {cpu: 1}}}]}}`
+
+func TestSimulate(t *testing.T) {
+	nodes, pod := file(t, simulatedCluster), file(t, onePod)
+	binpack := file(t, header+"profiles:\n- shortlist: 1\n  policies: [{name: GPUMemory}]\n")
+	picture := filepath.Join(t.TempDir(), "fill.svg")
+	out, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--picture", picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Three GPUs take one 10 each, beside the one that is there: 40 of 64.
+	for _, want := range []string{"outboard, seed 43: 62.50 % allocated", "62.50±0.00", "unallocated GPUs", "1.5±0.0"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got\n%swant %q", out, want)
+		}
+	}
+	if svg, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(svg), "<svg") {
+		t.Errorf("the picture is %.20q (%v)", svg, err)
+	}
+	again, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--empty")
+	if err != nil || !strings.Contains(again, "62.50±0.00") {
+		t.Errorf("with an empty cluster: %s (%v)", again, err)
+	}
+	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--more", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n" {
+		t.Errorf("how many more: %q (%v)", more, err)
+	}
+	// kube-scheduler alone counts the sum of each node: one and two more of 10, and a third there.
+	if more, err := execute(t, "simulate", "--nodes", nodes, "--more", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n" {
+		t.Errorf("how many more without Outboard: %q (%v)", more, err)
+	}
+	if replayed, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--load", "0.5", "--hours", "24", "--max-lifetime", "1h"); err != nil || !strings.Contains(replayed, "waiting at the end") {
+		t.Errorf("replayed: %s (%v)", replayed, err)
+	}
+}
+
+func TestSimulateNeedsSense(t *testing.T) {
+	nodes, twoPods := file(t, simulatedCluster), file(t, onePod+"\n---\n"+strings.ReplaceAll(onePod, "new", "other"))
+	two := file(t, header+"profiles:\n- {path: /a, policies: [{name: GPUMemory}]}\n- {path: /b, policies: [{name: GPUMemory}]}\n")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "--nodes"},
+		{[]string{"--nodes", "/nowhere.yaml"}, "/nowhere.yaml"},
+		{[]string{"--nodes", file(t, onePod)}, "no nodes"},
+		{[]string{"--nodes", nodes, "--seeds", "0"}, "--seeds=0"},
+		{[]string{"--nodes", nodes, "--until", "NaN"}, "--until=NaN"},
+		{[]string{"--nodes", nodes, "--load", "-1"}, "--load=-1"},
+		{[]string{"--nodes", nodes, "--hours", "0"}, "--hours=0"},
+		{[]string{"--nodes", nodes, "--percentage-of-nodes-to-score", "101"}, "101"},
+		{[]string{"--nodes", nodes, "--extender-weight", "0"}, "--extender-weight=0"},
+		{[]string{"--nodes", nodes, "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
+		{[]string{"--nodes", nodes, "--load", "1", "--picture", "x.svg"}, "--picture"},
+		{[]string{"--nodes", nodes, "--resource", "example.com/none"}, "example.com/none"},
+		{[]string{"--nodes", nodes, "--config", two}, "--profile"},
+		{[]string{"--nodes", nodes, "--config", two, "--profile", "/c"}, `"/c"`},
+		{[]string{"--nodes", nodes, "--more", twoPods}, "2 pods"},
+	} {
+		if _, err := execute(t, append([]string{"simulate"}, tt.args...)...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}

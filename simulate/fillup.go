@@ -1,0 +1,212 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Job is a pod with its times.
+type Job struct {
+	Pod *corev1.Pod // on no node
+	// Created is when the pod comes, and Lifetime how long it then runs; 0 is for ever.
+	Created, Lifetime time.Duration
+}
+
+// World is what pods are played against.
+type World struct {
+	Nodes []*corev1.Node
+	// Running are pods that are on a node at the beginning; they stay.
+	Running   []*corev1.Pod
+	Scheduler Scheduler
+	Extender  Extender
+	// Resource is what allocation is measured in.
+	Resource corev1.ResourceName
+	// Known are pods that have come, and gone again, before: what policies may learn
+	// from at the beginning.
+	Known []Job
+}
+
+// start is the time at which every simulation begins.
+var start = time.Unix(0, 0).UTC()
+
+func (w *World) begin(seed uint64) *run {
+	r := &run{
+		cluster: newCluster(w.Nodes, w.Running, start), scheduler: w.Scheduler, extender: w.Extender,
+		random: rand.New(rand.NewPCG(seed, 0)),
+	}
+	for i, j := range w.Known {
+		pod := instance(j.Pod, fmt.Sprintf("known-%d", i), start)
+		r.arrive(pod)
+		r.builder.DeletePod(pod.UID)
+	}
+	return r
+}
+
+// instance is a pod like the given one, with an identity of its own.
+func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
+	pod := *like // shallow: neither is written to
+	pod.Name = like.Name + "-" + suffix
+	pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	pod.ResourceVersion = "1"
+	pod.CreationTimestamp = metav1.NewTime(created)
+	return &pod
+}
+
+// demand is what the pod asks for of the resource.
+func demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	sum := int64(0)
+	for i := range pod.Spec.Containers {
+		quantity, ok := pod.Spec.Containers[i].Resources.Requests[name]
+		if !ok {
+			quantity = pod.Spec.Containers[i].Resources.Limits[name]
+		}
+		sum += amount(name, quantity.MilliValue(), quantity.Value())
+	}
+	return sum
+}
+
+// capacity is how much of the resource there is.
+func (w *World) capacity() int64 {
+	sum := int64(0)
+	for _, n := range w.Nodes {
+		quantity := n.Status.Allocatable[w.Resource]
+		sum += amount(w.Resource, quantity.MilliValue(), quantity.Value())
+	}
+	return sum
+}
+
+// Filled is how a cluster filled up. All shares are of what there is of the resource.
+type Filled struct {
+	// Curve is what was allocated, by what had arrived.
+	Curve []Point
+	// FirstRejected is what had arrived when a pod that asks for the resource fitted
+	// nowhere for the first time; 0 if none was rejected.
+	FirstRejected float64
+	// GPUs is what is used of each unit handed out, in order of node and unit, 0..1.
+	GPUs []float64
+	// Rejected is how many pods fitted nowhere, of Pods.
+	Rejected, Pods int
+}
+
+// Point is one of a curve.
+type Point struct{ Arrived, Allocated float64 }
+
+// At is what was allocated when so much had arrived, or at the end if that is sooner.
+func (f *Filled) At(arrived float64) float64 {
+	for i, p := range f.Curve {
+		if p.Arrived < arrived {
+			continue
+		}
+		if i == 0 {
+			return p.Allocated
+		}
+		before := f.Curve[i-1]
+		return before.Allocated + (p.Allocated-before.Allocated)*(arrived-before.Arrived)/(p.Arrived-before.Arrived)
+	}
+	return f.Curve[len(f.Curve)-1].Allocated
+}
+
+// curveSteps is how many points there are of a curve for each time the capacity arrives.
+const curveSteps = 200
+
+// FillUp plays the protocol of the FGD paper: the pods come in an order that the seed
+// decides, then others like them chosen at random, until as much of the resource has
+// arrived as until says, in parts of the capacity. Each is tried once, and stays.
+// progress is called now and then with the part that is done, and may be nil.
+func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float64, progress func(float64)) (*Filled, error) {
+	capacity := w.capacity()
+	if capacity <= 0 {
+		return nil, fmt.Errorf("no node has any %s", w.Resource)
+	}
+	asked := int64(0)
+	for _, j := range jobs {
+		asked += demand(j.Pod, w.Resource)
+	}
+	if asked <= 0 {
+		return nil, fmt.Errorf("no pod asks for %s", w.Resource)
+	}
+	r := w.begin(seed)
+	arrived, allocated := int64(0), int64(0)
+	for _, pod := range w.Running {
+		allocated += demand(pod, w.Resource)
+	}
+	f := &Filled{Curve: []Point{{0, float64(allocated) / float64(capacity)}}}
+	order := r.random.Perm(len(jobs))
+	for i := 0; float64(arrived) < until*float64(capacity); i++ {
+		which := 0
+		if i < len(order) {
+			which = order[i]
+		} else {
+			which = r.random.IntN(len(jobs))
+		}
+		r.now = r.now.Add(time.Second)
+		pod := instance(jobs[which].Pod, fmt.Sprint(i), r.now)
+		asked := demand(pod, w.Resource)
+		arrived += asked
+		f.Pods++
+		r.arrive(pod)
+		switch err := r.schedule(ctx, pod); {
+		case err == nil:
+			allocated += asked
+		case errors.Is(err, errNowhere):
+			r.builder.DeletePod(pod.UID)
+			f.Rejected++
+			if asked > 0 && f.FirstRejected == 0 {
+				f.FirstRejected = float64(arrived) / float64(capacity)
+			}
+		default:
+			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+		at := Point{float64(arrived) / float64(capacity), float64(allocated) / float64(capacity)}
+		if at.Arrived-f.Curve[len(f.Curve)-1].Arrived >= 1.0/curveSteps {
+			f.Curve = append(f.Curve, at)
+			if progress != nil {
+				progress(at.Arrived / until)
+			}
+		}
+	}
+	if last := (Point{float64(arrived) / float64(capacity), float64(allocated) / float64(capacity)}); last.Arrived > f.Curve[len(f.Curve)-1].Arrived {
+		f.Curve = append(f.Curve, last)
+	}
+	f.GPUs = r.units()
+	return f, nil
+}
+
+// units is what is used of every unit of every node with a ledger, 0..1.
+func (r *run) units() []float64 {
+	var used []float64
+	for _, n := range r.nodes {
+		for _, l := range r.builder.View().Node(n.object.Name).Ledgers {
+			for i := range l.Units {
+				used = append(used, math.Min(1, float64(l.Units[i].Used())/float64(max(1, l.Units[i].Capacity))))
+			}
+		}
+	}
+	return used
+}
+
+// HowMany returns how many pods like the given one fit, one after the other, and at
+// most so many.
+func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed uint64) (int, error) {
+	r := w.begin(seed)
+	for i := range most {
+		r.now = r.now.Add(time.Second)
+		pod := instance(like, fmt.Sprint(i), r.now)
+		r.arrive(pod)
+		switch err := r.schedule(ctx, pod); {
+		case errors.Is(err, errNowhere):
+			return i, nil
+		case err != nil:
+			return i, fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+	}
+	return most, nil
+}

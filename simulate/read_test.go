@@ -1,0 +1,173 @@
+package simulate
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestReadManifests(t *testing.T) {
+	o, err := ReadManifests(strings.NewReader(`
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a}, status: {capacity: {cpu: 4}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: runs, namespace: x}, spec: {nodeName: a, containers: [{name: c, resources: {limits: {cpu: 2, memory: 3}, requests: {cpu: 1}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: done}, spec: {nodeName: a}, status: {phase: Succeeded}}
+---
+{"apiVersion": "v1", "kind": "PodList", "items": [{"kind": "Pod", "metadata": {"name": "waits"}}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: other}
+---
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, waiting := o.Divide()
+	if len(o.Nodes) != 1 || len(running) != 1 || running[0].Name != "runs" || len(waiting) != 1 || waiting[0].Pod.Name != "waits" {
+		t.Fatalf("%d nodes, %d running, %d waiting", len(o.Nodes), len(running), len(waiting))
+	}
+	if n := o.Nodes[0]; n.UID != "a" || n.Status.Allocatable.Cpu().Value() != 4 {
+		t.Errorf("what an API server would fill in is missing: %+v", n)
+	}
+	if p := waiting[0].Pod; p.Namespace != "default" || p.UID != "default/waits" {
+		t.Errorf("%s %s", p.Namespace, p.UID)
+	}
+	if asked := running[0].Spec.Containers[0].Resources.Requests; asked.Cpu().Value() != 1 || asked.Memory().Value() != 3 {
+		t.Errorf("requests are %v", asked)
+	}
+	again := Again(running)[0].Pod
+	if again.Spec.NodeName != "" || running[0].Spec.NodeName != "a" {
+		t.Errorf("again on %q, running on %q", again.Spec.NodeName, running[0].Spec.NodeName)
+	}
+}
+
+func TestManifestsThatAreWrong(t *testing.T) {
+	for name, text := range map[string]string{
+		"no YAML":           "a: [",
+		"no kind":           "metadata: {name: a}",
+		"no mapping":        "- a",
+		"a bad quantity":    "{kind: Node, metadata: {name: a}, status: {capacity: {cpu: lots}}}",
+		"two nodes alike":   "{kind: Node, metadata: {name: a}}\n---\n{kind: Node, metadata: {name: a}}",
+		"a nameless node":   "kind: Node",
+		"a nameless pod":    "kind: Pod",
+		"two pods alike":    "{kind: Pod, metadata: {name: a}}\n---\n{kind: Pod, metadata: {name: a}}",
+		"a list of nothing": "{kind: List, items: [7]}",
+	} {
+		if o, err := ReadManifests(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: no error, %+v", name, o)
+		}
+	}
+}
+
+const (
+	traceNodes = "sn,cpu_milli,memory_mib,gpu,model\nnode-1,64000,262144,2,P100\nnode-2,96000,1024,0,\n"
+	tracePods  = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n" +
+		"pod-1,6000,12288,1,460,,LS,Running,100,160,100\npod-2,12000,16384,2,1000,V100M16|V100M32,LS,Running,0,5,\npod-3,500,1,0,0,,BE,Running,0,5,0\n"
+)
+
+func TestReadOpenB(t *testing.T) {
+	o, none, err := ReadOpenB(strings.NewReader(traceNodes))
+	if err != nil || len(o.Nodes) != 2 || len(none) != 0 {
+		t.Fatalf("%d nodes, %d jobs (%v)", len(o.Nodes), len(none), err)
+	}
+	n := o.Nodes[0]
+	if n.Name != "node-1" || n.Labels[modelLabel] != "P100" || n.Status.Allocatable.Cpu().MilliValue() != 64000 || n.Status.Allocatable.Memory().Value() != 256<<30 {
+		t.Errorf("%+v", n)
+	}
+	if gpus, unit := Count(o.Nodes, gpuMemory); gpus != 2 || unit != "GPUs" || demand(&corev1.Pod{}, gpuMemory) != 0 {
+		t.Errorf("%v %s", gpus, unit)
+	}
+	if cores, unit := Count(o.Nodes, "cpu"); cores != 160 || unit != "cpu" {
+		t.Errorf("%v %s", cores, unit)
+	}
+	_, jobs, err := ReadOpenB(strings.NewReader(tracePods))
+	if err != nil || len(jobs) != 3 {
+		t.Fatalf("%d jobs (%v)", len(jobs), err)
+	}
+	if j := jobs[0]; demand(j.Pod, gpuMemory) != 460 || j.Created != 100*time.Second || j.Lifetime != time.Minute || len(j.Pod.Annotations) != 0 {
+		t.Errorf("%+v", j)
+	}
+	if p := jobs[1].Pod; demand(p, gpuMemory) != 2000 || p.Labels[gpuCount] != "2" || p.Annotations[modelAnnotation] != "V100M16,V100M32" {
+		t.Errorf("%+v", p)
+	}
+	if demand(jobs[2].Pod, gpuMemory) != 0 || demand(jobs[2].Pod, "cpu") != 500 {
+		t.Error("a pod without GPUs")
+	}
+}
+
+func TestTablesThatAreWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "header",
+		"a,b\n1,2\n":                   "a, b",
+		traceNodes + "node-3,x,1,1,T4": `line 4: cpu_milli is "x"`,
+		traceNodes + "node-3,-5,1,1,":  `line 4: cpu_milli is "-5"`,
+		traceNodes + "node-3,5,1":      "wrong number of fields",
+		traceNodes + "node-1,5,1,1,T4": `"node-1"`,
+	} {
+		if _, _, err := ReadOpenB(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestReports(t *testing.T) {
+	one := &Filled{Curve: []Point{{0, 0}, {1, 0.9}, {1.3, 0.9}}, FirstRejected: 0.8, Rejected: 7, GPUs: []float64{1, 0.5, 0}}
+	two := &Filled{Curve: []Point{{0, 0}, {1, 1}, {1.3, 1}}, GPUs: []float64{1, 1, 1}}
+	arms := []Arm{{Name: "a<b", Filled: []*Filled{one, two}}, {Name: "c", Filled: []*Filled{two}}}
+	var b strings.Builder
+	if err := WriteFilled(&b, arms, 1.3, 100, "GPUs"); err != nil {
+		t.Fatal(err)
+	}
+	const table = "allocated % at arrived %  80          90          95          100         110         120         130         first rejected at %  unallocated GPUs  rejected pods\n" +
+		"a<b                       76.00±5.66  85.50±6.36  90.25±6.72  95.00±7.07  95.00±7.07  95.00±7.07  95.00±7.07  80.00 (in 1 of 2)    5.0±7.1           4±5\n" +
+		"c                         80.00       90.00       95.00       100.00      100.00      100.00      100.00      none                 0.0               0\n"
+	if b.String() != table {
+		t.Errorf("got\n%swant\n%s", b.String(), table)
+	}
+	b.Reset()
+	if err := WriteReplayed(&b, []Arm{{Name: "a", Replayed: []*Replayed{{Demanded: 0.95, Served: 0.99, Pods: 200, Delayed: 3, Waited: 1500 * time.Millisecond, Waiting: 2}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "a  95.00       99.00     200   1.50       1.50 s     2.0\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := WritePicture(&b, arms, 1.3); err != nil {
+		t.Fatal(err)
+	}
+	for decoder := xml.NewDecoder(strings.NewReader(b.String())); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"a&lt;b 90.00 %", "c 100.00 %", ">: 1 of 3 GPUs partly used"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the picture does not say %q", want)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var b strings.Builder
+	now := time.Unix(100, 0)
+	p := &Progress{W: &b, Every: time.Second, Now: func() time.Time { return now }}
+	tell := p.Of("x")
+	tell(0.1)
+	tell(0.2)
+	now = now.Add(time.Second)
+	tell(2)
+	p.Done("x", "well")
+	if got := b.String(); strings.Contains(got, "20 %") || !strings.Contains(got, "x:  10 %") || !strings.Contains(got, "x: 100 %") || !strings.Contains(got, "x: well") {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,259 @@
+package simulate
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Load makes arrivals of jobs.
+type Load struct {
+	// Offered is how much of the resource is asked for on average, in parts of what
+	// there is, above 0.
+	Offered float64
+	// For is how long jobs arrive.
+	For time.Duration
+	// MinLifetime and MaxLifetime are what lifetimes are raised and cut to. Jobs without
+	// one get the longer.
+	MinLifetime, MaxLifetime time.Duration
+}
+
+// Arrivals draws jobs at random, with their lifetimes, in a Poisson process.
+func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
+	clip := func(j Job) time.Duration {
+		if j.Lifetime <= 0 {
+			return load.MaxLifetime
+		}
+		return min(load.MaxLifetime, max(load.MinLifetime, j.Lifetime))
+	}
+	work := 0.0 // of a job, on average: resource × seconds
+	for _, j := range jobs {
+		work += float64(demand(j.Pod, w.Resource)) * clip(j).Seconds() / float64(len(jobs))
+	}
+	capacity := float64(w.capacity())
+	if work <= 0 || capacity <= 0 || load.Offered <= 0 || load.For <= 0 {
+		return nil, fmt.Errorf("pods, nodes and the load must all have some %s, and take some time", w.Resource)
+	}
+	random := rand.New(rand.NewPCG(seed, 1))
+	between := work / (load.Offered * capacity) // seconds
+	var arrivals []Job
+	for at := 0.0; ; {
+		if at += random.ExpFloat64() * between; at >= load.For.Seconds() {
+			return arrivals, nil
+		}
+		j := jobs[random.IntN(len(jobs))]
+		j.Lifetime, j.Created = clip(j), time.Duration(at*float64(time.Second))
+		arrivals = append(arrivals, j)
+	}
+}
+
+// warmUp is the part of the time that does not count, because the cluster is still
+// filling up.
+const warmUp = 0.25
+
+// Replayed is how a stream of pods that come and go was served, but for the first
+// quarter of the time.
+type Replayed struct {
+	// Demanded is what pods that were there asked for, in parts of what there is, and
+	// Served is what was allocated in parts of what could have been: the lesser of
+	// demand and capacity. Both are averages over time.
+	Demanded, Served float64
+	// Pods is how many came, Delayed how many of them waited, and Waited how long pods
+	// waited on average, those that did not wait included, and those still waiting up
+	// to the end.
+	Pods, Delayed int
+	Waited        time.Duration
+	// Waiting is how many wait at the end.
+	Waiting int
+}
+
+// departure is a pod that ends.
+type departure struct {
+	at     time.Duration
+	uid    types.UID
+	amount int64
+}
+
+type departures []departure
+
+func (d departures) Len() int { return len(d) }
+func (d departures) Less(i, j int) bool {
+	return d[i].at < d[j].at || d[i].at == d[j].at && d[i].uid < d[j].uid
+}
+func (d departures) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d *departures) Push(x any)   { *d = append(*d, x.(departure)) }
+func (d *departures) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// waiter is a pod in the queue.
+type waiter struct {
+	pod   *corev1.Pod
+	job   Job
+	ready time.Duration // when it came
+}
+
+// replay is a World while pods come and go.
+type replay struct {
+	*run
+	world               *World
+	capacity            float64
+	ends                departures
+	queue               []waiter
+	at                  time.Duration
+	allocated, demanded int64
+	servedTime, demTime float64 // integrals over time that counts, in parts of what there is
+	counts              time.Duration
+	result              Replayed
+	waited              time.Duration
+}
+
+// Replay plays pods that come at their times and go when their lifetimes end, until
+// the given time. Pods that fit nowhere wait, and are tried again, in the order in
+// which they came, whenever a pod has gone.
+func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.Duration, progress func(float64)) (*Replayed, error) {
+	capacity := w.capacity()
+	if capacity <= 0 {
+		return nil, fmt.Errorf("no node has any %s", w.Resource)
+	}
+	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b Job) int { return cmp.Compare(a.Created, b.Created) })
+	r := &replay{run: w.begin(seed), world: w, capacity: float64(capacity), counts: time.Duration(warmUp * float64(until))}
+	for i, j := range jobs {
+		if j.Created >= until {
+			break
+		}
+		if err := r.advance(ctx, j.Created); err != nil {
+			return nil, err
+		}
+		pod := instance(j.Pod, fmt.Sprint(i), r.now)
+		r.demanded += demand(pod, w.Resource)
+		r.arrive(pod)
+		if j.Created >= r.counts {
+			r.result.Pods++
+		}
+		placed, err := r.try(ctx, waiter{pod, j, r.at})
+		if err != nil {
+			return nil, err
+		}
+		if !placed {
+			r.queue = append(r.queue, waiter{pod, j, r.at})
+			if r.at >= r.counts {
+				r.result.Delayed++
+			}
+		}
+		if progress != nil && i%100 == 0 {
+			progress(float64(r.at) / float64(until))
+		}
+	}
+	if err := r.advance(ctx, until); err != nil {
+		return nil, err
+	}
+	return r.finish(until), nil
+}
+
+func (r *replay) finish(until time.Duration) *Replayed {
+	for _, waiting := range r.queue {
+		r.waits(waiting)
+	}
+	counted := (until - r.counts).Seconds()
+	r.result.Waiting = len(r.queue)
+	if counted > 0 {
+		r.result.Demanded = r.demTime / counted
+		r.result.Served = r.servedTime / counted
+	}
+	if r.result.Pods > 0 {
+		r.result.Waited = r.waited / time.Duration(r.result.Pods)
+	}
+	return &r.result
+}
+
+// advance lets pods end until the time, and tries those that wait.
+func (r *replay) advance(ctx context.Context, to time.Duration) error {
+	for len(r.ends) > 0 && r.ends[0].at <= to {
+		end := heap.Pop(&r.ends).(departure)
+		r.pass(end.at)
+		r.allocated -= end.amount
+		r.demanded -= end.amount
+		r.remove(end.uid)
+		if err := r.retry(ctx); err != nil {
+			return err
+		}
+	}
+	r.pass(to)
+	return nil
+}
+
+// pass lets time pass in which nothing happens.
+func (r *replay) pass(to time.Duration) {
+	if from := max(r.at, r.counts); to > from {
+		seconds := (to - from).Seconds()
+		r.demTime += seconds * float64(r.demanded) / r.capacity
+		if possible := math.Min(float64(r.demanded), r.capacity); possible > 0 {
+			r.servedTime += seconds * float64(r.allocated) / possible
+		} else {
+			r.servedTime += seconds
+		}
+	}
+	r.at = to
+	r.now = start.Add(to)
+}
+
+// retry tries all that wait. When one has found no place, others like it would not
+// either.
+func (r *replay) retry(ctx context.Context) error {
+	full := map[*corev1.Pod]bool{}
+	kept := r.queue[:0]
+	for i, waiting := range r.queue {
+		placed := false
+		if !full[waiting.job.Pod] {
+			var err error
+			if placed, err = r.try(ctx, waiting); err != nil {
+				r.queue = append(kept, r.queue[i:]...)
+				return err
+			}
+		}
+		if placed {
+			r.waits(waiting)
+		} else {
+			full[waiting.job.Pod] = true
+			kept = append(kept, waiting)
+		}
+	}
+	r.queue = kept
+	return nil
+}
+
+// waits counts the time that a pod has waited.
+func (r *replay) waits(w waiter) {
+	if w.ready >= r.counts {
+		r.waited += r.at - w.ready
+	}
+}
+
+// try places the pod if it fits.
+func (r *replay) try(ctx context.Context, w waiter) (placed bool, err error) {
+	switch err := r.schedule(ctx, w.pod); {
+	case errors.Is(err, errNowhere):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("pod %s: %w", w.pod.Name, err)
+	}
+	asked := demand(w.pod, r.world.Resource)
+	r.allocated += asked
+	if w.job.Lifetime > 0 {
+		heap.Push(&r.ends, departure{r.at + w.job.Lifetime, w.pod.UID, asked})
+	}
+	return true, nil
+}

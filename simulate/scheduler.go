@@ -1,0 +1,270 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// ResourceScore is how NodeResourcesFit scores nodes.
+type ResourceScore string
+
+const (
+	// LeastAllocated prefers the nodes with the most left, as kube-scheduler does.
+	LeastAllocated ResourceScore = "LeastAllocated"
+	// MostAllocated prefers those with the least left.
+	MostAllocated ResourceScore = "MostAllocated"
+)
+
+// Scheduler is kube-scheduler's part of the decisions; see the package's documentation.
+type Scheduler struct {
+	// PercentageOfNodesToScore is that of kube-scheduler, 0..100; 0 is its adaptive
+	// default.
+	PercentageOfNodesToScore int
+	// ResourceScore is LeastAllocated or MostAllocated.
+	ResourceScore ResourceScore
+	// FirstOfEqual takes the first of equal nodes, in order of name, instead of any.
+	FirstOfEqual bool
+	// ExtenderWeight is the weight of the extender's scores, 1 or more.
+	ExtenderWeight int64
+	// NoPrioritize does not ask the extender for scores.
+	NoPrioritize bool
+}
+
+const (
+	minNodesToFind     = 100 // kube-scheduler's minFeasibleNodesToFind
+	minPercentageFound = 5   // and minFeasibleNodesPercentageToFind
+	maxNodeScore       = 100
+	levels             = 10 // an extender's highest score
+)
+
+// Extender is what kube-scheduler asks.
+type Extender struct {
+	Engine *engine.Engine
+	// Fine sends scores as they are: resolution: fine.
+	Fine bool
+	// Managed are the resources that make a pod its concern; none: every pod is.
+	Managed []corev1.ResourceName
+}
+
+// errNowhere says that the pod fits on no node.
+var errNowhere = errors.New("the pod fits on no node")
+
+// run schedules pods one after the other.
+type run struct {
+	*cluster
+	scheduler Scheduler
+	extender  Extender
+	random    *rand.Rand
+	next      int // the node at which the next search begins
+	result    engine.Result
+	found     []*node
+	asked     []*snapshot.Node
+	scores    []int64
+}
+
+// schedule finds a node for the pod and binds it there; errNowhere if there is none.
+func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
+	needs := r.needs(pod)
+	n, err := r.choose(ctx, pod, needs)
+	if err != nil {
+		return err
+	}
+	e := r.extender.Engine
+	if !r.concerned(pod) {
+		e = nil
+	}
+	return r.bind(ctx, e, pod, n, needs)
+}
+
+func (r *run) concerned(pod *corev1.Pod) bool {
+	if r.extender.Engine == nil || len(r.extender.Managed) == 0 {
+		return r.extender.Engine != nil
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i].Resources
+		for _, name := range r.extender.Managed {
+			_, requested := c.Requests[name]
+			if _, limited := c.Limits[name]; requested || limited {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// choose returns the node on which the pod is to be bound.
+func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
+	if err := r.filter(pod, needs); err != nil {
+		return nil, err
+	}
+	if r.concerned(pod) && len(r.found) > 0 {
+		if err := r.askFilter(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	switch len(r.found) {
+	case 0:
+		return nil, errNowhere
+	case 1:
+		return r.found[0], nil
+	}
+	r.score(pod, needs)
+	if r.concerned(pod) && !r.scheduler.NoPrioritize && r.extender.Engine.MaxTotal() > 0 {
+		if err := r.askPrioritize(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	best := slices.Max(r.scores)
+	equal := r.found[:0]
+	for i, n := range r.found {
+		if r.scores[i] == best {
+			equal = append(equal, n)
+		}
+	}
+	if r.scheduler.FirstOfEqual {
+		return slices.MinFunc(equal, func(a, b *node) int { return compareNames(a.object.Name, b.object.Name) }), nil
+	}
+	return equal[r.random.IntN(len(equal))], nil
+}
+
+func compareNames(a, b string) int { return cmp.Compare(a, b) }
+
+// filter sets r.found to nodes on which the pod fits, as many as kube-scheduler would
+// look for.
+func (r *run) filter(pod *corev1.Pod, needs []need) error {
+	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
+	selects := pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil
+	r.found = r.found[:0]
+	limit := r.nodesToFind()
+	looked := 0
+	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
+		n := r.nodes[(r.next+looked)%len(r.nodes)]
+		if !n.fits(needs) || !tolerates(pod, n.object) {
+			continue
+		}
+		if selects {
+			matches, err := affinity.Match(n.object)
+			if err != nil {
+				return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+			if !matches {
+				continue
+			}
+		}
+		r.found = append(r.found, n)
+	}
+	if len(r.nodes) > 0 {
+		r.next = (r.next + looked) % len(r.nodes)
+	}
+	return nil
+}
+
+func (r *run) nodesToFind() int {
+	all, percentage := len(r.nodes), r.scheduler.PercentageOfNodesToScore
+	if all < minNodesToFind {
+		return all
+	}
+	if percentage == 0 {
+		percentage = max(minPercentageFound, 50-all/125)
+	}
+	return min(all, max(minNodesToFind, all*percentage/100))
+}
+
+// tolerates says whether the node takes new pods, and this one.
+func tolerates(pod *corev1.Pod, n *corev1.Node) bool {
+	if n.Spec.Unschedulable && !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.ToleratesTaint(klog.Background(), &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, false)
+	}) {
+		return false
+	}
+	if len(n.Spec.Taints) == 0 {
+		return true
+	}
+	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	}, false)
+	return !untolerated
+}
+
+// ask returns the question about the nodes found.
+func (r *run) ask(pod *corev1.Pod) engine.Request {
+	view := r.builder.View()
+	r.asked = r.asked[:0]
+	for _, n := range r.found {
+		r.asked = append(r.asked, view.Node(n.object.Name))
+	}
+	return engine.Request{Pod: pod, View: view, Nodes: r.asked}
+}
+
+func (r *run) askFilter(ctx context.Context, pod *corev1.Pod) error {
+	if err := r.extender.Engine.Filter(ctx, r.ask(pod), &r.result); err != nil {
+		return err
+	}
+	for at, i := range r.result.Kept { // i ≥ at
+		r.found[at] = r.found[i]
+	}
+	r.found = r.found[:len(r.result.Kept)]
+	return nil
+}
+
+func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
+	if err := r.extender.Engine.Score(ctx, r.ask(pod), &r.result); err != nil {
+		return err
+	}
+	if !r.extender.Fine {
+		engine.Levels(r.result.Totals, r.extender.Engine.MaxTotal())
+	}
+	for i, total := range r.result.Totals {
+		r.scores[i] += total * r.scheduler.ExtenderWeight * (maxNodeScore / levels)
+	}
+	return nil
+}
+
+// score sets r.scores to what kube-scheduler's own plugins say of the nodes found.
+func (r *run) score(pod *corev1.Pod, needs []need) {
+	var asked [podsResource]int64
+	for _, want := range needs {
+		if want.resource < podsResource {
+			asked[want.resource] = want.amount
+		}
+	}
+	// What kube-scheduler assumes of containers that ask for nothing.
+	if asked[cpuResource] == 0 {
+		asked[cpuResource] = 100
+	}
+	if asked[memoryResource] == 0 {
+		asked[memoryResource] = 200 << 20
+	}
+	r.scores = r.scores[:0]
+	for _, n := range r.found {
+		var fraction [podsResource]float64
+		fit := int64(0)
+		for i := range fraction {
+			capacity, used := n.capacity[i], n.capacity[i]-n.free[i]+asked[i]
+			fraction[i] = math.Min(1, float64(used)/float64(max(1, capacity)))
+			if used > capacity || capacity == 0 {
+				continue // scores 0, either way
+			}
+			if r.scheduler.ResourceScore == MostAllocated {
+				fit += used * maxNodeScore / capacity
+			} else {
+				fit += (capacity - used) * maxNodeScore / capacity
+			}
+		}
+		balance := int64((1 - math.Abs(fraction[0]-fraction[1])/2) * maxNodeScore)
+		r.scores = append(r.scores, fit/int64(len(fraction))+balance)
+	}
+}

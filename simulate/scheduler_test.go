@@ -1,0 +1,248 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/snapshot"
+)
+
+// seen is the simulated cluster as the extender sees a real one.
+type seen struct {
+	run *run
+	pod *corev1.Pod
+}
+
+func (s *seen) View() *snapshot.View                         { return s.run.builder.View() }
+func (s *seen) Pod(types.UID, string) *corev1.Pod            { return nil }
+func (s *seen) PodByName(_, _ string) *corev1.Pod            { return s.pod }
+func (s *seen) PodByUID(types.UID) *corev1.Pod               { return s.pod }
+func (s *seen) Bind(context.Context, extender.Binding) error { return nil }
+func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
+	return s.pod, nil
+}
+
+// Over the wire, the extender returns for every pod of a stream the very nodes that
+// the simulation goes on with, and the very scores, whatever was asked before.
+func TestDecisionsAreTheExtenders(t *testing.T) {
+	for _, shortlist := range []int{0, 1, 3} {
+		for _, strategy := range []gpumemory.NodeScore{gpumemory.Binpack, gpumemory.FGD, gpumemory.LeastWaste} {
+			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
+				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
+				w.Extender.Engine = gpuEngine(t, strategy, shortlist)
+				r := w.begin(11)
+				cluster := &seen{run: r}
+				handler := extender.New(extender.Options{
+					Engine: gpuEngine(t, strategy, shortlist), Cluster: cluster,
+					Log: decision.NewLog(0), Metrics: extender.NewMetrics(prometheus.NewRegistry()),
+				})
+				shapes := []int{3, 7, 10, 16, 0, 5}
+				compared := 0
+				for i := range 120 {
+					pod := instance(job("p", shapes[r.random.IntN(len(shapes))], 0).Pod, fmt.Sprint(i), r.now)
+					r.arrive(pod)
+					cluster.pod = pod
+					needs := r.needs(pod)
+					if err := r.filter(pod, needs); err != nil {
+						t.Fatal(err)
+					}
+					asked := names(r.found)
+					if len(asked) == 0 {
+						continue
+					}
+					if err := r.askFilter(t.Context(), pod); err != nil {
+						t.Fatal(err)
+					}
+					var kept extenderv1.ExtenderFilterResult
+					call(t, handler.Verb(extender.Filter), pod, asked, &kept)
+					if kept.Error != "" || kept.NodeNames == nil && len(r.found) > 0 || kept.NodeNames != nil && !slices.Equal(*kept.NodeNames, names(r.found)) {
+						t.Fatalf("pod %d: the extender keeps %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
+					}
+					if len(r.found) == 0 {
+						continue
+					}
+					var priorities extenderv1.HostPriorityList
+					call(t, handler.Verb(extender.Prioritize), pod, names(r.found), &priorities)
+					r.scores = make([]int64, len(r.found))
+					if err := r.askPrioritize(t.Context(), pod); err != nil {
+						t.Fatal(err)
+					}
+					for j, p := range priorities {
+						if p.Host != r.found[j].object.Name || 10*p.Score != r.scores[j] {
+							t.Fatalf("pod %d: the extender scores %v, the simulation %v", i, priorities, r.scores)
+						}
+					}
+					compared++
+					if err := r.bind(t.Context(), w.Extender.Engine, pod, r.found[0], needs); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if compared < 40 {
+					t.Errorf("only %d decisions were compared", compared)
+				}
+			})
+		}
+	}
+}
+
+func names(nodes []*node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.object.Name)
+	}
+	return all
+}
+
+func call(t *testing.T, handler http.Handler, pod *corev1.Pod, nodes []string, into any) {
+	t.Helper()
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body)))
+	if err := json.Unmarshal(recorder.Body.Bytes(), into); err != nil {
+		t.Fatalf("%v: %s", err, recorder.Body)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	tainted, cordoned, labelled, small := machine("tainted", 0), machine("cordoned", 0), machine("labelled", 0), machine("small", 0)
+	tainted.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
+	cordoned.Spec.Unschedulable = true
+	labelled.Labels = map[string]string{"zone": "a"}
+	small.Status.Allocatable = list("cpu", 1, "memory", "1Gi", "pods", 1)
+	w := &World{Nodes: []*corev1.Node{tainted, cordoned, labelled, small}}
+	full := job("full", 0, 0).Pod
+	full.Spec.NodeName = "labelled"
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.Pod)
+		want   []string
+	}{
+		{"any", func(*corev1.Pod) {}, []string{"labelled", "small"}},
+		{"too much CPU for one", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("cpu", "1100m") }, []string{"labelled"}},
+		{"more memory than any has", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("memory", "65Gi") }, nil},
+		{"a resource that nobody has", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("example.com/thing", 1) }, nil},
+		{"an init container", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", 2)}}}
+		}, []string{"labelled"}},
+		{"a selector", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }, []string{"labelled"}},
+		{"tolerations", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, []string{"cordoned", "labelled", "small", "tainted"}},
+	} {
+		r := w.begin(1)
+		pod := job("p", 0, 0).Pod
+		tt.change(pod)
+		if err := r.filter(pod, r.needs(pod)); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(r.found); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	r := w.begin(1) // pods count, too
+	first := instance(job("p", 0, 0).Pod, "1", r.now)
+	if err := r.bind(t.Context(), nil, first, r.byName["small"], r.needs(first)); err != nil {
+		t.Fatal(err)
+	}
+	tiny := job("tiny", 0, 0).Pod
+	tiny.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	if err := r.filter(tiny, r.needs(tiny)); err != nil || !slices.Equal(names(r.found), []string{"labelled"}) {
+		t.Errorf("with one pod on small, which takes one: %v (%v)", names(r.found), err)
+	}
+}
+
+func TestSampling(t *testing.T) {
+	for _, tt := range []struct{ nodes, percentage, want int }{
+		{50, 0, 50}, {50, 10, 50}, {1213, 0, 497}, {1213, 100, 1213}, {1213, 10, 121}, {1213, 1, 100}, {5000, 0, 500}, {10000, 0, 500},
+	} {
+		r := &run{cluster: &cluster{nodes: make([]*node, tt.nodes)}, scheduler: Scheduler{PercentageOfNodesToScore: tt.percentage}}
+		if got := r.nodesToFind(); got != tt.want {
+			t.Errorf("%d nodes, %d %%: %d, want %d", tt.nodes, tt.percentage, got, tt.want)
+		}
+	}
+	w := &World{Nodes: machines(250, 0), Scheduler: Scheduler{PercentageOfNodesToScore: 40}}
+	r := w.begin(1)
+	pod := job("p", 0, 0).Pod
+	for _, want := range []string{"n00", "n189", "n29"} { // in order of name; then from where it ended
+		if err := r.filter(pod, r.needs(pod)); err != nil || len(r.found) != 100 {
+			t.Fatalf("%d nodes (%v)", len(r.found), err)
+		}
+		if got := r.found[0].object.Name; got != r.nodes[(r.next+150)%250].object.Name {
+			t.Errorf("the search begins at %s (%s)", got, want)
+		}
+	}
+}
+
+func TestScores(t *testing.T) {
+	w := &World{Nodes: machines(2, 0), Scheduler: Scheduler{ResourceScore: LeastAllocated}}
+	score := func(kind ResourceScore) int64 {
+		w.Scheduler.ResourceScore = kind
+		r := w.begin(1)
+		pod := job("p", 0, 0).Pod
+		pod.Spec.Containers[0].Resources.Requests = list("cpu", 8, "memory", "32Gi") // a quarter, and half
+		if err := r.filter(pod, r.needs(pod)); err != nil {
+			t.Fatal(err)
+		}
+		r.score(pod, r.needs(pod))
+		return r.scores[0]
+	}
+	// (75 + 50) ÷ 2, and balanced but for half of the difference of a quarter: 87.
+	if got := score(LeastAllocated); got != 62+87 {
+		t.Errorf("LeastAllocated: %d", got)
+	}
+	if got := score(MostAllocated); got != 37+87 {
+		t.Errorf("MostAllocated: %d", got)
+	}
+}
+
+func TestEqualNodes(t *testing.T) {
+	got := map[string]int{}
+	for _, first := range []bool{false, true} {
+		w := &World{Nodes: machines(4, 0), Scheduler: Scheduler{FirstOfEqual: first}}
+		for seed := range uint64(100) {
+			r := w.begin(seed)
+			pod := job("p", 0, 0).Pod
+			n, err := r.choose(t.Context(), pod, r.needs(pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[n.object.Name]++; first && n.object.Name != "n00" {
+				t.Errorf("%s is not the first", n.object.Name)
+			}
+		}
+	}
+	if len(got) != 4 || got["n03"] < 10 || got["n00"] < 110 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestPodsThatAreNotManaged(t *testing.T) {
+	w := world(t, machines(2, 1), gpumemory.Binpack)
+	w.Extender.Managed = []corev1.ResourceName{gpuMemory}
+	r := w.begin(1)
+	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {
+		t.Error("the extender is asked about the wrong pods")
+	}
+	w.Extender.Engine = nil
+	if w.begin(1).concerned(job("some", 1, 0).Pod) {
+		t.Error("there is no extender")
+	}
+}
