@@ -364,8 +364,10 @@ func judgeAll(t *testing.T, p policy.Policy, pod *corev1.Pod, view *snapshot.Vie
 		return
 	}
 	for n := range view.All() {
-		if f, ok := cycle.(policy.Filter); ok && f.Filter(n) != f.Filter(n) {
-			t.Fatal("the verdict changes")
+		if f, ok := cycle.(policy.Filter); ok {
+			if first, second := f.Filter(n), f.Filter(n); first != second {
+				t.Fatalf("the verdict is %+v, and then %+v", first, second)
+			}
 		}
 		if s, ok := cycle.(policy.Score); ok {
 			if score := s.Score(n); score < policy.NoOpinion || score > policy.MaxScore || score != s.Score(n) {
