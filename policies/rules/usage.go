@@ -42,9 +42,16 @@ func usageOf(n *snapshot.Node) *usage {
 	return u
 }
 
-// podRequests is what kube-scheduler thinks the pod asks for in all.
+// podRequests is what kube-scheduler thinks the pod asks for in all, and 0 of the resources
+// that every node has and it does not ask for.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
-	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if _, ok := requests[name]; !ok {
+			requests[name] = resource.Quantity{}
+		}
+	}
+	return requests
 }
 
 func (s *schema) usageOf(n *snapshot.Node) ref.Val { return s.valueOf(reflect.ValueOf(usageOf(n))) }

@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/controlplane"
 )
 
 // The example does what its README says; a rule that waits for a signal lets pods run when
@@ -61,6 +64,37 @@ profiles:
           usage.requested["memory"].add(podRequests["memory"]).asApproximateFloat() <=
           0.5 * node.status.allocatable["memory"].asApproximateFloat()
 `
+
+// kube-scheduler would evict the pod that takes the CPUs. The rule is not met by that: the
+// one that takes the memory must go, too.
+func TestRulesAndPreemption(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4", Memory: "8Gi"})
+	th.priority("low", 10)
+	th.priority("high", 1000)
+	o := th.outboard(halfFull)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter preempt bind"}))
+	th.bound(controlplane.PodSpec{Name: "hog", PriorityClass: "low", CPU: "3"})
+	th.boundAndSeen(o, controlplane.PodSpec{Name: "large", PriorityClass: "low", Memory: "3Gi"})
+	waits := th.place(controlplane.PodSpec{Name: "second", PriorityClass: "low", Memory: "2Gi"})
+	if want := "1 node(s) would be more than half full"; !strings.Contains(waits.Waiting, want) {
+		t.Errorf("second is on %q and waits because %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
+	}
+	if err := controlplane.DeletePod(th.ctx, th.Client, waits.Pod); err != nil { // or it would take the room
+		t.Fatal(err)
+	}
+	go finishDeletions(th.ctx, th.Client)
+	th.awaitBound(th.create(controlplane.PodSpec{Name: "urgent", PriorityClass: "high", CPU: "3", Memory: "3Gi"}))
+	for _, d := range th.explain(o, "urgent").Decisions {
+		if d.Verb == "preempt" {
+			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || !slices.Equal(d.Preemptions[0].Added, []string{"default/large"}) {
+				t.Errorf("the preemption is told as %+v", d.Preemptions)
+			}
+			return
+		}
+	}
+	t.Error("no preempt call was recorded")
+}
 
 // A misspelt field is told with its place in the file and in the expression, and nothing is
 // served.
