@@ -161,6 +161,10 @@ func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch
 			return nil
 		})
 	}
+	group.Go(func() error {
+		s.anticipate(behind)
+		return nil
+	})
 	if keeper != nil {
 		group.Go(func() error {
 			// Before, nothing is known about who needs a claim.

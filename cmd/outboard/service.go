@@ -162,6 +162,38 @@ func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 
 func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }
 
+// anticipateEvery is the time between two looks for what policies could compute before
+// they are asked: what is anticipated is needed a hundred pods later, or so.
+const anticipateEvery = 200 * time.Millisecond
+
+// anticipate lets policies compute beforehand what they will be asked, until ctx ends.
+func (s *service) anticipate(ctx context.Context) {
+	if s.cluster == nil {
+		return
+	}
+	ticker := time.NewTicker(anticipateEvery)
+	defer ticker.Stop()
+	var last *snapshot.View
+	var of *profiles
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		view, p := s.cluster.View(), s.current.Load()
+		if s.cluster.Synced() != nil || view == last && p == of {
+			continue
+		}
+		last, of = view, p
+		for path, e := range p.engines {
+			if err := e.Anticipate(view); err != nil {
+				s.logger.Error("a policy could not prepare for what comes", "profile", path, "error", err)
+			}
+		}
+	}
+}
+
 // ServeHTTP answers a call of kube-scheduler.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.current.Load()

@@ -99,6 +99,17 @@ func (p *placer) market(view *snapshot.View) *market {
 	return m
 }
 
+// Anticipate implements policy.Anticipator: it learns the next lesson before it is due.
+func (p *gpuMemory) Anticipate(view *snapshot.View) {
+	if p.placer == nil {
+		return
+	}
+	m := p.placer.market(view)
+	if next := placement.NextLesson(came(view), view.Len()); next != m.lesson.after {
+		p.placer.lesson(view, m.kinds, next)
+	}
+}
+
 // begin looks at every node.
 func (p *placer) begin(m *market) {
 	m.kinds = p.kindsOf(m.view)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -198,6 +199,40 @@ func TestLeastWasteLearns(t *testing.T) {
 			t.Errorf("a pod with %d gets card %s of %s, want %s", memory, card, node.Name, want)
 		}
 	}
+}
+
+// What the next pods need is there before they ask.
+func TestLessonsAreAnticipated(t *testing.T) {
+	p := strategic(t, LeastWaste)
+	var b snapshot.Builder
+	b.SetNode(sharingNode("n", "T4", 4, 16))
+	come := func(from, to int) *snapshot.View {
+		for i := from; i < to; i++ {
+			b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, 6, 0, ""))
+		}
+		other := sharingNode("other", "T4", 1, 16)
+		other.Labels["from"] = fmt.Sprint(from) // for another View
+		b.SetNode(other)
+		return b.View()
+	}
+	view := come(0, 100)
+	now, next := placement.Lesson(100, 2), placement.NextLesson(100, 2)
+	if now == next {
+		t.Fatal("after 100 pods there is nothing to anticipate")
+	}
+	p.Anticipate(view)
+	p.Anticipate(view)
+	known := map[int]*lesson{}
+	for _, l := range p.placer.lessons {
+		known[l.after] = l
+	}
+	if len(p.placer.lessons) != 2 || known[now] == nil || known[next] == nil || known[next].waste == nil {
+		t.Fatalf("the lessons are from %v", known)
+	}
+	if m := p.placer.market(come(100, 112)); m.lesson != known[next] {
+		t.Errorf("then the lesson is one from %d, and another than that from %d", m.lesson.after, next)
+	}
+	strategic(t, Binpack).Anticipate(view)
 }
 
 func TestNormalizedRanks(t *testing.T) {
