@@ -210,3 +210,15 @@ func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed ui
 	}
 	return most, nil
 }
+
+// Next returns the pod as it would be bound if it came now, or an error if it fits
+// nowhere.
+func (w *World) Next(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	r := w.begin(0)
+	next := instance(pod, "next", start)
+	r.arrive(next)
+	if err := r.schedule(ctx, next); err != nil {
+		return nil, err
+	}
+	return r.builder.Pod(next.UID), nil
+}

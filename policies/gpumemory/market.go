@@ -196,8 +196,11 @@ func (p *placer) lesson(view *snapshot.View, k *kinds, after int) *lesson {
 // mix is what the first pods that came asked for, so many of them. A shape is worked
 // out once for each pod that came and once for each that went.
 func (p *gpuMemory) mix(view *snapshot.View, after int) *placement.Mix {
-	learner := placement.NewLearner(view.Len())
-	h := view.History()
+	h, remembers := view.History(), view.Len()
+	if p.config.ScoreNodes == FGD {
+		remembers = math.MaxInt32 // the typical pods are those of all that are known
+	}
+	learner := placement.NewLearner(remembers)
 	if h == nil {
 		return learner.Mix()
 	}
