@@ -67,6 +67,7 @@ func conditions() *rapid.Generator[string] {
 		`pod.spec.containers.map(c, c.name + node.metadata.name).exists(n, n == "cb")`,
 		`node.status.allocatable.all(r, q, q.compareTo(podRequests[?r].orValue(q)) >= 0)`,
 		`[1, 2].exists(x, pod.spec.containers.exists(c, size(c.name) == x && usage.pods < x))`,
+		`[1, 2].exists(x, pod.spec.containers.exists(c, size(c.name) == x) && usage.pods < x)`,
 		`pod.metadata.?labels[?"n"].optMap(n, int(n) > usage.pods).orValue(signals.load > 0.1)`,
 		`int(pod.metadata.labels["n"]) + int(node.metadata.labels["n"]) == 8`,
 		`[pod.metadata.name, node.metadata.name, "b"].distinct().size() == 2`,
