@@ -20,10 +20,10 @@ demo: control-plane
 test: control-plane unit race fuzz
 
 unit:
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 
 race:
-	$(GO) test -race $(RACE)
+	$(GO) test -race -timeout 30m $(RACE)
 
 fuzz:
 	./test/fuzz $(FUZZTIME)

@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/test/stage"
@@ -20,8 +17,17 @@ import (
 var wakeUpWait = flag.Duration("wakeup.wait", 20*time.Second,
 	"how long BenchmarkWakeUp waits for a pod that nobody wakes; kube-scheduler takes up to 5m30s")
 
-// BenchmarkWakeUp is the time from when a card is said to be well to when the pod that waits for it is bound, on a cluster in
-// which nothing else happens: with waiting pods being woken, and without. The latter ends after -wakeup.wait at the latest, and
+// licenceServer gives pods what is left of one seat.
+const licenceServer = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+signals: [{name: flexnet, file: {path: lmstat.txt, format: lmstat}}]
+profiles:
+- policies: [{name: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
+`
+
+// BenchmarkWakeUp is the time from when somebody outside returns a licence to when the pod that waits for it is bound, on a
+// cluster in which nothing else happens: with waiting pods being woken, and without. The latter ends after -wakeup.wait at the latest, and
 // capped is how many of the measurements have.
 func BenchmarkWakeUp(b *testing.B) {
 	arms := []*wakeUpArm{{name: "woken"}, {name: "not-woken", config: wakesNobody}}
@@ -43,7 +49,7 @@ func BenchmarkWakeUp(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// wakeUpArm is a cluster with one GPU.
+// wakeUpArm is a cluster with one node, beside a license server with one seat.
 type wakeUpArm struct {
 	name, config string
 	took         time.Duration
@@ -59,33 +65,38 @@ func (a *wakeUpArm) set(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { a.stage.Stop() })
-	if err := controlplane.CreateNodes(b.Context(), a.stage.Client, gpus("gpu-node", 1, 16).Node()); err != nil {
+	if err := controlplane.CreateNodes(b.Context(), a.stage.Client, controlplane.NodeSpec{Name: "node"}.Node()); err != nil {
 		b.Fatal(err)
 	}
-	if a.outboard, err = a.stage.StartOutboard(b.Context(), gpushare+a.config); err != nil {
+	a.used(b, 1)
+	if a.outboard, err = a.stage.StartOutboard(b.Context(), licenceServer+a.config); err != nil {
 		b.Fatal(err)
 	}
-	if _, err = a.stage.StartScheduler(b.Context(), controlplane.SchedulerOptions{Config: gpushareIgnored(a.outboard)}); err != nil {
+	config := schedulerConfig(extender{o: a.outboard, verbs: "filter bind"})
+	if _, err = a.stage.StartScheduler(b.Context(), controlplane.SchedulerOptions{Config: config}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// used says how many seats people have.
+func (a *wakeUpArm) used(b *testing.B, seats int) {
+	text := fmt.Sprintf("Users of solver:  (Total of 1 licenses issued;  Total of %d licenses in use)\n", seats)
+	if err := a.stage.WriteFile("lmstat.txt", []byte(text)); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func (a *wakeUpArm) measure(b *testing.B, name string) {
 	ctx, client := b.Context(), a.stage.Client
-	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-gpu-node"}, Data: map[string]string{"gpus": "0"}}
-	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, health, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	a.used(b, 1)
 	time.Sleep(time.Second) // for Outboard to know
-	placed, err := a.stage.Place(ctx, gpuPod(name, 16).Pod())
+	placed, err := a.stage.Place(ctx, licensed(name, "solver").Pod())
 	if err != nil || placed.Waiting == "" {
 		b.Fatalf("the pod does not wait: %v", err)
 	}
 	a.calm(b, name)
 	start := time.Now()
-	if err := client.CoreV1().ConfigMaps("kube-system").Delete(ctx, health.Name, metav1.DeleteOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	a.used(b, 0)
 	limit := patience
 	if a.config != "" {
 		limit = *wakeUpWait
