@@ -24,14 +24,17 @@
 //	+ price of the whole-GPU slots that the placement breaks
 //	+ a little for each node further down the list
 //
-// in millionths of a GPU; the smallest wins. The prices ([Prices]) are Littlewood's
-// rule: the value of what is taken, times the probability that the demand of those who
-// can use nothing else reaches what there is.
+// in millionths of a GPU; the smallest wins. What a pod is worth is not its part of a GPU,
+// but what it costs beside the other pods that come: see worths. The prices ([Prices])
+// are Littlewood's rule: the value of what is taken, times the probability that the
+// demand of those who can use nothing else reaches what there is.
 //
 // # Constants
 //
-// They were chosen once, and the result hardly depends on any of them.
+// They were chosen once, and follow from nothing in a particular cluster.
 //
+//	rounds      400   corrections of what pods are worth: the more, the closer to the optimum
+//	correction  0.5   the first of them
 //	closing     0.01  how likely a GPU takes no further pod after each offer
 //	withoutGPU  0.3   how much a pod without GPUs counts in what a node is worth
 //	orderSpan   200   thousandths of a GPU between the first and the last node; 70 to 600 are as good

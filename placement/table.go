@@ -60,10 +60,11 @@ type buyer struct{ f, x int }
 // buyers are how likely each kind is to come next, and what it then pays.
 type buyers map[buyer]struct{ q, paid float64 }
 
-// buyersOf returns what the mix offers a GPU of the kind. need is what a shape asks
-// for of the other resource, in cells. Each GPU of a pod with several gets an equal
+// buyersOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps;
+// need is what a shape asks for of the other resource, in cells. Each GPU of a pod with several gets an equal
 // part of that, and so does each GPU of the node of a pod without.
-func buyersOf(m *Mix, kind Kind, steps int, need func(Shape) float64) buyers {
+func buyersOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) buyers {
+	steps := len(worth) - 1
 	all := buyers{}
 	for _, s := range m.shapes() {
 		if !s.Models.Has(kind.Model) || s.units(kind) > kind.Size {
@@ -71,9 +72,9 @@ func buyersOf(m *Mix, kind Kind, steps int, need func(Shape) float64) buyers {
 		}
 		b, q, paid := buyer{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
 		if s.GPUs > 0 {
-			b = buyer{f: int(math.Ceil(float64(s.units(kind)) * float64(steps) / float64(max(1, kind.Size)))), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
+			b = buyer{f: stepsFor(s.Shape, kind, steps), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
 			q = s.weight / m.seen
-			paid = s.on(kind)
+			paid = worth[b.f] * Whole
 		}
 		if b == (buyer{}) {
 			continue // takes nothing

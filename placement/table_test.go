@@ -22,7 +22,7 @@ func inCores(s Shape) float64 { return float64(s.CPU) / cpuCell }
 func TestTableAgainstTheProcessItself(t *testing.T) {
 	m := mixOf(map[Shape]float64{
 		{CPU: 4000, GPUs: 1, Share: 400}: 3,
-		{CPU: 2500, GPUs: 1, Share: 295}: 2, // 300 and 3 cores, by the table's grain; paid is 295
+		{CPU: 2500, GPUs: 1, Share: 295}: 2, // 300 and 3 cores, by the table's grain
 		{CPU: 16000, GPUs: 2}:            1, // 8 cores for each
 		{CPU: 6000}:                      4, // 3 cores for each of the node's two GPUs
 		{CPU: 1, GPUs: 1, Share: 10, Models: NewModels("other")}: 50,
@@ -32,13 +32,13 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 	if steps != 100 {
 		t.Fatalf("%d steps", steps)
 	}
-	table := newTable(buyersOf(m, kind, steps, inCores), steps)
+	table := newTable(buyersOf(m, kind, worths(nil, steps), inCores), steps)
 	type state struct{ f, x int }
 	type offer struct {
 		f, x    int
 		q, paid float64
 	}
-	offers := []offer{{40, 4, 3.0 / 60, 400}, {30, 3, 2.0 / 60, 295}, {100, 8, 1.0 / 60, 1000}, {0, 3, 0.3 * 4 / 60, 0}}
+	offers := []offer{{40, 4, 3.0 / 60, 400}, {30, 3, 2.0 / 60, 300}, {100, 8, 1.0 / 60, 1000}, {0, 3, 0.3 * 4 / 60, 0}}
 	for _, start := range []state{{100, 8}, {100, 7}, {100, 96}, {70, 7}, {70, 12}, {39, 10}, {30, 3}, {29, 50}, {0, 50}, {100, 0}} {
 		at, sold := map[state]float64{start: 1}, 0.0
 		for range 4000 {
@@ -66,7 +66,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 }
 
 func TestTableBetweenCellsAndBeyond(t *testing.T) {
-	table := newTable(buyersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, 100, inCores), 100)
+	table := newTable(buyersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, worths(nil, 100), inCores), 100)
 	nine, ten := float64(table.v[50][9]), float64(table.v[50][10])
 	if nine != 0 || ten < 490 {
 		t.Fatalf("worth %.1f with 9 cores, %.1f with 10", nine, ten)
@@ -84,13 +84,13 @@ func TestTableBetweenCellsAndBeyond(t *testing.T) {
 
 func TestTableOfNothing(t *testing.T) {
 	kind := Kind{"T4", 1, Whole}
-	for f, row := range newTable(buyersOf(nil, kind, 100, inCores), 100).v {
+	for f, row := range newTable(buyersOf(nil, kind, worths(nil, 100), inCores), 100).v {
 		if row != [cells + 1]float32{} {
 			t.Errorf("a GPU with %d free that nobody wants is worth something", f)
 		}
 	}
 	huge := mixOf(map[Shape]float64{{CPU: math.MaxInt64, GPUs: 64, Share: 1}: 1, {CPU: math.MaxInt64}: 1})
-	if v := newTable(buyersOf(huge, kind, 100, inCores), 100).v[100][96]; v != 0 {
+	if v := newTable(buyersOf(huge, kind, worths(nil, 100), inCores), 100).v[100][96]; v != 0 {
 		t.Errorf("what fits nowhere is worth %v", v)
 	}
 }
@@ -111,7 +111,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s: %d steps, want %d", tt.name, got, tt.steps)
 		}
 	}
-	table := newTable(buyersOf(inMiB, Kind{"T4", 1, 16 << 10}, 8, inCores), 8)
+	table := newTable(buyersOf(inMiB, Kind{"T4", 1, 16 << 10}, worths(nil, 8), inCores), 8)
 	// ½·10 + ½·6, in sixteenths, but for what closing takes.
 	if got := table.at(10.0/16, 0); got < 490 || got > 500 {
 		t.Errorf("10 of 16 are worth %v", got)

@@ -37,7 +37,10 @@ type Waste struct {
 	demand   float64 // what the mix asks for, in thousandths of GPUs
 }
 
-type tables struct{ cpu, memory *table }
+type tables struct {
+	cpu, memory *table
+	worth       []float64 // of a pod that asks for so many steps, in GPUs
+}
 
 // models is a set of models as far as it matters in a cluster.
 type models struct {
@@ -119,22 +122,36 @@ func (w *Waste) learnTables() {
 	}
 	var all []known
 	compute := func(kind Kind, need func(Shape) float64) *table {
-		steps := stepsOf(w.mix, kind)
-		b := buyersOf(w.mix, kind, steps, need)
+		worth := w.tables[w.index[kind]].worth
+		b := buyersOf(w.mix, kind, worth, need)
 		for _, k := range all {
-			if k.table.steps == steps && maps.Equal(k.buyers, b) {
+			if k.table.steps == len(worth)-1 && maps.Equal(k.buyers, b) {
 				return k.table
 			}
 		}
-		all = append(all, known{b, newTable(b, steps)})
+		all = append(all, known{b, newTable(b, len(worth)-1)})
 		return all[len(all)-1].table
 	}
 	for i, kind := range w.kinds {
 		if kind.GPUs > 0 {
+			w.tables[i].worth = w.worths(i)
 			w.tables[i].cpu = compute(kind, func(s Shape) float64 { return float64(s.CPU) / cpuCell })
 			w.tables[i].memory = compute(kind, func(s Shape) float64 { return float64(s.Memory) / memoryCell })
 		}
 	}
+}
+
+// worths are those of pods on the i-th kind of nodes; kinds of which the same is asked
+// share theirs.
+func (w *Waste) worths(i int) []float64 {
+	steps := stepsOf(w.mix, w.kinds[i])
+	sizes := sizesOf(w.mix, w.kinds[i], steps)
+	for j, kind := range w.kinds[:i] {
+		if worth := w.tables[j].worth; len(worth) == steps+1 && slices.Equal(sizes, sizesOf(w.mix, kind, steps)) {
+			return worth
+		}
+	}
+	return worths(sizes, steps)
 }
 
 func (w *Waste) modelsOf(m Models) *models {
@@ -175,6 +192,15 @@ func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 	return sum
 }
 
+// worthOf is what the pod is worth on a node of the kind, in thousandths of a GPU.
+func (w *Waste) worthOf(s Shape, kind int16) float64 {
+	worth := w.tables[kind].worth
+	if s.GPUs == 0 || len(worth) == 0 {
+		return 0
+	}
+	return float64(s.GPUs) * worth[stepsFor(s, w.kinds[kind], len(worth)-1)] * Whole
+}
+
 // Rate returns the offers of the node, without their price and without Order. A node of a kind that was
 // not there when the Waste was made offers nothing.
 func (w *Waste) Rate(n *Node, s Shape) Offers {
@@ -184,7 +210,7 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 		return offers
 	}
 	terms := Terms{kind: kind, whole: int8(wholes(n.GPUs)), charged: w.charged(n, kind, s)}
-	before, part := w.value(kind, n.CPU, n.Memory, n.GPUs), float64(s.GPUs)*s.on(w.kinds[kind])
+	before, part := w.value(kind, n.CPU, n.Memory, n.GPUs), w.worthOf(s, kind)
 	loss := func(after []GPU) Cost {
 		lost := before - w.value(kind, n.CPU-s.CPU, n.Memory-s.Memory, after) - part
 		return Cost(math.Round(lost * float64(milli)))

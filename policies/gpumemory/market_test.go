@@ -173,9 +173,8 @@ func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (be
 	return best, claim.Annotations[indexKey]
 }
 
-// Pods have asked for 4 and 10 of 16. One with 4 goes to the card with 12, where two
-// more of its size fit, and leaves the 10 on the other card to a pod that wants just
-// that, although that card has less free.
+// Pods have asked for 6 and 8 of 16. One with 8 goes to the card with 14, where a 6 fits
+// beside it, and not to that with 13, which has less free; one with 6 goes there.
 func TestLeastWasteLearns(t *testing.T) {
 	p := strategic(t, LeastWaste)
 	var b snapshot.Builder
@@ -185,16 +184,18 @@ func TestLeastWasteLearns(t *testing.T) {
 		pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = "n", corev1.PodRunning, map[string]string{indexKey: card}
 		b.SetPod(pod)
 	}
-	put("a", 6, "1")
-	put("b", 4, "3")
-	if _, card := place(t, p, b.View(), sharingPod("four", 0, 4, 0, "")); card != "1" {
-		t.Errorf("before anything is learnt the pod gets card %s, not the first in use", card)
+	put("full-0", 16, "0")
+	put("full-2", 16, "2")
+	put("a", 3, "1")
+	put("b", 2, "3")
+	if _, card := place(t, p, b.View(), sharingPod("eight", 0, 8, 0, "")); card != "1" {
+		t.Errorf("before anything is learnt the pod gets card %s, not the first with room", card)
 	}
 	for i := range 200 {
-		b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, []int64{4, 10}[i%2], 0, ""))
+		b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, []int64{6, 8}[i%2], 0, ""))
 	}
-	b.SetNode(sharingNode("o", "T4", 4, 16)) // for another View
-	for memory, want := range map[int64]string{4: "3", 10: "1"} {
+	b.SetConfigMap(unhealthyCards, "n", map[string]string{}) // for another View
+	for memory, want := range map[int64]string{6: "1", 8: "3"} {
 		if node, card := place(t, p, b.View(), sharingPod("new", 0, memory, 0, "")); node == nil || node.Name != "n" || card != want {
 			t.Errorf("a pod with %d gets card %s of %s, want %s", memory, card, node.Name, want)
 		}

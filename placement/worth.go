@@ -1,0 +1,134 @@
+package placement
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+const (
+	// rounds is how often the worths are corrected; the last half of them counts.
+	rounds = 400
+	// correction is how much, at first.
+	correction = 0.5
+)
+
+// A pod with 10 of 16 does not cost 10 sixteenths of a GPU when all that comes beside it
+// is a 4: it costs what is left when that has its place. worths are these prices: the
+// solution of the dual of the cutting-stock problem (Gilmore and Gomory 1961),
+//
+//	maximize Σ demand·worth, so that no set of pods that fit one GPU is worth more than it
+//
+// With them a GPU that can still be filled as well as any other has lost nothing,
+// whatever fits in thousandths.
+
+// size is how many steps of a GPU some shapes ask for, and how often they come.
+type size struct {
+	steps  int
+	demand float64 // GPUs asked of
+}
+
+// stepsFor is how many steps of a GPU of the kind the shape needs.
+func stepsFor(s Shape, kind Kind, steps int) int {
+	return int(math.Ceil(float64(s.units(kind)) / float64(max(1, kind.Size)) * float64(steps)))
+}
+
+// sizesOf are the sizes that the mix asks for of GPUs of the kind, in order.
+func sizesOf(m *Mix, kind Kind, steps int) []size {
+	var all []size
+	for _, s := range m.shapes() {
+		if s.GPUs > 0 && s.Models.Has(kind.Model) && s.units(kind) <= kind.Size {
+			all = append(all, size{stepsFor(s.Shape, kind, steps), s.weight * float64(s.GPUs)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b size) int { return cmp.Compare(a.steps, b.steps) })
+	merged := all[:0]
+	for _, s := range all {
+		if n := len(merged); n > 0 && merged[n-1].steps == s.steps {
+			merged[n-1].demand += s.demand
+		} else if s.steps > 0 {
+			merged = append(merged, s)
+		}
+	}
+	return merged
+}
+
+// worths returns what a pod is worth that asks for so many steps, in GPUs: 0 to 1. Sizes
+// that nobody asks for are worth their part.
+//
+// It raises the worth of sizes that the most valuable set of pods has too few of for what
+// is asked, and lowers that of the others, less and less.
+func worths(sizes []size, steps int) []float64 {
+	worth := make([]float64, steps+1)
+	for f := range worth {
+		worth[f] = float64(f) / float64(steps)
+	}
+	if len(sizes) == 0 {
+		return worth
+	}
+	now, sum := make([]float64, len(sizes)), make([]float64, len(sizes))
+	for i, s := range sizes {
+		now[i] = worth[s.steps]
+	}
+	set := newKnapsack(steps)
+	for round := range rounds {
+		most := set.fill(sizes, now)
+		asked := 0.0
+		for i, s := range sizes {
+			now[i] /= most
+			asked += s.demand * now[i]
+		}
+		step := correction / math.Sqrt(float64(round+1))
+		counts := set.counts(sizes)
+		for i, s := range sizes {
+			if round >= rounds/2 {
+				sum[i] += now[i]
+			}
+			now[i] *= math.Exp(step * (s.demand*now[i]/asked - float64(counts[i])*now[i]))
+		}
+	}
+	for i, s := range sizes {
+		worth[s.steps] = math.Min(1, sum[i]/(rounds-rounds/2))
+	}
+	return worth
+}
+
+// knapsack finds the most valuable set of pods that fit one GPU.
+type knapsack struct {
+	best []float64 // by steps that are free
+	last []int     // the size to take there; -1: leave a step
+}
+
+func newKnapsack(steps int) *knapsack {
+	return &knapsack{make([]float64, steps+1), make([]int, steps+1)}
+}
+
+// fill returns what the set is worth.
+func (k *knapsack) fill(sizes []size, worth []float64) float64 {
+	for free := 1; free < len(k.best); free++ {
+		k.best[free], k.last[free] = k.best[free-1], -1
+		for i, s := range sizes {
+			if s.steps > free {
+				break // and so are all that follow
+			}
+			if value := k.best[free-s.steps] + worth[i]; value > k.best[free] {
+				k.best[free], k.last[free] = value, i
+			}
+		}
+	}
+	return k.best[len(k.best)-1]
+}
+
+// counts is how many of each size are in the set.
+func (k *knapsack) counts(sizes []size) []int {
+	counts := make([]int, len(sizes))
+	for free := len(k.best) - 1; free > 0; {
+		if i := k.last[free]; i >= 0 {
+			counts[i]++
+			free -= sizes[i].steps
+		} else {
+			free--
+		}
+	}
+	return counts
+}
