@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -95,4 +96,9 @@ func (p page) shows(t *testing.T, text string) {
 	}
 }
 
-func oneSpaced(text string) string { return strings.Join(strings.Fields(text), " ") }
+var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+
+// oneSpaced is the text but for its spaces and times.
+func oneSpaced(text string) string {
+	return strings.Join(strings.Fields(timestamp.ReplaceAllString(text, "TIME")), " ")
+}

@@ -69,6 +69,11 @@ func (th *theater) priority(name string, value int32) {
 	if err != nil {
 		th.t.Fatal(err)
 	}
+	probe := controlplane.PodSpec{Name: "probe", PriorityClass: name}.Pod()
+	th.eventually("the API server's admission knows the class", func() bool {
+		_, err := th.Client.CoreV1().Pods("default").Create(th.ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil
+	})
 }
 
 // finishDeletions does a kubelet's part: it removes pods that are to be deleted.
