@@ -82,3 +82,22 @@ func TestSimulateNeedsSense(t *testing.T) {
 		}
 	}
 }
+
+// The example prints what its README shows.
+func TestGPUStrategiesExample(t *testing.T) {
+	folder := filepath.Join("..", "..", "examples", "gpu-strategies")
+	in := func(name string) string { return filepath.Join(folder, name) }
+	out, err := execute(t, "simulate", "--nodes", in("nodes.yaml"), "--pods", in("pods.yaml"), "--until", "1.1", "--seeds", "5",
+		"--config", in("binpack.yaml"), "--config", in("fgd.yaml"), "--config", in("least-waste.yaml"), "--picture", filepath.Join(t.TempDir(), "fill.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(in("README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := out[strings.Index(out, "allocated % at"):]
+	if !strings.Contains(string(readme), "```text\n"+table+"```\n") {
+		t.Errorf("the README does not show\n%s", table)
+	}
+}
