@@ -314,10 +314,6 @@ func TestAllocationsWithLedger(t *testing.T) {
 }
 
 func BenchmarkGPUMemory(b *testing.B) {
-	p, err := policytest.FromYAML(gpumemory.Type(), `{}`)()
-	if err != nil {
-		b.Fatal(err)
-	}
 	var builder snapshot.Builder
 	for i := range 5000 {
 		name := fmt.Sprint("node-", i)
@@ -328,5 +324,10 @@ func BenchmarkGPUMemory(b *testing.B) {
 			builder.SetPod(pod)
 		}
 	}
-	policytest.Benchmark(b, p, gpuPod("new", 6, 0), builder.View())
+	view := builder.View()
+	for _, strategy := range []string{"binpack", "bestFit", "fgd", "leastWaste"} {
+		b.Run(strategy, func(b *testing.B) {
+			policytest.Benchmark(b, build(b, "{scoreNodes: "+strategy+"}"), gpuPod("new", 6, 0), view)
+		})
+	}
 }

@@ -41,8 +41,11 @@ func (r *ranking) NormalizeScore(scores []int64) {
 	var best [policy.MaxScore]int64
 	ranks := best[:0] // the different scores, the best first
 	for _, s := range scores {
+		if len(ranks) == len(best) && s < best[len(best)-1] {
+			continue // as most are
+		}
 		at, known := slices.BinarySearchFunc(ranks, s, descending)
-		if known || at == len(best) {
+		if known {
 			continue
 		}
 		if len(ranks) == len(best) {
@@ -51,6 +54,10 @@ func (r *ranking) NormalizeScore(scores []int64) {
 		ranks = slices.Insert(ranks, at, s)
 	}
 	for i, s := range scores {
+		if s < ranks[len(ranks)-1] {
+			scores[i] = 0
+			continue
+		}
 		at, known := slices.BinarySearchFunc(ranks, s, descending)
 		scores[i] = 0
 		if known {
