@@ -5,90 +5,107 @@ import (
 	"testing"
 )
 
+var indexKinds = []Kind{{"T4", 2, Whole}, {"G2", 8, Whole}, {"P100", 1, Whole}, {}}
+
+// market is a cluster with one way to rate its nodes.
+type market struct {
+	by      string
+	nodes   []*Node
+	learner *Learner
+	waste   *Waste
+}
+
+func newMarket(by string, rng *rand.Rand) *market {
+	m := &market{by: by}
+	for range 40 {
+		kind := indexKinds[rng.IntN(len(indexKinds))]
+		n := &Node{Model: kind.Model, CPU: 32000, Memory: 64000, CPUCapacity: 32000, MemoryCapacity: 64000}
+		for range kind.GPUs {
+			n.GPUs = append(n.GPUs, GPU{Whole, Whole})
+		}
+		m.nodes = append(m.nodes, n)
+	}
+	m.learner = NewLearner(len(m.nodes))
+	return m
+}
+
+// rate is how nodes are rated by what is learnt now.
+func (m *market) rate() func(int, *Node, Shape) Offers {
+	m.waste = NewWaste(m.learner.Mix(), indexKinds)
+	switch fragmentation, bestFit := NewFragmentation(m.learner.Mix(), indexKinds), NewBestFit(32000, 8); m.by {
+	case "best fit":
+		return func(_ int, n *Node, s Shape) Offers { return bestFit.Rate(n, s) }
+	case "fragmentation":
+		return func(_ int, n *Node, s Shape) Offers { return fragmentation.Rate(n, s) }
+	}
+	waste := m.waste
+	return func(place int, n *Node, s Shape) Offers { return waste.Rate(n, s).Plus(Order(string(rune(place)))) }
+}
+
+func (m *market) price(s Shape) func(Terms) Cost {
+	if m.by != "waste" {
+		return nil
+	}
+	supply := NewSupply(m.waste)
+	for _, n := range m.nodes {
+		supply.Add(n)
+	}
+	prices := supply.Prices()
+	return func(terms Terms) Cost { return prices.Of(s, terms) }
+}
+
 // A cluster is filled and emptied at random, and prices and what is learnt change;
 // the index finds what a look at all nodes finds.
 func TestIndexAgainstALookAtAllNodes(t *testing.T) {
-	kinds := []Kind{{"T4", 2, Whole}, {"G2", 8, Whole}, {"P100", 1, Whole}, {}}
 	shapes := []Shape{
 		{CPU: 1000}, {CPU: 3000, Memory: 2000}, {CPU: 2000, GPUs: 1, Share: 250}, {CPU: 500, GPUs: 1, Share: 430},
 		{CPU: 4000, Memory: 4000, GPUs: 1}, {CPU: 9000, GPUs: 2}, {CPU: 30000, GPUs: 8},
 		{GPUs: 1, Share: 100, Models: NewModels("P100", "T4")}, {GPUs: 2, Share: 300},
 	}
-	for _, name := range []string{"best fit", "fragmentation", "waste"} {
-		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(7, uint64(len(name))))
-			var nodes []*Node
-			for range 40 {
-				kind := kinds[rng.IntN(len(kinds))]
-				n := &Node{Model: kind.Model, CPU: 32000, Memory: 64000, CPUCapacity: 32000, MemoryCapacity: 64000}
-				for range kind.GPUs {
-					n.GPUs = append(n.GPUs, GPU{Whole, Whole})
-				}
-				nodes = append(nodes, n)
-			}
-			learner := NewLearner(len(nodes))
-			var waste *Waste
-			relearn := func() func(int, *Node, Shape) Offers {
-				waste = NewWaste(learner.Mix(), kinds)
-				switch fragmentation, bestFit := NewFragmentation(learner.Mix(), kinds), NewBestFit(32000, 8); name {
-				case "best fit":
-					return func(_ int, n *Node, s Shape) Offers { return bestFit.Rate(n, s) }
-				case "fragmentation":
-					return func(_ int, n *Node, s Shape) Offers { return fragmentation.Rate(n, s) }
-				}
-				return func(place int, n *Node, s Shape) Offers { return waste.Rate(n, s).Plus(Order(string(rune(place)))) }
-			}
-			rate := relearn()
-			index := NewIndex(nodes, rate)
-			type placed struct {
-				node int
-				s    Shape
-				gpus []int
-			}
+	type placed struct {
+		node int
+		s    Shape
+		gpus []int
+	}
+	for _, by := range []string{"best fit", "fragmentation", "waste"} {
+		t.Run(by, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(7, uint64(len(by))))
+			m := newMarket(by, rng)
+			rate := m.rate()
+			index := NewIndex(m.nodes, rate)
 			var running []placed
 			var onTerms, refused int
 			for step := range 1500 {
 				if step%300 == 299 {
-					rate = relearn()
+					rate = m.rate()
 					index.Rerate(rate)
 				}
 				s := shapes[rng.IntN(len(shapes))]
-				learner.Arrive(s)
-				var price func(Terms) Cost
-				if name == "waste" {
-					supply := NewSupply(waste)
-					for _, n := range nodes {
-						supply.Add(n)
-					}
-					prices := supply.Prices()
-					price = func(terms Terms) Cost { return prices.Of(s, terms) }
-				}
+				m.learner.Arrive(s)
+				price := m.price(s)
 				place, gpu, ok := index.Best(s, price)
-				wantPlace, wantGPU, want := scan(nodes, s, rate, price)
+				wantPlace, wantGPU, want := scan(m.nodes, s, rate, price)
 				if place != wantPlace || gpu != wantGPU || ok != want {
 					t.Fatalf("step %d: %+v goes to GPU %d of node %d (%v), should go to GPU %d of node %d (%v)", step, s, gpu, place, ok, wantGPU, wantPlace, want)
 				}
-				if !ok {
-					refused++
-				}
-				if onTerms = max(onTerms, len(index.shapes[s].heaps)); ok {
-					running = append(running, placed{place, s, nodes[place].Take(s, gpu)})
+				onTerms = max(onTerms, len(index.shapes[s].heaps))
+				if ok {
+					running = append(running, placed{place, s, m.nodes[place].Take(s, gpu)})
 					index.Changed(place)
+				} else {
+					refused++
 				}
 				if rng.IntN(3) == 0 && len(running) > 0 {
 					i := rng.IntN(len(running))
-					nodes[running[i].node].Give(running[i].s, running[i].gpus)
+					m.nodes[running[i].node].Give(running[i].s, running[i].gpus)
 					index.Changed(running[i].node)
-					learner.Depart(running[i].s)
+					m.learner.Depart(running[i].s)
 					running[i] = running[len(running)-1]
 					running = running[:len(running)-1]
 				}
 			}
-			if refused == 0 || refused == 1500 {
-				t.Errorf("%d pods were refused: the cluster was never full, or always", refused)
-			}
-			if name == "waste" && onTerms < 5 {
-				t.Errorf("there were offers on %d terms at most", onTerms)
+			if refused == 0 || refused == 1500 || by == "waste" && onTerms < 5 {
+				t.Errorf("%d pods were refused, and there were offers on %d terms at most", refused, onTerms)
 			}
 		})
 	}

@@ -69,13 +69,8 @@ type Learner struct {
 
 // NewLearner returns a Learner for a cluster of so many nodes.
 func NewLearner(nodes int) *Learner {
-	l := &Learner{mix: Mix{weights: map[Shape]float64{}, departed: map[Shape]float64{}}}
-	l.Resize(nodes)
-	return l
+	return &Learner{mix: Mix{weights: map[Shape]float64{}, departed: map[Shape]float64{}}, memory: memory(nodes)}
 }
-
-// Resize says how many nodes the cluster has now.
-func (l *Learner) Resize(nodes int) { l.memory = memory(nodes) }
 
 func memory(nodes int) float64 { return math.Max(minMemory, perNode*float64(nodes)) }
 
