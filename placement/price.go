@@ -250,18 +250,23 @@ func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
 // Of is what is to be added to the cost of an offer on these terms for the shape.
 func (p *Prices) Of(s Shape, t Terms) Cost {
-	price := p.model[t.kind]*float64(s.GPUs)*s.on(p.waste.kinds[t.kind]) + p.broken(t)
-	return Cost(math.Round(price * float64(milli)))
+	broken, _ := p.broken(t)
+	return Cost(math.Round((p.taken(s, t) + broken) * float64(milli)))
+}
+
+// taken is the price of the GPUs of the model, in thousandths.
+func (p *Prices) taken(s Shape, t Terms) float64 {
+	return p.model[t.kind] * float64(s.GPUs) * s.on(p.waste.kinds[t.kind])
 }
 
 // broken is the price of the slots that are broken, or of the GPUs that one is to be
-// put together from again: of the dearest of them, in thousandths.
+// put together from again: of the dearest of them, in thousandths; and the index of
+// their group, if the price is not 0.
 //
 // Of a broken slot, the more GPUs are left the less is lost if pods go, because the
 // slot comes back when the others are free again; and taking one of these others costs
 // as much.
-func (p *Prices) broken(t Terms) float64 {
-	best := 0.0
+func (p *Prices) broken(t Terms) (best float64, dearest int) {
 	for _, i := range p.dear {
 		if p.slot[i] <= best {
 			break
@@ -282,9 +287,11 @@ func (p *Prices) broken(t Terms) float64 {
 		case before > after:
 			lost = p.turnover * (square(before, gpus) - square(after, gpus))
 		}
-		best = math.Max(best, lost*p.slot[i])
+		if price := lost * p.slot[i]; price > best {
+			best, dearest = price, i
+		}
 	}
-	return best
+	return best, dearest
 }
 
 // square is (part/of)².

@@ -123,7 +123,7 @@ func TestBrokenSlotsWhilePodsGo(t *testing.T) {
 	price := prices.slot[0]
 	for i := range want {
 		terms := offerOn(t, w, n, one).Terms
-		got := prices.broken(Terms{kind: terms.kind, whole: terms.whole, takes: terms.takes, breaks: terms.breaks & 1, charged: terms.charged & 1})
+		got, _ := prices.broken(Terms{kind: terms.kind, whole: terms.whole, takes: terms.takes, breaks: terms.breaks & 1, charged: terms.charged & 1})
 		if math.Abs(got-want[i]*price) > 1e-6 {
 			t.Errorf("GPU %d costs %v of the slot, want %v", i, got/price, want[i])
 		}
@@ -158,7 +158,7 @@ func TestSlotsAreBrokenByCPUAndMemory(t *testing.T) {
 	n, supply = node("T4", 10000, 5000, 1000, 1000, 1000), NewSupply(w)
 	supply.Add(n)
 	prices = supply.Prices()
-	if got := prices.broken(offerOn(t, w, n, Shape{CPU: 9000}).Terms); prices.turnover != 1 || got != prices.slot[0] {
+	if got, _ := prices.broken(offerOn(t, w, n, Shape{CPU: 9000}).Terms); prices.turnover != 1 || got != prices.slot[0] {
 		t.Errorf("taking the CPU of a slot costs %v, the slot %v", got, prices.slot)
 	}
 }

@@ -16,8 +16,11 @@ const MaxGPUs = 64
 // order.
 type Cost int64
 
-// milli is a thousandth of a GPU.
-const milli Cost = 1000
+// milli is a thousandth of a GPU, and OneGPU all of it.
+const (
+	milli  Cost = 1000
+	OneGPU      = Whole * milli
+)
 
 // Models is a set of GPU models; the zero value stands for all there are. Equal sets
 // are equal values.
@@ -242,3 +245,6 @@ func (o *Offers) add(offer Offer) {
 	o.list[o.count] = offer
 	o.count++
 }
+
+// FreeGPUs is how much of the node's GPUs is free together, each in parts of the largest.
+func (n *Node) FreeGPUs() float64 { return freeOf(n.GPUs, n.Kind().Size) / Whole }

@@ -34,9 +34,11 @@ type lesson struct {
 	after int // pods that had come
 	kinds *kinds
 
-	once  sync.Once
-	rate  func(*placement.Node, placement.Shape) placement.Offers
-	waste *placement.Waste // nil unless that is the strategy
+	once sync.Once
+	rate func(*placement.Node, placement.Shape) placement.Offers
+	// Nil unless that is the strategy:
+	fragmentation *placement.Fragmentation
+	waste         *placement.Waste
 }
 
 // kinds are those of the nodes, by row; rows without a node have the zero Kind, which
@@ -75,7 +77,8 @@ var strategies = map[NodeScore]func(*lesson, *placement.Mix){
 		l.rate = placement.NewBestFit(cpu, gpus).Rate
 	},
 	FGD: func(l *lesson, mix *placement.Mix) {
-		l.rate = placement.NewFragmentation(mix, l.kinds.rows).Rate
+		l.fragmentation = placement.NewFragmentation(mix, l.kinds.rows)
+		l.rate = l.fragmentation.Rate
 	},
 	LeastWaste: func(l *lesson, mix *placement.Mix) {
 		l.waste = placement.NewWaste(mix, l.kinds.rows)

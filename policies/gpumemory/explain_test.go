@@ -1,0 +1,132 @@
+package gpumemory
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// onCard is a running pod.
+func onCard(node, name string, memory int64, card string) *corev1.Pod {
+	pod := sharingPod(name, 0, memory, 0, "")
+	pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = node, corev1.PodRunning, map[string]string{indexKey: card}
+	return pod
+}
+
+// past is pods that came and never got a node.
+func past(count int, cpu, memory, gpus int64, models string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range count {
+		pods = append(pods, sharingPod(fmt.Sprintf("past-%d-%d-%s-%d", memory, gpus, models, i), cpu, memory, gpus, models))
+	}
+	return pods
+}
+
+func TestExplain(t *testing.T) {
+	nodes := []*corev1.Node{sharingNode("shared", "T4", 2, 16), sharingNode("large", "T4", 8, 16), sharingNode("scarce", "P100", 2, 16)}
+	running := []*corev1.Pod{onCard("shared", "a", 10, "0"), onCard("shared", "b", 12, "1")}
+	usual := append(past(100, 1, 6, 0, ""), past(100, 1, 10, 0, "")...)
+	tests := []struct {
+		name     string
+		strategy NodeScore
+		came     []*corev1.Pod
+		pod      *corev1.Pod
+		node     string // "": about the pod
+		want     string // what is said, in part; "" is nothing; parts between ellipses
+	}{
+		{"binpack: the GPU", Binpack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "The pod would get GPU 1 (free: 4 of 16 GiB)."},
+		{"binpack: no room", Binpack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
+		{"binpack: whole GPUs", Binpack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "The pod would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)."},
+		{"binpack: another model", Binpack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
+		{"binpack: nothing learnt", Binpack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
+		{"binpack: has it already", Binpack, nil, running[0], "shared", "The pod has its GPUs here already."},
+		{"bestFit", BestFitNodes, nil, sharingPod("p", 2, 4, 0, ""), "shared", "GPU 1 (…30.0 of 32.0 cores and 0.38 of 2 GPUs would be left: the less, the better."},
+		{"bestFit: no room is not rated", BestFitNodes, nil, sharingPod("p", 2, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
+		// Of the typical pods that it has learnt from 100 have 10, to which 10 is useless here, and 54
+		// have 6, to which the 4 of GPU 1 are: (100·10 + 54·4)/154 of 16.
+		{"fgd", FGD, usual, sharingPod("p", 1, 4, 0, ""), "shared", "GPU 1 (…cannot use 0.49 GPUs of what is free here, and with this pod 0.24."},
+		{"fgd: what was learnt", FGD, usual, sharingPod("p", 1, 4, 0, ""), "", "fgd: which pods are usual was learnt from the first 156 that came."},
+		{"leastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the least is best:…node's place"},
+		{"leastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could not be sold any more to the pods that usually come"},
+		{"leastWaste: what was learnt", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "leastWaste: which pods are usual was learnt from the first 156 that came."},
+		{"leastWaste: the scarce model", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "scarce",
+			`the model "P100" is scarce: with a probability of 0.94 pods that can use no other`},
+		{"leastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "costs …!scarce"},
+		{"leastWaste: a place for eight", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 6, 0, ""), "large",
+			"breaks 1 of the cluster's 1 places for pods with 8 whole GPUs"},
+		{"leastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "costs …!breaks"},
+		{"leastWaste: cores of a place for eight", LeastWaste, append(past(50, 20, 0, 8, ""), usual...), sharingPod("p", 16, 0, 0, ""), "large",
+			"places for pods with 8 whole GPUs and 20 cores"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var b snapshot.Builder
+			for _, n := range nodes {
+				b.SetNode(n)
+			}
+			for _, pod := range append(append([]*corev1.Pod{}, running...), tt.came...) {
+				b.SetPod(pod)
+			}
+			view := b.View()
+			cycle, err := strategic(t, tt.strategy).Prepare(t.Context(), tt.pod, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := strings.Join(cycle.(policy.Explainer).Explain(view.Node(tt.node)), " ")
+			if tt.want == "" && said != "" {
+				t.Errorf("it says %q", said)
+			}
+			rest := said
+			for part := range strings.SplitSeq(tt.want, "…") {
+				if absent, ok := strings.CutPrefix(part, "!"); ok {
+					if strings.Contains(rest, absent) {
+						t.Errorf("it says %q, which is not to contain %q", said, absent)
+					}
+					continue
+				}
+				_, after, found := strings.Cut(rest, part)
+				if !found {
+					t.Errorf("it says %q, and not %q", said, part)
+				}
+				rest = after
+			}
+		})
+	}
+}
+
+// The parts that are told add up to what the node is ranked by.
+func TestExplainedPartsAddUp(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(sharingNode("n", "P100", 8, 16))
+	b.SetNode(sharingNode("other", "T4", 8, 16))
+	b.SetPod(onCard("n", "a", 10, "3"))
+	for _, pod := range append(append(past(40, 1, 6, 0, "P100"), past(40, 2, 10, 0, "")...), past(40, 1, 0, 8, "")...) {
+		b.SetPod(pod)
+	}
+	view := b.View()
+	for _, pod := range []*corev1.Pod{sharingPod("p", 1, 3, 0, ""), sharingPod("p", 1, 12, 0, "P100"), sharingPod("p", 1, 0, 3, ""), sharingPod("p", 9, 0, 0, "")} {
+		cycle, err := strategic(t, LeastWaste).Prepare(t.Context(), pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		score := cycle.(policy.Score).Score(view.Node("n"))
+		var total, sum float64
+		for _, text := range cycle.(policy.Explainer).Explain(view.Node("n")) {
+			var part float64
+			if _, err := fmt.Sscanf(text, "Placing the pod here costs %f GPUs", &total); err == nil {
+				continue
+			}
+			if _, err := fmt.Sscanf(text, "%f:", &part); err == nil {
+				sum += part
+			}
+		}
+		if want := -float64(score) / 1e6; want == 0 || total-want > 0.0006 || want-total > 0.0006 || sum-total > 0.003 || total-sum > 0.003 {
+			t.Errorf("it costs %f; told are %f, in parts %f", want, total, sum)
+		}
+	}
+}
