@@ -104,11 +104,12 @@ func TestExplainedPartsAddUp(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(sharingNode("n", "P100", 8, 16))
 	b.SetNode(sharingNode("other", "T4", 8, 16))
-	b.SetPod(onCard("n", "a", 10, "3"))
-	for _, pod := range append(append(past(40, 1, 6, 0, "P100"), past(40, 2, 10, 0, "")...), past(40, 1, 0, 8, "")...) {
+	b.SetPod(onCard("other", "a", 10, "3"))
+	for _, pod := range append(append(past(100, 1, 10, 0, "P100"), past(40, 2, 6, 0, "")...), past(20, 1, 0, 8, "")...) {
 		b.SetPod(pod)
 	}
 	view := b.View()
+	told := ""
 	for _, pod := range []*corev1.Pod{sharingPod("p", 1, 3, 0, ""), sharingPod("p", 1, 12, 0, "P100"), sharingPod("p", 1, 0, 3, ""), sharingPod("p", 9, 0, 0, "")} {
 		cycle, err := strategic(t, LeastWaste).Prepare(t.Context(), pod, view)
 		if err != nil {
@@ -117,6 +118,7 @@ func TestExplainedPartsAddUp(t *testing.T) {
 		score := cycle.(policy.Score).Score(view.Node("n"))
 		var total, sum float64
 		for _, text := range cycle.(policy.Explainer).Explain(view.Node("n")) {
+			told += text
 			var part float64
 			if _, err := fmt.Sscanf(text, "Placing the pod here costs %f GPUs", &total); err == nil {
 				continue
@@ -127,6 +129,11 @@ func TestExplainedPartsAddUp(t *testing.T) {
 		}
 		if want := -float64(score) / 1e6; want == 0 || total-want > 0.0006 || want-total > 0.0006 || sum-total > 0.003 || total-sum > 0.003 {
 			t.Errorf("it costs %f; told are %f, in parts %f", want, total, sum)
+		}
+	}
+	for _, part := range []string{"could not be sold", "is scarce", "breaks"} {
+		if !strings.Contains(told, part) {
+			t.Errorf("nowhere is a part that %s", part)
 		}
 	}
 }
