@@ -324,6 +324,10 @@ func (c *Cluster) confirm(ctx context.Context) {
 // until Synced returns nil for the first time.
 func (c *Cluster) View() *snapshot.View { return c.state.view.Load() }
 
+// KeepHistory says whether Views have a History, from the next one on; without it they
+// have none. It may change at any time: the History begins with the pods there are.
+func (c *Cluster) KeepHistory(keep bool) { c.state.keepHistory(keep) }
+
 // SetColumn makes the column part of the Views from now on, in the place of the one
 // with its name.
 func (c *Cluster) SetColumn(column *snapshot.Column) { c.state.setColumn(column) }

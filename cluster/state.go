@@ -71,7 +71,18 @@ func newState() *state {
 		gone:    map[types.UID]struct{}{},
 	}
 	s.view.Store(&snapshot.View{})
+	s.builder.DropHistory()
 	return s
+}
+
+func (s *state) keepHistory(keep bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if keep {
+		s.builder.KeepHistory(maps.Values(s.pods))
+	} else {
+		s.builder.DropHistory()
+	}
 }
 
 // setComplete allows Views to be published, and publishes the first.

@@ -376,6 +376,30 @@ func checkEndInTheTruth(t *rapid.T) {
 	w.settle(t)
 }
 
+// The History may be asked for at any time, and has the pods that wait as well.
+func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
+	s := newState()
+	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits", UID: "1"}})
+	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}})
+	s.setComplete()
+	if h := s.view.Load().History(); h != nil {
+		t.Errorf("nobody has asked for a History of %d pods", h.Came)
+	}
+	for keep, want := range map[bool]int{true: 2, false: 0} {
+		s.keepHistory(keep)
+		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("keep-%v", keep)}})
+		s.publish()
+		came := 0
+		if h := s.view.Load().History(); h != nil {
+			came = h.Came
+		}
+		if came != want {
+			t.Errorf("keep: %v, and %d pods are in the History, want %d", keep, came, want)
+		}
+	}
+}
+
 // An answer to a question about an earlier Binding does not undo a later one.
 func TestLateAnswerIsIgnored(t *testing.T) {
 	s := newState()

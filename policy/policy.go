@@ -202,6 +202,13 @@ type Anticipator interface {
 	Anticipate(view *snapshot.View)
 }
 
+// HistoryReader is implemented by a Policy that learns from which pods have come and
+// gone. Where no policy does, the View has no History.
+type HistoryReader interface {
+	// ReadsHistory says whether it does as it is configured.
+	ReadsHistory() bool
+}
+
 // ConfigMapReader is implemented by a Policy that judges nodes by what somebody
 // else says about them in ConfigMaps: see [snapshot.Node.ConfigMap].
 type ConfigMapReader interface {

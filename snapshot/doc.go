@@ -35,7 +35,8 @@
 //
 // What pods have asked for lately says what will be asked for next. Which pods have
 // come and gone ([History]) is a part of the View, so that what a policy learns from
-// it follows from the View, as all that it decides.
+// it follows from the View, as all that it decides. Where nobody learns, nothing is kept:
+// [Builder.DropHistory].
 //
 // # Concurrency
 //

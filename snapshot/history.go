@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,8 +49,26 @@ type HistoryStart struct {
 // History is what came before. It may be nil, which is nothing.
 func (v *View) History() *History { return v.history }
 
+// DropHistory gives Views no History from the next one on, and costs nothing for it.
+func (b *Builder) DropHistory() { b.journal = journal{off: true} }
+
+// KeepHistory undoes DropHistory. The History begins anew, with the given pods, which
+// are those there are, whether on a node or not.
+func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
+	if !b.journal.off {
+		return
+	}
+	b.journal = journal{}
+	for pod := range pods {
+		if !ended(pod) {
+			b.journal.came(pod)
+		}
+	}
+}
+
 // journal is the part of a Builder that writes the History.
 type journal struct {
+	off    bool
 	known  map[types.UID]knownPod // the pods that have come and not gone
 	events []PodEvent             // since the last View
 	last   *History
@@ -61,6 +80,9 @@ type knownPod struct {
 }
 
 func (j *journal) came(pod *corev1.Pod) {
+	if j.off {
+		return
+	}
 	known, ok := j.known[pod.UID]
 	if !ok {
 		if j.known == nil {

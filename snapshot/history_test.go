@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,39 @@ func tell(h *snapshot.History) string {
 		}
 	}
 	return fmt.Sprintf("%d: %s", h.Came, strings.Join(words, " "))
+}
+
+// A History that nobody reads is not kept, and begins with the pods there are.
+func TestHistoryThatIsNotKept(t *testing.T) {
+	var b snapshot.Builder
+	b.DropHistory()
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	all := []*corev1.Pod{comer("later", 2, ""), comer("first", 1, "n"), comer("over", 0, "n")}
+	all[2].Status.Phase = corev1.PodSucceeded
+	for _, pod := range all {
+		b.SetPod(pod)
+	}
+	if h := b.View().History(); h != nil {
+		t.Errorf("nobody reads it: %s", tell(h))
+	}
+	next := func(node string) string {
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // for another View
+		return tell(b.View().History())
+	}
+	b.KeepHistory(slices.Values(all))
+	if got := next("a"); got != "2: first later" {
+		t.Errorf("it begins with %s", got)
+	}
+	b.SetPod(comer("new", 3, ""))
+	b.KeepHistory(slices.Values(all)) // is kept already
+	b.DeletePod("first")
+	if got := next("b"); got != "3: first later new -first" {
+		t.Errorf("it goes on with %s", got)
+	}
+	b.DropHistory()
+	if got := next("c"); got != "" {
+		t.Errorf("nobody reads it any more: %s", got)
+	}
 }
 
 func TestHistory(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 type needs struct {
 	ledgers    bool
 	configMaps []snapshot.ConfigMapSource
+	history    bool // which pods have come and gone; it can be kept from any moment on
 }
 
 func needsOf(c *config.Config) needs {
@@ -21,6 +22,9 @@ func needsOf(c *config.Config) needs {
 		for _, m := range c.Profiles[i].Policies {
 			if _, ok := m.Policy.(policy.Reserver); ok {
 				n.ledgers = true
+			}
+			if reader, ok := m.Policy.(policy.HistoryReader); ok && reader.ReadsHistory() {
+				n.history = true
 			}
 			if reader, ok := m.Policy.(policy.ConfigMapReader); ok {
 				for _, source := range reader.ConfigMaps() {
@@ -34,7 +38,7 @@ func needsOf(c *config.Config) needs {
 	return n
 }
 
-// cover says whether everything wanted is there.
+// cover says whether everything wanted is there that has to be from the start.
 func (n needs) cover(wanted needs) bool {
 	return (n.ledgers || !wanted.ledgers) &&
 		!slices.ContainsFunc(wanted.configMaps, func(s snapshot.ConfigMapSource) bool { return !slices.Contains(n.configMaps, s) })

@@ -98,6 +98,9 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 
 // enforce puts into force what was provisioned.
 func (s *service) enforce(p *profiles) {
+	if s.cluster != nil {
+		s.cluster.KeepHistory(needsOf(p.config).history)
+	}
 	s.signals.Follow(p.signals)
 	s.current.Store(p)
 	if s.waker != nil {

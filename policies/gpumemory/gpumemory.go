@@ -41,6 +41,11 @@ func (p *gpuMemory) ConfigMaps() []snapshot.ConfigMapSource {
 	return []snapshot.ConfigMapSource{unhealthyCards}
 }
 
+// ReadsHistory implements policy.HistoryReader.
+func (p *gpuMemory) ReadsHistory() bool {
+	return p.config.ScoreNodes == FGD || p.config.ScoreNodes == LeastWaste
+}
+
 // Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"testing"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+)
+
+// Only who learns from the pods that came pays for remembering them, and may begin at
+// any time.
+func TestWhoNeedsHistory(t *testing.T) {
+	needsWith := func(strategy string) needs {
+		t.Helper()
+		c, err := config.Parse("outboard.yaml", []byte(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- path: /
+  policies:
+  - {name: GPUMemory, config: {scoreNodes: `+strategy+`}}
+`), standard.Types())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return needsOf(c)
+	}
+	for strategy, want := range map[string]bool{"binpack": false, "spread": false, "bestFit": false, "fgd": true, "leastWaste": true} {
+		if got := needsWith(strategy); got.history != want {
+			t.Errorf("scoreNodes: %s needs the history: %v, want %v", strategy, got.history, want)
+		}
+	}
+	if !needsWith("binpack").cover(needsWith("fgd")) {
+		t.Error("a policy that reads the history takes a restart")
+	}
+}
