@@ -2,6 +2,8 @@
 # make test    every test, against a real control plane
 # make chaos   what make test does to a few pods and replicas, to thousands of pods
 # make bench   the benchmarks, each beside what it is compared with
+# make bench-placement OPENB=directory  how strategies fill a published trace
+#              (docs/which-gpu-policy.md)
 
 GO    ?= go
 TOOLS := $(GO) tool -modfile=go.tools.mod
@@ -11,7 +13,10 @@ RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test)(/|$$)'
 
 FUZZTIME ?= 10000x
 
-.PHONY: demo test unit race fuzz chaos bench check format vet lint build control-plane clean
+# Where the openb trace is.
+OPENB ?= ../shared/data/openb
+
+.PHONY: demo test unit race fuzz chaos bench bench-placement check format vet lint build control-plane clean
 
 demo: control-plane
 	@$(GO) build -o bin/outboard ./cmd/outboard
@@ -33,6 +38,9 @@ chaos: control-plane
 
 bench: control-plane
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-placement:
+	$(GO) run ./test/benchplacement --data $(OPENB)
 
 check: format vet lint build
 
