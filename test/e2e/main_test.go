@@ -1,0 +1,23 @@
+package e2e
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// atOnce is how many tests run at once unless the command line says. Most of their time
+// they wait: for a kube-scheduler that backs off, or for values to grow old.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
