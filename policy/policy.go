@@ -264,3 +264,15 @@ type Type struct {
 	// policy's configuration, all of them at once: ErrorList.ToAggregate.
 	New func(decode func(into any) error) (Policy, error)
 }
+
+// TypeOf returns the Type of the policies that build makes of a configuration, whose
+// defaults are what defaults returns.
+func TypeOf[C any](name string, defaults func() C, build func(C) (Policy, error)) Type {
+	return Type{Name: name, New: func(decode func(any) error) (Policy, error) {
+		config := defaults()
+		if err := decode(&config); err != nil {
+			return nil, err
+		}
+		return build(config)
+	}}
+}

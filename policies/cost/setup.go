@@ -128,15 +128,7 @@ type Label struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "Cost", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("Cost", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the prices are missing.
 func Defaults() Config {

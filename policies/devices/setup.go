@@ -85,15 +85,7 @@ type Config struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "Devices", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("Devices", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the resource is missing.
 func Defaults() Config {

@@ -74,15 +74,7 @@ type Config struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "GPUMemory", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }
 
 // Defaults is the configuration of a policy about which nothing is said.
 func Defaults() Config {

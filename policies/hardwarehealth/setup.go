@@ -90,15 +90,7 @@ type Pods struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "HardwareHealth", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("HardwareHealth", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the rules are missing.
 func Defaults() Config {

@@ -23,15 +23,10 @@ type Config struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "ImageLocality", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Config{ScoreBy: Count}
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("ImageLocality", Defaults, New) }
+
+// Defaults is the configuration of a policy about which nothing is said.
+func Defaults() Config { return Config{ScoreBy: Count} }
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {

@@ -89,15 +89,7 @@ func (s *Server) checkoutAfter() time.Duration {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "Licences", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("Licences", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the features are missing.
 func Defaults() Config {

@@ -31,15 +31,10 @@ type Config struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "PodLimit", New: func(decode func(any) error) (policy.Policy, error) {
-		var config Config
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("PodLimit", Defaults, New) }
+
+// Defaults is the configuration of a policy of which everything is missing.
+func Defaults() Config { return Config{} }
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {

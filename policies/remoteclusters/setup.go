@@ -60,15 +60,7 @@ type Cluster struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "RemoteClusters", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("RemoteClusters", Defaults, New) }
 
 // Defaults is the configuration of a policy of which the label and the clusters are missing.
 func Defaults() Config {

@@ -81,15 +81,7 @@ var (
 )
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "Rules", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("Rules", Defaults, New) }
 
 // Defaults is the configuration of a policy without rules.
 func Defaults() Config { return Config{WhenStale: policy.Neutral} }

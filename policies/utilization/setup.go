@@ -100,15 +100,7 @@ type Prediction struct {
 }
 
 // Type is the policy as a configuration file knows it.
-func Type() policy.Type {
-	return policy.Type{Name: "Utilization", New: func(decode func(any) error) (policy.Policy, error) {
-		config := Defaults()
-		if err := decode(&config); err != nil {
-			return nil, err
-		}
-		return New(config)
-	}}
-}
+func Type() policy.Type { return policy.TypeOf("Utilization", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the signals are missing.
 func Defaults() Config {
