@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 const (
@@ -32,18 +32,16 @@ func (c *Config) validateSignals(at *field.Path) field.ErrorList {
 	if n := len(c.Signals); n > maxSignals {
 		return append(errs, field.TooMany(at, n, maxSignals))
 	}
-	names := map[string]*field.Path{}
+	names := fields.Unique{}
 	for i := range c.Signals {
 		s, at := &c.Signals[i], at.Index(i)
-		switch first := names[s.Name]; {
+		switch {
 		case s.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), "must be what policies call the signal"))
 		case !signalName.MatchString(s.Name):
 			errs = append(errs, field.Invalid(at.Child("name"), s.Name, "must be at most 63 lower-case letters, digits and -, with a letter or digit at both ends"))
-		case first != nil:
-			errs = append(errs, duplicate(at.Child("name"), s.Name, first))
 		default:
-			names[s.Name] = at.Child("name")
+			errs = append(errs, names.Add(at.Child("name"), s.Name)...)
 		}
 		errs = append(errs, s.validate(at, c.Cluster.None)...)
 	}
@@ -51,16 +49,16 @@ func (c *Config) validateSignals(at *field.Path) field.ErrorList {
 }
 
 func (s *Signal) validate(at *field.Path, noCluster bool) field.ErrorList {
-	errs := inRange(at.Child("interval"), s.Interval, time.Second, time.Hour)
+	errs := fields.Between(at.Child("interval"), s.Interval, time.Second, time.Hour)
 	minTimeout := 100 * time.Millisecond
 	if s.Cluster != nil {
 		minTimeout = minClusterTimeout
 	}
-	errs = append(errs, inRange(at.Child("timeout"), s.Timeout, minTimeout, 5*time.Minute)...)
+	errs = append(errs, fields.Between(at.Child("timeout"), s.Timeout, minTimeout, 5*time.Minute)...)
 	if len(errs) == 0 {
-		errs = append(errs, inRange(at.Child("maxAge"), s.MaxAge, s.Interval, 24*time.Hour)...)
+		errs = append(errs, fields.Between(at.Child("maxAge"), s.MaxAge, s.Interval, 24*time.Hour)...)
 	}
-	errs = append(errs, inRange(at.Child("maxValues"), s.MaxValues, 1, maxValues)...)
+	errs = append(errs, fields.Between(at.Child("maxValues"), s.MaxValues, 1, maxValues)...)
 	errs = append(errs, s.Hysteresis.validate(at.Child("hysteresis"))...)
 	sources := s.sources()
 	for _, source := range sources {
@@ -97,8 +95,8 @@ func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
 	if h.ClearAbove != nil && (h.Below == nil || *h.ClearAbove < *h.Below) {
 		errs = append(errs, field.Invalid(at.Child("clearAbove"), *h.ClearAbove, "needs below, and must not be smaller"))
 	}
-	errs = append(errs, inRange(at.Child("for"), h.For, 0, 24*time.Hour)...)
-	return append(errs, inRange(at.Child("clearAfter"), h.ClearAfter, 0, 24*time.Hour)...)
+	errs = append(errs, fields.Between(at.Child("for"), h.For, 0, 24*time.Hour)...)
+	return append(errs, fields.Between(at.Child("clearAfter"), h.ClearAfter, 0, 24*time.Hour)...)
 }
 
 // source is a source that is given.
@@ -137,7 +135,7 @@ func (p *PrometheusSource) validate(at *field.Path) field.ErrorList {
 }
 
 func (m *MetricsSource) validate(at *field.Path) field.ErrorList {
-	return oneOf(at.Child("resource"), m.Resource, "cpu", "memory")
+	return fields.OneOf(at.Child("resource"), m.Resource, "cpu", "memory")
 }
 
 func (h *HTTPSource) validate(at *field.Path) field.ErrorList {
@@ -165,21 +163,10 @@ func (c *ConfigMapSource) validate(at *field.Path) field.ErrorList {
 }
 
 func (n *NodesSource) validate(at *field.Path) field.ErrorList {
-	given := 0
-	var errs field.ErrorList
-	for _, f := range []struct{ name, key string }{{"label", n.Label}, {"annotation", n.Annotation}, {"condition", n.Condition}} {
-		if f.key == "" {
-			continue
-		}
-		given++
-		for _, problem := range content.IsLabelKey(f.key) {
-			errs = append(errs, field.Invalid(at.Child(f.name), f.key, problem))
-		}
-	}
-	if given != 1 {
-		errs = append(errs, field.Invalid(at, fmt.Sprintf("%d of label, annotation and condition", given), "exactly one must be given"))
-	}
-	return errs
+	errs := fields.ExactlyOne(at, map[string]bool{"label": n.Label != "", "annotation": n.Annotation != "", "condition": n.Condition != ""})
+	errs = append(errs, fields.OptionalKey(at.Child("label"), n.Label)...)
+	errs = append(errs, fields.OptionalKey(at.Child("annotation"), n.Annotation)...)
+	return append(errs, fields.OptionalKey(at.Child("condition"), n.Condition)...)
 }
 
 func (c *ClusterSource) validate(at *field.Path) field.ErrorList {
@@ -214,7 +201,7 @@ func (c *HTTPClient) validate(at *field.Path, address string) field.ErrorList {
 }
 
 func (c *Content) validate(at *field.Path) field.ErrorList {
-	errs := oneOf(at.Child("format"), string(c.Format), string(JSON), string(YAML), string(CSV), string(Lmstat))
+	errs := fields.OneOf(at.Child("format"), c.Format, JSON, YAML, CSV, Lmstat)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -240,7 +227,7 @@ func (c *Content) validate(at *field.Path) field.ErrorList {
 	require(structured && c.Items != "" && c.Value == "", "value", "says where an item has its number")
 	forbid(structured && c.Items == "" && c.Key != "", "key", "needs items")
 	if c.About != "" {
-		errs = append(errs, oneOf(at.Child("about"), string(c.About), string(policy.AboutNodes), string(policy.AboutKeys))...)
+		errs = append(errs, fields.OneOf(at.Child("about"), c.About, policy.AboutNodes, policy.AboutKeys)...)
 	}
 	forbid(structured && c.Items == "" && c.Value != "" && c.About == policy.AboutNodes, "about", "one number is not about nodes")
 	for i, pattern := range c.IgnoreHosts {

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy/fields"
 )
 
 // maxPolicies bounds the policies of one profile.
@@ -41,10 +42,10 @@ func (c *Config) validate() field.ErrorList {
 	errs := c.Serving.validate(field.NewPath("serving"))
 	errs = append(errs, c.Admin.validate(field.NewPath("admin"), c.Serving.Address)...)
 	errs = append(errs, c.Cluster.validate(field.NewPath("cluster"))...)
-	errs = append(errs, inRange(field.NewPath("ledgers", "reclaimAfter"), c.Ledgers.ReclaimAfter, time.Second, 24*time.Hour)...)
-	errs = append(errs, inRange(field.NewPath("wakeUp", "perSecond"), c.WakeUp.PerSecond, 0, 1000)...)
-	errs = append(errs, oneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
-	errs = append(errs, oneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
+	errs = append(errs, fields.Between(field.NewPath("ledgers", "reclaimAfter"), c.Ledgers.ReclaimAfter, time.Second, 24*time.Hour)...)
+	errs = append(errs, fields.Between(field.NewPath("wakeUp", "perSecond"), c.WakeUp.PerSecond, 0, 1000)...)
+	errs = append(errs, fields.OneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
+	errs = append(errs, fields.OneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
 	for _, f := range c.files() {
 		if strings.HasPrefix(*f.path, "~") {
 			errs = append(errs, field.Invalid(f.field, *f.path, "must be a path; ~ is not expanded"))
@@ -74,17 +75,15 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 		}
 	}
 	const least, most, mostInFlight = Bytes(1 << 10), Bytes(64 << 30), Bytes(1 << 40)
-	if s.MaxBodyBytes < least || s.MaxBodyBytes > most {
-		errs = append(errs, field.Invalid(at.Child("maxBodyBytes"), s.MaxBodyBytes, between(least, most)))
-	}
+	errs = append(errs, fields.Between(at.Child("maxBodyBytes"), s.MaxBodyBytes, least, most)...)
 	if s.MaxInFlightBytes < s.MaxBodyBytes {
 		errs = append(errs, field.Invalid(at.Child("maxInFlightBytes"), s.MaxInFlightBytes,
 			fmt.Sprintf("must be at least serving.maxBodyBytes, %s", s.MaxBodyBytes)))
-	} else if s.MaxInFlightBytes > mostInFlight {
-		errs = append(errs, field.Invalid(at.Child("maxInFlightBytes"), s.MaxInFlightBytes, between(s.MaxBodyBytes, mostInFlight)))
+	} else {
+		errs = append(errs, fields.Between(at.Child("maxInFlightBytes"), s.MaxInFlightBytes, s.MaxBodyBytes, mostInFlight)...)
 	}
-	errs = append(errs, inRange(at.Child("lameDuck"), s.LameDuck, 0, 10*time.Minute)...)
-	return append(errs, inRange(at.Child("drainTimeout"), s.DrainTimeout, time.Second, 10*time.Minute)...)
+	errs = append(errs, fields.Between(at.Child("lameDuck"), s.LameDuck, 0, 10*time.Minute)...)
+	return append(errs, fields.Between(at.Child("drainTimeout"), s.DrainTimeout, time.Second, 10*time.Minute)...)
 }
 
 func (t *TLS) validate(at *field.Path) field.ErrorList {
@@ -98,13 +97,13 @@ func (t *TLS) validate(at *field.Path) field.ErrorList {
 	if len(t.AllowedClients) > 0 && t.ClientCAFile == "" {
 		errs = append(errs, field.Required(at.Child("clientCAFile"), "allowedClients needs authorities to know clients by"))
 	}
+	clients := fields.Unique{}
 	for i, name := range t.AllowedClients {
-		switch first := slices.Index(t.AllowedClients, name); {
-		case name == "":
-			errs = append(errs, field.Required(at.Child("allowedClients").Index(i), "must not be empty"))
-		case first < i:
-			errs = append(errs, duplicate(at.Child("allowedClients").Index(i), name, at.Child("allowedClients").Index(first)))
+		at := at.Child("allowedClients").Index(i)
+		if name == "" {
+			errs = append(errs, field.Required(at, "must not be empty"))
 		}
+		errs = append(errs, clients.Add(at, name)...)
 	}
 	return errs
 }
@@ -132,8 +131,8 @@ func (c *Cluster) validate(at *field.Path) field.ErrorList {
 	if c.None {
 		return nil
 	}
-	errs := inRange(at.Child("qps"), c.QPS, 1, 10_000)
-	return append(errs, inRange(at.Child("burst"), c.Burst, max(1, c.QPS), 100_000)...)
+	errs := fields.Between(at.Child("qps"), c.QPS, 1, 10_000)
+	return append(errs, fields.Between(at.Child("burst"), c.Burst, max(1, c.QPS), 100_000)...)
 }
 
 // address is where to listen.
@@ -174,18 +173,18 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "must have at least one profile")}
 	}
 	var errs field.ErrorList
-	paths, urls, resources := map[string]*field.Path{}, map[string]*field.Path{}, map[string]*field.Path{}
+	paths, urls, resources := fields.Unique{}, map[string]*field.Path{}, fields.Unique{}
 	for i := range c.Profiles {
 		p, at := &c.Profiles[i], at.Index(i)
-		switch first := paths[p.Path]; {
+		switch {
 		case !profilePath.MatchString(p.Path):
 			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must begin with / and have only letters, digits and . _ ~ / -"))
 		case len(p.Path) > 256:
 			errs = append(errs, field.TooLong(at.Child("path"), p.Path, 256))
-		case first != nil:
-			errs = append(errs, duplicate(at.Child("path"), p.Path, first))
+		case paths[p.Path] != nil:
+			errs = append(errs, paths.Add(at.Child("path"), p.Path)...)
 		default:
-			paths[p.Path] = at.Child("path")
+			paths.Add(at.Child("path"), p.Path)
 			for _, r := range p.Routes() {
 				if first := urls[r.Path]; first != nil {
 					errs = append(errs, field.Invalid(at.Child("path"), p.Path, fmt.Sprintf("serves %s at URL %s, where %s serves too", r.Verb, r.Path, first)))
@@ -197,24 +196,20 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 		errs = append(errs, p.validate(at, c.Cluster.None)...)
 		for j, r := range p.ManagedResources {
 			at := at.Child("managedResources").Index(j).Child("name")
-			errs = append(errs, validateResource(at, r.Name)...)
-			if first := resources[r.Name]; first != nil && r.Name != "" {
-				errs = append(errs, duplicate(at, r.Name, first))
-			} else {
-				resources[r.Name] = at
-			}
+			errs = append(errs, fields.ExtendedResource(at, r.Name)...)
+			errs = append(errs, resources.Add(at, r.Name)...)
 		}
 	}
 	return errs
 }
 
 func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
-	errs := inRange(at.Child("shortlist"), p.Shortlist, 0, 1000)
+	errs := fields.Between(at.Child("shortlist"), p.Shortlist, 0, 1000)
 	if p.Serve != "" {
-		errs = append(errs, oneOf(at.Child("serve"), string(p.Serve), "filter", "prioritize", "preempt", "bind")...)
+		errs = append(errs, fields.OneOf(at.Child("serve"), p.Serve, verbs[:]...)...)
 		errs = append(errs, p.validateServe(at, noCluster)...)
 	}
-	errs = append(errs, oneOf(at.Child("resolution"), string(p.Resolution), "levels", "fine")...)
+	errs = append(errs, fields.OneOf(at.Child("resolution"), p.Resolution, Levels, Fine)...)
 	switch n := len(p.Policies); {
 	case n == 0:
 		return append(errs, field.Required(at.Child("policies"), "must have at least one policy"))
@@ -253,77 +248,32 @@ var policyName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0
 
 func (p *Profile) validatePolicies(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	names := map[string]*field.Path{}
+	names := fields.Unique{}
 	for i, q := range p.Policies {
 		at := at.Index(i)
 		where, as := at.Child("as"), q.As
 		if as == "" {
 			where, as = at.Child("name"), q.Name
 		}
-		switch first := names[as]; {
+		switch {
 		case q.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), "must name a policy"))
 		case q.As != "" && !policyName.MatchString(q.As):
 			errs = append(errs, field.Invalid(where, q.As, "must be at most 63 letters, digits and . _ - with a letter or digit at both ends"))
-		case first != nil:
-			err := duplicate(where, as, first)
-			err.Detail += `: tell them apart with "as"`
-			errs = append(errs, err)
 		default:
-			names[as] = where
+			for _, err := range names.Add(where, as) {
+				err.Detail += `: tell them apart with "as"`
+				errs = append(errs, err)
+			}
 		}
-		errs = append(errs, inRange(at.Child("weight"), q.Weight, 0, 100)...)
-		errs = append(errs, oneOf(at.Child("onError"), string(q.OnError), "fail", "skip")...)
+		errs = append(errs, fields.Between(at.Child("weight"), q.Weight, 0, 100)...)
+		errs = append(errs, fields.OneOf(at.Child("onError"), q.OnError, Fail, Skip)...)
 	}
 	return errs
-}
-
-// validateResource applies the rules of kube-scheduler for managed resources.
-func validateResource(at *field.Path, name string) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(at, "must name an extended resource such as example.com/gpu-memory")}
-	}
-	var errs field.ErrorList
-	for _, problem := range content.IsLabelKey(name) {
-		errs = append(errs, field.Invalid(at, name, problem))
-	}
-	const quotaPrefix = "requests."
-	if len(errs) == 0 && (!strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") ||
-		strings.HasPrefix(name, quotaPrefix) || len(content.IsLabelKey(quotaPrefix+name)) > 0) {
-		errs = append(errs, field.Invalid(at, name, "must be an extended resource such as example.com/gpu-memory, not one of Kubernetes' own"))
-	}
-	return errs
-}
-
-func between(low, high any) string { return fmt.Sprintf("must be between %v and %v", low, high) }
-
-func inRange[T int | int64 | time.Duration](at *field.Path, value, low, high T) field.ErrorList {
-	if value >= low && value <= high {
-		return nil
-	}
-	err := field.Invalid(at, value, between(low, high))
-	if d, ok := any(value).(time.Duration); ok {
-		err.BadValue = d.String()
-	}
-	return field.ErrorList{err}
-}
-
-func oneOf(at *field.Path, value string, known ...string) field.ErrorList {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	last := len(known) - 1
-	return field.ErrorList{unsupported(at, value, "must be "+strings.Join(known[:last], ", ")+" or "+known[last])}
 }
 
 func unsupported(at *field.Path, value, rule string) *field.Error {
 	err := field.NotSupported[string](at, value, nil)
 	err.Detail = rule
-	return err
-}
-
-func duplicate(at *field.Path, value string, first *field.Path) *field.Error {
-	err := field.Duplicate(at, value)
-	err.Detail = "also in " + first.String()
 	return err
 }

@@ -332,25 +332,6 @@ func calls(files []*ast.File, pkg, function string) bool {
 	return found
 }
 
-// TestPoliciesStandAlone: a policy can be taken out, or moved into a repository
-// of its own, without another noticing.
-func TestPoliciesStandAlone(t *testing.T) {
-	allowed := []string{module + "policy", module + "snapshot", module + "ledger", module + "placement"}
-	for _, folder := range folders(t) {
-		for _, file := range sources(t, folder, false) {
-			for _, spec := range file.Imports {
-				path, err := strconv.Unquote(spec.Path.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if strings.HasPrefix(path, module) && !slices.Contains(allowed, path) {
-					t.Errorf("%s imports %s: a policy imports only %s of this module", folder, path, strings.Join(allowed, ", "))
-				}
-			}
-		}
-	}
-}
-
 // TestTypes: a Type decodes once at most and tells errors about values by field.
 func TestTypes(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, _ string, kind policy.Type) {

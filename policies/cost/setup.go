@@ -3,13 +3,12 @@ package cost
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Per is what nodes are compared by. Beside the constants it may be the name of an
@@ -167,44 +166,27 @@ func (c *Config) validate() field.ErrorList {
 	for i := range c.Prices {
 		errs = append(errs, c.Prices[i].validate(prices.Index(i))...)
 	}
-	errs = append(errs, inRange(field.NewPath("surcharge"), c.Surcharge, 0, maxPrice)...)
+	errs = append(errs, fields.Between(field.NewPath("surcharge"), c.Surcharge, 0, maxPrice)...)
 	errs = append(errs, c.Per.validate(field.NewPath("per"))...)
 	if c.SunkCost && c.Per != Pod {
 		errs = append(errs, field.Forbidden(field.NewPath("sunkCost"), "needs per: pod"))
 	}
-	errs = append(errs, inRange(field.NewPath("maxPrice"), c.MaxPrice, 0, maxPrice)...)
+	errs = append(errs, fields.Between(field.NewPath("maxPrice"), c.MaxPrice, 0, maxPrice)...)
 	errs = append(errs, c.Spot.validate(field.NewPath("spot"))...)
-	errs = append(errs, oneOf(field.NewPath("whenUnknown"), c.WhenUnknown, policy.Neutral, policy.Reject)...)
-	return append(errs, oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	errs = append(errs, fields.OneOf(field.NewPath("whenUnknown"), c.WhenUnknown, policy.Neutral, policy.Reject)...)
+	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 }
 
 func (s *Source) validate(at *field.Path) field.ErrorList {
-	given := 0
-	for _, ok := range []bool{s.Signal != "", s.Label != "", s.Annotation != "", len(s.Table) > 0} {
-		if ok {
-			given++
-		}
-	}
-	var errs field.ErrorList
-	switch given {
-	case 0:
-		errs = append(errs, field.Required(at, "must have one of signal, label, annotation and table"))
-	case 1:
-	default:
-		errs = append(errs, field.Forbidden(at, "has more than one of signal, label, annotation and table: list them one by one, in order of precedence"))
-	}
+	errs := fields.ExactlyOne(at, map[string]bool{"signal": s.Signal != "", "label": s.Label != "", "annotation": s.Annotation != "", "table": len(s.Table) > 0})
 	if s.Signal == "" && len(s.KeyLabels) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("keyLabels"), "needs signal"))
 	}
 	for i, key := range s.KeyLabels {
-		errs = append(errs, validateKey(at.Child("keyLabels").Index(i), key)...)
+		errs = append(errs, fields.Key(at.Child("keyLabels").Index(i), key)...)
 	}
-	if s.Label != "" {
-		errs = append(errs, validateKey(at.Child("label"), s.Label)...)
-	}
-	if s.Annotation != "" {
-		errs = append(errs, validateKey(at.Child("annotation"), s.Annotation)...)
-	}
+	errs = append(errs, fields.OptionalKey(at.Child("label"), s.Label)...)
+	errs = append(errs, fields.OptionalKey(at.Child("annotation"), s.Annotation)...)
 	return append(errs, validateTable(at.Child("table"), s.Table)...)
 }
 
@@ -217,9 +199,9 @@ func validateTable(at *field.Path, rows []Row) field.ErrorList {
 			errs = append(errs, field.Required(row.Child("instanceType"), "says which nodes have the price"))
 		}
 		if r.CapacityType != "" {
-			errs = append(errs, oneOf(row.Child("capacityType"), r.CapacityType, Spot, OnDemand)...)
+			errs = append(errs, fields.OneOf(row.Child("capacityType"), r.CapacityType, Spot, OnDemand)...)
 		}
-		errs = append(errs, inRange(row.Child("price"), r.Price, 0, maxPrice)...)
+		errs = append(errs, fields.Between(row.Child("price"), r.Price, 0, maxPrice)...)
 		for _, j := range first[r.InstanceType] {
 			if rows[j].covers(&r) {
 				errs = append(errs, field.Forbidden(row, fmt.Sprintf("is never reached, because %s matches the same nodes: put the narrower row first", at.Index(j))))
@@ -242,10 +224,7 @@ func (p Per) validate(at *field.Path) field.ErrorList {
 	if slices.Contains([]Per{Pod, Node, CPU, Memory}, p) {
 		return nil
 	}
-	if problems := validation.IsQualifiedName(string(p)); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, p, problems[0])}
-	}
-	if !strings.Contains(string(p), "/") || strings.Contains(string(p), corev1.ResourceDefaultNamespacePrefix) {
+	if len(fields.ExtendedResource(at, string(p))) > 0 {
 		return field.ErrorList{field.Invalid(at, p, "must be pod, node, cpu, memory or an extended resource such as nvidia.com/gpu")}
 	}
 	return nil
@@ -254,43 +233,16 @@ func (p Per) validate(at *field.Path) field.ErrorList {
 func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, l := range s.Labels {
-		errs = append(errs, validateKey(at.Child("labels").Index(i).Child("key"), l.Key)...)
-		for _, message := range validation.IsValidLabelValue(l.Value) {
-			errs = append(errs, field.Invalid(at.Child("labels").Index(i).Child("value"), l.Value, message))
-		}
+		errs = append(errs, fields.Key(at.Child("labels").Index(i).Child("key"), l.Key)...)
+		errs = append(errs, fields.Valid(at.Child("labels").Index(i).Child("value"), l.Value, content.IsLabelValue)...)
 	}
-	errs = append(errs, inRange(at.Child("riskFactor"), s.RiskFactor, 1, maxFactor)...)
-	if s.Annotation != "" {
-		errs = append(errs, validateKey(at.Child("annotation"), s.Annotation)...)
-	}
+	errs = append(errs, fields.Between(at.Child("riskFactor"), s.RiskFactor, 1, maxFactor)...)
+	errs = append(errs, fields.OptionalKey(at.Child("annotation"), s.Annotation)...)
 	if len(s.Labels) == 0 && s.RiskFactor != 1 {
 		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs labels, or no node is known as spot"))
 	}
 	if len(s.Labels) == 0 && s.FromPriority != nil {
 		errs = append(errs, field.Forbidden(at.Child("fromPriority"), "needs labels, or no node is known as spot"))
-	}
-	return errs
-}
-
-// inRange refuses NaN too.
-func inRange(at *field.Path, value, low, high float64) field.ErrorList {
-	if value >= low && value <= high {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(at, value, fmt.Sprintf("must be between %g and %g", low, high))}
-}
-
-func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(at, value, known)}
-}
-
-func validateKey(at *field.Path, key string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(at, key, message))
 	}
 	return errs
 }

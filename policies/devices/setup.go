@@ -3,10 +3,10 @@ package devices
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Units is how a node's units are told apart.
@@ -112,19 +112,19 @@ func (c *Config) annotation() string {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := validateResource(c.Resource)
-	errs = append(errs, oneOf("units", c.Units, None, Numbered, Named)...)
-	errs = append(errs, oneOf("podGets", c.PodGets, WholeUnits, Shares)...)
-	errs = append(errs, oneOf("sameGroup", c.SameGroup, Required, Preferred)...)
-	errs = append(errs, oneOf("strategy", c.Strategy, Binpack, Spread)...)
-	errs = append(errs, validateKey("capacityFrom", c.CapacityFrom)...)
-	errs = append(errs, validateKey("unitsFrom", c.UnitsFrom)...)
-	errs = append(errs, validateKey("annotation", c.Annotation)...)
-	errs = append(errs, validateKey("groupsFrom", c.GroupsFrom)...)
+	errs := fields.ExtendedResource(field.NewPath("resource"), c.Resource)
+	errs = append(errs, fields.OneOf(field.NewPath("units"), c.Units, None, Numbered, Named)...)
+	errs = append(errs, fields.OneOf(field.NewPath("podGets"), c.PodGets, WholeUnits, Shares)...)
+	errs = append(errs, fields.OneOf(field.NewPath("sameGroup"), c.SameGroup, Required, Preferred)...)
+	errs = append(errs, fields.OneOf(field.NewPath("strategy"), c.Strategy, Binpack, Spread)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("capacityFrom"), c.CapacityFrom)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("unitsFrom"), c.UnitsFrom)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("groupsFrom"), c.GroupsFrom)...)
 	if c.SharesPerUnit < 1 {
 		errs = append(errs, field.Invalid(field.NewPath("sharesPerUnit"), c.SharesPerUnit, "must be at least 1"))
 	}
-	if len(errs) == 0 && c.Annotation == "" && len(validateKey("annotation", c.annotation())) > 0 {
+	if len(errs) == 0 && c.Annotation == "" && len(fields.OptionalKey(nil, c.annotation())) > 0 {
 		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long to make a key of"))
 	}
 	return append(errs, c.validateTogether()...)
@@ -149,43 +149,5 @@ func (c *Config) validateTogether() field.ErrorList {
 	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: numbered or named")
 	forbid(c.PodGets == Shares && c.GroupsFrom != "", "groupsFrom", "shares are always of one unit")
 	forbid(c.GroupsFrom == "" && c.SameGroup == Required, "sameGroup", "needs groupsFrom, or nothing says which units are a group")
-	return errs
-}
-
-// validateResource applies the rules of Kubernetes for extended resources.
-func validateResource(name string) field.ErrorList {
-	path := field.NewPath("resource")
-	if name == "" {
-		return field.ErrorList{field.Required(path, "must name an extended resource such as example.com/fpga")}
-	}
-	if problems := validation.IsQualifiedName(name); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(path, name, problems[0])}
-	}
-	const quotaPrefix = "requests."
-	if !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") ||
-		strings.HasPrefix(name, quotaPrefix) || len(validation.IsQualifiedName(quotaPrefix+name)) > 0 {
-		return field.ErrorList{field.Invalid(path, name, "must be an extended resource such as example.com/fpga, not one of Kubernetes' own")}
-	}
-	return nil
-}
-
-func oneOf[T ~string](name string, value T, known ...T) field.ErrorList {
-	for _, k := range known {
-		if value == k {
-			return nil
-		}
-	}
-	return field.ErrorList{field.NotSupported(field.NewPath(name), value, known)}
-}
-
-// validateKey allows "".
-func validateKey(name, key string) field.ErrorList {
-	if key == "" {
-		return nil
-	}
-	var errs field.ErrorList
-	for _, message := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(field.NewPath(name), key, message))
-	}
 	return errs
 }

@@ -3,10 +3,10 @@ package gpumemory
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Unit is what the device plugin counts GPU memory in.
@@ -96,31 +96,13 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	var errs field.ErrorList
-	if c.Unit != GiB && c.Unit != MiB {
-		errs = append(errs, field.NotSupported(field.NewPath("unit"), c.Unit, []Unit{GiB, MiB}))
-	}
-	if cardOrders[c.ChooseCard] == nil {
-		errs = append(errs, field.NotSupported(field.NewPath("chooseCard"), c.ChooseCard, []CardChoice{BestFit, SpreadCards}))
-	}
-	strategic := strategies[c.ScoreNodes] != nil
-	if nodeScorers[c.ScoreNodes] == nil && !strategic {
-		errs = append(errs, field.NotSupported(field.NewPath("scoreNodes"), c.ScoreNodes, []NodeScore{Binpack, SpreadNodes, BestFitNodes, FGD, LeastWaste}))
-	}
-	if strategic && c.ChooseCard == SpreadCards {
+	errs := fields.OneOf(field.NewPath("unit"), c.Unit, GiB, MiB)
+	errs = append(errs, fields.OneOf(field.NewPath("chooseCard"), c.ChooseCard, BestFit, SpreadCards)...)
+	errs = append(errs, fields.OneOf(field.NewPath("scoreNodes"), c.ScoreNodes, Binpack, SpreadNodes, BestFitNodes, FGD, LeastWaste)...)
+	if strategies[c.ScoreNodes] != nil && c.ChooseCard == SpreadCards {
 		errs = append(errs, field.Invalid(field.NewPath("chooseCard"), c.ChooseCard, fmt.Sprintf("scoreNodes: %s chooses the card as well", c.ScoreNodes)))
 	}
-	if c.SizesFrom != "" {
-		errs = append(errs, validateKey("sizesFrom", c.SizesFrom)...)
-	}
-	errs = append(errs, validateKey("modelLabel", c.ModelLabel)...)
-	return append(errs, validateKey("modelAnnotation", c.ModelAnnotation)...)
-}
-
-func validateKey(name, key string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(field.NewPath(name), key, message))
-	}
-	return errs
+	errs = append(errs, fields.OptionalKey(field.NewPath("sizesFrom"), c.SizesFrom)...)
+	errs = append(errs, fields.Key(field.NewPath("modelLabel"), c.ModelLabel)...)
+	return append(errs, fields.Key(field.NewPath("modelAnnotation"), c.ModelAnnotation)...)
 }

@@ -1,18 +1,17 @@
 package hardwarehealth
 
 import (
-	"fmt"
 	"math"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // maxRules bounds Config.Rules.
@@ -126,19 +125,13 @@ func (c *Config) validate() field.ErrorList {
 	case n > maxRules:
 		return append(errs, field.TooMany(at, n, maxRules))
 	}
+	names := fields.Unique{}
 	for i := range c.Rules {
 		errs = append(errs, c.Rules[i].validate(at.Index(i))...)
-		before := slices.IndexFunc(c.Rules[:i], func(r Rule) bool { return r.Name == c.Rules[i].Name })
-		if before >= 0 && c.Rules[i].Name != "" {
-			err := field.Duplicate(at.Index(i).Child("name"), c.Rules[i].Name)
-			err.Detail = "also in " + at.Index(before).Child("name").String()
-			errs = append(errs, err)
-		}
+		errs = append(errs, names.Add(at.Index(i).Child("name"), c.Rules[i].Name)...)
 	}
-	if c.Annotation != "" {
-		errs = append(errs, validateKey(field.NewPath("annotation"), c.Annotation)...)
-	}
-	return append(errs, oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
+	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 }
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
@@ -146,19 +139,11 @@ func (r *Rule) validate(at *field.Path) field.ErrorList {
 	if r.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "must be what people call the rule"))
 	} else {
-		for _, message := range validation.IsDNS1123Label(r.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), r.Name, message))
-		}
+		errs = append(errs, fields.Valid(at.Child("name"), r.Name, content.IsDNS1123Label)...)
 	}
-	given := 0
-	for _, ok := range []bool{r.Condition != nil, r.Label != nil, r.Annotation != nil, r.Signal != nil} {
-		if ok {
-			given++
-		}
-	}
-	if given != 1 {
-		errs = append(errs, field.Invalid(at, fmt.Sprintf("%d of condition, label, annotation and signal", given), "exactly one must be given"))
-	}
+	errs = append(errs, fields.ExactlyOne(at, map[string]bool{
+		"condition": r.Condition != nil, "label": r.Label != nil, "annotation": r.Annotation != nil, "signal": r.Signal != nil,
+	})...)
 	errs = append(errs, r.Condition.validate(at.Child("condition"))...)
 	errs = append(errs, r.Label.validate(at.Child("label"))...)
 	errs = append(errs, r.Annotation.validate(at.Child("annotation"))...)
@@ -168,11 +153,11 @@ func (r *Rule) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child("penalty"), "a node that is rejected has no score"))
 	case !r.Reject && r.Penalty == 0:
 		errs = append(errs, field.Required(at, "must say what follows: reject: true, or a penalty"))
-	case !r.Reject && (r.Penalty < 1 || r.Penalty > policy.MaxScore):
-		errs = append(errs, field.Invalid(at.Child("penalty"), r.Penalty, fmt.Sprintf("must be between 1 and %d", policy.MaxScore)))
+	case !r.Reject:
+		errs = append(errs, fields.Between(at.Child("penalty"), r.Penalty, 1, policy.MaxScore)...)
 	}
 	for i, name := range r.Pods.AskFor {
-		errs = append(errs, validateKey(at.Child("pods", "askFor").Index(i), string(name))...)
+		errs = append(errs, fields.Key(at.Child("pods", "askFor").Index(i), string(name))...)
 	}
 	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
 }
@@ -181,18 +166,18 @@ func (c *Condition) validate(at *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
-	errs := validateKey(at.Child("type"), c.Type)
+	errs := fields.Key(at.Child("type"), c.Type)
 	if c.Status == "" {
 		return errs
 	}
-	return append(errs, oneOf(at.Child("status"), c.Status, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
+	return append(errs, fields.OneOf(at.Child("status"), c.Status, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
 }
 
 func (m *Mark) validate(at *field.Path) field.ErrorList {
 	if m == nil {
 		return nil
 	}
-	return validateKey(at.Child("key"), m.Key)
+	return fields.Key(at.Child("key"), m.Key)
 }
 
 func (s *Signal) validate(at *field.Path) field.ErrorList {
@@ -210,24 +195,6 @@ func (s *Signal) validate(at *field.Path) field.ErrorList {
 		if threshold != nil && (math.IsNaN(*threshold) || math.IsInf(*threshold, 0)) {
 			errs = append(errs, field.Invalid(at.Child(name), *threshold, "must be a number"))
 		}
-	}
-	return errs
-}
-
-func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(at, value, known)}
-}
-
-func validateKey(at *field.Path, key string) field.ErrorList {
-	if key == "" {
-		return field.ErrorList{field.Required(at, "must not be empty")}
-	}
-	var errs field.ErrorList
-	for _, message := range validation.IsQualifiedName(key) {
-		errs = append(errs, field.Invalid(at, key, message))
 	}
 	return errs
 }

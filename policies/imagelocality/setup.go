@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Measure is what scores are proportional to.
@@ -30,8 +31,7 @@ func Defaults() Config { return Config{ScoreBy: Count} }
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	if config.ScoreBy != Count && config.ScoreBy != Size {
-		errs := field.ErrorList{field.NotSupported(field.NewPath("scoreBy"), config.ScoreBy, []Measure{Count, Size})}
+	if errs := fields.OneOf(field.NewPath("scoreBy"), config.ScoreBy, Count, Size); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	return newImageLocality(config), nil

@@ -1,16 +1,16 @@
 package licences
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Counts is whose seats a licence server counts as used.
@@ -105,24 +105,17 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)
-	for _, message := range validation.IsQualifiedName(c.Annotation) {
-		errs = append(errs, field.Invalid(field.NewPath("annotation"), c.Annotation, message))
-	}
+	errs := fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)
+	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
 	if len(c.Features) == 0 {
 		errs = append(errs, field.Required(field.NewPath("features"), "says what pods can ask for"))
 	}
-	names, resources := map[string]bool{}, map[string]bool{}
+	names, resources := fields.Unique{}, fields.Unique{}
 	for i := range c.Features {
 		f, at := &c.Features[i], field.NewPath("features").Index(i)
 		errs = append(errs, f.validate(at)...)
-		if names[f.Name] {
-			errs = append(errs, field.Duplicate(at.Child("name"), f.Name))
-		}
-		if f.Resource != "" && resources[f.Resource] {
-			errs = append(errs, field.Duplicate(at.Child("resource"), f.Resource))
-		}
-		names[f.Name], resources[f.Resource] = true, true
+		errs = append(errs, names.Add(at.Child("name"), f.Name)...)
+		errs = append(errs, resources.Add(at.Child("resource"), f.Resource)...)
 	}
 	return errs
 }
@@ -138,14 +131,16 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 	} else if !featureName.MatchString(f.Name) {
 		errs = append(errs, field.Invalid(at.Child("name"), f.Name, "must be letters, digits, _, . and -, at most 63, and begin with a letter or digit"))
 	}
-	errs = append(errs, validateResource(at.Child("resource"), f.Resource)...)
+	if f.Resource != "" {
+		errs = append(errs, fields.ExtendedResource(at.Child("resource"), f.Resource)...)
+	}
 	errs = append(errs, validateLabel(at.Child("nodeLabel"), f.NodeLabel)...)
 	for _, n := range []struct {
 		name  string
 		value *int64
 	}{{"seats", f.Seats}, {"spare", &f.Spare}, {"maxPerNamespace", &f.MaxPerNamespace}, {"seatsPerNode", f.SeatsPerNode}} {
-		if n.value != nil && (*n.value < 0 || *n.value > maxSeats) {
-			errs = append(errs, field.Invalid(at.Child(n.name), *n.value, fmt.Sprintf("must be between 0 and %d", maxSeats)))
+		if n.value != nil {
+			errs = append(errs, fields.Between(at.Child(n.name), *n.value, 0, maxSeats)...)
 		}
 	}
 	if f.Server != nil {
@@ -169,33 +164,16 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 func (s *Server) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Counts != "" {
-		errs = oneOf(at.Child("counts"), s.Counts, Others, Everybody)
+		errs = fields.OneOf(at.Child("counts"), s.Counts, Others, Everybody)
 	}
 	if s.Signal == "" {
 		errs = append(errs, field.Required(at.Child("signal"), "names a signal"))
 	}
-	if after := s.checkoutAfter(); after < time.Second || after > maxCheckoutAfter {
-		errs = append(errs, field.Invalid(at.Child("checkoutAfter"), after.String(), "must be between 1s and 24h"))
-	} else if s.CheckoutAfter != nil && s.Counts != Everybody {
+	errs = append(errs, fields.Between(at.Child("checkoutAfter"), s.checkoutAfter(), time.Second, maxCheckoutAfter)...)
+	if s.CheckoutAfter != nil && s.Counts != Everybody {
 		errs = append(errs, field.Forbidden(at.Child("checkoutAfter"), "needs counts: everybody"))
 	}
 	return errs
-}
-
-// validateResource applies the rules of Kubernetes for extended resources. It allows "".
-func validateResource(at *field.Path, name string) field.ErrorList {
-	if name == "" {
-		return nil
-	}
-	if problems := validation.IsQualifiedName(name); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, name, problems[0])}
-	}
-	const quotaPrefix = "requests."
-	if !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") ||
-		strings.HasPrefix(name, quotaPrefix) || len(validation.IsQualifiedName(quotaPrefix+name)) > 0 {
-		return field.ErrorList{field.Invalid(at, name, "must be an extended resource such as example.com/matlab, not one of Kubernetes' own")}
-	}
-	return nil
 }
 
 // validateLabel allows "".
@@ -204,18 +182,5 @@ func validateLabel(at *field.Path, label string) field.ErrorList {
 		return nil
 	}
 	key, value, _ := strings.Cut(label, "=")
-	problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
-	if len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, label, problems[0])}
-	}
-	return nil
-}
-
-func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
-	for _, k := range known {
-		if value == k {
-			return nil
-		}
-	}
-	return field.ErrorList{field.NotSupported(at, value, known)}
+	return append(fields.Key(at, key), fields.Valid(at, value, content.IsLabelValue)...)
 }

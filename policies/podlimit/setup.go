@@ -1,14 +1,13 @@
 package podlimit
 
 import (
-	"slices"
-
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // allNamespaces, alone in Config.Namespaces, stands for every namespace.
@@ -54,11 +53,7 @@ func (c *Config) validate() field.ErrorList {
 	if c.Max < 1 {
 		errs = append(errs, field.Invalid(field.NewPath("max"), c.Max, "must be at least 1"))
 	}
-	if c.MaxFromLabel != "" {
-		for _, message := range validation.IsQualifiedName(c.MaxFromLabel) {
-			errs = append(errs, field.Invalid(field.NewPath("maxFromLabel"), c.MaxFromLabel, message))
-		}
-	}
+	errs = append(errs, fields.OptionalKey(field.NewPath("maxFromLabel"), c.MaxFromLabel)...)
 	if c.Selector == nil {
 		errs = append(errs, field.Required(field.NewPath("selector"), "says which pods are limited; {} selects every pod"))
 	}
@@ -68,20 +63,14 @@ func (c *Config) validate() field.ErrorList {
 
 func (c *Config) validateNamespaces(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	seen := fields.Unique{}
 	for i, name := range c.Namespaces {
+		errs = append(errs, seen.Add(path.Index(i), name)...)
 		switch {
-		case slices.Contains(c.Namespaces[:i], name):
-			err := field.Duplicate(path.Index(i), name)
-			err.Detail = "is listed before"
-			errs = append(errs, err)
-		case name == allNamespaces:
-			if len(c.Namespaces) > 1 {
-				errs = append(errs, field.Invalid(path.Index(i), name, "stands for all namespaces and must be alone"))
-			}
-		default:
-			for _, message := range validation.IsDNS1123Label(name) {
-				errs = append(errs, field.Invalid(path.Index(i), name, message))
-			}
+		case name != allNamespaces:
+			errs = append(errs, fields.Valid(path.Index(i), name, content.IsDNS1123Label)...)
+		case len(c.Namespaces) > 1:
+			errs = append(errs, field.Invalid(path.Index(i), name, "stands for all namespaces and must be alone"))
 		}
 	}
 	return errs

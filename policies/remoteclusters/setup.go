@@ -1,15 +1,14 @@
 package remoteclusters
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Strategy is which clusters are better.
@@ -81,24 +80,12 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	var errs field.ErrorList
-	label := field.NewPath("clusterLabel")
-	if c.ClusterLabel == "" {
-		errs = append(errs, field.Required(label, "says which nodes stand for another cluster"))
-	} else {
-		for _, message := range validation.IsQualifiedName(c.ClusterLabel) {
-			errs = append(errs, field.Invalid(label, c.ClusterLabel, message))
-		}
-	}
+	errs := fields.Key(field.NewPath("clusterLabel"), c.ClusterLabel)
 	errs = append(errs, c.validateClusters(field.NewPath("clusters"))...)
-	errs = append(errs, oneOf(field.NewPath("strategy"), c.Strategy, Spread, Binpack)...)
-	if c.HomeScore < 0 || int64(c.HomeScore) > policy.MaxScore {
-		errs = append(errs, field.Invalid(field.NewPath("homeScore"), c.HomeScore, "must be between 0 and 100"))
-	}
-	if c.Settle.Duration < 0 || c.Settle.Duration > maxSettle {
-		errs = append(errs, field.Invalid(field.NewPath("settle"), c.Settle.Duration.String(), "must be between 0s and 1h"))
-	}
-	return append(errs, oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	errs = append(errs, fields.OneOf(field.NewPath("strategy"), c.Strategy, Spread, Binpack)...)
+	errs = append(errs, fields.Between(field.NewPath("homeScore"), c.HomeScore, 0, int32(policy.MaxScore))...)
+	errs = append(errs, fields.Between(field.NewPath("settle"), c.Settle.Duration, 0, maxSettle)...)
+	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 }
 
 func (c *Config) validateClusters(at *field.Path) field.ErrorList {
@@ -109,26 +96,19 @@ func (c *Config) validateClusters(at *field.Path) field.ErrorList {
 		return field.ErrorList{field.TooMany(at, n, maxClusters)}
 	}
 	var errs field.ErrorList
+	names, signals := fields.Unique{}, fields.Unique{}
 	for i := range c.Clusters {
-		cluster, before, at := &c.Clusters[i], c.Clusters[:i], at.Index(i)
-		switch {
-		case cluster.Name == "":
+		cluster, at := &c.Clusters[i], at.Index(i)
+		if cluster.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), "must be the value of the label"))
-		case slices.ContainsFunc(before, func(b Cluster) bool { return b.Name == cluster.Name }):
-			errs = append(errs, field.Duplicate(at.Child("name"), cluster.Name))
 		}
-		for _, message := range validation.IsValidLabelValue(cluster.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), cluster.Name, message))
-		}
-		switch {
-		case cluster.Signal == "":
+		if cluster.Signal == "" {
 			errs = append(errs, field.Required(at.Child("signal"), "says what the cluster has left"))
-		case slices.ContainsFunc(before, func(b Cluster) bool { return b.Signal == cluster.Signal }):
-			errs = append(errs, field.Duplicate(at.Child("signal"), cluster.Signal))
 		}
-		if w := cluster.weight(); w < 1 || w > maxWeight {
-			errs = append(errs, field.Invalid(at.Child("weight"), w, fmt.Sprintf("must be between 1 and %d", maxWeight)))
-		}
+		errs = append(errs, fields.Valid(at.Child("name"), cluster.Name, content.IsLabelValue)...)
+		errs = append(errs, names.Add(at.Child("name"), cluster.Name)...)
+		errs = append(errs, signals.Add(at.Child("signal"), cluster.Signal)...)
+		errs = append(errs, fields.Between(at.Child("weight"), cluster.weight(), 1, maxWeight)...)
 	}
 	return errs
 }
@@ -138,11 +118,4 @@ func (c *Cluster) weight() int32 {
 		return 1
 	}
 	return *c.Weight
-}
-
-func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(at, value, known)}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // OnError is what an expression that cannot be evaluated means: a key that is not there,
@@ -184,9 +185,7 @@ func (c *Config) validate() field.ErrorList {
 	case n > maxRules:
 		errs = append(errs, field.TooMany(field.NewPath("filter"), n, maxRules))
 	}
-	if c.WhenStale != policy.Neutral && c.WhenStale != policy.Reject {
-		errs = append(errs, field.NotSupported(field.NewPath("whenStale"), c.WhenStale, []policy.WhenStale{policy.Neutral, policy.Reject}))
-	}
+	errs = append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 	names := map[string]bool{signalStale.Code: true, ruleFailed.Code: true}
 	for i := range c.Filter {
 		path := field.NewPath("filter").Index(i)
@@ -196,9 +195,7 @@ func (c *Config) validate() field.ErrorList {
 	for i := range c.Score {
 		path := field.NewPath("score").Index(i)
 		errs = append(errs, validateRule(path, names, c.Score[i].Name, c.Score[i].OnEvaluationError)...)
-		if w := c.Score[i].Weight; w < 0 || w > 100 {
-			errs = append(errs, field.Invalid(path.Child("weight"), w, "must be between 1 and 100"))
-		}
+		errs = append(errs, fields.Between(path.Child("weight"), c.Score[i].Weight, 0, 100)...)
 	}
 	return errs
 }
@@ -217,8 +214,8 @@ func validateRule(path *field.Path, names map[string]bool, name string, onError 
 		errs = append(errs, err)
 	}
 	names[name] = true
-	if onError != "" && onError != Reject && onError != Pass {
-		errs = append(errs, field.NotSupported(path.Child("onEvaluationError"), onError, []OnError{Reject, Pass}))
+	if onError != "" {
+		errs = append(errs, fields.OneOf(path.Child("onEvaluationError"), onError, Reject, Pass)...)
 	}
 	return errs
 }

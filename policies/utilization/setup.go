@@ -1,7 +1,6 @@
 package utilization
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Unit is what the numbers of a signal are.
@@ -127,29 +127,25 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := oneOf(field.NewPath("model"), c.Model, models...)
-	errs = append(errs, oneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	errs := fields.OneOf(field.NewPath("model"), c.Model, models...)
+	errs = append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 	if c.CPU.Signal == "" && c.Memory.Signal == "" {
 		errs = append(errs, field.Required(field.NewPath("cpu", "signal"), "or memory.signal: at least one says what nodes use"))
 	}
 	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.Model)...)
 	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.Model)...)
-	if c.Settle.Duration < 0 || c.Settle.Duration > 24*time.Hour {
-		errs = append(errs, field.Invalid(field.NewPath("settle"), c.Settle.Duration.String(), "must be 0s..24h"))
-	}
-	errs = append(errs, within("forecastWeight", c.ForecastWeight, 0, 100)...)
+	errs = append(errs, fields.Between(field.NewPath("settle"), c.Settle.Duration, 0, 24*time.Hour)...)
+	errs = append(errs, fields.Between(field.NewPath("forecastWeight"), c.ForecastWeight, 0, 100)...)
 	errs = append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
 	return append(errs, c.validateModel()...)
 }
 
 // validateModel is about the fields that belong to one model.
 func (c *Config) validateModel() field.ErrorList {
-	errs := within("target", c.Target, 1, 99)
-	errs = append(errs, within("safeUse", c.SafeUse, 1, 99)...)
-	errs = append(errs, within("maxRisk", c.MaxRisk, 1, 100)...)
-	if !(c.Margin >= 0 && c.Margin <= 10) {
-		errs = append(errs, field.Invalid(field.NewPath("margin"), c.Margin, "must be 0..10"))
-	}
+	errs := fields.Between(field.NewPath("target"), c.Target, 1, 99)
+	errs = append(errs, fields.Between(field.NewPath("safeUse"), c.SafeUse, 1, 99)...)
+	errs = append(errs, fields.Between(field.NewPath("maxRisk"), c.MaxRisk, 1, 100)...)
+	errs = append(errs, fields.Between(field.NewPath("margin"), c.Margin, 0, 10)...)
 	if !(c.Sensitivity > 0 && c.Sensitivity <= 10) {
 		errs = append(errs, field.Invalid(field.NewPath("sensitivity"), c.Sensitivity, "must be more than 0, and at most 10"))
 	}
@@ -189,7 +185,7 @@ func (u *Use) validate(path *field.Path, model Model) field.ErrorList {
 	if u.Unit == "" {
 		errs = append(errs, field.Required(path.Child("unit"), "fraction, percent, or absolute (cores or bytes)"))
 	} else {
-		errs = oneOf(path.Child("unit"), u.Unit, Fraction, Percent, Absolute)
+		errs = fields.OneOf(path.Child("unit"), u.Unit, Fraction, Percent, Absolute)
 	}
 	switch {
 	case u.Deviation == "" && model.needsDeviation():
@@ -197,17 +193,11 @@ func (u *Use) validate(path *field.Path, model Model) field.ErrorList {
 	case u.Deviation != "" && !model.needsDeviation():
 		errs = append(errs, field.Forbidden(path.Child("deviation"), "needs model: loadVariationRisk or riskOfOverload"))
 	}
-	if u.Max < 0 || u.Max > 100 {
-		errs = append(errs, field.Invalid(path.Child("max"), u.Max, "must be 1..100, or 0 for no limit"))
-	}
-	return errs
+	return append(errs, fields.Between(path.Child("max"), u.Max, 0, 100)...)
 }
 
 func (p *Prediction) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if !(p.RequestFactor >= 0 && p.RequestFactor <= 100) {
-		errs = append(errs, field.Invalid(path.Child("requestFactor"), p.RequestFactor, "must be 0..100"))
-	}
+	errs := fields.Between(path.Child("requestFactor"), p.RequestFactor, 0, 100)
 	errs = append(errs, validateQuantity(path.Child("cpu"), p.CPU)...)
 	return append(errs, validateQuantity(path.Child("memory"), p.Memory)...)
 }
@@ -220,18 +210,4 @@ func validateQuantity(path *field.Path, q *resource.Quantity) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, q.String(), "must be 0 or more")}
 	}
 	return nil
-}
-
-func within(name string, value, lowest, highest int64) field.ErrorList {
-	if value < lowest || value > highest {
-		return field.ErrorList{field.Invalid(field.NewPath(name), value, fmt.Sprintf("must be %d..%d", lowest, highest))}
-	}
-	return nil
-}
-
-func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }

@@ -1,0 +1,63 @@
+package fields_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy/fields"
+)
+
+func TestFields(t *testing.T) {
+	at := field.NewPath("x")
+	alternatives := func(given ...bool) field.ErrorList {
+		return fields.ExactlyOne(at, map[string]bool{"a": given[0], "b": given[1], "c": given[2]})
+	}
+	seen := fields.Unique{"red": field.NewPath("y")}
+	const extended = "must be an extended resource such as example.com/gpu-memory, not one of Kubernetes' own"
+	for name, tt := range map[string]struct {
+		got  field.ErrorList
+		want string // the beginning of the only error; "" for none
+	}{
+		"one of them":      {fields.OneOf(at, "b", "a", "b"), ""},
+		"none of them":     {fields.OneOf(at, "", "a", "b"), `x: Unsupported value: "": supported values: "a", "b"`},
+		"lowest":           {fields.Between(at, 1, 1, 2), ""},
+		"highest":          {fields.Between(at, 2, 1, 2), ""},
+		"too low":          {fields.Between(at, int64(0), 1, 2), "x: Invalid value: 0: must be between 1 and 2"},
+		"too high":         {fields.Between(at, 2.5, 1, 2), "x: Invalid value: 2.5: must be between 1 and 2"},
+		"NaN":              {fields.Between(at, math.NaN(), 1, 2), "x: Invalid value: NaN: must be between 1 and 2"},
+		"duration":         {fields.Between(at, -time.Second, 0, time.Hour), `x: Invalid value: "-1s": must be between 0s and 1h0m0s`},
+		"valid":            {fields.Valid(at, "", content.IsLabelValue), ""},
+		"not valid":        {fields.Valid(at, "a b", content.IsLabelValue), `x: Invalid value: "a b": a valid label must be`},
+		"key":              {fields.Key(at, "example.com/a"), ""},
+		"no key":           {fields.Key(at, ""), "x: Required value: must not be empty"},
+		"bad key":          {fields.Key(at, "a b"), `x: Invalid value: "a b": name part must`},
+		"optional":         {fields.OptionalKey(at, ""), ""},
+		"bad optional":     {fields.OptionalKey(at, "/a"), `x: Invalid value: "/a": prefix part must be non-empty`},
+		"resource":         {fields.ExtendedResource(at, "example.com/gpu"), ""},
+		"no resource":      {fields.ExtendedResource(at, ""), "x: Required value: must name an extended resource"},
+		"bad resource":     {fields.ExtendedResource(at, "example.com/a b"), `x: Invalid value: "example.com/a b": name part must`},
+		"built in":         {fields.ExtendedResource(at, "cpu"), `x: Invalid value: "cpu": ` + extended},
+		"Kubernetes' own":  {fields.ExtendedResource(at, "kubernetes.io/gpu"), `x: Invalid value: "kubernetes.io/gpu": ` + extended},
+		"of a quota":       {fields.ExtendedResource(at, "requests.example.com/a"), `x: Invalid value: "requests.example.com/a": ` + extended},
+		"too long a quota": {fields.ExtendedResource(at, strings.Repeat(strings.Repeat("a", 59)+".", 4)+"example/gpu"), `x: Invalid value: "aaa`},
+		"one given":        {alternatives(false, true, false), ""},
+		"none given":       {alternatives(false, false, false), "x: Required value: must have one of a, b and c"},
+		"two given":        {alternatives(true, false, true), "x.c: Forbidden: only one of a, b and c can be given, and a is"},
+		"new":              {seen.Add(at, "blue"), ""},
+		"empty":            {append(seen.Add(at, ""), seen.Add(at, "")...), ""},
+		"there already":    {seen.Add(at, "red"), `x: Duplicate value: "red": also in y`},
+	} {
+		got := ""
+		for _, err := range tt.got {
+			got += err.Error()
+		}
+		if got != "" && tt.want == "" || len(tt.got) > 1 || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
