@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	corev1 "k8s.io/api/core/v1"
 	resources "k8s.io/component-helpers/resource"
@@ -61,62 +60,33 @@ func count(resource corev1.ResourceName, number float64) int64 {
 
 func add(a, b int64) int64 { return min(a+b, most) }
 
-// arrivals are what the pods on a node ask for, in the order in which they were bound, so that
-// those bound since any time are found by a search.
+// arrivals are the pods on a node, with what they ask for.
 type arrivals struct {
-	bound []int64 // Unix seconds, the latest first; see boundAt
-	sums  map[corev1.ResourceName][]int64
+	snapshot.Arrivals
+	asked map[corev1.ResourceName][]int64 // by the first so many pods: one longer than these
 }
 
 func arrivalsOf(n *snapshot.Node) arrivals {
-	type arrival struct {
-		bound    int64
-		requests map[corev1.ResourceName]int64
-	}
-	pods := make([]arrival, len(n.Pods))
-	for i, pod := range n.Pods {
-		pods[i] = arrival{boundAt(pod), requestsOf(pod)}
-	}
-	slices.SortStableFunc(pods, func(a, b arrival) int { return cmp.Compare(b.bound, a.bound) })
-	all := arrivals{bound: make([]int64, len(pods)), sums: map[corev1.ResourceName][]int64{}}
-	for i, pod := range pods {
-		all.bound[i] = pod.bound
-		for resource := range pod.requests {
-			if all.sums[resource] == nil {
-				all.sums[resource] = make([]int64, len(pods)+1) // of the first so many pods
+	all := arrivals{snapshot.ArrivalsOf(n), map[corev1.ResourceName][]int64{}}
+	for i, pod := range all.Pods {
+		requests := requestsOf(pod)
+		for resource := range requests {
+			if all.asked[resource] == nil {
+				all.asked[resource] = make([]int64, len(all.Pods)+1)
 			}
 		}
-		for resource, sums := range all.sums {
-			sums[i+1] = add(sums[i], pod.requests[resource])
+		for resource, sums := range all.asked {
+			sums[i+1] = add(sums[i], requests[resource])
 		}
 	}
 	return all
 }
 
-// since is how many pods were bound at the time or later. Of the API server's times, the part
-// of a second is missing: a pod that may have been bound later counts.
-func (a *arrivals) since(first int64) int {
-	return sort.Search(len(a.bound), func(i int) bool { return a.bound[i] < first })
-}
-
 // sum is what so many pods ask for, the latest first.
 func (a *arrivals) sum(pods int, resource corev1.ResourceName) int64 {
-	sums := a.sums[resource]
+	sums := a.asked[resource]
 	if sums == nil {
 		return 0
 	}
 	return sums[pods]
-}
-
-// boundAt is when the pod was bound, in Unix seconds. One that does not say so has just been
-// bound by us, and was not seen since: it is later than all others. Its condition, if it has
-// one, is of a time when there was no place for it.
-func boundAt(pod *corev1.Pod) int64 {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-			return c.LastTransitionTime.Unix()
-		}
-	}
-	return math.MaxInt64
 }

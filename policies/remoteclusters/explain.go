@@ -49,7 +49,7 @@ func (c *cycle) missing(place int) string {
 func (c *cycle) explainOffer(place int) []string {
 	cluster, o := &c.policy.config.Clusters[place], &c.offers[place]
 	said := []string{fmt.Sprintf("stands for the cluster %s, as of %s; %d pod(s) were bound for it since %s",
-		cluster.Name, when(o.at), o.pods, when(time.Unix(o.since, 0)))}
+		cluster.Name, when(o.at), o.pods, when(o.since))}
 	for j, a := range c.asked {
 		s := &o.stocks[j]
 		text := fmt.Sprintf("%s: %s free", a.resource, quantity(a.resource, s.free))

@@ -80,7 +80,7 @@ func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 type offer struct {
 	known  bool
 	at     time.Time // when it was so: of the oldest number, known or not
-	since  int64     // pods bound then or later are not in it; Unix seconds
+	since  time.Time // pods bound then or later are not in it
 	stocks []stock   // by resource asked for
 	pods   int       // bound since to nodes of the view
 }
@@ -116,13 +116,13 @@ func (p *remoteClusters) read(column *snapshot.Column, asked []amount) offer {
 		}
 		o.stocks[j] = s
 	}
-	o.since = o.at.Add(-p.config.Settle.Duration).Unix()
+	o.since = o.at.Add(-p.config.Settle.Duration)
 	return o
 }
 
 // take counts the pods that were bound since.
 func (o *offer) take(arrived *arrivals, asked []amount) {
-	pods := arrived.since(o.since)
+	pods := arrived.Since(o.since)
 	o.pods += pods
 	for j, a := range asked {
 		o.stocks[j].taken = add(o.stocks[j].taken, arrived.sum(pods, a.resource))

@@ -1,12 +1,6 @@
 package utilization
 
 import (
-	"cmp"
-	"math"
-	"slices"
-	"sort"
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -27,53 +21,21 @@ var names = [kinds]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.R
 // amounts are in cores, and in bytes.
 type amounts [kinds]float64
 
-// arrivals are what the pods on a node are predicted to use, in the order in which they
-// were bound, so that those bound since any time are found by a search.
+// arrivals are the pods on a node, with what they are predicted to use.
 type arrivals struct {
-	bound []int64   // Unix seconds, the latest first; see boundAt
-	sums  []amounts // of the first so many pods: one longer than bound
+	snapshot.Arrivals
+	uses []amounts // of the first so many pods: one longer than these
 }
 
 func (p *utilization) arrivalsOf(n *snapshot.Node) arrivals {
-	type arrival struct {
-		bound int64
-		uses  amounts
-	}
-	pods := make([]arrival, len(n.Pods))
-	for i, pod := range n.Pods {
-		pods[i] = arrival{boundAt(pod), p.predict(pod)}
-	}
-	slices.SortStableFunc(pods, func(a, b arrival) int { return cmp.Compare(b.bound, a.bound) })
-	all := arrivals{bound: make([]int64, len(pods)), sums: make([]amounts, len(pods)+1)}
-	for i, pod := range pods {
-		all.bound[i], all.sums[i+1] = pod.bound, all.sums[i]
-		for k := range pod.uses {
-			all.sums[i+1][k] += pod.uses[k]
+	all := arrivals{snapshot.ArrivalsOf(n), make([]amounts, len(n.Pods)+1)}
+	for i, pod := range all.Pods {
+		all.uses[i+1] = all.uses[i]
+		for k, uses := range p.predict(pod) {
+			all.uses[i+1][k] += uses
 		}
 	}
 	return all
-}
-
-// since is how many pods were bound at the time or later, and what they use of a resource.
-// Of the API server's times, the part of a second is missing: a pod that may have been
-// bound later counts.
-func (a *arrivals) since(t time.Time, k kind) (pods int, uses float64) {
-	first := t.Unix()
-	pods = sort.Search(len(a.bound), func(i int) bool { return a.bound[i] < first })
-	return pods, a.sums[pods][k]
-}
-
-// boundAt is when the pod was bound, in Unix seconds. One that does not say so has just
-// been bound by us, and was not seen since: it is later than all others. Its condition, if
-// it has one, is of a time when there was no place for it.
-func boundAt(pod *corev1.Pod) int64 {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-			return c.LastTransitionTime.Unix()
-		}
-	}
-	return math.MaxInt64
 }
 
 // predict is what the pod will use when it runs: the prediction of Trimaran's

@@ -125,9 +125,9 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 		}
 		l.deviation = r.fraction(deviation.Number, capacity)
 	}
-	var fresh float64
-	l.arrived, fresh = c.policy.arrivals.Of(n).since(use.At.Add(-c.policy.config.Settle.Duration), r.kind)
-	l.fresh = min(fresh/capacity, most)
+	arrivals := c.policy.arrivals.Of(n)
+	l.arrived = arrivals.Since(use.At.Add(-c.policy.config.Settle.Duration))
+	l.fresh = min(arrivals.uses[l.arrived][r.kind]/capacity, most)
 	if !c.isOn(n) {
 		l.pod = min(c.needs[r.kind]/capacity, most)
 	}
