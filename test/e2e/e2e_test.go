@@ -36,9 +36,13 @@ type theater struct {
 func open(t *testing.T) *theater {
 	t.Helper()
 	t.Parallel()
+	outboard, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	s, err := stage.Set(ctx, stage.Options{})
+	s, err := stage.Set(ctx, stage.Options{Outboard: outboard})
 	if err != nil {
 		t.Fatal(err)
 	}

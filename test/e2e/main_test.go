@@ -1,14 +1,21 @@
 package e2e
 
 import (
+	"context"
 	"flag"
 	"os"
+	"sync"
 	"testing"
+
+	"outboard.dev/outboard/test/stage"
 )
 
 // atOnce is how many tests run at once unless the command line says. Most of their time
 // they wait: for a kube-scheduler that backs off, or for values to grow old.
 const atOnce = "4"
+
+// binary is Outboard, built once for all tests.
+var binary = sync.OnceValues(func() (string, error) { return stage.Build(context.Background()) })
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -33,7 +33,7 @@ const identity = "outboard"
 
 // Options say how to set the stage. The zero value is a good choice.
 type Options struct {
-	// Outboard is the binary. Default: built from the checkout.
+	// Outboard is the binary. Default: what [Build] builds.
 	Outboard string
 	// ControlPlane is passed on.
 	ControlPlane controlplane.Options
@@ -62,7 +62,7 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 		return nil, err
 	}
 	if s.binary == "" {
-		if s.binary, err = build(s.Root); err != nil {
+		if s.binary, err = Build(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -383,9 +383,13 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// build builds the binary into bin/ of the checkout. Several processes may do so
-// at once: each puts a complete file into place.
-func build(root string) (string, error) {
+// Build builds the binary into bin/ of the checkout, which takes seconds even if nothing
+// has changed. Several processes may do so at once: each puts a complete file into place.
+func Build(ctx context.Context) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(root, "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -395,7 +399,7 @@ func build(root string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(temp)
-	cmd := exec.Command("go", "build", "-o", filepath.Join(temp, "outboard"), "./cmd/outboard")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(temp, "outboard"), "./cmd/outboard")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building outboard: %w\n%s", err, out)
