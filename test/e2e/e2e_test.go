@@ -189,6 +189,12 @@ func (th *theater) eventually(what string, ok func() bool) {
 	}
 }
 
+// logs waits until the service's log says so: what it has written comes a moment later.
+func (th *theater) logs(o *stage.Outboard, text string) {
+	th.t.Helper()
+	th.eventually(fmt.Sprintf("the log says %q", text), func() bool { return strings.Contains(o.Log(), text) })
+}
+
 // metric returns the line of the service's metrics that begins with the prefix,
 // without it; "" if there is none.
 func (th *theater) metric(o *stage.Outboard, prefix string) string {
@@ -232,17 +238,13 @@ type extender struct {
 	nodes     bool   // nodes mode
 	ignorable bool
 	managed   []string
-	timeout   string
 }
 
 func schedulerConfig(extenders ...extender) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npodInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 1\nextenders:\n")
 	for _, e := range extenders {
-		fmt.Fprintf(&b, "- urlPrefix: %s%s\n  weight: 10\n  nodeCacheCapable: %t\n  ignorable: %t\n", e.o.URL, e.path, !e.nodes, e.ignorable)
-		if e.timeout != "" {
-			fmt.Fprintf(&b, "  httpTimeout: %s\n", e.timeout)
-		}
+		fmt.Fprintf(&b, "- urlPrefix: %s%s\n  weight: 10\n  httpTimeout: 30s\n  nodeCacheCapable: %t\n  ignorable: %t\n", e.o.URL, e.path, !e.nodes, e.ignorable)
 		for _, verb := range strings.Fields(e.verbs) {
 			name, at, ok := strings.Cut(verb, "=")
 			if !ok {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,8 +32,8 @@ profiles:
 - policies: [{name: ImageLocality}]
 `)
 	th.scheduler(schedulerConfig(
-		extender{o: strict, verbs: "filter", timeout: "3s"},
-		extender{o: ignorable, verbs: "filter prioritize", ignorable: true, timeout: "1s"},
+		extender{o: strict, verbs: "filter"},
+		extender{o: ignorable, verbs: "filter prioritize", ignorable: true},
 	))
 	both := controlplane.PodSpec{Name: "both", Image: "nginx"}
 	if pod := th.bound(both); pod.Spec.NodeName != "b" {
@@ -141,7 +142,7 @@ func TestReload(t *testing.T) {
 	th.nodes(controlplane.NodeSpec{Name: "a"})
 	o := th.outboard(oneWeb)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
-	th.bound(web("web-1"))
+	th.boundAndSeen(o, web("web-1"))
 	second := th.place(web("web-2"))
 	if second.Waiting == "" {
 		t.Fatal("web-2 is placed before the limit was raised")
@@ -150,8 +151,8 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(text []byte) {
-		if err := os.WriteFile(o.ConfigFile, text, 0o600); err != nil {
+	write := func(text []byte) { // at once: half a file would be invalid, too
+		if err := th.WriteFile(filepath.Base(o.ConfigFile), text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,9 +160,7 @@ func TestReload(t *testing.T) {
 	th.eventually("the invalid file is reported", func() bool {
 		return th.metric(o, `outboard_config_reloads_total{outcome="error"} `) == "1"
 	})
-	if !strings.Contains(o.Log(), "maximum") {
-		t.Errorf("the log does not name the field: %s", o.Log())
-	}
+	th.logs(o, "maximum")
 	if doc := th.explain(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
 		t.Errorf("the former configuration is not in force: %+v", doc)
 	}
@@ -176,7 +175,7 @@ func TestReload(t *testing.T) {
 func TestStopLosesNoCall(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(oneWeb + "serving: {lameDuck: 1s}\n")
+	o := th.outboard(oneWeb + "serving: {lameDuck: 3s}\n")
 	body := `{"Pod":{"metadata":{"name":"p","namespace":"default"}},"NodeNames":["a"]}`
 	ctx, cancel := context.WithCancel(th.ctx)
 	defer cancel()

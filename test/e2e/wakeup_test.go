@@ -108,6 +108,7 @@ func TestWakeUpWhenACardIsWell(t *testing.T) {
 			th.asleep(o, "large")
 			before := th.pod("large")
 			th.heal(health)
+			healed := time.Now()
 			if wake != "" {
 				th.eventually("Outboard knows that the card is well", func() bool { return th.explain(o, "waits").Now[0].Fit == 1 })
 				if now := th.asleep(o, "waits"); now != tried || th.pod("waits").Spec.NodeName != "" {
@@ -116,6 +117,7 @@ func TestWakeUpWhenACardIsWell(t *testing.T) {
 				return
 			}
 			bound := th.willBeBound(waits.Pod)
+			limit := patchesIn(time.Since(healed))
 			if got := th.attempts(o, "waits"); got != tried+1 {
 				t.Errorf("it took %d attempts", got-tried)
 			}
@@ -126,8 +128,8 @@ func TestWakeUpWhenACardIsWell(t *testing.T) {
 			if after := th.pod("large"); after.ResourceVersion != before.ResourceVersion {
 				t.Errorf("a pod that fits nowhere was changed: %v", after.Annotations)
 			}
-			if got := th.metric(o, "outboard_wakeup_patches_total "); got != "1" {
-				t.Errorf("%s patches", got)
+			if got, err := strconv.Atoi(th.metric(o, "outboard_wakeup_patches_total ")); err != nil || got < 1 || got > limit {
+				t.Errorf("%d patches, want at most %d (%v)", got, limit, err)
 			}
 		})
 	}
@@ -162,6 +164,8 @@ func TestAPatchIsOneAttempt(t *testing.T) {
 func TestWakeUpWhenAClaimIsTakenBack(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
+	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 20s}\n")
+	th.scheduler(gpushareIgnored(o))
 	abandoned := gpuPod("abandoned", 16)
 	abandoned.SchedulerName = "nobody"
 	holder := th.create(abandoned)
@@ -177,8 +181,7 @@ func TestWakeUpWhenAClaimIsTakenBack(t *testing.T) {
 	if err := th.write(th.Client.Discovery().RESTClient(), ledger.Name(claims.Spec.Key()), string(spec)); err != nil {
 		t.Fatal(err)
 	}
-	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 12s}\n")
-	th.scheduler(gpushareIgnored(o))
+	th.eventually("Outboard knows of the claim", func() bool { return strings.Contains(th.get(o.Admin+"/inspect/gpus"), `"reserved":16`) })
 	waits := th.place(gpuPod("waits", 5))
 	if waits.Waiting == "" {
 		t.Fatal("it does not wait for the claim")
@@ -226,8 +229,7 @@ func TestWakeUpOneOfAThousand(t *testing.T) {
 	if got := th.boundPods(); got != 1 {
 		t.Errorf("%d pods are bound", got)
 	}
-	// One, and another for each second that kube-scheduler took to get to it.
-	patches, limit := th.podPatches()-patched, 1+int(took/time.Second)
+	patches, limit := th.podPatches()-patched, patchesIn(took)
 	if patches < 1 || patches > limit {
 		t.Errorf("%d pods were patched, want at most %d", patches, limit)
 	}
@@ -236,6 +238,10 @@ func TestWakeUpOneOfAThousand(t *testing.T) {
 	}
 	t.Logf("bound after %v, with %d patches; judging took %s s", took, patches, th.metric(o, "outboard_wakeup_judging_seconds_total "))
 }
+
+// patchesIn is how many patches it may take until a pod is bound that fits now: one, and another for each second that
+// kube-scheduler took to get to it.
+func patchesIn(took time.Duration) int { return 1 + int(took/time.Second) }
 
 // quiet waits until kube-scheduler has not asked for a while.
 func (th *theater) quiet(o *stage.Outboard) {
@@ -403,9 +409,7 @@ func TestWakeUpWithoutPermission(t *testing.T) {
 	th.eventually("the API server has refused", func() bool {
 		return th.metric(o, `outboard_wakeup_wakes_total{outcome="error"} `) == "1"
 	})
-	if !strings.Contains(o.Log(), "grant the verb patch on pods") {
-		t.Errorf("the log does not say what is missing: %s", o.Log())
-	}
+	th.logs(o, "grant the verb patch on pods")
 	th.bound(gpuPod("second", 2)) // which is an event
 	th.willBeBound(waits.Pod)
 	if got := th.metric(o, "outboard_wakeup_patches_total "); got != "0" {
