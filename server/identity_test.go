@@ -388,7 +388,7 @@ func TestReloadEndsIdleConnectionsWithoutTrust(t *testing.T) {
 func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
 	p := newPKI(t)
 	r := start(t, server.Options{TLS: p.options(), Handler: echo})
-	end := time.Now().Add(2 * time.Second)
+	end := time.Now().Add(4 * time.Second)
 	client := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{Client: true, NotAfter: end})))
 	mustPost(t, client, "https://"+r.addr, "", 200)
 	for {

@@ -112,16 +112,20 @@ func (s *Server) reload(files map[string][]byte) {
 		s.reloadFailed(err)
 		return
 	}
-	s.metrics.reloads.WithLabelValues(reloadOK).Inc()
 	credential := s.identity.current.Load()
+	s.endIdle(credential)
+	s.metrics.reloads.WithLabelValues(reloadOK).Inc()
 	s.opts.Logger.Info("tls files reloaded", "notAfter", credential.leaf.NotAfter)
-	if credential.clients == nil {
+}
+
+// endIdle ends connections that wait for a request and whose certificate is no longer good. The next call would be
+// refused. Its client can only know when the connection ends, and then comes back with the certificate it has by now.
+func (s *Server) endIdle(by *credential) {
+	if by.clients == nil {
 		return
 	}
-	// The next call on a connection whose certificate is no longer good would be refused. Its client can only know when
-	// the connection ends, and then comes back with the certificate it has by now.
 	for c, tlsConn := range s.listener.idleTLS() {
-		if credential.judge(tlsConn.ConnectionState().PeerCertificates, nil).refused != "" {
+		if by.judge(tlsConn.ConnectionState().PeerCertificates, nil).refused != "" {
 			_ = c.Close()
 		}
 	}
