@@ -20,8 +20,9 @@ const (
 	// takes seconds, but more than half a minute has been seen on a busy machine.
 	startTimeout = 3 * time.Minute
 
-	// stopGrace is how long Stop waits before it kills.
-	stopGrace = 10 * time.Second
+	// stopGrace is how long Stop waits before it kills. On a busy machine a second's
+	// work takes many.
+	stopGrace = 30 * time.Second
 
 	// logTail is how much of a log goes into an error, in bytes.
 	logTail = 4 << 10
@@ -46,7 +47,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop asks the process to end and waits until it has. After 10 s it kills it
+// Stop asks the process to end and waits until it has. After 30 s it kills it
 // and returns an error.
 func (p *Process) Stop() error {
 	p.signal(syscall.SIGTERM)
