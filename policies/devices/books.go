@@ -40,7 +40,7 @@ func (p *devices) booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	for _, u := range ledger.Units {
 		amount := u.Used()
 		if i, ok := hw.index[u.Name]; !ok {
-			unplaced = add(unplaced, amount)
+			unplaced = policy.AddAmounts(unplaced, amount)
 		} else if used[i] = amount; len(u.Claims) >= maxClaims {
 			used[i] = math.MaxInt64
 		}
@@ -53,7 +53,7 @@ func (p *devices) booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 			continue
 		}
 		if want := p.asked(pod); want > 0 {
-			unplaced = add(unplaced, p.annotated(pod, want, hw, used))
+			unplaced = policy.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
 			if pod.UID != "" {
 				b.holders[pod.UID] = struct{}{}
 			}
@@ -76,7 +76,7 @@ func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []in
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 		if u, ok := hw.index[names[i]]; ok && !slices.Contains(names[:i], names[i]) {
-			used[u] = add(used[u], each)
+			used[u] = policy.AddAmounts(used[u], each)
 			rest -= min(rest, each)
 		}
 	}
@@ -133,11 +133,4 @@ func (p *devices) choose(want int64, hw *hardware, b *books) []policy.Amount {
 		}
 	}
 	return amounts
-}
-
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

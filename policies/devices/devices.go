@@ -39,31 +39,8 @@ func newDevices(config Config) *devices {
 	return p
 }
 
-// asked is how much the pod asks for, by Kubernetes' rule: init containers run one after the
-// other, before the containers, but beside the sidecars that were started before them.
 func (p *devices) asked(pod *corev1.Pod) int64 {
-	var sidecars, peak int64
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		n := add(sidecars, p.limit(c))
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars = n
-		}
-		peak = max(peak, n)
-	}
-	sum := sidecars
-	for i := range pod.Spec.Containers {
-		sum = add(sum, p.limit(&pod.Spec.Containers[i]))
-	}
-	return max(sum, peak)
-}
-
-func (p *devices) limit(c *corev1.Container) int64 {
-	q, ok := c.Resources.Limits[corev1.ResourceName(p.config.Resource)]
-	if !ok {
-		return 0
-	}
-	return max(0, q.Value())
+	return policy.Asked(pod, corev1.ResourceName(p.config.Resource))
 }
 
 // Prepare implements policy.Policy.
@@ -118,7 +95,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	}
 	used := hw.capacity - b.left
 	if !b.holds(c.pod) {
-		used = min(hw.capacity, add(used, c.want))
+		used = min(hw.capacity, policy.AddAmounts(used, c.want))
 	}
 	if c.policy.config.Strategy == Spread {
 		used = hw.capacity - used

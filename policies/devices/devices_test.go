@@ -66,51 +66,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestAsked: what a pod asks for is the most that its containers have at one time.
-func TestAsked(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
-	container := func(n int64, restart *corev1.ContainerRestartPolicy) corev1.Container {
-		return corev1.Container{RestartPolicy: restart, Resources: corev1.ResourceRequirements{Limits: list(n)}}
-	}
-	run := func(n int64) corev1.Container { return container(n, nil) }
-	sidecar := func(n int64) corev1.Container { return container(n, &always) }
-	for _, tc := range []struct {
-		what       string
-		init, main []corev1.Container
-		want       int64
-	}{
-		{"nothing", nil, nil, 0},
-		{"none of it", nil, []corev1.Container{run(0), {}}, 0},
-		{"less than nothing", nil, []corev1.Container{run(-3)}, 0},
-		{"one container", nil, []corev1.Container{run(3)}, 3},
-		{"several", nil, []corev1.Container{run(3), {}, run(2)}, 5},
-		{"small init container", []corev1.Container{run(4)}, []corev1.Container{run(3), run(2)}, 5},
-		{"large init container", []corev1.Container{run(6), run(1)}, []corev1.Container{run(3), run(2)}, 6},
-		{"init containers alone", []corev1.Container{run(1), run(2)}, nil, 2},
-		{"sidecar", []corev1.Container{sidecar(2)}, []corev1.Container{run(3)}, 5},
-		{"sidecars before an init container", []corev1.Container{sidecar(2), sidecar(1), run(6)}, []corev1.Container{run(3)}, 9},
-		{"sidecar behind an init container", []corev1.Container{run(4), sidecar(2)}, []corev1.Container{run(1)}, 4},
-		{"very many", nil, []corev1.Container{run(math.MaxInt64), run(math.MaxInt64)}, math.MaxInt64},
-	} {
-		pod := asking("p", 0)
-		pod.Spec.InitContainers, pod.Spec.Containers = tc.init, tc.main
-		cycle, err := build(t, counted).Prepare(t.Context(), pod, new(snapshot.View))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := int64(0)
-		if cycle != nil {
-			w := &world{node: counting(1), pods: []*corev1.Pod{bound("old", 1, "-")}}
-			if v := cycle.(policy.Filter).Filter(w.snapshot()); !v.Fits() {
-				got = v.Want
-			}
-		}
-		if got != tc.want {
-			t.Errorf("%s: asks for %d, want %d", tc.what, got, tc.want)
-		}
-	}
-}
-
 // TestClaim: what goes into the ledger, and what the pod is told.
 func TestClaim(t *testing.T) {
 	for name, tc := range map[string]struct {

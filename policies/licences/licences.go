@@ -180,7 +180,7 @@ func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
 	for i := range j.pool.ledger.Pods {
 		holder := &j.pool.ledger.Pods[i]
 		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
-			sum = add(sum, held(j.pool.ledger, holder.UID))
+			sum = policy.AddAmounts(sum, held(j.pool.ledger, holder.UID))
 		}
 	}
 	return sum

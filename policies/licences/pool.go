@@ -75,7 +75,7 @@ func (f *feature) judge(s *pool, seats int64, namespace string) policy.Verdict {
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
 	case seats > most:
 		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: seats}
-	case f.MaxPerNamespace > 0 && add(claimedIn(s.ledger, namespace), seats) > f.MaxPerNamespace:
+	case f.MaxPerNamespace > 0 && policy.AddAmounts(claimedIn(s.ledger, namespace), seats) > f.MaxPerNamespace:
 		have := max(0, f.MaxPerNamespace-claimedIn(s.ledger, namespace))
 		return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: have, Want: seats}
 	case seats > s.free():
@@ -118,7 +118,7 @@ func used(l *snapshot.Ledger) int64 {
 	var sum int64
 	if l != nil {
 		for i := range l.Units {
-			sum = add(sum, l.Units[i].Used())
+			sum = policy.AddAmounts(sum, l.Units[i].Used())
 		}
 	}
 	return sum
@@ -157,7 +157,7 @@ func claimedIn(l *snapshot.Ledger, namespace string) int64 {
 	if l != nil {
 		for i := range l.Pods {
 			if l.Pods[i].Namespace == namespace {
-				sum = add(sum, held(l, l.Pods[i].UID))
+				sum = policy.AddAmounts(sum, held(l, l.Pods[i].UID))
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func claimedByNode(l *snapshot.Ledger) map[string]int64 {
 	sums := map[string]int64{}
 	if l != nil {
 		for i := range l.Pods {
-			sums[l.Pods[i].Node] = add(sums[l.Pods[i].Node], held(l, l.Pods[i].UID))
+			sums[l.Pods[i].Node] = policy.AddAmounts(sums[l.Pods[i].Node], held(l, l.Pods[i].UID))
 		}
 	}
 	return sums

@@ -2,12 +2,13 @@ package licences
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
 )
 
 // need is what a pod needs of one feature.
@@ -36,7 +37,7 @@ func (p *licences) needs(pod *corev1.Pod) ([]need, error) {
 		if f.Resource == "" {
 			continue
 		}
-		seats := asked(pod, corev1.ResourceName(f.Resource))
+		seats := policy.Asked(pod, corev1.ResourceName(f.Resource))
 		if seats == 0 {
 			continue
 		}
@@ -65,35 +66,4 @@ func (p *licences) parse(item string) (need, error) {
 		return need{}, fmt.Errorf("%.100q is not a number of seats, as in %s=1", number, name)
 	}
 	return need{p.features[i], seats}, nil
-}
-
-// asked is how much of the resource the pod asks for, by Kubernetes' rule: init
-// containers run one after the other, before the containers, but beside the sidecars
-// that were started before them.
-func asked(pod *corev1.Pod, resource corev1.ResourceName) int64 {
-	limit := func(c *corev1.Container) int64 {
-		q := c.Resources.Limits[resource]
-		return min(maxSeats, max(0, q.Value()))
-	}
-	var sidecars, peak int64
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		n := add(sidecars, limit(c))
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars = n
-		}
-		peak = max(peak, n)
-	}
-	sum := sidecars
-	for i := range pod.Spec.Containers {
-		sum = add(sum, limit(&pod.Spec.Containers[i]))
-	}
-	return max(sum, peak)
-}
-
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 	"unique"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 )
 
@@ -99,7 +99,7 @@ func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 			used[p.node] = on
 		}
 		for _, a := range p.requests {
-			on[a.resource] = add(on[a.resource], a.n)
+			on[a.resource] = policy.AddAmounts(on[a.resource], a.n)
 		}
 	}
 	all := totals{resources: map[corev1.ResourceName]capacity{}, nodes: len(nodes)}
@@ -112,23 +112,15 @@ func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 		}
 		for _, a := range n.allocatable {
 			c := all.resources[a.resource]
-			c.total = add(c.total, a.n)
+			c.total = policy.AddAmounts(c.total, a.n)
 			if left := max(0, a.n-used[n.name][a.resource]); n.open {
-				c.free = add(c.free, left)
+				c.free = policy.AddAmounts(c.free, left)
 				c.largest = max(c.largest, left)
 			}
 			all.resources[a.resource] = c
 		}
 	}
 	return all
-}
-
-// add adds what is not negative, and stops at the largest number.
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // samples are the totals, at most so many.
