@@ -73,28 +73,15 @@ list: {m6i.large: 0.1}
 	}
 }
 
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(cost.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // TestNormalizeScore: the cheapest have 100, others in proportion, and a node that
 // costs more never has more.
 func TestNormalizeScore(t *testing.T) {
-	cycle, err := build(t, "prices: [{label: price}]").Prepare(t.Context(), new(corev1.Pod), new(snapshot.View))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cycleOf := cycle.(policy.NormalizeScore)
+	cycle := policytest.Prepare[policy.NormalizeScore](t, policytest.Build(t, cost.Type(), "prices: [{label: price}]"), new(corev1.Pod), new(snapshot.View))
 	raw := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, math.MaxInt64/2))
 	rapid.Check(t, func(t *rapid.T) {
 		costs := rapid.SliceOfN(raw, 1, 20).Draw(t, "costs")
 		scores := slices.Clone(costs)
-		cycleOf.NormalizeScore(scores)
+		cycle.NormalizeScore(scores)
 		cheapest := slices.Min(costs)
 		for i, score := range scores {
 			if (score == policy.MaxScore) != (costs[i] == cheapest) {
@@ -128,20 +115,10 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 - metadata: {name: unknown}
 - metadata: {name: negative}
 `
-	var b snapshot.Builder
-	for _, n := range policytest.Nodes(nodes) {
-		b.SetNode(n)
-	}
-	b.SetPod(policytest.Pods(`{metadata: {name: w}, spec: {nodeName: stale}}`)[0])
-	for _, column := range policytest.Signals(`prices: {known: 0.1, stale: {number: 0.3, stale: true}, negative: -1}`) {
-		b.SetColumn(column)
-	}
-	view := b.View()
+	view := policytest.View(policytest.Nodes(nodes), policytest.Pods(`{metadata: {name: w}, spec: {nodeName: stale}}`),
+		policytest.Signals(`prices: {known: 0.1, stale: {number: 0.3, stale: true}, negative: -1}`))
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {priority: 7, containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
-	cycle, err := build(t, config).Prepare(t.Context(), pod, view)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), config), pod, view)
 	for node, want := range map[string][]string{
 		"": {"the pod must not be on spot nodes: its priority is 7, and those from 5 are kept off"},
 		"known": {
@@ -156,7 +133,7 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 		"unknown":  {"the node's price is not known"},
 		"negative": {"the node's price is not known", "signal prices: -1 is not a price"},
 	} {
-		if got := cycle.(policy.Explainer).Explain(view.Node(node)); !slices.Equal(got, want) {
+		if got := cycle.Explain(view.Node(node)); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", node, got, want)
 		}
 	}
@@ -173,11 +150,8 @@ status: {allocatable: {cpu: 4, memory: 8Gi}}
 		"memory":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
 		"nvidia.com/gpu": "the node has no nvidia.com/gpu, and counts as the most expensive",
 	} {
-		cycle, err := build(t, "{prices: [{label: example.com/price}], per: "+per+"}").Prepare(t.Context(), new(corev1.Pod), new(snapshot.View))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cycle.(policy.Explainer).Explain(node); !slices.Equal(got, []string{want}) {
+		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{label: example.com/price}], per: "+per+"}"), new(corev1.Pod), new(snapshot.View))
+		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %q, want %q", per, got, want)
 		}
 	}
@@ -188,7 +162,7 @@ func TestSignals(t *testing.T) {
 		{Field: "prices[0].signal", Name: "prices", About: policy.AboutNodes},
 		{Field: "prices[1].signal", Name: "list", About: policy.AboutKeys},
 	}
-	if got := build(t, everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+	if got := policytest.Build(t, cost.Type(), everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -239,6 +213,6 @@ func BenchmarkCost(b *testing.B) {
 		"signal": "prices: [{signal: prices}]\nsunkCost: true\nmaxPrice: 5",
 		"table":  "sunkCost: true\nmaxPrice: 5\nprices:\n- table:\n" + table.String(),
 	} {
-		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, build(b, config), pod, view) })
+		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, cost.Type(), config), pod, view) })
 	}
 }

@@ -102,7 +102,7 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{node: tc.node}
-			got := w.claim(t, build(t, tc.config), asking("p", tc.want))
+			got := w.claim(t, policytest.Build(t, devices.Type(), tc.config), asking("p", tc.want))
 			if !slices.Equal(got.Units, tc.units) || !slices.Equal(got.Amounts, tc.amounts) || !maps.Equal(got.Annotations, tc.told) {
 				t.Errorf("got %+v", got)
 			}
@@ -111,7 +111,7 @@ func TestClaim(t *testing.T) {
 }
 
 func TestLedgers(t *testing.T) {
-	p, n := build(t, counted).(policy.Reserver), (&world{node: counting(1)}).snapshot()
+	p, n := policytest.Build(t, devices.Type(), counted).(policy.Reserver), (&world{node: counting(1)}).snapshot()
 	keys, err := p.Ledgers(asking("p", 1), n)
 	if want := []snapshot.LedgerKey{{Resource: fpga, Node: "n"}}; err != nil || !slices.Equal(keys, want) {
 		t.Errorf("ledgers are %v (%v), want %v", keys, err, want)
@@ -156,7 +156,7 @@ func TestChoose(t *testing.T) {
 				w.pods = append(w.pods, bound(fmt.Sprint("old", i), 1, unit))
 			}
 		}
-		expect(t, tc.what, w.told(build(t, tc.config), asking("p", tc.want)), tc.told)
+		expect(t, tc.what, w.told(policytest.Build(t, devices.Type(), tc.config), asking("p", tc.want)), tc.told)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestPodsWithoutClaims(t *testing.T) {
 		{"shares of nobody knows what", shared, bound("old", 5, "-"), 3, "a"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
-			p, node := build(t, tc.config), counting(4)
+			p, node := policytest.Build(t, devices.Type(), tc.config), counting(4)
 			if tc.config == shared {
 				node = naming("a,b", "")
 			}
@@ -203,14 +203,14 @@ func TestPodsWithoutClaims(t *testing.T) {
 // unit that is overbooked takes nothing from the others.
 func TestOverbooked(t *testing.T) {
 	w := &world{node: counting(2), pods: []*corev1.Pod{bound("a", math.MaxInt64, "-"), bound("b", math.MaxInt64, "-")}}
-	expect(t, "counted", w.filter(t, build(t, counted), asking("p", 1)), "InsufficientDevices 0/1 devices")
-	expect(t, "numbered", w.filter(t, build(t, numbered), asking("p", 1)), "InsufficientDevices 0/1 devices")
+	expect(t, "counted", w.filter(t, policytest.Build(t, devices.Type(), counted), asking("p", 1)), "InsufficientDevices 0/1 devices")
+	expect(t, "numbered", w.filter(t, policytest.Build(t, devices.Type(), numbered), asking("p", 1)), "InsufficientDevices 0/1 devices")
 	w.pods = []*corev1.Pod{bound("a", 1, "0"), bound("b", 1, "0")}
-	expect(t, "one unit", w.told(build(t, numbered), asking("p", 1)), "1")
+	expect(t, "one unit", w.told(policytest.Build(t, devices.Type(), numbered), asking("p", 1)), "1")
 	w = &world{node: naming("a,b", ""), pods: []*corev1.Pod{bound("a", math.MaxInt64, "a"), bound("b", math.MaxInt64, "a")}}
-	expect(t, "shares", w.told(build(t, shared), asking("p", 4)), "b")
+	expect(t, "shares", w.told(policytest.Build(t, devices.Type(), shared), asking("p", 4)), "b")
 	for _, pod := range []*corev1.Pod{asking("p", 1), asking("p", math.MaxInt64)} {
-		if score := prepare(t, build(t, shared), pod).Score(w.snapshot()); score < 0 || score > policy.MaxScore {
+		if score := prepare(t, policytest.Build(t, devices.Type(), shared), pod).Score(w.snapshot()); score < 0 || score > policy.MaxScore {
 			t.Errorf("the score is %d", score)
 		}
 	}
@@ -218,7 +218,7 @@ func TestOverbooked(t *testing.T) {
 
 // TestPodEnds: a pod has its units until it is gone.
 func TestPodEnds(t *testing.T) {
-	p := build(t, numbered)
+	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(1)}
 	for phase, want := range map[corev1.PodPhase]string{
 		corev1.PodRunning:   "InsufficientDevices 0/1 devices",
@@ -234,7 +234,7 @@ func TestPodEnds(t *testing.T) {
 
 // TestOwnClaim: a pod that is asked about again is not in its own way.
 func TestOwnClaim(t *testing.T) {
-	p := build(t, numbered)
+	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(2)}
 	pod := asking("p", 2)
 	w.claim(t, p, pod)
@@ -252,7 +252,7 @@ func TestOwnClaim(t *testing.T) {
 // TestClaimIsCountedOnce at whatever stage the pod is, and the ledger is believed before
 // the annotation.
 func TestClaimIsCountedOnce(t *testing.T) {
-	p := build(t, numbered)
+	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(3)}
 	pod := asking("old", 1)
 	w.claim(t, p, pod)
@@ -273,7 +273,7 @@ func TestClaimIsCountedOnce(t *testing.T) {
 // TestHardwareChanges: what pods have of units that the node does not list any more is
 // missing from the node as a whole; a unit of size 0 is out of use by itself.
 func TestHardwareChanges(t *testing.T) {
-	p := build(t, named)
+	p := policytest.Build(t, devices.Type(), named)
 	w := &world{node: naming("a,b,c", "")}
 	old := asking("old", 1)
 	w.claim(t, p, old) // a
@@ -307,12 +307,12 @@ func TestConfigurationChanges(t *testing.T) {
 		for _, after := range []string{counted, numbered, named} {
 			w := &world{node: node}
 			old := asking("old", 2)
-			w.claim(t, build(t, before), old)
+			w.claim(t, policytest.Build(t, devices.Type(), before), old)
 			w.bind(old)
 			what := before + " to " + after
-			expect(t, what, w.filter(t, build(t, after), asking("p", 2)), "InsufficientDevices 1/2 devices")
-			if _, verdict := w.reserve(build(t, after), asking("p", 1)); !verdict.Fits() {
-				t.Errorf("%s: %s", what, says(verdict))
+			expect(t, what, w.filter(t, policytest.Build(t, devices.Type(), after), asking("p", 2)), "InsufficientDevices 1/2 devices")
+			if _, verdict := w.reserve(policytest.Build(t, devices.Type(), after), asking("p", 1)); !verdict.Fits() {
+				t.Errorf("%s: %s", what, policytest.Says(verdict))
 			}
 		}
 	}
@@ -320,7 +320,7 @@ func TestConfigurationChanges(t *testing.T) {
 
 // TestChoiceFollowsTheLedger as it is when the claim is written, not the View.
 func TestChoiceFollowsTheLedger(t *testing.T) {
-	p := build(t, numbered)
+	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(2)}
 	before := w.snapshot()
 	for i, want := range []string{"1", "InsufficientDevices 0/1 devices"} {
@@ -328,7 +328,7 @@ func TestChoiceFollowsTheLedger(t *testing.T) {
 		claim, verdict := p.(policy.Reserver).Reserve(policy.Ask{Pod: asking("p", 1), Node: before, Ledger: w.ledger})
 		got := claim.Annotations[fpgaKey]
 		if !verdict.Fits() {
-			got = says(verdict)
+			got = policytest.Says(verdict)
 		}
 		expect(t, "choice", got, want)
 	}
@@ -336,7 +336,7 @@ func TestChoiceFollowsTheLedger(t *testing.T) {
 
 // TestPreemption: what counts is one group, not the sum of what leaves.
 func TestPreemption(t *testing.T) {
-	p := build(t, grouped)
+	p := policytest.Build(t, devices.Type(), grouped)
 	w := &world{
 		node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"),
 		pods: []*corev1.Pod{bound("a", 1, "a0"), bound("b", 1, "b0"), bound("unknown", 1, "-")},
@@ -355,17 +355,17 @@ func TestPreemption(t *testing.T) {
 		"unknown claimed a": "fits",
 	} {
 		without := n.Without(func(p *corev1.Pod) bool { return slices.Contains(strings.Fields(leaving), p.Name) })
-		expect(t, leaving, says(cycle.Filter(without)), want)
+		expect(t, leaving, policytest.Says(cycle.Filter(without)), want)
 	}
 }
 
 // TestLedgerBounds: Filter knows what a ledger cannot hold.
 func TestLedgerBounds(t *testing.T) {
-	p := build(t, numbered)
+	p := policytest.Build(t, devices.Type(), numbered)
 	expect(t, "most units", (&world{node: counting(ledger.MaxUnits)}).filter(t, p, asking("p", ledger.MaxUnits)), "fits")
 	expect(t, "too many units", (&world{node: counting(ledger.MaxUnits + 1)}).filter(t, p, asking("p", 1)), "InvalidDevices!")
 
-	p = build(t, counted)
+	p = policytest.Build(t, devices.Type(), counted)
 	w := &world{node: counting(10 * ledger.MaxUnitClaims)}
 	for i := range ledger.MaxUnitClaims {
 		expect(t, fmt.Sprint("pod ", i), w.filter(t, p, asking("p", 1)), "fits")
@@ -380,19 +380,19 @@ func TestLedgerBounds(t *testing.T) {
 		names[i] = fmt.Sprintf("%063d", i)
 	}
 	w = &world{node: naming(strings.Join(names, ","), "")}
-	told := w.told(build(t, named), asking("p", ledger.MaxUnits))
+	told := w.told(policytest.Build(t, devices.Type(), named), asking("p", ledger.MaxUnits))
 	if told != strings.Join(names, ",") || len(told) > annotationLength {
 		t.Errorf("the pod is told %d bytes: %s", len(told), told)
 	}
 	w.node = naming(strings.Join(names, ",")+",x", "")
-	expect(t, "too many names", w.filter(t, build(t, named), asking("p", 1)), "InvalidDevices!")
+	expect(t, "too many names", w.filter(t, policytest.Build(t, devices.Type(), named), asking("p", 1)), "InvalidDevices!")
 	w.node = naming("0"+names[0], "")
-	expect(t, "too long a name", w.filter(t, build(t, named), asking("p", 1)), "InvalidDevices!")
+	expect(t, "too long a name", w.filter(t, policytest.Build(t, devices.Type(), named), asking("p", 1)), "InvalidDevices!")
 }
 
 // TestAllocationsWithLedger: the suite's nodes have no ledgers.
 func TestAllocationsWithLedger(t *testing.T) {
-	p := build(t, grouped)
+	p := policytest.Build(t, devices.Type(), grouped)
 	w := &world{node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"), pods: []*corev1.Pod{bound("a", 1, "a0"), bound("unknown", 1, "-")}}
 	mine := asking("mine", 1)
 	w.claim(t, p, mine)
@@ -420,5 +420,5 @@ func BenchmarkDevices(b *testing.B) {
 			builder.SetPod(pod)
 		}
 	}
-	policytest.Benchmark(b, build(b, grouped), asking("p", 2), builder.View())
+	policytest.Benchmark(b, policytest.Build(b, devices.Type(), grouped), asking("p", 2), builder.View())
 }

@@ -1,7 +1,6 @@
 package devices_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
@@ -31,15 +30,6 @@ const (
 	shared   = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, podGets: shares, sharesPerUnit: 4}`
 	grouped  = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, groupsFrom: example.com/groups, sameGroup: required}`
 )
-
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(devices.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // counting is node n with so much allocatable.
 func counting(n int64) *corev1.Node {
@@ -108,7 +98,7 @@ func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.
 func (w *world) told(p policy.Policy, pod *corev1.Pod) string {
 	claim, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
-		return says(verdict)
+		return policytest.Says(verdict)
 	}
 	return claim.Annotations[fpgaKey]
 }
@@ -118,7 +108,7 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Cla
 	t.Helper()
 	claim, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
-		t.Fatalf("no claim for %s: %s", pod.Name, says(verdict))
+		t.Fatalf("no claim for %s: %s", pod.Name, policytest.Says(verdict))
 	}
 	if err := w.write(pod, claim); err != nil {
 		t.Fatal(err)
@@ -128,39 +118,13 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Cla
 
 // write enters the claim into the ledger as its keeper does, and refuses what that refuses.
 func (w *world) write(pod *corev1.Pod, claim policy.Claim) error {
-	next := &snapshot.Ledger{Resource: fpga, Node: "n", LastAt: w.ledger.LastAt.Add(time.Second)}
-	for _, c := range claim.Units {
-		unit := snapshot.LedgerUnit{Name: c.Unit, Capacity: c.Capacity}
-		if old := w.ledger.Unit(c.Unit); old != nil {
-			unit.Claims = append(unit.Claims, old.Claims...)
-		}
-		next.Units = append(next.Units, unit)
+	chosen := func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return claim, nil }
+	holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: "n"}
+	next, _, err := ledger.Claim(*w.ledger, holder, chosen, w.ledger.LastAt.Add(time.Second))
+	if err == nil {
+		w.ledger = &next
 	}
-	for _, old := range w.ledger.Units {
-		if next.Unit(old.Name) == nil && len(old.Claims) > 0 {
-			next.Units = append(next.Units, snapshot.LedgerUnit{Name: old.Name, Claims: old.Claims})
-		}
-	}
-	if len(claim.Amounts) == 0 {
-		return fmt.Errorf("a claim of nothing")
-	}
-	for _, a := range claim.Amounts {
-		u := next.Unit(a.Unit)
-		switch {
-		case u == nil:
-			return fmt.Errorf("a claim of unit %q, which does not exist", a.Unit)
-		case a.Amount < 1 || u.Amount(pod.UID) != 0:
-			return fmt.Errorf("a claim of %d of unit %q, of which the pod has %d", a.Amount, a.Unit, u.Amount(pod.UID))
-		case u.Used()+a.Amount > u.Capacity:
-			return fmt.Errorf("a claim of %d of unit %q, of whose %d are %d taken", a.Amount, a.Unit, u.Capacity, u.Used())
-		}
-		u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: a.Amount})
-	}
-	next.Pods = append(append(next.Pods, w.ledger.Pods...), snapshot.LedgerPod{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: "n", At: next.LastAt, Annotations: claim.Annotations,
-	})
-	w.ledger = next
-	return nil
+	return err
 }
 
 // bind puts a pod with a claim on the node.
@@ -172,40 +136,20 @@ func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func prepare(t testing.TB, p policy.Policy, pod *corev1.Pod) interface {
+type cycle interface {
 	policy.Filter
 	policy.Score
-} {
+}
+
+func prepare(t policytest.T, p policy.Policy, pod *corev1.Pod) cycle {
 	t.Helper()
-	cycle, err := p.Prepare(t.Context(), pod, new(snapshot.View))
-	if err != nil || cycle == nil {
-		t.Fatalf("Prepare returned the Cycle %v and the error %v", cycle, err)
-	}
-	return cycle.(interface {
-		policy.Filter
-		policy.Score
-	})
+	return policytest.Prepare[cycle](t, p, pod, new(snapshot.View))
 }
 
 // filter tells the Verdict about the world as it is now.
 func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod) string {
 	t.Helper()
-	return says(prepare(t, p, pod).Filter(w.snapshot()))
-}
-
-// says tells a Verdict as a scenario does.
-func says(v policy.Verdict) string {
-	if v.Fits() {
-		return "fits"
-	}
-	text := v.Reason.Code
-	if v.Unresolvable {
-		text += "!"
-	}
-	if v.Reason.Unit != "" {
-		text += fmt.Sprintf(" %d/%d %s", v.Have, v.Want, v.Reason.Unit)
-	}
-	return text
+	return policytest.Says(prepare(t, p, pod).Filter(w.snapshot()))
 }
 
 func expect(t *testing.T, what, got, want string) {

@@ -16,6 +16,7 @@ import (
 
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
 )
 
 // model is the plain truth about node n beside which the policy is held.
@@ -120,12 +121,9 @@ func (m *model) ask(t *rapid.T, want int64, keep bool) {
 	m.next++
 	pod := asking(fmt.Sprint("p", m.next), want)
 	n := m.snapshot()
-	cycle, err := m.policy.Prepare(t.Context(), pod, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	filtered := cycle.(policy.Filter).Filter(n)
-	if score := cycle.(policy.Score).Score(n); score < 0 || score > policy.MaxScore {
+	cycle := prepare(t, m.policy, pod)
+	filtered := cycle.Filter(n)
+	if score := cycle.Score(n); score < 0 || score > policy.MaxScore {
 		t.Fatalf("the score is %d", score)
 	}
 	claim, reserved := m.reserve(m.policy, pod)
@@ -133,12 +131,12 @@ func (m *model) ask(t *rapid.T, want int64, keep bool) {
 	fits := m.fits(want, free, all)
 	if filtered.Fits() != fits || filtered != reserved {
 		t.Fatalf("%d of %v, %d in all: Filter says %s, Reserve %s, the model %t",
-			want, free, all, says(filtered), says(reserved), fits)
+			want, free, all, policytest.Says(filtered), policytest.Says(reserved), fits)
 	}
 	if !fits {
 		// Unresolvable: not even an empty node would do.
 		if empty := m.fits(want, m.sizes, sum(m.sizes)); filtered.Unresolvable == empty {
-			t.Fatalf("%d: %s, but an empty node fits: %t", want, says(filtered), empty)
+			t.Fatalf("%d: %s, but an empty node fits: %t", want, policytest.Says(filtered), empty)
 		}
 		return
 	}
@@ -200,12 +198,9 @@ func (m *model) again(t *rapid.T) {
 		t.Skip()
 	}
 	pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]
-	cycle, err := m.policy.Prepare(t.Context(), pod, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v := cycle.(policy.Filter).Filter(m.snapshot()); !v.Fits() {
-		t.Fatalf("a pod is in its own way: %s", says(v))
+	cycle := prepare(t, m.policy, pod)
+	if v := cycle.Filter(m.snapshot()); !v.Fits() {
+		t.Fatalf("a pod is in its own way: %s", policytest.Says(v))
 	}
 }
 

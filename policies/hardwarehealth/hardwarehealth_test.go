@@ -68,28 +68,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(hardwarehealth.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func viewOf(nodes, signals string) *snapshot.View {
-	var b snapshot.Builder
-	for _, n := range policytest.Nodes(nodes) {
-		b.SetNode(n)
-	}
-	for _, column := range policytest.Signals(signals) {
-		b.SetColumn(column)
-	}
-	return b.View()
-}
-
 func TestExplain(t *testing.T) {
-	view, pods := viewOf(conformanceNodes, conformanceSignals), policytest.Pods(conformancePods)
+	view, pods := policytest.View(policytest.Nodes(conformanceNodes), nil, policytest.Signals(conformanceSignals)), policytest.Pods(conformancePods)
 	for _, tt := range []struct {
 		pod  *corev1.Pod
 		node string // "" for the pod as a whole
@@ -116,11 +96,8 @@ func TestExplain(t *testing.T) {
 			"rule fan cannot tell: signal fan says nothing of the node",
 		}},
 	} {
-		cycle, err := build(t, everySource).Prepare(t.Context(), tt.pod, view)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cycle.(policy.Explainer).Explain(view.Node(tt.node)); !slices.Equal(got, tt.want) {
+		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, hardwarehealth.Type(), everySource), tt.pod, view)
+		if got := cycle.Explain(view.Node(tt.node)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s on %q: got %q, want %q", tt.pod.Name, tt.node, got, tt.want)
 		}
 	}
@@ -165,14 +142,8 @@ rules:
 			b.SetColumn(snapshot.NewColumn(name, v))
 		}
 		view := b.View()
-		p, err := policytest.FromYAML(hardwarehealth.Type(), config)()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cycle, err := p.Prepare(t.Context(), new(corev1.Pod), view)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := policytest.Build(t, hardwarehealth.Type(), config)
+		cycle := policytest.Prepare[policy.Cycle](t, p, new(corev1.Pod), view)
 		scores := make([]int64, n)
 		var sum, known int64
 		for i := range n {
@@ -205,7 +176,7 @@ func TestSignals(t *testing.T) {
 		{Field: "rules[5].signal.name", Name: "fan", About: policy.AboutNodes},
 		{Field: "rules[6].signal.name", Name: "ecc", About: policy.AboutNodes},
 	}
-	if got := build(t, everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+	if got := policytest.Build(t, hardwarehealth.Type(), everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -250,6 +221,8 @@ func BenchmarkHardwareHealth(b *testing.B) {
 		"object":  "rules: [{name: a, condition: {type: XidCriticalError}, reject: true}, {name: b, label: {key: example.com/repair, values: [\"yes\"]}, penalty: 5}]",
 		"signals": "rules: [{name: a, signal: {name: temperature, above: 85}, reject: true}, {name: b, signal: {name: ecc}, penalty: 5}]",
 	} {
-		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, build(b, config), pod, view) })
+		b.Run(name, func(b *testing.B) {
+			policytest.Benchmark(b, policytest.Build(b, hardwarehealth.Type(), config), pod, view)
+		})
 	}
 }

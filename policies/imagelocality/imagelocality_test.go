@@ -46,15 +46,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func build(t testing.TB, measure imagelocality.Measure) policy.Policy {
-	t.Helper()
-	p, err := imagelocality.New(imagelocality.Config{ScoreBy: measure})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func nodeWith(name string, sizes map[string]int64) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for image, size := range sizes {
@@ -77,32 +68,24 @@ func TestScore(t *testing.T) {
 	images := []string{"a.io/a:1", "a.io/b:1", "a.io/c:1", "a.io/d:1", "a.io/e:1"}
 	sizes := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 5000), rapid.Int64(), rapid.Just(int64(math.MaxInt64)))
 	rapid.Check(t, func(t *rapid.T) {
-		p, err := imagelocality.New(imagelocality.Config{
-			ScoreBy: rapid.SampledFrom([]imagelocality.Measure{imagelocality.Count, imagelocality.Size}).Draw(t, "scoreBy"),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := policytest.Build(t, imagelocality.Type(), "scoreBy: "+rapid.SampledFrom([]string{"count", "size"}).Draw(t, "scoreBy"))
 		var b snapshot.Builder
 		for i := range rapid.IntRange(0, 4).Draw(t, "nodes") {
 			b.SetNode(nodeWith(fmt.Sprint(i), rapid.MapOf(rapid.SampledFrom(images), sizes).Draw(t, "images")))
 		}
 		wanted := rapid.SliceOfNDistinct(rapid.SampledFrom(images), 1, len(images), rapid.ID).Draw(t, "wanted")
-		cycle, err := p.Prepare(t.Context(), podOf(wanted...), b.View())
-		if err != nil {
-			t.Fatal(err)
-		}
+		cycle := policytest.Prepare[policy.Score](t, p, podOf(wanted...), b.View())
 		on := map[string]int64{}
 		last := int64(0)
 		for i, image := range wanted {
-			score := cycle.(policy.Score).Score(snapshot.NewNode(nodeWith("n", on)))
+			score := cycle.Score(snapshot.NewNode(nodeWith("n", on)))
 			if score < last || i == 0 && score != 0 || score == policy.MaxScore {
 				t.Errorf("with %d of %d images the score is %d, after %d", i, len(wanted), score, last)
 			}
 			last = score
 			on[image] = sizes.Draw(t, "size")
 		}
-		if score := cycle.(policy.Score).Score(snapshot.NewNode(nodeWith("n", on))); score != policy.MaxScore {
+		if score := cycle.Score(snapshot.NewNode(nodeWith("n", on))); score != policy.MaxScore {
 			t.Errorf("with all images the score is %d", score)
 		}
 	})
@@ -115,7 +98,7 @@ func TestSearchForSizesEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := build(t, imagelocality.Size)
+	p := policytest.Build(t, imagelocality.Type(), "scoreBy: size")
 	if _, err := p.Prepare(ctx, podOf("nginx"), b.View()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}
@@ -146,7 +129,7 @@ func BenchmarkImageLocality(b *testing.B) {
 	} {
 		for _, measure := range []imagelocality.Measure{imagelocality.Count, imagelocality.Size} {
 			b.Run(fmt.Sprintf("%s/%s", measure, name), func(b *testing.B) {
-				policytest.Benchmark(b, build(b, measure), podOf(images...), view)
+				policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), "scoreBy: "+string(measure)), podOf(images...), view)
 			})
 		}
 	}

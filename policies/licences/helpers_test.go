@@ -1,7 +1,7 @@
 package licences_test
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,22 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/ledger"
-	"outboard.dev/outboard/policies/licences"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
 
 const annotation = "outboard.dev/licences"
-
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(licences.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // needing is a pod that needs the seats that the text says.
 func needing(namespace, name, text string) *corev1.Pod {
@@ -81,21 +71,19 @@ type cycle interface {
 	policy.Explainer
 }
 
-func prepare(t testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View) cycle {
+func prepare(t policytest.T, p policy.Policy, pod *corev1.Pod, view *snapshot.View) cycle {
 	t.Helper()
-	c, err := p.Prepare(t.Context(), pod, view)
-	if err != nil || c == nil {
-		t.Fatalf("Prepare returned the Cycle %v and the error %v", c, err)
-	}
-	return c.(cycle)
+	return policytest.Prepare[cycle](t, p, pod, view)
 }
 
 // filter tells the Verdict about the node as the world is now.
 func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) string {
 	t.Helper()
 	view := w.view()
-	return says(prepare(t, p, pod, view).Filter(view.Node(node)))
+	return policytest.Says(prepare(t, p, pod, view).Filter(view.Node(node)))
 }
+
+var errNoSeats = errors.New("there are not enough seats")
 
 // claim has the pod claim what it needs to be bound to the node, and tells why it does
 // not get it, or "fits".
@@ -111,20 +99,26 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod, node strin
 		if l == nil {
 			l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 		}
-		if l.Pod(pod.UID) != nil {
-			continue
-		}
 		w.now = w.now.Add(time.Microsecond)
-		chosen, verdict := reserver.Reserve(policy.Ask{Pod: pod, Node: view.Node(node), Ledger: l, View: view, At: w.now})
-		if !verdict.Fits() {
+		var verdict policy.Verdict
+		holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node}
+		next, _, err := ledger.Claim(*l, holder, func(l *snapshot.Ledger, at time.Time) (chosen policy.Claim, err error) {
+			chosen, verdict = reserver.Reserve(policy.Ask{Pod: pod, Node: view.Node(node), Ledger: l, View: view, At: at})
+			if !verdict.Fits() {
+				err = errNoSeats
+			}
+			return chosen, err
+		}, w.now)
+		switch {
+		case errors.Is(err, errNoSeats):
 			for _, key := range keys[:i] {
 				w.drop(key, pod.UID)
 			}
-			return says(verdict)
-		}
-		if w.ledgers[key], err = written(l, pod, node, w.now, chosen); err != nil {
+			return policytest.Says(verdict)
+		case err != nil:
 			t.Fatalf("%s: %v", pod.Name, err)
 		}
+		w.ledgers[key] = &next
 	}
 	return "fits"
 }
@@ -152,44 +146,6 @@ func (w *world) end(uid types.UID) {
 	}
 }
 
-// written is the ledger with the claim in it, or what its keeper, or the rules of the
-// API server, say against that.
-func written(l *snapshot.Ledger, pod *corev1.Pod, node string, at time.Time, c policy.Claim) (*snapshot.Ledger, error) {
-	next := &snapshot.Ledger{Resource: l.Resource, Node: l.Node, LastAt: at}
-	for _, unit := range c.Units {
-		u := snapshot.LedgerUnit{Name: unit.Unit, Capacity: unit.Capacity}
-		if old := l.Unit(unit.Unit); old != nil {
-			u.Claims = slices.Clone(old.Claims)
-		}
-		next.Units = append(next.Units, u)
-	}
-	for _, old := range l.Units {
-		if next.Unit(old.Name) == nil && len(old.Claims) > 0 {
-			next.Units = append(next.Units, snapshot.LedgerUnit{Name: old.Name, Claims: old.Claims})
-		}
-	}
-	if len(c.Amounts) != 1 {
-		return nil, fmt.Errorf("a claim of %d amounts", len(c.Amounts))
-	}
-	u := next.Unit(c.Amounts[0].Unit)
-	if u == nil || c.Amounts[0].Amount < 1 {
-		return nil, fmt.Errorf("a claim of %v, and the units are %v", c.Amounts, c.Units)
-	}
-	u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: c.Amounts[0].Amount})
-	slices.SortFunc(u.Claims, func(a, b snapshot.LedgerClaim) int { return cmp.Compare(a.Pod, b.Pod) })
-	next.Pods = append(slices.Clone(l.Pods), snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, At: at})
-	if len(next.Units) > ledger.MaxUnits || len(next.Pods) > ledger.MaxPods {
-		return nil, fmt.Errorf("%d units with %d pods", len(next.Units), len(next.Pods))
-	}
-	slices.SortFunc(next.Units, func(a, b snapshot.LedgerUnit) int { return cmp.Compare(a.Name, b.Name) })
-	for _, u := range next.Units {
-		if old := l.Unit(u.Name); len(u.Claims) > ledger.MaxUnitClaims || u.Used() > u.Capacity && u.Used() > old.Used() {
-			return nil, fmt.Errorf("unit %q with %d claims has %d, of which %d are claimed", u.Name, len(u.Claims), u.Capacity, u.Used())
-		}
-	}
-	return next, nil
-}
-
 // pool is the ledger of a floating feature.
 func pool(feature string) snapshot.LedgerKey {
 	return snapshot.LedgerKey{Resource: "licences/" + feature}
@@ -203,21 +159,6 @@ func used(l *snapshot.Ledger) int64 {
 		}
 	}
 	return sum
-}
-
-// says tells a Verdict as a scenario does.
-func says(v policy.Verdict) string {
-	if v.Fits() {
-		return "fits"
-	}
-	text := v.Reason.Code
-	if v.Unresolvable {
-		text += "!"
-	}
-	if v.Reason.Unit != "" {
-		text += fmt.Sprintf(" %d/%d %s", v.Have, v.Want, v.Reason.Unit)
-	}
-	return text
 }
 
 func expect(t testing.TB, what, got, want string) {

@@ -55,7 +55,7 @@ flexnet: {solver/total: 4, solver/used: 1, CAD/total: 1, CAD/used: {number: 1, s
 
 // Seats are counted for the cluster, whatever the node, and a pod has its own once.
 func TestAPoolIsOfTheWholeCluster(t *testing.T) {
-	p := build(t, `{features: [{name: solver, seats: 3}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 3}]}`)
 	w := newWorld("a", "b")
 	w.bind(t, p, needing("x", "first", "solver=2"), "a")
 	w.bind(t, p, needing("x", "second", "solver"), "b")
@@ -75,7 +75,7 @@ func TestAPoolIsOfTheWholeCluster(t *testing.T) {
 
 // A pod gets all it needs or nothing.
 func TestSeveralFeatures(t *testing.T) {
-	p := build(t, `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: mesh, seatsPerNode: 1, seats: 2}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: mesh, seatsPerNode: 1, seats: 2}]}`)
 	w := newWorld("a")
 	w.nodes[0].Labels = map[string]string{"mesh": ""}
 	keys, err := p.(policy.Reserver).Ledgers(needing("x", "all", "solver=2,mesh,cad=1"), w.view().Node("a"))
@@ -90,7 +90,7 @@ func TestSeveralFeatures(t *testing.T) {
 }
 
 func TestNamespacesHaveLimits(t *testing.T) {
-	p := build(t, `{features: [{name: solver, seats: 10, maxPerNamespace: 3}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 10, maxPerNamespace: 3}]}`)
 	w := newWorld("a")
 	w.bind(t, p, needing("x", "first", "solver=2"), "a")
 	expect(t, "past the limit", w.filter(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
@@ -119,7 +119,7 @@ func TestNobodyIsCountedTwice(t *testing.T) {
 		{"claimed, and never checked out", "everybody", "0", time.Hour, "fits"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := build(t, fmt.Sprintf(server, tc.counts))
+			p := policytest.Build(t, licences.Type(), fmt.Sprintf(server, tc.counts))
 			w := newWorld("a")
 			w.now = policytest.Now.Add(-tc.claimed).Add(-time.Microsecond)
 			w.signals = told(map[string]string{"solver/total": "10", "solver/used": "0"})
@@ -134,7 +134,7 @@ func TestNobodyIsCountedTwice(t *testing.T) {
 
 // Whatever a server says, nothing breaks, and what makes no sense hands nothing out.
 func TestHostileServers(t *testing.T) {
-	p := build(t, `{features: [{name: solver, spare: 1, server: {signal: flexnet}}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, spare: 1, server: {signal: flexnet}}]}`)
 	for values, want := range map[[2]string]string{
 		{"-5", "0"}:       "TooFewSeats! 0/1 seats",
 		{"10", "-5"}:      "fits",
@@ -157,7 +157,7 @@ func TestHostileServers(t *testing.T) {
 // When seats are used elsewhere that pods have, nothing more is handed out, and pods
 // keep what they have.
 func TestSeatsThatAreGone(t *testing.T) {
-	p := build(t, `{features: [{name: solver, server: {signal: flexnet}}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, server: {signal: flexnet}}]}`)
 	w := newWorld("a")
 	w.signals = told(map[string]string{"solver/total": "10", "solver/used": "0"})
 	w.bind(t, p, needing("x", "first", "solver=8"), "a")
@@ -170,7 +170,7 @@ func TestSeatsThatAreGone(t *testing.T) {
 
 // Preemption frees the seats of pods on the node, and of no others.
 func TestPreemption(t *testing.T) {
-	p := build(t, `{features: [{name: solver, seats: 4}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 4}]}`)
 	w := newWorld("a", "b", "c")
 	w.bind(t, p, needing("x", "here", "solver=2"), "a")
 	w.bind(t, p, needing("x", "there", "solver"), "b")
@@ -180,15 +180,15 @@ func TestPreemption(t *testing.T) {
 		return view.Node(node).Without(func(p *corev1.Pod) bool { return p.Name == pod })
 	}
 	two, three, four := needing("x", "two", "solver=2"), needing("x", "three", "solver=3"), needing("x", "four", "solver=4")
-	expect(t, "as it is", says(prepare(t, p, two, view).Filter(view.Node("a"))), "NoFreeSeat 0/2 seats")
-	expect(t, "without the pod", says(prepare(t, p, two, view).Filter(without("a", "here"))), "fits")
-	expect(t, "a pod on its way is not gone", says(prepare(t, p, three, view).Filter(without("a", "here"))), "NoFreeSeat 2/3 seats")
-	expect(t, "without the pod, too many seats elsewhere", says(prepare(t, p, four, view).Filter(without("a", "here"))), "NoFreeSeat! 2/4 seats")
-	expect(t, "too many seats elsewhere", says(prepare(t, p, four, view).Filter(view.Node("a"))), "NoFreeSeat! 0/4 seats")
-	expect(t, "a node with too few", says(prepare(t, p, two, view).Filter(view.Node("b"))), "NoFreeSeat! 0/2 seats")
-	expect(t, "a node with none", says(prepare(t, p, two, view).Filter(view.Node("c"))), "NoFreeSeat! 0/2 seats")
-	expect(t, "a node with pods to come", says(prepare(t, p, two, view).Filter(view.Node("a").With(needing("x", "coming", "solver")))), "NoFreeSeat 0/2 seats")
-	expect(t, "a node nobody knows", says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
+	expect(t, "as it is", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a"))), "NoFreeSeat 0/2 seats")
+	expect(t, "without the pod", policytest.Says(prepare(t, p, two, view).Filter(without("a", "here"))), "fits")
+	expect(t, "a pod on its way is not gone", policytest.Says(prepare(t, p, three, view).Filter(without("a", "here"))), "NoFreeSeat 2/3 seats")
+	expect(t, "without the pod, too many seats elsewhere", policytest.Says(prepare(t, p, four, view).Filter(without("a", "here"))), "NoFreeSeat! 2/4 seats")
+	expect(t, "too many seats elsewhere", policytest.Says(prepare(t, p, four, view).Filter(view.Node("a"))), "NoFreeSeat! 0/4 seats")
+	expect(t, "a node with too few", policytest.Says(prepare(t, p, two, view).Filter(view.Node("b"))), "NoFreeSeat! 0/2 seats")
+	expect(t, "a node with none", policytest.Says(prepare(t, p, two, view).Filter(view.Node("c"))), "NoFreeSeat! 0/2 seats")
+	expect(t, "a node with pods to come", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a").With(needing("x", "coming", "solver")))), "NoFreeSeat 0/2 seats")
+	expect(t, "a node nobody knows", policytest.Says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
 }
 
 // One unit of a ledger holds 128 claims, and one ledger 512.
@@ -198,7 +198,7 @@ func TestManyHolders(t *testing.T) {
 		"nodes":    `{features: [{name: solver, seatsPerNode: 1000}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := build(t, config)
+			p := policytest.Build(t, licences.Type(), config)
 			w := newWorld("a")
 			for i := range 512 {
 				if got := w.claim(t, p, needing("x", fmt.Sprintf("p%03d", i), "solver"), "a"); got != "fits" {
@@ -221,7 +221,7 @@ func TestManyHolders(t *testing.T) {
 // Pods that were there before anybody counted have their seats, too, where nodes have
 // seats of their own.
 func TestNodesHaveSeats(t *testing.T) {
-	p := build(t, `{features: [{name: solver, seatsPerNode: 3, nodeLabel: gpu=new}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: gpu=new}]}`)
 	w := newWorld("a", "b")
 	w.nodes[0].Labels = map[string]string{"gpu": "new"}
 	w.nodes[1].Labels = map[string]string{"gpu": "old"}
@@ -238,11 +238,11 @@ func TestNodesHaveSeats(t *testing.T) {
 	expect(t, "a pod that has its seats", w.filter(t, p, needing("x", "one", "solver"), "a"), "fits")
 	view := w.view()
 	rest := view.Node("a").Without(func(p *corev1.Pod) bool { return p.Name == "before" })
-	expect(t, "without the pod", says(prepare(t, p, pod, view).Filter(rest)), "fits")
+	expect(t, "without the pod", policytest.Says(prepare(t, p, pod, view).Filter(rest)), "fits")
 }
 
 func TestExplain(t *testing.T) {
-	p := build(t, `{features: [{name: solver, spare: 1, server: {signal: flexnet}}, {name: cad, seats: 2},
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, spare: 1, server: {signal: flexnet}}, {name: cad, seats: 2},
 {name: mesh, seatsPerNode: 2}, {name: viewer, seats: 1, server: {signal: flexnet}}]}`)
 	w := newWorld("a")
 	w.signals = told(map[string]string{"solver/total": "30", "solver/used": "{number: 4, stale: true}"})
@@ -273,7 +273,7 @@ func TestExplain(t *testing.T) {
 
 // Whoever reads the signals' names finds the field in the configuration.
 func TestSignals(t *testing.T) {
-	p := build(t, `{features: [{name: b, server: {signal: one}}, {name: c, seats: 1}, {name: a, server: {signal: two}}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: b, server: {signal: one}}, {name: c, seats: 1}, {name: a, server: {signal: two}}]}`)
 	want := []policy.Signal{
 		{Field: "features[0].server.signal", Name: "one", About: policy.AboutKeys},
 		{Field: "features[2].server.signal", Name: "two", About: policy.AboutKeys},
@@ -286,7 +286,7 @@ func TestSignals(t *testing.T) {
 // A ledger that is not the pod's is nobody's mistake but the caller's, and nothing is
 // claimed of it.
 func TestForeignLedger(t *testing.T) {
-	p := build(t, `{features: [{name: solver, seats: 1}, {name: cad, seats: 1}]}`)
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 1}, {name: cad, seats: 1}]}`)
 	view := newWorld("a").view()
 	for _, text := range []string{"solver", "", "solver=x"} {
 		claim, verdict := p.(policy.Reserver).Reserve(policy.Ask{
@@ -301,7 +301,7 @@ func TestForeignLedger(t *testing.T) {
 // BenchmarkLicences is the worst there is: no seat is free, and the server counts
 // everybody.
 func BenchmarkLicences(b *testing.B) {
-	p := build(b, `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+	p := policytest.Build(b, licences.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
 	w := newWorld()
 	for i := range 1000 {
 		w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"outboard.dev/outboard/policies/licences"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 )
@@ -147,7 +148,7 @@ func TestNeverOversold(t *testing.T) {
 		if s.everybody {
 			counts = "everybody"
 		}
-		s.policy = build(t, fmt.Sprintf(`{features: [{name: solver, spare: %d, server: {signal: flexnet, counts: %s}}]}`, s.spare, counts))
+		s.policy = policytest.Build(t, licences.Type(), fmt.Sprintf(`{features: [{name: solver, spare: %d, server: {signal: flexnet, counts: %s}}]}`, s.spare, counts))
 		s.ask(rt)
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": s.claimSeats, "end": s.endPod, "checkOut": s.checkOut, "outside": s.moveOutside, "wait": s.wait, "read": s.ask,

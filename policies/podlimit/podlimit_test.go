@@ -85,10 +85,7 @@ func TestPreemption(t *testing.T) {
 			}
 		}
 		asked := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "default", Labels: map[string]string{"app": "web"}}}
-		cycle, err := p.Prepare(t.Context(), asked, new(snapshot.View))
-		if err != nil {
-			t.Fatal(err)
-		}
+		cycle := policytest.Prepare[policy.Cycle](t, p, asked, new(snapshot.View))
 		full := snapshot.NewNode(&corev1.Node{}, pods...)
 		cycle.(policy.Filter).Filter(full)
 		node := full.Without(func(p *corev1.Pod) bool { return left[p.UID] })

@@ -70,15 +70,6 @@ east: {cpu/free: {number: 8, stale: true}, pods/free: {number: 8, stale: true}}
 	}
 }
 
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(remoteclusters.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func podOf(name, node string, milli int64, bound time.Time) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
@@ -95,7 +86,7 @@ func podOf(name, node string, milli int64, bound time.Time) *corev1.Pod {
 // TestNothingIsGivenTwice: between two readings of the signal pods are placed on two nodes that
 // stand for one cluster, and leave again. Never is more of it asked for than it had free.
 func TestNothingIsGivenTwice(t *testing.T) {
-	p := build(t, "{clusterLabel: cluster, clusters: [{name: west, signal: west}]}")
+	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}]}")
 	rapid.Check(t, func(t *rapid.T) {
 		free := rapid.Int64Range(0, 8000).Draw(t, "free")
 		var b snapshot.Builder
@@ -124,12 +115,9 @@ func TestNothingIsGivenTwice(t *testing.T) {
 			node := rapid.SampledFrom([]string{"west-1", "west-2"}).Draw(t, "node")
 			pod := podOf(fmt.Sprint("p", i), "", milli, time.Time{})
 			view := b.View()
-			cycle, err := p.Prepare(t.Context(), pod, view)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cycle := policytest.Prepare[policy.Filter](t, p, pod, view)
 			fits := given+milli <= free && len(placed) < 10
-			v := cycle.(policy.Filter).Filter(view.Node(node))
+			v := cycle.Filter(view.Node(node))
 			if v.Fits() != fits {
 				t.Fatalf("%d of %d are given to %d pods: for %d more the verdict is %+v", given, free, len(placed), milli, v)
 			}
@@ -148,24 +136,17 @@ func TestNothingIsGivenTwice(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	p := build(t, `{clusterLabel: cluster, clusters: [{name: west, signal: west, weight: 2}, {name: east, signal: east, weight: 4}, {name: north, signal: north}]}`)
-	var b snapshot.Builder
-	for _, name := range []string{"west", "east", "south"} {
-		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"cluster": name}}})
-	}
-	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "home"}})
-	b.SetPod(podOf("new", "west", 1500, policytest.Now))
-	for _, column := range policytest.Signals(`
+	p := policytest.Build(t, remoteclusters.Type(), `{clusterLabel: cluster, clusters: [{name: west, signal: west, weight: 2}, {name: east, signal: east, weight: 4}, {name: north, signal: north}]}`)
+	view := policytest.View(policytest.Nodes(`
+- metadata: {name: west, labels: {cluster: west}}
+- metadata: {name: east, labels: {cluster: east}}
+- metadata: {name: south, labels: {cluster: south}}
+- metadata: {name: home}
+`), []*corev1.Pod{podOf("new", "west", 1500, policytest.Now)}, policytest.Signals(`
 west: {cpu/total: 16, cpu/free: 10, cpu/largest: 4, pods/total: 100, pods/free: 90}
 east: {pods/free: {number: 3, stale: true, at: "2026-01-01T11:00:00Z"}}
-`) {
-		b.SetColumn(column)
-	}
-	view := b.View()
-	cycle, err := p.Prepare(t.Context(), podOf("asks", "", 500, time.Time{}), view)
-	if err != nil {
-		t.Fatal(err)
-	}
+`))
+	cycle := policytest.Prepare[policy.Explainer](t, p, podOf("asks", "", 500, time.Time{}), view)
 	for node, want := range map[string][]string{
 		"": {
 			"what the cluster east has left is not known: signal east is too old, of 2026-01-01T11:00:00Z",
@@ -181,14 +162,14 @@ east: {pods/free: {number: 3, stale: true, at: "2026-01-01T11:00:00Z"}}
 			"with the pod, 50% of the cluster's cpu is left; its weight is 2, and the largest 4",
 		},
 	} {
-		if got := cycle.(policy.Explainer).Explain(view.Node(node)); !slices.Equal(got, want) {
+		if got := cycle.Explain(view.Node(node)); !slices.Equal(got, want) {
 			t.Errorf("%q: got\n%s\nwant\n%s", node, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }
 
 func TestSignals(t *testing.T) {
-	p := build(t, `{clusterLabel: cluster, clusters: [{name: west, signal: a}, {name: east, signal: b}]}`)
+	p := policytest.Build(t, remoteclusters.Type(), `{clusterLabel: cluster, clusters: [{name: west, signal: a}, {name: east, signal: b}]}`)
 	want := []policy.Signal{{Field: "clusters[0].signal", Name: "a", About: policy.AboutKeys}, {Field: "clusters[1].signal", Name: "b", About: policy.AboutKeys}}
 	if got := p.(policy.SignalReader).Signals(); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -215,5 +196,5 @@ func BenchmarkRemoteClusters(b *testing.B) {
 	for _, column := range policytest.Signals(signals.String()) {
 		builder.SetColumn(column)
 	}
-	policytest.Benchmark(b, build(b, config.String()), podOf("new", "", 500, time.Time{}), builder.View())
+	policytest.Benchmark(b, policytest.Build(b, remoteclusters.Type(), config.String()), podOf("new", "", 500, time.Time{}), builder.View())
 }

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"outboard.dev/outboard/policies/rules"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -134,7 +136,7 @@ func request(tb testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.Vie
 func TestRulesAndGoAgree(t *testing.T) {
 	pod, view := crowd()
 	for _, arm := range arms {
-		cel, byHand := request(t, build(t, "filter:"+arm.rules), pod, view), request(t, newByHand(arm.byHand), pod, view)
+		cel, byHand := request(t, policytest.Build(t, rules.Type(), "filter:"+arm.rules), pod, view), request(t, newByHand(arm.byHand), pod, view)
 		if cel != byHand || cel == view.Len() {
 			t.Errorf("%s: on %d nodes by rules, on %d by Go", arm.name, cel, byHand)
 		}
@@ -147,7 +149,7 @@ func BenchmarkAgainstGo(b *testing.B) {
 	pod, view := crowd()
 	for _, arm := range arms {
 		b.Run(arm.name, func(b *testing.B) {
-			cel, byHand := build(b, "filter:"+arm.rules), newByHand(arm.byHand)
+			cel, byHand := policytest.Build(b, rules.Type(), "filter:"+arm.rules), newByHand(arm.byHand)
 			request(b, cel, pod, view) // what is kept of nodes is computed now
 			request(b, byHand, pod, view)
 			b.ReportAllocs()

@@ -100,7 +100,7 @@ func conditions() *rapid.Generator[string] {
 // TestPartsMakeTheWhole: an expression that is taken apart says what it says as a whole,
 // for every pod and node, also the second time.
 func TestPartsMakeTheWhole(t *testing.T) {
-	view := viewOf(someNodes, onNodes, someSignals)
+	view := policytest.View(someNodes, onNodes, someSignals)
 	shared := newShared(t)
 	rapid.Check(t, func(t *rapid.T) {
 		text := conditions().Draw(t, "expression")
@@ -119,20 +119,6 @@ func TestPartsMakeTheWhole(t *testing.T) {
 			}
 		}
 	})
-}
-
-func viewOf(nodes []*corev1.Node, pods []*corev1.Pod, columns []*snapshot.Column) *snapshot.View {
-	var b snapshot.Builder
-	for _, n := range nodes {
-		b.SetNode(n)
-	}
-	for _, p := range pods {
-		b.SetPod(p)
-	}
-	for _, c := range columns {
-		b.SetColumn(c)
-	}
-	return b.View()
 }
 
 type fataler interface{ Fatal(args ...any) }
@@ -275,11 +261,8 @@ func TestCostIsBounded(t *testing.T) {
 	for i := range 3000 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i)})
 	}
-	view := viewOf(someNodes, nil, nil)
-	cycle, err := p.Prepare(t.Context(), pod, view)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := policytest.View(someNodes, nil, nil)
+	cycle := policytest.Prepare[policy.Cycle](t, p, pod, view)
 	v := cycle.(policy.Filter).Filter(view.Node("a"))
 	if v.Reason != ruleFailed {
 		t.Errorf("the verdict is %+v", v)
@@ -298,7 +281,7 @@ func TestCostIsBounded(t *testing.T) {
 // not.
 func TestKeptQuantitiesStay(t *testing.T) {
 	p := compileOne(t, newShared(t), `usage.free["memory"].add(podRequests["memory"]).add(quantity("1e40")).compareTo(quantity("1e40").add(usage.free["memory"]).add(podRequests["memory"])) == 0`)
-	view := viewOf(someNodes, onNodes, nil)
+	view := policytest.View(someNodes, onNodes, nil)
 	c := prepared(p, somePods[3], view)
 	var all sync.WaitGroup
 	for range 8 {
@@ -327,7 +310,7 @@ func FuzzExpression(f *testing.F) {
 	f.Add(`{"a": node}.transformMap(k, v, v.metadata.name).a == optional.of(pod).?metadata.name.orValue("")`)
 	f.Add(`v1.Pod{metadata: 1} == pod || signals["x"] in signals`)
 	f.Add(`@0 == '' ? "é\n" : b"x"`)
-	view := viewOf(someNodes, onNodes, someSignals)
+	view := policytest.View(someNodes, onNodes, someSignals)
 	shared := newShared(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, config := range []Config{

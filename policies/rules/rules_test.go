@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/policies/rules"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -124,18 +123,9 @@ func readScenarios(t *testing.T) []scenario {
 	return all
 }
 
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(rules.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func BenchmarkRules(b *testing.B) {
 	pod, view := crowd()
-	policytest.Benchmark(b, build(b, `
+	policytest.Benchmark(b, policytest.Build(b, rules.Type(), `
 filter:
 - {name: Room, expression: 'usage.free["cpu"].isGreaterThan(podRequests["cpu"])'}
 - {name: SameTeam, expression: 'pod.metadata.labels["team"] == node.metadata.labels["team"]'}

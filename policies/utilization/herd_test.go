@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policies/utilization"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -64,7 +65,7 @@ func waterLevel(poured float64) float64 {
 // fill places the pods one after the other, each on the best node, and returns how many each node got.
 func fill(t *testing.T, config string, pods int) map[string]int {
 	t.Helper()
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Utilization", Policy: build(t, config), Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Utilization", Policy: policytest.Build(t, utilization.Type(), config), Weight: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

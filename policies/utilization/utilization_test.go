@@ -65,15 +65,6 @@ next: {a: 30000000000, b: 1000000000, c: 1000}
 
 // Nodes and pods of the tests below.
 
-func build(t testing.TB, config string) policy.Policy {
-	t.Helper()
-	p, err := policytest.FromYAML(utilization.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func node(name, cpu, memory string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: amounts(cpu, memory)}}
 }
@@ -100,20 +91,8 @@ func podOf(containers ...corev1.Container) *corev1.Pod {
 // prepared is the policy for the pod, and the node in a view with the signals.
 func prepared(t testing.TB, p policy.Policy, pod *corev1.Pod, n *corev1.Node, signals string, on ...*corev1.Pod) (cycle, *snapshot.Node) {
 	t.Helper()
-	var b snapshot.Builder
-	b.SetNode(n)
-	for _, pod := range on {
-		b.SetPod(pod)
-	}
-	for _, column := range policytest.Signals(signals) {
-		b.SetColumn(column)
-	}
-	view := b.View()
-	c, err := p.Prepare(t.Context(), pod, view)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.(cycle), view.Node(n.Name)
+	view := policytest.View([]*corev1.Node{n}, on, policytest.Signals(signals))
+	return policytest.Prepare[cycle](t, p, pod, view), view.Node(n.Name)
 }
 
 type cycle interface {
@@ -126,7 +105,7 @@ type cycle interface {
 // kubernetes-sigs/scheduler-plugins, pkg/trimaran/targetloadpacking/targetloadpacking_test.go. Its last one, a node
 // without measurements, has the score 0 there; here whenStale says what it means.
 func TestPublishedTargetLoadPacking(t *testing.T) {
-	p := build(t, `{model: targetLoadPacking, cpu: {signal: cpu, unit: percent}}`)
+	p := policytest.Build(t, utilization.Type(), `{model: targetLoadPacking, cpu: {signal: cpu, unit: percent}}`)
 	for _, tc := range []struct {
 		what string
 		pod  *corev1.Pod
@@ -163,7 +142,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 		{"hot node", 1, 1, 0, 100, 0, 50},
 		{"average and stDev metrics", 1, 1, 20, 30, 16, 67},
 	} {
-		p := build(t, fmt.Sprintf(`{model: loadVariationRisk, margin: %v, sensitivity: %v, cpu: {signal: use, unit: absolute, deviation: deviation}}`,
+		p := policytest.Build(t, utilization.Type(), fmt.Sprintf(`{model: loadVariationRisk, margin: %v, sensitivity: %v, cpu: {signal: use, unit: absolute, deviation: deviation}}`,
 			tc.margin, tc.sensitivity))
 		pod := podOf(container(nil, amounts(fmt.Sprint(tc.request), "")))
 		if tc.request == 0 {
@@ -174,7 +153,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
 		}
 	}
-	p := build(t, `{model: loadVariationRisk, cpu: {signal: cpu, unit: percent, deviation: cpu-std}, memory: {signal: memory, unit: percent, deviation: memory-std}}`)
+	p := policytest.Build(t, utilization.Type(), `{model: loadVariationRisk, cpu: {signal: cpu, unit: percent, deviation: cpu-std}, memory: {signal: memory, unit: percent, deviation: memory-std}}`)
 	pod := podOf(container(nil, amounts("100m", "512Mi")))
 	for signals, want := range map[string]int64{
 		"{cpu: {x: 40}, cpu-std: {x: 16}, memory: {x: 50}, memory-std: {x: 10}}": 45, // CPU and Memory metrics
@@ -190,7 +169,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 // TestSafeBalance: with margin 1 and sensitivity 2 the score is that of safe-balance in IBM/kube-safe-scheduler,
 // round(10·(1-(mu+√sigma)/2)), with ten times the levels.
 func TestSafeBalance(t *testing.T) {
-	p := build(t, `{model: loadVariationRisk, sensitivity: 2, cpu: {signal: cpu, unit: fraction, deviation: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{model: loadVariationRisk, sensitivity: 2, cpu: {signal: cpu, unit: fraction, deviation: deviation}}`)
 	for _, tc := range []struct {
 		mu, sigma float64
 		want      int64
@@ -208,7 +187,7 @@ func TestSafeBalance(t *testing.T) {
 
 // TestRiskOfOverload: distributions whose function can be written down, with the safe use 0.9 and the largest risk 0.3.
 func TestRiskOfOverload(t *testing.T) {
-	p := build(t, `{model: riskOfOverload, cpu: {signal: cpu, unit: fraction, deviation: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{model: riskOfOverload, cpu: {signal: cpu, unit: fraction, deviation: deviation}}`)
 	for _, tc := range []struct {
 		what          string
 		mu, deviation float64
@@ -243,7 +222,7 @@ func TestRiskOfOverload(t *testing.T) {
 
 // TestPrediction of what a pod will use, seen in what an idle node of 100 cores and 100 GiB has left.
 func TestPrediction(t *testing.T) {
-	p := build(t, `{cpu: {signal: use, unit: fraction}, memory: {signal: use, unit: fraction}, prediction: {requestFactor: 2, cpu: "3", memory: 3Gi}}`)
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: fraction}, memory: {signal: use, unit: fraction}, prediction: {requestFactor: 2, cpu: "3", memory: 3Gi}}`)
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container(amounts("4", "4Gi"), nil)
 	sidecar.RestartPolicy = &always
@@ -289,7 +268,7 @@ func TestPrediction(t *testing.T) {
 
 // TestRemovingPods makes room only if they are not in the measurement.
 func TestRemovingPods(t *testing.T) {
-	p := build(t, `{cpu: {signal: cpu, unit: percent, max: 80}}`)
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: cpu, unit: percent, max: 80}}`)
 	fresh := bound("fresh", time.Time{})
 	measured := bound("measured", policytest.Now.Add(-time.Hour))
 	pod := podOf(container(nil, amounts("2", "")))
@@ -322,7 +301,7 @@ func bound(name string, at time.Time) *corev1.Pod {
 }
 
 func TestExplain(t *testing.T) {
-	p := build(t, `{model: riskOfOverload, cpu: {signal: cpu, unit: percent, deviation: std, forecast: next}, memory: {signal: memory, unit: absolute, deviation: std}}`)
+	p := policytest.Build(t, utilization.Type(), `{model: riskOfOverload, cpu: {signal: cpu, unit: percent, deviation: std, forecast: next}, memory: {signal: memory, unit: absolute, deviation: std}}`)
 	const signals = `{cpu: {x: 25, old: {number: 7, stale: true}}, next: {x: 50}, std: {x: 10, old: 1, bare: 1}, memory: {bare: 1}}`
 	pod := podOf(container(nil, amounts("500m", "1Gi")))
 	for _, tc := range []struct {
@@ -373,7 +352,7 @@ func BenchmarkUtilization(b *testing.B) {
 			if model == "riskOfOverload" {
 				config = `{model: riskOfOverload, cpu: {signal: use, unit: fraction, deviation: deviation}, memory: {signal: use, unit: fraction, deviation: deviation}}`
 			}
-			policytest.Benchmark(b, build(b, config), podOf(container(amounts("1", "1Gi"), nil)), view)
+			policytest.Benchmark(b, policytest.Build(b, utilization.Type(), config), podOf(container(amounts("1", "1Gi"), nil)), view)
 		})
 	}
 }

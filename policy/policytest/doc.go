@@ -3,7 +3,8 @@
 // [Run] is the conformance suite: it is given a way to build the policy, and the
 // pods and nodes that exercise it, and adds hostile ones of its own. [RunScenarios]
 // compares what a policy decides with tables in files that a reviewer can read.
-// [Benchmark] measures what a policy costs.
+// [Benchmark] measures what a policy costs. [Build], [View], [Prepare] and [Says] are for
+// tests of one's own.
 //
 //	func TestConformance(t *testing.T) {
 //		policytest.Run(t, policytest.Options{
