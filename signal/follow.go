@@ -64,6 +64,7 @@ func (f *follower) Status() Status {
 type answer struct {
 	samples []Sample
 	err     error
+	took    time.Duration
 }
 
 // run reads and publishes until ctx ends. A reading takes place in a goroutine of its
@@ -107,6 +108,7 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 			}
 			next.Reset(pause)
 			f.publish(expiry)
+			f.metrics.reading(f.config.Name, a.err, a.took) // who sees it counted finds it published
 		case <-expiry.C:
 			f.publish(expiry)
 		case <-look.C:
@@ -129,13 +131,13 @@ func (f *follower) read(ctx context.Context) (a answer) {
 		if a.err != nil && ctx.Err() != nil {
 			a.err = context.Cause(ctx) // says more than "context deadline exceeded"
 		}
-		f.metrics.reading(f.config.Name, a.err, time.Since(started))
+		a.took = time.Since(started)
 	}()
 	samples, err := f.source.Read(ctx, Limits{Values: f.config.MaxValues, Bytes: MaxBytes})
 	if err == nil && len(samples) > f.config.MaxValues {
 		err = ErrTooMany
 	}
-	return answer{samples, err}
+	return answer{samples: samples, err: err}
 }
 
 // take takes in how a reading went, and returns the pause before the next. Both the
