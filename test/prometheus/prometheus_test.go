@@ -1,4 +1,7 @@
-package prometheus_test
+// Package prometheus holds the tests of signal/prometheus against a real Prometheus
+// server. They are here because what they start it with is most of Kubernetes' client,
+// which would have to be compiled once more for the package's fuzzing.
+package prometheus
 
 import (
 	"context"
@@ -13,6 +16,7 @@ import (
 
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/certs"
 	"outboard.dev/outboard/config"
@@ -20,6 +24,10 @@ import (
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/prometheus"
 )
+
+var limits = signal.Limits{Values: 4, Bytes: 1 << 20}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // exporter has metrics that a real Prometheus server scrapes.
 type exporter struct {
