@@ -25,29 +25,45 @@ const DecisionAnnotation = "outboard.dev/decision"
 // bound, for which the caller does not wait.
 const releaseTimeout = 10 * time.Second
 
-func (h *Handler) bind(ctx context.Context, c *call) error {
-	var args extenderv1.ExtenderBindingArgs
+// bindingArgs reads the request, and begins its record.
+func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
 	if err := json.Unmarshal(c.body, &args); err != nil {
-		return fmt.Errorf("decoding the request: %w", err)
+		return args, fmt.Errorf("decoding the request: %w", err)
 	}
 	if args.PodName == "" || args.PodNamespace == "" || args.PodUID == "" || args.Node == "" {
-		return errors.New("the request must hold PodName, PodNamespace, PodUID and Node")
+		return args, errors.New("the request must hold PodName, PodNamespace, PodUID and Node")
 	}
 	c.record = &decision.Record{
 		Pod:   decision.Pod{Namespace: args.PodNamespace, Name: args.PodName, UID: string(args.PodUID)},
 		Bound: args.Node,
 	}
-	if h.Cluster == nil {
-		return errors.New("binding needs the API server, and Outboard runs without a cluster")
-	}
+	return args, nil
+}
+
+// target is the node as it is now, and the view that holds it.
+func (h *Handler) target(c *call, name string) (*snapshot.View, *snapshot.Node, error) {
 	view, err := h.view()
+	if err != nil {
+		return nil, nil, err
+	}
+	c.record.Generation = view.Generation()
+	node := view.Node(name)
+	if node == nil {
+		return nil, nil, fmt.Errorf("node %q is not known to Outboard yet", name)
+	}
+	return view, node, nil
+}
+
+func (h *Handler) bind(ctx context.Context, c *call) error {
+	args, err := c.bindingArgs()
 	if err != nil {
 		return err
 	}
-	c.record.Generation = view.Generation()
-	node := view.Node(args.Node)
-	if node == nil {
-		return fmt.Errorf("node %q is not known to Outboard yet", args.Node)
+	if h.Cluster == nil {
+		return errors.New("binding needs the API server, and Outboard runs without a cluster")
+	}
+	if _, _, err := h.target(c, args.Node); err != nil {
+		return err
 	}
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
 	if pod == nil || pod.UID != args.PodUID { // it may be newer than what we have seen
@@ -64,7 +80,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	case pod.Spec.NodeName != "":
 		return fmt.Errorf("pod %s/%s is already bound to node %q", args.PodNamespace, args.PodName, pod.Spec.NodeName)
 	}
-	leave, err := h.enter(ctx, c, pod, node, view)
+	view, node, leave, err := h.enter(ctx, c, pod, args.Node)
 	if err != nil {
 		return err
 	}

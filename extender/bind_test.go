@@ -117,6 +117,20 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 	}
 }
 
+// A pod that is bound to the node between two steps of another one's bind counts, too: it is
+// not on its way any more, and the view from before does not have it.
+func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
+	nodes := []*corev1.Node{labelled("one", "say", "full", "pods", "")}
+	first := somePod()
+	first.Name, first.UID, first.Spec.NodeName = "q", "u2", "one"
+	cluster := &fakeCluster{view: view(nodes), live: somePod()}
+	cluster.onLive = func() { cluster.view = view(nodes, first) }
+	answer := serve(t, cluster).post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
+	if !strings.Contains(answer, noRoom.Text) || len(cluster.bindings) > 0 {
+		t.Errorf("answered %s, and bound %v", answer, cluster.bindings)
+	}
+}
+
 // While a pod is being bound, filter and prioritize count it where it goes, for other pods.
 func TestFilterCountsPodsOnTheirWay(t *testing.T) {
 	second := somePod()

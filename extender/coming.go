@@ -70,26 +70,31 @@ func others(pods []*corev1.Pod, asking types.UID) []*corev1.Pod {
 
 // enter asks the policies once more whether the pod fits on the node, now with
 // every pod that is on its way there, and puts the pod among those. leave takes the
-// pod off again, when the view holds it or it is not bound.
-func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, node *snapshot.Node, view *snapshot.View) (leave func(), err error) {
+// pod off again, when the view holds it or it is not bound. As in withComing, the view is
+// read last: who has left meanwhile is in it.
+func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name string) (view *snapshot.View, node *snapshot.Node, leave func(), err error) {
 	h.coming.mu.Lock()
 	defer h.coming.mu.Unlock()
-	node = node.With(others(h.coming.now()[node.Name], pod.UID)...)
+	here := h.coming.now()[name]
+	if view, node, err = h.target(c, name); err != nil {
+		return nil, nil, nil, err
+	}
+	crowded := node.With(others(here, pod.UID)...)
 	record := c.record
-	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{node}}, &c.result)
+	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{crowded}}, &c.result)
 	record.Policies, record.Rejections = c.result.Record.Policies, c.result.Record.Rejections
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if len(c.result.Rejected) > 0 {
-		return nil, fmt.Errorf("node %q does not fit any more: %s", node.Name, c.result.Rejected[0].Reason.Text)
+		return nil, nil, nil, fmt.Errorf("node %q does not fit any more: %s", name, c.result.Rejected[0].Reason.Text)
 	}
-	h.coming.set(node.Name, append(slices.Clone(h.coming.now()[node.Name]), pod))
-	return func() {
+	h.coming.set(name, append(slices.Clone(here), pod))
+	return view, node, func() {
 		h.coming.mu.Lock()
 		defer h.coming.mu.Unlock()
-		rest := slices.Clone(h.coming.now()[node.Name])
+		rest := slices.Clone(h.coming.now()[name])
 		i := slices.Index(rest, pod)
-		h.coming.set(node.Name, slices.Delete(rest, i, i+1))
+		h.coming.set(name, slices.Delete(rest, i, i+1))
 	}, nil
 }

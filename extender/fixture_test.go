@@ -22,6 +22,7 @@ type fakeCluster struct {
 	live    *corev1.Pod // the pod as the API server has it; nil: as in pods
 	bindErr error
 	onBind  func() error // if not nil, decides what Bind returns
+	onLive  func()       // if not nil, is what happens while LivePod asks
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
@@ -64,6 +65,9 @@ func (f *fakeCluster) PodByUID(uid types.UID) *corev1.Pod {
 }
 
 func (f *fakeCluster) LivePod(_ context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	if f.onLive != nil {
+		f.onLive()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.live != nil {
