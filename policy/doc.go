@@ -3,9 +3,8 @@
 // A policy is one folder of plain Go that says which nodes a pod may run on
 // ([Filter]), which of them are better ([Score]) and, if it hands out something
 // countable, what exactly the pod gets ([Reserver]). The same code answers
-// kube-scheduler's calls as a scheduler extender, runs inside kube-scheduler as a
-// framework plugin, and decides in simulations; names and meanings are those of
-// the scheduling framework.
+// kube-scheduler's calls as a scheduler extender, and decides in simulations; names
+// and meanings are those of the scheduling framework.
 //
 // # One request
 //
