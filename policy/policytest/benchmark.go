@@ -51,23 +51,20 @@ func Benchmark(b *testing.B, p policy.Policy, pod *corev1.Pod, view *snapshot.Vi
 			}
 		}
 	})
-	if filter != nil {
-		b.Run("Filter", func(b *testing.B) {
+	overWarm := func(name string, filter policy.Filter, score policy.Score) {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				over(warm, filter, nil)
+				over(warm, filter, score)
 			}
 			perNode(b)
 		})
 	}
+	if filter != nil {
+		overWarm("Filter", filter, nil)
+	}
 	if score != nil {
-		b.Run("Score", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				over(warm, nil, score)
-			}
-			perNode(b)
-		})
+		overWarm("Score", nil, score)
 	}
 	b.Run("cold", func(b *testing.B) {
 		b.ReportAllocs()

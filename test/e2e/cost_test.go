@@ -15,16 +15,7 @@ import (
 func TestCheapestNodeExample(t *testing.T) {
 	th := open(t)
 	play := th.play("cheapest-node")
-	where := map[string]string{"batch-1": "general-spot", "batch-2": "general-spot", "payments": "own", "cache": "own", "database": "memory"}
-	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
-			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
-		}
-	}
+	th.placeAll(play, map[string]string{"batch-1": "general-spot", "batch-2": "general-spot", "payments": "own", "cache": "own", "database": "memory"})
 	// The next small pod would join the others on the spot node, were it not for the list.
 	list := strings.Replace(string(play.Example.Data["prices.csv"]), "spot,0.17", "spot,1.7", 1)
 	th.rewrite(play.Outboard, "prices.csv", list, "price-list")
@@ -57,6 +48,24 @@ func (th *theater) play(name string) *stage.Play {
 		}
 	})
 	return play
+}
+
+// placeAll places the example's pods, one after the other. where is on which node each must
+// come; a pod that is not there must wait.
+func (th *theater) placeAll(play *stage.Play, where map[string]string) map[string]stage.Placed {
+	th.t.Helper()
+	all := map[string]stage.Placed{}
+	for _, pod := range play.Example.Pods {
+		placed, err := th.Place(th.ctx, pod)
+		if err != nil {
+			th.t.Fatal(err)
+		}
+		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
+			th.t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
+		}
+		all[pod.Name] = placed
+	}
+	return all
 }
 
 // rewrite replaces a file that signals read, and returns when each has ended a reading that

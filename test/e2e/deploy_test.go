@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/test/stage"
 )
 
 // The manifests as they are: the API server accepts them, and the configurations
@@ -103,17 +102,10 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Every example folder does what its README says.
-func TestExamples(t *testing.T) {
+// The example does what its README says.
+func TestPlacementExample(t *testing.T) {
 	th := open(t)
-	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "placement"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	play, err := th.Play(th.ctx, example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	play := th.play("placement")
 	perNode, waits := map[string]int{}, 0
 	for _, pod := range play.Example.Pods {
 		placed, err := th.Place(th.ctx, pod)

@@ -16,26 +16,12 @@ import (
 func TestDegradedHardwareExample(t *testing.T) {
 	th := open(t)
 	play := th.play("degraded-hardware")
-	where := map[string]string{"train": "gpu-3", "burn-in": "gpu-1", "web": "cpu-3", "train-large": ""}
-	var waits *corev1.Pod
-	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
-			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
-		}
-		if pod.Name != "train-large" {
-			continue
-		}
-		waits = placed.Pod
-		for _, want := range []string{
-			"1 node(s) have a condition that tells of degraded hardware", "1 node(s) have measured values that tell of degraded hardware",
-		} {
-			if !strings.Contains(placed.Waiting, want) {
-				t.Errorf("%s waits because %q, want %q", pod.Name, placed.Waiting, want)
-			}
+	waits := th.placeAll(play, map[string]string{"train": "gpu-3", "burn-in": "gpu-1", "web": "cpu-3"})["train-large"]
+	for _, want := range []string{
+		"1 node(s) have a condition that tells of degraded hardware", "1 node(s) have measured values that tell of degraded hardware",
+	} {
+		if !strings.Contains(waits.Waiting, want) {
+			t.Errorf("train-large waits because %q, want %q", waits.Waiting, want)
 		}
 	}
 	for node, want := range map[string]string{
@@ -44,12 +30,12 @@ func TestDegradedHardwareExample(t *testing.T) {
 		"cpu-1": "rule deadlock rejects: condition KernelDeadlock is True (DockerHung)",
 		"cpu-2": `rule suspect takes 50 points: label example.com/suspect is ""`,
 	} {
-		if notes := th.notes(play.Outboard, waits.Name, node); !strings.Contains(notes, want) {
+		if notes := th.notes(play.Outboard, "train-large", node); !strings.Contains(notes, want) {
 			t.Errorf("%s is explained as %q, want %q", node, notes, want)
 		}
 	}
 	th.condition("gpu-1", "XidCriticalError", corev1.ConditionFalse)
-	if healed := th.awaitBound(waits); healed.Spec.NodeName != "gpu-1" {
+	if healed := th.awaitBound(waits.Pod); healed.Spec.NodeName != "gpu-1" {
 		t.Errorf("%s is on %s, and gpu-1 is healed", healed.Name, healed.Spec.NodeName)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outboard.dev/outboard/controlplane"
 )
 
@@ -15,20 +13,10 @@ import (
 func TestOwnRulesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("own-rules")
-	where := map[string]string{"red": "red", "web": "old", "with-sidecar": "shared", "batch": "", "burn-in": ""}
-	says := map[string]string{"batch": "3 batch pods run outside office hours", "burn-in": "1 node(s) are too hot"}
-	waits := map[string]*corev1.Pod{}
-	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
-			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
-		}
-		waits[pod.Name] = placed.Pod
-		if want := says[pod.Name]; !strings.Contains(placed.Waiting, want) {
-			t.Errorf("%s waits because %q, want %q", pod.Name, placed.Waiting, want)
+	placed := th.placeAll(play, map[string]string{"red": "red", "web": "old", "with-sidecar": "shared"})
+	for pod, want := range map[string]string{"batch": "3 batch pods run outside office hours", "burn-in": "1 node(s) are too hot"} {
+		if got := placed[pod].Waiting; !strings.Contains(got, want) {
+			t.Errorf("%s waits because %q, want %q", pod, got, want)
 		}
 	}
 	for pod, want := range map[string]string{
@@ -40,11 +28,11 @@ func TestOwnRulesExample(t *testing.T) {
 		}
 	}
 	th.rewrite(play.Outboard, "office-hours.yaml", "now: 0\n", "office-hours")
-	if batch := th.awaitBound(waits["batch"]); batch.Spec.NodeName != "old" {
+	if batch := th.awaitBound(placed["batch"].Pod); batch.Spec.NodeName != "old" {
 		t.Errorf("batch is on %s, want old", batch.Spec.NodeName)
 	}
 	th.rewrite(play.Outboard, "temperatures.yaml", strings.Replace(string(play.Example.Data["temperatures.yaml"]), "91", "50", 1), "temperature")
-	if burnIn := th.awaitBound(waits["burn-in"]); burnIn.Spec.NodeName != "hot" {
+	if burnIn := th.awaitBound(placed["burn-in"].Pod); burnIn.Spec.NodeName != "hot" {
 		t.Errorf("burn-in is on %s, want hot", burnIn.Spec.NodeName)
 	}
 }

@@ -3,8 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-
-	"outboard.dev/outboard/test/stage"
 )
 
 // The example does what its README says: each of the five policies has its part, in the
@@ -12,18 +10,7 @@ import (
 func TestSeveralPoliciesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("several-policies")
-	where := map[string]string{"report": "own-2", "simulation-1": "own-2", "simulation-2": "rented-1", "simulation-3": ""}
-	var last stage.Placed
-	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
-			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
-		}
-		last = placed
-	}
+	last := th.placeAll(play, map[string]string{"report": "own-2", "simulation-1": "own-2", "simulation-2": "rented-1"})["simulation-3"]
 	// Each policy that filters says so in the pod's event.
 	for _, want := range []string{"1 node(s) have a condition that tells of degraded hardware", "2 too few seats of a floating licence are free"} {
 		if !strings.Contains(last.Waiting, want) {

@@ -9,25 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/test/stage"
 )
 
 // The example does what its README says, and a new measurement lets the pod that waits run.
 func TestRealUseExample(t *testing.T) {
 	th := open(t)
 	play := th.play("real-use")
-	where := map[string]string{"web-1": "small", "web-2": "calm", "web-3": "calm", "web-4": "small", "web-5": "calm", "render": ""}
-	var waits stage.Placed
-	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := placed.Pod.Spec.NodeName; got != where[pod.Name] {
-			t.Errorf("%s is on %q, want %q (%s)", pod.Name, got, where[pod.Name], placed.Waiting)
-		}
-		waits = placed
-	}
+	waits := th.placeAll(play, map[string]string{"web-1": "small", "web-2": "calm", "web-3": "calm", "web-4": "small", "web-5": "calm"})["render"]
 	for _, want := range []string{"3 node(s) would really use more CPU than they may", "1 node(s) would really use more memory than they may"} {
 		if !strings.Contains(waits.Waiting, want) {
 			t.Errorf("render waits because %q, want %q", waits.Waiting, want)
