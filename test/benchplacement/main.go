@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +23,13 @@ import (
 )
 
 func main() {
-	var o options
+	o := options{sizes: []int{1213, 5000, 20000}, decisions: 20000}
 	flag.StringVar(&o.data, "data", "", "the folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv")
 	flag.StringVar(&o.pictures, "pictures", "bin", "the folder for the pictures")
 	flag.IntVar(&o.seeds, "seeds", 10, "how many seeds, from 42 on")
 	flag.IntVar(&o.nodes, "nodes", 0, "use the first so many nodes only; 0: all")
 	flag.Float64Var(&o.hours, "hours", 48, "how many hours pods come and go for")
+	flag.StringVar(&o.parts, "parts", strings.Join(parts, ","), "what to measure")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -40,6 +43,9 @@ type options struct {
 	data, pictures string
 	seeds, nodes   int
 	hours          float64
+	parts          string
+	sizes          []int // numbers of nodes for which decisions are timed
+	decisions      int   // that are timed at most
 }
 
 const (
@@ -47,28 +53,66 @@ const (
 	firstSeed = 42
 	until     = 1.3
 	load      = 0.95
+	// fewSeeds are enough where one figure does not count.
+	fewSeeds = 5
+	// extenderWeight makes one level of ours count more than all that kube-scheduler's
+	// own scores can say.
+	extenderWeight = 100
 )
 
-// contenders are compared on each of the samplings, and with pods that come and go.
-var contenders = []struct {
+// contender is a way to place pods.
+type contender struct {
 	name     string
 	strategy gpumemory.NodeScore
 	known    bool // from all pods, before the first comes
-}{
-	{"bestFit", gpumemory.BestFitNodes, false},
-	{"fgd, mix known", gpumemory.FGD, true},
-	{"fgd, mix learned", gpumemory.FGD, false},
-	{"leastWaste, mix known", gpumemory.LeastWaste, true},
-	{"leastWaste, mix learned", gpumemory.LeastWaste, false},
+	// shortlist is how many nodes filter answers with; 0: all that fit.
+	shortlist int
 }
 
-// samplings are values of kube-scheduler's percentageOfNodesToScore.
-var samplings = []struct {
-	percentage int
-	name       string
-}{
-	{100, "100 % of nodes"}, {0, "default"}, {10, "10 % of nodes"},
+var (
+	bestFit           = contender{"bestFit", gpumemory.BestFitNodes, false, 1}
+	fgdKnown          = contender{"fgd, mix known", gpumemory.FGD, true, 1}
+	fgdLearned        = contender{"fgd, mix learned", gpumemory.FGD, false, 1}
+	leastWasteKnown   = contender{"leastWaste, mix known", gpumemory.LeastWaste, true, 1}
+	leastWasteLearned = contender{"leastWaste, mix learned", gpumemory.LeastWaste, false, 1}
+
+	contenders = []contender{bestFit, fgdKnown, fgdLearned, leastWasteKnown, leastWasteLearned}
+)
+
+// filling compares contenders that fill the cluster.
+type filling struct {
+	title      string
+	picture    string // the file's name; "": none
+	percentage int    // percentageOfNodesToScore
+	contenders []contender
+	mix        mix // the zero mix is that of the trace
+	few        bool
 }
+
+// fillings are those of each part.
+func fillings() map[string][]filling {
+	all := map[string][]filling{
+		"sampling": {
+			{title: "kube-scheduler looks at all nodes", picture: "placement-100.svg", percentage: 100, contenders: contenders},
+			{title: "kube-scheduler looks at as many as it does by default", picture: "placement-0.svg", contenders: contenders},
+			{title: "kube-scheduler looks at 10 % of nodes", picture: "placement-10.svg", percentage: 10, contenders: contenders},
+		},
+		"wire": {{
+			title: "how the ranking reaches kube-scheduler, which looks at all nodes", percentage: 100, few: true,
+			contenders: []contender{
+				{"fgd, scores 0..10", gpumemory.FGD, true, 0}, {"fgd, shortlist 8", gpumemory.FGD, true, 8}, {"fgd, shortlist 1", gpumemory.FGD, true, 1},
+				{"leastWaste, scores 0..10", gpumemory.LeastWaste, false, 0}, {"leastWaste, shortlist 8", gpumemory.LeastWaste, false, 8}, {"leastWaste, shortlist 1", gpumemory.LeastWaste, false, 1},
+			},
+		}},
+	}
+	for _, m := range mixes {
+		all["mixes"] = append(all["mixes"], filling{title: "other pods: " + m.name, percentage: 100, contenders: []contender{bestFit, fgdKnown, leastWasteLearned}, mix: m, few: true})
+	}
+	return all
+}
+
+// parts are in the order in which they are played.
+var parts = []string{"sampling", "wire", "mixes", "departures", "decisions"}
 
 // task is one arm with one seed.
 type task struct {
@@ -84,44 +128,47 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var tasks []task
-	filled := make([]simulate.Arm, 0, len(samplings)*len(contenders))
-	for _, s := range samplings {
-		for _, c := range contenders {
-			arm := simulate.Arm{Name: c.name + ", " + s.name, Filled: make([]*simulate.Filled, o.seeds)}
-			w := *world
-			w.Scheduler.PercentageOfNodesToScore = s.percentage
-			if c.known {
-				w.Known = jobs
+	wanted := strings.Split(o.parts, ",")
+	for _, part := range wanted {
+		if !slices.Contains(parts, part) {
+			return fmt.Errorf("--parts: %q is none of %s", part, strings.Join(parts, ", "))
+		}
+	}
+	b := &bench{options: o, world: world, jobs: jobs, out: out, progress: progress}
+	for _, part := range parts {
+		if !slices.Contains(wanted, part) {
+			continue
+		}
+		switch part {
+		case "departures":
+			err = b.comeAndGo(ctx)
+		case "decisions":
+			err = b.decide(ctx)
+		default:
+			for _, f := range fillings()[part] {
+				if err = b.fill(ctx, f); err != nil {
+					break
+				}
 			}
-			filled = append(filled, arm)
-			for i := range o.seeds {
-				tasks = append(tasks, fill(w, jobs, c.strategy, arm.Filled, i, arm.Name))
-			}
+		}
+		if err != nil {
+			return err
 		}
 	}
-	replayed := make([]simulate.Arm, 0, len(contenders))
-	for _, c := range contenders {
-		arm := simulate.Arm{Name: c.name, Replayed: make([]*simulate.Replayed, o.seeds)}
-		w := *world
-		w.Scheduler.PercentageOfNodesToScore = 100
-		if c.known {
-			w.Known = jobs
-		}
-		replayed = append(replayed, arm)
-		for i := range o.seeds {
-			tasks = append(tasks, comeAndGo(w, jobs, c.strategy, arm.Replayed, i, o.hours, arm.Name))
-		}
-	}
-	if err := playAll(ctx, tasks, progress); err != nil {
-		return err
-	}
-	return report(o, world, filled, replayed, out)
+	return nil
+}
+
+// bench is one run of this command.
+type bench struct {
+	*options
+	world         *simulate.World
+	jobs          []simulate.Job
+	out, progress io.Writer
 }
 
 // read returns the cluster and the pods of the trace.
 func read(o *options) (*simulate.World, []simulate.Job, error) {
-	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: 1}}
+	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: extenderWeight}}
 	var jobs []simulate.Job
 	for _, name := range []string{"openb_node_list_gpu_node.csv", "openb_pod_list_default.csv"} {
 		f, err := os.Open(filepath.Join(o.data, name))
@@ -141,49 +188,113 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 	return w, jobs, nil
 }
 
-// extender answers with the best node only. Each task has its own, as if started for it.
-func extender(strategy gpumemory.NodeScore) (simulate.Extender, error) {
-	c := gpumemory.Defaults()
-	c.ScoreNodes, c.MultiCard = strategy, true // pods of the trace want parts of several GPUs
-	p, err := gpumemory.New(c)
+// extender is one that nobody has asked anything yet.
+func extender(c contender) (simulate.Extender, error) {
+	config := gpumemory.Defaults()
+	config.ScoreNodes, config.MultiCard = c.strategy, true // pods of the trace want parts of several GPUs
+	p, err := gpumemory.New(config)
 	if err != nil {
 		return simulate.Extender{}, err
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: 1})
+	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: c.shortlist})
 	return simulate.Extender{Engine: e}, err
 }
 
-func fill(w simulate.World, jobs []simulate.Job, strategy gpumemory.NodeScore, results []*simulate.Filled, i int, name string) task {
-	seed := uint64(firstSeed + i)
-	return task{fmt.Sprintf("%s, seed %d", name, seed), func(ctx context.Context) (string, error) {
-		var err error
-		if w.Extender, err = extender(strategy); err != nil {
-			return "", err
-		}
-		if results[i], err = w.FillUp(ctx, jobs, seed, until, func(float64) {}); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("%.2f %% allocated", 100*results[i].At(until)), nil
-	}}
+// worldOf is the cluster as the contender finds it.
+func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simulate.World, error) {
+	w := *b.world
+	w.Scheduler.PercentageOfNodesToScore = percentage
+	if c.known {
+		w.Known = jobs
+	}
+	var err error
+	w.Extender, err = extender(c)
+	return &w, err
 }
 
-func comeAndGo(w simulate.World, jobs []simulate.Job, strategy gpumemory.NodeScore, results []*simulate.Replayed, i int, hours float64, name string) task {
-	seed := uint64(firstSeed + i)
-	return task{fmt.Sprintf("pods come and go, %s, seed %d", name, seed), func(ctx context.Context) (string, error) {
-		var err error
-		if w.Extender, err = extender(strategy); err != nil {
-			return "", err
+func (b *bench) fill(ctx context.Context, f filling) error {
+	seeds, jobs := b.seeds, b.jobs
+	if f.few {
+		seeds = min(seeds, fewSeeds)
+	}
+	if f.mix != (mix{}) {
+		jobs = f.mix.draw(jobs, b.world.Nodes)
+	}
+	var arms []simulate.Arm
+	var tasks []task
+	for _, c := range f.contenders {
+		results := make([]*simulate.Filled, seeds)
+		arms = append(arms, simulate.Arm{Name: c.name, Filled: results})
+		for i := range seeds {
+			tasks = append(tasks, task{fmt.Sprintf("%s: %s, seed %d", f.title, c.name, firstSeed+i), func(ctx context.Context) (string, error) {
+				w, err := b.worldOf(c, jobs, f.percentage)
+				if err != nil {
+					return "", err
+				}
+				if results[i], err = w.FillUp(ctx, jobs, uint64(firstSeed+i), until, nil); err != nil {
+					return "", err
+				}
+				return fmt.Sprintf("%.2f %% allocated", 100*results[i].At(until)), nil
+			}})
 		}
-		end := time.Duration(hours * float64(time.Hour))
-		arrivals, err := w.Arrivals(jobs, simulate.Load{Offered: load, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
-		if err != nil {
-			return "", err
+	}
+	if err := playAll(ctx, tasks, b.progress); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "\nFilling %d nodes, %d seeds; %s:\n", len(b.world.Nodes), seeds, f.title)
+	gpus, unit := simulate.Count(b.world.Nodes, resource)
+	if err := simulate.WriteFilled(b.out, arms, until, gpus, unit); err != nil || f.picture == "" {
+		return err
+	}
+	return b.draw(f.picture, arms)
+}
+
+// draw writes the picture of the arms.
+func (b *bench) draw(name string, arms []simulate.Arm) error {
+	if err := os.MkdirAll(b.pictures, 0o755); err != nil {
+		return err
+	}
+	name = filepath.Join(b.pictures, name)
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	err = simulate.WritePicture(f, arms, until)
+	fmt.Fprintln(b.out, "picture:", name)
+	return errors.Join(err, f.Close())
+}
+
+// comeAndGo compares contenders while pods come and go.
+func (b *bench) comeAndGo(ctx context.Context) error {
+	seeds, end := min(b.seeds, fewSeeds), time.Duration(b.hours*float64(time.Hour))
+	var arms []simulate.Arm
+	var tasks []task
+	for _, c := range contenders {
+		results := make([]*simulate.Replayed, seeds)
+		arms = append(arms, simulate.Arm{Name: c.name, Replayed: results})
+		for i := range seeds {
+			seed := uint64(firstSeed + i)
+			tasks = append(tasks, task{fmt.Sprintf("pods come and go: %s, seed %d", c.name, seed), func(ctx context.Context) (string, error) {
+				w, err := b.worldOf(c, b.jobs, 100)
+				if err != nil {
+					return "", err
+				}
+				arrivals, err := w.Arrivals(b.jobs, simulate.Load{Offered: load, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
+				if err != nil {
+					return "", err
+				}
+				if results[i], err = w.Replay(ctx, arrivals, seed, end, nil); err != nil {
+					return "", err
+				}
+				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*results[i].Served, results[i].Waited.Seconds()), nil
+			}})
 		}
-		if results[i], err = w.Replay(ctx, arrivals, seed, end, func(float64) {}); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("%.2f %% served", 100*results[i].Served), nil
-	}}
+	}
+	if err := playAll(ctx, tasks, b.progress); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %v hours, %d seeds:\n", load, b.hours, seeds)
+	return simulate.WriteReplayed(b.out, arms)
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.
@@ -218,30 +329,4 @@ func playAll(ctx context.Context, tasks []task, progress io.Writer) error {
 	}
 	wait.Wait()
 	return context.Cause(ctx)
-}
-
-// report writes one picture for each sampling, and then the tables.
-func report(o *options, w *simulate.World, filled, replayed []simulate.Arm, out io.Writer) error {
-	if err := os.MkdirAll(o.pictures, 0o755); err != nil {
-		return err
-	}
-	for i, s := range samplings {
-		name := filepath.Join(o.pictures, fmt.Sprintf("placement-%d.svg", s.percentage))
-		f, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		err = simulate.WritePicture(f, filled[i*len(contenders):(i+1)*len(contenders)], until)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s: %s\n", name, s.name)
-	}
-	gpus, unit := simulate.Count(w.Nodes, w.Resource)
-	fmt.Fprintf(out, "\nFilling %d nodes, %d seeds:\n", len(w.Nodes), o.seeds)
-	if err := simulate.WriteFilled(out, filled, until, gpus, unit); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nPods that come and go, load %.2f, %v hours:\n", load, o.hours)
-	return simulate.WriteReplayed(out, replayed)
 }

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/simulate"
+)
+
+// This file measures how long a decision takes in a cluster that stays nearly full,
+// while pods come and go.
+
+// heldAt is how much of the GPUs is in use.
+const heldAt = 0.9
+
+// deciders are compared, each beside the first.
+var deciders = []struct {
+	name string
+	new  func(*held) (decider, error)
+	// nodes bounds the decisions: about so many nodes are looked at by what looks at all.
+	nodes int
+}{
+	{"bestFit, a look at every node", func(h *held) (decider, error) { return newScan(h), nil }, 20e6},
+	{"leastWaste, with an index", func(h *held) (decider, error) { return newIndexed(h), nil }, 100e6},
+	{"bestFit, a filter call of the engine", func(h *held) (decider, error) { return newAsked(h, bestFit) }, 2e6},
+	{"leastWaste, a filter call of the engine", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned) }, 2e6},
+}
+
+// decider finds the place for the pod of a job.
+type decider interface {
+	// prepare does what is not part of a decision.
+	prepare() error
+	best(job int) (node, gpu int, ok bool)
+	// change calls apply, which places the pod, or takes it away.
+	change(p placed, gone bool, apply func())
+}
+
+// held is a cluster in which as much is in use all the time.
+type held struct {
+	world   *simulate.World
+	jobs    []simulate.Job
+	shapes  []placement.Shape // of the jobs
+	nodes   []*placement.Node
+	objects []*corev1.Node // of the nodes
+	running []placed
+	count   int // of the pods that ever ran
+	random  *rand.Rand
+	// In thousandths of a GPU:
+	all, used int64
+}
+
+// placed is a pod on a node.
+type placed struct {
+	id, job, node int
+	gpus          []int
+}
+
+// newHeld returns a cluster that first fit has filled.
+func newHeld(w *simulate.World, jobs []simulate.Job, size int) *held {
+	h := &held{world: w, jobs: jobs, random: rand.New(rand.NewPCG(firstSeed, uint64(size)))}
+	for i := range size {
+		object := w.Nodes[i%len(w.Nodes)].DeepCopy()
+		object.Name = fmt.Sprintf("%s-%d", object.Name, i/len(w.Nodes))
+		h.objects, h.nodes = append(h.objects, object), append(h.nodes, nodeOf(object))
+		h.all += int64(len(h.nodes[i].GPUs)) * placement.Whole
+	}
+	for _, j := range jobs {
+		h.shapes = append(h.shapes, shapeOf(j.Pod))
+	}
+	from := map[placement.Shape]int{} // the first node that may have room
+	for h.used < h.target() {
+		job := h.random.IntN(len(jobs))
+		s := h.shapes[job]
+		node := from[s]
+		for node < size && !h.nodes[node].Fits(s) {
+			node++
+		}
+		if from[s] = node; node < size {
+			h.add(job, node, placement.FirstFree)
+		}
+	}
+	return h
+}
+
+func (h *held) target() int64 { return int64(heldAt * float64(h.all)) }
+
+func (h *held) add(job, node, gpu int) placed {
+	h.count++
+	p := placed{h.count, job, node, h.nodes[node].Take(h.shapes[job], gpu)}
+	h.running = append(h.running, p)
+	h.used += int64(len(p.gpus)) * h.shapes[job].Share
+	return p
+}
+
+// play makes so many decisions, and returns how long each took, with what it changes.
+func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Duration, error) {
+	var took []time.Duration
+	for len(took) < decisions {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		for h.used >= h.target() {
+			h.remove(d)
+		}
+		if err := d.prepare(); err != nil {
+			return nil, err
+		}
+		job := h.random.IntN(len(h.jobs))
+		began := time.Now()
+		if node, gpu, ok := d.best(job); ok {
+			d.change(placed{h.count + 1, job, node, nil}, false, func() { h.add(job, node, gpu) })
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, nil
+}
+
+func (h *held) remove(d decider) {
+	i, last := h.random.IntN(len(h.running)), len(h.running)-1
+	p := h.running[i]
+	h.running[i] = h.running[last]
+	h.running = h.running[:last]
+	h.used -= int64(len(p.gpus)) * h.shapes[p.job].Share
+	d.change(p, true, func() { h.nodes[p.node].Give(h.shapes[p.job], p.gpus) })
+}
+
+// scan looks at every node, by the arithmetic alone.
+type scan struct {
+	held *held
+	rate func(*placement.Node, placement.Shape) placement.Offers
+}
+
+func newScan(h *held) *scan {
+	cpu, gpus := int64(0), 0
+	for _, n := range h.nodes {
+		cpu, gpus = max(cpu, n.CPUCapacity), max(gpus, len(n.GPUs))
+	}
+	return &scan{h, placement.NewBestFit(cpu, gpus).Rate}
+}
+
+func (s *scan) prepare() error                        { return nil }
+func (s *scan) change(_ placed, _ bool, apply func()) { apply() }
+func (s *scan) best(job int) (node, gpu int, ok bool) {
+	var best placement.Cost
+	for i, n := range s.held.nodes {
+		offers := s.rate(n, s.held.shapes[job])
+		for _, o := range offers.All() {
+			if !ok || o.Cost < best {
+				node, gpu, best, ok = i, int(o.GPU), o.Cost, true
+			}
+		}
+	}
+	return node, gpu, ok
+}
+
+// decide measures all deciders with all sizes, and writes a table.
+func (b *bench) decide(ctx context.Context) error {
+	fmt.Fprintf(b.out, "\nDecisions, %.0f %% of the GPUs in use:\n", 100*heldAt)
+	table := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "nodes\t\tdecisions\tmedian\tp99\tmax\tmedian beside the first")
+	for _, size := range b.sizes {
+		first := time.Duration(0)
+		for _, d := range deciders {
+			fmt.Fprintf(b.progress, "decisions among %d nodes: %s\n", size, d.name)
+			h := newHeld(b.world, b.jobs, size)
+			decider, err := d.new(h)
+			if err != nil {
+				return err
+			}
+			decisions := min(b.decisions, d.nodes/size)
+			if _, err := h.play(ctx, decider, decisions/10); err != nil { // to warm up
+				return err
+			}
+			took, err := h.play(ctx, decider, decisions)
+			if err != nil {
+				return err
+			}
+			slices.Sort(took)
+			median := took[len(took)/2]
+			if first == 0 {
+				first = median
+			}
+			fmt.Fprintf(table, "%d\t%s\t%d\t%v\t%v\t%v\t%.2f\n", size, d.name, len(took), median, took[len(took)*99/100], took[len(took)-1], float64(median)/float64(first))
+		}
+	}
+	return table.Flush()
+}
