@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -102,7 +103,29 @@ func (d *departures) Pop() any {
 type waiter struct {
 	pod   *corev1.Pod
 	job   Job
+	kind  int           // equal for pods that differ in name alone
 	ready time.Duration // when it came
+}
+
+// kinds numbers the pods of the jobs: those that differ in name alone have the same number.
+func kinds(jobs []Job) (map[*corev1.Pod]int, error) {
+	kinds, byText := map[*corev1.Pod]int{}, map[string]int{}
+	for _, j := range jobs {
+		if _, known := kinds[j.Pod]; known {
+			continue
+		}
+		text, err := json.Marshal([]any{j.Pod.Namespace, j.Pod.Labels, j.Pod.Annotations, j.Pod.Spec})
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", j.Pod.Name, err)
+		}
+		kind, known := byText[string(text)]
+		if !known {
+			kind = len(byText)
+			byText[string(text)] = kind
+		}
+		kinds[j.Pod] = kind
+	}
+	return kinds, nil
 }
 
 // replay is a World while pods come and go.
@@ -129,6 +152,10 @@ func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
 	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b Job) int { return cmp.Compare(a.Created, b.Created) })
+	kinds, err := kinds(jobs)
+	if err != nil {
+		return nil, err
+	}
 	r := &replay{run: w.begin(seed), world: w, capacity: float64(capacity), counts: time.Duration(warmUp * float64(until))}
 	for i, j := range jobs {
 		if j.Created >= until {
@@ -143,12 +170,13 @@ func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.
 		if j.Created >= r.counts {
 			r.result.Pods++
 		}
-		placed, err := r.try(ctx, waiter{pod, j, r.at})
+		waiting := waiter{pod, j, kinds[j.Pod], r.at}
+		placed, err := r.try(ctx, waiting)
 		if err != nil {
 			return nil, err
 		}
 		if !placed {
-			r.queue = append(r.queue, waiter{pod, j, r.at})
+			r.queue = append(r.queue, waiting)
 			if r.at >= r.counts {
 				r.result.Delayed++
 			}
@@ -213,11 +241,11 @@ func (r *replay) pass(to time.Duration) {
 // retry tries all that wait. When one has found no place, others like it would not
 // either.
 func (r *replay) retry(ctx context.Context) error {
-	full := map[*corev1.Pod]bool{}
+	full := map[int]bool{}
 	kept := r.queue[:0]
 	for i, waiting := range r.queue {
 		placed := false
-		if !full[waiting.job.Pod] {
+		if !full[waiting.kind] {
 			var err error
 			if placed, err = r.try(ctx, waiting); err != nil {
 				r.queue = append(kept, r.queue[i:]...)
@@ -227,7 +255,7 @@ func (r *replay) retry(ctx context.Context) error {
 		if placed {
 			r.waits(waiting)
 		} else {
-			full[waiting.job.Pod] = true
+			full[waiting.kind] = true
 			kept = append(kept, waiting)
 		}
 	}

@@ -148,7 +148,7 @@ func (r *run) filter(pod *corev1.Pod, needs []need) error {
 	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
 	selects := pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil
 	r.found = r.found[:0]
-	limit := r.nodesToFind()
+	limit := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
 	looked := 0
 	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
 		n := r.nodes[(r.next+looked)%len(r.nodes)]
@@ -172,8 +172,10 @@ func (r *run) filter(pod *corev1.Pod, needs []need) error {
 	return nil
 }
 
-func (r *run) nodesToFind() int {
-	all, percentage := len(r.nodes), r.scheduler.PercentageOfNodesToScore
+// NodesToFind is how many nodes on which a pod fits kube-scheduler looks for, of all
+// there are; then it looks no further. percentage is percentageOfNodesToScore, where 0 is
+// the adaptive default.
+func NodesToFind(all, percentage int) int {
 	if all < minNodesToFind {
 		return all
 	}

@@ -2,6 +2,7 @@ package gpumemory
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,7 +94,9 @@ func (c card) free() int64 { return max(0, c.capacity-c.used) }
 type books struct {
 	problem *policy.Reason // why no card can be used
 	cards   []card         // by index
-	holders map[types.UID]struct{}
+	// holders are the pods that have something, and holderBits the bits of all of them.
+	holders    []types.UID
+	holderBits uint64
 	// unserved are the cards of pods to which the device plugin has not given
 	// theirs yet, as bits, by what such a pod asks for in all.
 	unserved map[int64]uint64
@@ -124,10 +127,8 @@ func booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) books {
 }
 
 func (b *books) enter(h holding) {
-	if b.holders == nil {
-		b.holders = map[types.UID]struct{}{}
-	}
-	b.holders[h.pod.UID] = struct{}{}
+	b.holders = append(b.holders, h.pod.UID)
+	b.holderBits |= bitOf(h.pod.UID)
 	for i := range b.cards {
 		if h.card == i || h.card == everyCard {
 			b.cards[i].used = add(b.cards[i].used, h.amount)
@@ -141,10 +142,27 @@ func (b *books) enter(h holding) {
 	}
 }
 
+// asker is a pod that may hold something already. The bit tells most nodes on which it
+// does not apart without a look at those that do.
+type asker struct {
+	uid types.UID // "" holds nothing
+	bit uint64
+}
+
+func askerOf(pod *corev1.Pod) asker { return asker{pod.UID, bitOf(pod.UID)} }
+
+// bitOf is the bit of a UID: one of 64.
+func bitOf(uid types.UID) uint64 {
+	hash := uint32(2166136261) // FNV-1a
+	for i := range len(uid) {
+		hash = (hash ^ uint32(uid[i])) * 16777619
+	}
+	return 1 << (hash >> 26)
+}
+
 // holds says whether the pod has something of the node already.
-func (b *books) holds(uid types.UID) bool {
-	_, ok := b.holders[uid]
-	return ok && uid != ""
+func (b *books) holds(pod asker) bool {
+	return b.holderBits&pod.bit != 0 && pod.uid != "" && slices.Contains(b.holders, pod.uid)
 }
 
 // holding is what one pod has of one card.

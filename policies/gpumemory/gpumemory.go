@@ -49,7 +49,7 @@ func (p *gpuMemory) ReadsHistory() bool {
 // Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
-	fitting := fitting{policy: p, pod: pod.UID, request: r}
+	fitting := fitting{policy: p, pod: askerOf(pod), request: r}
 	if p.placer == nil {
 		if r == nil {
 			return nil, nil
@@ -57,7 +57,7 @@ func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 		return &cycle{fitting}, nil
 	}
 	shape, _ := p.shape(pod)
-	ranking := ranking{market: p.placer.market(view), pod: pod.UID, query: newQuery(shape)}
+	ranking := ranking{market: p.placer.market(view), pod: askerOf(pod), query: newQuery(shape)}
 	if r == nil {
 		return &ranking, nil
 	}
@@ -67,7 +67,7 @@ func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 // fitting says on which nodes a pod that asks for GPUs fits.
 type fitting struct {
 	policy  *gpuMemory
-	pod     types.UID
+	pod     asker
 	request *request
 }
 

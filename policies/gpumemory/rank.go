@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -16,7 +14,7 @@ import (
 // of a pod without GPUs.
 type ranking struct {
 	market *market
-	pod    types.UID
+	pod    asker
 	query  query
 }
 

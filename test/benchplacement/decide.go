@@ -29,8 +29,10 @@ var deciders = []struct {
 }{
 	{"bestFit, a look at every node", func(h *held) (decider, error) { return newScan(h), nil }, 20e6},
 	{"leastWaste, with an index", func(h *held) (decider, error) { return newIndexed(h), nil }, 100e6},
-	{"bestFit, a filter call of the engine", func(h *held) (decider, error) { return newAsked(h, bestFit) }, 2e6},
-	{"leastWaste, a filter call of the engine", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned) }, 2e6},
+	{"bestFit, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, bestFit, 100) }, 2e6},
+	{"leastWaste, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 100) }, 2e6},
+	{"bestFit, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, bestFit, 0) }, 2e6},
+	{"leastWaste, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 0) }, 2e6},
 }
 
 // decider finds the place for the pod of a job.

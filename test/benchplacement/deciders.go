@@ -11,6 +11,7 @@ import (
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/simulate"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -115,23 +116,26 @@ func (x *indexed) change(p placed, gone bool, apply func()) {
 	x.prices = nil
 }
 
-// asked is a strategy of GPUMemory in an engine that answers with the best node.
+// asked is a strategy of GPUMemory in an engine that answers with the best node, and
+// is asked about some nodes, as kube-scheduler asks.
 type asked struct {
-	held    *held
-	engine  *engine.Engine
-	builder snapshot.Builder
-	view    *snapshot.View
-	nodes   []*snapshot.Node
-	places  map[string]int // of the nodes, by name
-	result  engine.Result
+	percentage int // percentageOfNodesToScore
+	from       int // where kube-scheduler begins to look
+	held       *held
+	engine     *engine.Engine
+	builder    snapshot.Builder
+	view       *snapshot.View
+	nodes      []*snapshot.Node
+	places     map[string]int // of the nodes, by name
+	result     engine.Result
 }
 
-func newAsked(h *held, c contender) (*asked, error) {
+func newAsked(h *held, c contender, percentage int) (*asked, error) {
 	e, err := extender(c)
 	if err != nil {
 		return nil, err
 	}
-	a := &asked{held: h, engine: e.Engine, places: map[string]int{}}
+	a := &asked{percentage: percentage, held: h, engine: e.Engine, places: map[string]int{}}
 	for i, n := range h.objects {
 		a.places[n.Name] = i
 		a.builder.SetNode(n)
@@ -169,8 +173,9 @@ func (a *asked) bound(p placed) *corev1.Pod {
 func (a *asked) prepare() error {
 	a.view = a.builder.View()
 	a.nodes = a.nodes[:0]
-	for n := range a.view.All() {
-		a.nodes = append(a.nodes, n)
+	for range simulate.NodesToFind(len(a.held.objects), a.percentage) {
+		a.nodes = append(a.nodes, a.view.Node(a.held.objects[a.from].Name))
+		a.from = (a.from + 1) % len(a.held.objects)
 	}
 	return a.engine.Anticipate(a.view)
 }
