@@ -16,8 +16,8 @@ RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test|placeme
 
 FUZZTIME ?= 10000x
 
-# Where the openb trace is.
-OPENB ?= ../shared/data/openb
+# The trace that placement is measured with.
+OPENB ?= test/openb
 
 .PHONY: demo test unit race fuzz chaos bench bench-placement check format vet lint build control-plane clean
 
