@@ -53,10 +53,15 @@ func (g *group) asks(s Shape, limit *models) bool {
 	return s.GPUs > 1 && !limit.none && s.GPUs >= g.gpus && s.CPU >= g.cpu && s.Memory >= g.memory && limit.within(g.models)
 }
 
+// any says whether there is a slot of the group beside so much free.
+func (g *group) any(kind int16, cpu, memory int64, whole int) bool {
+	return whole >= g.gpus && (g.cpu == 0 || cpu >= g.cpu) && (g.memory == 0 || memory >= g.memory) && g.models.has[kind]
+}
+
 // slots is how many slots of the group there are beside so much free.
 func (g *group) slots(kind int16, cpu, memory int64, whole int) int {
-	if !g.models.has[kind] {
-		return 0
+	if !g.any(kind, cpu, memory, whole) {
+		return 0 // as on most nodes, without a division
 	}
 	count := int64(whole / g.gpus)
 	if g.cpu > 0 {
@@ -65,7 +70,7 @@ func (g *group) slots(kind int16, cpu, memory int64, whole int) int {
 	if g.memory > 0 {
 		count = min(count, memory/g.memory)
 	}
-	return int(max(0, count))
+	return int(count)
 }
 
 // learnScarce finds the sets of models that some pods are restricted to.
@@ -125,7 +130,7 @@ func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
 	limit, bits := w.limit(s), uint64(0)
 	for i := range w.groups {
 		g := &w.groups[i]
-		if !g.asks(s, limit) && g.slots(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) > 0 {
+		if g.any(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) && !g.asks(s, limit) {
 			bits |= 1 << i
 		}
 	}
@@ -136,7 +141,10 @@ func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
 func (w *Waste) breaking(n *Node, s Shape, t Terms) Terms {
 	for i := range w.groups {
 		g := &w.groups[i]
-		if t.charged>>i&1 == 1 && g.slots(t.kind, n.CPU-s.CPU, n.Memory-s.Memory, int(t.whole-t.takes)) < g.slots(t.kind, n.CPU, n.Memory, int(t.whole)) {
+		if t.charged>>i&1 == 0 || !g.any(t.kind, n.CPU, n.Memory, int(t.whole)) {
+			continue
+		}
+		if g.slots(t.kind, n.CPU-s.CPU, n.Memory-s.Memory, int(t.whole-t.takes)) < g.slots(t.kind, n.CPU, n.Memory, int(t.whole)) {
 			t.breaks |= 1 << i
 		}
 	}
