@@ -104,17 +104,17 @@ func enter(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) err
 			return fmt.Errorf("ledger %s: a second claim of unit %q", Name(l.Key()), a.Unit)
 		case a.Amount > math.MaxInt64-u.Used() || u.Used()+a.Amount > u.Capacity:
 			return fmt.Errorf("ledger %s: a claim of %d of unit %q, of whose %d are %d taken", Name(l.Key()), a.Amount, a.Unit, u.Capacity, u.Used())
-		case len(u.Claims) >= MaxUnitClaims:
-			return fmt.Errorf("ledger %s: unit %q is shared by %d pods, which is all a ledger can hold", Name(l.Key()), a.Unit, MaxUnitClaims)
+		case len(u.Claims) >= snapshot.MaxUnitClaims:
+			return fmt.Errorf("ledger %s: unit %q is shared by %d pods, which is all a ledger can hold", Name(l.Key()), a.Unit, snapshot.MaxUnitClaims)
 		}
 		at, _ := slices.BinarySearchFunc(u.Claims, held.UID, func(c snapshot.LedgerClaim, uid types.UID) int { return cmp.Compare(c.Pod, uid) })
 		u.Claims = slices.Insert(u.Claims, at, snapshot.LedgerClaim{Pod: held.UID, Amount: a.Amount})
 	}
 	switch {
-	case len(l.Units) > MaxUnits:
-		return fmt.Errorf("ledger %s: %d units, and a ledger can hold %d", Name(l.Key()), len(l.Units), MaxUnits)
-	case len(l.Pods) >= MaxPods:
-		return fmt.Errorf("ledger %s: %d pods have claims, which is all a ledger can hold", Name(l.Key()), MaxPods)
+	case len(l.Units) > snapshot.MaxLedgerUnits:
+		return fmt.Errorf("ledger %s: %d units, and a ledger can hold %d", Name(l.Key()), len(l.Units), snapshot.MaxLedgerUnits)
+	case len(l.Pods) >= snapshot.MaxLedgerPods:
+		return fmt.Errorf("ledger %s: %d pods have claims, which is all a ledger can hold", Name(l.Key()), snapshot.MaxLedgerPods)
 	case len(held.Annotations) > maxAnnotations:
 		return fmt.Errorf("ledger %s: a claim with %d annotations, and a ledger can hold %d", Name(l.Key()), len(held.Annotations), maxAnnotations)
 	}

@@ -28,13 +28,8 @@ var (
 //go:embed crd.yaml
 var CustomResourceDefinition []byte
 
-// The bounds of the schema in CustomResourceDefinition.
-const (
-	MaxUnits       = 64  // in a ledger
-	MaxUnitClaims  = 128 // of one unit
-	MaxPods        = 512 // in a ledger
-	maxAnnotations = 16  // of one claim
-)
+// maxAnnotations bounds those of one claim, as the schema in CustomResourceDefinition does.
+const maxAnnotations = 16
 
 // Object is a Ledger as the API server keeps it.
 type Object struct {

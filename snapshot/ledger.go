@@ -8,6 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// The bounds of a ledger. The API server refuses more.
+const (
+	MaxLedgerUnits = 64
+	MaxUnitClaims  = 128 // of one unit
+	MaxLedgerPods  = 512
+)
+
 // LedgerKey says what a ledger is about.
 type LedgerKey struct {
 	// Resource is what is handed out, such as "aliyun.com/gpu-mem" or "licences/matlab".

@@ -13,9 +13,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxClaims is how many pods can have a claim of one unit, as a ledger bounds it.
-const maxClaims = 128
-
 // books are what is known of who has what of a node.
 type books struct {
 	free     []int64 // of each unit, 0 or more
@@ -41,7 +38,7 @@ func (p *devices) booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 		amount := u.Used()
 		if i, ok := hw.index[u.Name]; !ok {
 			unplaced = policy.AddAmounts(unplaced, amount)
-		} else if used[i] = amount; len(u.Claims) >= maxClaims {
+		} else if used[i] = amount; len(u.Claims) >= snapshot.MaxUnitClaims {
 			used[i] = math.MaxInt64
 		}
 		for _, claim := range u.Claims {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -362,12 +361,12 @@ func TestPreemption(t *testing.T) {
 // TestLedgerBounds: Filter knows what a ledger cannot hold.
 func TestLedgerBounds(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
-	expect(t, "most units", (&world{node: counting(ledger.MaxUnits)}).filter(t, p, asking("p", ledger.MaxUnits)), "fits")
-	expect(t, "too many units", (&world{node: counting(ledger.MaxUnits + 1)}).filter(t, p, asking("p", 1)), "InvalidDevices!")
+	expect(t, "most units", (&world{node: counting(snapshot.MaxLedgerUnits)}).filter(t, p, asking("p", snapshot.MaxLedgerUnits)), "fits")
+	expect(t, "too many units", (&world{node: counting(snapshot.MaxLedgerUnits + 1)}).filter(t, p, asking("p", 1)), "InvalidDevices!")
 
 	p = policytest.Build(t, devices.Type(), counted)
-	w := &world{node: counting(10 * ledger.MaxUnitClaims)}
-	for i := range ledger.MaxUnitClaims {
+	w := &world{node: counting(10 * snapshot.MaxUnitClaims)}
+	for i := range snapshot.MaxUnitClaims {
 		expect(t, fmt.Sprint("pod ", i), w.filter(t, p, asking("p", 1)), "fits")
 		w.claim(t, p, asking(fmt.Sprint("old", i), 1))
 	}
@@ -375,12 +374,12 @@ func TestLedgerBounds(t *testing.T) {
 	expect(t, "too many pods", w.told(p, asking("p", 1)), "InsufficientDevices 0/1 devices")
 
 	const annotationLength = 4096 // of a claim, as in the ledger's schema
-	names := make([]string, ledger.MaxUnits)
+	names := make([]string, snapshot.MaxLedgerUnits)
 	for i := range names {
 		names[i] = fmt.Sprintf("%063d", i)
 	}
 	w = &world{node: naming(strings.Join(names, ","), "")}
-	told := w.told(policytest.Build(t, devices.Type(), named), asking("p", ledger.MaxUnits))
+	told := w.told(policytest.Build(t, devices.Type(), named), asking("p", snapshot.MaxLedgerUnits))
 	if told != strings.Join(names, ",") || len(told) > annotationLength {
 		t.Errorf("the pod is told %d bytes: %s", len(told), told)
 	}

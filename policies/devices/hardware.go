@@ -8,11 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
-	// maxUnits bounds the units of a node, as a ledger bounds its own.
-	maxUnits = 64
 	// maxUnitName bounds the name of a unit, so that the names of all the units of a
 	// node fit into one annotation of a claim.
 	maxUnitName = 63
@@ -83,7 +82,7 @@ func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 	case p.config.Units == None:
 		return []unit{{name: pool, capacity: count}}, nil
 	}
-	if count /= p.size(); count > maxUnits {
+	if count /= p.size(); count > snapshot.MaxLedgerUnits {
 		return nil, invalidDevices
 	}
 	units := make([]unit, count)
@@ -131,7 +130,7 @@ func (p *devices) named(node *corev1.Node) ([]unit, *policy.Reason) {
 		separator = "_"
 	}
 	entries := strings.Split(text, separator)
-	if len(entries) > maxUnits {
+	if len(entries) > snapshot.MaxLedgerUnits {
 		return nil, invalidDevices
 	}
 	units := make([]unit, len(entries))

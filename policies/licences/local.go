@@ -25,7 +25,7 @@ func (p *licences) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger
 		l.holders[uid] = struct{}{}
 	}
 	if ledger != nil {
-		l.full = len(ledger.Pods) >= maxPods
+		l.full = len(ledger.Pods) >= snapshot.MaxLedgerPods
 		for i := range ledger.Pods {
 			hold(ledger.Pods[i].UID)
 		}

@@ -32,7 +32,7 @@ func (s *pool) capacity() int64 { return max(0, s.total-s.spare-s.others) }
 
 // free is what is left; less than 0 if seats have gone that were handed out.
 func (s *pool) free() int64 {
-	if s.ledger != nil && len(s.ledger.Pods) >= maxPods {
+	if s.ledger != nil && len(s.ledger.Pods) >= snapshot.MaxLedgerPods {
 		return 0
 	}
 	return s.capacity() - s.claimed
@@ -87,13 +87,7 @@ func (f *feature) judge(s *pool, seats int64, namespace string) policy.Verdict {
 // A unit of a ledger has a bounded number of claims, so the seats are in several. All
 // have as many as are claimed of them, but for the one of the latest claim, which has
 // those that are free, too.
-const (
-	maxUnits  = 4
-	maxClaims = 128 // of one unit
-	maxPods   = maxUnits * maxClaims
-)
-
-var unitNames = [maxUnits]string{"seats", "seats-2", "seats-3", "seats-4"}
+var unitNames = [snapshot.MaxLedgerPods / snapshot.MaxUnitClaims]string{"seats", "seats-2", "seats-3", "seats-4"}
 
 // claim returns a claim of seats, of which so many are free: enough.
 func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
@@ -104,7 +98,7 @@ func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
 			continue
 		}
 		capacity := u.Used()
-		if len(c.Amounts) == 0 && (u == nil || len(u.Claims) < maxClaims) {
+		if len(c.Amounts) == 0 && (u == nil || len(u.Claims) < snapshot.MaxUnitClaims) {
 			c.Amounts = []policy.Amount{{Unit: name, Amount: seats}}
 			capacity += free
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/snapshot"
 )
 
 const ledgersPath = "/apis/outboard.dev/v1alpha1/ledgers"
@@ -65,8 +66,8 @@ func TestAPIServerGuardsLedgers(t *testing.T) {
 		{"another resource", `{"resource":"other","node":"n"}`, "for good"},
 		{"another node", `{"resource":"gpu","node":"m"}`, "for good"},
 		{"no node", `{"resource":"gpu"}`, "for good"},
-		{"more units than it can hold", `{"resource":"gpu","node":"n","units":[` + units(ledger.MaxUnits+1) + `]}`, "must have at most 64 items"},
-		{"as many units as it can hold", `{"resource":"gpu","node":"n","units":[` + units(ledger.MaxUnits) + `]}`, ""},
+		{"more units than it can hold", `{"resource":"gpu","node":"n","units":[` + units(snapshot.MaxLedgerUnits+1) + `]}`, "must have at most 64 items"},
+		{"as many units as it can hold", `{"resource":"gpu","node":"n","units":[` + units(snapshot.MaxLedgerUnits) + `]}`, ""},
 	} {
 		err := th.write(client, "by-hand", step.spec)
 		if step.refused == "" && err != nil {

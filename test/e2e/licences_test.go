@@ -187,12 +187,12 @@ func TestAPIServerTakesAFullPool(t *testing.T) {
 	}
 	name := ledger.Name(snapshot.LedgerKey{Resource: "licences/solver"})
 	for _, step := range []struct{ what, spec, refused string }{
-		{"all claims but one of each unit", pool(2*ledger.MaxUnitClaims, ledger.MaxUnitClaims-1), ""},
-		{"all claims", pool(2*ledger.MaxUnitClaims, ledger.MaxUnitClaims), ""},
-		{"fewer seats", pool(ledger.MaxUnitClaims, ledger.MaxUnitClaims), ""},
-		{"fewer claims", pool(ledger.MaxUnitClaims, ledger.MaxUnitClaims-1), ""},
-		{"more again", pool(ledger.MaxUnitClaims, ledger.MaxUnitClaims), "claims may not grow past capacity"},
-		{"a claim more than it can hold", pool(4*ledger.MaxUnitClaims, ledger.MaxUnitClaims+1), "must have at most"},
+		{"all claims but one of each unit", pool(2*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims-1), ""},
+		{"all claims", pool(2*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), ""},
+		{"fewer seats", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), ""},
+		{"fewer claims", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims-1), ""},
+		{"more again", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), "claims may not grow past capacity"},
+		{"a claim more than it can hold", pool(4*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims+1), "must have at most"},
 	} {
 		err := th.write(client, name, step.spec)
 		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
