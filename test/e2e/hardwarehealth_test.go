@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"outboard.dev/outboard/controlplane"
 )
@@ -43,22 +42,13 @@ func TestDegradedHardwareExample(t *testing.T) {
 // condition sets a condition of the node, as node-problem-detector would.
 func (th *theater) condition(node, kind string, status corev1.ConditionStatus) {
 	th.t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		n, err := th.Client.CoreV1().Nodes().Get(th.ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for i := range n.Status.Conditions {
-			if string(n.Status.Conditions[i].Type) == kind {
-				n.Status.Conditions[i].Status, n.Status.Conditions[i].LastTransitionTime = status, metav1.Now()
+	th.changeStatus(node, func(s *corev1.NodeStatus) {
+		for i := range s.Conditions {
+			if string(s.Conditions[i].Type) == kind {
+				s.Conditions[i].Status, s.Conditions[i].LastTransitionTime = status, metav1.Now()
 			}
 		}
-		_, err = th.Client.CoreV1().Nodes().UpdateStatus(th.ctx, n, metav1.UpdateOptions{})
-		return err
 	})
-	if err != nil {
-		th.t.Fatal(err)
-	}
 }
 
 // A temperature that goes up and down around its threshold opens and closes the node

@@ -52,12 +52,20 @@ profiles:
 // pull puts an image on the node, as a kubelet would.
 func (th *theater) pull(node, image string) {
 	th.t.Helper()
+	th.changeStatus(node, func(s *corev1.NodeStatus) {
+		s.Images = append(s.Images, corev1.ContainerImage{Names: []string{image}, SizeBytes: 190 << 20})
+	})
+}
+
+// changeStatus changes the status of a node, beside others who may do so.
+func (th *theater) changeStatus(node string, change func(*corev1.NodeStatus)) {
+	th.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		n, err := th.Client.CoreV1().Nodes().Get(th.ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{image}, SizeBytes: 190 << 20})
+		change(&n.Status)
 		_, err = th.Client.CoreV1().Nodes().UpdateStatus(th.ctx, n, metav1.UpdateOptions{})
 		return err
 	})
