@@ -37,10 +37,18 @@ type World struct {
 // start is the time at which every simulation begins.
 var start = time.Unix(0, 0).UTC()
 
+// What a seed decides is drawn from streams of their own, so that the same pods come,
+// whatever is drawn for them.
+const (
+	orderStream = iota // the order in which pods fill a cluster up
+	loadStream         // arrivals of pods that come and go
+	tieStream          // which of equal nodes are taken; Scheduler.Ties counts on from here
+)
+
 func (w *World) begin(seed uint64) *run {
 	r := &run{
 		cluster: newCluster(w.Nodes, w.Running, start), scheduler: w.Scheduler, extender: w.Extender,
-		random: rand.New(rand.NewPCG(seed, 0)),
+		random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
 	}
 	for i, j := range w.Known {
 		pod := instance(j.Pod, fmt.Sprintf("known-%d", i), start)
@@ -117,11 +125,11 @@ func (f *Filled) At(arrived float64) float64 {
 // curveSteps is how many points there are of a curve for each time the capacity arrives.
 const curveSteps = 200
 
-// FillUp plays the protocol of the FGD paper: the pods come in an order that the seed
+// Order returns the pods that fill a cluster up by the protocol of the FGD paper, in the
+// order in which they come, one each second: those of the jobs in an order that the seed
 // decides, then others like them chosen at random, until as much of the resource has
-// arrived as until says, in parts of the capacity. Each is tried once, and stays.
-// progress is called now and then with the part that is done, and may be nil.
-func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float64, progress func(float64)) (*Filled, error) {
+// arrived as until says, in parts of the capacity. Each has a name and a UID of its own.
+func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, error) {
 	capacity := w.capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
@@ -133,25 +141,41 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 	if asked <= 0 {
 		return nil, fmt.Errorf("no pod asks for %s", w.Resource)
 	}
+	random := rand.New(rand.NewPCG(seed, orderStream))
+	order := random.Perm(len(jobs))
+	var pods []*corev1.Pod
+	for arrived := int64(0); float64(arrived) < until*float64(capacity); {
+		i, which := len(pods), 0
+		if i < len(order) {
+			which = order[i]
+		} else {
+			which = random.IntN(len(jobs))
+		}
+		pod := instance(jobs[which].Pod, fmt.Sprint(i), start.Add(time.Duration(i+1)*time.Second))
+		pods = append(pods, pod)
+		arrived += demand(pod, w.Resource)
+	}
+	return pods, nil
+}
+
+// FillUp plays the pods of Order. Each is tried once, and stays. progress is called now
+// and then with the part that is done, and may be nil.
+func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float64, progress func(float64)) (*Filled, error) {
+	pods, err := w.Order(jobs, seed, until)
+	if err != nil {
+		return nil, err
+	}
 	r := w.begin(seed)
+	capacity := w.capacity()
 	arrived, allocated := int64(0), int64(0)
 	for _, pod := range w.Running {
 		allocated += demand(pod, w.Resource)
 	}
-	f := &Filled{Curve: []Point{{0, float64(allocated) / float64(capacity)}}}
-	order := r.random.Perm(len(jobs))
-	for i := 0; float64(arrived) < until*float64(capacity); i++ {
-		which := 0
-		if i < len(order) {
-			which = order[i]
-		} else {
-			which = r.random.IntN(len(jobs))
-		}
-		r.now = r.now.Add(time.Second)
-		pod := instance(jobs[which].Pod, fmt.Sprint(i), r.now)
+	f := &Filled{Curve: []Point{{0, float64(allocated) / float64(capacity)}}, Pods: len(pods)}
+	for _, pod := range pods {
+		r.now = pod.CreationTimestamp.Time
 		asked := demand(pod, w.Resource)
 		arrived += asked
-		f.Pods++
 		r.arrive(pod)
 		switch err := r.schedule(ctx, pod); {
 		case err == nil:

@@ -52,6 +52,41 @@ func TestSeedsDecide(t *testing.T) {
 	}
 }
 
+// All that come by Order come in FillUp, and no others, whatever is drawn for equal nodes.
+func TestOrderIsWhatFillsUp(t *testing.T) {
+	jobs := []Job{job("a", 4, 0), job("b", 10, 0), job("c", 7, 0), job("d", 16, 0), job("e", 0, 0)}
+	w := world(t, machines(6, 3), gpumemory.Binpack)
+	w.Extender.Engine = gpuEngine(t, gpumemory.Binpack, 0)
+	w.Scheduler.NoPrioritize = true
+	pods, err := w.Order(jobs, 7, 1.3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, names := int64(0), map[string]bool{}
+	for _, pod := range pods {
+		asked += demand(pod, gpuMemory)
+		names[pod.Name] = true
+	}
+	if last := demand(pods[len(pods)-1], gpuMemory); float64(asked) < 1.3*288 || float64(asked-last) >= 1.3*288 || len(names) != len(pods) {
+		t.Errorf("%d pods with %d names ask for %d of 288, the last for %d", len(pods), len(names), asked, last)
+	}
+	curves := map[string]bool{}
+	for ties := range uint64(3) {
+		w.Scheduler.Ties = ties
+		f, err := w.FillUp(t.Context(), jobs, 7, 1.3, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Curve[len(f.Curve)-1].Arrived; f.Pods != len(pods) || got != float64(asked)/288 {
+			t.Errorf("%d pods came and asked for %v, want %d and %v", f.Pods, got, len(pods), float64(asked)/288)
+		}
+		curves[fmt.Sprint(f.GPUs)] = true
+	}
+	if len(curves) != 3 {
+		t.Errorf("three draws among equal nodes have %d outcomes", len(curves))
+	}
+}
+
 // With pods of 4, 6 and 10 of 16, filling the fullest GPU that has room leaves pieces
 // for which nobody comes; whoever has learnt what comes leaves fewer. (Not with every
 // mix: see the README of GPUMemory.)

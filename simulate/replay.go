@@ -45,7 +45,7 @@ func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	if work <= 0 || capacity <= 0 || load.Offered <= 0 || load.For <= 0 {
 		return nil, fmt.Errorf("pods, nodes and the load must all have some %s, and take some time", w.Resource)
 	}
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(seed, loadStream))
 	between := work / (load.Offered * capacity) // seconds
 	var arrivals []Job
 	for at := 0.0; ; {

@@ -37,6 +37,9 @@ type Scheduler struct {
 	ResourceScore ResourceScore
 	// FirstOfEqual takes the first of equal nodes, in order of name, instead of any.
 	FirstOfEqual bool
+	// Ties makes another choice among equal nodes with the same seed, for which the same
+	// pods come.
+	Ties uint64
 	// ExtenderWeight is the weight of the extender's scores, 1 or more.
 	ExtenderWeight int64
 	// NoPrioritize does not ask the extender for scores.
@@ -237,26 +240,25 @@ func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
 
 // score sets r.scores to what kube-scheduler's own plugins say of the nodes found.
 func (r *run) score(pod *corev1.Pod, needs []need) {
-	var asked [podsResource]int64
+	var asked, assumed [podsResource]int64
 	for _, want := range needs {
 		if want.resource < podsResource {
 			asked[want.resource] = want.amount
 		}
 	}
-	// What kube-scheduler assumes of containers that ask for nothing.
+	assumed = asked
+	// What kube-scheduler's NodeResourcesFit assumes of containers that ask for nothing.
 	if asked[cpuResource] == 0 {
-		asked[cpuResource] = 100
+		assumed[cpuResource] = 100
 	}
 	if asked[memoryResource] == 0 {
-		asked[memoryResource] = 200 << 20
+		assumed[memoryResource] = 200 << 20
 	}
 	r.scores = r.scores[:0]
 	for _, n := range r.found {
-		var fraction [podsResource]float64
 		fit := int64(0)
-		for i := range fraction {
-			capacity, used := n.capacity[i], n.capacity[i]-n.free[i]+asked[i]
-			fraction[i] = math.Min(1, float64(used)/float64(max(1, capacity)))
+		for i := range assumed {
+			capacity, used := n.capacity[i], n.capacity[i]-n.free[i]+assumed[i]
 			if used > capacity || capacity == 0 {
 				continue // scores 0, either way
 			}
@@ -266,7 +268,24 @@ func (r *run) score(pod *corev1.Pod, needs []need) {
 				fit += (capacity - used) * maxNodeScore / capacity
 			}
 		}
-		balance := int64((1 - math.Abs(fraction[0]-fraction[1])/2) * maxNodeScore)
-		r.scores = append(r.scores, fit/int64(len(fraction))+balance)
+		score := fit / int64(len(assumed))
+		if asked != [podsResource]int64{} { // else the other plugin has no opinion
+			// As of v1.36: what the pod changes, not what comes of it.
+			score += maxNodeScore/2 + (maxNodeScore/2+n.balance(&asked)-n.balance(new([podsResource]int64)))/2
+		}
+		r.scores = append(r.scores, score)
 	}
+}
+
+// balance is how evenly CPU and memory would be used if so much more were, up to
+// maxNodeScore: NodeResourcesBalancedAllocation's balancedResourceScore.
+func (n *node) balance(more *[podsResource]int64) int64 {
+	var fraction [podsResource]float64
+	for i, capacity := range n.capacity[:podsResource] {
+		if capacity == 0 {
+			return maxNodeScore // one resource alone is always in balance
+		}
+		fraction[i] = math.Min(1, float64(capacity-n.free[i]+more[i])/float64(capacity))
+	}
+	return int64((1 - math.Abs(fraction[0]-fraction[1])/2) * maxNodeScore)
 }

@@ -192,24 +192,43 @@ func TestSampling(t *testing.T) {
 }
 
 func TestScores(t *testing.T) {
-	w := &World{Nodes: machines(2, 0), Scheduler: Scheduler{ResourceScore: LeastAllocated}}
-	score := func(kind ResourceScore) int64 {
-		w.Scheduler.ResourceScore = kind
-		r := w.begin(1)
-		pod := job("p", 0, 0).Pod
-		pod.Spec.Containers[0].Resources.Requests = list("cpu", 8, "memory", "32Gi") // a quarter, and half
-		if err := r.filter(pod, r.needs(pod)); err != nil {
-			t.Fatal(err)
-		}
-		r.score(pod, r.needs(pod))
-		return r.scores[0]
-	}
-	// (75 + 50) ÷ 2, and balanced but for half of the difference of a quarter: 87.
-	if got := score(LeastAllocated); got != 62+87 {
-		t.Errorf("LeastAllocated: %d", got)
-	}
-	if got := score(MostAllocated); got != 37+87 {
-		t.Errorf("MostAllocated: %d", got)
+	// 32 cores and 64 GiB, of which the first pod has a quarter, and a half.
+	first := list("cpu", 8, "memory", "32Gi")
+	for _, tt := range []struct {
+		name  string
+		kind  ResourceScore
+		used  corev1.ResourceList
+		asked corev1.ResourceList
+		want  int64
+	}{
+		// (75 + 50) ÷ 2; balance falls from 100 by half of the difference of a quarter, to 87: 50 + (50 - 13) ÷ 2.
+		{"the first", LeastAllocated, nil, first, 62 + 68},
+		{"the first, full nodes preferred", MostAllocated, nil, first, 37 + 68},
+		// (25 + 50) ÷ 2; balance falls from 87 to 87.
+		{"all cores but two quarters", LeastAllocated, first, list("cpu", 16, "memory", 0), 37 + 75},
+		// (50 + 49) ÷ 2, with 200 MiB for a pod that says nothing; balance rises from 87 to 100.
+		{"what makes it even", LeastAllocated, first, list("cpu", 8), 49 + 81},
+		// (99 + 99) ÷ 2, with 100m for a pod that says nothing, and no balance.
+		{"nothing", LeastAllocated, nil, nil, 99},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &World{Nodes: machines(2, 0), Scheduler: Scheduler{ResourceScore: tt.kind}}
+			if tt.used != nil {
+				running := job("running", 0, 0).Pod
+				running.Spec.NodeName = "n00"
+				running.Spec.Containers[0].Resources.Requests = tt.used
+				w.Running = append(w.Running, running)
+			}
+			r := w.begin(1)
+			pod := job("p", 0, 0).Pod
+			pod.Spec.Containers[0].Resources.Requests = tt.asked
+			if err := r.filter(pod, r.needs(pod)); err != nil {
+				t.Fatal(err)
+			}
+			if r.score(pod, r.needs(pod)); r.scores[0] != tt.want {
+				t.Errorf("scored %d, want %d", r.scores[0], tt.want)
+			}
+		})
 	}
 }
 
