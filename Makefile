@@ -4,6 +4,8 @@
 # make bench   the benchmarks, each beside what it is compared with
 # make bench-placement OPENB=directory  how strategies fill a published trace
 #              (docs/which-gpu-policy.md)
+# make demo-gpu OPENB=directory  the same trace through an unmodified kube-scheduler, beside
+#              what is foretold of it
 
 GO    ?= go
 
@@ -19,7 +21,7 @@ FUZZTIME ?= 10000x
 # The trace that placement is measured with.
 OPENB ?= test/openb
 
-.PHONY: demo test unit race fuzz chaos bench bench-placement check format vet lint build control-plane clean
+.PHONY: demo test unit race fuzz chaos bench bench-placement demo-gpu check format vet lint build control-plane clean
 
 demo: control-plane
 	@$(GO) build -o bin/outboard ./cmd/outboard
@@ -47,6 +49,10 @@ bench: control-plane
 
 bench-placement:
 	$(GO) run ./test/benchplacement --data $(OPENB)
+
+demo-gpu: control-plane
+	@$(GO) build -o bin/outboard ./cmd/outboard
+	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 
 check: format vet lint build
 

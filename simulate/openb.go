@@ -4,6 +4,8 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +48,26 @@ func ReadOpenB(r io.Reader) (*Objects, []Job, error) {
 		return nil, nil, err
 	}
 	return o, jobs, o.check()
+}
+
+// ReadOpenBFolder reads the nodes and the pods of the trace from the files as they
+// were published.
+func ReadOpenBFolder(dir string) ([]*corev1.Node, []Job, error) {
+	var nodes []*corev1.Node
+	var jobs []Job
+	for _, name := range []string{"openb_node_list_gpu_node.csv", "openb_pod_list_default.csv"} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return nil, nil, err
+		}
+		objects, more, err := ReadOpenB(f)
+		f.Close()
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		nodes, jobs = append(nodes, objects.Nodes...), append(jobs, more...)
+	}
+	return nodes, jobs, nil
 }
 
 func traceNode(row *record) *corev1.Node {

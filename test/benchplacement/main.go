@@ -170,17 +170,9 @@ type bench struct {
 func read(o *options) (*simulate.World, []simulate.Job, error) {
 	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: extenderWeight}}
 	var jobs []simulate.Job
-	for _, name := range []string{"openb_node_list_gpu_node.csv", "openb_pod_list_default.csv"} {
-		f, err := os.Open(filepath.Join(o.data, name))
-		if err != nil {
-			return nil, nil, err
-		}
-		objects, more, err := simulate.ReadOpenB(f)
-		f.Close()
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", f.Name(), err)
-		}
-		w.Nodes, jobs = append(w.Nodes, objects.Nodes...), append(jobs, more...)
+	var err error
+	if w.Nodes, jobs, err = simulate.ReadOpenBFolder(o.data); err != nil {
+		return nil, nil, err
 	}
 	if o.nodes > 0 && o.nodes < len(w.Nodes) {
 		w.Nodes = w.Nodes[:o.nodes]

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/simulate"
+)
+
+// arm is one way to place pods.
+type arm struct {
+	name       string
+	scoreNodes gpumemory.NodeScore
+	// shortlist is how many nodes filter returns; 0: all that fit.
+	shortlist int
+	// prioritize makes kube-scheduler ask for scores, which decide.
+	prioritize bool
+}
+
+var arms = []arm{
+	{name: "kube-scheduler scores, best-fit GPU", scoreNodes: gpumemory.Binpack},
+	{name: "fgd, by prioritize", scoreNodes: gpumemory.FGD, prioritize: true},
+	{name: "leastWaste, shortlist of 1", scoreNodes: gpumemory.LeastWaste, shortlist: 1},
+}
+
+// decisive is a weight with which one of the 10 levels of an extender's scores outweighs
+// all of kube-scheduler's own.
+const decisive = 1000
+
+// config is that of the policy. Pods of the trace want parts of several GPUs.
+func (a *arm) config() gpumemory.Config {
+	c := gpumemory.Defaults()
+	c.ScoreNodes, c.MultiCard = a.scoreNodes, true
+	return c
+}
+
+// outboard is the configuration of Outboard. What depends on the place is set by the
+// stage.
+func (a *arm) outboard() (string, error) {
+	profile := map[string]any{
+		"path":     "/",
+		"policies": []any{map[string]any{"name": "GPUMemory", "config": a.config()}},
+	}
+	if a.shortlist > 0 {
+		profile["shortlist"] = a.shortlist
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "outboard.dev/v1alpha1",
+		"kind":       "OutboardConfiguration",
+		"serving": map[string]any{"tls": map[string]any{
+			"certFile": "server.crt", "keyFile": "server.key", "clientCAFile": "ca.crt", "allowedClients": []any{"kube-scheduler"},
+		}},
+		"cluster":  map[string]any{"qps": apiQPS, "burst": apiQPS},
+		"profiles": []any{profile},
+	})
+	return string(text), err
+}
+
+// apiQPS is how many requests per second Outboard and kube-scheduler may make: here they
+// need not leave anything of the API server to others.
+const apiQPS = 5000
+
+// scheduler is the configuration of kube-scheduler: its defaults, and the extender.
+func (a *arm) scheduler() string {
+	prioritize := ""
+	if a.prioritize {
+		prioritize = fmt.Sprintf("\n  prioritizeVerb: prioritize\n  weight: %d", decisive)
+	}
+	return fmt.Sprintf(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: %d, burst: %d}
+extenders:
+- urlPrefix: https://127.0.0.1/
+  filterVerb: filter%s
+  bindVerb: bind
+  nodeCacheCapable: true
+  httpTimeout: 10s
+`, apiQPS, apiQPS, prioritize)
+}
+
+// simulated is the same for the simulation.
+func (a *arm) simulated() (simulate.Scheduler, simulate.Extender, error) {
+	scheduler := simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: decisive, NoPrioritize: !a.prioritize}
+	p, err := gpumemory.New(a.config())
+	if err != nil {
+		return scheduler, simulate.Extender{}, err
+	}
+	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: a.shortlist})
+	return scheduler, simulate.Extender{Engine: e}, err
+}

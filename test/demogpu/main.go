@@ -1,0 +1,97 @@
+// Command demogpu fills the cluster of a published trace through an unmodified
+// kube-scheduler and `outboard serve`, in three ways, and says beside each what the
+// simulation has foretold.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"outboard.dev/outboard/simulate"
+)
+
+func main() {
+	o := options{tolerance: 0.5}
+	data := flag.String("data", "", "the folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv")
+	nodes := flag.Int("nodes", 0, "use the first so many nodes only; 0: all")
+	only := flag.String("only", "", "play the arm with this name only")
+	flag.StringVar(&o.binary, "outboard", "", "the outboard binary (default: built from this checkout)")
+	flag.Uint64Var(&o.seed, "seed", 42, "what the order of the pods is drawn with")
+	flag.Float64Var(&o.until, "until", 1.3, "until how much of the GPUs was asked for, in parts of what there is")
+	flag.IntVar(&o.draws, "draws", 5, "how often each arm is simulated")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := errors.Join(o.read(*data, *nodes), o.choose(*only))
+	if err == nil {
+		err = o.run(ctx, os.Stdout, os.Stderr)
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demogpu:", err)
+		os.Exit(1)
+	}
+}
+
+// options say what is played. All fields are required but binary.
+type options struct {
+	trace
+	arms   []arm
+	binary string
+	draws  int
+	// tolerance is how far from the prediction a result may be, in percent of the GPUs, if
+	// chance does not explain more.
+	tolerance float64
+}
+
+func (o *options) read(dir string, nodes int) (err error) {
+	if o.nodes, o.jobs, err = simulate.ReadOpenBFolder(dir); err != nil {
+		return err
+	}
+	if nodes > 0 && nodes < len(o.nodes) {
+		o.nodes = o.nodes[:nodes]
+	}
+	return nil
+}
+
+func (o *options) choose(only string) error {
+	for _, a := range arms {
+		if only == "" || only == a.name {
+			o.arms = append(o.arms, a)
+		}
+	}
+	if len(o.arms) == 0 {
+		return fmt.Errorf("there is no arm %q", only)
+	}
+	return nil
+}
+
+// run plays all arms, tells of them, and returns an error if one is not as it must be.
+func (o *options) run(ctx context.Context, out, progress io.Writer) error {
+	if o.draws < 1 {
+		return errors.New("--draws must be 1 or more")
+	}
+	pods, err := o.order()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "%d nodes, %d pods; simulating each arm %d times\n", len(o.nodes), len(pods), o.draws)
+	results := make([]result, len(o.arms))
+	for i := range o.arms {
+		if results[i].predicted, err = o.predict(ctx, &o.arms[i]); err != nil {
+			return err
+		}
+		fmt.Fprintf(progress, "%s: %s %% foretold\n", o.arms[i].name, results[i].predicted.allocated)
+	}
+	for i := range o.arms {
+		if results[i].measured, err = o.play(ctx, &o.arms[i], pods, progress); err != nil {
+			return fmt.Errorf("%s: %w", o.arms[i].name, err)
+		}
+	}
+	return o.report(results, out)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// measure counts what the API server has.
+func (p *play) measure(ctx context.Context, m *measurement) error {
+	pods, err := p.Client.CoreV1().Pods(p.pods[0].Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	nodes, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	allocated := int64(0)
+	for i := range pods.Items {
+		switch pod := &pods.Items[i]; {
+		case pod.Spec.NodeName != "":
+			allocated += demand(pod)
+			m.bound++
+		case !unschedulable(pod):
+			return fmt.Errorf("pod %s is on no node, and kube-scheduler does not say that there is none for it", pod.Name)
+		}
+	}
+	if m.pods = len(pods.Items); m.pods != len(p.pods) {
+		return fmt.Errorf("there are %d pods, and %d were created", m.pods, len(p.pods))
+	}
+	m.allocated = 100 * float64(allocated) / float64(capacity(nodes.Items))
+	m.late = p.tally.lateShare()
+	m.first, m.anyRejected = p.tally.first()
+	if m.attempts, err = p.attempts(ctx); err != nil {
+		return err
+	}
+	m.audit, err = p.audit(ctx)
+	return err
+}
+
+// audit runs `outboard audit`, and returns what it says if something is wrong. Nothing is
+// under way, so nothing may be held for a pod that is not bound.
+func (p *play) audit(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, p.Binary(), "audit", "--kubeconfig", p.Kubeconfig(), "--recheck=0", "--grace=0s")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var status *exec.ExitError
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.As(err, &status) && status.ExitCode() == 1:
+		return string(out), nil
+	}
+	return "", fmt.Errorf("audit: %w: %s", err, stderr.Bytes())
+}

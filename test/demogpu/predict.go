@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/simulate"
+)
+
+// prediction is what the simulation says of an arm.
+type prediction struct {
+	// Both in percent of the GPUs; of first, only runs in which a pod with GPUs was
+	// rejected are counted.
+	allocated, first spread
+}
+
+// spread is the mean and the standard deviation of some values.
+type spread struct {
+	mean, deviation float64
+	count           int
+}
+
+func spreadOf(values []float64) spread {
+	s := spread{count: len(values)}
+	for _, v := range values {
+		s.mean += v / float64(len(values))
+	}
+	for _, v := range values {
+		s.deviation += (v - s.mean) * (v - s.mean)
+	}
+	s.deviation = math.Sqrt(s.deviation / float64(max(1, len(values)-1)))
+	return s
+}
+
+func (s spread) String() string {
+	if s.count == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.2f±%.2f", s.mean, s.deviation)
+}
+
+// predict simulates the arm. The same pods come each time in the same order; what is
+// drawn anew is what also is in a real cluster: which of equal nodes kube-scheduler
+// takes, and the UIDs of nodes, by which strategies break ties.
+func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
+	filled := make([]*simulate.Filled, o.draws)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range o.draws {
+		group.Go(func() (err error) {
+			w := o.world()
+			if w.Scheduler, w.Extender, err = a.simulated(); err != nil {
+				return err
+			}
+			w.Scheduler.Ties = uint64(i)
+			w.Nodes = withUIDs(o.nodes, uint64(i))
+			filled[i], err = w.FillUp(ctx, o.jobs, o.seed, o.until, nil)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return prediction{}, err
+	}
+	var allocated, first []float64
+	for _, f := range filled {
+		allocated = append(allocated, 100*f.Curve[len(f.Curve)-1].Allocated)
+		if f.FirstRejected > 0 {
+			first = append(first, 100*f.FirstRejected)
+		}
+	}
+	return prediction{spreadOf(allocated), spreadOf(first)}, nil
+}
+
+// withUIDs are the nodes with other UIDs.
+func withUIDs(nodes []*corev1.Node, draw uint64) []*corev1.Node {
+	random := rand.New(rand.NewPCG(draw, 0))
+	all := make([]*corev1.Node, len(nodes))
+	for i, like := range nodes {
+		n := *like // shallow: it is not written to
+		n.UID = types.UID(fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64()))
+		all[i] = &n
+	}
+	return all
+}

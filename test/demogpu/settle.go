@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// lookEvery is the time between two looks.
+const lookEvery = time.Second
+
+// await returns when it is so. Without kube-scheduler and Outboard it never would be.
+func (p *play) await(ctx context.Context, isSo func(context.Context) (bool, error)) error {
+	for {
+		if so, err := isSo(ctx); so || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-p.scheduler.Done():
+			return fmt.Errorf("kube-scheduler ended: %s", p.scheduler.Log())
+		case <-p.outboard.Done():
+			return fmt.Errorf("outboard ended: %s", p.outboard.Log())
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// tried says whether every pod is bound or was rejected at least once.
+func (p *play) tried(context.Context) (bool, error) {
+	_, untried := p.tally.progress()
+	return untried == 0, nil
+}
+
+// atRest says whether every pod is bound, or was rejected after the last one was bound.
+//
+// Whenever a pod is bound, kube-scheduler takes the pods that an extender has rejected
+// for worth another try, and moves them out of the pool of unschedulable pods into its
+// queues. So when its queues are empty, and all pods that are not bound are in that pool,
+// each of them has been tried on the cluster as it is, and nothing will happen any more:
+// no pod goes. For a moment that may seem so because kube-scheduler has not heard of a
+// binding yet; so it must seem so twice, with the same pods bound.
+func (p *play) atRest() func(context.Context) (bool, error) {
+	before := -1
+	return func(ctx context.Context) (bool, error) {
+		onNodes, _ := p.tally.progress()
+		q, err := p.queues(ctx)
+		if err != nil {
+			return false, err
+		}
+		if q != (queues{unschedulable: len(p.pods) - onNodes}) {
+			before = -1
+			return false, nil
+		}
+		again := onNodes == before
+		before = onNodes
+		return again, nil
+	}
+}
+
+// queues is how many pods are in each of kube-scheduler's queues.
+type queues struct{ active, backoff, gated, unschedulable int }
+
+func (p *play) queues(ctx context.Context) (queues, error) {
+	m, err := p.schedulerMetrics(ctx)
+	return queues{
+		active: m.value(`scheduler_pending_pods{queue="active"}`), backoff: m.value(`scheduler_pending_pods{queue="backoff"}`),
+		gated: m.value(`scheduler_pending_pods{queue="gated"}`), unschedulable: m.value(`scheduler_pending_pods{queue="unschedulable"}`),
+	}, err
+}
+
+// attempts is how often kube-scheduler tried to schedule a pod, by what came of it.
+type attempts struct{ scheduled, unschedulable, failed int }
+
+func (p *play) attempts(ctx context.Context) (attempts, error) {
+	m, err := p.schedulerMetrics(ctx)
+	of := func(result string) int {
+		return m.value(`scheduler_schedule_attempts_total{profile="default-scheduler",result="` + result + `"}`)
+	}
+	return attempts{of("scheduled"), of("unschedulable"), of("error")}, err
+}
+
+// metrics are lines of an exposition by their series.
+type metrics map[string]string
+
+// value is 0 for a series that is not there: kube-scheduler has had nothing to count.
+func (m metrics) value(series string) int {
+	v, err := strconv.ParseFloat(m[series], 64)
+	if err != nil {
+		return 0
+	}
+	return int(v)
+}
+
+func (p *play) schedulerMetrics(ctx context.Context) (metrics, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheduler.URL()+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.scheduler.Client().Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	m := metrics{}
+	for line := range strings.Lines(string(text)) {
+		if series, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && !strings.HasPrefix(line, "#") {
+			m[series] = value
+		}
+	}
+	if m[`scheduler_pending_pods{queue="active"}`] == "" {
+		return nil, fmt.Errorf("kube-scheduler does not say how many pods are in its queues: %s", resp.Status)
+	}
+	return m, nil
+}

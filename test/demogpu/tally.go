@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// tally is what has become of the pods, as the API server tells it. It may be used
+// concurrently.
+type tally struct {
+	capacity int64
+	index    map[string]int // by name: the place in the order in which they come
+	asked    []int64        // by place
+
+	mu        sync.Mutex
+	created   int
+	rejected  []bool // by place: kube-scheduler has said at least once that there is no node for it
+	bound     []bool
+	onNodes   int
+	allocated int64
+	late      int64 // what pods have that were rejected before
+	untried   int   // neither bound, nor rejected so far
+}
+
+func newTally(pods []*corev1.Pod, capacity int64) *tally {
+	t := &tally{
+		capacity: capacity, index: make(map[string]int, len(pods)), untried: len(pods),
+		rejected: make([]bool, len(pods)), bound: make([]bool, len(pods)),
+	}
+	for i, p := range pods {
+		t.index[p.Name] = i
+		t.asked = append(t.asked, demand(p))
+	}
+	return t
+}
+
+// see takes in how the pod is now.
+func (t *tally) see(pod *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, known := t.index[pod.Name]
+	if !known || t.bound[i] {
+		return
+	}
+	switch {
+	case pod.Spec.NodeName != "":
+		t.bound[i] = true
+		t.onNodes++
+		t.allocated += t.asked[i]
+		if t.rejected[i] {
+			t.late += t.asked[i]
+		} else {
+			t.untried--
+		}
+	case unschedulable(pod) && !t.rejected[i]:
+		t.rejected[i] = true
+		t.untried--
+	}
+}
+
+// unschedulable says whether kube-scheduler has tried the pod and found no node. That an
+// attempt ended in an error is another reason.
+func unschedulable(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		}
+	}
+	return false
+}
+
+func (t *tally) create() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.created++
+}
+
+// progress is how many pods are on nodes, and how many have not been tried.
+func (t *tally) progress() (onNodes, untried int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.onNodes, t.untried
+}
+
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fmt.Sprintf("%5d created, %5d bound, %4d rejected, %5.2f %% of the GPUs allocated",
+		t.created, t.onNodes, len(t.asked)-t.untried-t.onNodes, t.percent(t.allocated))
+}
+
+func (t *tally) percent(units int64) float64 { return 100 * float64(units) / float64(t.capacity) }
+
+// lateShare is what pods have, in percent, that were rejected before they were bound.
+func (t *tally) lateShare() float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.percent(t.late)
+}
+
+// first is how much had been asked for, in percent, with the first of the pods that ask
+// for GPUs that was ever rejected; false if none was.
+func (t *tally) first() (float64, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	arrived := int64(0)
+	for i, asked := range t.asked {
+		arrived += asked
+		if t.rejected[i] && asked > 0 {
+			return t.percent(arrived), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/simulate"
+)
+
+// trace is a cluster, and what comes to it.
+type trace struct {
+	nodes []*corev1.Node
+	jobs  []simulate.Job
+	seed  uint64  // of the order in which pods come
+	until float64 // how much of the GPUs they ask for, in parts of what there is
+}
+
+const gpuMemory = corev1.ResourceName("aliyun.com/gpu-mem")
+
+// world is what is simulated.
+func (t *trace) world() *simulate.World {
+	return &simulate.World{Nodes: t.nodes, Resource: gpuMemory}
+}
+
+// order returns the pods in the order in which they come.
+func (t *trace) order() ([]*corev1.Pod, error) { return t.world().Order(t.jobs, t.seed, t.until) }
+
+// capacity is how much GPU memory there is on nodes.
+func capacity(nodes []corev1.Node) int64 {
+	sum := int64(0)
+	for i := range nodes {
+		memory := nodes[i].Status.Allocatable[gpuMemory]
+		sum += memory.Value()
+	}
+	return sum
+}
+
+// demand is how much GPU memory the pod asks for.
+func demand(pod *corev1.Pod) int64 {
+	sum := int64(0)
+	for i := range pod.Spec.Containers {
+		memory := pod.Spec.Containers[i].Resources.Requests[gpuMemory]
+		sum += memory.Value()
+	}
+	return sum
+}
+
+// newNode is the node as an API server takes it.
+func newNode(like *corev1.Node) *corev1.Node {
+	n := *like // shallow: it is not written to
+	n.UID, n.ResourceVersion, n.CreationTimestamp = "", "", metav1.Time{}
+	return &n
+}
+
+// newPod is the pod as an API server takes it.
+func newPod(like *corev1.Pod) *corev1.Pod {
+	p := *like // shallow: what follows is replaced, not written to
+	p.UID, p.ResourceVersion, p.CreationTimestamp = "", "", metav1.Time{}
+	p.Spec.Containers = slices.Clone(like.Spec.Containers)
+	for i := range p.Spec.Containers {
+		p.Spec.Containers[i].Image = "pause"
+	}
+	return &p
+}
