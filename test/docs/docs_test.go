@@ -81,7 +81,7 @@ func blocks(t *testing.T, root string) []block {
 }
 
 func TestDocumentation(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute) // below what go test waits
 	defer cancel()
 	s, err := stage.Set(ctx, stage.Options{})
 	if err != nil {
