@@ -62,7 +62,8 @@ func startServer(t testing.TB) (*controlplane.ControlPlane, kubernetes.Interface
 }
 
 // run runs a Cluster until the test ends, and then checks that nothing is left of
-// it. A Config in the options gets connections of its own.
+// it; a second one, which may begin something later, would be in the way of that. A
+// Config in the options gets connections of its own.
 func run(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	before := goleak.IgnoreCurrent()

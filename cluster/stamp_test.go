@@ -52,11 +52,16 @@ func TestRetryPod(t *testing.T) {
 	if touched, err := c.TouchPod(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || touched.ResourceVersion == before {
 		t.Errorf("touching: %v, %v", touched, err)
 	}
+}
+
+func TestRetryPodWithoutPermission(t *testing.T) {
+	cp, client := sharedServer(t)
 	nobody, err := cp.AddUser("nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
 	forbidden := run(t, cluster.Options{Config: nobody.Config})
+	pod := createPod(t, client, controlplane.PodSpec{Name: "retry"})
 	if touched, err := forbidden.TouchPod(t.Context(), pod.Namespace, pod.Name, pod.UID); touched != nil || !apierrors.IsForbidden(err) {
 		t.Errorf("touching without the right to: %v, %v", touched, err)
 	}
