@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -67,8 +68,42 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Pause freezes the process: its connections stay open and nothing answers.
-func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
+// Pause freezes the process: its connections stay open and nothing answers. It
+// returns when the process has stopped, which on a busy machine is a while after it
+// was told to.
+func (p *Process) Pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for !p.stopped() {
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s: %w", p.name, os.ErrProcessDone)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// stopped reports whether no thread of the process runs. Without /proc that is taken
+// for granted.
+func (p *Process) stopped() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+	if err != nil {
+		panic(err) // the pattern is fine
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		// PID (NAME) STATE ..., where NAME may hold anything.
+		if state := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(state, []byte(" T ")) {
+			return false
+		}
+	}
+	return true
+}
 
 // Continue ends a pause.
 func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }
