@@ -165,7 +165,7 @@ type worker struct {
 
 func newLoad(t *testing.T, p *pki, url string, http2 bool) *load {
 	l := &load{url: url, done: make(chan struct{}), progress: make(chan struct{}, 1)}
-	for i := range 8 {
+	for i := range 4 { // as many handshakes at a time; http2 gives a connection two seconds to begin
 		w := &worker{}
 		config := p.config(nil)
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
