@@ -2,7 +2,7 @@
 # make test    every test, against a real control plane
 # make chaos   what make test does to a few pods and replicas, to thousands of pods
 # make bench   the benchmarks, each beside what it is compared with
-# make bench-placement OPENB=directory  how strategies fill a published trace
+# make bench-placement  how strategies fill a published trace
 #              (docs/which-gpu-policy.md)
 # make demo-gpu OPENB=directory  the same trace through an unmodified kube-scheduler, beside
 #              what is foretold of it

@@ -29,6 +29,13 @@ func WritePicture(w io.Writer, arms []Arm, until float64) error {
 		low = min(low, arm.Filled[0].At(until*0.6))
 	}
 	low = math.Floor(low*20) / 20
+	from := low // of what arrives: up to there all fits
+	for _, arm := range arms {
+		if arm.Filled[0].Curve[0].Allocated > 0 {
+			from = 0
+		}
+	}
+	x := func(arrived float64) float64 { return chartLeft + chartWidth*(arrived-from)/(until-from) }
 	columns := int((panelWidth - 20) / square)
 	panelHeight := 0.0
 	for _, arm := range arms {
@@ -38,9 +45,9 @@ func WritePicture(w io.Writer, arms []Arm, until float64) error {
 	height := chartTop + chartHeight + 50 + panelHeight*math.Ceil(float64(len(arms))/2) + 10
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="13">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", width, height)
-	axes(&b, low, until)
+	axes(&b, low, from, until, x)
 	for i, arm := range arms {
-		line(&b, arm, low, until, colors[i%len(colors)], i)
+		line(&b, arm, low, until, x, colors[i%len(colors)], i)
 	}
 	for i, arm := range arms {
 		x := chartLeft - 36 + float64(i%2)*(panelWidth+30)
@@ -52,28 +59,30 @@ func WritePicture(w io.Writer, arms []Arm, until float64) error {
 	return err
 }
 
-func chartX(arrived, until float64) float64 { return chartLeft + chartWidth*arrived/until }
-
 func chartY(allocated, low float64) float64 {
 	return chartTop + chartHeight*(1-math.Max(0, allocated-low)/(1-low))
 }
 
-func axes(b *strings.Builder, low, until float64) {
+func axes(b *strings.Builder, low, from, until float64, x func(float64) float64) {
 	fmt.Fprintf(b, `<text x="%.0f" y="20" font-weight="bold">Allocated, by what has arrived (%% of capacity)</text>`+"\n", chartLeft)
 	for y := low; y <= 1.0001; y += 0.05 {
 		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%.1f" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
 			chartLeft, chartLeft+chartWidth, chartY(y, low), chartY(y, low), chartLeft-6, chartY(y, low)+4, 100*y)
 	}
-	for x := 0.0; x <= until+0.0001; x += 0.1 {
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%.0f</text>`+"\n", chartX(x, until), chartTop+chartHeight+18, 100*x)
+	step := 0.1
+	if from > 0 {
+		step = 0.05
+	}
+	for arrived := from; arrived <= until+0.0001; arrived += step {
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%.0f</text>`+"\n", x(arrived), chartTop+chartHeight+18, 100*arrived)
 	}
 }
 
-func line(b *strings.Builder, arm Arm, low, until float64, color string, row int) {
+func line(b *strings.Builder, arm Arm, low, until float64, x func(float64) float64, color string, row int) {
 	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="`, color)
 	for _, p := range arm.Filled[0].Curve {
 		if p.Allocated >= low && p.Arrived <= until*1.001 {
-			fmt.Fprintf(b, "%.1f,%.1f ", chartX(min(p.Arrived, until), until), chartY(p.Allocated, low))
+			fmt.Fprintf(b, "%.1f,%.1f ", x(min(p.Arrived, until)), chartY(p.Allocated, low))
 		}
 	}
 	b.WriteString(`"/>` + "\n")
@@ -85,21 +94,29 @@ func line(b *strings.Builder, arm Arm, low, until float64, color string, row int
 
 // panel draws the GPUs of one arm.
 func panel(b *strings.Builder, arm Arm, x, y float64, columns int, color string) {
-	gpus, part := arm.Filled[0].GPUs, 0
+	gpus, pieces, free := arm.Filled[0].GPUs, 0, 0.0
 	for _, used := range gpus {
-		if used > 0 && used < 1 {
-			part++
+		if used < 1 {
+			pieces++
+			free += 1 - used
 		}
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f"><tspan fill="%s" font-weight="bold">%s</tspan>: %d of %d GPUs partly used at the end</text>`+"\n",
-		x, y+14, color, html.EscapeString(arm.Name), part, len(gpus))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f"><tspan fill="%s" font-weight="bold">%s</tspan>: %.1f GPUs free, in %d pieces</text>`+"\n",
+		x, y+14, color, html.EscapeString(arm.Name), free, pieces)
 	for row := 0; row*columns < len(gpus); row++ { // as if all were full
 		n := min(columns, len(gpus)-row*columns)
 		fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="%.0f" height="3" fill="#333"/>`, x, y+24+square*float64(row), square*float64(n))
 	}
+	var shades [10]strings.Builder // what is free, as paths by how much of a GPU it is
 	for i, used := range gpus {
 		if used < 1 {
-			fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="4" height="3" fill="hsl(40,95%%,%.0f%%)"/>`, x+square*float64(i%columns), y+24+square*float64(i/columns), 90-45*used)
+			shade := &shades[int((1-used)*9.999)]
+			fmt.Fprintf(shade, "M%.0f %.0fh4v3h-4z", x+square*float64(i%columns), y+24+square*float64(i/columns))
+		}
+	}
+	for i := range shades {
+		if shades[i].Len() > 0 {
+			fmt.Fprintf(b, `<path d="%s" fill="hsl(40,95%%,%d%%)"/>`, shades[i].String(), 45+5*i)
 		}
 	}
 	b.WriteString("\n")

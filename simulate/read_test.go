@@ -150,7 +150,7 @@ func TestReports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"a&lt;b 90.00 %", "c 100.00 %", ">: 1 of 3 GPUs partly used"} {
+	for _, want := range []string{"a&lt;b 90.00 %", "c 100.00 %", ">: 1.5 GPUs free, in 2 pieces"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the picture does not say %q", want)
 		}
