@@ -169,6 +169,52 @@ func TestFilterCountsPodsOnTheirWay(t *testing.T) {
 	expect("when p is not bound", second, "other", "one")
 }
 
+// oneUnit hands out the one unit there is of each node, and knows it by the pod that says
+// that it has it.
+type oneUnit struct{ shop }
+
+func (o *oneUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return o, nil
+}
+
+func (o *oneUnit) Filter(n *snapshot.Node) policy.Verdict {
+	if slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.Annotations["shop/unit"] != "" }) {
+		return policy.Verdict{Reason: noRoom}
+	}
+	return policy.Verdict{}
+}
+
+// A pod that is being bound has no claim that the view knows, for a while: until then it
+// counts with what it is going to claim.
+func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	units := &oneUnit{}
+	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one"), labelled("other")}), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.Member{{Name: "OneUnit", Policy: units, Weight: 1}}
+		o.Ledgers = units
+	})
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
+	}()
+	<-arrived
+	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: second, NodeNames: names("one", "other")}))
+	if result := decode[extenderv1.ExtenderFilterResult](t, answer); result.NodeNames == nil || !slices.Equal(*result.NodeNames, []string{"other"}) {
+		t.Errorf("while the unit of one is being given away, filter answers %s", answer)
+	}
+	proceed <- nil
+	if answer := <-answered; answer != `{"Error":""}` {
+		t.Errorf("the first pod: %s", answer)
+	}
+	if units.claimed != 1 {
+		t.Errorf("%d claims were made, want that of the first pod", units.claimed)
+	}
+}
+
 // While a pod is bound to a node, however long that takes, calls about the same node
 // are answered.
 func TestG9FilterDoesNotWaitForBind(t *testing.T) {

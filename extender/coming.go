@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,9 +70,10 @@ func others(pods []*corev1.Pod, asking types.UID) []*corev1.Pod {
 }
 
 // enter asks the policies once more whether the pod fits on the node, now with
-// every pod that is on its way there, and puts the pod among those. leave takes the
-// pod off again, when the view holds it or it is not bound. As in withComing, the view is
-// read last: who has left meanwhile is in it.
+// every pod that is on its way there, and puts the pod among those, with the annotations
+// that it will probably get: until it is claimed, they say which units of the node it
+// takes. leave takes the pod off again, when the view holds it or it is not bound. As in
+// withComing, the view is read last: who has left meanwhile is in it.
 func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name string) (view *snapshot.View, node *snapshot.Node, leave func(), err error) {
 	h.coming.mu.Lock()
 	defer h.coming.mu.Unlock()
@@ -89,6 +91,7 @@ func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	if len(c.result.Rejected) > 0 {
 		return nil, nil, nil, fmt.Errorf("node %q does not fit any more: %s", name, c.result.Rejected[0].Reason.Text)
 	}
+	pod = h.planned(ctx, view, pod, crowded)
 	h.coming.set(name, append(slices.Clone(here), pod))
 	return view, node, func() {
 		h.coming.mu.Lock()
@@ -98,3 +101,38 @@ func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name stri
 		h.coming.set(name, slices.Delete(rest, i, i+1))
 	}, nil
 }
+
+// planned returns the pod with the annotations of what it would be given on the node, if
+// nobody else comes first. What it cannot be given is for Reserve to tell.
+func (h *Handler) planned(ctx context.Context, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) *corev1.Pod {
+	reservation, err := h.Engine.Reserve(ctx, plan{view}, view, pod, node)
+	if err != nil || len(reservation.Annotations) == 0 {
+		return pod
+	}
+	with := *pod // shallow: its annotations are replaced, not written to
+	with.Annotations = maps.Clone(pod.Annotations)
+	if with.Annotations == nil {
+		with.Annotations = map[string]string{}
+	}
+	maps.Copy(with.Annotations, reservation.Annotations)
+	return &with
+}
+
+// plan is ledgers of which nothing is kept: those of the view.
+type plan struct{ view *snapshot.View }
+
+// Claim implements engine.Ledgers.
+func (p plan) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, _ string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	l := p.view.Ledger(key)
+	if l == nil {
+		l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
+	}
+	if held := l.Pod(pod.UID); held != nil {
+		return *held, nil
+	}
+	claim, err := choose(l, time.Now())
+	return snapshot.LedgerPod{Annotations: claim.Annotations}, err
+}
+
+// Release implements engine.Ledgers.
+func (plan) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
