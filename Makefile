@@ -4,8 +4,7 @@
 # make bench   the benchmarks, each beside what it is compared with
 # make bench-placement  how strategies fill a published trace
 #              (docs/which-gpu-policy.md)
-# make demo-gpu OPENB=directory  the same trace through an unmodified kube-scheduler, beside
-#              what is foretold of it
+# make demo-gpu  the same trace through an unmodified kube-scheduler, beside what is foretold
 
 GO    ?= go
 

@@ -36,9 +36,11 @@ func (p *play) measure(ctx context.Context, m *measurement) error {
 	m.allocated = 100 * float64(allocated) / float64(capacity(nodes.Items))
 	m.late = p.tally.lateShare()
 	m.first, m.anyRejected = p.tally.first()
-	if m.attempts, err = p.attempts(ctx); err != nil {
+	counted, err := p.schedulerMetrics(ctx)
+	if err != nil {
 		return err
 	}
+	m.attempts = counted.attempts()
 	m.audit, err = p.audit(ctx)
 	return err
 }

@@ -37,52 +37,52 @@ func (p *play) tried(context.Context) (bool, error) {
 	return untried == 0, nil
 }
 
-// atRest says whether every pod is bound, or was rejected after the last one was bound.
+// atRest says whether every pod is bound, or was rejected after the last one was bound: then
+// nothing will happen any more, for no pod goes.
 //
 // Whenever a pod is bound, kube-scheduler takes the pods that an extender has rejected
 // for worth another try, and moves them out of the pool of unschedulable pods into its
 // queues. So when its queues are empty, and all pods that are not bound are in that pool,
-// each of them has been tried on the cluster as it is, and nothing will happen any more:
-// no pod goes. For a moment that may seem so because kube-scheduler has not heard of a
-// binding yet; so it must seem so twice, with the same pods bound.
+// each of them has been tried on the cluster as it is. For a moment that may seem so
+// because kube-scheduler has not heard of a binding yet; so it must seem so twice, with
+// the same pods bound. But what is in the pool for five minutes is moved, too, and on a
+// slow machine that may happen before the last is tried. Pods are tried in turn: so it is
+// also enough when twice as many attempts have been in vain as pods are not bound.
 func (p *play) atRest() func(context.Context) (bool, error) {
-	before := -1
+	before, empty, inVain := -1, false, 0
 	return func(ctx context.Context) (bool, error) {
 		onNodes, _ := p.tally.progress()
-		q, err := p.queues(ctx)
+		m, err := p.schedulerMetrics(ctx)
 		if err != nil {
 			return false, err
 		}
-		if q != (queues{unschedulable: len(p.pods) - onNodes}) {
-			before = -1
+		unbound, attempts := len(p.pods)-onNodes, m.attempts().unschedulable
+		emptyBefore := empty
+		empty = m.queues() == queues{unschedulable: unbound}
+		if onNodes != before {
+			before, inVain = onNodes, attempts
 			return false, nil
 		}
-		again := onNodes == before
-		before = onNodes
-		return again, nil
+		return empty && emptyBefore || attempts-inVain > 2*unbound, nil
 	}
 }
 
 // queues is how many pods are in each of kube-scheduler's queues.
 type queues struct{ active, backoff, gated, unschedulable int }
 
-func (p *play) queues(ctx context.Context) (queues, error) {
-	m, err := p.schedulerMetrics(ctx)
-	return queues{
-		active: m.value(`scheduler_pending_pods{queue="active"}`), backoff: m.value(`scheduler_pending_pods{queue="backoff"}`),
-		gated: m.value(`scheduler_pending_pods{queue="gated"}`), unschedulable: m.value(`scheduler_pending_pods{queue="unschedulable"}`),
-	}, err
+func (m metrics) queues() queues {
+	in := func(queue string) int { return m.value(`scheduler_pending_pods{queue="` + queue + `"}`) }
+	return queues{in("active"), in("backoff"), in("gated"), in("unschedulable")}
 }
 
 // attempts is how often kube-scheduler tried to schedule a pod, by what came of it.
 type attempts struct{ scheduled, unschedulable, failed int }
 
-func (p *play) attempts(ctx context.Context) (attempts, error) {
-	m, err := p.schedulerMetrics(ctx)
+func (m metrics) attempts() attempts {
 	of := func(result string) int {
 		return m.value(`scheduler_schedule_attempts_total{profile="default-scheduler",result="` + result + `"}`)
 	}
-	return attempts{of("scheduled"), of("unschedulable"), of("error")}, err
+	return attempts{of("scheduled"), of("unschedulable"), of("error")}
 }
 
 // metrics are lines of an exposition by their series.
