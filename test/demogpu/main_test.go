@@ -156,6 +156,17 @@ func TestTally(t *testing.T) {
 	}
 }
 
+func TestFailures(t *testing.T) {
+	log := "no JSON\n" + `{"msg":"serving"}
+{"msg":"call failed","verb":"bind","error":"node a: policy GPUMemory: no room"}
+{"msg":"call failed","verb":"bind","error":"node b: policy GPUMemory: no room"}
+{"msg":"call failed","verb":"filter","error":"too early"}
+`
+	if got, want := fmt.Sprint(failures(log)), "map[no room:2 too early:1]"; got != want {
+		t.Errorf("counted %s, want %s", got, want)
+	}
+}
+
 // What is not as it must be is an error, and loud.
 func TestReport(t *testing.T) {
 	foretold := prediction{allocated: spreadOf([]float64{95, 95.2, 95.4}), first: spreadOf(nil)}

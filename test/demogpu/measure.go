@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -41,8 +43,22 @@ func (p *play) measure(ctx context.Context, m *measurement) error {
 		return err
 	}
 	m.attempts = counted.attempts()
+	m.failures = failures(p.outboard.Log())
 	m.audit, err = p.audit(ctx)
 	return err
+}
+
+// failures are why calls failed, by the last part of what the log says, which names
+// neither pods nor nodes.
+func failures(log string) map[string]int {
+	counted := map[string]int{}
+	for line := range strings.Lines(log) {
+		var entry struct{ Msg, Error string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "call failed" {
+			counted[strings.TrimSpace(entry.Error[strings.LastIndex(entry.Error, ": ")+1:])]++
+		}
+	}
+	return counted
 }
 
 // audit runs `outboard audit`, and returns what it says if something is wrong. Nothing is

@@ -27,6 +27,7 @@ type measurement struct {
 	anyRejected bool
 	bound, pods int
 	attempts    attempts
+	failures    map[string]int // of calls of Outboard, by why
 	// tried is when every pod had been tried once, and rested when nothing happened any
 	// more, from the creation of the first pod on.
 	tried, rested time.Duration

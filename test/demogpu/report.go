@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -39,6 +41,9 @@ func (o *options) report(results []result, out io.Writer) error {
 		m := &results[i].measured
 		fmt.Fprintf(out, "%s: kube-scheduler made %d attempts: %d found a node, %d did not, %d failed; pods that were rejected at first and bound later have %.2f %% of the GPUs\n",
 			o.arms[i].name, m.attempts.scheduled+m.attempts.unschedulable+m.attempts.failed, m.attempts.scheduled, m.attempts.unschedulable, m.attempts.failed, m.late)
+		for _, why := range slices.Sorted(maps.Keys(m.failures)) {
+			fmt.Fprintf(out, "  %d calls of Outboard failed: %s\n", m.failures[why], why)
+		}
 	}
 	return errors.Join(errs...)
 }
