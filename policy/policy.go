@@ -107,7 +107,9 @@ type Reserver interface {
 	// Reserve chooses what the pod gets from one of these ledgers. It is called
 	// again, with the ledger as it is then, when somebody else was faster, and
 	// not at all when the ledger holds a claim of the pod already. A Verdict that
-	// does not fit means that there is not enough left.
+	// does not fit means that there is not enough left. It is also called when
+	// nothing is claimed yet, to tell with which annotations a pod on its way
+	// counts; the Node then has the pods that were on their way before.
 	Reserve(Ask) (Claim, Verdict)
 }
 
