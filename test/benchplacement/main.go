@@ -30,6 +30,7 @@ func main() {
 	flag.IntVar(&o.nodes, "nodes", 0, "use the first so many nodes only; 0: all")
 	flag.Float64Var(&o.hours, "hours", 16, "how many hours pods come and go for")
 	flag.StringVar(&o.parts, "parts", strings.Join(parts, ","), "what to measure")
+	flag.StringVar(&o.only, "only", "", "measure those alone whose names contain this")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -43,7 +44,7 @@ type options struct {
 	data, pictures string
 	seeds, nodes   int
 	hours          float64
-	parts          string
+	parts, only    string
 	sizes          []int // numbers of nodes for which decisions are timed
 	decisions      int   // that are timed at most
 }
@@ -204,6 +205,11 @@ func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simu
 	return &w, err
 }
 
+// chosen are those to be measured.
+func (b *bench) chosen(all []contender) []contender {
+	return slices.DeleteFunc(slices.Clone(all), func(c contender) bool { return !strings.Contains(c.name, b.only) })
+}
+
 func (b *bench) fill(ctx context.Context, f filling) error {
 	seeds, jobs := b.seeds, b.jobs
 	if f.few {
@@ -214,7 +220,7 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 	}
 	var arms []simulate.Arm
 	var tasks []task
-	for _, c := range f.contenders {
+	for _, c := range b.chosen(f.contenders) {
 		results := make([]*simulate.Filled, seeds)
 		arms = append(arms, simulate.Arm{Name: c.name, Filled: results})
 		for i := range seeds {
@@ -232,6 +238,9 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 	}
 	if err := playAll(ctx, tasks, b.progress); err != nil {
 		return err
+	}
+	if len(arms) == 0 {
+		return nil
 	}
 	fmt.Fprintf(b.out, "\nFilling %d nodes, %d seeds; %s:\n", len(b.world.Nodes), seeds, f.title)
 	gpus, unit := simulate.Count(b.world.Nodes, resource)
@@ -261,7 +270,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	seeds, end := min(b.seeds, fewSeeds), time.Duration(b.hours*float64(time.Hour))
 	var arms []simulate.Arm
 	var tasks []task
-	for _, c := range []contender{bestFit, fgdKnown, leastWasteLearned} {
+	for _, c := range b.chosen([]contender{bestFit, fgdKnown, leastWasteLearned}) {
 		results := make([]*simulate.Replayed, seeds)
 		arms = append(arms, simulate.Arm{Name: c.name, Replayed: results})
 		for i := range seeds {
@@ -284,6 +293,9 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	}
 	if err := playAll(ctx, tasks, b.progress); err != nil {
 		return err
+	}
+	if len(arms) == 0 {
+		return nil
 	}
 	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %v hours, %d seeds:\n", load, b.hours, seeds)
 	return simulate.WriteReplayed(b.out, arms)
