@@ -204,10 +204,18 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 	return f, nil
 }
 
-// units is what is used of every unit of every node with a ledger, 0..1.
+// maxUnits is how many units a ledger may have.
+const maxUnits = 64
+
+// units is what is used of every unit of every node with a ledger, 0..1, and 0 for
+// each GPU of a node from which nobody has got anything.
 func (r *run) units() []float64 {
 	var used []float64
 	for _, n := range r.nodes {
+		if len(r.builder.View().Node(n.object.Name).Ledgers) == 0 {
+			gpus := n.object.Status.Capacity[gpuCount]
+			used = append(used, make([]float64, max(0, min(maxUnits, gpus.Value())))...)
+		}
 		for _, l := range r.builder.View().Node(n.object.Name).Ledgers {
 			for i := range l.Units {
 				used = append(used, math.Min(1, float64(l.Units[i].Used())/float64(max(1, l.Units[i].Capacity))))
