@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // Job is a pod with its times.
@@ -204,9 +206,6 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 	return f, nil
 }
 
-// maxUnits is how many units a ledger may have.
-const maxUnits = 64
-
 // units is what is used of every unit of every node with a ledger, 0..1, and 0 for
 // each GPU of a node from which nobody has got anything.
 func (r *run) units() []float64 {
@@ -214,7 +213,7 @@ func (r *run) units() []float64 {
 	for _, n := range r.nodes {
 		if len(r.builder.View().Node(n.object.Name).Ledgers) == 0 {
 			gpus := n.object.Status.Capacity[gpuCount]
-			used = append(used, make([]float64, max(0, min(maxUnits, gpus.Value())))...)
+			used = append(used, make([]float64, max(0, min(snapshot.MaxLedgerUnits, gpus.Value())))...)
 		}
 		for _, l := range r.builder.View().Node(n.object.Name).Ledgers {
 			for i := range l.Units {

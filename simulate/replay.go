@@ -107,8 +107,8 @@ type waiter struct {
 	ready time.Duration // when it came
 }
 
-// kinds numbers the pods of the jobs: those that differ in name alone have the same number.
-func kinds(jobs []Job) (map[*corev1.Pod]int, error) {
+// kindsOf numbers the pods of the jobs: those that differ in name alone have the same number.
+func kindsOf(jobs []Job) (map[*corev1.Pod]int, error) {
 	kinds, byText := map[*corev1.Pod]int{}, map[string]int{}
 	for _, j := range jobs {
 		if _, known := kinds[j.Pod]; known {
@@ -152,7 +152,7 @@ func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
 	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b Job) int { return cmp.Compare(a.Created, b.Created) })
-	kinds, err := kinds(jobs)
+	kinds, err := kindsOf(jobs)
 	if err != nil {
 		return nil, err
 	}

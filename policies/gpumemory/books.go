@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxCards bounds the cards of a node, as a ledger bounds its units.
-	maxCards = 64
+	// maxCards bounds the cards of a node, of which each is a unit of its ledger.
+	maxCards = snapshot.MaxLedgerUnits
 	// maxCapacity bounds the memory of a card, so that no sum over the cards of a
 	// node overflows, nor a hundred times that.
 	maxCapacity = 1 << 50
