@@ -104,10 +104,10 @@ func build(ctx context.Context, report *report, p program, ldflags, output strin
 	stop := report.start()
 	defer func() { stop(err) }()
 
-	// With nothing but -trimpath and CGO_ENABLED=0 deciding how a package is
-	// compiled, the programs share the packages they have in common.
+	// With nothing but CGO_ENABLED=0 deciding how a package is compiled, the programs
+	// share the packages they have in common, also with Outboard and its tests.
 	var stale bytes.Buffer
-	list := goCommand(ctx, "list", "-trimpath", "-tags", p.tags, "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", p.pkg)
+	list := goCommand(ctx, "list", "-tags", p.tags, "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", p.pkg)
 	list.Stdout = &stale
 	if err := runReported(list, report); err != nil {
 		return err
@@ -119,7 +119,7 @@ func build(ctx context.Context, report *report, p program, ldflags, output strin
 	}
 	partial := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".partial")
 	defer os.Remove(partial)
-	if err := runReported(goCommand(ctx, "build", "-v", "-trimpath", "-tags", p.tags, "-ldflags", ldflags, "-o", partial, p.pkg), report); err != nil {
+	if err := runReported(goCommand(ctx, "build", "-v", "-tags", p.tags, "-ldflags", ldflags, "-o", partial, p.pkg), report); err != nil {
 		return err
 	}
 	return os.Rename(partial, output)

@@ -60,7 +60,7 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 		options = append(options, v1.WithTimeout(whole(time.Until(deadline))))
 	}
 	call := &call{Client: s.urls, http: s.client, limits: limits}
-	value, warnings, _, err := v1.NewAPI(call).Query(ctx, s.config.Query, time.Time{}, options...)
+	value, warnings, err := v1.NewAPI(call).Query(ctx, s.config.Query, time.Time{}, options...)
 	if err != nil {
 		return nil, call.explain(err)
 	}

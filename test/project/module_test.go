@@ -19,10 +19,9 @@ func root(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A module with replace lines cannot be installed with go install, and one that
-// needs k8s.io/kubernetes forces its replace lines on all who import it.
-func TestRootModuleIsImportable(t *testing.T) {
-	path := filepath.Join(root(t), "go.mod")
+func modfileOf(t *testing.T, dir string) *modfile.File {
+	t.Helper()
+	path := filepath.Join(root(t), dir, "go.mod")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +30,13 @@ func TestRootModuleIsImportable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// A module with replace lines cannot be installed with go install, and one that
+// needs k8s.io/kubernetes forces its replace lines on all who import it.
+func TestRootModuleIsImportable(t *testing.T) {
+	file := modfileOf(t, ".")
 	if len(file.Replace) > 0 || len(file.Exclude) > 0 {
 		t.Errorf("go.mod has %d replace and %d exclude lines", len(file.Replace), len(file.Exclude))
 	}
@@ -38,6 +44,32 @@ func TestRootModuleIsImportable(t *testing.T) {
 		if r.Mod.Path == "k8s.io/kubernetes" {
 			t.Errorf("go.mod requires %s", r.Mod)
 		}
+	}
+}
+
+// Modules of the same version are compiled once for the control plane and for
+// Outboard; and a policy that is built into kube-scheduler changes nothing else in it.
+func TestModulesHaveTheVersionsOfKubernetes(t *testing.T) {
+	kubernetes := modfileOf(t, "kubernetes")
+	versions := map[string]string{}
+	for _, r := range kubernetes.Require {
+		versions[r.Mod.Path] = r.Mod.Version
+	}
+	for _, r := range kubernetes.Replace {
+		versions[r.Old.Path] = r.New.Version
+	}
+	common := 0
+	for _, r := range modfileOf(t, ".").Require {
+		want, known := versions[r.Mod.Path]
+		if !known {
+			continue
+		}
+		if common++; r.Mod.Version != want {
+			t.Errorf("go.mod requires %s, kubernetes/go.mod %s", r.Mod, want)
+		}
+	}
+	if common == 0 {
+		t.Error("the modules have nothing in common")
 	}
 }
 
