@@ -15,6 +15,7 @@ type Index struct {
 	rate     func(place int, n *Node, s Shape) Offers
 	versions []int32 // by node
 	changes  []int32 // nodes in the order in which they changed
+	latest   []int32 // by node: where its latest change stands in changes
 	shapes   map[Shape]*ranking
 }
 
@@ -52,7 +53,7 @@ func (h *offerHeap) Pop() any {
 // NewIndex returns an Index over the nodes, which its owner changes, and then calls
 // Changed. rate must depend on its arguments alone.
 func NewIndex(nodes []*Node, rate func(place int, n *Node, s Shape) Offers) *Index {
-	x := &Index{nodes: nodes, versions: make([]int32, len(nodes))}
+	x := &Index{nodes: nodes, versions: make([]int32, len(nodes)), latest: make([]int32, len(nodes))}
 	x.Rerate(rate)
 	return x
 }
@@ -65,6 +66,7 @@ func (x *Index) Rerate(rate func(place int, n *Node, s Shape) Offers) {
 // Changed says that the node at the place is not as it was.
 func (x *Index) Changed(place int) {
 	x.versions[place]++
+	x.latest[place] = int32(len(x.changes))
 	x.changes = append(x.changes, int32(place))
 }
 
@@ -104,10 +106,8 @@ func (x *Index) ranking(s Shape) *ranking {
 		}
 		return r
 	}
-	rated := map[int32]bool{}
-	for _, place := range x.changes[r.seen:] {
-		if !rated[place] {
-			rated[place] = true
+	for i, place := range x.changes[r.seen:] {
+		if r.seen+i == int(x.latest[place]) {
 			r.add(x, s, place)
 		}
 	}

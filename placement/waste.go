@@ -205,8 +205,11 @@ func (w *Waste) worthOf(s Shape, kind int16) float64 {
 // not there when the Waste was made offers nothing.
 func (w *Waste) Rate(n *Node, s Shape) Offers {
 	var offers Offers
+	if !n.Fits(s) {
+		return offers // as most nodes, when it matters; before anything is looked up
+	}
 	kind, known := w.index[n.Kind()]
-	if !known || !n.Fits(s) {
+	if !known {
 		return offers
 	}
 	terms := Terms{kind: kind, whole: int8(wholes(n.GPUs)), charged: w.charged(n, kind, s)}

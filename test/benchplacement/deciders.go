@@ -51,6 +51,7 @@ func shapeOf(pod *corev1.Pod) placement.Shape {
 type indexed struct {
 	held    *held
 	kinds   []placement.Kind
+	orders  []placement.Cost
 	learner *placement.Learner
 	came    int
 	lesson  int
@@ -62,8 +63,8 @@ type indexed struct {
 
 func newIndexed(h *held) *indexed {
 	x := &indexed{held: h, learner: placement.NewLearner(len(h.nodes))}
-	for _, n := range h.nodes {
-		x.kinds = append(x.kinds, n.Kind())
+	for i, n := range h.nodes {
+		x.kinds, x.orders = append(x.kinds, n.Kind()), append(x.orders, placement.Order(h.objects[i].Name))
 	}
 	x.index = placement.NewIndex(h.nodes, nil)
 	x.use(placement.NewWaste(x.learner.Mix(), x.kinds))
@@ -73,7 +74,7 @@ func newIndexed(h *held) *indexed {
 // use decides by what was learnt from now on.
 func (x *indexed) use(w *placement.Waste) {
 	x.index.Rerate(func(place int, n *placement.Node, s placement.Shape) placement.Offers {
-		return w.Rate(n, s).Plus(placement.Order(x.held.objects[place].Name))
+		return w.Rate(n, s).Plus(x.orders[place])
 	})
 	x.supply, x.prices = placement.NewSupply(w), nil
 	for _, n := range x.held.nodes {
