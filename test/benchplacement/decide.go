@@ -40,8 +40,11 @@ type decider interface {
 	// prepare does what is not part of a decision.
 	prepare() error
 	best(job int) (node, gpu int, ok bool)
-	// change calls apply, which places the pod, or takes it away.
-	change(p placed, gone bool, apply func())
+	// changing says that what is free of the node is about to change, and placed and
+	// removed that it has.
+	changing(node int)
+	placed(p placed)
+	removed(p placed)
 }
 
 // held is a cluster in which as much is in use all the time.
@@ -101,6 +104,18 @@ func (h *held) add(job, node, gpu int) placed {
 	return p
 }
 
+// end ends any of the pods.
+func (h *held) end(d decider) {
+	i, last := h.random.IntN(len(h.running)), len(h.running)-1
+	p := h.running[i]
+	h.running[i] = h.running[last]
+	h.running = h.running[:last]
+	h.used -= int64(len(p.gpus)) * h.shapes[p.job].Share
+	d.changing(p.node)
+	h.nodes[p.node].Give(h.shapes[p.job], p.gpus)
+	d.removed(p)
+}
+
 // play makes so many decisions, and returns how long each took, with what it changes.
 func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Duration, error) {
 	var took []time.Duration
@@ -109,7 +124,7 @@ func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Durat
 			return nil, context.Cause(ctx)
 		}
 		for h.used >= h.target() {
-			h.remove(d)
+			h.end(d)
 		}
 		if err := d.prepare(); err != nil {
 			return nil, err
@@ -117,20 +132,12 @@ func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Durat
 		job := h.random.IntN(len(h.jobs))
 		began := time.Now()
 		if node, gpu, ok := d.best(job); ok {
-			d.change(placed{h.count + 1, job, node, nil}, false, func() { h.add(job, node, gpu) })
+			d.changing(node)
+			d.placed(h.add(job, node, gpu))
 		}
 		took = append(took, time.Since(began))
 	}
 	return took, nil
-}
-
-func (h *held) remove(d decider) {
-	i, last := h.random.IntN(len(h.running)), len(h.running)-1
-	p := h.running[i]
-	h.running[i] = h.running[last]
-	h.running = h.running[:last]
-	h.used -= int64(len(p.gpus)) * h.shapes[p.job].Share
-	d.change(p, true, func() { h.nodes[p.node].Give(h.shapes[p.job], p.gpus) })
 }
 
 // scan looks at every node, by the arithmetic alone.
@@ -147,8 +154,11 @@ func newScan(h *held) *scan {
 	return &scan{h, placement.NewBestFit(cpu, gpus).Rate}
 }
 
-func (s *scan) prepare() error                        { return nil }
-func (s *scan) change(_ placed, _ bool, apply func()) { apply() }
+func (s *scan) prepare() error { return nil }
+func (s *scan) changing(int)   {}
+func (s *scan) placed(placed)  {}
+func (s *scan) removed(placed) {}
+
 func (s *scan) best(job int) (node, gpu int, ok bool) {
 	var best placement.Cost
 	for i, n := range s.held.nodes {

@@ -105,16 +105,19 @@ func (x *indexed) best(job int) (node, gpu int, ok bool) {
 	return x.index.Best(s, func(t placement.Terms) placement.Cost { return x.prices.Of(s, t) })
 }
 
-func (x *indexed) change(p placed, gone bool, apply func()) {
-	if gone {
-		x.learner.Depart(x.held.shapes[p.job])
-	}
-	n := x.held.nodes[p.node]
-	x.supply.Remove(n)
-	apply()
-	x.supply.Add(n)
-	x.index.Changed(p.node)
+func (x *indexed) changing(node int) { x.supply.Remove(x.held.nodes[node]) }
+
+func (x *indexed) changed(node int) {
+	x.supply.Add(x.held.nodes[node])
+	x.index.Changed(node)
 	x.prices = nil
+}
+
+func (x *indexed) placed(p placed) { x.changed(p.node) }
+
+func (x *indexed) removed(p placed) {
+	x.learner.Depart(x.held.shapes[p.job])
+	x.changed(p.node)
 }
 
 // asked is a strategy of GPUMemory in an engine that answers with the best node, and
@@ -191,10 +194,6 @@ func (a *asked) best(job int) (node, gpu int, ok bool) {
 	return a.places[a.nodes[a.result.Kept[0]].Name], placement.FirstFree, true
 }
 
-func (a *asked) change(p placed, gone bool, apply func()) {
-	if apply(); gone {
-		a.builder.DeletePod(instance(a.held.jobs[p.job].Pod, p.id).UID)
-		return
-	}
-	a.builder.SetPod(a.bound(a.held.running[len(a.held.running)-1]))
-}
+func (a *asked) changing(int)     {}
+func (a *asked) placed(p placed)  { a.builder.SetPod(a.bound(p)) }
+func (a *asked) removed(p placed) { a.builder.DeletePod(instance(a.held.jobs[p.job].Pod, p.id).UID) }
