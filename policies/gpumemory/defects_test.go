@@ -24,7 +24,7 @@ func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 	old := placed("old", 10, "0")
 	old.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	w := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{old}}
-	expect(t, "being deleted", says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
+	expect(t, "being deleted", policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
 	if _, verdict := w.reserve(p, gpuPod("new", 10, 0)); verdict.Fits() {
 		t.Error("Reserve gives away the memory of a pod being deleted")
 	}
@@ -32,10 +32,10 @@ func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 		ended := old.DeepCopy()
 		ended.Status.Phase = phase
 		w.pods = []*corev1.Pod{ended}
-		expect(t, string(phase), says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
+		expect(t, string(phase), policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
 	}
 	w.pods = nil
-	expect(t, "gone", says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
+	expect(t, "gone", policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
 }
 
 // TestG3OverbookedCardHasNothingFree, however much more is used than there is.
@@ -49,8 +49,8 @@ func TestG3OverbookedCardHasNothingFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{node: gpuNode("n", 1, 15), pods: pods}
-			expect(t, "one unit", says(filter(t, p, gpuPod("new", 1, 0), w.snapshot())), "InsufficientMemory 0/1 GiB")
-			expect(t, "very much", says(filter(t, p, gpuPod("new", 9999, 0), w.snapshot())), "TooLarge! 15/9999 GiB")
+			expect(t, "one unit", policytest.Says(filter(t, p, gpuPod("new", 1, 0), w.snapshot())), "InsufficientMemory 0/1 GiB")
+			expect(t, "very much", policytest.Says(filter(t, p, gpuPod("new", 9999, 0), w.snapshot())), "TooLarge! 15/9999 GiB")
 			if _, verdict := w.reserve(p, gpuPod("new", 1, 0)); verdict.Fits() {
 				t.Error("Reserve finds a unit")
 			}
@@ -79,10 +79,10 @@ func TestG4HardwareChanges(t *testing.T) {
 			change := func(what string, node *corev1.Node, verdict, devices string) {
 				t.Helper()
 				w.node = node
-				expect(t, what, says(filter(t, p, gpuPod("new", 16, 0), w.snapshot())), verdict)
+				expect(t, what, policytest.Says(filter(t, p, gpuPod("new", 16, 0), w.snapshot())), verdict)
 				expect(t, what, usage(w.snapshot(), gpumemory.Defaults()), devices)
-				if _, reserved := w.reserve(p, gpuPod("new", 16, 0)); says(reserved) != verdict {
-					t.Errorf("%s: Reserve says %q, Filter %q", what, says(reserved), verdict)
+				if _, reserved := w.reserve(p, gpuPod("new", 16, 0)); policytest.Says(reserved) != verdict {
+					t.Errorf("%s: Reserve says %q, Filter %q", what, policytest.Says(reserved), verdict)
 				}
 			}
 			change("as it was", gpuNode("n", 2, 30), "fits", "0:20/30 1:12/30 ")
@@ -185,18 +185,18 @@ func TestG8UnhealthyCards(t *testing.T) {
 	} {
 		w := &world{node: gpuNode("n", 3, 16), gpus: gpus}
 		claim, verdict := w.reserve(p, gpuPod("new", 16, 0))
-		got := says(verdict)
+		got := policytest.Says(verdict)
 		if verdict.Fits() {
 			got = claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
 		}
 		expect(t, fmt.Sprintf("gpus: %q", gpus), got, want)
 	}
 	w := &world{node: gpuNode("n", 1, 16), gpus: "0"}
-	expect(t, "ill", says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "TooLarge! 0/4 GiB")
+	expect(t, "ill", policytest.Says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "TooLarge! 0/4 GiB")
 	w.gpus = ""
-	expect(t, "well again", says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
+	expect(t, "well again", policytest.Says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
 	w.noMap = true
-	expect(t, "no ConfigMap", says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
+	expect(t, "no ConfigMap", policytest.Says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
 }
 
 // TestG10NewNodeOfOneName has its own cards.
@@ -204,10 +204,10 @@ func TestG10NewNodeOfOneName(t *testing.T) {
 	p := build(t, `{}`)
 	var b snapshot.Builder
 	b.SetNode(gpuNode("n", 2, 16))
-	expect(t, "old", says(filter(t, p, gpuPod("new", 16, 0), b.View().Node("n"))), "fits")
+	expect(t, "old", policytest.Says(filter(t, p, gpuPod("new", 16, 0), b.View().Node("n"))), "fits")
 	b.DeleteNode("n")
 	b.SetNode(gpuNode("n", 1, 8))
-	expect(t, "new", says(filter(t, p, gpuPod("new", 16, 0), b.View().Node("n"))), "TooLarge! 8/16 GiB")
+	expect(t, "new", policytest.Says(filter(t, p, gpuPod("new", 16, 0), b.View().Node("n"))), "TooLarge! 8/16 GiB")
 	expect(t, "new", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/8 ")
 }
 
@@ -230,11 +230,11 @@ func TestG12ChoiceFollowsTheLedger(t *testing.T) {
 	w.claim(t, p, gpuPod("other", 10, 0))
 	ask := policy.Ask{Pod: gpuPod("new", 12, 0), Node: before, Ledger: w.ledger, At: start}
 	claim, verdict := p.(policy.Reserver).Reserve(ask)
-	expect(t, "card", says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits 1")
+	expect(t, "card", policytest.Says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits 1")
 	w.claim(t, p, gpuPod("third", 12, 0))
 	ask.Ledger = w.ledger
 	_, verdict = p.(policy.Reserver).Reserve(ask)
-	expect(t, "full", says(verdict), "InsufficientMemory 6/12 GiB")
+	expect(t, "full", policytest.Says(verdict), "InsufficientMemory 6/12 GiB")
 }
 
 // TestG13UnequalCards: each card has its own size.
@@ -251,9 +251,9 @@ func TestG13UnequalCards(t *testing.T) {
 		w := &world{node: node}
 		for memory, want := range map[int64]string{8: "1", 9: "0", 16: "0", 17: "2", 32: "2"} {
 			claim, verdict := w.reserve(p, gpuPod("new", memory, 0))
-			expect(t, fmt.Sprint(key, memory), says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits "+want)
+			expect(t, fmt.Sprint(key, memory), policytest.Says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits "+want)
 		}
-		expect(t, key, says(filter(t, p, gpuPod("new", 33, 0), w.snapshot())), "TooLarge! 32/33 GiB")
+		expect(t, key, policytest.Says(filter(t, p, gpuPod("new", 33, 0), w.snapshot())), "TooLarge! 32/33 GiB")
 		expect(t, key, w.claim(t, p, gpuPod("new", 20, 0))["ALIYUN_COM_GPU_MEM_DEV"], "32")
 	}
 }
@@ -264,9 +264,9 @@ func TestG13QuantityWithSuffix(t *testing.T) {
 	pod := gpuPod("new", 0, 0)
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMem: resource.MustParse("10G")}
 	w := &world{node: gpuNode("n", 1, 16)}
-	expect(t, "10G", says(filter(t, build(t, `{}`), pod, w.snapshot())), "TooLarge! 16/10000000000 GiB")
+	expect(t, "10G", policytest.Says(filter(t, build(t, `{}`), pod, w.snapshot())), "TooLarge! 16/10000000000 GiB")
 	w = &world{node: gpuNode("n", 1, 16276)}
-	expect(t, "in MiB", says(filter(t, build(t, `{unit: MiB}`), gpuPod("new", 16277, 0), w.snapshot())), "TooLarge! 16276/16277 MiB")
+	expect(t, "in MiB", policytest.Says(filter(t, build(t, `{unit: MiB}`), gpuPod("new", 16277, 0), w.snapshot())), "TooLarge! 16276/16277 MiB")
 }
 
 // TestDevices: who has what of which card, and what is still on the way.

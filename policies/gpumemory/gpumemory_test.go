@@ -120,7 +120,7 @@ func TestClaim(t *testing.T) {
 	p := build(t, `{}`)
 	claim, verdict := w.reserve(p, gpuPod("p", 6, 0))
 	if !verdict.Fits() {
-		t.Fatal(says(verdict))
+		t.Fatal(policytest.Says(verdict))
 	}
 	if want := []policy.Capacity{{Unit: "0", Capacity: 16}, {Unit: "1", Capacity: 16}}; !slices.Equal(claim.Units, want) {
 		t.Errorf("units are %v, want %v", claim.Units, want)
@@ -176,7 +176,7 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	index := func(pod *corev1.Pod) string {
 		claim, verdict := w.reserve(p, pod)
 		if !verdict.Fits() {
-			t.Fatal(says(verdict))
+			t.Fatal(policytest.Says(verdict))
 		}
 		return claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
 	}
@@ -215,7 +215,7 @@ func TestEqualPodsOnOtherCardsComeFirst(t *testing.T) {
 	after := func(pod *corev1.Pod) string {
 		claim, verdict := w.reserve(p, pod)
 		if !verdict.Fits() {
-			t.Fatal(says(verdict))
+			t.Fatal(policytest.Says(verdict))
 		}
 		return fmt.Sprint(claim.After)
 	}
@@ -231,8 +231,8 @@ func TestOwnClaim(t *testing.T) {
 	w := &world{node: gpuNode("n", 1, 16)}
 	pod := gpuPod("p", 10, 0)
 	w.claim(t, p, pod)
-	expect(t, "with its claim", says(filter(t, p, pod, w.snapshot())), "fits")
-	expect(t, "another", says(filter(t, p, gpuPod("q", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
+	expect(t, "with its claim", policytest.Says(filter(t, p, pod, w.snapshot())), "fits")
+	expect(t, "another", policytest.Says(filter(t, p, gpuPod("q", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
 	for _, tc := range []struct {
 		pod  *corev1.Pod
 		want int64
@@ -246,9 +246,9 @@ func TestOwnClaim(t *testing.T) {
 		}
 	}
 	w.bind(pod)
-	expect(t, "when bound", says(filter(t, p, pod, w.snapshot())), "fits")
+	expect(t, "when bound", policytest.Says(filter(t, p, pod, w.snapshot())), "fits")
 	if _, verdict := w.reserve(p, pod); !verdict.Fits() {
-		t.Errorf("Reserve does not leave the pod's own claim out: %s", says(verdict))
+		t.Errorf("Reserve does not leave the pod's own claim out: %s", policytest.Says(verdict))
 	}
 }
 
@@ -288,7 +288,7 @@ func TestPreemption(t *testing.T) {
 		{[]string{"b", "d"}, "fits"},
 	} {
 		without := n.Without(func(p *corev1.Pod) bool { return slices.Contains(tc.leaving, p.Name) })
-		expect(t, fmt.Sprint(tc.leaving), says(filter(t, p, pod, without)), tc.want)
+		expect(t, fmt.Sprint(tc.leaving), policytest.Says(filter(t, p, pod, without)), tc.want)
 	}
 }
 

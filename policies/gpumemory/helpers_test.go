@@ -21,13 +21,9 @@ const gpuMem, gpuCount = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
 
 var unhealthyCards = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
 
-func build(t testing.TB, config string) policy.Policy {
+func build(t policytest.T, config string) policy.Policy {
 	t.Helper()
-	p, err := policytest.FromYAML(gpumemory.Type(), config)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return policytest.Build(t, gpumemory.Type(), config)
 }
 
 // gpuNode has so many cards of one size, as the device plugin reports them.
@@ -98,28 +94,9 @@ func (w *world) snapshot() *snapshot.Node {
 	return b.View().Node(w.node.Name)
 }
 
-func filter(t testing.TB, p policy.Policy, pod *corev1.Pod, n *snapshot.Node) policy.Verdict {
+func filter(t policytest.T, p policy.Policy, pod *corev1.Pod, n *snapshot.Node) policy.Verdict {
 	t.Helper()
-	cycle, err := p.Prepare(t.Context(), pod, new(snapshot.View))
-	if err != nil || cycle == nil {
-		t.Fatalf("Prepare returned the Cycle %v and the error %v", cycle, err)
-	}
-	return cycle.(policy.Filter).Filter(n)
-}
-
-// says tells a Verdict as a scenario does.
-func says(v policy.Verdict) string {
-	if v.Fits() {
-		return "fits"
-	}
-	text := v.Reason.Code
-	if v.Unresolvable {
-		text += "!"
-	}
-	if v.Reason.Unit != "" {
-		text += fmt.Sprintf(" %d/%d %s", v.Have, v.Want, v.Reason.Unit)
-	}
-	return text
+	return policytest.Prepare[policy.Filter](t, p, pod, new(snapshot.View)).Filter(n)
 }
 
 // start is the time of a ledger's first claim.
@@ -138,7 +115,7 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string
 	t.Helper()
 	claim, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
-		t.Fatalf("no claim for %s: %s", pod.Name, says(verdict))
+		t.Fatalf("no claim for %s: %s", pod.Name, policytest.Says(verdict))
 	}
 	w.write(pod, claim)
 	return claim.Annotations

@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -88,14 +89,14 @@ func (m *model) ask(t *rapid.T, keep bool) {
 	claim, reserved := m.reserve(m.policy, pod)
 	fits := m.fits(memory, cards)
 	if filtered.Fits() != fits || filtered != reserved {
-		t.Fatalf("%d of %d cards: Filter says %s, Reserve %s, the model %t", memory, cards, says(filtered), says(reserved), fits)
+		t.Fatalf("%d of %d cards: Filter says %s, Reserve %s, the model %t", memory, cards, policytest.Says(filtered), policytest.Says(reserved), fits)
 	}
 	if !fits {
 		// Unresolvable: not even an empty node would do.
 		empty := *m
 		empty.has, empty.lost = nil, nil
 		if filtered.Unresolvable == (len(m.sizes) > 0 && empty.fits(memory, cards)) {
-			t.Fatalf("%d of %d cards: %s, but an empty node fits: %t", memory, cards, says(filtered), !filtered.Unresolvable)
+			t.Fatalf("%d of %d cards: %s, but an empty node fits: %t", memory, cards, policytest.Says(filtered), !filtered.Unresolvable)
 		}
 		return
 	}
