@@ -1,20 +1,16 @@
 package prometheus
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/api"
-	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
 	"outboard.dev/outboard/config"
@@ -25,23 +21,19 @@ import (
 // Source is a [signal.Source].
 type Source struct {
 	config   config.PrometheusSource
-	address  string
-	urls     api.Client // of which only URL is used
+	address  string // as it may be shown
+	endpoint *url.URL
 	client   *httpclient.Client
 	warnings string // the last ones
 }
 
 // New returns a Source. The configuration is valid.
 func New(c config.PrometheusSource) (*Source, error) {
-	urls, err := api.NewClient(api.Config{Address: c.Address})
-	if err != nil {
-		return nil, err
-	}
 	u, err := url.Parse(c.Address)
 	if err != nil {
 		return nil, err
 	}
-	return &Source{config: c, address: httpclient.Address(u), urls: urls, client: httpclient.New(c.Client)}, nil
+	return &Source{config: c, address: httpclient.Address(u), endpoint: u.JoinPath("api/v1/query"), client: httpclient.New(c.Client)}, nil
 }
 
 // Read evaluates the query now.
@@ -55,17 +47,20 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 
 func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
 	// One more than there may be, to tell that there are more.
-	options := []v1.Option{v1.WithLimit(uint64(limits.Values) + 1)}
+	form := url.Values{"query": {s.config.Query}, "limit": {strconv.Itoa(limits.Values + 1)}}
 	if deadline, ok := ctx.Deadline(); ok {
-		options = append(options, v1.WithTimeout(whole(time.Until(deadline))))
+		form.Set("timeout", whole(time.Until(deadline)).String())
 	}
-	call := &call{Client: s.urls, http: s.client, limits: limits}
-	value, warnings, err := v1.NewAPI(call).Query(ctx, s.config.Query, time.Time{}, options...)
+	answer, err := s.ask(ctx, form, limits.Bytes)
 	if err != nil {
-		return nil, call.explain(err)
+		return nil, err
 	}
-	s.warn(call.answer.Line(strings.Join(warnings, "; ")))
-	return s.samples(value, limits)
+	said, err := decode(answer, limits)
+	if err != nil {
+		return nil, err
+	}
+	s.warn(answer.Line(strings.Join(said.Warnings, "; ")))
+	return s.samples(said, limits)
 }
 
 // whole rounds a duration such that Prometheus, which knows no fractions, understands
@@ -87,9 +82,9 @@ func (s *Source) warn(text string) {
 	s.warnings = text
 }
 
-func (s *Source) samples(value model.Value, limits signal.Limits) ([]signal.Sample, error) {
+func (s *Source) samples(said *response, limits signal.Limits) ([]signal.Sample, error) {
 	label := model.LabelName(s.config.NodeLabel + s.config.KeyLabel) // one of them at most
-	switch value := value.(type) {
+	switch value := said.value.(type) {
 	case *model.Scalar:
 		if label != "" {
 			return nil, fmt.Errorf("the query gives a scalar, which has no label %q", label)
@@ -103,10 +98,11 @@ func (s *Source) samples(value model.Value, limits signal.Limits) ([]signal.Samp
 			return nil, fmt.Errorf("the query gives %d numbers: without nodeLabel and keyLabel it must give one", len(value))
 		}
 		return s.vector(value, label)
-	case nil:
+	}
+	if said.Data.ResultType == "" {
 		return nil, errors.New("the answer holds no result")
 	}
-	return nil, fmt.Errorf("the query gives a %s: it must give a vector or a scalar", value.Type())
+	return nil, fmt.Errorf("the query gives a %s: it must give a vector or a scalar", said.Data.ResultType)
 }
 
 func (s *Source) vector(vector model.Vector, label model.LabelName) ([]signal.Sample, error) {
@@ -139,42 +135,4 @@ func withoutPort(name string) string {
 		return name
 	}
 	return host
-}
-
-// call is the client of one query.
-type call struct {
-	api.Client
-	http   *httpclient.Client
-	limits signal.Limits
-	answer *httpclient.Answer // the last; nil if there was none
-}
-
-// Do implements [api.Client].
-func (c *call) Do(ctx context.Context, req *http.Request) (*http.Response, []byte, error) {
-	answer, err := c.http.Do(ctx, req, c.limits.Bytes)
-	if c.answer = answer; err != nil {
-		return nil, nil, err
-	}
-	// Decoded, a series takes many times the memory that it takes here.
-	if bytes.Count(answer.Content, []byte(`"metric":{`)) > c.limits.Values {
-		return nil, nil, signal.ErrTooMany
-	}
-	return answer.Response, answer.Content, nil
-}
-
-// explain makes an error of Query one that tells the cause.
-func (c *call) explain(err error) error {
-	var failed *v1.Error
-	if c.answer == nil || !errors.As(err, &failed) {
-		return err
-	}
-	switch failed.Type {
-	case v1.ErrBadResponse:
-		return fmt.Errorf("the answer cannot be used: %s: %s", c.answer.Line(failed.Msg), c.answer.Excerpt())
-	case v1.ErrServer, v1.ErrClient:
-		if err := c.answer.Check(); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s: %s", failed.Type, c.answer.Line(failed.Msg))
 }

@@ -181,7 +181,7 @@ func TestServer(t *testing.T) {
 		for query, want := range map[string]string{
 			"load{":    "bad_data: invalid parameter \"query\": 1:6: parse error",
 			"load[1m]": "the query gives a matrix",
-			`"text"`:   `unexpected value type "string"`,
+			`"text"`:   "the query gives a string: it must give a vector or a scalar",
 			`{__name__=~"load|up"} + on (job) {__name__=~"load|up"}`: "execution: found duplicate series",
 		} {
 			awaitError(t, query, ask(query, "node"), limits, want)
