@@ -17,8 +17,9 @@ RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test|placeme
 
 FUZZTIME ?= 10000x
 
-# The trace that placement is measured with.
+# The trace that placement is measured with, and which of its lists of pods.
 OPENB ?= test/openb
+PODS ?= openb_pod_list_default.csv
 
 .PHONY: demo test unit race fuzz chaos bench bench-placement demo-gpu check format vet lint build control-plane clean
 
@@ -47,7 +48,7 @@ bench: control-plane
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 bench-placement:
-	$(GO) run ./test/benchplacement --data $(OPENB)
+	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
 
 demo-gpu: control-plane
 	@$(GO) build -o bin/outboard ./cmd/outboard

@@ -50,12 +50,15 @@ func ReadOpenB(r io.Reader) (*Objects, []Job, error) {
 	return o, jobs, o.check()
 }
 
-// ReadOpenBFolder reads the nodes and the pods of the trace from the files as they
-// were published.
-func ReadOpenBFolder(dir string) ([]*corev1.Node, []Job, error) {
+// OpenBPods is the list of pods from which the others of the trace are derived.
+const OpenBPods = "openb_pod_list_default.csv"
+
+// ReadOpenBFolder reads the nodes of the trace, and one of its lists of pods, from the
+// files as they were published.
+func ReadOpenBFolder(dir, pods string) ([]*corev1.Node, []Job, error) {
 	var nodes []*corev1.Node
 	var jobs []Job
-	for _, name := range []string{"openb_node_list_gpu_node.csv", "openb_pod_list_default.csv"} {
+	for _, name := range []string{"openb_node_list_gpu_node.csv", pods} {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			return nil, nil, err

@@ -24,7 +24,8 @@ import (
 
 func main() {
 	o := options{sizes: []int{1213, 5000, 20000}, decisions: 20000}
-	flag.StringVar(&o.data, "data", "", "the folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv")
+	flag.StringVar(&o.data, "data", "", "the folder with openb_node_list_gpu_node.csv and a list of pods")
+	flag.StringVar(&o.pods, "pods", simulate.OpenBPods, "the list of pods in it")
 	flag.StringVar(&o.pictures, "pictures", "bin", "the folder for the pictures")
 	flag.IntVar(&o.seeds, "seeds", 10, "how many seeds, from 42 on")
 	flag.IntVar(&o.nodes, "nodes", 0, "use the first so many nodes only; 0: all")
@@ -41,7 +42,8 @@ func main() {
 }
 
 type options struct {
-	data, pictures string
+	data, pods     string
+	pictures       string
 	seeds, nodes   int
 	hours          float64
 	parts, only    string
@@ -172,7 +174,7 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: extenderWeight}}
 	var jobs []simulate.Job
 	var err error
-	if w.Nodes, jobs, err = simulate.ReadOpenBFolder(o.data); err != nil {
+	if w.Nodes, jobs, err = simulate.ReadOpenBFolder(o.data, o.pods); err != nil {
 		return nil, nil, err
 	}
 	if o.nodes > 0 && o.nodes < len(w.Nodes) {

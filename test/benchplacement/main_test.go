@@ -35,7 +35,7 @@ func trace(t *testing.T) string {
 }
 
 func TestBenchPlacement(t *testing.T) {
-	o := &options{data: trace(t), pictures: t.TempDir(), seeds: 2, nodes: 5, hours: 8, parts: "departures,wire,sampling,mixes"}
+	o := &options{data: trace(t), pods: simulate.OpenBPods, pictures: t.TempDir(), seeds: 2, nodes: 5, hours: 8, parts: "departures,wire,sampling,mixes"}
 	report := func() string {
 		var out, progress bytes.Buffer
 		if err := run(t.Context(), o, &out, &progress); err != nil {
@@ -80,7 +80,7 @@ func TestBenchPlacement(t *testing.T) {
 
 // Each decider keeps the cluster as full as it was, and double-books nothing.
 func TestDecisions(t *testing.T) {
-	w, jobs, err := read(&options{data: trace(t)})
+	w, jobs, err := read(&options{data: trace(t), pods: simulate.OpenBPods})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), &options{data: trace(t), seeds: 1, hours: 1, parts: "decisions", sizes: []int{6}, decisions: 50}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), &options{data: trace(t), pods: simulate.OpenBPods, seeds: 1, hours: 1, parts: "decisions", sizes: []int{6}, decisions: 50}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range deciders {
@@ -124,7 +124,7 @@ func TestDecisions(t *testing.T) {
 
 // What is drawn asks for what the mix says.
 func TestMixes(t *testing.T) {
-	w, jobs, err := read(&options{data: trace(t)})
+	w, jobs, err := read(&options{data: trace(t), pods: simulate.OpenBPods})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,16 +169,16 @@ func TestBenchPlacementStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := trace(t)
-	if err := run(ctx, &options{data: dir, pictures: t.TempDir(), seeds: 1, hours: 1, parts: "sampling"}, io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, &options{data: dir, pods: simulate.OpenBPods, pictures: t.TempDir(), seeds: 1, hours: 1, parts: "sampling"}, io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("when it is interrupted: %v", err)
 	}
-	if err := run(t.Context(), &options{data: t.TempDir(), seeds: 1, hours: 1, parts: "wire"}, io.Discard, io.Discard); !errors.Is(err, os.ErrNotExist) {
+	if err := run(t.Context(), &options{data: t.TempDir(), pods: simulate.OpenBPods, seeds: 1, hours: 1, parts: "wire"}, io.Discard, io.Discard); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a trace: %v", err)
 	}
-	if err := run(t.Context(), &options{data: dir, hours: 1}, io.Discard, io.Discard); err == nil {
+	if err := run(t.Context(), &options{data: dir, pods: simulate.OpenBPods, hours: 1}, io.Discard, io.Discard); err == nil {
 		t.Error("no seeds are accepted")
 	}
-	if err := run(t.Context(), &options{data: dir, seeds: 1, hours: 1, parts: "wire,sample"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "sample") {
+	if err := run(t.Context(), &options{data: dir, pods: simulate.OpenBPods, seeds: 1, hours: 1, parts: "wire,sample"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "sample") {
 		t.Errorf("an unknown part: %v", err)
 	}
 }

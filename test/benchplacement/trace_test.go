@@ -14,7 +14,7 @@ var published = map[float64]float64{.90: 89.98, .95: 94.91, 1: 95.23, 1.10: 95.3
 // One seed of the published trace, through the engine: fgd is the paper's, and
 // leastWaste is nowhere behind it, though kube-scheduler looks at some of the nodes only.
 func TestPublishedTrace(t *testing.T) {
-	world, jobs, err := read(&options{data: "../openb"})
+	world, jobs, err := read(&options{data: "../openb", pods: simulate.OpenBPods})
 	if err != nil {
 		t.Fatal(err)
 	}

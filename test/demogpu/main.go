@@ -50,7 +50,7 @@ type options struct {
 }
 
 func (o *options) read(dir string, nodes int) (err error) {
-	if o.nodes, o.jobs, err = simulate.ReadOpenBFolder(dir); err != nil {
+	if o.nodes, o.jobs, err = simulate.ReadOpenBFolder(dir, simulate.OpenBPods); err != nil {
 		return err
 	}
 	if nodes > 0 && nodes < len(o.nodes) {
