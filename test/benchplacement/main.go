@@ -42,13 +42,13 @@ func main() {
 }
 
 type options struct {
-	data, pods     string
-	pictures       string
-	seeds, nodes   int
-	hours          float64
-	parts, only    string
-	sizes          []int // numbers of nodes for which decisions are timed
-	decisions      int   // that are timed at most
+	data, pods   string
+	pictures     string
+	seeds, nodes int
+	hours        float64
+	parts, only  string
+	sizes        []int // numbers of nodes for which decisions are timed
+	decisions    int   // that are timed at most
 }
 
 const (
@@ -56,8 +56,10 @@ const (
 	firstSeed = 42
 	until     = 1.3
 	load      = 0.95
-	// fewSeeds are enough where differences are large, or a run takes long.
+	// fewSeeds are enough where differences are large.
 	fewSeeds = 3
+	// replaySeeds are enough for runs that take long, and differ.
+	replaySeeds = 5
 	// extenderWeight makes one level of ours count more than all that kube-scheduler's
 	// own scores can say.
 	extenderWeight = 100
@@ -269,7 +271,7 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 
 // comeAndGo compares contenders while pods come and go.
 func (b *bench) comeAndGo(ctx context.Context) error {
-	seeds, end := min(b.seeds, fewSeeds), time.Duration(b.hours*float64(time.Hour))
+	seeds, end := min(b.seeds, replaySeeds), time.Duration(b.hours*float64(time.Hour))
 	var arms []simulate.Arm
 	var tasks []task
 	for _, c := range b.chosen([]contender{bestFit, fgdKnown, leastWasteLearned}) {
