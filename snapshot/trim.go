@@ -26,6 +26,7 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Spec.HostAliases = nil
 	pod.Spec.ReadinessGates = nil
 	pod.Spec.SecurityContext = nil
+	pod.Spec.EvictionResponders = nil
 	pod.Spec.ImagePullSecrets = nil
 	pod.Spec.Volumes = persistent(pod.Spec.Volumes)
 	pod.Status = corev1.PodStatus{

@@ -141,9 +141,9 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem
 	if e.whole = replaced[tree.Expr().ID()]; e.whole != nil {
 		return nil
 	}
-	rest, issues := cel.NewStaticOptimizer(replace{replaced}).Optimize(c.env, checked)
-	if issues.Err() != nil {
-		return []problem{{tree.Expr().ID(), issues.Err().Error()}}
+	rest, err := c.optimize(replace{replaced}, checked)
+	if err != nil {
+		return []problem{{tree.Expr().ID(), err.Error()}}
 	}
 	if err := c.rest(rest, e); err != nil {
 		return []problem{{tree.Expr().ID(), err.Error()}}
@@ -225,11 +225,21 @@ func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) []problem {
 }
 
 func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
-	alone, issues := cel.NewStaticOptimizer(extract{x.ID()}).Optimize(c.env, checked)
-	if issues.Err() != nil {
-		return nil, issues.Err()
+	alone, err := c.optimize(extract{x.ID()}, checked)
+	if err != nil {
+		return nil, err
 	}
 	return c.counting(alone)
+}
+
+// optimize returns the expression as by has changed it.
+func (c *compiler) optimize(by cel.ASTOptimizer, checked *cel.Ast) (*cel.Ast, error) {
+	optimizer, err := cel.NewStaticOptimizer(by)
+	if err != nil {
+		return nil, err
+	}
+	changed, issues := optimizer.Optimize(c.env, checked)
+	return changed, issues.Err()
 }
 
 func (c *compiler) counting(checked *cel.Ast) (cel.Program, error) {

@@ -20,7 +20,7 @@ const (
 	keyedVar    = "keyed"
 )
 
-// newEnv returns the dialect of Kubernetes 1.36, as it is put together in
+// newEnv returns the dialect of Kubernetes 1.37, as it is put together in
 // k8s.io/apiserver/pkg/cel/environment, without the libraries that ask an API server
 // for authorization. That package is not used itself because each of its programs
 // counts its cost, which makes it allocate.
@@ -42,7 +42,7 @@ func newEnv(s *schema) (*cel.Env, error) {
 		ext.Sets(),
 		ext.Lists(ext.ListsVersion(3)),
 		ext.TwoVarComprehensions(),
-		library.URLs(), library.Regex(), library.Lists(), library.Quantity(),
+		library.URLs(), library.Regex(), library.Lists(library.ListsVersion(1)), library.Quantity(),
 		library.IP(), library.CIDR(), library.Format(), library.SemverLib(library.SemverVersion(1)),
 	)
 	if err != nil {

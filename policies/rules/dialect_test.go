@@ -14,13 +14,13 @@ import (
 // asksServer are the functions that ask an API server for authorization.
 var asksServer = regexp.MustCompile(` (authorizer|pathcheck|resourcecheck|groupcheck|decision)_`)
 
-// Functions are those of Kubernetes 1.36, with the same overloads.
+// Functions are those of Kubernetes 1.37, with the same overloads.
 func TestDialectIsKubernetes(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).NewExpressionsEnv()
+	theirs := environment.MustBaseEnvSet(version.MajorMinor(1, 37)).NewExpressionsEnv()
 	ours, want := overloads(c.env), overloads(theirs)
 	if len(want) < 200 {
 		t.Fatalf("Kubernetes has %d overloads", len(want))
