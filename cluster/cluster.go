@@ -212,7 +212,7 @@ func (c *Cluster) images(yield func(string, []string) bool) {
 func (c *Cluster) podFeed() *feed {
 	var templates likes[podKey, *corev1.Pod]
 	return newFeed(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), sink[*corev1.Pod]{
-		trim: snapshot.TrimPod,
+		trim: trimPod,
 		share: func(pod *corev1.Pod) {
 			if like := templates.swap(podKeyOf(pod), pod); like != nil {
 				sharePod(pod, like)

@@ -25,17 +25,20 @@ type Builder struct {
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	pools   map[string]*Ledger // the ledgers of no node, by resource
 	columns map[string]*Column // by name
+	// nominated are the pods that are nominated to a node, by UID.
+	nominated map[types.UID]*corev1.Pod
 
-	dirty        map[string]struct{} // names of nodes to be made anew
-	setChanged   bool                // a node was added or deleted
-	budgetsDirty bool
-	poolsDirty   bool
-	columnsDirty bool
-	freeRows     []int32
-	rows         []*Node
-	laid         map[string]laidColumn
-	journal      journal
-	current      *View
+	dirty          map[string]struct{} // names of nodes to be made anew
+	setChanged     bool                // a node was added or deleted
+	budgetsDirty   bool
+	poolsDirty     bool
+	columnsDirty   bool
+	nominatedDirty bool
+	freeRows       []int32
+	rows           []*Node
+	laid           map[string]laidColumn
+	journal        journal
+	current        *View
 }
 
 // nodeState is what is known about one node name. object is nil while only other
@@ -83,9 +86,11 @@ func (b *Builder) DeleteNode(name string) {
 }
 
 // SetPod adds the pod to the node in its spec.nodeName, or replaces the pod with
-// the same UID. A pod without a node, or one that has ended, is on no node. A pod
+// the same UID. A pod without a node, or one that has ended, is on no node; without
+// one it may be nominated to one, see [View.Nominated]. A pod
 // that differs from the present one only in its resourceVersion is not a change.
 func (b *Builder) SetPod(pod *corev1.Pod) {
+	b.nominate(pod)
 	if old := b.pods[pod.UID]; old != nil && samePod(old, pod) {
 		return
 	}
@@ -108,8 +113,12 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 	b.touch(pod.Spec.NodeName)
 }
 
-// DeletePod removes the pod from its node. An unknown UID changes nothing.
+// DeletePod removes the pod from its node, or its nomination. An unknown UID changes nothing.
 func (b *Builder) DeletePod(uid types.UID) {
+	if _, was := b.nominated[uid]; was {
+		delete(b.nominated, uid)
+		b.nominatedDirty = true
+	}
 	b.removePod(uid)
 	b.journal.gone(uid)
 }
@@ -241,13 +250,14 @@ func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resour
 // View publishes the present state. While nothing changes it returns the same
 // View. The cost is that of the changed nodes, plus copying one pointer a node.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.columnsDirty {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.columnsDirty && !b.nominatedDirty {
 		return b.current
 	}
 	next := &View{generation: 1}
 	if b.current != nil {
 		next.generation = b.current.generation + 1
 		next.index, next.budgets, next.pools, next.columns = b.current.index, b.current.budgets, b.current.pools, b.current.columns
+		next.nominated = b.current.nominated
 	}
 	// In order of row: a request then finds nodes it asks about one after the other
 	// near each other in memory, which is most of what looking at a node costs.
@@ -275,6 +285,10 @@ func (b *Builder) View() *View {
 	if b.poolsDirty {
 		next.pools = maps.Clone(b.pools)
 		b.poolsDirty = false
+	}
+	if b.nominatedDirty {
+		next.nominated = b.nominatedByNode()
+		b.nominatedDirty = false
 	}
 	next.history = b.journal.history(next.Len())
 	b.current = next

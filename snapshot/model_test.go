@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -24,6 +25,8 @@ type model struct {
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	ledgers map[snapshot.LedgerKey]*snapshot.Ledger
 	sick    map[string]string // of each node, by its ConfigMap
+	// nominated are the pods that are on no node and nominated to one.
+	nominated map[types.UID]*corev1.Pod
 
 	touched map[string]bool // nodes that something happened to since the last view
 	rows    map[string]int  // rows of the nodes of the last view that have existed ever since
@@ -59,6 +62,14 @@ func (m *model) show() string {
 	}) {
 		text += key.String() + "{" + m.budgets[key].Labels["v"] + "}\n"
 	}
+	for _, p := range slices.SortedFunc(maps.Values(m.nominated), func(a, b *corev1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(a.Status.NominatedNodeName, b.Status.NominatedNodeName), cmp.Compare(*b.Spec.Priority, *a.Spec.Priority),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
+		)
+	}) {
+		text += fmt.Sprintf("%s <- %s\n", p.Status.NominatedNodeName, p.UID)
+	}
 	return text
 }
 
@@ -92,6 +103,15 @@ func showAll(v *snapshot.View) string {
 	for _, b := range v.DisruptionBudgets() {
 		text += b.Namespace + "/" + b.Name + "{" + b.Labels["v"] + "}\n"
 	}
+	nominated := maps.Collect(v.AllNominated())
+	for _, node := range slices.Sorted(maps.Keys(nominated)) {
+		if !slices.Equal(nominated[node], v.Nominated(node)) {
+			text += "Nominated and AllNominated differ\n"
+		}
+		for _, p := range nominated[node] {
+			text += fmt.Sprintf("%s <- %s\n", node, p.UID)
+		}
+	}
 	return text
 }
 
@@ -106,8 +126,10 @@ func TestBuilderAgainstModel(t *testing.T) {
 			budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 			ledgers: map[snapshot.LedgerKey]*snapshot.Ledger{},
 			sick:    map[string]string{},
-			touched: map[string]bool{},
-			rows:    map[string]int{},
+
+			nominated: map[types.UID]*corev1.Pod{},
+			touched:   map[string]bool{},
+			rows:      map[string]int{},
 		}
 		var b snapshot.Builder
 		var views []*snapshot.View
@@ -133,9 +155,12 @@ func TestBuilderAgainstModel(t *testing.T) {
 				m.touch(old.Spec.NodeName)
 			}
 			delete(m.pods, p.UID)
+			delete(m.nominated, p.UID)
 			if on {
 				m.touch(p.Spec.NodeName)
 				m.pods[p.UID] = p
+			} else if p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				m.nominated[p.UID] = p
 			}
 			b.SetPod(p)
 		}
@@ -147,6 +172,11 @@ func TestBuilderAgainstModel(t *testing.T) {
 			p.Namespace = rapid.SampledFrom([]string{"m", "n"}).Draw(t, "namespace")
 			p.Labels = map[string]string{"v": label.Draw(t, "label")}
 			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+			p.Status.NominatedNodeName = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "nominated")
+			p.Spec.Priority = new(int32(rapid.IntRange(0, 1).Draw(t, "priority")))
+			if rapid.IntRange(0, 5).Draw(t, "deleting") == 0 {
+				p.DeletionTimestamp = &metav1.Time{}
+			}
 			setPod(withVersion(p, nextVersion()))
 		}
 
@@ -182,6 +212,7 @@ func TestBuilderAgainstModel(t *testing.T) {
 					m.touch(old.Spec.NodeName)
 				}
 				delete(m.pods, id)
+				delete(m.nominated, id)
 				b.DeletePod(id)
 			},
 			"SetDisruptionBudget": func(t *rapid.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 )
 
@@ -19,6 +20,7 @@ type View struct {
 	pools      map[string]*Ledger // by resource
 	columns    map[string]*Column // by name
 	history    *History
+	nominated  map[string][]*corev1.Pod // by node
 }
 
 // NodeSet is what depends on the names of the nodes alone. Views share it until a

@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// trimPod is snapshot.TrimPod, which also removes a nomination that no scheduler has made. Anybody who may write the status
+// of pods can nominate one, a cluster autoscaler for instance, to say where it expects the pod. That is not a reservation.
+func trimPod(pod *corev1.Pod) {
+	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {
+		pod.Status.NominatedNodeName = ""
+	}
+	snapshot.TrimPod(pod)
+}
+
+// nominatedByOthers says whether the nomination is known to have been written, and by nobody who schedules pods: neither
+// kube-scheduler by its name, nor by its work, which is to write the condition PodScheduled.
+func nominatedByOthers(managers []metav1.ManagedFieldsEntry) bool {
+	written := false
+	for _, m := range managers {
+		if m.FieldsV1 == nil {
+			continue
+		}
+		nominates, schedules := writes(m.FieldsV1.GetRawBytes())
+		if nominates && (schedules || m.Manager == "kube-scheduler") {
+			return false
+		}
+		written = written || nominates
+	}
+	return written
+}
+
+// writes says which of the two fields of a pod's status are in the set of fields.
+func writes(fields []byte) (nominatedNodeName, podScheduled bool) {
+	var set struct {
+		Status map[string]json.RawMessage `json:"f:status"`
+	}
+	if json.Unmarshal(fields, &set) != nil {
+		return false, false
+	}
+	_, nominatedNodeName = set.Status["f:nominatedNodeName"]
+	var conditions map[string]json.RawMessage
+	if json.Unmarshal(set.Status["f:conditions"], &conditions) != nil {
+		return nominatedNodeName, false
+	}
+	for key := range conditions {
+		var condition struct{ Type corev1.PodConditionType }
+		if name, ok := strings.CutPrefix(key, "k:"); ok && json.Unmarshal([]byte(name), &condition) == nil && condition.Type == corev1.PodScheduled {
+			podScheduled = true
+		}
+	}
+	return nominatedNodeName, podScheduled
+}

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A nomination counts only if a scheduler wrote it.
+func TestNominationsOfSchedulers(t *testing.T) {
+	const (
+		nominates = `{"f:status":{"f:nominatedNodeName":{}}}`
+		schedules = `{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{".":{},"f:type":{}}}}}`
+		both      = `{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{".":{},"f:type":{}}},"f:nominatedNodeName":{}}}`
+		other     = `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{}},"f:nominatedNodeName":{}}}`
+	)
+	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: "status", FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	for _, tc := range []struct {
+		what     string
+		managers []metav1.ManagedFieldsEntry
+		counts   bool
+	}{
+		{"nobody knows who", nil, true},
+		{"kube-scheduler", []metav1.ManagedFieldsEntry{entry("kubectl", `{"f:spec":{}}`), entry("kube-scheduler", both)}, true},
+		{"kube-scheduler before it binds", []metav1.ManagedFieldsEntry{entry("kube-scheduler", nominates)}, true},
+		{"another scheduler", []metav1.ManagedFieldsEntry{entry("my-scheduler", both)}, true},
+		{"a cluster autoscaler", []metav1.ManagedFieldsEntry{entry("kube-scheduler", schedules), entry("cluster-autoscaler", nominates)}, false},
+		{"who sets other conditions", []metav1.ManagedFieldsEntry{entry("x", other)}, false},
+		{"two, one of them a scheduler", []metav1.ManagedFieldsEntry{entry("x", other), entry("kube-scheduler", both)}, true},
+		{"damaged", []metav1.ManagedFieldsEntry{entry("x", `{"f:status":{`), {Manager: "y"}, entry("z", nominates)}, false},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", ManagedFields: tc.managers}, Status: corev1.PodStatus{NominatedNodeName: "n"}}
+		trimPod(pod)
+		s := newState()
+		s.setComplete()
+		s.setPod(pod)
+		s.publish()
+		if got := len(s.view.Load().Nominated("n")) == 1; got != tc.counts {
+			t.Errorf("nominated by %s: counts: %v, want %v", tc.what, got, tc.counts)
+		}
+		if pod.ManagedFields != nil {
+			t.Errorf("nominated by %s: managed fields are kept", tc.what)
+		}
+	}
+}
+
+// A nomination ends when the pod is bound, by us or as the watch shows it, or gone.
+func TestNominationEnds(t *testing.T) {
+	pod := func(node string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node}}
+		if node == "" {
+			p.Status.NominatedNodeName = "n"
+		}
+		return p
+	}
+	for what, end := range map[string]func(*state){
+		"bound by us": func(s *state) {
+			a := s.begin("p")
+			s.end(a, pod("n"), time.Now())
+		},
+		"seen bound": func(s *state) { s.setPod(pod("n")) },
+		"gone":       func(s *state) { s.removePod(pod("")) },
+		"not nominated any more": func(s *state) {
+			p := pod("")
+			p.Status.NominatedNodeName = ""
+			s.setPod(p)
+		},
+	} {
+		s := newState()
+		s.setComplete()
+		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+		s.setPod(pod(""))
+		s.publish()
+		if len(s.view.Load().Nominated("n")) != 1 {
+			t.Fatalf("%s: not nominated before", what)
+		}
+		end(s)
+		s.publish()
+		if n := len(s.view.Load().Nominated("n")); n != 0 {
+			t.Errorf("%s: still nominated", what)
+		}
+	}
+}

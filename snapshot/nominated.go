@@ -1,0 +1,68 @@
+package snapshot
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Nominated returns the pods that are nominated to the node: kube-scheduler evicts pods there to make room for them, or
+// is about to bind them. The most important pod comes first: the one with the highest priority, and of those the oldest.
+// Neither the slice nor the pods may be written to. Nominated pods are not among [Node.Pods].
+func (v *View) Nominated(node string) []*corev1.Pod { return v.nominated[node] }
+
+// AllNominated yields every node with nominated pods, and the pods, in no order. The node need not exist.
+func (v *View) AllNominated() iter.Seq2[string, []*corev1.Pod] { return maps.All(v.nominated) }
+
+// nominate adds or removes the pod's nomination.
+func (b *Builder) nominate(pod *corev1.Pod) {
+	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName == "" || pod.DeletionTimestamp != nil || ended(pod) {
+		if _, was := b.nominated[pod.UID]; was {
+			delete(b.nominated, pod.UID)
+			b.nominatedDirty = true
+		}
+		return
+	}
+	if old := b.nominated[pod.UID]; old != nil && samePod(old, pod) {
+		return
+	}
+	if b.nominated == nil {
+		b.nominated = map[types.UID]*corev1.Pod{}
+	}
+	b.nominated[pod.UID] = pod
+	b.nominatedDirty = true
+}
+
+// nominatedByNode is what a View holds of the nominated pods.
+func (b *Builder) nominatedByNode() map[string][]*corev1.Pod {
+	if len(b.nominated) == 0 {
+		return nil
+	}
+	byNode := map[string][]*corev1.Pod{}
+	for _, pod := range b.nominated {
+		byNode[pod.Status.NominatedNodeName] = append(byNode[pod.Status.NominatedNodeName], pod)
+	}
+	for _, pods := range byNode {
+		slices.SortFunc(pods, compareNominated)
+	}
+	return byNode
+}
+
+func compareNominated(a, b *corev1.Pod) int {
+	return cmp.Or(
+		-cmp.Compare(priority(a), priority(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		comparePods(a, b),
+	)
+}
+
+func priority(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
