@@ -246,7 +246,7 @@ func TestSchedulerEnvironmentAndLog(t *testing.T) {
 	s := schedulerOf(t, cp, controlplane.SchedulerOptions{
 		Path: program,
 		Env:  []string{"NO_PROXY=example.test"},
-		Args: []string{"--show-hidden-metrics-for-version=1.35"},
+		Args: []string{"--http2-max-streams-per-connection=7"},
 		Log:  &log,
 
 		Verbosity: 2, // shows the arguments
@@ -254,7 +254,7 @@ func TestSchedulerEnvironmentAndLog(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"environment: ", "NO_PROXY", `--show-hidden-metrics-for-version="1.35"`} {
+	for _, want := range []string{"environment: ", "NO_PROXY", `--http2-max-streams-per-connection="7"`} {
 		if !strings.Contains(s.Log(), want) {
 			t.Errorf("log lacks %q", want)
 		}
