@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +69,7 @@ type Engine struct {
 	clock     func() time.Time
 	maxTotal  int64
 	memory    memory
+	nominated atomic.Pointer[nominations] // of the latest View with any
 }
 
 // New returns an Engine, or an error when the options do not go together.
@@ -108,6 +110,11 @@ type Request struct {
 	// Nodes are the nodes asked, each once. They are nodes of the View, nodes
 	// that exist only in the request, or nil for unknown names.
 	Nodes []*snapshot.Node
+	// Nominations are those that the View does not tell (yet). Nil: none.
+	//
+	// The pods nominated to a node, by the View or by this, count there if they are at least as important as Pod, as in
+	// kube-scheduler's own filters: a node fits if it does both with them and without.
+	Nominations *Nominations
 }
 
 // Result is the answer to a Request. Its slices are used again by the next call
@@ -154,12 +161,13 @@ func (e *PolicyError) Unwrap() error { return e.Err }
 // result.Record is set in any case.
 func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error {
 	return e.run(ctx, req, result, func(ev *evaluation) error {
-		if err := ev.filter(ctx, req.Nodes, result); err != nil {
+		nodes := e.withNominated(req, &result.scratch)
+		if err := ev.filter(ctx, nodes, req.Nodes, result); err != nil {
 			return err
 		}
 		result.Record.Fit = len(result.Kept)
 		if e.shortlist > 0 && len(result.Kept) > e.shortlist {
-			if err := ev.shortlist(ctx, req.Nodes, result, e.shortlist); err != nil {
+			if err := ev.shortlist(ctx, nodes, result, e.shortlist); err != nil {
 				return err
 			}
 		}
@@ -174,12 +182,14 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
 	ev := &evaluation{key: evaluationKey{view: req.View}}
 	ev.begin(e, req, false)
+	nominations := e.nominations(req.View, req.Nominations)
 	decide := func(ev *evaluation) error {
 		for i, n := range req.Nodes {
 			if i%blockSize == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if fits = n != nil && ev.passes(n); fits {
+			counting := nominations.counting(n, req.Pod, false)
+			if fits = n != nil && ev.passes(counting) && (counting == n || ev.passes(n)); fits {
 				return nil
 			}
 		}
@@ -199,7 +209,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 	return e.run(ctx, req, result, func(ev *evaluation) error {
 		result.Record.Fit, result.Record.Returned = len(req.Nodes), len(req.Nodes)
-		return ev.score(ctx, req.Nodes, result)
+		return ev.score(ctx, e.withNominated(req, &result.scratch), result)
 	})
 }
 

@@ -178,8 +178,9 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 	return nil
 }
 
-// filter sets result.Kept and result.Rejected. A node of the view is judged once.
-func (ev *evaluation) filter(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
+// filter sets result.Kept and result.Rejected. A node of the view is judged once. plain are the nodes without the pods
+// nominated to them: one that differs must fit as well.
+func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node, result *Result) error {
 	kept, rejected := slices.Grow(result.Kept, len(nodes)), result.Rejected
 	var b block
 	for first := 0; first < len(nodes); first += blockSize {
@@ -190,6 +191,9 @@ func (ev *evaluation) filter(ctx context.Context, nodes []*snapshot.Node, result
 		ev.judgeBlock(asked, &b)
 		for j := range asked {
 			o := b.outcomes[j]
+			if o == fits && asked[j] != plain[first+j] {
+				o, b.numbers[j] = ev.judge(plain[first+j])
+			}
 			if o == fits {
 				kept = append(kept, int32(first+j))
 				continue

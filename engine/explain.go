@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -27,6 +28,19 @@ type Explanation struct {
 	Fits     bool            `json:"fits"`
 	Total    int64           `json:"total"`
 	Policies []PolicyOpinion `json:"policies"`
+	// Nominated are the pods, as namespace/name, that are nominated to the node and count there.
+	Nominated []string `json:"nominated,omitempty"`
+}
+
+// added returns the names of the pods that n has and plain has not.
+func added(n, plain *snapshot.Node) []string {
+	var names []string
+	for _, pod := range n.Pods {
+		if !slices.Contains(plain.Pods, pod) {
+			names = append(names, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return names
 }
 
 // PolicyOpinion is what one policy says about one node.
@@ -53,17 +67,18 @@ type PolicyOpinion struct {
 // people: it allocates, and remembers no verdicts. Unknown nodes (nil) are left
 // out. The error is as for [Engine.Filter]; there are no explanations then.
 func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error) {
-	var known []*snapshot.Node
+	var result Result
+	var known, plain []*snapshot.Node
 	var indices []int32
+	nominations := e.nominations(req.View, req.Nominations)
 	for _, n := range req.Nodes {
 		if n != nil {
 			indices = append(indices, int32(len(known)))
-			known = append(known, n)
+			known, plain = append(known, nominations.counting(n, req.Pod, false)), append(plain, n)
 		}
 	}
 	req.Nodes = known
 	var all Explanations
-	var result Result
 	err := e.run(ctx, req, &result, func(ev *evaluation) error {
 		totals, err := ev.totals(ctx, known, indices, &result)
 		if err != nil {
@@ -75,6 +90,8 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 				return context.Cause(ctx)
 			}
 			all.Nodes[j] = ev.explain(n, totals[j])
+			all.Nodes[j].Nominated = added(n, plain[j])
+			all.Nodes[j].Fits = all.Nodes[j].Fits && (n == plain[j] || ev.passes(plain[j]))
 			for at, s := range ev.scorers {
 				o := &all.Nodes[j].Policies[s.member]
 				o.Scored, o.Score = true, result.scratch.scores[at][j]

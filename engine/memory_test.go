@@ -117,7 +117,7 @@ func TestMemory(t *testing.T) {
 				case "explain":
 					_, err = e.Explain(t.Context(), req)
 				case "preempt":
-					_, err = e.Preempt(t.Context(), r.pod, r.view, []engine.Candidate{{Node: req.Nodes[0], Name: "a"}}, &result)
+					_, err = e.Preempt(t.Context(), engine.Request{Pod: r.pod, View: r.view}, []engine.Candidate{{Node: req.Nodes[0], Name: "a"}}, &result)
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -48,16 +48,20 @@ type Candidate struct {
 // do is dropped. Victims are never taken away. Pods that are being deleted count
 // as gone, and are never added.
 //
-// The candidates given are not changed. The error is as for [Engine.Filter];
+// Pods that are nominated to a node count there as in [Engine.Filter], but for those of which it is uncertain: more pods
+// would be evicted for them than need be.
+//
+// The request's Nodes are not read. The candidates given are not changed. The error is as for [Engine.Filter];
 // result.Record is set in any case, and is all that is set.
-func (e *Engine) Preempt(ctx context.Context, pod *corev1.Pod, view *snapshot.View, candidates []Candidate, result *Result) ([]Candidate, error) {
+func (e *Engine) Preempt(ctx context.Context, req Request, candidates []Candidate, result *Result) ([]Candidate, error) {
 	var kept []Candidate
-	err := e.run(ctx, Request{Pod: pod, View: view}, result, func(ev *evaluation) error {
+	err := e.run(ctx, Request{Pod: req.Pod, View: req.View}, result, func(ev *evaluation) error {
 		kept = make([]Candidate, 0, len(candidates))
 		p := preemption{
-			evaluation: ev,
-			budgets:    sync.OnceValue(func() budgets { return newBudgets(view.DisruptionBudgets()) }),
-			tries:      min(maxTries, maxTriesInAll/max(len(candidates), 1)),
+			evaluation:  ev,
+			nominations: e.nominations(req.View, req.Nominations),
+			budgets:     sync.OnceValue(func() budgets { return newBudgets(req.View.DisruptionBudgets()) }),
+			tries:       min(maxTries, maxTriesInAll/max(len(candidates), 1)),
 		}
 		for _, c := range candidates {
 			c, noted := p.decide(ctx, c)
@@ -80,8 +84,9 @@ func (e *Engine) Preempt(ctx context.Context, pod *corev1.Pod, view *snapshot.Vi
 // preemption is what the candidates of one request have in common.
 type preemption struct {
 	*evaluation
-	budgets func() budgets // before any eviction
-	tries   int            // for each node
+	nominations *nominations
+	budgets     func() budgets // before any eviction
+	tries       int            // for each node
 }
 
 func (p *preemption) decide(ctx context.Context, c Candidate) (Candidate, decision.Preemption) {
@@ -94,7 +99,7 @@ func (p *preemption) decide(ctx context.Context, c Candidate) (Candidate, decisi
 	for _, uid := range c.Victims {
 		given[uid] = nil
 	}
-	rest := c.Node.Without(func(pod *corev1.Pod) bool {
+	rest := p.nominations.counting(c.Node, p.pod, true).Without(func(pod *corev1.Pod) bool {
 		_, victim := given[pod.UID]
 		return victim || pod.DeletionTimestamp != nil
 	})

@@ -115,7 +115,7 @@ func (s *scene) play(t *testing.T) string {
 	given := gocmp.Diff(nil, s.candidates)
 	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), s.pod, s.view, s.candidates, &result)
+	kept, err := e.Preempt(t.Context(), engine.Request{Pod: s.pod, View: s.view}, s.candidates, &result)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidat
 	}
 	given := engine.Candidate{Node: c.view.Node("n"), Name: "n", Victims: c.given, PDBViolations: 100}
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), c.incoming, c.view, []engine.Candidate{given}, &result)
+	kept, err := e.Preempt(t.Context(), engine.Request{Pod: c.incoming, View: c.view}, []engine.Candidate{given}, &result)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +506,7 @@ func TestPreemptManyCandidates(t *testing.T) {
 	p := new(oneDevice)
 	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: p})
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "15"}), view, candidates, &result)
+	kept, err := e.Preempt(t.Context(), engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "15"}), View: view}, candidates, &result)
 	if err != nil || len(kept) != nodes {
 		t.Fatalf("%d nodes kept, error %v", len(kept), err)
 	}
@@ -538,14 +538,14 @@ func TestPreemptFailures(t *testing.T) {
 	}
 	t.Run("fail", func(t *testing.T) {
 		var result engine.Result
-		kept, err := newEngine(t, members(engine.Fail)...).Preempt(t.Context(), s.pod, s.view, s.candidates, &result)
+		kept, err := newEngine(t, members(engine.Fail)...).Preempt(t.Context(), engine.Request{Pod: s.pod, View: s.view}, s.candidates, &result)
 		if err == nil || err.Error() != "policy Bad: panic: boom" || kept != nil || result.Record.Error != err.Error() {
 			t.Errorf("kept %v, error %v, in the record %q", kept, err, result.Record.Error)
 		}
 	})
 	t.Run("skip", func(t *testing.T) {
 		var result engine.Result
-		kept, err := newEngine(t, members(engine.Skip)...).Preempt(t.Context(), s.pod, s.view, s.candidates, &result)
+		kept, err := newEngine(t, members(engine.Skip)...).Preempt(t.Context(), engine.Request{Pod: s.pod, View: s.view}, s.candidates, &result)
 		if err != nil || len(kept) != 1 || len(kept[0].Victims) != 2 || len(result.Record.Preemptions) != 1 {
 			t.Errorf("kept %v, error %v, record %+v; want both pods evicted by the other policy", kept, err, result.Record)
 		}
@@ -559,7 +559,7 @@ func TestPreemptFailures(t *testing.T) {
 		}}
 		e := newEngine(t, engine.Member{Name: "HangUp", Policy: hangUp, OnError: engine.Skip}, engine.Member{Name: "OneDevice", Policy: p})
 		var result engine.Result
-		kept, err := e.Preempt(ctx, s.pod, s.view, append(s.candidates, s.candidates...), &result)
+		kept, err := e.Preempt(ctx, engine.Request{Pod: s.pod, View: s.view}, append(s.candidates, s.candidates...), &result)
 		if err != errHungUp || kept != nil || hangUp.calls().Filter != 1 {
 			t.Errorf("kept %v, error %v; want the cause at once", kept, err)
 		}
@@ -569,7 +569,7 @@ func TestPreemptFailures(t *testing.T) {
 func TestPreemptWithoutCandidates(t *testing.T) {
 	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), podOf("u", "1"), new(snapshot.View), nil, &result)
+	kept, err := e.Preempt(t.Context(), engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View)}, nil, &result)
 	if err != nil || len(kept) > 0 || result.Record == nil {
 		t.Errorf("kept %v, error %v, record %v", kept, err, result.Record)
 	}

@@ -13,11 +13,12 @@ import (
 // scratch is the memory of one request that grows with the number of nodes. It
 // belongs to a Result and is used again.
 type scratch struct {
-	known  []int32   // indices of the nodes asked that are known
-	best   []int32   // positions of the shortlist
-	totals []int64   // aligned with the indices scored, as are the scores
-	scores [][]int64 // by scorer
-	raw    [][]int64 // by scorer, before NormalizeScore, where there is one
+	nodes  []*snapshot.Node // those asked, with the pods nominated to them
+	known  []int32          // indices of the nodes asked that are known
+	best   []int32          // positions of the shortlist
+	totals []int64          // aligned with the indices scored, as are the scores
+	scores [][]int64        // by scorer
+	raw    [][]int64        // by scorer, before NormalizeScore, where there is one
 }
 
 // shortlist reduces result.Kept to the k best nodes.

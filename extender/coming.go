@@ -73,7 +73,8 @@ func others(pods []*corev1.Pod, asking types.UID) []*corev1.Pod {
 // every pod that is on its way there, and puts the pod among those, with the annotations
 // that it will probably get: until it is claimed, they say which units of the node it
 // takes. leave takes the pod off again, when the view holds it or it is not bound. As in
-// withComing, the view is read last: who has left meanwhile is in it.
+// withComing, the view is read last: who has left meanwhile is in it. The node returned has the pods that are nominated to
+// it: what the pod is given must not be theirs.
 func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name string) (view *snapshot.View, node *snapshot.Node, leave func(), err error) {
 	h.coming.mu.Lock()
 	defer h.coming.mu.Unlock()
@@ -82,8 +83,9 @@ func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name stri
 		return nil, nil, nil, err
 	}
 	crowded := node.With(others(here, pod.UID)...)
+	nominations := h.preempted.now(view, c.started)
 	record := c.record
-	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{crowded}}, &c.result)
+	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{crowded}, Nominations: nominations}, &c.result)
 	record.Policies, record.Rejections = c.result.Record.Policies, c.result.Record.Rejections
 	if err != nil {
 		return nil, nil, nil, err
@@ -91,7 +93,8 @@ func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	if len(c.result.Rejected) > 0 {
 		return nil, nil, nil, fmt.Errorf("node %q does not fit any more: %s", name, c.result.Rejected[0].Reason.Text)
 	}
-	pod = h.planned(ctx, view, pod, crowded)
+	node = h.Engine.CountNominated(view, nominations, pod, node)
+	pod = h.planned(ctx, view, pod, h.Engine.CountNominated(view, nominations, pod, crowded))
 	h.coming.set(name, append(slices.Clone(here), pod))
 	return view, node, func() {
 		h.coming.mu.Lock()

@@ -106,9 +106,10 @@ type Options struct {
 // goroutines.
 type Handler struct {
 	Options
-	calls  sync.Pool // of *call
-	nodes  requestNodes
-	coming coming
+	calls     sync.Pool // of *call
+	nodes     requestNodes
+	coming    coming
+	preempted preempted
 }
 
 // New returns a Handler.

@@ -95,7 +95,7 @@ func (h *Handler) decode(c *call) (engine.Request, error) {
 		return engine.Request{}, err
 	}
 	c.withComing(view, coming, pod.UID)
-	return engine.Request{Pod: pod, View: view, Nodes: c.asked}, nil
+	return engine.Request{Pod: pod, View: view, Nodes: c.asked, Nominations: h.preempted.now(view, c.started)}, nil
 }
 
 // view returns what is true now: without a cluster, outside facts at most.

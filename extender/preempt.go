@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -37,11 +38,13 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	kept, err := h.Engine.Preempt(ctx, args.Pod, view, given, &c.result)
+	req := engine.Request{Pod: args.Pod, View: view, Nominations: h.preempted.now(view, c.started)}
+	kept, err := h.Engine.Preempt(ctx, req, given, &c.result)
 	c.record = c.result.Record
 	if err != nil {
 		return err
 	}
+	h.preempted.answer(args.Pod, kept, view, time.Now())
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {
 		victims := &extenderv1.MetaVictims{NumPDBViolations: candidate.PDBViolations}

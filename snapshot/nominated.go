@@ -47,12 +47,13 @@ func (b *Builder) nominatedByNode() map[string][]*corev1.Pod {
 		byNode[pod.Status.NominatedNodeName] = append(byNode[pod.Status.NominatedNodeName], pod)
 	}
 	for _, pods := range byNode {
-		slices.SortFunc(pods, compareNominated)
+		slices.SortFunc(pods, CompareNominated)
 	}
 	return byNode
 }
 
-func compareNominated(a, b *corev1.Pod) int {
+// CompareNominated orders nominated pods as [View.Nominated] does.
+func CompareNominated(a, b *corev1.Pod) int {
 	return cmp.Or(
 		-cmp.Compare(priority(a), priority(b)),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),

@@ -1,0 +1,285 @@
+package extender_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/snapshot"
+)
+
+const gpuIndex = "ALIYUN_COM_GPU_MEM_IDX"
+
+// gpuNode is a node with so many GPUs of 16 GiB.
+func gpuNode(name string, gpus int64) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+		"aliyun.com/gpu-mem":   *resource.NewQuantity(16*gpus, resource.DecimalSI),
+		"aliyun.com/gpu-count": *resource.NewQuantity(gpus, resource.DecimalSI),
+	}}}
+}
+
+// sharing is a pod of the priority that asks for so much of one GPU.
+func sharing(name string, priority int32, gibibytes int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"},
+		Spec: corev1.PodSpec{Priority: &priority, Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{"aliyun.com/gpu-mem": *resource.NewQuantity(gibibytes, resource.DecimalSI)}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+}
+
+// on is the pod as it is when it runs on the node, with the GPU.
+func on(pod *corev1.Pod, node, gpu string) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName, pod.Status.Phase, pod.Status.NominatedNodeName = node, corev1.PodRunning, ""
+	pod.Annotations = map[string]string{gpuIndex: gpu, "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+	return pod
+}
+
+func nominatedTo(node string, pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Status.NominatedNodeName = node
+	return pod
+}
+
+func terminating(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	return pod
+}
+
+// oneLedger is the ledger of one node, in memory.
+type oneLedger struct {
+	mu     sync.Mutex
+	ledger snapshot.Ledger
+}
+
+func (o *oneLedger) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ledger.Resource == "" {
+		o.ledger = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
+	}
+	next, held, err := ledger.Claim(o.ledger, snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node}, choose, time.Now())
+	if err == nil {
+		o.ledger = next
+	}
+	return held, err
+}
+
+func (o *oneLedger) Release(_ context.Context, _ snapshot.LedgerKey, held snapshot.LedgerPod) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ledger = *o.ledger.Without(func(uid types.UID) bool { return uid == held.UID })
+	return nil
+}
+
+// gpuProfile serves GPUMemory over what the cluster holds.
+type gpuProfile struct {
+	server
+	t       *testing.T
+	cluster *fakeCluster
+}
+
+func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*corev1.Pod) *gpuProfile {
+	t.Helper()
+	config := gpumemory.Defaults()
+	if change != nil {
+		change(&config)
+	}
+	p, err := gpumemory.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &fakeCluster{pods: pods}
+	return &gpuProfile{cluster: cluster, t: t, server: serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}
+		o.Ledgers = &oneLedger{}
+	})}
+}
+
+// see makes the nodes and pods what the view shows.
+func (g *gpuProfile) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
+	g.cluster.mu.Lock()
+	defer g.cluster.mu.Unlock()
+	var b snapshot.Builder
+	if g.cluster.view != nil { // the generation grows
+		for range g.cluster.view.Generation() {
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
+			b.View()
+			b.DeleteNode("gone")
+			b.View()
+		}
+	}
+	for _, n := range nodes {
+		b.SetNode(n)
+	}
+	for _, p := range pods {
+		b.SetPod(p)
+	}
+	g.cluster.view = b.View()
+}
+
+// fits says on which of the nodes the pod fits.
+func (g *gpuProfile) fits(pod *corev1.Pod, nodes ...string) string {
+	g.t.Helper()
+	answer := decode[extenderv1.ExtenderFilterResult](g.t, g.post(g.t, "filter", encode(g.t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})))
+	if answer.NodeNames == nil {
+		g.t.Fatalf("filter: %+v", answer)
+	}
+	return strings.Join(*answer.NodeNames, " ")
+}
+
+// bind returns the GPU the pod was bound to, or the error.
+func (g *gpuProfile) bind(pod, node string) string {
+	g.t.Helper()
+	g.cluster.bindings = nil
+	answer := decode[extenderv1.ExtenderBindingResult](g.t, g.post(g.t, "bind", encode(g.t, extenderv1.ExtenderBindingArgs{PodName: pod, PodNamespace: "default", PodUID: types.UID(pod), Node: node})))
+	if answer.Error != "" {
+		return answer.Error
+	}
+	return "GPU " + g.cluster.bindings[0].Annotations[gpuIndex]
+}
+
+// preempt returns the nodes kept.
+func (g *gpuProfile) preempt(pod *corev1.Pod, victims map[string]*extenderv1.MetaVictims) string {
+	g.t.Helper()
+	answer := decode[extenderv1.ExtenderPreemptionResult](g.t, g.post(g.t, "preempt", encode(g.t, extenderv1.ExtenderPreemptionArgs{Pod: pod, NodeNameToMetaVictims: victims})))
+	var kept []string
+	for node, v := range answer.NodeNameToMetaVictims {
+		var uids []string
+		for _, p := range v.Pods {
+			uids = append(uids, p.UID)
+		}
+		kept = append(kept, fmt.Sprint(node, uids))
+	}
+	slices.Sort(kept)
+	return strings.Join(kept, " ")
+}
+
+func metaVictims(uids ...string) *extenderv1.MetaVictims {
+	v := new(extenderv1.MetaVictims)
+	for _, uid := range uids {
+		v.Pods = append(v.Pods, &extenderv1.MetaPod{UID: uid})
+	}
+	return v
+}
+
+// Pods were evicted to make room for important, which is nominated to the node. kube-scheduler's own sum over the GPUs
+// (12 + 10 + 8 of 32) lets other pass; which GPU has what is left only we know.
+func TestNominatedPodKeepsItsGPU(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 2)}
+	runs := on(sharing("runs", 0, 12), "n", "1")
+	important, other, small := nominatedTo("n", sharing("important", 1000, 10)), sharing("other", 0, 8), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, important, other, small)
+	g.see(nodes, runs, important)
+	if got := g.fits(other, "n"); got != "" {
+		t.Error("a less important pod fits where others were evicted for important")
+	}
+	if got := g.bind("other", "n"); !strings.Contains(got, "does not fit any more: Insufficient GPU Memory in one device") {
+		t.Errorf("bind of a pod that was let pass before: %s", got)
+	}
+	if got := g.fits(sharing("urgent", 2000, 8), "n"); got != "n" {
+		t.Error("a more important pod does not fit")
+	}
+	if got := g.fits(important, "n"); got != "n" {
+		t.Error("important does not fit where it is nominated")
+	}
+	if got := g.bind("small", "n"); got != "GPU 1" {
+		t.Errorf("a pod for which there is room beside both: %s, want GPU 1", got)
+	}
+	if got := g.bind("important", "n"); got != "GPU 0" {
+		t.Errorf("important: %s, want GPU 0", got)
+	}
+}
+
+// A pod that fits beside a nominated one gets a GPU that is not the other's, whatever the policy prefers.
+func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 2)}
+	runs := on(sharing("runs", 0, 6), "n", "0")
+	important, other := nominatedTo("n", sharing("important", 1000, 16)), sharing("other", 0, 8)
+	g := serveGPUProfile(t, func(c *gpumemory.Config) { c.ChooseCard = gpumemory.SpreadCards }, important, other)
+	g.see(nodes, runs)
+	if got := g.bind("other", "n"); got != "GPU 1" {
+		t.Fatalf("with nobody nominated: %s, want GPU 1, of which most is free", got)
+	}
+	g = serveGPUProfile(t, func(c *gpumemory.Config) { c.ChooseCard = gpumemory.SpreadCards }, important, other)
+	g.see(nodes, runs, important)
+	if got := g.bind("other", "n"); got != "GPU 0" {
+		t.Errorf("beside a pod that needs GPU 1: %s, want GPU 0", got)
+	}
+}
+
+// From the answer to a preempt call on, the pod counts on the node, before the view shows the nomination, and until the pods
+// evicted for it are gone.
+func TestPreemptedNodeIsKept(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 1)}
+	low, high := on(sharing("low", 0, 10), "n", "0"), on(sharing("high", 2000, 12), "n", "1")
+	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, important, small)
+	g.see(nodes, low, high)
+	if got := g.fits(small, "n"); got != "n" {
+		t.Fatal("small does not fit before")
+	}
+	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" {
+		t.Fatalf("preempt keeps %q", got)
+	}
+	smaller := sharing("smaller", 0, 5) // does not fit beside high
+	step := func(what, want string, pods ...*corev1.Pod) {
+		t.Helper()
+		g.see(nodes, append(pods, high)...)
+		if got := g.fits(smaller, "n"); got != want {
+			t.Errorf("%s: a smaller pod fits on %q, want %q", what, got, want)
+		}
+		if got := g.fits(small, "n"); got != "n" {
+			t.Errorf("%s: a pod that fits beside high does not", what)
+		}
+	}
+	step("answered", "", low)
+	step("nominated", "", low, nominatedTo("n", important))
+	step("being evicted", "", terminating(low), nominatedTo("n", important))
+	step("evicted", "", nominatedTo("n", important))
+	step("bound", "", on(important, "n", "0"))
+	step("gone", "n")
+}
+
+// What is remembered of an answer ends when kube-scheduler nominates the pod elsewhere, or nowhere.
+func TestPreemptedNodeIsFreeAgain(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, important, small)
+	g.see(nodes, onN, onM)
+	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
+	if got := g.preempt(important, victims); got != "m[low-m] n[low-n]" {
+		t.Fatalf("preempt keeps %q", got)
+	}
+	if got := g.fits(small, "n", "m"); got != "" {
+		t.Errorf("small fits on %q while it is not known which node important is nominated to", got)
+	}
+	if got := g.preempt(sharing("another", 1000, 16), victims); got != "m[low-m] n[low-n]" {
+		t.Errorf("another preempt call in the meantime keeps %q", got)
+	}
+	g.see(nodes, onN, onM, nominatedTo("m", important), nominatedTo("m", sharing("another", 1000, 16)))
+	if got := g.fits(small, "n", "m"); got != "n" {
+		t.Errorf("small fits on %q with both nominated to m", got)
+	}
+	g.see(nodes, onN, onM)
+	if got := g.fits(small, "n", "m"); got != "n m" {
+		t.Errorf("small fits on %q with nobody nominated any more", got)
+	}
+}
