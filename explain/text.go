@@ -114,10 +114,14 @@ func (p *Profile) text(b *strings.Builder) {
 	p.notes(b)
 }
 
-// notes writes what policies say about each node in words, below the table, which they would make too wide.
+// notes writes which nominated pods count on each node, and what policies say about it in words, below the table, which they
+// would make too wide.
 func (p *Profile) notes(b *strings.Builder) {
 	for _, x := range p.Explanations {
-		named := false
+		named := len(x.Nominated) > 0
+		if named {
+			fmt.Fprintf(b, "  %s\n      counts nominated pods: %s\n", x.Node, strings.Join(x.Nominated, ", "))
+		}
 		for _, o := range x.Policies {
 			for _, note := range o.Notes {
 				if !named {

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+var preemptions = flag.Int("preemptions", 100, "how many pods preempt others in TestNominatedPodsKeepTheirGPU")
+
+// Pods are evicted from GPUs to make room for important ones, one after the other, while smaller pods keep trying. Of the node
+// there is always enough left for a smaller pod, as kube-scheduler adds it up, but never of one GPU. So each of them that is
+// bound has taken what was made free for an important pod; and each important pod evicts one other pod.
+func TestNominatedPodsKeepTheirGPU(t *testing.T) {
+	const nodes, each, workers, smaller = 12, 16, 6, 12
+	th := open(t)
+	var specs []controlplane.NodeSpec
+	for n := range nodes {
+		specs = append(specs, gpus(fmt.Sprintf("gpu-%02d", n), 2, each))
+	}
+	th.nodes(specs...)
+	th.priority("important", 1000)
+	th.priority("top", 2000)
+	runs := func(name, class, node, gpu string, units int) {
+		spec := gpuPod(name, units)
+		spec.NodeName, spec.PriorityClass = node, class
+		spec.Annotations = map[string]string{gpuIndex: gpu, gpuTaken: "true"}
+		th.create(spec)
+	}
+	var lows atomic.Int64
+	low := func(node string) { runs(fmt.Sprintf("low-%d", lows.Add(1)), "", node, "0", each) }
+	for _, n := range specs {
+		runs("top-"+n.Name, "top", n.Name, "1", 12)
+		low(n.Name)
+	}
+	o := th.outboard(gpushare)
+	k := startSlowKubelets(th, 30*time.Millisecond)
+	th.scheduler(gpushareScheduler(o))
+
+	trying, stop := context.WithCancel(th.ctx)
+	defer stop()
+	var crowd sync.WaitGroup
+	for i := range smaller {
+		crowd.Go(func() { keepTrying(trying, th, fmt.Sprintf("smaller-%02d", i)) })
+	}
+	work := make(chan int)
+	group, ctx := errgroup.WithContext(th.ctx)
+	for range workers {
+		group.Go(func() error {
+			for i := range work {
+				spec := gpuPod(fmt.Sprintf("important-%d", i), 10)
+				spec.PriorityClass = "important"
+				pod, err := th.Client.CoreV1().Pods("default").Create(ctx, spec.Pod(), metav1.CreateOptions{})
+				if err != nil {
+					return err
+				}
+				if pod, err = controlplane.WaitForPodBound(ctx, th.Client, pod); err != nil {
+					return fmt.Errorf("%s: %w", spec.Name, err)
+				}
+				low(pod.Spec.NodeName) // before, so that there is no moment in which a smaller pod may have the GPU
+				if err := controlplane.DeletePod(ctx, th.Client, pod); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		defer close(work)
+		for i := range *preemptions {
+			select {
+			case work <- i:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return nil
+	})
+	err := group.Wait()
+	stop()
+	crowd.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	thefts, evicted := k.count()
+	t.Logf("%d pods preempted %d others; smaller pods took what was made free %d times", *preemptions, evicted, thefts)
+	if thefts > 0 || evicted != *preemptions {
+		t.Error("want 1 eviction each, and 0")
+	}
+}
+
+// keepTrying creates a pod of 8 units of one GPU, and another one when that has waited for a while, until ctx ends.
+func keepTrying(ctx context.Context, th *theater, name string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		pod, err := th.Client.CoreV1().Pods("default").Create(ctx, gpuPod(fmt.Sprintf("%s-%d", name, i), 8).Pod(), metav1.CreateOptions{})
+		if err != nil {
+			continue // ctx has ended
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+		// One that took what was made free must go, too, for the test to go on.
+		_ = controlplane.DeletePod(context.WithoutCancel(ctx), th.Client, pod)
+	}
+}
+
+// slowKubelets remove pods that are to be deleted, after their grace period, and count.
+type slowKubelets struct {
+	mu              sync.Mutex
+	thefts, evicted map[string]bool
+}
+
+func (k *slowKubelets) count() (thefts, evicted int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.thefts), len(k.evicted)
+}
+
+func startSlowKubelets(th *theater, grace time.Duration) *slowKubelets {
+	th.t.Helper()
+	k := &slowKubelets{thefts: map[string]bool{}, evicted: map[string]bool{}}
+	w, err := th.Client.CoreV1().Pods("default").Watch(th.ctx, metav1.ListOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	th.t.Cleanup(w.Stop)
+	go func() {
+		for event := range w.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Modified {
+				k.see(th, pod, grace)
+			}
+		}
+	}()
+	return k
+}
+
+func (k *slowKubelets) see(th *theater, pod *corev1.Pod, grace time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case strings.HasPrefix(pod.Name, "smaller-") && pod.Spec.NodeName != "":
+		k.thefts[pod.Name] = true
+	case strings.HasPrefix(pod.Name, "low-") && pod.DeletionTimestamp != nil && !k.evicted[pod.Name]:
+		k.evicted[pod.Name] = true
+		time.AfterFunc(grace, func() {
+			// Should it fail, important pods wait for the room, and the test fails.
+			_ = controlplane.DeletePod(th.ctx, th.Client, pod)
+		})
+	}
+}
