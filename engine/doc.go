@@ -57,6 +57,18 @@
 // As in kube-scheduler, all this takes for granted that fewer pods on a node
 // never make a pod fit less.
 //
+// # Nominated pods
+//
+// A pod for which kube-scheduler evicts others is nominated to their node, and its
+// own filters count it there for every pod that is not more important, until it is
+// bound. So does the engine, in all it is asked: a node fits when it does with the
+// nominated pods and also without them. Which units of the node a nominated pod will
+// get nobody knows yet. The policies are asked what they would give to it if the
+// pods evicted for it, and all that are being deleted, were gone; if the View does
+// not tell yet which pods are evicted, and it would get nothing, then as if all less
+// important pods were. The View holds the nominations ([snapshot.View.Nominated]),
+// and Request.Nominations those that it cannot show yet.
+//
 // # Errors
 //
 // A policy that fails or panics fails the request, or (onError: skip) is left
