@@ -74,25 +74,25 @@ func (e *Engine) nominations(view *snapshot.View, more *Nominations) *nomination
 	if last != nil && last.view == view && last.more == more {
 		return last
 	}
-	nodes := map[string]bool{}
-	for node := range view.AllNominated() {
-		nodes[node] = true
-	}
-	if more != nil {
-		for node := range more.byNode {
-			nodes[node] = true
-		}
-	}
-	if len(nodes) == 0 {
+	if len(view.Nominated()) == 0 && more == nil {
 		return nil
 	}
+	names := map[string]struct{}{}
+	for name := range view.Nominated() {
+		names[name] = struct{}{}
+	}
+	if more != nil {
+		for name := range more.byNode {
+			names[name] = struct{}{}
+		}
+	}
 	next := &nominations{view: view, more: more, byRow: make([]*nominatedNode, view.Rows())}
-	for name := range nodes {
+	for name := range names {
 		node := view.Node(name)
 		if node == nil {
 			continue
 		}
-		row, pods := node.Row(), merge(view.Nominated(name), more.of(name), name)
+		row, pods := node.Row(), merge(view.Nominated()[name], more.of(name), name)
 		if last != nil && row < len(last.byRow) && last.byRow[row].is(node, pods) {
 			next.byRow[row] = last.byRow[row]
 			continue

@@ -114,7 +114,7 @@ func (p *preempted) settle(view *snapshot.View, now time.Time) {
 // settle says whether the view shows the pod nominated to one of the nodes. Then that is the one.
 func (p *preemptedPod) settle(view *snapshot.View, uid types.UID) bool {
 	for i, c := range p.nodes {
-		if slices.ContainsFunc(view.Nominated(c.Name), func(pod *corev1.Pod) bool { return pod.UID == uid }) {
+		if slices.ContainsFunc(view.Nominated()[c.Name], func(pod *corev1.Pod) bool { return pod.UID == uid }) {
 			p.nodes, p.seen = p.nodes[i:i+1], true
 			return true
 		}

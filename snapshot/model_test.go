@@ -103,12 +103,8 @@ func showAll(v *snapshot.View) string {
 	for _, b := range v.DisruptionBudgets() {
 		text += b.Namespace + "/" + b.Name + "{" + b.Labels["v"] + "}\n"
 	}
-	nominated := maps.Collect(v.AllNominated())
-	for _, node := range slices.Sorted(maps.Keys(nominated)) {
-		if !slices.Equal(nominated[node], v.Nominated(node)) {
-			text += "Nominated and AllNominated differ\n"
-		}
-		for _, p := range nominated[node] {
+	for _, node := range slices.Sorted(maps.Keys(v.Nominated())) {
+		for _, p := range v.Nominated()[node] {
 			text += fmt.Sprintf("%s <- %s\n", node, p.UID)
 		}
 	}

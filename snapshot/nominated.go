@@ -2,21 +2,17 @@ package snapshot
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Nominated returns the pods that are nominated to the node: kube-scheduler evicts pods there to make room for them, or
-// is about to bind them. The most important pod comes first: the one with the highest priority, and of those the oldest.
-// Neither the slice nor the pods may be written to. Nominated pods are not among [Node.Pods].
-func (v *View) Nominated(node string) []*corev1.Pod { return v.nominated[node] }
-
-// AllNominated yields every node with nominated pods, and the pods, in no order. The node need not exist.
-func (v *View) AllNominated() iter.Seq2[string, []*corev1.Pod] { return maps.All(v.nominated) }
+// Nominated returns the pods that are nominated to a node, by its name: kube-scheduler evicts pods there to make room for
+// them, or is about to bind them. The most important pod comes first: the one with the highest priority, and of those the
+// oldest. The node need not exist. Neither the map nor the slices nor the pods may be written to. Nominated pods are not among
+// [Node.Pods].
+func (v *View) Nominated() map[string][]*corev1.Pod { return v.nominated }
 
 // nominate adds or removes the pod's nomination.
 func (b *Builder) nominate(pod *corev1.Pod) {
