@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
@@ -282,4 +283,78 @@ func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	if got := g.fits(small, "n", "m"); got != "n m" {
 		t.Errorf("small fits on %q with nobody nominated any more", got)
 	}
+}
+
+// What is kept about nominated pods from one view to the next changes no answer: an engine that has seen every view and one that
+// has seen none say the same.
+func TestNominatedPodsFollowFromTheView(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, err := gpumemory.New(gpumemory.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		newEngine := func() *engine.Engine {
+			e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		kept := newEngine()
+		var b snapshot.Builder
+		for _, name := range []string{"n", "m"} {
+			b.SetNode(gpuNode(name, 2))
+		}
+		node, gpu := rapid.SampledFrom([]string{"n", "m"}), rapid.SampledFrom([]string{"0", "1"})
+		draw := func() *corev1.Pod {
+			return sharing(fmt.Sprint("p", rapid.IntRange(0, 6).Draw(t, "pod")), rapid.Int32Range(0, 3).Draw(t, "priority"), rapid.Int64Range(1, 16).Draw(t, "GiB"))
+		}
+		var told []engine.Nomination
+		t.Repeat(map[string]func(*rapid.T){
+			"runs":        func(t *rapid.T) { b.SetPod(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU"))) },
+			"is deleted":  func(t *rapid.T) { b.SetPod(terminating(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU")))) },
+			"is gone":     func(t *rapid.T) { b.DeletePod(draw().UID) },
+			"nominated":   func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
+			"nominated2":  func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
+			"nobody told": func(*rapid.T) { told = nil },
+			"told": func(t *rapid.T) {
+				told = append(slices.Clip(told), engine.Nomination{
+					Pod: draw(), Node: node.Draw(t, "node"), Victims: []types.UID{draw().UID}, Uncertain: rapid.Bool().Draw(t, "uncertain"),
+				})
+			},
+			"": func(t *rapid.T) {
+				view := b.View()
+				req := engine.Request{Pod: draw(), View: view, Nodes: []*snapshot.Node{view.Node("n"), view.Node("m")}, Nominations: engine.NewNominations(told)}
+				var got, want engine.Result
+				if err := kept.Filter(t.Context(), req, &got); err != nil {
+					t.Fatal(err)
+				}
+				if err := newEngine().Filter(t.Context(), req, &want); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got.Kept, want.Kept) {
+					t.Fatalf("kept %v, and an engine that is asked for the first time %v", got.Kept, want.Kept)
+				}
+				without := req
+				without.Nominations = nil
+				var b snapshot.Builder
+				for n := range view.All() {
+					b.SetNode(n.Object)
+					for _, pod := range n.Pods {
+						b.SetPod(pod)
+					}
+				}
+				without.View = b.View()
+				without.Nodes = []*snapshot.Node{without.View.Node("n"), without.View.Node("m")}
+				if err := kept.Filter(t.Context(), without, &want); err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range got.Kept {
+					if !slices.Contains(want.Kept, i) {
+						t.Fatalf("kept %v, and without nominated pods %v", got.Kept, want.Kept)
+					}
+				}
+			},
+		})
+	})
 }
