@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }
@@ -164,9 +165,15 @@ func examplePod(i int, name string) *corev1.Pod {
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, ImageID: fmt.Sprintf("%s@sha256:%064x", c.Image, app), ContainerID: fmt.Sprintf("containerd://%064x", i), Ready: true,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: created}},
+			State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: created}},
+			AllocatedResources: c.Resources.Requests.DeepCopy(), Resources: c.Resources.DeepCopy(),
 		})
 	}
+	total := corev1.ResourceRequirements{
+		Requests: resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}),
+		Limits:   resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}),
+	}
+	pod.Status.AllocatedResources, pod.Status.Resources = total.Requests.DeepCopy(), &total
 	return pod
 }
 

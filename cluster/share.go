@@ -86,6 +86,10 @@ func sharePod(pod, like *corev1.Pod) {
 	adoptDeep(&pod.Spec.Resources, like.Spec.Resources)
 	adoptDeep(&pod.Spec.ResourceClaims, like.Spec.ResourceClaims)
 	adoptDeep(&pod.Status.Conditions, like.Status.Conditions)
+	adoptDeep(&pod.Status.ContainerStatuses, like.Status.ContainerStatuses)
+	adoptDeep(&pod.Status.InitContainerStatuses, like.Status.InitContainerStatuses)
+	adoptDeep(&pod.Status.AllocatedResources, like.Status.AllocatedResources)
+	adoptDeep(&pod.Status.Resources, like.Status.Resources)
 }
 
 // shareNode is sharePod for nodes.

@@ -84,6 +84,9 @@ func TestSharePod(t *testing.T) {
 	if &two.Spec.Containers[0] != &one.Spec.Containers[0] {
 		t.Error("equal containers are not shared")
 	}
+	if len(one.Status.ContainerStatuses) > 0 || one.Status.Resources != nil || one.Status.AllocatedResources != nil {
+		t.Errorf("of a pod that is not resized these resources are kept: %v", one.Status)
+	}
 	if &three.Spec.Containers[0] == &one.Spec.Containers[0] {
 		t.Error("different containers are shared")
 	}
@@ -91,6 +94,30 @@ func TestSharePod(t *testing.T) {
 		if same := unsafe.StringData(two.Annotations[key]) == unsafe.StringData(value); same != (key != "address") {
 			t.Errorf("annotation %s is shared: %v", key, same)
 		}
+	}
+}
+
+// What is kept of a pod while it is resized is shared with its next version.
+func TestShareResizedPod(t *testing.T) {
+	resized := func(version string) *corev1.Pod {
+		pod := examplePod(0, "resized")
+		pod.ResourceVersion = version
+		pod.Status.ContainerStatuses[0].AllocatedResources[corev1.ResourceCPU] = quantity("2")
+		pod.Status.AllocatedResources[corev1.ResourceCPU] = quantity("2")
+		snapshot.TrimPod(pod)
+		return pod
+	}
+	one, two := resized("1"), resized("2")
+	before := two.DeepCopy()
+	sharePod(two, one)
+	if diff := cmp.Diff(before, two); diff != "" {
+		t.Errorf("the pod was changed (-before +after):\n%s", diff)
+	}
+	if &two.Status.ContainerStatuses[0] != &one.Status.ContainerStatuses[0] || two.Status.Resources != one.Status.Resources {
+		t.Error("equal resources in the status are not shared")
+	}
+	if cpu := snapshot.PodRequests(two)[corev1.ResourceCPU]; cpu.Cmp(quantity("2")) != 0 {
+		t.Errorf("it counts with %s cores, want 2", cpu.String())
 	}
 }
 

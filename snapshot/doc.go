@@ -17,6 +17,9 @@
 // there. A pod that comes with a request is trimmed in the same way before any
 // policy sees it, so a policy cannot come to depend on where the pod came from.
 //
+// What a pod counts with is [PodRequests], as in kube-scheduler: a pod on a node may hold
+// something else than its spec requests, because it can be resized in place.
+//
 // # Facts
 //
 // What a policy needs to know about a node and its pods (how many of them match

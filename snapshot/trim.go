@@ -14,8 +14,8 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // TrimPod removes, in place, what no placement can depend on, and with it every
 // value that may be a secret: managed fields, environment, commands, probes,
 // lifecycle hooks, volume mounts, volumes that are not persistent, and the status
-// but for its phase, start time, nominated node, and the conditions that are more
-// than a step on the way to Ready.
+// but for its phase, start time, nominated node, the conditions that are more
+// than a step on the way to Ready, and, while the pod is resized, the resources it has.
 // Ephemeral containers go too: kube-scheduler does not count them either.
 func TrimPod(pod *corev1.Pod) {
 	trimMeta(&pod.ObjectMeta)
@@ -29,12 +29,15 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Spec.EvictionResponders = nil
 	pod.Spec.ImagePullSecrets = nil
 	pod.Spec.Volumes = persistent(pod.Spec.Volumes)
-	pod.Status = corev1.PodStatus{
-		Phase:             pod.Status.Phase,
-		Conditions:        lasting(pod.Status.Conditions),
-		NominatedNodeName: pod.Status.NominatedNodeName,
-		StartTime:         pod.Status.StartTime,
+	var kept corev1.PodStatus
+	if isResized(pod) {
+		kept = resourceStatus(&pod.Status)
 	}
+	kept.Phase = pod.Status.Phase
+	kept.Conditions = lasting(pod.Status.Conditions)
+	kept.NominatedNodeName = pod.Status.NominatedNodeName
+	kept.StartTime = pod.Status.StartTime
+	pod.Status = kept
 }
 
 // TrimNode removes, in place, what no placement can depend on: managed fields,

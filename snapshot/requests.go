@@ -1,0 +1,124 @@
+package snapshot
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/component-helpers/resource"
+)
+
+// PodRequests returns what kube-scheduler counts the pod with. A pod without a node counts
+// with what its spec requests. A pod on a node counts with what it holds there: while the
+// kubelet resizes it in place, the most of what it requests, what the kubelet has allocated,
+// and what its containers run with; and if the resize is infeasible, of the last two.
+func PodRequests(pod *corev1.Pod) corev1.ResourceList {
+	s := &pod.Status
+	// For most pods TrimPod leaves nothing of that, and reading the spec alone takes a third of the time.
+	reported := len(s.ContainerStatuses)+len(s.InitContainerStatuses) > 0 || s.AllocatedResources != nil || s.Resources != nil
+	return resource.PodRequests(pod, options(pod.Spec.NodeName != "" && (reported || resource.IsPodResizeInfeasible(pod))))
+}
+
+// options are those of kube-scheduler. An API server that does not have a feature reports
+// nothing in the fields that it adds to the status.
+func options(useStatus bool) resource.PodResourcesOptions {
+	return resource.PodResourcesOptions{UseStatusResources: useStatus, InPlacePodLevelResourcesVerticalScalingEnabled: true}
+}
+
+// isResized says whether the status of the pod changes what it counts with, or its limits.
+func isResized(pod *corev1.Pod) bool {
+	switch {
+	case pod.Spec.NodeName == "":
+		return false
+	case resource.IsPodResizeInfeasible(pod):
+		return true
+	case isAsSpecified(pod):
+		return false
+	}
+	return !equality.Semantic.DeepEqual(resource.PodRequests(pod, options(true)), resource.PodRequests(pod, options(false))) ||
+		!equality.Semantic.DeepEqual(resource.PodLimits(pod, options(true)), resource.PodLimits(pod, options(false)))
+}
+
+// isAsSpecified says whether, at a glance, the status reports no more than the spec requests.
+// The kubelet reports the resources of every pod, and few pods are being resized.
+func isAsSpecified(pod *corev1.Pod) bool {
+	if pod.Spec.Resources != nil {
+		return false
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			c := &containers[i].Resources
+			s := containerStatus(&pod.Status, containers[i].Name)
+			if s == nil {
+				continue
+			}
+			if !covers(c.Requests, s.AllocatedResources) || s.Resources != nil && (!covers(c.Requests, s.Resources.Requests) || !covers(c.Limits, s.Resources.Limits)) {
+				return false
+			}
+		}
+	}
+	return sumCovers(pod.Spec.Containers, pod.Status.AllocatedResources) &&
+		(pod.Status.Resources == nil || sumCovers(pod.Spec.Containers, pod.Status.Resources.Requests))
+}
+
+func containerStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
+	for _, statuses := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i]
+			}
+		}
+	}
+	return nil
+}
+
+func covers(all, part corev1.ResourceList) bool {
+	for name, amount := range part {
+		if most, ok := all[name]; !ok || amount.Cmp(most) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sumCovers is covers for the sum of what the containers request.
+func sumCovers(containers []corev1.Container, part corev1.ResourceList) bool {
+	for name, amount := range part {
+		rest := amount.DeepCopy()
+		for i := range containers {
+			if amount, ok := containers[i].Resources.Requests[name]; ok {
+				rest.Sub(amount)
+			}
+		}
+		if rest.Sign() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// resourceStatus returns what the status says about resources, and nothing else.
+func resourceStatus(status *corev1.PodStatus) corev1.PodStatus {
+	return corev1.PodStatus{
+		ContainerStatuses:     containerResources(status.ContainerStatuses),
+		InitContainerStatuses: containerResources(status.InitContainerStatuses),
+		AllocatedResources:    status.AllocatedResources,
+		Resources:             withoutClaims(status.Resources),
+	}
+}
+
+func containerResources(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(statuses) == 0 {
+		return nil
+	}
+	kept := make([]corev1.ContainerStatus, len(statuses))
+	for i, s := range statuses {
+		kept[i] = corev1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources, Resources: withoutClaims(s.Resources)}
+	}
+	return kept
+}
+
+func withoutClaims(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	if r == nil {
+		return nil
+	}
+	return &corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
+}
