@@ -56,7 +56,7 @@ func trimmed() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[metav1.TypeMeta]():           {"kind", "apiVersion"},
 		reflect.TypeFor[metav1.ObjectMeta]():         {"managedFields"},
-		reflect.TypeFor[corev1.PodSpec]():            {"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext", "imagePullSecrets"},
+		reflect.TypeFor[corev1.PodSpec]():            {"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext", "imagePullSecrets", "evictionResponders"},
 		reflect.TypeFor[corev1.Container]():          {"only", "name", "image", "ports", "resources", "restartPolicy"},
 		reflect.TypeFor[corev1.Volume]():             {"only", "name", "persistentVolumeClaim", "ephemeral", "csi"},
 		reflect.TypeFor[corev1.PodStatus]():          {"only", "phase", "conditions", "nominatedNodeName", "startTime"},
