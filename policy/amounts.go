@@ -18,6 +18,9 @@ func AddAmounts(a, b int64) int64 {
 // Asked is how much of an extended resource the pod asks for, 0 or more, by Kubernetes' rule:
 // init containers run one after the other, before the containers, but beside the sidecars that
 // were started before them. It allocates nothing.
+//
+// That is also what a pod on a node has: it cannot be resized in place in anything but cpu and
+// memory, for which there is [snapshot.PodRequests].
 func Asked(pod *corev1.Pod, resource corev1.ResourceName) int64 {
 	limit := func(c *corev1.Container) int64 {
 		q, ok := c.Resources.Limits[resource]

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/ledger"
@@ -109,7 +108,7 @@ func (c *cluster) resource(name corev1.ResourceName) int {
 // needs are what kube-scheduler counts the pod with.
 func (c *cluster) needs(pod *corev1.Pod) []need {
 	needs := []need{{podsResource, 1}}
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	requests := snapshot.PodRequests(pod)
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		quantity := requests[name]
 		if a := amount(name, quantity.MilliValue(), quantity.Value()); a > 0 {

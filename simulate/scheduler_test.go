@@ -157,7 +157,16 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	r := w.begin(1) // pods count, too
+	resized := job("resized", 0, 0).Pod
+	resized.Spec.NodeName = "labelled"
+	resized.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu", 31), Resources: &corev1.ResourceRequirements{Requests: list("cpu", 31)}}}
+	pods := &World{Nodes: w.Nodes, Running: []*corev1.Pod{resized}}
+	r, two := pods.begin(1), job("two", 0, 0).Pod
+	two.Spec.Containers[0].Resources.Requests = list("cpu", 2)
+	if err := r.filter(two, r.needs(two)); err != nil || len(r.found) > 0 {
+		t.Errorf("with a pod on labelled that has 31 of 32 cores, whatever it asks for: %v (%v)", names(r.found), err)
+	}
+	r = w.begin(1) // pods count, too
 	first := instance(job("p", 0, 0).Pod, "1", r.now)
 	if err := r.bind(t.Context(), nil, first, r.byName["small"], r.needs(first)); err != nil {
 		t.Fatal(err)

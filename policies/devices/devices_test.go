@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -420,4 +421,25 @@ func BenchmarkDevices(b *testing.B) {
 		}
 	}
 	policytest.Benchmark(b, policytest.Build(b, devices.Type(), grouped), asking("p", 2), builder.View())
+}
+
+// TestResizedPodKeepsItsClaim: a resize in place changes CPU and memory, and nothing of what a pod has of a ledger, nor of what
+// one without a claim has.
+func TestResizedPodKeepsItsClaim(t *testing.T) {
+	p := policytest.Build(t, devices.Type(), numbered)
+	w := &world{node: counting(4)}
+	w.claim(t, p, asking("claimed", 2))
+	claimed := w.bind(asking("claimed", 2))
+	w.pods = append(w.pods, bound("foreign", 1, "-"))
+	for _, pod := range w.pods {
+		amount := func(cpu string) corev1.ResourceList {
+			return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), fpga: pod.Spec.Containers[0].Resources.Limits[fpga]}
+		}
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amount("1"), Limits: amount("1")}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: amount("8"), Resources: &corev1.ResourceRequirements{Requests: amount("8")}}}
+	}
+	expect(t, "as much as is left", w.filter(t, p, asking("new", 1)), "fits")
+	expect(t, "more than is left", w.filter(t, p, asking("new", 2)), "InsufficientDevices 1/2 devices")
+	expect(t, "the pod itself", w.filter(t, p, claimed), "fits")
+	expect(t, "what the next gets", w.told(p, asking("new", 1)), "2")
 }

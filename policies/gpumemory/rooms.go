@@ -38,7 +38,7 @@ func (p *gpuMemory) roomOf(n *snapshot.Node, b *books) *room {
 		Memory: memory.Value(), MemoryCapacity: memory.Value(),
 	}}
 	for _, pod := range n.Pods {
-		cpu, memory := requests(pod)
+		cpu, memory := cpuAndMemory(snapshot.PodRequests(pod))
 		r.node.CPU -= cpu
 		r.node.Memory -= memory
 	}
@@ -55,15 +55,15 @@ func (p *gpuMemory) roomOf(n *snapshot.Node, b *books) *room {
 	return r
 }
 
-// requests are what kube-scheduler counts a pod with, in thousandths of a core and bytes.
-func requests(pod *corev1.Pod) (cpu, memory int64) {
-	all := resource.PodRequests(pod, resource.PodResourcesOptions{})
-	return max(0, all.Cpu().MilliValue()), max(0, all.Memory().Value())
+// cpuAndMemory are in thousandths of a core and bytes, 0 or more.
+func cpuAndMemory(requests corev1.ResourceList) (cpu, memory int64) {
+	return max(0, requests.Cpu().MilliValue()), max(0, requests.Memory().Value())
 }
 
-// shape is what the pod asks for; possible is false if no node can serve it.
+// shape is what the pod asks for, wherever it is and whatever it was resized to since;
+// possible is false if no node can serve it.
 func (p *gpuMemory) shape(pod *corev1.Pod) (s placement.Shape, possible bool) {
-	s.CPU, s.Memory = requests(pod)
+	s.CPU, s.Memory = cpuAndMemory(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 	r := p.request(pod)
 	switch {
 	case r == nil:

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resources "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -34,9 +33,10 @@ func amountsOf(pod *corev1.Pod) []amount {
 	return asked
 }
 
+// requestsOf is what the pod asks for, or what it holds once it is on a node.
 func requestsOf(pod *corev1.Pod) map[corev1.ResourceName]int64 {
 	requests := map[corev1.ResourceName]int64{}
-	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {
+	for name, quantity := range snapshot.PodRequests(pod) {
 		n := quantity.Value()
 		if name == corev1.ResourceCPU {
 			n = quantity.MilliValue()

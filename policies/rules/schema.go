@@ -51,7 +51,8 @@ func newSchema() (*schema, error) {
 
 // trimmed are the fields that snapshot.TrimPod and TrimNode remove, by the type that
 // has them. After "only" there are those that they keep. Kind and apiVersion are not
-// removed, but are there or not depending on where an object comes from.
+// removed, but are there or not depending on where an object comes from; and the resources
+// in a pod's status, depending on whether it is being resized.
 func trimmed() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[metav1.TypeMeta]():           {"kind", "apiVersion"},

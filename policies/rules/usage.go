@@ -6,12 +6,11 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/snapshot"
 )
 
-// usage is what the pods on a node ask for.
+// usage is what the pods on a node hold.
 type usage struct {
 	// Pods is how many there are.
 	Pods int64 `json:"pods"`
@@ -42,10 +41,10 @@ func usageOf(n *snapshot.Node) *usage {
 	return u
 }
 
-// podRequests is what kube-scheduler thinks the pod asks for in all, and 0 of the resources
+// podRequests is what kube-scheduler counts the pod with in all, and 0 of the resources
 // that every node has and it does not ask for.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests := snapshot.PodRequests(pod)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if _, ok := requests[name]; !ok {
 			requests[name] = resource.Quantity{}

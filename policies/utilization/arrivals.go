@@ -1,8 +1,11 @@
 package utilization
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resources "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -40,13 +43,60 @@ func (p *utilization) arrivalsOf(n *snapshot.Node) arrivals {
 
 // predict is what the pod will use when it runs: the prediction of Trimaran's
 // TargetLoadPacking, also for memory, with sidecars, and with what is said of the pod as a
-// whole. Other init containers end before.
+// whole. Other init containers end before. While the pod is resized it is the more of what
+// it asks for and what it has; and what it has, if the resize is infeasible.
 func (p *utilization) predict(pod *corev1.Pod) amounts {
 	var sum amounts
+	resized := withResourcesOfStatus(pod)
 	for k := range sum {
-		sum[k] = p.predictKind(pod, kind(k)) + amount(pod.Spec.Overhead, kind(k))
+		if resized == nil || !resources.IsPodResizeInfeasible(pod) {
+			sum[k] = p.predictKind(pod, kind(k))
+		}
+		if resized != nil {
+			sum[k] = max(sum[k], p.predictKind(resized, kind(k)))
+		}
+		sum[k] += amount(pod.Spec.Overhead, kind(k))
 	}
 	return sum
+}
+
+// withResourcesOfStatus returns the pod as if it asked for what its status says it has, or
+// nil if it is not being resized.
+func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
+	s := &pod.Status
+	if pod.Spec.NodeName == "" || len(s.ContainerStatuses)+len(s.InitContainerStatuses) == 0 && s.Resources == nil {
+		return nil
+	}
+	resized := *pod // shallow: what follows is replaced, not written to
+	if asked := pod.Spec.Resources; asked != nil && s.Resources != nil {
+		resized.Spec.Resources = &corev1.ResourceRequirements{Requests: only(asked.Requests, s.Resources.Requests), Limits: only(asked.Limits, s.Resources.Limits)}
+	}
+	resized.Spec.Containers = withResources(pod.Spec.Containers, s.ContainerStatuses)
+	resized.Spec.InitContainers = withResources(pod.Spec.InitContainers, s.InitContainerStatuses)
+	return &resized
+}
+
+// only is what the pod has of the resources that it asks for as a whole. Of others the status
+// tells the sum over the containers, or no more than what there is.
+func only(asked, has corev1.ResourceList) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name := range asked {
+		if q, ok := has[name]; ok {
+			list[name] = q
+		}
+	}
+	return list
+}
+
+func withResources(containers []corev1.Container, statuses []corev1.ContainerStatus) []corev1.Container {
+	containers = slices.Clone(containers)
+	for _, s := range statuses {
+		i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
+		if i >= 0 && s.Resources != nil {
+			containers[i].Resources = *s.Resources
+		}
+	}
+	return containers
 }
 
 func (p *utilization) predictKind(pod *corev1.Pod, k kind) float64 {

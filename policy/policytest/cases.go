@@ -290,6 +290,19 @@ func dressPod(pod *corev1.Pod) {
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	pod.Status.Message, pod.Status.HostIP = "policytest", "192.0.2.1"
+	dressStatuses(pod)
+}
+
+// dressStatuses makes the kubelet report that the pod has what it asks for.
+func dressStatuses(pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" || len(pod.Status.ContainerStatuses) > 0 || pod.Status.Resources != nil {
+		return
+	}
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, AllocatedResources: c.Resources.Requests, Resources: c.Resources.DeepCopy(),
+		})
+	}
 }
 
 func dressMeta(meta *metav1.ObjectMeta) {

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
 )
 
 // amount is so much of a resource: cpu in thousandths of a core, all others in their unit.
@@ -57,7 +57,7 @@ func podOf(p *corev1.Pod) (pod, bool) {
 	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return pod{}, false
 	}
-	requests := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true})
+	requests := snapshot.PodRequests(p)
 	requests[corev1.ResourcePods] = *apiresource.NewQuantity(1, apiresource.DecimalSI)
 	return pod{node: unique.Make(p.Spec.NodeName).Value(), requests: amounts(requests)}, true
 }
