@@ -39,6 +39,9 @@ type Document struct {
 	Pod string `json:"pod"`
 	// Node is the node the pod is on now; "" if it is on none, or not known.
 	Node string `json:"node,omitempty"`
+	// Gates are the pod's scheduling gates: kube-scheduler does not try it before they are
+	// removed.
+	Gates []string `json:"gates,omitempty"`
 	// Decisions are the latest decisions about the pod, latest first.
 	Decisions []*decision.Record `json:"decisions"`
 	// Now is what would be decided about the pod at this moment, by profile; nil
@@ -131,6 +134,9 @@ func Handler(s Source) http.Handler {
 			if pod := s.Pod(namespace, name); pod != nil {
 				doc.Node = pod.Spec.NodeName
 				if doc.Node == "" {
+					for _, gate := range pod.Spec.SchedulingGates {
+						doc.Gates = append(doc.Gates, gate.Name)
+					}
 					doc.Now = s.now(r, pod, profile, q.Get("node"), nodes)
 				}
 			}

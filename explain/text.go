@@ -47,6 +47,8 @@ func (d *Document) Text(w io.Writer) error {
 	switch {
 	case d.Node != "":
 		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
+	case len(d.Gates) > 0:
+		fmt.Fprintf(&b, "Pod %s is gated: kube-scheduler does not try it before its scheduling gates are removed (%s).\n", d.Pod, strings.Join(d.Gates, ", "))
 	case len(d.Now) > 0:
 		fmt.Fprintf(&b, "Pod %s is on no node.\n", d.Pod)
 	default:

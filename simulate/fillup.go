@@ -67,6 +67,7 @@ func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
 	pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
 	pod.ResourceVersion = "1"
 	pod.CreationTimestamp = metav1.NewTime(created)
+	pod.Spec.SchedulingGates = nil // it comes when they are removed
 	return &pod
 }
 

@@ -181,3 +181,20 @@ func TestClaimsAddUp(t *testing.T) {
 		}
 	}
 }
+
+// Pods with scheduling gates come when these are removed: what is played, and learnt from, is from then on.
+func TestGatedPodsCome(t *testing.T) {
+	w := world(t, machines(1, 1), gpumemory.LeastWaste)
+	gated := job("gated", 8, 0)
+	gated.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	w.Known = []Job{gated}
+	r := w.begin(1)
+	pod := instance(gated.Pod, "now", r.now)
+	r.arrive(pod)
+	if err := r.schedule(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.builder.View().History(); h == nil || h.Came != 2 {
+		t.Errorf("of two pods that came, the history is %+v", h)
+	}
+}

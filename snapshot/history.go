@@ -25,8 +25,8 @@ type PodEvent struct {
 
 // History is which pods have come and gone lately, whether or not they ever got a
 // node, the oldest first. It begins with the pods there are when the first View is
-// published, in order of their creation. It never changes; the next View has a longer
-// one. A nil History is empty.
+// published, in order of their creation. A gated pod ([Gated]) comes when its gates are
+// gone. It never changes; the next View has a longer one. A nil History is empty.
 //
 // A pod that comes is no reason to publish a View: it is in the History of the next.
 type History struct {
@@ -66,6 +66,10 @@ func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
 	}
 }
 
+// Gated says whether kube-scheduler does not try the pod yet, because it has scheduling
+// gates. A pod on a node is not gated.
+func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 && pod.Spec.NodeName == "" }
+
 // journal is the part of a Builder that writes the History.
 type journal struct {
 	off    bool
@@ -80,7 +84,7 @@ type knownPod struct {
 }
 
 func (j *journal) came(pod *corev1.Pod) {
-	if j.off {
+	if j.off || Gated(pod) {
 		return
 	}
 	known, ok := j.known[pod.UID]

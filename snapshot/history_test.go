@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -109,6 +110,97 @@ func TestHistory(t *testing.T) {
 	if got := tell(b.View().History()); got != "6: a b c e d -b -a -c c" {
 		t.Errorf("last: %s", got)
 	}
+}
+
+// gated is the pod with a scheduling gate.
+func gated(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	return pod
+}
+
+// A pod comes when kube-scheduler may try it: one that nobody lets in has asked for nothing yet.
+func TestGatedPodsHaveNotCome(t *testing.T) {
+	var b snapshot.Builder
+	next := func(node string) string {
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // for another View
+		return tell(b.View().History())
+	}
+	b.SetPod(gated(comer("early", 1, "")))
+	b.SetPod(gated(comer("never", 2, "")))
+	b.SetPod(comer("late", 3, ""))
+	if got := next("a"); got != "1: late" {
+		t.Errorf("at first: %s", got)
+	}
+	b.DeletePod("never")
+	b.SetPod(comer("early", 1, ""))
+	b.SetPod(gated(comer("on a node", 4, "a"))) // which the API server does not have
+	if got := next("b"); got != "3: late early on a node" {
+		t.Errorf("then: %s", got)
+	}
+	b.DropHistory()
+	b.KeepHistory(slices.Values([]*corev1.Pod{gated(comer("again", 1, "")), comer("late", 3, "")}))
+	if got := next("c"); got != "1: late" {
+		t.Errorf("begun anew: %s", got)
+	}
+}
+
+// Any sequence of events gives the History of a naive model: a pod comes once, when it has no gates, and goes if it was on
+// a node.
+func TestHistoryAgainstModel(t *testing.T) {
+	type state struct{ come, placed bool }
+	rapid.Check(t, func(t *rapid.T) {
+		var b snapshot.Builder
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+		b.View() // what follows is in the order of events, not of creation
+		pods := map[string]*state{}
+		came, events := 0, []string{}
+		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
+			name := rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "pod")
+			event := rapid.SampledFrom([]string{"gated", "free", "bound", "over", "deleted"}).Draw(t, "event")
+			s := pods[name]
+			switch event {
+			case "gated", "free", "bound":
+				pod := comer(name, 1, "")
+				if event == "gated" {
+					gated(pod)
+				}
+				if event == "bound" {
+					pod.Spec.NodeName = "n"
+				}
+				b.SetPod(pod)
+				if s == nil {
+					s = &state{}
+					pods[name] = s
+				}
+				if event != "gated" && !s.come {
+					s.come = true
+					came++
+					events = append(events, name)
+				}
+				s.placed = s.placed || event == "bound"
+			case "over", "deleted":
+				if event == "deleted" {
+					b.DeletePod(types.UID(name))
+				} else {
+					over := comer(name, 1, "n")
+					over.Status.Phase = corev1.PodFailed
+					b.SetPod(over)
+				}
+				if s != nil && s.come && s.placed {
+					events = append(events, "-"+name)
+				}
+				delete(pods, name)
+			}
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"v": fmt.Sprint(i)}}}) // for another View
+			want := ""
+			if len(events) > 0 {
+				want = fmt.Sprintf("%d: %s", came, strings.Join(events, " "))
+			}
+			if got := tell(b.View().History()); got != want {
+				t.Fatalf("after %q of %s the History is %q, want %q", event, name, got, want)
+			}
+		}
+	})
 }
 
 func TestPodsThatComeAreNoReasonForAView(t *testing.T) {

@@ -9,7 +9,8 @@
 //
 // # Which pods, and when
 //
-// A pod waits when every node it was asked about was rejected here, until a node fits, or it is bound or gone. When a new View
+// A pod waits when every node it was asked about was rejected here, until a node fits, or it is bound or gone. A pod with
+// scheduling gates does not wait because of us, and no annotation makes kube-scheduler try it. When a new View
 // is published, pods that wait are judged again, on the nodes kube-scheduler asked about last: of the others it knows itself
 // why they do not fit, and what would change that is an event. Pods of higher priority come first, then those that were not
 // woken in vain, then the oldest.

@@ -106,7 +106,7 @@ func (w *Waker) Observer(profile string, e *engine.Engine) func(req engine.Reque
 		switch {
 		case fits && w.waiting.Load() > 0:
 			w.passed(i)
-		case !fits && i.uid != "" && len(req.Nodes) > 0:
+		case !fits && i.uid != "" && len(req.Nodes) > 0 && !snapshot.Gated(req.Pod):
 			w.rejected(i, req, unknown, e)
 		}
 	}

@@ -261,6 +261,35 @@ func TestForgets(t *testing.T) {
 	})
 }
 
+// A pod with scheduling gates does not wait because of us, whoever asks about it, and is not woken; without them it does, also
+// while the watch has not shown yet that they are gone.
+func TestGatedPods(t *testing.T) {
+	simulate(t, 0, func(c *fakeCluster) {
+		c.node("a", 0)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p", ResourceVersion: "1"}}
+		gated := pod.DeepCopy()
+		gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+		c.set(gated)
+		c.attempt("p")
+		if _, waits := c.waker.Status("/", "p"); waits || c.metric("outboard_wakeup_waiting_pods", "") != 0 {
+			t.Error("a gated pod waits because of us")
+		}
+		c.node("a", 1)
+		if woken := c.after(10 * time.Minute); woken != "" {
+			t.Errorf("gated, and woken: %s", woken)
+		}
+		c.node("a", 0)
+		c.set(pod)
+		c.attempt("p")
+		c.set(gated)
+		c.start = time.Now()
+		c.node("a", 1)
+		if woken := c.after(500 * time.Millisecond); woken != "p@0" {
+			t.Errorf("without gates, woken: %q", woken)
+		}
+	})
+}
+
 // Without the permission the API server is asked once in five minutes, and the log says so once; with it all is well again.
 func TestForbidden(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
