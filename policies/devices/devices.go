@@ -4,7 +4,9 @@ package devices
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +24,7 @@ type devices struct {
 	reasons    partReasons // where together is set
 	hardware   *snapshot.ObjectFact[hardware]
 	books      *snapshot.Fact[books]
+	reporting  atomic.Int32 // the row of a node that had some when somebody looked last
 }
 
 func newDevices(config Config) *devices {
@@ -44,12 +47,39 @@ func (p *devices) asked(pod *corev1.Pod) int64 {
 }
 
 // Prepare implements policy.Policy.
-func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	want := p.asked(pod)
 	if want == 0 {
 		return nil, nil
 	}
-	return &cycle{policy: p, pod: pod.UID, want: want}, nil
+	c := &cycle{policy: p, pod: pod.UID, want: want, none: noDevices}
+	if p.isUnreported(view) {
+		c.none = unreportedDevices
+	}
+	return c, nil
+}
+
+// isUnreported says whether no node of the view has any of the resource, although nodes are to
+// report it in their status.allocatable. Only then it takes long to tell.
+func (p *devices) isUnreported(view *snapshot.View) bool {
+	if p.config.Units == Named || view.Len() == 0 {
+		return false
+	}
+	if p.reports(view.At(int(p.reporting.Load()))) {
+		return false
+	}
+	for n := range view.All() {
+		if p.reports(n) {
+			p.reporting.Store(int32(n.Row()))
+			return false
+		}
+	}
+	return true
+}
+
+// reports says whether the node has some of the resource, or something that cannot be understood.
+func (p *devices) reports(n *snapshot.Node) bool {
+	return n != nil && p.hardware.Of(n).problem != noDevices
 }
 
 // cycle is the policy prepared for one pod that asks for the resource.
@@ -57,6 +87,7 @@ type cycle struct {
 	policy *devices
 	pod    types.UID
 	want   int64
+	none   *policy.Reason // why a node without any does not fit
 }
 
 // Filter implements policy.Filter.
@@ -65,7 +96,21 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	if b.holds(c.pod) {
 		return policy.Verdict{}
 	}
-	return c.policy.judge(c.want, c.policy.hardware.Of(n), b)
+	verdict := c.policy.judge(c.want, c.policy.hardware.Of(n), b)
+	if verdict.Reason == noDevices {
+		verdict.Reason = c.none
+	}
+	return verdict
+}
+
+// Explain implements policy.Explainer.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	if n != nil || c.none != unreportedDevices {
+		return nil
+	}
+	resource := c.policy.config.Resource
+	return []string{fmt.Sprintf("No node reports %s in status.allocatable. If a DeviceClass has it as its extendedResourceName, "+
+		"kube-scheduler allocates it from ResourceSlices, which Devices does not count: then remove %s from Devices and from managedResources.", resource, resource)}
 }
 
 // judge says whether there is enough for a pod that asks for want.

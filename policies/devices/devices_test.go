@@ -443,3 +443,45 @@ func TestResizedPodKeepsItsClaim(t *testing.T) {
 	expect(t, "the pod itself", w.filter(t, p, claimed), "fits")
 	expect(t, "what the next gets", w.told(p, asking("new", 1)), "2")
 }
+
+// TestUnreported: a resource that no node has is told apart from one that this node lacks, also after nodes have changed.
+func TestUnreported(t *testing.T) {
+	p, whole := policytest.Build(t, devices.Type(), counted), policytest.Build(t, devices.Type(), named)
+	nodes := func(counts ...int64) *snapshot.View {
+		var b snapshot.Builder
+		for i, n := range counts {
+			node := counting(n)
+			node.Name = fmt.Sprint("n", i)
+			b.SetNode(node)
+		}
+		return b.View()
+	}
+	says := func(p policy.Policy, view *snapshot.View) string {
+		c := policytest.Prepare[policy.Filter](t, p, asking("p", 1), view)
+		return policytest.Says(c.Filter((&world{node: counting(0)}).snapshot()))
+	}
+	for _, tc := range []struct {
+		what   string
+		policy policy.Policy
+		view   *snapshot.View
+		want   string
+	}{
+		{"nobody has any", p, nodes(0, 0, 0), "UnreportedDevices!"},
+		{"the last has some", p, nodes(0, 0, 5), "NoDevices!"},
+		{"there are fewer nodes", p, nodes(0), "UnreportedDevices!"},
+		{"another has some", p, nodes(0, 5, 0), "NoDevices!"},
+		{"nobody has any again", p, nodes(0, 0, 0), "UnreportedDevices!"},
+		{"nodes are not known", p, nodes(), "NoDevices!"},
+		{"nodes are to name theirs", whole, nodes(0, 0), "NoDevices!"},
+	} {
+		expect(t, tc.what, says(tc.policy, tc.view), tc.want)
+	}
+	c := policytest.Prepare[policy.Explainer](t, p, asking("p", 1), nodes(0))
+	if said := c.Explain(nil); len(said) != 1 || !strings.Contains(said[0], "No node reports example.com/fpga in status.allocatable. If a DeviceClass") {
+		t.Errorf("explained as %q", said)
+	}
+	c = policytest.Prepare[policy.Explainer](t, p, asking("p", 1), nodes(0, 1))
+	if said := c.Explain(nil); len(said) > 0 {
+		t.Errorf("a node has some, explained as %q", said)
+	}
+}

@@ -8,6 +8,10 @@ var (
 		Code: "NoDevices",
 		Text: "node(s) have no devices of the kind the pod asks for",
 	}
+	unreportedDevices = &policy.Reason{
+		Code: "UnreportedDevices",
+		Text: "node(s) have no devices of the kind the pod asks for, and no node reports any in status.allocatable: perhaps DRA serves them, which Devices does not count",
+	}
 	invalidDevices = &policy.Reason{
 		Code: "InvalidDevices",
 		Text: "node(s) do not say in a way that can be understood which devices they have",
