@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// resize patches what the pod's container requests, as a user does.
+func (th *theater) resize(pod *corev1.Pod, requests map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{
+		map[string]any{"name": pod.Spec.Containers[0].Name, "resources": map[string]any{"requests": requests}},
+	}}})
+	if err != nil {
+		return err
+	}
+	_, err = th.Client.CoreV1().Pods(pod.Namespace).Patch(th.ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+	return err
+}
+
+// reportMemory writes into the pod's status what the kubelet would: that its container has so much memory.
+func (th *theater) reportMemory(pod *corev1.Pod, memory string) {
+	th.t.Helper()
+	patch := fmt.Appendf(nil, `{"status": {"phase": "Running", "containerStatuses": [{"name": %q, "image": "pause", "imageID": "", "state": {"running": {}},
+		"allocatedResources": {"memory": %q}, "resources": {"requests": {"memory": %q}}}]}}`, pod.Spec.Containers[0].Name, memory, memory)
+	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Patch(th.ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		th.t.Fatal(err)
+	}
+}
+
+// A pod that is resized to less keeps what it has until the kubelet has taken it back. Until then neither kube-scheduler nor
+// Outboard gives it to others, and afterwards both do. An extended resource cannot be resized.
+func TestResizedPodsCountWithWhatTheyHave(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4", Memory: "8Gi", Resources: map[string]string{"example.com/fpga": "4"}})
+	o := th.outboard(halfFull)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
+	resized := th.boundAndSeen(o, controlplane.PodSpec{Name: "resized", Memory: "3Gi", Resources: map[string]string{"example.com/fpga": "1"}})
+	th.reportMemory(resized, "3Gi")
+	if err := th.resize(resized, map[string]string{"memory": "1Gi"}); err != nil {
+		t.Fatal(err)
+	}
+	if waits, want := th.place(controlplane.PodSpec{Name: "large", Memory: "6Gi"}).Waiting, "Insufficient memory"; !strings.Contains(waits, want) {
+		t.Errorf("kube-scheduler itself lets a pod with 6Gi wait because %q, want %q: 3Gi of 8Gi are held", waits, want)
+	}
+	small := th.place(controlplane.PodSpec{Name: "small", Memory: "2Gi"})
+	if want := "1 node(s) would be more than half full"; !strings.Contains(small.Waiting, want) {
+		t.Errorf("a pod with 2Gi is on %q and waits because %q, want %q: 3Gi are held, although 1Gi is requested", small.Pod.Spec.NodeName, small.Waiting, want)
+	}
+	th.reportMemory(resized, "1Gi")
+	th.willBeBound(small.Pod)
+	if err := th.resize(resized, map[string]string{"example.com/fpga": "2"}); err == nil || !strings.Contains(err.Error(), "only cpu and memory resources are mutable") {
+		t.Errorf("resizing an extended resource: %v", err)
+	}
+}
+
+// kube-scheduler does not try a gated pod, and Outboard does not say that it waits because of a rejection; when the gates are
+// removed, it is placed.
+func TestGatedPod(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.outboard(oneWeb)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
+	pod := web("gated").Pod()
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("explain says that the pod is gated", func() bool { return slices.Equal(th.explain(o, "gated").Gates, []string{"example.com/quota"}) })
+	if doc := th.explain(o, "gated"); len(doc.Decisions) > 0 || doc.Now[0].Waiting != nil {
+		t.Errorf("a gated pod is told as %+v", doc)
+	}
+	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Patch(th.ctx, pod.Name, types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("explain says that the pod is bound", func() bool { doc := th.explain(o, "gated"); return doc.Node == "a" && doc.Gates == nil })
+}
+
+// countedFPGAs counts what nodes report.
+const countedFPGAs = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies:
+  - name: Devices
+    config: {resource: example.com/fpga}
+`
+
+// serveFPGAs makes DRA serve example.com/fpga with two devices of the node.
+func (th *theater) serveFPGAs(node string) {
+	th.t.Helper()
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "fpga.example.com"}}
+	class.Spec.ExtendedResourceName = new("example.com/fpga")
+	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "fpga.example.com"`}}}
+	if _, err := th.Client.ResourceV1().DeviceClasses().Create(th.ctx, class, metav1.CreateOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "fpgas-of-" + node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "fpga.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "fpga-0"}, {Name: "fpga-1"}},
+	}}
+	if _, err := th.Client.ResourceV1().ResourceSlices().Create(th.ctx, slice, metav1.CreateOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+}
+
+// A resource that DRA serves is in no node's status.allocatable. kube-scheduler asks about it whoever manages it, and Devices
+// says what is wrong; without the entry in managedResources kube-scheduler allocates the device.
+func TestResourceServedByDRA(t *testing.T) {
+	for name, ignored := range map[string]string{"counted by kube-scheduler": "false", "ignored by kube-scheduler": "true"} {
+		t.Run(name, func(t *testing.T) {
+			th := open(t)
+			th.nodes(controlplane.NodeSpec{Name: "a"})
+			th.serveFPGAs("a")
+			o := th.outboard(countedFPGAs)
+			config := schedulerConfig(extender{o: o, verbs: "filter bind", managed: []string{"example.com/fpga"}})
+			th.scheduler(strings.ReplaceAll(config, "ignoredByScheduler: true", "ignoredByScheduler: "+ignored))
+			placed := th.place(controlplane.PodSpec{Name: "p", Resources: map[string]string{"example.com/fpga": "1"}})
+			if want := "no node reports any in status.allocatable: perhaps DRA serves them"; !strings.Contains(placed.Waiting, want) {
+				t.Errorf("the pod is on %q and waits because %q, want %q", placed.Pod.Spec.NodeName, placed.Waiting, want)
+			}
+			var notes []string
+			for _, n := range th.explain(o, "p").Now[0].Notes {
+				notes = append(notes, n.Notes...)
+			}
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], "No node reports example.com/fpga in status.allocatable.") {
+				t.Errorf("explained as %q", notes)
+			}
+		})
+	}
+	t.Run("left to kube-scheduler", func(t *testing.T) {
+		th := open(t)
+		th.nodes(controlplane.NodeSpec{Name: "a"})
+		th.serveFPGAs("a")
+		o := th.outboard(countedFPGAs)
+		th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind", managed: []string{"example.com/other"}}))
+		th.bound(controlplane.PodSpec{Name: "served", Resources: map[string]string{"example.com/fpga": "1"}})
+		claims, err := th.Client.ResourceV1().ResourceClaims(metav1.NamespaceDefault).List(th.ctx, metav1.ListOptions{})
+		if err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Allocation == nil {
+			t.Errorf("the devices that were allocated: %v (%v)", claims, err)
+		}
+		both := th.place(controlplane.PodSpec{Name: "both", Resources: map[string]string{"example.com/fpga": "1", "example.com/other": "1"}})
+		if want := "cannot fit resource"; !strings.Contains(both.Waiting, want) {
+			t.Errorf("a pod that asks for a resource that nobody reports, too, is on %q and waits because %q, want %q", both.Pod.Spec.NodeName, both.Waiting, want)
+		}
+	})
+}
