@@ -29,6 +29,7 @@ type follower struct {
 	config    config.Signal
 	source    Source
 	publisher Publisher
+	now       func() time.Time
 	metrics   *metrics
 	logger    *slog.Logger
 	cancel    context.CancelFunc // nil before it is started
@@ -48,7 +49,7 @@ type follower struct {
 func newFollower(m *Manager, f Followed) *follower {
 	m.metrics.begin(f.Config.Name)
 	return &follower{
-		config: f.Config, source: f.Source, publisher: m.options.Publisher, metrics: m.metrics, logger: m.options.Logger.With("signal", f.Config.Name),
+		config: f.Config, source: f.Source, publisher: m.options.Publisher, now: m.options.Now, metrics: m.metrics, logger: m.options.Logger.With("signal", f.Config.Name),
 		ended: make(chan struct{}), status: Status{Name: f.Config.Name},
 	}
 }
@@ -64,6 +65,7 @@ func (f *follower) Status() Status {
 type answer struct {
 	samples []Sample
 	err     error
+	began   time.Time
 	took    time.Duration
 }
 
@@ -123,7 +125,7 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 func (f *follower) read(ctx context.Context) (a answer) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.config.Timeout, fmt.Errorf("no answer within %s", f.config.Timeout))
 	defer cancel()
-	started := time.Now()
+	began, started := f.now(), time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			a = answer{err: fmt.Errorf("panic: %v", p)}
@@ -131,7 +133,7 @@ func (f *follower) read(ctx context.Context) (a answer) {
 		if a.err != nil && ctx.Err() != nil {
 			a.err = context.Cause(ctx) // says more than "context deadline exceeded"
 		}
-		a.took = time.Since(started)
+		a.began, a.took = began, time.Since(started)
 	}()
 	samples, err := f.source.Read(ctx, Limits{Values: f.config.MaxValues, Bytes: MaxBytes})
 	if err == nil && len(samples) > f.config.MaxValues {
@@ -157,8 +159,8 @@ func (f *follower) take(a answer) time.Duration {
 		f.logger.Info("the signal can be read again", "failures", f.failures)
 	}
 	f.failures = 0
-	now := time.Now()
-	f.reading = accept(a.samples, now, func(why string) { f.metrics.dropped(f.config.Name, why, 1) })
+	now := f.now()
+	f.reading = accept(a.samples, a.began, now, func(why string) { f.metrics.dropped(f.config.Name, why, 1) })
 	if h := f.config.Hysteresis; h != nil {
 		f.states = f.states.step(f.reading, h, f.config.MaxAge, f.config.MaxValues, now)
 		f.reading = f.states.reading()
@@ -184,9 +186,10 @@ func (f *follower) publish(expiry *time.Timer) {
 		}
 	}
 	f.nodes = view.NodeSet()
-	values, stale, expires := known.aged(time.Now(), f.config.MaxAge)
+	now := f.now()
+	values, stale, expires := known.aged(now, f.config.MaxAge)
 	if !expires.IsZero() {
-		expiry.Reset(time.Until(expires))
+		expiry.Reset(expires.Sub(now))
 	}
 	if f.states != nil {
 		f.states.date(values)

@@ -32,6 +32,9 @@ type Publisher interface {
 type Options struct {
 	// Publisher is required.
 	Publisher Publisher
+	// Now is the clock by which values without a time of their own are dated, and by
+	// which they grow old. time.Now if nil.
+	Now func() time.Time
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Nil: none.
@@ -60,6 +63,9 @@ type Followed struct {
 func NewManager(o Options) (*Manager, error) {
 	if o.Publisher == nil {
 		return nil, errors.New("signal: Publisher is required")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -17,10 +17,11 @@ const (
 // reading is what one successful reading said, by key.
 type reading map[string]snapshot.Value
 
-// accept makes a reading of samples. Of samples with one key the first counts. A time
-// in the future would never grow old, and becomes now. dropped is called for each
+// accept makes a reading of samples. Of samples with one key the first counts. A number
+// without a time may be as old as the reading: it is from when that began. A time in the
+// future would never grow old, and becomes now. dropped is called for each
 // sample that is left out.
-func accept(samples []Sample, now time.Time, dropped func(why string)) reading {
+func accept(samples []Sample, began, now time.Time, dropped func(why string)) reading {
 	r := make(reading, len(samples))
 	for _, s := range samples {
 		if math.IsNaN(s.Number) || math.IsInf(s.Number, 0) {
@@ -31,7 +32,10 @@ func accept(samples []Sample, now time.Time, dropped func(why string)) reading {
 			dropped(duplicate)
 			continue
 		}
-		if s.At.IsZero() || s.At.After(now) {
+		switch {
+		case s.At.IsZero():
+			s.At = began
+		case s.At.After(now):
 			s.At = now
 		}
 		r[s.Key] = snapshot.Value{Number: s.Number, At: s.At}

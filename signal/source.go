@@ -48,6 +48,7 @@ type Sample struct {
 	// alone.
 	Key    string
 	Number float64
-	// At is when the number was true, by the source's word; zero: when it was read.
+	// At is when the number was true, by the source's word; zero: when the reading
+	// began.
 	At time.Time
 }

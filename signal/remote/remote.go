@@ -52,8 +52,7 @@ type Source struct {
 // error of each reading until it is right, and one that changes is used from the next on.
 func New(c config.ClusterSource) *Source { return &Source{config: c} }
 
-// Read implements signal.Source. It takes a second and more. The samples are from its
-// beginning.
+// Read implements signal.Source. It takes a second and more.
 func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < watchTime {
 		return nil, fmt.Errorf("the timeout is too short: reading another cluster takes more than %v", watchTime)
@@ -62,14 +61,13 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 		return nil, err
 	}
 	s.limit.bytes.Store(limits.Bytes)
-	at := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.nodes.catchUp(ctx) })
 	group.Go(func() error { return s.pods.catchUp(ctx) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return samples(sum(s.nodes.kept, s.pods.kept), at, limits.Values)
+	return samples(sum(s.nodes.kept, s.pods.kept), limits.Values)
 }
 
 // connect makes the client, anew when the kubeconfig has changed: its credentials may be

@@ -3,7 +3,6 @@ package remote
 import (
 	"cmp"
 	"slices"
-	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,13 +123,13 @@ func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 }
 
 // samples are the totals, at most so many.
-func samples(all totals, at time.Time, most int) ([]signal.Sample, error) {
+func samples(all totals, most int) ([]signal.Sample, error) {
 	if 3*len(all.resources)+3 > most {
 		return nil, signal.ErrTooMany
 	}
 	var list []signal.Sample
 	tell := func(key string, n float64) {
-		list = append(list, signal.Sample{Key: key, Number: n, At: at})
+		list = append(list, signal.Sample{Key: key, Number: n})
 	}
 	tell("nodes/total", float64(all.nodes))
 	tell("nodes/ready", float64(all.ready))

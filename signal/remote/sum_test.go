@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -87,7 +86,7 @@ func BenchmarkSum(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := samples(sum(nodes, pods), time.Time{}, 100); err != nil {
+		if _, err := samples(sum(nodes, pods), 100); err != nil {
 			b.Fatal(err)
 		}
 	}
