@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -99,6 +100,7 @@ type Cluster struct {
 	ledgers     *ledgerClient // nil unless Options.Ledgers
 	feeds       []*feed
 	metrics     *metrics
+	clock       *ledger.Clock
 	failures    atomic.Uint64 // requests that the API server did not answer, as the transport sees it
 	publishedAt atomic.Int64  // when the present View was published; Unix nanoseconds
 	published   chan struct{} // capacity 1
@@ -115,7 +117,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Ledgers && o.Client != nil {
 		return nil, errors.New("cluster: Ledgers needs Config, not Client")
 	}
-	c := &Cluster{options: o, client: o.Client, state: newState(), metrics: newMetrics(), published: make(chan struct{}, 1)}
+	c := &Cluster{options: o, client: o.Client, state: newState(), clock: ledger.NewClock(nil), metrics: newMetrics(), published: make(chan struct{}, 1)}
 	if c.client == nil {
 		var err error
 		if c.client, err = c.newClient(o); err != nil {
@@ -158,7 +160,7 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	if config.UserAgent == "" {
 		config.UserAgent = "outboard"
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures, c.clock} })
 	if o.Ledgers {
 		var err error
 		if c.ledgers, err = newLedgerClient(config); err != nil {
@@ -323,6 +325,9 @@ func (c *Cluster) confirm(ctx context.Context) {
 // View returns what is true now: one atomic load. It is never nil, and empty
 // until Synced returns nil for the first time.
 func (c *Cluster) View() *snapshot.View { return c.state.view.Load() }
+
+// Clock tells the API server's time. Without Config it is this process's own.
+func (c *Cluster) Clock() *ledger.Clock { return c.clock }
 
 // KeepHistory says whether Views have a History, from the next one on; without it they
 // have none. It may change at any time: the History begins with the pods there are.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+
+	"outboard.dev/outboard/ledger"
 )
 
 func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clientset) {
@@ -258,7 +260,7 @@ func TestTransport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := (&transport{next, &failures}).RoundTrip(req)
+			resp, err := (&transport{next, &failures, ledger.NewClock(nil)}).RoundTrip(req)
 			if !errors.Is(err, test.err) || failures.Load() != test.failures {
 				t.Errorf("error %v, %d failures, want %v, %d", err, failures.Load(), test.err, test.failures)
 			}

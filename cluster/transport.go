@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"outboard.dev/outboard/ledger"
 )
 
 // transport sees every request, also those that client-go repeats by itself and
@@ -13,10 +16,18 @@ type transport struct {
 	// failures counts the requests the API server did not answer: the connection
 	// failed, or somebody said in its place that it is not there.
 	failures *atomic.Uint64
+	// clock learns from the dates of answers.
+	clock *ledger.Clock
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	sent := time.Now()
 	resp, err := t.next.RoundTrip(req)
+	if err == nil && resp.StatusCode < 500 {
+		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			t.clock.Observe(date, sent, time.Now())
+		}
+	}
 	switch {
 	case err != nil:
 		if req.Context().Err() == nil { // or it was given up here

@@ -27,6 +27,8 @@ type operation struct {
 type claimOperation struct {
 	pod    snapshot.LedgerPod // At and Annotations are filled in
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
+	// created is when the pod was, by the API server's clock: no claim of it is earlier.
+	created time.Time
 }
 
 // dropOperation takes a claim away, if its token is still the one.
@@ -71,12 +73,17 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 	}
 	base := clone(*l)
 	at := now.UTC().Truncate(minStep)
-	if earliest := l.LastAt.Add(minStep); at.Before(earliest) {
-		at = earliest
+	for _, earliest := range [...]time.Time{l.LastAt.Add(minStep), o.created.UTC()} {
+		if at.Before(earliest) {
+			at = earliest
+		}
 	}
 	chosen, err := o.choose(&base, at)
 	if err != nil {
 		return snapshot.LedgerPod{}, err
+	}
+	if chosen.NotBefore.After(at) {
+		at = chosen.NotBefore.UTC().Truncate(minStep).Add(minStep)
 	}
 	held := o.pod
 	held.At, held.Annotations = at, maps.Clone(chosen.Annotations)
@@ -146,6 +153,6 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 // elsewhere than in the API server. It is pure. The error is that of choose, or says why what it chose cannot stand in a
 // ledger.
 func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
-	next, outcomes := apply(l, []operation{{claim: &claimOperation{pod, choose}}}, now)
+	next, outcomes := apply(l, []operation{{claim: &claimOperation{pod: pod, choose: choose}}}, now)
 	return next, outcomes[0].held, outcomes[0].err
 }

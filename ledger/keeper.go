@@ -60,7 +60,8 @@ type Options struct {
 	// RetryPause is the pause before an attempt is made again that the API server did not answer. It doubles from attempt to
 	// attempt. Default 20 ms.
 	RetryPause time.Duration
-	// Now is time.Now if nil.
+	// Now is the time of claims: that of the API server, which all replicas have in common, or later (see Clock.Latest).
+	// time.Now if nil.
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
@@ -127,7 +128,7 @@ func New(o Options) (*Keeper, error) {
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
 	result, err := k.do(ctx, key, operation{claim: &claimOperation{
 		pod:    snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()},
-		choose: choose,
+		choose: choose, created: pod.CreationTimestamp.Time,
 	}})
 	k.metrics.claim(result.err, err)
 	if err != nil {

@@ -240,6 +240,9 @@ type Claim struct {
 	// After are pods with earlier claims in the ledger whose Bindings should come
 	// before this one, if they come soon: for those who tell pods apart by order.
 	After []types.UID
+	// NotBefore is the earliest time that the claim may bear, for those who compare the
+	// times of claims with those of signals. Zero: any.
+	NotBefore time.Time
 }
 
 // Capacity is how much there is of a unit, 0 or more, in the resource's unit.

@@ -94,7 +94,7 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 		}
 		if needs.ledgers {
 			if keeper, err = ledger.New(ledger.Options{
-				API: toAPI(live), Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Logger: logger, Registerer: registry,
+				API: toAPI(live), Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: live.Clock().Latest, Logger: logger, Registerer: registry,
 			}); err != nil {
 				return err
 			}

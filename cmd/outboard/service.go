@@ -79,13 +79,15 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 			return nil, err
 		}
 	}
-	var publisher signal.Publisher = live
+	following := signal.Options{Publisher: live, Logger: logger, Registerer: registry}
 	if live == nil {
 		s.columns = newColumns()
-		publisher = s.columns
+		following.Publisher = s.columns
+	} else {
+		following.Now = live.Clock().Earliest
 	}
 	var err error
-	if s.signals, err = signal.NewManager(signal.Options{Publisher: publisher, Logger: logger, Registerer: registry}); err != nil {
+	if s.signals, err = signal.NewManager(following); err != nil {
 		return nil, err
 	}
 	p, err := s.provision(c)
