@@ -36,6 +36,16 @@ func (a *Arrivals) Since(t time.Time) int {
 	return sort.Search(len(a.bound), func(i int) bool { return a.bound[i] < first })
 }
 
+// BoundBefore is a time, by the API server's clock, before which the pod was bound. It is not
+// known of a pod that was just bound by us and not seen since.
+func BoundBefore(pod *corev1.Pod) (at time.Time, known bool) {
+	seconds := boundAt(pod)
+	if seconds == math.MaxInt64 {
+		return time.Time{}, false
+	}
+	return time.Unix(seconds+1, 0).UTC(), true // the part of a second is missing
+}
+
 // boundAt is when the pod was bound, in Unix seconds. One that does not say so has just been
 // bound by us, and was not seen since: it is later than all others. Its condition, if it has
 // one, is of a time when there was no place for it.

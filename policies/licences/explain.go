@@ -45,7 +45,10 @@ func (j *judged) aboutPool() string {
 	if s.spare > 0 {
 		fmt.Fprintf(&text, "; %d kept spare", s.spare)
 	}
-	fmt.Fprintf(&text, "; %d claimed by pods%s", s.claimed, named(s.ledger))
+	fmt.Fprintf(&text, "; %d claimed by pods%s", used(s.claims), named(s.claims))
+	if s.unclaimed != nil {
+		fmt.Fprintf(&text, "; %d used by pods without a claim%s", used(s.unclaimed), named(s.unclaimed))
+	}
 	return text.String()
 }
 

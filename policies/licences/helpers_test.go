@@ -49,6 +49,11 @@ func newWorld(nodes ...string) *world {
 
 func (w *world) view() *snapshot.View {
 	var b snapshot.Builder
+	w.build(&b)
+	return b.View()
+}
+
+func (w *world) build(b *snapshot.Builder) {
 	for _, n := range w.nodes {
 		b.SetNode(n)
 	}
@@ -63,7 +68,6 @@ func (w *world) view() *snapshot.View {
 			b.SetColumn(c)
 		}
 	}
-	return b.View()
 }
 
 type cycle interface {
@@ -166,6 +170,15 @@ func expect(t testing.TB, what, got, want string) {
 	if got != want {
 		t.Errorf("%s: got %q, want %q", what, got, want)
 	}
+}
+
+// toldAt is told, true at that time.
+func toldAt(at time.Time, values map[string]string) string {
+	dated := map[string]string{}
+	for key, number := range values {
+		dated[key] = fmt.Sprintf("{number: %s, at: %q}", number, at.Format(time.RFC3339Nano))
+	}
+	return told(dated)
 }
 
 // told is a signal about solver, true at policytest.Now.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,8 @@ type licences struct {
 	whenStale  policy.WhenStale
 	signals    []policy.Signal
 	features   []*feature // in order of name
+	bound      *snapshot.Fact[[]boundPod]
+	latest     atomic.Pointer[poolView]
 }
 
 // feature is a Feature, ready for use.
@@ -59,6 +62,7 @@ func newLicences(config Config) *licences {
 		}
 		p.features = append(p.features, f)
 	}
+	p.bound = snapshot.NewFact(p.boundOn)
 	slices.SortFunc(p.features, func(a, b *feature) int { return strings.Compare(a.Name, b.Name) })
 	return p
 }
@@ -87,12 +91,12 @@ func (p *licences) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	for _, n := range needs {
 		j := judged{need: n}
 		if n.feature.floating() {
-			j.pool = n.feature.pool(view.Column(n.feature.signal), view.Ledger(snapshot.LedgerKey{Resource: n.feature.ledger()}), p.whenStale)
-			if j.pool.ledger.Pod(pod.UID) == nil {
+			j.pool = n.feature.pool(view.Column(n.feature.signal), p.poolView(view).pools[n.feature], p.whenStale)
+			if j.pool.all.Pod(pod.UID) == nil {
 				j.verdict = n.feature.judge(&j.pool, n.seats, pod.Namespace)
 			}
 			if j.verdict.Reason == noFreeSeat {
-				j.onNodes = claimedByNode(j.pool.ledger)
+				j.onNodes = claimedByNode(j.pool.all)
 			}
 		}
 		c.needs = append(c.needs, j)
@@ -177,10 +181,10 @@ func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
 		return 0
 	}
 	var sum int64
-	for i := range j.pool.ledger.Pods {
-		holder := &j.pool.ledger.Pods[i]
+	for i := range j.pool.all.Pods {
+		holder := &j.pool.all.Pods[i]
 		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
-			sum = policy.AddAmounts(sum, held(j.pool.ledger, holder.UID))
+			sum = policy.AddAmounts(sum, held(j.pool.all, holder.UID))
 		}
 	}
 	return sum
@@ -222,11 +226,14 @@ func (p *licences) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	}
 	f, seats := needs[i].feature, needs[i].seats
 	if ask.Ledger.Node == "" {
-		s := f.pool(ask.View.Column(f.signal), ask.Ledger, p.whenStale)
+		holders := f.holders(ask.Ledger, p.poolView(ask.View).bound[f], ask.Pod.UID)
+		s := f.pool(ask.View.Column(f.signal), holders, p.whenStale)
 		if verdict := f.judge(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
 			return policy.Claim{}, verdict
 		}
-		return claim(ask.Ledger, s.free(), seats), policy.Verdict{}
+		c := claim(ask.Ledger, s.free(), seats)
+		c.NotBefore = s.asOf // what has been counted already does not hold these seats
+		return c, policy.Verdict{}
 	}
 	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
 	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })

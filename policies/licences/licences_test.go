@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
-				New: policytest.FromYAML(licences.Type(), config),
+				New:   policytest.FromYAML(licences.Type(), config),
+				Pools: name != "nodes",
 				Pods: policytest.Pods(`
 - {metadata: {name: one, annotations: {outboard.dev/licences: "solver=1"}}}
 - {metadata: {name: both, annotations: {outboard.dev/licences: "cad, solver=2"}}}
@@ -122,7 +123,7 @@ func TestNobodyIsCountedTwice(t *testing.T) {
 			p := policytest.Build(t, licences.Type(), fmt.Sprintf(server, tc.counts))
 			w := newWorld("a")
 			w.now = policytest.Now.Add(-tc.claimed).Add(-time.Microsecond)
-			w.signals = told(map[string]string{"solver/total": "10", "solver/used": "0"})
+			w.signals = toldAt(w.now, map[string]string{"solver/total": "10", "solver/used": "0"})
 			w.bind(t, p, needing("x", "first", "solver=4"), "a")
 			w.signals = told(map[string]string{"solver/total": "10", "solver/used": tc.used})
 			pod := needing("x", "second", "solver")

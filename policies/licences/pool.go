@@ -14,14 +14,14 @@ import (
 
 // pool is how the floating seats of a feature stand.
 type pool struct {
-	ledger *snapshot.Ledger
+	holders
 	// unknown says that nobody tells how many seats there are, or are used, or that
 	// what was told is too old to count.
 	unknown bool
 	total   int64 // that there are
 	others  int64 // of them, used by others, at least as far as is known
 	spare   int64 // of them, not for pods
-	claimed int64 // by pods; with the others' it may be more than total
+	held    int64 // by pods; with the others' it may be more than total
 	// asOf is when the server counted the seats used; zero if it does not count.
 	asOf  time.Time
 	stale bool
@@ -32,15 +32,15 @@ func (s *pool) capacity() int64 { return max(0, s.total-s.spare-s.others) }
 
 // free is what is left; less than 0 if seats have gone that were handed out.
 func (s *pool) free() int64 {
-	if s.ledger != nil && len(s.ledger.Pods) >= snapshot.MaxLedgerPods {
+	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
 		return 0
 	}
-	return s.capacity() - s.claimed
+	return s.capacity() - s.held
 }
 
-// pool counts with the given ledger.
-func (f *feature) pool(column *snapshot.Column, l *snapshot.Ledger, whenStale policy.WhenStale) pool {
-	s := pool{ledger: l, spare: f.Spare, claimed: used(l)}
+// pool counts with the given holders.
+func (f *feature) pool(column *snapshot.Column, h holders, whenStale policy.WhenStale) pool {
+	s := pool{holders: h, spare: f.Spare, held: used(h.all)}
 	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
 	if f.Seats != nil {
 		s.total = *f.Seats
@@ -60,7 +60,7 @@ func (f *feature) pool(column *snapshot.Column, l *snapshot.Ledger, whenStale po
 		s.unknown = true
 	}
 	if f.Server.Counts == Everybody {
-		s.others = max(0, s.others-claimedBefore(l, v.At.Add(-f.Server.checkoutAfter())))
+		s.others = max(0, s.others-claimedBefore(h.all, v.At.Add(-f.Server.checkoutAfter())))
 	}
 	return s
 }
@@ -75,8 +75,8 @@ func (f *feature) judge(s *pool, seats int64, namespace string) policy.Verdict {
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
 	case seats > most:
 		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: seats}
-	case f.MaxPerNamespace > 0 && policy.AddAmounts(claimedIn(s.ledger, namespace), seats) > f.MaxPerNamespace:
-		have := max(0, f.MaxPerNamespace-claimedIn(s.ledger, namespace))
+	case f.MaxPerNamespace > 0 && policy.AddAmounts(claimedIn(s.all, namespace), seats) > f.MaxPerNamespace:
+		have := max(0, f.MaxPerNamespace-claimedIn(s.all, namespace))
 		return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: have, Want: seats}
 	case seats > s.free():
 		return policy.Verdict{Reason: noFreeSeat, Have: max(0, s.free()), Want: seats}

@@ -35,6 +35,11 @@ type Options struct {
 	// before it is published. As a node outside the View has nothing of that,
 	// the rule "stranger" is then left out.
 	Extend func(*snapshot.Builder)
+	// Pools is for a policy that counts what all pods in the View hold, wherever
+	// they are. Under a name that the View does not hold, a node without some of its
+	// pods is another node, and those pods are still in the View: the comparison
+	// with it, a part of the rule "without", is then left out.
+	Pools bool
 }
 
 // Allocates bounds what one call of Filter or Score may allocate, and says why it must.
