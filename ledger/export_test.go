@@ -35,3 +35,10 @@ func (k *Keeper) NewSweeper() Sweeper {
 
 // Sweep looks once.
 func (s Sweeper) Sweep(ctx context.Context, now time.Time) { s.s.sweep(ctx, now) }
+
+// Books is how many ledgers the Keeper remembers.
+func (k *Keeper) Books() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.books)
+}

@@ -75,8 +75,9 @@ type Keeper struct {
 	options Options
 	metrics *metrics
 
-	mu    sync.Mutex
-	books map[string]*book // by name; those with something to do, or written by us
+	mu       sync.Mutex
+	books    map[string]*book // by name; those with something to do, or written by us
+	refusals []refusal        // of the latest sweep; never written to
 }
 
 // book is one ledger and what is to be done to it. Its fields are guarded by Keeper.mu.
@@ -85,6 +86,7 @@ type book struct {
 	waiting []*request
 	busy    bool    // somebody works on it
 	written *Object // by us, or read, most recently; nil if it is not known how it is
+	missing bool    // a sweep since then did not find it in the cache
 }
 
 // request is an operation somebody waits for.
@@ -123,8 +125,8 @@ func New(o Options) (*Keeper, error) {
 
 // Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: one that it holds already, or else
 // what choose chooses. choose is pure; it is given the ledger as it is, without a claim of the pod, and is called again when
-// somebody else was faster. Its error is what Claim returns, and then nothing is claimed. Any other error leaves open
-// whether something is; a claim that nobody relies on goes away by itself (see Run).
+// somebody else was faster. Its error is what Claim returns, and then nothing is claimed. So it is with ErrNotServed. Any
+// other error leaves open whether something is; a claim that nobody relies on goes away by itself (see Run).
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
 	result, err := k.do(ctx, key, operation{claim: &claimOperation{
 		pod:    snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()},
@@ -207,7 +209,7 @@ func (k *Keeper) work(name string, b *book) {
 		cancel()
 
 		k.mu.Lock()
-		b.written = object
+		b.written, b.missing = object, false
 		k.mu.Unlock()
 		for i, r := range batch {
 			r.done <- outcomes[i]

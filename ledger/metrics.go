@@ -20,6 +20,7 @@ type metrics struct {
 	conflicts  prometheus.Counter
 	dropped    *prometheus.CounterVec
 	overbooked prometheus.Gauge
+	refused    prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -40,12 +41,15 @@ func newMetrics() *metrics {
 		overbooked: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_ledger_overbooked_units", Help: "Units with more claimed than they have, because hardware shrank or is gone.",
 		}),
+		refused: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_ledger_refused_reclaims", Help: "Unneeded claims and ledgers that cannot be removed because a permission is missing.",
+		}),
 	}
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
-	for _, c := range []prometheus.Collector{m.claims, m.writes, m.conflicts, m.dropped, m.overbooked} {
+	for _, c := range []prometheus.Collector{m.claims, m.writes, m.conflicts, m.dropped, m.overbooked, m.refused} {
 		errs = append(errs, r.Register(c))
 	}
 	return errors.Join(errs...)

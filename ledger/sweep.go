@@ -2,9 +2,12 @@ package ledger
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
@@ -20,6 +23,15 @@ type sweeper struct {
 	keeper *Keeper
 	seen   map[claimID]time.Time
 	empty  map[types.UID]time.Time // ledgers without claims whose node is gone
+	// refusals are those of the present sweep.
+	refusals []refusal
+}
+
+// refusal is a permission that a sweep lacks.
+type refusal struct {
+	permission string
+	count      int // of the claims and ledgers that stay for it
+	err        error
 }
 
 func newSweeper(k *Keeper) *sweeper {
@@ -51,6 +63,7 @@ func (k *Keeper) Run(ctx context.Context) {
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
 	overbooked := 0
+	s.refusals = nil
 	for _, o := range s.keeper.options.Cache.Ledgers() {
 		if ctx.Err() != nil {
 			return
@@ -74,7 +87,49 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	}
 	s.seen, s.empty = seen, empty
 	s.keeper.metrics.overbooked.Set(float64(overbooked))
+	s.keeper.report(s.refusals)
 	s.keeper.prune()
+}
+
+// refused says whether the error means that the permission is missing, and records that.
+func (s *sweeper) refused(permission string, err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	i := slices.IndexFunc(s.refusals, func(r refusal) bool { return r.permission == permission })
+	if i < 0 {
+		i = len(s.refusals)
+		s.refusals = append(s.refusals, refusal{permission: permission, err: err})
+	}
+	s.refusals[i].count++
+	return true
+}
+
+// report publishes the refusals of a sweep. A permission is logged when it is first missing, not in every sweep.
+func (k *Keeper) report(refusals []refusal) {
+	k.mu.Lock()
+	before := k.refusals
+	k.refusals = refusals
+	k.mu.Unlock()
+	count := 0
+	for _, r := range refusals {
+		count += r.count
+		if !slices.ContainsFunc(before, func(b refusal) bool { return b.permission == r.permission }) {
+			k.options.Logger.Warn("cannot remove unneeded claims or ledgers: a permission is missing", "permission", r.permission, "count", r.count, "error", r.err)
+		}
+	}
+	k.metrics.refused.Set(float64(count))
+}
+
+// Warnings returns a line for each permission that the latest sweep lacked.
+func (k *Keeper) Warnings() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var lines []string
+	for _, r := range k.refusals {
+		lines = append(lines, fmt.Sprintf("ledgers: cannot remove %d unneeded claims or ledgers: grant the permission %q: %v", r.count, r.permission, r.err))
+	}
+	return lines
 }
 
 // look takes one claim back, if that is due.
@@ -91,6 +146,7 @@ func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.Ledg
 	}
 	pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
 	if err != nil {
+		s.refused("get pods", err)
 		return // at the next look
 	}
 	switch judge(pod, l, p) {
@@ -102,6 +158,7 @@ func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.Ledg
 		}
 		// Whoever made the claim may still send the Binding, for this version of the pod. After this it is refused.
 		if pod, err = k.options.API.TouchPod(ctx, p.Namespace, p.Name, p.UID); err != nil || judge(pod, l, p) == needed {
+			s.refused("patch pods/status", err)
 			return
 		}
 		why = reclaimed
@@ -109,6 +166,9 @@ func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.Ledg
 		why = finished
 	}
 	if err := k.drop(ctx, l.Key(), dropOperation{p.UID, p.Token, true}); err != nil {
+		if s.refused("update "+Resource.GroupResource().String(), err) {
+			return
+		}
 		k.options.Logger.Warn("a claim that is not needed any more stays for now", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "error", err)
 		return
 	}
@@ -171,18 +231,24 @@ func (s *sweeper) lookAtNode(ctx context.Context, o *Object, now time.Time, empt
 	if empty[o.UID] = since; now.Sub(since) < k.options.ReclaimAfter {
 		return
 	}
-	if err := k.options.API.DeleteLedger(ctx, o); err != nil {
+	if err := k.options.API.DeleteLedger(ctx, o); err != nil && !s.refused("delete "+Resource.GroupResource().String(), err) {
 		k.options.Logger.Warn("the ledger of a node that is gone stays for now", "ledger", o.Name, "error", err)
 	}
 }
 
-// prune forgets books that the cache knows as well.
+// prune forgets books that the cache knows as well, and those of ledgers that are deleted: a ledger just written is in the
+// cache before a second sweep. What is forgotten is read again when it is needed.
 func (k *Keeper) prune() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for name, b := range k.books {
-		if cached := k.options.Cache.Ledger(name); !b.busy && (b.written == nil || cached != nil && k.newest(name, b.written) == cached) {
+		cached := k.options.Cache.Ledger(name)
+		switch {
+		case b.busy:
+		case b.written == nil, b.missing && cached == nil, cached != nil && k.newest(name, b.written) == cached:
 			delete(k.books, name)
+		default:
+			b.missing = cached == nil
 		}
 	}
 }

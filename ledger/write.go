@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -59,6 +60,8 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 		}
 		base = nil
 		switch {
+		case errors.Is(err, ErrNotServed):
+			return failed(operations, err), nil
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 			k.metrics.conflicts.Inc() // somebody else was faster
 		case apierrors.IsInvalid(err) && len(operations) > 1 && refusals > 0:
@@ -91,12 +94,25 @@ func (k *Keeper) writeEach(ctx context.Context, name string, key snapshot.Ledger
 	return outcomes, written
 }
 
+// ErrNotServed says that the API server has no ledgers at all.
+var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply -f ledger/crd.yaml", Resource.GroupResource())
+
+// notServed says whether an error is about the resource, and not about one object of it: there is nothing at its address, or
+// its definition is being deleted.
+func notServed(err error) bool {
+	return apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // errForeign says that the object with the name of a ledger is about something else.
 var errForeign = errors.New("the object with the ledger's name is about something else")
 
 // read returns the ledger as the API server has it: a new one if it has none.
 func (k *Keeper) read(ctx context.Context, name string, key snapshot.LedgerKey) (*Object, error) {
 	object, err := k.options.API.GetLedger(ctx, name)
+	if notServed(err) {
+		return nil, fmt.Errorf("%w (%w)", ErrNotServed, err)
+	}
 	if apierrors.IsNotFound(err) {
 		return newObject(key), nil
 	}
@@ -116,6 +132,9 @@ func (k *Keeper) put(ctx context.Context, base *Object, next snapshot.Ledger) (*
 	started := time.Now()
 	written, err := k.options.API.PutLedger(ctx, object)
 	k.metrics.write(time.Since(started), err)
+	if notServed(err) || apierrors.IsNotFound(err) && object.ResourceVersion == "" { // no object can be missing to create one
+		return nil, fmt.Errorf("%w (%w)", ErrNotServed, err)
+	}
 	return written, err
 }
 
