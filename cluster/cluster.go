@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -380,14 +381,22 @@ func (c *Cluster) Synced() error {
 		if f.read.Load() {
 			continue
 		}
-		text := f.resource
-		if err := f.lastError.Load(); err != nil {
-			text += " (" + (*err).Error() + ")"
-		}
-		missing = append(missing, text)
+		missing = append(missing, cmp.Or(f.trouble(), f.resource))
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("not read from the API server yet: %s", strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// Warnings returns a line for each resource that was read and cannot be at the moment: what
+// the View holds of it may be out of date.
+func (c *Cluster) Warnings() []string {
+	var lines []string
+	for _, f := range c.feeds {
+		if text := f.trouble(); text != "" && f.read.Load() {
+			lines = append(lines, "cluster: "+text)
+		}
+	}
+	return lines
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"outboard.dev/outboard/ledger"
 )
 
 // backoff is how long to wait before the API server is asked again after a
@@ -140,10 +142,46 @@ func (f *feed) observe(err error) error {
 		return nil
 	}
 	f.failed()
-	if f.lastError.Swap(&err) == nil {
-		f.logger.Warn("the API server does not answer", "resource", f.resource, "error", err)
+	what, hint := f.meaning(err)
+	if before := f.lastError.Swap(&err); before != nil {
+		if said, _ := f.meaning(*before); said == what {
+			return err
+		}
 	}
+	f.logger.Warn(what, "resource", f.resource, "error", err, "hint", hint)
 	return err
+}
+
+// meaning says what it means that a request has failed, and what helps; "" if that is not known.
+func (f *feed) meaning(err error) (what, hint string) {
+	resource := f.resource
+	if resource == ledger.Resource.Resource {
+		resource = ledger.Resource.GroupResource().String()
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return "the API server forbids reading a resource", "grant the verbs list and watch on " + resource
+	case apierrors.IsNotFound(err) && f.resource == ledger.Resource.Resource:
+		return "the API server does not serve a resource", "kubectl apply -f ledger/crd.yaml"
+	case apierrors.IsNotFound(err):
+		return "the API server does not serve a resource", ""
+	case apierrors.IsUnauthorized(err):
+		return "the API server does not accept the credentials", "see cluster.kubeconfig"
+	}
+	return "the API server does not answer", ""
+}
+
+// trouble is why the last request failed, as a line for an operator; "" if it did not.
+func (f *feed) trouble() string {
+	err := f.lastError.Load()
+	if err == nil {
+		return ""
+	}
+	what, hint := f.meaning(*err)
+	if hint != "" {
+		hint = "; " + hint
+	}
+	return fmt.Sprintf("%s (%s: %v%s)", f.resource, what, *err, hint)
 }
 
 func (f *feed) heard() { f.lastEvent.Store(time.Now().UnixNano()) }

@@ -62,6 +62,12 @@ func (m *metrics) register(registerer prometheus.Registerer, c *Cluster) error {
 				}
 				return 0
 			}),
+			gauge("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.", labels, func() float64 {
+				if f.lastError.Load() != nil {
+					return 1
+				}
+				return 0
+			}),
 			gauge("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.", labels,
 				func() float64 { return f.age().Seconds() }),
 		)

@@ -266,11 +266,23 @@ func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry)
 		}
 	}
 	options.Admin.Checks = []server.Check{{Name: "signals", Ready: s.signals.Tried}}
-	options.Admin.Warnings = s.signals.Warnings
+	options.Admin.Warnings = s.warnings
 	if s.cluster != nil {
 		options.Admin.Checks = append(options.Admin.Checks, server.Check{Name: "cluster", Ready: s.cluster.Synced})
 	}
 	return options
+}
+
+// warnings are lines about what does not work as it should although calls are answered.
+func (s *service) warnings() []string {
+	lines := s.signals.Warnings()
+	if s.cluster != nil {
+		lines = append(lines, s.cluster.Warnings()...)
+	}
+	if s.keeper != nil {
+		lines = append(lines, s.keeper.Warnings()...)
+	}
+	return lines
 }
 
 func (s *service) source() explain.Source {
