@@ -47,11 +47,12 @@
 //	- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
 //	- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
 //	- {apiGroups: [""], resources: [pods/binding], verbs: [create]}
-//	- {apiGroups: [""], resources: [pods], verbs: [patch]}
+//	- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 //	- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}
 //
-// pods/binding is needed only where Bind is used, and patch where RetryPod or TouchPod
-// are.
+// pods/binding is needed only where Bind is used, and pods/status where RetryPod or TouchPod
+// are. [Options.Ledgers] takes get, list, watch, create, update and delete on ledgers of
+// outboard.dev, and [Options.ConfigMaps] list and watch on configmaps in their namespaces.
 //
 // # Memory
 //

@@ -26,15 +26,19 @@ func (c *Cluster) RetryPod(ctx context.Context, namespace, name string, uid type
 }
 
 // stamp writes the time into an annotation of the pod. A pod of that name with another UID is not changed: to the API server
-// the patch is invalid then, because a UID cannot be.
+// the patch is invalid then, because a UID cannot be. The patch goes to the pod's status, which takes annotations, too, so that
+// nobody needs the permission to change what pods run.
 func (c *Cluster) stamp(ctx context.Context, namespace, name string, uid types.UID, annotation string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": uid, "annotations": map[string]string{annotation: time.Now().UTC().Format(time.RFC3339Nano)},
-	}})
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]string{annotation: now}}})
 	if err != nil {
 		return nil, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
 	}
-	return c.client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	pod, err := c.client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err == nil && pod.Annotations[annotation] != now {
+		return nil, fmt.Errorf("pod %s/%s: the API server did not keep the annotation %s, and the pod has not changed", namespace, name, annotation)
+	}
+	return pod, err
 }

@@ -300,7 +300,7 @@ func TestForbidden(t *testing.T) {
 		if woken := strings.Fields(c.after(16 * time.Minute)); len(woken) != 4 {
 			t.Errorf("asked %d times in 16 minutes", len(woken))
 		}
-		if got := strings.Count(c.log.String(), "level=WARN"); got != 1 || !strings.Contains(c.log.String(), "grant the verb patch on pods") {
+		if got := strings.Count(c.log.String(), "level=WARN"); got != 1 || !strings.Contains(c.log.String(), "grant the verb patch on pods/status") {
 			t.Errorf("%d warnings: %s", got, c.log.String())
 		}
 		if got := c.metric("outboard_wakeup_wakes_total", "error"); got != 4 {

@@ -135,7 +135,8 @@ func TestWakeUpWhenACardIsWell(t *testing.T) {
 	}
 }
 
-// What Outboard builds on: any change of a waiting pod makes kube-scheduler try it once more, not twice, and no other pod.
+// What Outboard builds on: any change of a waiting pod, also one of its status that only writes an annotation, makes
+// kube-scheduler try it once more, not twice, and no other pod.
 func TestAPatchIsOneAttempt(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -147,7 +148,7 @@ func TestAPatchIsOneAttempt(t *testing.T) {
 	one, other := th.asleep(o, "one"), th.asleep(o, "other")
 	for i := range 3 {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, cluster.RetryAnnotation, i)
-		if _, err := th.Client.CoreV1().Pods("default").Patch(th.ctx, "one", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := th.Client.CoreV1().Pods("default").Patch(th.ctx, "one", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 		th.eventually("it is tried again", func() bool { return th.attempts(o, "one") > one+i })
@@ -386,7 +387,7 @@ profiles:
 	}
 }
 
-// Without the permission to patch pods all else works, and it is said what is missing.
+// Without the permission to patch the status of pods all else works, and it is said what is missing.
 func TestWakeUpWithoutPermission(t *testing.T) {
 	th := open(t)
 	roles := th.Client.RbacV1().ClusterRoles()
@@ -409,7 +410,7 @@ func TestWakeUpWithoutPermission(t *testing.T) {
 	th.eventually("the API server has refused", func() bool {
 		return th.metric(o, `outboard_wakeup_wakes_total{outcome="error"} `) == "1"
 	})
-	th.logs(o, "grant the verb patch on pods")
+	th.logs(o, "grant the verb patch on pods/status")
 	th.bound(gpuPod("second", 2)) // which is an event
 	th.willBeBound(waits.Pod)
 	if got := th.metric(o, "outboard_wakeup_patches_total "); got != "0" {

@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// permission is one verb on one resource.
+type permission struct{ group, resource, verb string }
+
+func (p permission) String() string { return p.verb + " " + p.resource }
+
+// shippedPermissions are those of the roles in deploy/outboard.yaml, one by one.
+func shippedPermissions(t *testing.T, root string) []permission {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "deploy", "outboard.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []permission
+	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		role := new(rbacv1.ClusterRole)
+		if err := yaml.Unmarshal(doc, role); err != nil || role.Kind != "ClusterRole" && role.Kind != "Role" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						all = append(all, permission{group, resource, verb})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// needed is what does not work without each permission.
+var needed = map[string]string{
+	"":                           "",
+	"list nodes":                 "",
+	"watch nodes":                "following nodes",
+	"get pods":                   "looking at a pod",
+	"list pods":                  "",
+	"watch pods":                 "following pods",
+	"list poddisruptionbudgets":  "",
+	"watch poddisruptionbudgets": "following poddisruptionbudgets",
+	"create pods/binding":        "binding",
+	"get ledgers":                "claiming after somebody else",
+	"list ledgers":               "",
+	"watch ledgers":              "following ledgers",
+	"create ledgers":             "claiming first, claiming again, claiming after somebody else, deleting a ledger",
+	"update ledgers":             "claiming again, claiming after somebody else",
+	"delete ledgers":             "deleting a ledger",
+	"patch pods/status":          "waking a pod, taking back a claim",
+	"list configmaps":            "",
+	"watch configmaps":           "following configmaps in kube-system",
+}
+
+// The roles that are shipped hold what is needed and nothing else: with any one permission less something does not work, and
+// with all of them everything does.
+//
+// An API server that streams lists takes watching for all there is to read, so that there list is not needed; one before 1.34
+// does not.
+func TestEveryPermissionIsNeeded(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	shipped := shippedPermissions(t, th.Root)
+	cases := []permission{{}}
+	for _, p := range shipped {
+		if _, known := needed[p.String()]; !known {
+			t.Errorf("nobody says what the permission to %s is for", p)
+		}
+		cases = append(cases, p)
+	}
+	for i, without := range cases {
+		name := strings.TrimSpace(without.String())
+		t.Run(strings.ReplaceAll("without "+name, " ", "-"), func(t *testing.T) {
+			a := th.actor(t, fmt.Sprintf("without-%d", i), slices.DeleteFunc(slices.Clone(shipped), func(p permission) bool { return p == without }))
+			want := needed[name]
+			if got := a.fails(strings.Split(want, ", ")); got != want {
+				t.Errorf("without %q this fails: %q, want %q", name, got, want)
+			}
+		})
+	}
+}
+
+// actor does what Outboard does, as a user of its own.
+type actor struct {
+	*theater
+	name    string
+	cluster *cluster.Cluster
+	failed  []string
+}
+
+func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
+	t.Helper()
+	th = &theater{th.Stage, t, th.ctx, th.anyNode}
+	user, err := th.AddUser(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, p := range may {
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{p.group}, Resources: []string{p.resource}, Verbs: []string{p.verb}})
+	}
+	if _, err := th.Client.RbacV1().ClusterRoles().Create(th.ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := th.Client.RbacV1().ClusterRoleBindings().Create(th.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a := &actor{theater: th, name: name}
+	if a.cluster, err = cluster.New(cluster.Options{
+		Config: user.Config, Ledgers: true, ConfigMaps: []snapshot.ConfigMapSource{{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}}, Logger: slog.New(slog.DiscardHandler),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(th.ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.cluster.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	// Roles take effect a moment later.
+	th.eventually("the role is in force", func() bool {
+		_, err := a.cluster.LivePod(th.ctx, "default", "no-such-pod", "none")
+		return err == nil || !slices.Contains(may, permission{"", "pods", "get"})
+	})
+	return a
+}
+
+// try notes what fails because it is not allowed. Nothing else may fail.
+func (a *actor) try(what string, err error) {
+	a.t.Helper()
+	switch {
+	case err == nil:
+	case apierrors.IsForbidden(err):
+		a.failed = append(a.failed, what)
+	default:
+		a.t.Errorf("%s: %v", what, err)
+	}
+}
+
+// fails is what is not allowed, in order. Of what is expected to fail it is waited for that it does.
+func (a *actor) fails(expected []string) string {
+	a.follow(expected)
+	pods := make([]*corev1.Pod, 4)
+	for i := range pods {
+		pods[i] = a.create(controlplane.PodSpec{Name: fmt.Sprintf("%s-%d", a.name, i), SchedulerName: "nobody"})
+	}
+	_, err := a.cluster.LivePod(a.ctx, "default", pods[0].Name, pods[0].UID)
+	a.try("looking at a pod", err)
+	a.claim(pods)
+	_, err = a.cluster.RetryPod(a.ctx, "default", pods[0].Name, pods[0].UID)
+	a.try("waking a pod", err)
+	a.takeBack(pods[1])
+	a.try("binding", a.bind(pods[3], pods[3].ResourceVersion))
+	return strings.Join(a.failed, ", ")
+}
+
+// follow notes what cannot be read, or not be watched.
+func (a *actor) follow(expected []string) {
+	seen := map[string]bool{}
+	a.eventually("what can be read is read", func() bool {
+		said := strings.Join(a.cluster.Warnings(), "; ")
+		missing := a.cluster.Synced()
+		if missing != nil {
+			said += missing.Error()
+		}
+		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps in kube-system"} {
+			if strings.Contains(said, " "+resource+" (the API server forbids") {
+				seen["following "+resource] = true
+			}
+		}
+		for _, what := range expected {
+			if strings.HasPrefix(what, "following ") {
+				return seen[what]
+			}
+		}
+		return missing == nil
+	})
+	for what := range seen {
+		a.failed = append(a.failed, what)
+	}
+}
+
+// forgetful is a cache that has seen no ledger.
+type forgetful struct{ *cluster.Cluster }
+
+func (forgetful) Ledger(string) *ledger.Object { return nil }
+
+// claim claims for the pods, and deletes the ledger.
+func (a *actor) claim(pods []*corev1.Pod) {
+	key := snapshot.LedgerKey{Resource: "example.com/" + a.name}
+	choose := func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
+		return policy.Claim{Units: []policy.Capacity{{Unit: "0", Capacity: 10}}, Amounts: []policy.Amount{{Unit: "0", Amount: 1}}}, nil
+	}
+	first, second := a.keeper(a.cluster), a.keeper(forgetful{a.cluster})
+	_, err := first.Claim(a.ctx, key, pods[0], "a", choose)
+	a.try("claiming first", err)
+	_, err = first.Claim(a.ctx, key, pods[1], "a", choose)
+	a.try("claiming again", err)
+	_, err = second.Claim(a.ctx, key, pods[2], "a", choose)
+	a.try("claiming after somebody else", err)
+	o := a.ledgers()[ledger.Name(key)]
+	if o == nil {
+		a.failed = append(a.failed, "deleting a ledger")
+		return
+	}
+	a.try("deleting a ledger", a.cluster.DeleteLedger(a.ctx, o))
+}
+
+func (a *actor) keeper(cache ledger.Cache) *ledger.Keeper {
+	k, err := ledger.New(ledger.Options{API: a.cluster, Cache: cache, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return k
+}
+
+// takeBack changes the pod so that a Binding of the version before is refused.
+func (a *actor) takeBack(pod *corev1.Pod) {
+	touched, err := a.cluster.TouchPod(a.ctx, "default", pod.Name, pod.UID)
+	if a.try("taking back a claim", err); err != nil {
+		return
+	}
+	if touched.ResourceVersion == pod.ResourceVersion || touched.Annotations[cluster.TouchedAnnotation] == "" {
+		a.t.Errorf("the pod has version %s and annotations %v", touched.ResourceVersion, touched.Annotations)
+	}
+	if err := a.bind(pod, pod.ResourceVersion); err == nil {
+		a.t.Errorf("a Binding of the version before: %v", err)
+	}
+}
+
+func (a *actor) bind(pod *corev1.Pod, version string) error {
+	return a.cluster.Bind(a.ctx, cluster.Binding{Namespace: "default", Name: pod.Name, UID: pod.UID, Node: "a", ResourceVersion: version})
+}
