@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+const twoSeats = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies:
+  - name: Licences
+    config: {features: [{name: solver, seats: 2}]}
+`
+
+const installLedgers = "kubectl apply -f ledger/crd.yaml"
+
+// The definition of ledgers is deleted, with all claims, and installed again. Meanwhile no pod gets a seat, and it is said what
+// helps. Afterwards the pod that has a seat still has it, and only what is left is given away.
+func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.outboard(twoSeats)
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
+	th.boundAndSeen(o, licensed("first", "solver"))
+
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ledgers.outboard.dev"
+	if err := th.Client.Discovery().RESTClient().Delete().AbsPath(path).Do(th.ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("/readyz warns", func() bool {
+		return strings.Contains(th.get(o.Admin+"/readyz"), "[!] cluster: ledgers (the API server does not serve a resource")
+	})
+	if ready := th.get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") || !strings.Contains(ready, installLedgers) {
+		t.Errorf("/readyz says\n%s", ready)
+	}
+	if got := th.metric(o, `outboard_cluster_unreadable{resource="ledgers"} `); got != "1" {
+		t.Errorf("the metric says %q", got)
+	}
+	second := th.create(licensed("second", "solver"))
+	th.eventually("the pod is told what is missing", func() bool { return strings.Contains(th.events(second), installLedgers) })
+	if th.pod("second").Spec.NodeName != "" {
+		t.Error("a pod is bound without a claim")
+	}
+	beginner := th.actor(t, "beginner", shippedPermissions(t, th.Root)) // who has never seen a ledger
+	th.eventually("the beginner says what is missing", func() bool {
+		err := beginner.cluster.Synced()
+		return err != nil && strings.Contains(err.Error(), "not read from the API server yet: ledgers (") && strings.Contains(err.Error(), installLedgers)
+	})
+	if got := strings.Count(o.Log(), "does not serve a resource"); got != 1 {
+		t.Errorf("it is logged %d times", got)
+	}
+
+	th.apply(nil, "-f", filepath.Join(th.Root, "ledger", "crd.yaml"))
+	th.awaitBound(second)
+	th.eventually("the beginner has read all", func() bool { return beginner.cluster.Synced() == nil })
+	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
+	if third := th.place(licensed("third", "solver")); third.Waiting == "" || !strings.Contains(third.Waiting, "too few seats") {
+		t.Errorf("a third pod has one of two seats, or waits: %q", third.Waiting)
+	}
+	if said := fmt.Sprint(th.explain(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// events are the messages of the pod's events.
+func (th *theater) events(pod *corev1.Pod) string {
+	th.t.Helper()
+	list, err := th.Client.CoreV1().Events(pod.Namespace).List(th.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	var messages []string
+	for i := range list.Items {
+		messages = append(messages, list.Items[i].Message)
+	}
+	return strings.Join(messages, "\n")
+}
