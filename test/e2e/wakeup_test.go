@@ -161,27 +161,33 @@ func TestAPatchIsOneAttempt(t *testing.T) {
 	}
 }
 
+// abandon creates a pod that nobody binds, and a claim of it for 16 of GPU 0 of the node.
+func (th *theater) abandon(node string) {
+	th.t.Helper()
+	abandoned := gpuPod("abandoned", 16)
+	abandoned.SchedulerName = "nobody"
+	holder := th.create(abandoned)
+	l := snapshot.Ledger{
+		Resource: string(gpuMem), Node: node,
+		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Claims: []snapshot.LedgerClaim{{Pod: holder.UID, Amount: 16}}}},
+		Pods:  []snapshot.LedgerPod{{UID: holder.UID, Namespace: "default", Name: holder.Name, Node: node, At: time.Now(), Token: "abandoned"}},
+	}
+	spec, err := json.Marshal(l)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	if err := th.write(th.Client.Discovery().RESTClient(), ledger.Name(l.Key()), string(spec)); err != nil {
+		th.t.Fatal(err)
+	}
+}
+
 // A claim of a pod that was never bound is taken back. Who waited for it is woken.
 func TestWakeUpWhenAClaimIsTakenBack(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
 	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 20s}\n")
 	th.scheduler(gpushareIgnored(o))
-	abandoned := gpuPod("abandoned", 16)
-	abandoned.SchedulerName = "nobody"
-	holder := th.create(abandoned)
-	claims := ledger.Object{Spec: snapshot.Ledger{
-		Resource: string(gpuMem), Node: "gpu-node",
-		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Claims: []snapshot.LedgerClaim{{Pod: holder.UID, Amount: 16}}}},
-		Pods:  []snapshot.LedgerPod{{UID: holder.UID, Namespace: "default", Name: holder.Name, Node: "gpu-node", At: time.Now(), Token: "abandoned"}},
-	}}
-	spec, err := json.Marshal(claims.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := th.write(th.Client.Discovery().RESTClient(), ledger.Name(claims.Spec.Key()), string(spec)); err != nil {
-		t.Fatal(err)
-	}
+	th.abandon("gpu-node")
 	th.eventually("Outboard knows of the claim", func() bool { return strings.Contains(th.get(o.Admin+"/inspect/gpus"), `"reserved":16`) })
 	waits := th.place(gpuPod("waits", 5))
 	if waits.Waiting == "" {

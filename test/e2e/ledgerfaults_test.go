@@ -3,12 +3,15 @@ package e2e
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/controlplane"
 )
 
@@ -68,6 +71,46 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	}
 	if said := fmt.Sprint(th.explain(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
 		t.Errorf("it says %q", said)
+	}
+}
+
+// Without the permission to change a pod its claim stays. The permission is logged once, and named by /readyz, until it is granted.
+func TestReclaimWithoutPermission(t *testing.T) {
+	th := open(t)
+	roles := th.Client.RbacV1().ClusterRoles()
+	role, err := roles.Get(th.ctx, "outboard", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := role.Rules
+	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "patch") })
+	if role, err = roles.Update(th.ctx, role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.nodes(gpus("gpu-node", 1, 16))
+	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 1s}\n")
+	th.abandon("gpu-node")
+	const warning = `[!] ledgers: cannot remove 1 unneeded claims or ledgers: grant the permission "patch pods/status": `
+	th.eventually("/readyz warns", func() bool { return strings.Contains(th.get(o.Admin+"/readyz"), warning) })
+	if ready := th.get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") {
+		t.Errorf("it is not ready:\n%s", ready)
+	}
+	if got := th.metric(o, "outboard_ledger_refused_reclaims "); got != "1" {
+		t.Errorf("the metric says %q", got)
+	}
+	role.Rules = rules
+	if _, err := roles.Update(th.ctx, role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("the claim is taken back", func() bool {
+		return th.metric(o, `outboard_ledger_dropped_claims_total{cause="reclaimed"} `) == "1"
+	})
+	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
+	if th.pod("abandoned").Annotations[cluster.TouchedAnnotation] == "" {
+		t.Error("the pod was not changed")
+	}
+	if got := strings.Count(o.Log(), "a permission is missing"); got != 1 {
+		t.Errorf("it is logged %d times", got)
 	}
 }
 
