@@ -140,7 +140,7 @@ func (e *Engine) plan(node *snapshot.Node, pods []Nomination) []*corev1.Pod {
 		})
 		annotations, ok := e.wouldGet(n.Pod, rest.With(planned...))
 		if !ok {
-			rest = rest.Without(func(pod *corev1.Pod) bool { return priority(pod) < priority(n.Pod) })
+			rest = rest.Without(func(pod *corev1.Pod) bool { return snapshot.Priority(pod) < snapshot.Priority(n.Pod) })
 			annotations, _ = e.wouldGet(n.Pod, rest.With(planned...))
 		}
 		planned = append(planned, annotated(n.Pod, annotations))
@@ -206,7 +206,7 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 	nominated := ns.byRow[n.Row()]
 	count := make([]*corev1.Pod, 0, len(nominated.planned))
 	for i, p := range nominated.planned {
-		if priority(p) >= priority(pod) && p.UID != pod.UID && !(certain && nominated.pods[i].Uncertain) {
+		if snapshot.Priority(p) >= snapshot.Priority(pod) && p.UID != pod.UID && !(certain && nominated.pods[i].Uncertain) {
 			count = append(count, p)
 		}
 	}
@@ -266,7 +266,7 @@ func costOf(c Candidate) cost {
 			continue // a pod that is not known (yet)
 		}
 		pod := c.Node.Pods[i]
-		value := int64(priority(pod))
+		value := int64(snapshot.Priority(pod))
 		all.sum += value + math.MaxInt32 + 1 // so that more victims always cost more
 		switch {
 		case value > all.highest:

@@ -115,7 +115,7 @@ func (p *preemption) decide(ctx context.Context, c Candidate) (Candidate, decisi
 	}
 	var eligible []*corev1.Pod
 	for _, pod := range rest.Pods {
-		if priority(pod) < priority(p.pod) {
+		if snapshot.Priority(pod) < snapshot.Priority(p.pod) {
 			eligible = append(eligible, pod)
 		}
 	}
@@ -163,7 +163,7 @@ func choose(eligible []*corev1.Pod, budgets budgets, tries int, passes func(evic
 	}
 	limit := highest(chosen)
 	others := slices.DeleteFunc(pods, func(p *corev1.Pod) bool {
-		return priority(p) > limit || slices.Contains(breaking, p) && !slices.Contains(chosen, p)
+		return snapshot.Priority(p) > limit || slices.Contains(breaking, p) && !slices.Contains(chosen, p)
 	})
 	for size := 1; size < len(chosen); size++ {
 		if smaller := search(others, size, nil, &tries, passes); smaller != nil {
@@ -199,23 +199,16 @@ func search(pods []*corev1.Pod, size int, chosen []*corev1.Pod, tries *int, pass
 func highest(pods []*corev1.Pod) int32 {
 	top := int32(math.MinInt32)
 	for _, p := range pods {
-		top = max(top, priority(p))
+		top = max(top, snapshot.Priority(p))
 	}
 	return top
-}
-
-func priority(p *corev1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
 }
 
 // compareImportance orders pods from the least important to the most, as
 // kube-scheduler's MoreImportantPod sees it: a higher priority is more important,
 // and of equal ones the pod that started earlier.
 func compareImportance(a, b *corev1.Pod) int {
-	return cmp.Or(cmp.Compare(priority(a), priority(b)), started(b).Compare(started(a)))
+	return cmp.Or(cmp.Compare(snapshot.Priority(a), snapshot.Priority(b)), started(b).Compare(started(a)))
 }
 
 // started is when the pod started; a pod that has not is the newest.

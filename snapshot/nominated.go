@@ -51,13 +51,14 @@ func (b *Builder) nominatedByNode() map[string][]*corev1.Pod {
 // CompareNominated orders nominated pods as [View.Nominated] does.
 func CompareNominated(a, b *corev1.Pod) int {
 	return cmp.Or(
-		-cmp.Compare(priority(a), priority(b)),
+		-cmp.Compare(Priority(a), Priority(b)),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		comparePods(a, b),
 	)
 }
 
-func priority(pod *corev1.Pod) int32 {
+// Priority returns the pod's priority; 0 if it has none.
+func Priority(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
 	}

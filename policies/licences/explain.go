@@ -49,6 +49,9 @@ func (j *judged) aboutPool() string {
 	if s.unclaimed != nil {
 		fmt.Fprintf(&text, "; %d used by pods without a claim%s", used(s.unclaimed), named(s.unclaimed))
 	}
+	if s.nominated > 0 {
+		fmt.Fprintf(&text, "; %d kept for nominated pods", s.nominated)
+	}
 	return text.String()
 }
 

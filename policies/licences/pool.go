@@ -22,6 +22,8 @@ type pool struct {
 	others  int64 // of them, used by others, at least as far as is known
 	spare   int64 // of them, not for pods
 	held    int64 // by pods; with the others' it may be more than total
+	// nominated are the seats that nominated pods are to get, before the pod that asks.
+	nominated int64
 	// asOf is when the server counted the seats used; zero if it does not count.
 	asOf  time.Time
 	stale bool
@@ -35,7 +37,7 @@ func (s *pool) free() int64 {
 	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
 		return 0
 	}
-	return s.capacity() - s.held
+	return s.capacity() - s.held - s.nominated
 }
 
 // pool counts with the given holders.

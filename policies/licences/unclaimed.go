@@ -5,8 +5,10 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -118,6 +120,29 @@ func (p *licences) sameBound(last, next *snapshot.View) bool {
 		}
 	}
 	return true
+}
+
+// nominated is how many seats pods need that are nominated to a node, are at least as important as the one that asks, and hold
+// none: pods were evicted to make room for them. A pod that needs more than there is gets nothing.
+func (p *licences) nominated(f *feature, asking *corev1.Pod, view *snapshot.View, s *pool) int64 {
+	var sum int64
+	for _, pods := range view.Nominated() {
+		for _, pod := range pods {
+			if pod.UID == asking.UID || snapshot.Priority(pod) < snapshot.Priority(asking) || s.all.Pod(pod.UID) != nil {
+				continue
+			}
+			needs, err := p.needs(pod)
+			if err != nil {
+				continue
+			}
+			for _, need := range needs {
+				if need.feature == f && need.seats <= s.total-s.spare {
+					sum = policy.AddAmounts(sum, need.seats)
+				}
+			}
+		}
+	}
+	return sum
 }
 
 // holders counts each pod once: the claim, if it has one, or else what it needs, but no more

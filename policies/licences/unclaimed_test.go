@@ -229,3 +229,46 @@ func BenchmarkPrepareWithANewView(b *testing.B) {
 		})
 	}
 }
+
+// Pods are evicted for an important one that needs seats, too. They are kept for it wherever others ask for them, until it has
+// claimed them.
+func TestSeatsAreKeptForNominatedPods(t *testing.T) {
+	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 8}]}`)
+	important := func(pod *corev1.Pod, priority int32) *corev1.Pod {
+		pod.Spec.Priority = &priority
+		return pod
+	}
+	nominated := important(needing("y", "nominated", "solver=4"), 10)
+	nominated.Status.NominatedNodeName = "b"
+	start := func(t *testing.T) *world {
+		w := newWorld("a", "b")
+		w.bind(t, p, needing("x", "first", "solver=3"), "a")
+		w.pods = append(w.pods, nominated)
+		return w
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(w *world)
+		pod    *corev1.Pod
+		want   string
+	}{
+		{"less important", func(*world) {}, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"what is left", func(*world) {}, needing("z", "new", "solver"), "fits"},
+		{"as important", func(*world) {}, important(needing("z", "new", "solver=2"), 10), "NoFreeSeat 1/2 seats"},
+		{"more important", func(*world) {}, important(needing("z", "new", "solver=5"), 11), "fits"},
+		{"itself", func(*world) {}, nominated, "fits"},
+		{"has claimed them", func(w *world) { w.claim(t, p, nominated, "b") }, needing("z", "new", "solver"), "fits"},
+		{"needs more than there is", func(w *world) {
+			greedy := important(needing("y", "nominated", "solver=9"), 10)
+			greedy.Status.NominatedNodeName = "b"
+			w.pods[len(w.pods)-1] = greedy
+		}, needing("z", "new", "solver=5"), "fits"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := start(t)
+			tc.change(w)
+			expect(t, "Filter", hard(w.filter(t, p, tc.pod, "a")), tc.want)
+			expect(t, "Reserve", hard(w.claim(t, p, tc.pod, "a")), tc.want)
+		})
+	}
+}
