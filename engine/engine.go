@@ -185,7 +185,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 	nominations := e.nominations(req.View, req.Nominations)
 	decide := func(ev *evaluation) error {
 		for i, n := range req.Nodes {
-			if i%blockSize == 0 && ctx.Err() != nil {
+			if i%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			counting := nominations.counting(n, req.Pod, false)

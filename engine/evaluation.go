@@ -15,9 +15,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// blockSize is how many nodes are judged together, between two looks at the
-// context.
-const blockSize = 256
+const (
+	// blockSize is how many nodes are judged together.
+	blockSize = 256
+	// checkInterval is after how many nodes that a policy is asked about the context is checked.
+	checkInterval = 16
+)
 
 // evaluation is what is known about one pod over one view: the prepared
 // policies, and what they said about each node of the view.
@@ -188,7 +191,9 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 			return context.Cause(ctx)
 		}
 		asked := nodes[first:min(first+blockSize, len(nodes))]
-		ev.judgeBlock(asked, &b)
+		if err := ev.judgeBlock(ctx, asked, &b); err != nil {
+			return err
+		}
 		for j := range asked {
 			o := b.outcomes[j]
 			if o == fits && asked[j] != plain[first+j] {
@@ -226,14 +231,17 @@ type place struct{ at, row int32 }
 // judgeBlock finds the outcomes for the nodes. Those that are not known it judges
 // one policy after the other: a policy sees what the policies before it let pass,
 // and its time is taken once for all of them.
-func (ev *evaluation) judgeBlock(nodes []*snapshot.Node, b *block) {
+func (ev *evaluation) judgeBlock(ctx context.Context, nodes []*snapshot.Node, b *block) error {
 	fresh := ev.recall(nodes, b)
 	left := fresh
 	for i := range ev.filters {
 		f := &ev.filters[i]
 		started := ev.now()
 		passed := b.passed[:0]
-		for _, p := range left {
+		for j, p := range left {
+			if j%checkInterval == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			ev.running = f.member
 			v := f.filter.Filter(nodes[p.at])
 			ev.running = -1
@@ -258,6 +266,7 @@ func (ev *evaluation) judgeBlock(nodes []*snapshot.Node, b *block) {
 			ev.numbers[p.row] = b.numbers[p.at]
 		}
 	}
+	return nil
 }
 
 // recall sets the outcomes that are known, and returns the places of the other

@@ -86,7 +86,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 		}
 		all = Explanations{Pod: ev.notes(), Nodes: make([]Explanation, len(known))}
 		for j, n := range known {
-			if j%blockSize == 0 && ctx.Err() != nil {
+			if j%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			all.Nodes[j] = ev.explain(n, totals[j])

@@ -252,7 +252,7 @@ var errHungUp = errors.New("the caller hung up")
 // A request whose context has ended fails with the cause, soon, and leaves no
 // policy out.
 func TestCancelled(t *testing.T) {
-	const nodes, soon = 2000, 300
+	const nodes, soon = 2000, 16
 	view := plainView(nodes)
 	all := allNodes(view)
 

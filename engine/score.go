@@ -78,7 +78,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		started := ev.now()
 		ev.running = scorer.member
 		for j, i := range indices {
-			if j%blockSize == 0 && ctx.Err() != nil {
+			if j%checkInterval == 0 && ctx.Err() != nil {
 				ev.running = -1
 				return nil, context.Cause(ctx)
 			}
