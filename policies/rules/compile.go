@@ -2,11 +2,13 @@ package rules
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
@@ -18,8 +20,10 @@ import (
 
 const (
 	// costLimit bounds one evaluation, in Kubernetes' units, of which a million take
-	// about 0.1 s.
+	// about 0.03 s.
 	costLimit = 250_000
+	// partSteps bounds the steps of loops in the evaluation of a part.
+	partSteps = 5000
 	// maxLength bounds an expression, in bytes.
 	maxLength = 10_000
 	// longestQuantity is more than the text of any quantity that Kubernetes accepts.
@@ -42,15 +46,20 @@ type part struct {
 type expression struct {
 	text    string
 	whole   *part       // if it is all there is
-	program cel.Program // counts no cost; nil if only counting may be used
-	// counting counts its cost, and ends when that exceeds the limit. It is nil if program
-	// cannot exceed it whatever the parts are. If there are both, program cannot exceed it
-	// if the parts are of usual sizes.
-	counting cel.Program
-	parts    []*part // all, in order
-	reads    []read
-	deps     deps
+	program cel.Program // counts no cost
+	// counting count the cost, and end when it exceeds the limit with the same index in limits. They are nil if program
+	// cannot exceed any of them, whatever the parts are.
+	counting [len(limits)]cel.Program
+	// bounds are what program costs at most when lists and maps in parts about the pod have at most as many elements as the
+	// podSizes with the same index. With the last, no size is taken for granted.
+	bounds [len(podSizes) + 1]bounds
+	parts  []*part // all, in order
+	reads  []read
+	deps   deps
 }
+
+// bounds are what an evaluation costs at most.
+type bounds struct{ usualNode, anyNode uint64 }
 
 // compiler compiles the expressions of one policy.
 type compiler struct {
@@ -154,23 +163,40 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem
 // rest makes the programs for what is left of an expression. Counting allocates much, so
 // it is not done without need.
 func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
-	possible, usual := c.affordable(checked, possibleSizes), c.affordable(checked, sizes{text: usualSizes.text, elements: usualSizes.elements})
-	if possible || usual {
-		if e.program, err = c.env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err != nil {
+	if e.program, err = c.env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err != nil {
+		return err
+	}
+	pods := map[string]bool{}
+	for _, p := range e.parts {
+		pods[p.name] = p.class == ofRequest
+	}
+	usual := sizes{text: usualSizes.text, elements: usualSizes.elements}
+	for i := range e.bounds {
+		pod := possibleSizes
+		if i < len(podSizes) {
+			pod = sizes{text: usual.text, elements: podSizes[i]}
+		}
+		e.bounds[i].usualNode = c.bound(checked, partSizes{ofPod: pods, pod: pod, others: usual})
+		e.bounds[i].anyNode = c.bound(checked, partSizes{ofPod: pods, pod: pod, others: possibleSizes})
+	}
+	if e.bounds[len(podSizes)].anyNode <= limits[len(limits)-1].cost {
+		return nil
+	}
+	for i, limit := range limits {
+		if e.counting[i], err = c.counting(checked, limit); err != nil {
 			return err
 		}
 	}
-	if !possible {
-		e.counting, err = c.counting(checked)
-	}
-	return err
+	return nil
 }
 
-// affordable says whether no evaluation costs more than the limit if what is in objects
-// has at most these sizes.
-func (c *compiler) affordable(checked *cel.Ast, within sizes) bool {
+// bound is what no evaluation costs more than if what is in objects has at most these sizes.
+func (c *compiler) bound(checked *cel.Ast, within checker.CostEstimator) uint64 {
 	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: within})
-	return err == nil && cost.Max <= costLimit
+	if err != nil {
+		return math.MaxUint64
+	}
+	return cost.Max
 }
 
 func tooCostly(cost uint64) string {
@@ -200,7 +226,8 @@ func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, kind class
 	c.counts[kind]++
 	c.parts = append(c.parts, p)
 	if kind == constant {
-		c.constants = append(c.constants, kept(p.program, cel.NoVars()))
+		constant, _ := kept(p.program, cel.NoVars())
+		c.constants = append(c.constants, constant)
 	}
 	return p, nil
 }
@@ -229,7 +256,7 @@ func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.counting(alone)
+	return c.counting(alone, limit{costLimit, partSteps})
 }
 
 // optimize returns the expression as by has changed it.
@@ -242,10 +269,12 @@ func (c *compiler) optimize(by cel.ASTOptimizer, checked *cel.Ast) (*cel.Ast, er
 	return changed, issues.Err()
 }
 
-func (c *compiler) counting(checked *cel.Ast) (cel.Program, error) {
+// counting makes a program for [count].
+func (c *compiler) counting(checked *cel.Ast, l limit) (cel.Program, error) {
 	return c.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
-		cel.CostLimit(costLimit),
+		cel.CostLimit(l.cost),
+		cel.InterruptCheckFrequency(l.steps),
 		cel.CostTracking(&library.CostEstimator{}),
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 	)

@@ -29,12 +29,14 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		return c.silent
 	}
 	var told []string
-	for _, f := range c.filters {
-		v, err := c.eval(f.expression, n)
+	for i := range c.filters {
+		f := &c.filters[i]
+		v, err := c.eval(f.expression, &f.cost, n)
 		told = append(told, c.tell(&f.rule, n, v, err))
 	}
-	for _, s := range c.scores {
-		v, err := c.eval(s.expression, n)
+	for i := range c.scores {
+		s := &c.scores[i]
+		v, err := c.eval(s.expression, &s.cost, n)
 		if err == nil {
 			var rated float64
 			if rated, err = c.rate(s, n); err == nil && v.Equal(types.Double(rated)) != types.True {
@@ -51,7 +53,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
 	text := fmt.Sprintf("rule %s is %s", r.name, display(v))
 	switch {
-	case err != nil && c.stale(r.expression, n):
+	case err != nil && !exceeds(err) && c.stale(r.expression, n):
 		text = fmt.Sprintf("rule %s lacks a current number", r.name)
 	case err != nil:
 		text = fmt.Sprintf("rule %s cannot be evaluated: %v", r.name, err)

@@ -42,8 +42,7 @@ func (b *base) Parent() cel.Activation { return nil }
 // value is what became of a part; an error is a value, too.
 type value struct {
 	ref.Val
-	// unusual says that there is more in it than usualSizes.
-	unusual bool
+	measured
 }
 
 // value is the part's value for the node, which is nil if the part is not about one. It
@@ -127,7 +126,10 @@ func (u *signalUse) compare(number float64) bool {
 }
 
 // eval evaluates the expression for the node, which is nil if it is not about one.
-func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
+func (c *cycle) eval(e *expression, cost *plan, n *snapshot.Node) (ref.Val, error) {
+	if cost.exceeded {
+		return nil, errCostExceeded
+	}
 	if e.whole != nil {
 		v := c.value(e.whole, n).Val
 		if err, ok := v.(*types.Err); ok {
@@ -137,38 +139,46 @@ func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
 	}
 	f := c.policy.frames.Get().(*frame)
 	f.cycle, f.node = c, n
-	v, _, err := c.program(e, n).Eval(f)
+	var v ref.Val
+	var err error
+	if program := c.counting(e, cost, n); program != nil {
+		v, _, err = count(program, f)
+	} else {
+		v, _, err = e.program.Eval(f)
+	}
 	f.cycle, f.node = nil, nil
 	c.policy.frames.Put(f)
 	return v, err
 }
 
-// program is the expression's that counts its cost, if it may exceed the limit.
-func (c *cycle) program(e *expression, n *snapshot.Node) cel.Program {
-	if e.counting == nil {
-		return e.program
+// counting is the program to count the cost with, or nil if the expression cannot exceed what it may cost.
+func (c *cycle) counting(e *expression, cost *plan, n *snapshot.Node) cel.Program {
+	if cost.counting == nil || !cost.usual {
+		return cost.counting
 	}
 	for _, p := range e.parts {
-		if e.program == nil || c.value(p, n).unusual {
-			return e.counting
+		if (p.class == ofObject || p.class == ofUsage) && c.value(p, n).unusual {
+			return cost.counting
 		}
 	}
-	return e.program
+	return nil
 }
 
-// kept evaluates a part, whose value will be used by many at once.
-func kept(program cel.Program, vars cel.Activation) value {
-	v, _, err := program.Eval(vars)
+// kept evaluates a part, whose value will be used by many at once, and tells what that cost.
+func kept(program cel.Program, vars cel.Activation) (value, uint64) {
+	v, cost, err := count(program, vars)
 	if err != nil {
-		return value{Val: types.WrapErr(err)}
+		return value{Val: types.WrapErr(err)}, cost
 	}
 	switch q := v.(type) {
 	case apiservercel.Quantity:
-		return value{Val: copied(q.Quantity)}
+		return value{Val: copied(q.Quantity)}, cost
 	case *apiservercel.Quantity: // what its own functions return
-		return value{Val: copied(q.Quantity)}
+		return value{Val: copied(q.Quantity)}, cost
 	}
-	return value{v, !usualSizes.hold(v)}
+	result := value{Val: v}
+	result.measured.value(v)
+	return result, cost
 }
 
 func copied(q *resource.Quantity) ref.Val {

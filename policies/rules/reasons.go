@@ -12,3 +12,6 @@ var (
 		Text: "node(s) on which a rule cannot be evaluated",
 	}
 )
+
+// costExceededSuffix follows a filter's name in the code of the reason for nodes on which it costs too much.
+const costExceededSuffix = "CostExceeded"

@@ -48,6 +48,7 @@ type rule struct {
 type filterRule struct {
 	rule
 	reason       *policy.Reason
+	costExceeded *policy.Reason
 	unresolvable bool
 }
 
@@ -74,7 +75,7 @@ func (p *rules) evaluate(kind class, vars *base) []value {
 	values := make([]value, p.counts[kind])
 	for _, part := range p.parts {
 		if part.class == kind {
-			values[part.index] = kept(part.program, vars)
+			values[part.index], _ = kept(part.program, vars)
 		}
 	}
 	return values
@@ -91,23 +92,26 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 	}
 	vars := p.requestVars(pod, view)
 	for _, f := range p.filters {
-		applies, err := c.begin(ctx, &f.rule, vars)
+		applies, cost, err := c.begin(ctx, &f.rule, vars)
 		if err != nil {
 			return nil, err
 		}
-		if applies && !c.passes(f) {
-			c.filters = append(c.filters, f)
+		if applies && !c.passes(f, &cost) {
+			c.filters = append(c.filters, plannedFilter{f, cost})
 		}
 	}
 	for _, s := range p.scores {
-		applies, err := c.begin(ctx, &s.rule, vars)
+		applies, cost, err := c.begin(ctx, &s.rule, vars)
 		if err != nil {
 			return nil, err
 		}
 		if applies {
-			c.scores = append(c.scores, s)
+			c.scores = append(c.scores, plannedScore{s, cost})
 			c.weights += s.weight
 		}
+	}
+	if err := c.plan(ctx); err != nil {
+		return nil, err
 	}
 	switch {
 	case len(c.filters) > 0 && len(c.scores) > 0:
@@ -135,54 +139,61 @@ func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *base {
 // cycle is the policy prepared for one pod.
 type cycle struct {
 	policy  *rules
-	filters []*filterRule
-	scores  []*scoreRule
+	filters []plannedFilter
+	scores  []plannedScore
 	weights float64 // of scores
 	request []value
+	spent   uint64             // on request, in units of cost
 	columns []*snapshot.Column // by signal
 	view    *snapshot.View
 	silent  []string // rules that have nothing to say about any node, and why
 }
 
-// begin evaluates what depends on the request alone, and says whether the rule is about
-// the pod.
-func (c *cycle) begin(ctx context.Context, r *rule, vars *base) (bool, error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	if r.when != nil {
-		c.compute(r.when, vars)
-		v, err := c.eval(r.when, nil)
-		switch {
-		case err != nil && r.onError == Reject:
-			return false, fmt.Errorf("rule %s cannot tell from the pod whether it is about it: %w", r.name, err)
-		case err != nil:
-			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
-			return false, nil
-		case v != types.True:
-			c.silent = append(c.silent, fmt.Sprintf("rule %s is not about the pod", r.name))
-			return false, nil
-		}
-	}
-	c.compute(r.expression, vars)
-	return true, nil
+type plannedFilter struct {
+	*filterRule
+	cost plan
 }
 
-func (c *cycle) compute(e *expression, vars *base) {
-	for _, p := range e.parts {
-		if p.class == ofRequest {
-			c.request[p.index] = kept(p.program, vars)
+type plannedScore struct {
+	*scoreRule
+	cost plan
+}
+
+// begin evaluates what depends on the request alone, and says whether the rule is about
+// the pod. If that costs too much to tell, it is, and exceeds what it may cost.
+func (c *cycle) begin(ctx context.Context, r *rule, vars *base) (applies bool, cost plan, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, plan{}, err
+	}
+	if r.when != nil {
+		if err := c.compute(ctx, r.when, vars); err != nil {
+			return false, plan{}, err
+		}
+		when := r.when.plan(c.bounds(r.when), 0)
+		v, err := c.eval(r.when, &when, nil)
+		switch {
+		case err != nil && r.onError == Pass:
+			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
+			return false, plan{}, nil
+		case exceeds(err):
+			return true, plan{exceeded: true}, nil
+		case err != nil:
+			return false, plan{}, fmt.Errorf("rule %s cannot tell from the pod whether it is about it: %w", r.name, err)
+		case v != types.True:
+			c.silent = append(c.silent, fmt.Sprintf("rule %s is not about the pod", r.name))
+			return false, plan{}, nil
 		}
 	}
+	return true, plan{}, c.compute(ctx, r.expression, vars)
 }
 
 // passes says whether it is known already that all nodes satisfy the rule.
-func (c *cycle) passes(f *filterRule) bool {
+func (c *cycle) passes(f *filterRule, cost *plan) bool {
 	whole := f.expression.whole
 	if whole == nil || whole.class > ofRequest {
 		return false
 	}
-	v, err := c.eval(f.expression, nil)
+	v, err := c.eval(f.expression, cost, nil)
 	if err != nil || v != types.True {
 		return false
 	}
@@ -207,22 +218,24 @@ func (c *cycle) stale(e *expression, n *snapshot.Node) bool {
 }
 
 func (c *cycle) filter(n *snapshot.Node) policy.Verdict {
-	for _, f := range c.filters {
-		if v := c.judge(f, n); !v.Fits() {
+	for i := range c.filters {
+		if v := c.judge(&c.filters[i], n); !v.Fits() {
 			return v
 		}
 	}
 	return policy.Verdict{}
 }
 
-func (c *cycle) judge(f *filterRule, n *snapshot.Node) policy.Verdict {
-	v, err := c.eval(f.expression, n)
+func (c *cycle) judge(f *plannedFilter, n *snapshot.Node) policy.Verdict {
+	v, err := c.eval(f.expression, &f.cost, n)
 	switch {
 	case err == nil && v == types.True:
 		return policy.Verdict{}
 	case err == nil:
 		return policy.Verdict{Reason: f.reason, Unresolvable: f.unresolvable}
-	case c.stale(f.expression, n):
+	case exceeds(err) && f.onError == Reject:
+		return policy.Verdict{Reason: f.costExceeded, Unresolvable: true}
+	case !exceeds(err) && c.stale(f.expression, n):
 		if c.policy.whenStale == policy.Reject {
 			return policy.Verdict{Reason: signalStale, Unresolvable: true}
 		}
@@ -237,7 +250,8 @@ func (c *cycle) judge(f *filterRule, n *snapshot.Node) policy.Verdict {
 // mean of the others would be better or worse for a reason that nobody gave.
 func (c *cycle) score(n *snapshot.Node) int64 {
 	sum := 0.0
-	for _, s := range c.scores {
+	for i := range c.scores {
+		s := &c.scores[i]
 		v, err := c.rate(s, n)
 		if err != nil {
 			return policy.NoOpinion
@@ -248,8 +262,8 @@ func (c *cycle) score(n *snapshot.Node) int64 {
 }
 
 // rate is what the rule gives the node, 0 to MaxScore.
-func (c *cycle) rate(s *scoreRule, n *snapshot.Node) (float64, error) {
-	v, err := c.eval(s.expression, n)
+func (c *cycle) rate(s *plannedScore, n *snapshot.Node) (float64, error) {
+	v, err := c.eval(s.expression, &s.cost, n)
 	if err != nil {
 		return 0, err
 	}

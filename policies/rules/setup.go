@@ -134,11 +134,13 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 	if f.Message == "" {
 		reason.Text = "node(s) do not satisfy rule " + f.Name
 	}
+	costExceeded := new(policy.Reason)
+	costExceeded.Code, costExceeded.Text = f.Name+costExceededSuffix, "node(s) on which rule "+f.Name+" exceeds its cost limit"
 	unresolvable := r.expression.deps&onUsage == 0
 	if f.Resolvable != nil {
 		unresolvable = !*f.Resolvable
 	}
-	p.filters = append(p.filters, &filterRule{rule: *r, reason: reason, unresolvable: unresolvable})
+	p.filters = append(p.filters, &filterRule{rule: *r, reason: reason, costExceeded: costExceeded, unresolvable: unresolvable})
 	return nil
 }
 
@@ -212,6 +214,8 @@ func validateRule(path *field.Path, names map[string]bool, name string, onError 
 		err := field.Duplicate(path.Child("name"), name)
 		err.Detail = "is another rule's, or one of the policy's own reasons"
 		errs = append(errs, err)
+	case strings.HasSuffix(name, costExceededSuffix):
+		errs = append(errs, field.Invalid(path.Child("name"), name, "must not end in "+costExceededSuffix+", as the codes of rules that cost too much do"))
 	}
 	names[name] = true
 	if onError != "" {

@@ -14,7 +14,7 @@ import (
 // cannot be afforded, and what is possible, to prove that another cannot exceed the limit.
 var (
 	usualSizes    = sizes{text: 256, elements: 64, computed: true}
-	possibleSizes = sizes{text: 256 << 10, elements: 10_000}
+	possibleSizes = sizes{text: 3 << 19, elements: 3 << 18} // an object has 1.5 MiB, and each element at least a byte and a comma
 )
 
 // sizes estimate the sizes of what is in objects and, if computed is set, of what
@@ -46,70 +46,94 @@ func (s sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstN
 	return nil
 }
 
-// hold says whether nothing in the value is larger.
-func (s sizes) hold(v ref.Val) bool {
+// partSizes estimate the sizes of what the rest of an expression reads: parts that are about the pod are of one size, all others
+// of another.
+type partSizes struct {
+	ofPod       map[string]bool // the names of the parts that are
+	pod, others sizes
+}
+
+// EstimateSize implements checker.CostEstimator.
+func (s partSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	if path := node.Path(); len(path) > 0 && s.ofPod[path[0]] {
+		return s.pod.EstimateSize(node)
+	}
+	return s.others.EstimateSize(node)
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (s partSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+// measured is what a value is found to hold, as far as it was looked at.
+type measured struct {
+	elements uint64 // of the largest list or map
+	// unusual says that there is more than usualSizes. Nothing is looked at after that.
+	unusual bool
+}
+
+func (m *measured) text(length int) { m.unusual = m.unusual || uint64(length) > usualSizes.text }
+
+func (m *measured) count(elements int) {
+	m.elements = max(m.elements, uint64(elements))
+	m.unusual = m.unusual || m.elements > usualSizes.elements
+}
+
+func (m *measured) value(v ref.Val) {
 	switch v := v.(type) {
 	case types.String:
-		return uint64(len(v)) <= s.text
+		m.text(len(v))
 	case types.Bytes:
-		return uint64(len(v)) <= s.text
+		m.text(len(v))
 	case *object:
-		return s.holdNative(v.value)
+		m.native(v.value)
+	case *orderedMap:
+		m.native(v.native)
 	case column:
-		return uint64(v.Len()) <= s.elements
+		m.count(v.Len())
 	case *types.Optional:
-		return !v.HasValue() || s.hold(v.GetValue())
-	case traits.Mapper:
-		return s.holdAll(v, v, func(key ref.Val) bool { return s.hold(key) && s.hold(v.Get(key)) })
-	case traits.Lister:
-		return s.holdAll(v, v, s.hold)
-	}
-	return true
-}
-
-func (s sizes) holdAll(sizer traits.Sizer, all traits.Iterable, holds func(ref.Val) bool) bool {
-	if n, ok := sizer.Size().(types.Int); !ok || uint64(n) > s.elements {
-		return false
-	}
-	for it := all.Iterator(); it.HasNext() == types.True; {
-		if !holds(it.Next()) {
-			return false
+		if v.HasValue() {
+			m.value(v.GetValue())
 		}
+	case traits.Mapper:
+		m.all(v, v, func(key ref.Val) { m.value(key); m.value(v.Get(key)) })
+	case traits.Lister:
+		m.all(v, v, m.value)
 	}
-	return true
 }
 
-// holdNative is hold for what objects are made of.
-func (s sizes) holdNative(v reflect.Value) bool {
+func (m *measured) all(sizer traits.Sizer, all traits.Iterable, one func(ref.Val)) {
+	n, _ := sizer.Size().(types.Int)
+	m.count(int(n))
+	for it := all.Iterator(); !m.unusual && it.HasNext() == types.True; {
+		one(it.Next())
+	}
+}
+
+// native is value for what objects are made of.
+func (m *measured) native(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		return uint64(v.Len()) <= s.text
+		m.text(v.Len())
 	case reflect.Pointer, reflect.Interface:
-		return v.IsNil() || s.holdNative(v.Elem())
-	case reflect.Slice:
-		if uint64(v.Len()) > s.elements {
-			return false
+		if !v.IsNil() {
+			m.native(v.Elem())
 		}
-		for i := range v.Len() {
-			if !s.holdNative(v.Index(i)) {
-				return false
-			}
+	case reflect.Slice:
+		m.count(v.Len())
+		for i := 0; !m.unusual && i < v.Len(); i++ {
+			m.native(v.Index(i))
 		}
 	case reflect.Map:
-		if uint64(v.Len()) > s.elements {
-			return false
-		}
-		for it := v.MapRange(); it.Next(); {
-			if !s.holdNative(it.Key()) || !s.holdNative(it.Value()) {
-				return false
-			}
+		m.count(v.Len())
+		for it := v.MapRange(); !m.unusual && it.Next(); {
+			m.native(it.Key())
+			m.native(it.Value())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if !s.holdNative(v.Field(i)) {
-				return false
-			}
+		for i := 0; !m.unusual && i < v.NumField(); i++ {
+			m.native(v.Field(i))
 		}
 	}
-	return true
 }

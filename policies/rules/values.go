@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -47,7 +49,7 @@ func (s *schema) valueOf(v reflect.Value) ref.Val {
 		}
 		return types.String(x.StrVal)
 	case map[string]string:
-		return types.NewStringStringMap(s, x)
+		return &orderedMap{Mapper: types.NewStringStringMap(s, x), native: v}
 	case time.Time, time.Duration, []byte:
 		return s.Registry.NativeToValue(x)
 	}
@@ -70,13 +72,56 @@ func (s *schema) valueOf(v reflect.Value) ref.Val {
 		}
 		return types.NewRefValList(s, elements)
 	case reflect.Map:
-		return types.NewDynamicMap(s, v.Interface())
+		m := types.NewDynamicMap(s, v.Interface())
+		if v.Type().Key().Kind() != reflect.String {
+			return m
+		}
+		return &orderedMap{Mapper: m, native: v}
 	case reflect.Struct:
 		if st := s.byGo[v.Type()]; st != nil {
 			return &object{schema: s, kind: st, value: v}
 		}
 	}
 	return s.Registry.NativeToValue(v.Interface())
+}
+
+// orderedMap is a map that is iterated over in the order of its keys. What a loop costs, and what it returns, may depend on
+// that order: in Go's own, which differs from loop to loop, a verdict would not be the same the second time.
+type orderedMap struct {
+	traits.Mapper
+	native reflect.Value
+	keys   atomic.Pointer[[]string] // sorted, from the first loop on
+}
+
+// Iterator implements traits.Iterable.
+func (m *orderedMap) Iterator() traits.Iterator {
+	keys := m.keys.Load()
+	if keys == nil {
+		sorted := make([]string, 0, m.native.Len())
+		for it := m.native.MapRange(); it.Next(); {
+			sorted = append(sorted, it.Key().String())
+		}
+		slices.Sort(sorted)
+		keys = &sorted
+		m.keys.Store(keys)
+	}
+	return &keyIterator{left: *keys}
+}
+
+// keyIterator implements traits.Iterator.
+type keyIterator struct {
+	ref.Val // none: an iterator is no value of an expression
+	left    []string
+}
+
+// HasNext implements traits.Iterator.
+func (i *keyIterator) HasNext() ref.Val { return types.Bool(len(i.left) > 0) }
+
+// Next implements traits.Iterator.
+func (i *keyIterator) Next() ref.Val {
+	key := i.left[0]
+	i.left = i.left[1:]
+	return types.String(key)
 }
 
 // object is a struct of Kubernetes' API. It is not written to.
@@ -196,7 +241,7 @@ func (c column) current() traits.Mapper {
 			values[key] = v.Number
 		}
 	}
-	return types.NewDynamicMap(c.adapter, values)
+	return &orderedMap{Mapper: types.NewDynamicMap(c.adapter, values), native: reflect.ValueOf(values)}
 }
 
 // Iterator implements traits.Iterable.

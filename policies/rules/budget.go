@@ -1,0 +1,220 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// What rules may cost for one pod. All of it is counted in units of cost and none in time, so that the verdict about a pod and
+// a node is the same on any machine, and whichever nodes were asked about before.
+const (
+	// prepareCost bounds what the parts about the pod alone cost together. The one that exceeds it still costs up to costLimit.
+	prepareCost = 4 * costLimit
+	// viewCost bounds what filters, and scores again, cost on all nodes of the view together, as long as no rule is given less
+	// than the last of the limits for a node.
+	viewCost = 100 * costLimit
+	// assumedNodes is how many nodes there are when there is no cluster.
+	assumedNodes = 5000
+	// probes is on how many nodes a rule must exceed its limit to be taken to exceed it on all.
+	probes = 4
+)
+
+// limit is what one evaluation may cost. The library's cost counter takes time with the square of the length of a loop, so that
+// the steps of loops are bounded, too.
+type limit struct {
+	cost  uint64
+	steps uint
+}
+
+var (
+	// limits are what a rule may cost on one node. They are few, and far apart, so that limits seldom change when nodes come and
+	// go.
+	limits = [...]limit{{costLimit, 2500}, {costLimit / 4, 1250}, {costLimit / 16, 625}, {costLimit / 64, 312}, {costLimit / 256, 156}}
+	// podSizes are how many elements lists and maps in a pod have; the last is what is usual.
+	podSizes = [...]uint64{2, 4, 8, 16, 32, 64}
+)
+
+// spentSteps interrupts an evaluation the first time that it looks for an interruption, which is when it has taken the steps of
+// its limit.
+var spentSteps = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errCostExceeded)
+	return ctx
+}()
+
+// count evaluates a program within its limit, and tells what that cost.
+func count(program cel.Program, vars cel.Activation) (ref.Val, uint64, error) {
+	v, details, err := program.ContextEval(spentSteps, vars)
+	if cost := details.ActualCost(); cost != nil && !exceeds(err) {
+		return v, *cost, err
+	}
+	return v, costLimit, err
+}
+
+// errCostExceeded is what becomes of an evaluation for which nothing is left.
+var errCostExceeded = interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "cost limit exceeded for the pod"}
+
+// exceeds says whether an evaluation failed because it cost too much.
+func exceeds(err error) bool {
+	cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err)
+	return ok && cancelled.Cause == interpreter.CostLimitExceeded
+}
+
+// plan is how the rest of an expression is evaluated for the pod.
+type plan struct {
+	// exceeded says that it would cost too much on any node.
+	exceeded bool
+	// counting ends an evaluation that costs too much. Nil: none does.
+	counting cel.Program
+	// usual says that none does where the node is of usual size, either.
+	usual bool
+}
+
+// plan is how to evaluate the expression within the limit with the index.
+func (e *expression) plan(within bounds, level int) plan {
+	if within.anyNode <= limits[level].cost {
+		return plan{}
+	}
+	return plan{counting: e.counting[level], usual: within.usualNode <= limits[level].cost}
+}
+
+// bounds are what an evaluation costs at most for the pod.
+func (c *cycle) bounds(e *expression) bounds {
+	var of measured
+	for _, p := range e.parts {
+		if p.class == ofRequest {
+			v := c.request[p.index]
+			of.elements, of.unusual = max(of.elements, v.elements), of.unusual || v.unusual
+		}
+	}
+	at, _ := slices.BinarySearch(podSizes[:], of.elements)
+	if of.unusual {
+		at = len(podSizes)
+	}
+	return e.bounds[at]
+}
+
+// plan plans how the rules are evaluated on nodes. A filter that would cost too much on all of them is left out if that is what
+// an error in it means.
+func (c *cycle) plan(ctx context.Context) error {
+	filters, scores := make([]planned, 0, len(c.filters)), make([]planned, 0, len(c.scores))
+	for i := range c.filters {
+		filters = append(filters, planned{expression: c.filters[i].expression, plan: &c.filters[i].cost})
+	}
+	for i := range c.scores {
+		scores = append(scores, planned{expression: c.scores[i].expression, plan: &c.scores[i].cost})
+	}
+	for _, all := range [][]planned{filters, scores} {
+		c.share(all)
+		for _, e := range all {
+			exceeded, err := c.probe(ctx, e.expression, e.plan)
+			if err != nil {
+				return err
+			}
+			e.plan.exceeded = e.plan.exceeded || exceeded
+		}
+	}
+	c.filters = slices.DeleteFunc(c.filters, func(f plannedFilter) bool {
+		if f.cost.exceeded && f.onError == Pass {
+			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because it fails: %v", f.name, errCostExceeded))
+		}
+		return f.cost.exceeded && f.onError == Pass
+	})
+	return nil
+}
+
+// planned is an expression and where to note its plan.
+type planned struct {
+	*expression
+	plan  *plan
+	bound bounds
+}
+
+// share gives each expression a part of what they may cost together. Those that cost little are given what they may need, and
+// the others equal parts of what is left.
+func (c *cycle) share(all []planned) {
+	nodes := uint64(c.view.Len())
+	if nodes == 0 {
+		nodes = assumedNodes
+	}
+	left := viewCost / nodes
+	for i := range all {
+		all[i].bound = c.bounds(all[i].expression)
+	}
+	slices.SortStableFunc(all, func(a, b planned) int { return cmp.Compare(a.bound.usualNode, b.bound.usualNode) })
+	for i, e := range all {
+		if e.whole != nil || e.plan.exceeded {
+			continue
+		}
+		part := left / uint64(len(all)-i)
+		level := 0
+		for level < len(limits)-1 && limits[level].cost > part {
+			level++
+		}
+		*e.plan = e.expression.plan(e.bound, level)
+		left -= min(left, e.bound.usualNode, limits[level].cost)
+	}
+}
+
+// probe finds out whether the expression exceeds its limit on nodes from all over the view. Without that, a pod that is made to
+// be expensive would cost as much as it may on each of thousands of nodes.
+func (c *cycle) probe(ctx context.Context, e *expression, cost *plan) (exceeded bool, err error) {
+	rows := c.view.Rows()
+	if cost.counting == nil || cost.usual || cost.exceeded {
+		return false, nil
+	}
+	for i := range probes {
+		if err := ctx.Err(); err != nil {
+			return false, context.Cause(ctx)
+		}
+		n := c.firstNode(i*rows/probes, rows)
+		if n == nil {
+			continue
+		}
+		if _, err := c.eval(e, cost, n); !exceeds(err) {
+			return false, nil
+		}
+		exceeded = true
+	}
+	return exceeded, nil
+}
+
+// firstNode is the first node from the row on.
+func (c *cycle) firstNode(row, rows int) *snapshot.Node {
+	for ; row < rows; row++ {
+		if n := c.view.At(row); n != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// compute evaluates the parts that are about the pod alone.
+func (c *cycle) compute(ctx context.Context, e *expression, vars *base) error {
+	for _, p := range e.parts {
+		if p.class != ofRequest {
+			continue
+		}
+		if c.spent >= prepareCost {
+			c.request[p.index] = value{Val: types.WrapErr(errCostExceeded)}
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		v, cost := kept(p.program, vars)
+		c.request[p.index] = v
+		c.spent += cost
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// noClash compares each annotation of the pod with the labels of each node.
+const noClash = `pod.metadata.?annotations.orValue({}).all(k, !(k in node.metadata.labels))`
+
+// annotated is a pod with so many annotations. 50,000 are about as many as the API server accepts.
+func annotated(annotations int) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p", UID: "u", ResourceVersion: "1", Annotations: map[string]string{}}}
+	for i := range annotations {
+		pod.Annotations[fmt.Sprintf("a%x", i)] = ""
+	}
+	return pod
+}
+
+func labelledNodes(nodes int) *snapshot.View {
+	var b snapshot.Builder
+	for i := range nodes {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{}}}
+		for k := range 20 {
+			n.Labels[fmt.Sprintf("label-%d", k)] = "x"
+		}
+		b.SetNode(n)
+	}
+	return b.View()
+}
+
+// A pod that makes a rule too expensive is rejected on every node, for a reason that names the rule, and without evaluating it
+// on every node.
+func TestPodThatCostsTooMuch(t *testing.T) {
+	for _, tt := range []struct{ name, rules, want string }{
+		{"pod and node", `filter: [{name: NoClash, expression: '` + noClash + `'}]`, "NoClashCostExceeded"},
+		{"pod alone", `filter: [{name: Short, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}]`, "ShortCostExceeded"},
+		{"part about the pod", `filter: [{name: Short, expression: 'pod.metadata.annotations.all(k, k.size() < 100) || node.spec.unschedulable'}]`, "ShortCostExceeded"},
+		{"when", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'node.spec.unschedulable'}]`, "ShortCostExceeded"},
+		{"rule that may fail", `filter: [{name: NoClash, expression: '` + noClash + `', onEvaluationError: pass}]`, ""},
+		{"when that may fail", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'false && node.spec.unschedulable', onEvaluationError: pass}]`, ""},
+		{"beside another", `filter: [{name: NoClash, expression: '` + noClash + `'}, {name: HasLabel, expression: '"label-0" in node.metadata.labels'}]`, "NoClashCostExceeded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			view := labelledNodes(500)
+			cycle, err := policytest.Build(t, Type(), tt.rules).Prepare(t.Context(), annotated(50_000), view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.want == "" {
+				if cycle != nil {
+					t.Errorf("the cycle is %T, want none: the rule is left out", cycle)
+				}
+				return
+			}
+			filter := cycle.(policy.Filter)
+			for n := range view.All() {
+				v := filter.Filter(n)
+				if v.Reason == nil || v.Reason.Code != tt.want || !v.Unresolvable || !strings.Contains(v.Reason.Text, "rule "+strings.TrimSuffix(tt.want, "CostExceeded")) {
+					t.Fatalf("node %s: the verdict is %+v", n.Name, v)
+				}
+			}
+			if told := cycle.(policy.Explainer).Explain(view.At(0)); !strings.Contains(told[0], "cost limit exceeded") {
+				t.Errorf("explained as %q", told)
+			}
+		})
+	}
+}
+
+// Without nodes in the view each node is judged for itself, within a limit.
+func TestPodThatCostsTooMuchWithoutCluster(t *testing.T) {
+	p := policytest.Build(t, Type(), `filter: [{name: NoClash, expression: '`+noClash+`'}]`)
+	node := labelledNodes(1).At(0)
+	for annotations, want := range map[int]string{100: "", 50_000: "NoClashCostExceeded"} {
+		cycle := policytest.Prepare[policy.Filter](t, p, annotated(annotations), new(snapshot.View))
+		got := ""
+		if v := cycle.Filter(node); !v.Fits() {
+			got = v.Reason.Code
+		}
+		if got != want {
+			t.Errorf("with %d annotations the reason is %q, want %q", annotations, got, want)
+		}
+	}
+}
+
+func TestScoreThatCostsTooMuch(t *testing.T) {
+	view := labelledNodes(3)
+	for _, rules := range []string{
+		`score: [{name: NoClash, expression: '` + noClash + ` ? 1 : 0'}]`,
+		`score: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: '1 + node.status.images.size()'}]`,
+	} {
+		cycle := policytest.Prepare[policy.Score](t, policytest.Build(t, Type(), rules), annotated(50_000), view)
+		if score := cycle.Score(view.At(0)); score != policy.NoOpinion {
+			t.Errorf("%s: the score is %d, want none", rules, score)
+		}
+	}
+}
+
+// All that rules compute about one pod is bounded together.
+func TestRulesAboutThePodShareABudget(t *testing.T) {
+	config := Config{WhenStale: policy.Neutral}
+	for i := range maxRules {
+		config.Filter = append(config.Filter, FilterRule{Name: fmt.Sprint("R", i), Expression: fmt.Sprintf(`pod.metadata.annotations.all(k, k.size() < %d) || node.spec.unschedulable`, 100+i)})
+	}
+	built, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := built.(*rules)
+	c := &cycle{policy: p, view: labelledNodes(1), request: make([]value, p.counts[ofRequest])}
+	vars := p.requestVars(annotated(2_000), c.view)
+	for _, f := range p.filters {
+		if _, _, err := c.begin(t.Context(), &f.rule, vars); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.spent < prepareCost || c.spent > prepareCost+costLimit {
+		t.Errorf("%d units of cost were spent, want %d and at most %d more", c.spent, prepareCost, costLimit)
+	}
+	first, err := c.eval(p.filters[0].expression, new(plan), c.view.At(0))
+	if err != nil || first.Value() != true {
+		t.Errorf("the first rule says %v, %v", first, err)
+	}
+	if _, err := c.eval(p.filters[maxRules-1].expression, new(plan), c.view.At(0)); !exceeds(err) {
+		t.Errorf("the last rule fails with %v, want that it costs too much", err)
+	}
+}
+
+// The verdict does not depend on the order in which Go happens to iterate over a map.
+func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
+	view := labelledNodes(1)
+	for _, tt := range []struct {
+		annotations int
+		text        string
+	}{
+		{50_000, `pod.metadata.annotations.exists(k, k == "a1000" && node.metadata.name != "")`}, // all would cost too much
+		{3, `pod.metadata.annotations.map(k, k)[0] == "a0"`},
+		{3, `pod.metadata.annotations.map(k, k + node.metadata.name)[0] == "a0n0"`},
+		{3, `pod.metadata.annotations.transformList(k, v, k)[0] == "a0"`},
+		{3, `podRequests.map(k, k)[0] == "cpu"`},
+	} {
+		p := policytest.Build(t, Type(), "filter: [{name: One, expression: '"+tt.text+"'}]")
+		verdicts := map[string]bool{}
+		for range 20 {
+			verdict := ""
+			if cycle, err := p.Prepare(t.Context(), annotated(tt.annotations), view); err != nil {
+				t.Fatal(err)
+			} else if f, ok := cycle.(policy.Filter); ok {
+				if v := f.Filter(view.At(0)); !v.Fits() {
+					verdict = v.Reason.Code
+				}
+			}
+			verdicts[verdict] = true
+		}
+		if len(verdicts) != 1 || !verdicts[""] {
+			t.Errorf("%s: the verdicts are %v", tt.text, verdicts)
+		}
+	}
+}
+
+// An evaluation that is not counted costs no more than it is taken to.
+func TestBoundsHold(t *testing.T) {
+	view := policytest.View(someNodes, onNodes, someSignals)
+	shared := newShared(t)
+	rapid.Check(t, func(t *rapid.T) {
+		text := conditions().Draw(t, "expression")
+		p := compileOne(t, shared, text)
+		e := p.filters[0].expression
+		if e.whole != nil || e.counting[0] == nil {
+			return
+		}
+		for _, pod := range somePods {
+			c := prepared(p, pod, view)
+			bounds := c.bounds(e)
+			for n := range view.All() {
+				f := c.policy.frames.Get().(*frame)
+				f.cycle, f.node = c, n
+				if _, cost, _ := count(e.counting[0], f); cost > bounds.usualNode || cost > bounds.anyNode {
+					t.Fatalf("%s\npod %s, node %s: costs %d, more than %+v", text, pod.Name, n.Name, cost, bounds)
+				}
+			}
+		}
+	})
+}
+
+// However many rules, nodes and pods there are, what all nodes cost together is bounded.
+func TestSharesAreBounded(t *testing.T) {
+	shared := newShared(t)
+	least := limits[len(limits)-1].cost
+	views := map[int]*snapshot.View{}
+	rapid.Check(t, func(t *rapid.T) {
+		var config Config
+		for i := range rapid.IntRange(1, 20).Draw(t, "rules") {
+			text := rapid.SampledFrom([]string{
+				noClash,
+				`pod.metadata.name != node.metadata.name`,
+				`pod.metadata.annotations.all(k, node.metadata.labels.all(l, l != k))`,
+				`node.metadata.labels.exists(k, node.metadata.labels[k] == pod.metadata.name)`,
+			}).Draw(t, "expression")
+			config.Filter = append(config.Filter, FilterRule{Name: fmt.Sprint("R", i), Expression: text})
+		}
+		config.WhenStale = policy.Neutral
+		built, err := (&compiler{schema: shared.schema, env: shared.env}).build(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := built.(*rules)
+		nodes := rapid.SampledFrom([]int{0, 1, 10, 100, 3000}).Draw(t, "nodes")
+		if views[nodes] == nil {
+			views[nodes] = labelledNodes(nodes)
+		}
+		c := &cycle{policy: p, view: views[nodes], request: make([]value, p.counts[ofRequest])}
+		vars := p.requestVars(annotated(rapid.SampledFrom([]int{0, 3, 60, 500}).Draw(t, "annotations")), c.view)
+		all := make([]planned, len(p.filters))
+		for i, f := range p.filters {
+			if err := c.compute(t.Context(), f.expression, vars); err != nil {
+				t.Fatal(err)
+			}
+			all[i] = planned{expression: f.expression, plan: new(plan)}
+		}
+		c.share(all)
+		var sum uint64
+		for _, e := range all {
+			if bounds := c.bounds(e.expression); e.plan.counting == nil {
+				sum += bounds.anyNode
+			} else if e.plan.usual {
+				sum += bounds.usualNode
+			} else {
+				sum += limitOf(t, e)
+			}
+		}
+		if nodes == 0 {
+			nodes = assumedNodes
+		}
+		if bound := max(viewCost, uint64(len(all)*nodes)*least); sum*uint64(nodes) > bound && sum > uint64(len(all))*least {
+			t.Fatalf("%d rules may cost %d on each of %d nodes, more than %d in all", len(all), sum, nodes, bound)
+		}
+	})
+}
+
+// limitOf is the limit of the program that the plan counts with.
+func limitOf(t *rapid.T, e planned) uint64 {
+	for i, program := range e.counting {
+		if program == e.plan.counting {
+			return limits[i].cost
+		}
+	}
+	t.Fatal("the plan counts with another program")
+	return 0
+}
+
+// A request that ends while its first part is computed computes no other.
+func TestPartsEndWithTheRequest(t *testing.T) {
+	p := compileOne(t, newShared(t), `pod.metadata.name == "a" && node.metadata.name == "a" && pod.metadata.namespace == "b"`)
+	view := labelledNodes(1)
+	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("hung up"))
+	if err := c.compute(ctx, p.filters[0].expression, p.requestVars(annotated(1), view)); err == nil || err.Error() != "hung up" {
+		t.Errorf("the error is %v, want the cause", err)
+	}
+}
