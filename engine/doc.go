@@ -2,7 +2,8 @@
 // preempt and reserve. It is pure but for [Engine.Reserve]: no I/O, no
 // goroutines, and no clock but the one it may be given to time policies by. What
 // it decides follows from its options and the request alone; what it remembers
-// between requests changes how much is computed, never what is answered.
+// between requests changes how much is computed, never what is answered. A
+// request whose context ends is given up within a few nodes.
 //
 // # Filter
 //
@@ -56,6 +57,16 @@
 //
 // As in kube-scheduler, all this takes for granted that fewer pods on a node
 // never make a pod fit less.
+//
+// A candidate without victims, on which kube-scheduler would evict nobody, is
+// judged the same way. If no pod need be added to its victims, it is dropped.
+//
+// Candidates are judged in the order in which kube-scheduler chooses among them:
+// fewest violations of disruption budgets, then the lowest priority of the most
+// important victim, then the least sum of priorities. Step 3 begins when steps 1
+// and 2 are done for all of them. [PreemptRequest.Enough] may end the work
+// earlier, as soon as one candidate is found: those not judged by then are
+// dropped, and the others keep the victims found so far.
 //
 // # Nominated pods
 //

@@ -197,6 +197,9 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 		for j := range asked {
 			o := b.outcomes[j]
 			if o == fits && asked[j] != plain[first+j] {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
 				o, b.numbers[j] = ev.judge(plain[first+j])
 			}
 			if o == fits {

@@ -117,7 +117,9 @@ func TestMemory(t *testing.T) {
 				case "explain":
 					_, err = e.Explain(t.Context(), req)
 				case "preempt":
-					_, err = e.Preempt(t.Context(), engine.Request{Pod: r.pod, View: r.view}, []engine.Candidate{{Node: req.Nodes[0], Name: "a"}}, &result)
+					_, err = e.Preempt(t.Context(), engine.PreemptRequest{
+						Request: engine.Request{Pod: r.pod, View: r.view}, Candidates: []engine.Candidate{{Node: req.Nodes[0], Name: "a"}},
+					}, &result)
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -163,7 +163,9 @@ func TestPreemptCountsNominatedPods(t *testing.T) {
 		e := newEngine(t, engine.Member{Name: "P", Policy: atMost(tc.room)})
 		req := engine.Request{Pod: nominee("p", 5, ""), View: view, Nominations: engine.NewNominations(tc.nominated)}
 		var result engine.Result
-		kept, err := e.Preempt(t.Context(), req, []engine.Candidate{{Node: view.Node("a"), Name: "a", Victims: []types.UID{"low"}}}, &result)
+		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
+			Request: req, Candidates: []engine.Candidate{{Node: view.Node("a"), Name: "a", Victims: []types.UID{"low"}}},
+		}, &result)
 		if err != nil {
 			t.Fatal(err)
 		}

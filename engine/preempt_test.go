@@ -115,7 +115,7 @@ func (s *scene) play(t *testing.T) string {
 	given := gocmp.Diff(nil, s.candidates)
 	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), engine.Request{Pod: s.pod, View: s.view}, s.candidates, &result)
+	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,9 @@ func readScene(t *testing.T, cluster, candidates string) *scene {
 		rest, violations, _ := strings.Cut(rest, "violations=")
 		c := engine.Candidate{Name: name, Node: s.view.Node(name), PDBViolations: parse(t, violations)}
 		for victim := range strings.SplitSeq(rest, ",") {
-			c.Victims = append(c.Victims, types.UID(strings.TrimSpace(victim)))
+			if victim = strings.TrimSpace(victim); victim != "" {
+				c.Victims = append(c.Victims, types.UID(victim))
+			}
 		}
 		s.candidates = append(s.candidates, c)
 	}
@@ -337,6 +339,9 @@ func podPriority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
+// needsNone says whether kube-scheduler would evict nobody, and nobody need be.
+func (c *crowd) needsNone() bool { return len(c.given) == 0 && c.passes(nil) }
+
 // set are the eligible pods of which the mask has the bit.
 func (c *crowd) set(mask int) []*corev1.Pod {
 	var pods []*corev1.Pod
@@ -392,7 +397,7 @@ func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidat
 	}
 	given := engine.Candidate{Node: c.view.Node("n"), Name: "n", Victims: c.given, PDBViolations: 100}
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), engine.Request{Pod: c.incoming, View: c.view}, []engine.Candidate{given}, &result)
+	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: c.incoming, View: c.view}, Candidates: []engine.Candidate{given}}, &result)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,13 +429,13 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 		best := c.best()
 		added, answer, _, ok := c.preempt(t)
 		if !ok {
-			if best >= 0 {
+			if best >= 0 && !c.needsNone() {
 				t.Fatalf("dropped, though evicting %v would do", names(c.set(best)))
 			}
 			return
 		}
-		if best < 0 {
-			t.Fatalf("kept with %v, though nothing would do", names(added))
+		if best < 0 || c.needsNone() {
+			t.Fatalf("kept with %v, though nothing would do, or nobody need be evicted", names(added))
 		}
 		got, want := names(added), names(c.set(best))
 		slices.Sort(got)
@@ -465,7 +470,7 @@ func TestPreemptCrowded(t *testing.T) {
 			t.Fatalf("%d sets were tried, more than %d", filters, limit)
 		}
 		if !ok {
-			if c.passes(c.eligible) {
+			if c.passes(c.eligible) && !c.needsNone() {
 				t.Fatal("dropped, though evicting all pods of lower priority would do")
 			}
 			return
@@ -506,7 +511,10 @@ func TestPreemptManyCandidates(t *testing.T) {
 	p := new(oneDevice)
 	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: p})
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "15"}), View: view}, candidates, &result)
+	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
+		Request:    engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "15"}), View: view},
+		Candidates: candidates,
+	}, &result)
 	if err != nil || len(kept) != nodes {
 		t.Fatalf("%d nodes kept, error %v", len(kept), err)
 	}
@@ -517,6 +525,91 @@ func TestPreemptManyCandidates(t *testing.T) {
 	}
 	if limit := nodes*(2+pods) + 20_000; p.asked > limit {
 		t.Errorf("%d sets were tried, more than %d", p.asked, limit)
+	}
+}
+
+// Pods that hold nothing the policies count are spared together, not one by one.
+func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
+	var builder snapshot.Builder
+	builder.SetNode(object("n devices=8"))
+	for i := range 500 {
+		builder.SetPod(scenePod(t, "n", fmt.Sprintf("p%03d", i), map[string]string{}))
+	}
+	for _, name := range []string{"p100", "p400"} {
+		builder.SetPod(scenePod(t, "n", name, map[string]string{"device": "0", "uses": "4"}))
+	}
+	view := builder.View()
+	p := new(oneDevice)
+	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: p})
+	var result engine.Result
+	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
+		Request:    engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "8"}), View: view},
+		Candidates: []engine.Candidate{{Name: "n", Node: view.Node("n")}},
+		Enough:     func() bool { return true }, // do not look for a smaller set
+	}, &result)
+	if err != nil || len(kept) != 1 || len(kept[0].Victims) != 2 {
+		t.Fatalf("kept %v, error %v", kept, err)
+	}
+	if p.asked > 60 {
+		t.Errorf("%d sets were tried for 500 pods", p.asked)
+	}
+}
+
+// When the answer should come, it holds the best candidate that there is; once the time is over, no more are judged.
+func TestPreemptInTime(t *testing.T) {
+	s := readScene(t, `
+		node n1 devices=4
+		node n2 devices=4
+		node n3 devices=4
+		node n4 devices=4
+		pod n1/a priority=2 device=0 uses=4
+		pod n2/b priority=1 device=0 uses=2
+		pod n2/c priority=1 device=0 uses=2
+		pod n3/d priority=1 device=0 uses=4
+		pod n4/e priority=1 device=0 uses=2
+		pod n4/f priority=10 device=0 uses=2
+		incoming priority=10 uses=4`, `
+		n1: a
+		n2: b, c
+		n3: d violations=1
+		n4: e`)
+	for _, tt := range []struct {
+		after int // so many candidates that were found
+		kept  string
+		late  string
+	}{
+		{0, "n2", "n1 n3"}, // n4 is judged first, but a pod of the same priority stays
+		{1, "n1 n2", "n3"},
+		{9, "n1 n2 n3", ""},
+	} {
+		var result engine.Result
+		asked := 0
+		e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
+		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
+			Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates,
+			Enough: func() bool { asked++; return asked > tt.after },
+		}, &result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names, late []string
+		for _, c := range kept {
+			names = append(names, c.Name)
+		}
+		for i, p := range result.Record.Preemptions {
+			if p.Node != s.candidates[i].Name {
+				t.Errorf("the record has %s in place %d, want %s", p.Node, i, s.candidates[i].Name)
+			}
+			if p.Dropped == "was not judged in time" {
+				late = append(late, p.Node)
+			}
+		}
+		if got := strings.Join(names, " "); got != tt.kept {
+			t.Errorf("after %d: kept %q, want %q", tt.after, got, tt.kept)
+		}
+		if got := strings.Join(late, " "); got != tt.late {
+			t.Errorf("after %d: not judged %q, want %q", tt.after, got, tt.late)
+		}
 	}
 }
 
@@ -538,14 +631,14 @@ func TestPreemptFailures(t *testing.T) {
 	}
 	t.Run("fail", func(t *testing.T) {
 		var result engine.Result
-		kept, err := newEngine(t, members(engine.Fail)...).Preempt(t.Context(), engine.Request{Pod: s.pod, View: s.view}, s.candidates, &result)
+		kept, err := newEngine(t, members(engine.Fail)...).Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
 		if err == nil || err.Error() != "policy Bad: panic: boom" || kept != nil || result.Record.Error != err.Error() {
 			t.Errorf("kept %v, error %v, in the record %q", kept, err, result.Record.Error)
 		}
 	})
 	t.Run("skip", func(t *testing.T) {
 		var result engine.Result
-		kept, err := newEngine(t, members(engine.Skip)...).Preempt(t.Context(), engine.Request{Pod: s.pod, View: s.view}, s.candidates, &result)
+		kept, err := newEngine(t, members(engine.Skip)...).Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
 		if err != nil || len(kept) != 1 || len(kept[0].Victims) != 2 || len(result.Record.Preemptions) != 1 {
 			t.Errorf("kept %v, error %v, record %+v; want both pods evicted by the other policy", kept, err, result.Record)
 		}
@@ -559,7 +652,7 @@ func TestPreemptFailures(t *testing.T) {
 		}}
 		e := newEngine(t, engine.Member{Name: "HangUp", Policy: hangUp, OnError: engine.Skip}, engine.Member{Name: "OneDevice", Policy: p})
 		var result engine.Result
-		kept, err := e.Preempt(ctx, engine.Request{Pod: s.pod, View: s.view}, append(s.candidates, s.candidates...), &result)
+		kept, err := e.Preempt(ctx, engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: append(s.candidates, s.candidates...)}, &result)
 		if err != errHungUp || kept != nil || hangUp.calls().Filter != 1 {
 			t.Errorf("kept %v, error %v; want the cause at once", kept, err)
 		}
@@ -569,7 +662,7 @@ func TestPreemptFailures(t *testing.T) {
 func TestPreemptWithoutCandidates(t *testing.T) {
 	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
 	var result engine.Result
-	kept, err := e.Preempt(t.Context(), engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View)}, nil, &result)
+	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View)}}, &result)
 	if err != nil || len(kept) > 0 || result.Record == nil {
 		t.Errorf("kept %v, error %v, record %v", kept, err, result.Record)
 	}

@@ -16,6 +16,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
+// preemptTime is how long after the beginning of a call no further candidates are judged if there is one to answer with. It is
+// half of the httpTimeout in deploy/, and leaves time to judge the last one and for the answer.
+const preemptTime = 1500 * time.Millisecond
+
 func (h *Handler) preempt(ctx context.Context, c *call) error {
 	var args extenderv1.ExtenderPreemptionArgs
 	if err := decodeObjects(c.body, &args); err != nil {
@@ -38,8 +42,11 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	req := engine.Request{Pod: args.Pod, View: view, Nominations: h.preempted.now(view, c.started)}
-	kept, err := h.Engine.Preempt(ctx, req, given, &c.result)
+	kept, err := h.Engine.Preempt(ctx, engine.PreemptRequest{
+		Request:    engine.Request{Pod: args.Pod, View: view, Nominations: h.preempted.now(view, c.started)},
+		Candidates: given,
+		Enough:     func() bool { return time.Since(c.started) > preemptTime },
+	}, &c.result)
 	c.record = c.result.Record
 	if err != nil {
 		return err
@@ -57,25 +64,23 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	return err
 }
 
-// candidates are the nodes of either form of the request, in order of name. An
-// entry without victims is left out: kube-scheduler refuses an answer with one.
+// candidates are the nodes of either form of the request, in order of name. Up to Kubernetes 1.37 each has victims. Since 1.38
+// kube-scheduler also names nodes on which it would evict nobody, so that an extender in whose way pods are can name them.
 func candidates(args *extenderv1.ExtenderPreemptionArgs, view *snapshot.View) ([]engine.Candidate, error) {
 	found := make([]engine.Candidate, 0, len(args.NodeNameToMetaVictims)+len(args.NodeNameToVictims))
 	add := func(name string, violations int64, victims []types.UID) error {
 		if slices.Contains(victims, "") {
 			return fmt.Errorf("a victim on node %q has no UID", name)
 		}
-		if len(victims) > 0 {
-			found = append(found, engine.Candidate{Name: name, Node: view.Node(name), Victims: victims, PDBViolations: violations})
-		}
+		found = append(found, engine.Candidate{Name: name, Node: view.Node(name), Victims: victims, PDBViolations: violations})
 		return nil
 	}
 	if args.NodeNameToMetaVictims != nil {
 		for name, victims := range args.NodeNameToMetaVictims {
-			var uids []types.UID
 			if victims == nil {
-				continue
+				victims = new(extenderv1.MetaVictims)
 			}
+			var uids []types.UID
 			for _, p := range victims.Pods {
 				if p != nil {
 					uids = append(uids, types.UID(p.UID))
@@ -87,10 +92,10 @@ func candidates(args *extenderv1.ExtenderPreemptionArgs, view *snapshot.View) ([
 		}
 	} else {
 		for name, victims := range args.NodeNameToVictims {
-			var uids []types.UID
 			if victims == nil {
-				continue
+				victims = new(extenderv1.Victims)
 			}
+			var uids []types.UID
 			for _, p := range victims.Pods {
 				if p != nil {
 					uids = append(uids, p.UID)

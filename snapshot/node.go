@@ -78,10 +78,10 @@ func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 		return n
 	}
 	pods := make([]*corev1.Pod, 0, len(n.Pods))
-	var gone []types.UID
+	gone := map[types.UID]bool{}
 	for _, pod := range n.Pods {
 		if leaving(pod) {
-			gone = append(gone, pod.UID)
+			gone[pod.UID] = true
 		} else {
 			pods = append(pods, pod)
 		}
@@ -89,7 +89,7 @@ func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 	rest := n.holding(pods)
 	rest.Ledgers = slices.Clone(n.Ledgers)
 	for i, l := range rest.Ledgers {
-		rest.Ledgers[i] = l.Without(func(uid types.UID) bool { return slices.Contains(gone, uid) })
+		rest.Ledgers[i] = l.Without(func(uid types.UID) bool { return gone[uid] })
 	}
 	return rest
 }
