@@ -95,7 +95,7 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 			c.asked = append(c.asked, amount{name, n})
 		}
 	}
-	slices.SortFunc(c.asked, func(a, b amount) int { return strings.Compare(string(a.resource), string(b.resource)) })
+	slices.SortFunc(c.asked, func(a, b amount) int { return compareResource(a, b.resource) })
 	return c, nil
 }
 
@@ -132,6 +132,10 @@ type cycle struct {
 type amount struct {
 	resource corev1.ResourceName
 	n        float64
+}
+
+func compareResource(a amount, resource corev1.ResourceName) int {
+	return strings.Compare(string(a.resource), string(resource))
 }
 
 // Filter implements policy.Filter.
@@ -191,9 +195,22 @@ func (p Per) units(h *host) float64 {
 // node's resources, and that resource. Resources that the node does not report do not
 // count; without any of them the pod takes all.
 func (c *cycle) share(h *host) (share float64, of corev1.ResourceName) {
-	for _, a := range c.asked {
-		if there, ok := h.allocatable[a.resource]; ok && a.n/there > share {
-			share, of = a.n/there, a.resource
+	larger := func(n, there float64, resource corev1.ResourceName) {
+		if part := n / there; part > share || part == share && resource < of {
+			share, of = part, resource
+		}
+	}
+	if len(c.asked) <= len(h.allocatable) {
+		for _, a := range c.asked {
+			if there, ok := h.allocatable[a.resource]; ok {
+				larger(a.n, there, a.resource)
+			}
+		}
+	} else { // a pod may ask for thousands
+		for resource, there := range h.allocatable {
+			if at, ok := slices.BinarySearchFunc(c.asked, resource, compareResource); ok {
+				larger(c.asked[at].n, there, resource)
+			}
 		}
 	}
 	if of == "" {

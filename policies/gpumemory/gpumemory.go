@@ -91,8 +91,10 @@ func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *books) policy.Verdict
 		return policy.Verdict{Reason: r.refused, Unresolvable: true}
 	case b.problem != nil:
 		return policy.Verdict{Reason: b.problem, Unresolvable: true}
-	case len(r.models) > 0 && !slices.Contains(r.models, n.Object.Labels[p.config.ModelLabel]):
-		return policy.Verdict{Reason: wrongModel, Unresolvable: true}
+	case len(r.models) > 0:
+		if _, ok := slices.BinarySearch(r.models, n.Object.Labels[p.config.ModelLabel]); !ok {
+			return policy.Verdict{Reason: wrongModel, Unresolvable: true}
+		}
 	}
 	if r.whole() || r.cards > 1 {
 		return r.countCards(b)

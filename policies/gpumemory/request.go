@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,7 @@ type request struct {
 	memory  int64          // of all cards together, divisible by cards; 0: whole cards
 	cards   int64          // how many different ones, at least 1
 	share   int64          // memory of each card; 0: whole cards
-	models  []string       // of which the cards must be; empty: any
+	models  []string       // of which the cards must be, in order; empty: any
 }
 
 // whole says that nobody else may use the cards.
@@ -67,7 +68,7 @@ func (p *gpuMemory) request(pod *corev1.Pod) *request {
 	return r
 }
 
-// models are those that the pod allows.
+// models are those that the pod allows, in order and each once: an annotation has room for thousands.
 func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	var models []string
 	for model := range strings.SplitSeq(pod.Annotations[p.config.ModelAnnotation], ",") {
@@ -75,7 +76,8 @@ func (p *gpuMemory) models(pod *corev1.Pod) []string {
 			models = append(models, model)
 		}
 	}
-	return models
+	slices.Sort(models)
+	return slices.Compact(models)
 }
 
 // asked returns what the pod asks for in its containers. Its init containers do not

@@ -60,8 +60,10 @@ func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snap
 			return nil, err
 		}
 	}
+	c.weights = make(map[image]uint64, len(wanted))
 	for _, w := range wanted {
 		c.total += w.weight
+		c.weights[w.name] = w.weight
 	}
 	return c, nil
 }
@@ -125,6 +127,8 @@ type cycle struct {
 	sizes  *snapshot.ObjectFact[map[image]int64]
 	wanted []wantedImage // not empty
 	total  uint64        // the sum of their weights, not 0
+	// weights are those of wanted, by name: a pod may have thousands of containers.
+	weights map[image]uint64
 }
 
 type wantedImage struct {
@@ -136,9 +140,15 @@ type wantedImage struct {
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	on := *c.sizes.Of(n)
 	present := uint64(0)
-	for _, w := range c.wanted {
-		if _, ok := on[w.name]; ok {
-			present += w.weight
+	if len(c.wanted) <= len(on) {
+		for _, w := range c.wanted {
+			if _, ok := on[w.name]; ok {
+				present += w.weight
+			}
+		}
+	} else {
+		for name := range on {
+			present += c.weights[name]
 		}
 	}
 	high, low := bits.Mul64(uint64(policy.MaxScore), present)
