@@ -40,7 +40,7 @@ type dropOperation struct {
 
 // outcome is what became of an operation.
 type outcome struct {
-	held snapshot.LedgerPod // of a claim that succeeded
+	held snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
 	err  error              // why nothing is claimed
 }
 
@@ -67,6 +67,12 @@ func drop(l *snapshot.Ledger, o dropOperation) {
 
 func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.LedgerPod, error) {
 	if held := l.Pod(o.pod.UID); held != nil {
+		if held.Token == o.pod.Token {
+			return *held, nil // written by this operation, when the answer was lost; nobody has relied on it since
+		}
+		if _, err := o.choose(l, held.At); err != nil {
+			return *held, err
+		}
 		// What the pod has of a pool it has on any node.
 		held.Token, held.Node, held.Shared = o.pod.Token, o.pod.Node, true // from now on we rely on it, too
 		return *held, nil
@@ -151,7 +157,7 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 
 // Claim returns the ledger with a claim of the pod as a Keeper would write it at that time, for those who keep ledgers
 // elsewhere than in the API server. It is pure. The error is that of choose, or says why what it chose cannot stand in a
-// ledger.
+// ledger; with the former, the claim that the pod holds is returned, if it holds one.
 func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
 	next, outcomes := apply(l, []operation{{claim: &claimOperation{pod: pod, choose: choose}}}, now)
 	return next, outcomes[0].held, outcomes[0].err

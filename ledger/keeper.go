@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,16 +125,19 @@ func New(o Options) (*Keeper, error) {
 }
 
 // Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: one that it holds already, or else
-// what choose chooses. choose is pure; it is given the ledger as it is, without a claim of the pod, and is called again when
-// somebody else was faster. Its error is what Claim returns, and then nothing is claimed. So it is with ErrNotServed. Any
-// other error leaves open whether something is; a claim that nobody relies on goes away by itself (see Run).
+// what choose chooses. choose is pure, and is called again when somebody else was faster. It is given the ledger as it is. If
+// that holds a claim of the pod, made at the time that choose is given, the question is whether this claim can be used: what
+// choose returns beside its error is ignored. Its error is what Claim returns, together with the claim that the pod holds, if
+// any; then Claim changes nothing. So it is with ErrNotServed. After any other error nobody may rely on a claim that was made
+// all the same: it is taken back when the API server answers, or else by Run.
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
-	result, err := k.do(ctx, key, operation{claim: &claimOperation{
-		pod:    snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()},
-		choose: choose, created: pod.CreationTimestamp.Time,
-	}})
+	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()}
+	result, err := k.do(ctx, key, operation{claim: &claimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}})
 	k.metrics.claim(result.err, err)
 	if err != nil {
+		if !errors.Is(err, errNotBegun) && !errors.Is(err, ErrNotServed) {
+			k.enqueue(key, operation{drop: &dropOperation{entry.UID, entry.Token, false}})
+		}
 		return snapshot.LedgerPod{}, fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
 	return result.held, result.err
@@ -145,6 +149,12 @@ func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snaps
 	return k.drop(ctx, key, dropOperation{held.UID, held.Token, false})
 }
 
+// Revoke takes back a claim unless somebody has come to rely on it since held was returned. Call it only when the pod was
+// changed after that and is not bound: no Binding that was sent before can come into effect then, whoever sent it.
+func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+	return k.drop(ctx, key, dropOperation{held.UID, held.Token, true})
+}
+
 func (k *Keeper) drop(ctx context.Context, key snapshot.LedgerKey, o dropOperation) error {
 	if _, err := k.do(ctx, key, operation{drop: &o}); err != nil {
 		return fmt.Errorf("ledger %s: %w", Name(key), err)
@@ -152,12 +162,34 @@ func (k *Keeper) drop(ctx context.Context, key snapshot.LedgerKey, o dropOperati
 	return nil
 }
 
-// do waits until the operation is done, or ctx ends. Operations on one ledger that come while one is written are written
-// together next, so that many pods can be bound to one node in the time of a few writes.
+// errNotBegun says that an operation was given up before anything was written.
+var errNotBegun = errors.New("it was not written: it still waited for the writes before it")
+
+// do waits until the operation is done, or ctx ends: then one that has not begun is left out.
 func (k *Keeper) do(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
+	b, r := k.enqueue(key, o)
+	select {
+	case result := <-r.done:
+		var failed *writeError
+		if errors.As(result.err, &failed) {
+			return outcome{}, failed.err
+		}
+		return result, nil
+	case <-ctx.Done():
+		if k.leaveOut(b, r) {
+			return outcome{}, fmt.Errorf("%w: %w", errNotBegun, context.Cause(ctx))
+		}
+		return outcome{}, fmt.Errorf("not known whether it was written: %w", context.Cause(ctx))
+	}
+}
+
+// enqueue has the operation done after those that wait for the ledger already. Operations on one ledger that come while one
+// is written are written together next, so that many pods can be bound to one node in the time of a few writes.
+func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*book, *request) {
 	r := &request{operation: o, done: make(chan outcome, 1)}
 	name := Name(key)
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	b := k.books[name]
 	if b == nil {
 		b = &book{key: key}
@@ -168,17 +200,18 @@ func (k *Keeper) do(ctx context.Context, key snapshot.LedgerKey, o operation) (o
 		b.busy = true
 		go k.work(name, b)
 	}
-	k.mu.Unlock()
-	select {
-	case result := <-r.done:
-		var failed *writeError
-		if errors.As(result.err, &failed) {
-			return outcome{}, failed.err
-		}
-		return result, nil
-	case <-ctx.Done():
-		return outcome{}, fmt.Errorf("not known whether it was written: %w", context.Cause(ctx))
+	return b, r
+}
+
+// leaveOut takes a request that waits off the book, and says whether it still did.
+func (k *Keeper) leaveOut(b *book, r *request) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := slices.Index(b.waiting, r)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
+	return i >= 0
 }
 
 // writeError is a failure to write, as opposed to what choose returned.

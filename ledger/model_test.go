@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,9 +69,12 @@ func (w *world) newReplica(t testing.TB) *replica {
 	return r
 }
 
-// choose takes the amount from the unit with the least left that has enough.
+// choose takes the amount from the unit with the least left that has enough. A claim that the pod holds can always be used.
 func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 	return func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
+		if slices.ContainsFunc(l.Pods, func(p snapshot.LedgerPod) bool { return p.At.Equal(at) }) {
+			return policy.Claim{}, nil
+		}
 		best, least := "", int64(0)
 		for _, u := range units {
 			if left := u.Capacity - l.Unit(u.Unit).Used(); left >= amount && (best == "" || left < least) {
@@ -172,10 +176,20 @@ func runWorld(t *testing.T, rt *rapid.T) {
 			_ = a.replica.keeper.Release(ctx, a.key, a.held)
 		}
 	}
+	withdraw := func(rt *rapid.T) { // so that no Binding sent before can come
+		a := take(rt)
+		if a == nil {
+			return
+		}
+		w.server.faults = faults.Draw(rt, "faults")
+		if pod, err := w.server.TouchPod(ctx, "", "", a.held.UID); err == nil && pod != nil && pod.Spec.NodeName == "" {
+			_ = a.replica.keeper.Revoke(ctx, a.key, a.held)
+		}
+	}
 	rt.Repeat(map[string]func(*rapid.T){
 		"new pod": func(rt *rapid.T) { w.server.addPod(types.UID(fmt.Sprint(w.pods))); w.pods++ },
 		"begin":   begin, "begin2": begin, "begin3": begin,
-		"finish": finish, "finish2": finish,
+		"finish": finish, "finish2": finish, "withdraw": withdraw,
 		"kill": func(rt *rapid.T) {
 			take(rt)
 			w.replicas[rapid.IntRange(0, 1).Draw(rt, "which")] = w.newReplica(t)
