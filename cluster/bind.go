@@ -46,6 +46,9 @@ type BindError struct {
 	Gone bool
 	// Changed says that the pod has another resourceVersion than Binding.ResourceVersion.
 	Changed bool
+	// NotSent says that the Binding has not left this process: it waited too long
+	// for our own limit of requests, or no connection could be made.
+	NotSent bool
 	// Err is the cause, nil if the above says all.
 	Err error
 
@@ -70,6 +73,7 @@ const (
 	outcomeElsewhere    = "bound_elsewhere"
 	outcomeGone         = "gone"
 	outcomeRefused      = "refused"
+	outcomeNotSent      = "not_sent"
 	outcomeUnknown      = "unknown"
 )
 
@@ -81,6 +85,8 @@ func (e *BindError) outcome() string {
 		return outcomeElsewhere
 	case e.Gone:
 		return outcomeGone
+	case e.NotSent:
+		return outcomeNotSent
 	}
 	return outcomeRefused
 }
@@ -90,7 +96,8 @@ func (e *BindError) outcome() string {
 // View. An error is a *[BindError].
 //
 // One Binding is sent. It is sent again only when the API server has turned it
-// away (429), as often as ctx allows. If the answer is lost or says nothing about
+// away (429), as often as ctx allows. One that has not left this process has no
+// effect. If the answer is lost or says nothing about
 // the outcome, or the pod is bound already, the API server is asked once for the
 // pod, also when ctx has ended: Bind may then return up to
 // [Options.LookupTimeout] later.
@@ -117,16 +124,19 @@ func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return "", b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+		return "", b.notSent(err)
 	}
 	attempt := c.state.begin(b.UID)
 	var bound *corev1.Pod
 	defer func() { c.state.end(attempt, bound, time.Now()) }()
 
-	err := c.post(ctx, b)
+	sent, err := c.post(ctx, b)
 	if err == nil {
 		bound = c.bound(ctx, b)
 		return outcomeBound, nil
+	}
+	if !sent {
+		return "", b.notSent(err)
 	}
 	if refused(err) {
 		failure := b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
@@ -142,13 +152,17 @@ func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
 	return outcomeAlreadyBound, nil
 }
 
-func (c *Cluster) post(ctx context.Context, b Binding) error {
+// post sends the Binding. sent is false if it certainly has not left this process.
+func (c *Cluster) post(ctx context.Context, b Binding) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
-	return c.client.CoreV1().Pods(b.Namespace).Bind(ctx, &corev1.Binding{
+	var d departure
+	d.left.Store(c.options.Client != nil) // whose transport is not ours
+	err = c.client.CoreV1().Pods(b.Namespace).Bind(d.watch(ctx), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
 	}, metav1.CreateOptions{})
+	return d.left.Load(), err
 }
 
 // refused says that the API server has answered, and that the Binding had and
@@ -199,6 +213,12 @@ func (b Binding) judge(err error, pod *corev1.Pod, lookupErr error) *BindError {
 	default:
 		return unknown("; it is not yet", err)
 	}
+}
+
+func (b Binding) notSent(err error) *BindError {
+	failure := b.fail(fmt.Sprintf("%s was not bound to node %q: the Binding was not sent", b.pod(), b.Node), err)
+	failure.NotSent = true
+	return failure
 }
 
 func (b Binding) fail(text string, err error) *BindError {

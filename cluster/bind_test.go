@@ -440,11 +440,11 @@ func TestBindWithoutAPIServer(t *testing.T) {
 		t.Errorf("view is %q", got)
 	}
 
-	// Gone: nobody listens.
+	// Gone: nobody listens, unless the connection from before is used once more.
 	other := createPod(t, client, controlplane.PodSpec{Name: "away-other"})
 	cp.APIServer().Kill()
-	if err := bindError(t, c.Bind(t.Context(), bindingOf(other, "away-1"))); !err.Unknown {
-		t.Errorf("gone: %v", err)
+	if err := bindError(t, c.Bind(t.Context(), bindingOf(other, "away-1"))); err.Unknown == err.NotSent {
+		t.Errorf("gone: Unknown %v, NotSent %v: %v", err.Unknown, err.NotSent, err)
 	}
 	if err := c.Synced(); err != nil {
 		t.Errorf("while the API server is away: %v", err)

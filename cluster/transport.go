@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,9 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if d, ok := req.Context().Value(departureKey{}).(*departure); ok {
+		d.left.Store(true)
+	}
 	sent := time.Now()
 	resp, err := t.next.RoundTrip(req)
 	if err == nil && resp.StatusCode < 500 {
@@ -46,3 +51,19 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper lets client-go reach the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// departure says whether a request may have left this process. It has not while it waits for our own limit of requests, nor
+// when no connection could be made.
+type departure struct{ left atomic.Bool }
+
+type departureKey struct{}
+
+// watch returns the context with which to make the request.
+func (d *departure) watch(ctx context.Context) context.Context {
+	ctx = context.WithValue(ctx, departureKey{}, d)
+	// Without these, as in a transport that does not support them, a request has left when it reaches ours.
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { d.left.Store(false) }, // it waits for a connection: nothing was written before
+		GotConn: func(httptrace.GotConnInfo) { d.left.Store(true) },
+	})
+}

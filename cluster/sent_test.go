@@ -1,0 +1,97 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/cluster"
+)
+
+// binder is an API server that accepts every Binding.
+type binder struct {
+	*httptest.Server
+	bindings, lookups atomic.Int32
+	onBinding         func() // if not nil, before the answer
+}
+
+func newBinder(t *testing.T) *binder {
+	b := &binder{}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !strings.HasSuffix(r.URL.Path, "/binding") {
+			b.lookups.Add(1)
+			name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+			fmt.Fprintf(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":"1"}}`, name, name)
+			return
+		}
+		b.bindings.Add(1)
+		if b.onBinding != nil {
+			b.onBinding()
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *binder) cluster(t *testing.T, o cluster.Options) *cluster.Cluster {
+	o.Config = &rest.Config{Host: b.URL}
+	c, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func bindingTo(node, pod string) cluster.Binding {
+	return cluster.Binding{Namespace: "default", Name: pod, UID: types.UID(pod), Node: node}
+}
+
+// A Binding that has not left this process is certain to have no effect, so the outcome is known without asking the API server.
+func TestBindingThatIsNotSent(t *testing.T) {
+	check := func(t *testing.T, err error) {
+		t.Helper()
+		failure := bindError(t, err)
+		if failure.Unknown || !failure.NotSent || !strings.Contains(err.Error(), `was not bound to node "n": the Binding was not sent: `) {
+			t.Errorf("NotSent %v, Unknown %v: %v", failure.NotSent, failure.Unknown, err)
+		}
+	}
+	t.Run("while it waited for the limit of requests", func(t *testing.T) {
+		api := newBinder(t)
+		c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2}) // a Binding, and asking for its pod
+		if err := c.Bind(t.Context(), bindingTo("n", "first")); err != nil {
+			t.Fatal(err)
+		}
+		before := api.lookups.Load()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		check(t, c.Bind(ctx, bindingTo("n", "second")))
+		if b, l := api.bindings.Load(), api.lookups.Load(); b != 1 || l != before {
+			t.Errorf("%d Bindings and %d lookups arrived, want 1 and %d", b, l, before)
+		}
+	})
+	t.Run("because no connection could be made", func(t *testing.T) {
+		api := newBinder(t)
+		c := api.cluster(t, cluster.Options{})
+		api.Close()
+		check(t, c.Bind(t.Context(), bindingTo("n", "first")))
+	})
+	t.Run("but not when the answer is what is missing", func(t *testing.T) {
+		api := newBinder(t)
+		api.onBinding = func() { panic(http.ErrAbortHandler) } // the connection ends
+		failure := bindError(t, api.cluster(t, cluster.Options{}).Bind(t.Context(), bindingTo("n", "first")))
+		if !failure.Unknown || failure.NotSent {
+			t.Errorf("NotSent %v, Unknown %v: %v", failure.NotSent, failure.Unknown, failure)
+		}
+	})
+}
