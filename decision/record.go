@@ -101,9 +101,12 @@ type Miss struct {
 // ScoredNode is a node and how its total came about.
 type ScoredNode struct {
 	Node string `json:"node"`
-	// Total is the sum of Weight × Score over the policies.
-	Total  int64   `json:"total"`
-	Scores []Score `json:"scores,omitempty"`
+	// Total is the sum of Weight × Score over the policies, unless HoldsClaim is true.
+	Total int64 `json:"total"`
+	// HoldsClaim says that an earlier attempt to bind the pod has left it a claim on
+	// the node, which is why Total is the largest there is.
+	HoldsClaim bool    `json:"holdsClaim,omitempty"`
+	Scores     []Score `json:"scores,omitempty"`
 }
 
 // Score is one policy's score for one node.

@@ -87,6 +87,13 @@ func TestText(t *testing.T) {
 			Verb: "filter", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Asked: 1, Policies: policies,
 			Error: `policy GPUMemory: annotation "x": "ten" is not a number`,
 		},
+		"claimed": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Asked: 2, Fit: 2, Returned: 2,
+			MaxTotal: 100, Top: []decision.ScoredNode{
+				{Node: "node-a", Total: 100, HoldsClaim: true, Scores: []decision.Score{{Policy: "P", Raw: 5, Score: 5, Weight: 1}}},
+				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Raw: 70, Score: 70, Weight: 1}}},
+			},
+		},
 		// Without a cluster names and errors may hold what any caller sent.
 		"hostile": {
 			Verb: "bind", Profile: "/", Time: arrived, Pod: web, Bound: "node\x1b[2J", Error: "no such node: \"a\tb\"\nsecond line",

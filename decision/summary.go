@@ -14,6 +14,9 @@ func Summary(records []*Record, node string) string {
 		for _, s := range scored.Scores {
 			scores = append(scores, fmt.Sprintf("%s %d×%d", s.Policy, s.Score, s.Weight))
 		}
+		if scored.HoldsClaim {
+			scores = append(scores, "holds a claim of the pod")
+		}
 		parts = append(parts, fmt.Sprintf("scored %d of %d (%s)", scored.Total, r.MaxTotal, strings.Join(scores, ", ")))
 	} else if r != nil {
 		parts = append(parts, fmt.Sprintf("scored after the %d best, which have %d to %d of %d",

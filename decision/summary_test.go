@@ -13,6 +13,9 @@ func TestSummary(t *testing.T) {
 	older := &decision.Record{Verb: "filter", Asked: 1, Fit: 1}
 	shortlisted := &decision.Record{Verb: "filter", Asked: 2, Fit: 2, Returned: 1, MaxTotal: 700, Top: scored}
 	prioritize := &decision.Record{Verb: "prioritize", Asked: 2, MaxTotal: 700, Top: scored}
+	claimed := &decision.Record{Verb: "prioritize", MaxTotal: 700, Top: []decision.ScoredNode{
+		{Node: "node-a", Total: 700, HoldsClaim: true, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
+	}}
 	unscored := &decision.Record{Verb: "prioritize", Asked: 2}
 	bind := &decision.Record{Verb: "bind", Bound: "node-a"}
 
@@ -33,6 +36,7 @@ func TestSummary(t *testing.T) {
 			"scored 640 of 700 (GPUMemory 100×5, Utilization 70×2); 1 of 1 node fit",
 		},
 		{"a shortlist", []*decision.Record{bind, shortlisted, filter}, "node-with-a-long-name", "scored 7 of 700 (GPUMemory 1×5, Utilization 1×2); 2 of 2 nodes fit"},
+		{"a node with a claim", []*decision.Record{claimed}, "node-a", "scored 700 of 700 (GPUMemory 60×5, holds a claim of the pod)"},
 		{"not among the best", []*decision.Record{prioritize}, "node-z", "scored after the 2 best, which have 640 to 7 of 700"},
 		{"a call that scored nothing tells nothing", []*decision.Record{unscored, prioritize}, "node-a", "scored 640 of 700 (GPUMemory 100×5, Utilization 70×2)"},
 	}

@@ -99,6 +99,9 @@ func (r *Record) scores(b *strings.Builder) {
 	fmt.Fprintln(table)
 	for _, n := range r.Top {
 		fmt.Fprintf(table, "    %s\t%d", plain(n.Node), n.Total)
+		if n.HoldsClaim {
+			fmt.Fprint(table, " (holds a claim)")
+		}
 		for _, s := range n.Scores {
 			if s.Raw == s.Score {
 				fmt.Fprintf(table, "\t%d", s.Score)

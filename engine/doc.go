@@ -18,6 +18,10 @@
 // normalizes sees all known nodes of the request, as in kube-scheduler, and no
 // others.
 //
+// A node on which the pod holds a claim of an earlier attempt to bind it has MaxTotal,
+// and all others less, so that a pod that is tried again does not come to hold claims on
+// several nodes. Without weights there are no totals, and this has no effect.
+//
 // kube-scheduler takes whole numbers from 0 to 10. [Levels] brings totals there:
 // ⌊10 × total ÷ MaxTotal⌋, with one exception: the best node is never put on a
 // level with a worse one. If rounding would do that, the best node (or the nodes

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
@@ -68,6 +69,7 @@ type Engine struct {
 	shortlist int
 	clock     func() time.Time
 	maxTotal  int64
+	claimants *snapshot.Fact[[]types.UID] // nil: no policy hands anything out
 	memory    memory
 	nominated atomic.Pointer[nominations] // of the latest View with any
 }
@@ -93,6 +95,9 @@ func New(o Options) (*Engine, error) {
 		}
 		names[m.Name] = true
 		e.maxTotal += m.Weight * policy.MaxScore
+	}
+	if e.Reserves() {
+		e.claimants = snapshot.NewFact(claimants)
 	}
 	return e, nil
 }

@@ -42,9 +42,11 @@ type evaluation struct {
 	numbers  []numbers // by row; means something for those known to be rejected
 	outcomes []outcome // what the outcomes mean; 0 is none, then fits, unknown and what policies said
 
-	clock   func() time.Time // or nil
-	running int              // the member whose code runs, for guarded; -1 is none
-	again   bool             // a member failed and is left out: decide once more, without it
+	clock     func() time.Time            // or nil
+	claimants *snapshot.Fact[[]types.UID] // or nil
+	maxTotal  int64
+	running   int  // the member whose code runs, for guarded; -1 is none
+	again     bool // a member failed and is left out: decide once more, without it
 }
 
 type evaluationKey struct {
@@ -93,7 +95,7 @@ func (ev *evaluation) begin(e *Engine, req Request, same bool) {
 		}
 		return
 	}
-	ev.clock = e.clock
+	ev.clock, ev.claimants, ev.maxTotal = e.clock, e.claimants, e.maxTotal
 	ev.members = e.members
 	ev.state = make([]memberState, len(e.members))
 	ev.forget()

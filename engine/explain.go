@@ -24,10 +24,13 @@ type PolicyNotes struct {
 // Explanation is what every policy says about one node, also after one of them
 // has rejected it.
 type Explanation struct {
-	Node     string          `json:"node"`
-	Fits     bool            `json:"fits"`
-	Total    int64           `json:"total"`
-	Policies []PolicyOpinion `json:"policies"`
+	Node  string `json:"node"`
+	Fits  bool   `json:"fits"`
+	Total int64  `json:"total"`
+	// HoldsClaim says that an earlier attempt to bind the pod has left it a claim on the
+	// node, which is why the total is the largest there is.
+	HoldsClaim bool            `json:"holdsClaim,omitempty"`
+	Policies   []PolicyOpinion `json:"policies"`
 	// Nominated are the pods, as namespace/name, that are nominated to the node and count there.
 	Nominated []string `json:"nominated,omitempty"`
 }
@@ -107,7 +110,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 
 // explain asks every filter about the node.
 func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
-	x := Explanation{Node: n.Name, Fits: true, Total: total, Policies: make([]PolicyOpinion, len(ev.members))}
+	x := Explanation{Node: n.Name, Fits: true, Total: total, HoldsClaim: ev.holdsClaim(n), Policies: make([]PolicyOpinion, len(ev.members))}
 	for i, m := range ev.members {
 		x.Policies[i] = PolicyOpinion{Policy: m.Name, Weight: m.Weight}
 	}

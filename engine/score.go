@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -59,8 +61,8 @@ func (ev *evaluation) score(ctx context.Context, nodes []*snapshot.Node, result 
 }
 
 // totals returns Σ weight × score for the nodes with the given indices, aligned
-// with them, and notes the best of them in the record. The nodes are known. The
-// slice is scratch memory.
+// with them, puts first those on which the pod holds a claim, and notes the best of
+// them in the record. The nodes are known. The slice is scratch memory.
 func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
@@ -97,8 +99,56 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		ev.running = -1
 		ev.took(scorer.member, started)
 	}
+	ev.preferClaimed(nodes, indices, s.totals)
 	ev.noteTop(nodes, indices, result)
 	return s.totals, nil
+}
+
+// claimants are the pods with claims of the node's devices that are not bound to it.
+func claimants(n *snapshot.Node) []types.UID {
+	if len(n.Ledgers) == 0 {
+		return nil
+	}
+	bound := make(map[types.UID]struct{}, len(n.Pods))
+	for _, pod := range n.Pods {
+		bound[pod.UID] = struct{}{}
+	}
+	var waiting []types.UID
+	for _, l := range n.Ledgers {
+		for i := range l.Pods {
+			if _, ok := bound[l.Pods[i].UID]; !ok {
+				waiting = append(waiting, l.Pods[i].UID)
+			}
+		}
+	}
+	return waiting
+}
+
+// holdsClaim says whether an earlier attempt to bind the pod has left it a claim on the node.
+func (ev *evaluation) holdsClaim(n *snapshot.Node) bool {
+	return ev.claimants != nil && ev.pod.UID != "" && slices.Contains(*ev.claimants.Of(n), ev.pod.UID)
+}
+
+// preferClaimed gives a node on which the pod holds a claim already the largest total
+// there is, and every other one less: on another it would claim as much again.
+func (ev *evaluation) preferClaimed(nodes []*snapshot.Node, indices []int32, totals []int64) {
+	if ev.claimants == nil || ev.maxTotal == 0 {
+		return
+	}
+	found := false
+	for j, i := range indices {
+		if ev.holdsClaim(nodes[i]) {
+			totals[j], found = ev.maxTotal, true
+		}
+	}
+	if !found {
+		return
+	}
+	for j, i := range indices {
+		if totals[j] == ev.maxTotal && !ev.holdsClaim(nodes[i]) {
+			totals[j]--
+		}
+	}
 }
 
 // noteTop notes the best nodes with each policy's part in their totals, if there
@@ -111,7 +161,8 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 	best := top(s.totals, decision.TopNodes, make([]int32, 0, decision.TopNodes))
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
 	for _, j := range best {
-		scored := decision.ScoredNode{Node: nodes[indices[j]].Name, Total: s.totals[j], Scores: make([]decision.Score, 0, len(ev.scorers))}
+		n := nodes[indices[j]]
+		scored := decision.ScoredNode{Node: n.Name, Total: s.totals[j], HoldsClaim: ev.holdsClaim(n), Scores: make([]decision.Score, 0, len(ev.scorers))}
 		for at := range ev.scorers {
 			scorer := &ev.scorers[at]
 			score := decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight}

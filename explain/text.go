@@ -103,6 +103,9 @@ func (p *Profile) text(b *strings.Builder) {
 		if !x.Fits {
 			fits = "no"
 		}
+		if x.HoldsClaim {
+			fits += ", holds a claim"
+		}
 		fmt.Fprintf(table, "  %s\t%s\t%d", x.Node, fits, x.Total)
 		for _, o := range x.Policies {
 			fmt.Fprintf(table, "\t%s", opinion(o))
