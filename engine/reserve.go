@@ -27,14 +27,21 @@ type Ledgers interface {
 	// returns it: one that it holds already, or else what choose chooses. choose is
 	// given the ledger as it is, and is called again when somebody else was faster;
 	// when it returns an error, that is what Claim returns, and nothing is claimed.
-	// Any other error leaves open whether something is.
+	// If the ledger holds a claim of the pod, choose says with its error whether it
+	// can be used; one that cannot is returned beside the error. After any other
+	// error nobody may rely on a claim that was made all the same.
 	Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose Choose) (snapshot.LedgerPod, error)
 	// Release takes back a claim unless somebody else has come to rely on it. It is
 	// called only when the pod is certain not to be bound by who made the claim.
 	Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
+	// Revoke takes back a claim unless somebody has come to rely on it since Claim
+	// returned it. It is called only when the pod was changed after that, which
+	// makes all Bindings that were sent before invalid, and is not bound.
+	Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
 }
 
-// Choose chooses what to claim from a ledger. It is pure.
+// Choose chooses what to claim from a ledger, or judges the claim that the pod holds
+// there, which was made at that time. It is pure.
 type Choose = func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 
 // Reservation is what a pod was given by all policies that hand something out.
@@ -54,6 +61,28 @@ type heldClaim struct {
 	pod    snapshot.LedgerPod
 }
 
+// UnusableClaimError is the error of Reserve about a pod that holds a claim of an
+// earlier attempt which its policy cannot use any more.
+type UnusableClaimError struct {
+	Policy string
+	Reason string // why it cannot be used
+
+	ledgers Ledgers
+	claim   heldClaim
+}
+
+func (e *UnusableClaimError) Error() string {
+	return "the claim that the pod holds cannot be used any more: " + e.Reason
+}
+
+// Revoke takes the claim back. See [Reservation.Revoke].
+func (e *UnusableClaimError) Revoke(ctx context.Context) error {
+	if err := e.ledgers.Revoke(ctx, e.claim.key, e.claim.pod); err != nil {
+		return &PolicyError{Policy: e.Policy, Err: fmt.Errorf("revoking: %w", err)}
+	}
+	return nil
+}
+
 // Empty says that the pod needed nothing.
 func (r *Reservation) Empty() bool { return len(r.held) == 0 }
 
@@ -71,7 +100,8 @@ func (e *Engine) Reserves() bool {
 // through ledgers, which may be nil when no policy reserves. view is what policies
 // see beside the ledger. If something cannot be
 // claimed, what was claimed before is released again, the last first, also when ctx
-// has ended; the error says why, and what could not be released.
+// has ended; the error says why, and what could not be released. It holds an
+// *[UnusableClaimError] if a claim that the pod holds has to be revoked first.
 func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
 	r := &Reservation{ledgers: ledgers}
 	for _, m := range e.members {
@@ -110,9 +140,13 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 		}
 		var after []types.UID
 		held, err := r.ledgers.Claim(ctx, key, pod, node.Name, func(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
+			ask.Ledger, ask.At = l, at
+			if l.Pod(pod.UID) != nil {
+				after, err = validate(name, reserver, ask)
+				return policy.Claim{}, err
+			}
 			err = guard(name, func() error {
 				var verdict policy.Verdict
-				ask.Ledger, ask.At = l, at
 				if claim, verdict = reserver.Reserve(ask); !verdict.Fits() {
 					return errors.New(verdict.Reason.Text)
 				}
@@ -121,6 +155,9 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 			after = claim.After
 			return claim, err
 		})
+		if unusable := (*UnusableClaimError)(nil); errors.As(err, &unusable) {
+			unusable.ledgers, unusable.claim = r.ledgers, heldClaim{name, key, held}
+		}
 		if err != nil {
 			return fmt.Errorf("node %s: %w", node.Name, err)
 		}
@@ -130,6 +167,23 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 		}
 	}
 	return nil
+}
+
+// validate asks whether the claim that the pod holds in ask.Ledger can be used, and which
+// pods should be bound first.
+func validate(name string, reserver policy.Reserver, ask policy.Ask) (after []types.UID, err error) {
+	validator, ok := reserver.(policy.ClaimValidator)
+	if !ok {
+		return nil, nil
+	}
+	err = guard(name, func() error {
+		var verdict policy.Verdict
+		if after, verdict = validator.ValidateClaim(ask); !verdict.Fits() {
+			return &UnusableClaimError{Policy: name, Reason: verdict.Reason.Text}
+		}
+		return nil
+	})
+	return after, err
 }
 
 // add keeps the claim, and refuses annotations two policies disagree about.
@@ -157,10 +211,21 @@ func (r *Reservation) add(c heldClaim) error {
 // cannot be released. Call it only when the pod is certain not to be bound to the
 // node by this reservation.
 func (r *Reservation) Release(ctx context.Context) error {
+	return r.giveBack(ctx, "releasing", Ledgers.Release)
+}
+
+// Revoke gives everything back as Release does, also what earlier attempts to bind
+// the pod have relied on. Call it only when the pod was changed after Reserve, and is
+// not bound: no Binding that names an earlier version of it can come into effect then.
+func (r *Reservation) Revoke(ctx context.Context) error {
+	return r.giveBack(ctx, "revoking", Ledgers.Revoke)
+}
+
+func (r *Reservation) giveBack(ctx context.Context, doing string, give func(Ledgers, context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error) error {
 	var errs []error
 	for _, c := range slices.Backward(r.held) {
-		if err := r.ledgers.Release(ctx, c.key, c.pod); err != nil {
-			errs = append(errs, &PolicyError{Policy: c.policy, Err: fmt.Errorf("releasing: %w", err)})
+		if err := give(r.ledgers, ctx, c.key, c.pod); err != nil {
+			errs = append(errs, &PolicyError{Policy: c.policy, Err: fmt.Errorf("%s: %w", doing, err)})
 		}
 	}
 	return errors.Join(errs...)

@@ -82,6 +82,11 @@ func (d *diary) Release(ctx context.Context, key snapshot.LedgerKey, held snapsh
 	return d.failing["-"+key.Resource]
 }
 
+func (d *diary) Revoke(_ context.Context, key snapshot.LedgerKey, _ snapshot.LedgerPod) error {
+	d.entries = append(d.entries, "!"+key.Resource)
+	return d.failing["!"+key.Resource]
+}
+
 func TestReserve(t *testing.T) {
 	used := &policy.Reason{Code: "Used", Text: "no device has enough left"}
 	errServer := errors.New("the API server does not answer")
@@ -225,6 +230,97 @@ func TestRelease(t *testing.T) {
 	}
 	if want := []string{"-c", "-b", "-a"}; !slices.Equal(d.entries, want) {
 		t.Errorf("ledgers saw %q, want %q", d.entries, want)
+	}
+}
+
+// Revoke does as Release does, whoever relies on the claims.
+func TestRevoke(t *testing.T) {
+	d := &diary{failing: map[string]error{"!b": errors.New("no answer")}}
+	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
+	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Revoke(t.Context())
+	if got, want := fmt.Sprint(err, d.entries), "policy P: revoking: no answer [+a +b !b !a]"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// validator is a reserver whose claims can be bad.
+type validator struct {
+	reserver
+	bad *policy.Reason
+}
+
+func (v *validator) ValidateClaim(ask policy.Ask) ([]types.UID, policy.Verdict) {
+	if v.panics == "validate" {
+		panic("boom")
+	}
+	if ask.Pod == nil || ask.Node == nil || ask.View == nil || !ask.At.Equal(ask.Ledger.Pod(ask.Pod.UID).At) {
+		panic("something is missing")
+	}
+	return []types.UID{"before-again"}, policy.Verdict{Reason: v.bad}
+}
+
+// holding is a diary of ledgers in which the pod holds a claim already.
+type holding struct{ diary }
+
+func (k *holding) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	held := snapshot.LedgerPod{UID: pod.UID, Node: node, At: time.Unix(7, 0), Annotations: map[string]string{"gpu": "held"}}
+	_, err := choose(&snapshot.Ledger{Resource: key.Resource, Pods: []snapshot.LedgerPod{held}}, held.At)
+	k.entries = append(k.entries, "="+key.Resource)
+	return held, err
+}
+
+// A pod that holds a claim keeps it and its turn; a claim that its policy cannot use any more is for the caller to revoke.
+func TestReserveWithHeldClaim(t *testing.T) {
+	ill := &policy.Reason{Code: "Ill", Text: "the device is unhealthy"}
+	for _, tt := range []struct {
+		name     string
+		policy   policy.Policy
+		after    string
+		err      string
+		unusable bool
+	}{
+		{name: "that can always be used", policy: &reserver{resources: []string{"gpu"}}, after: "[]"},
+		{name: "that can be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}}, after: "[before-again]"},
+		{
+			name: "that cannot be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}, bad: ill}, unusable: true,
+			err: "node n: policy P: the claim that the pod holds cannot be used any more: the device is unhealthy",
+		},
+		{
+			name: "about which the policy panics", policy: &validator{reserver: reserver{resources: []string{"gpu"}, panics: "validate"}},
+			err: "node n: policy P: panic: boom",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := &holding{}
+			e := newEngine(t, engine.Member{Name: "P", Policy: tt.policy})
+			r, err := e.Reserve(t.Context(), k, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+			if tt.err == "" {
+				if err != nil || r.Annotations["gpu"] != "held" || fmt.Sprint(r.After) != tt.after {
+					t.Errorf("reservation %+v, error %v", r, err)
+				}
+				return
+			}
+			if err == nil || err.Error() != tt.err {
+				t.Fatalf("error %v, want %s", err, tt.err)
+			}
+			unusable := (*engine.UnusableClaimError)(nil)
+			if errors.As(err, &unusable) != tt.unusable {
+				t.Fatalf("error %#v", err)
+			}
+			if want := []string{"=gpu"}; !slices.Equal(k.entries, want) {
+				t.Errorf("ledgers saw %q, want %q", k.entries, want)
+			}
+			if !tt.unusable {
+				return
+			}
+			if err := unusable.Revoke(t.Context()); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
+				t.Errorf("ledgers saw %q, error %v", k.entries, err)
+			}
+		})
 	}
 }
 

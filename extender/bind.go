@@ -14,6 +14,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -71,14 +72,8 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 			return err
 		}
 	}
-	switch {
-	case pod == nil || pod.UID != args.PodUID:
-		return fmt.Errorf("pod %s/%s with UID %s does not exist", args.PodNamespace, args.PodName, args.PodUID)
-	case pod.Spec.NodeName == args.Node:
-		c.answer.Text = append(c.answer.Text, bound...) // an answer of ours was lost
-		return nil
-	case pod.Spec.NodeName != "":
-		return fmt.Errorf("pod %s/%s is already bound to node %q", args.PodNamespace, args.PodName, pod.Spec.NodeName)
+	if done, err := c.settled(args, pod); done || err != nil {
+		return err
 	}
 	view, node, leave, err := h.enter(ctx, c, pod, args.Node)
 	if err != nil {
@@ -91,21 +86,44 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		if pod == nil {
-			return fmt.Errorf("pod %s/%s with UID %s is gone", args.PodNamespace, args.PodName, args.PodUID)
-		}
-		err := h.reserveAndBind(ctx, view, pod, node)
-		if err == nil {
-			c.answer.Text = append(c.answer.Text, bound...)
-			return nil
-		}
-		if !errors.Is(err, ErrPodChanged) || attempt == bindAttempts {
+		if done, err := c.settled(args, pod); done || err != nil {
 			return err
 		}
-		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
+		err := h.reserveAndBind(ctx, view, pod, node)
+		unusable := (*engine.UnusableClaimError)(nil)
+		switch {
+		case err == nil:
+			c.answer.Text = append(c.answer.Text, bound...)
+			return nil
+		case attempt == bindAttempts:
+			return err
+		case errors.Is(err, ErrPodChanged):
+			pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID)
+		case errors.As(err, &unusable):
+			if pod, err = h.withdraw(ctx, pod, unusable.Revoke); err != nil {
+				err = fmt.Errorf("node %s: %w: %w", node.Name, unusable, err)
+			}
+		default:
+			return err
+		}
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// settled answers when the pod need not be bound any more, and returns an error when it cannot be. The pod may be nil.
+func (c *call) settled(args extenderv1.ExtenderBindingArgs, pod *corev1.Pod) (done bool, err error) {
+	switch {
+	case pod == nil || pod.UID != args.PodUID:
+		return false, fmt.Errorf("pod %s/%s with UID %s does not exist", args.PodNamespace, args.PodName, args.PodUID)
+	case pod.Spec.NodeName == args.Node:
+		c.answer.Text = append(c.answer.Text, bound...) // an answer of ours was lost
+		return true, nil
+	case pod.Spec.NodeName != "":
+		return false, fmt.Errorf("pod %s/%s is already bound to node %q", args.PodNamespace, args.PodName, pod.Spec.NodeName)
+	}
+	return false, nil
 }
 
 // bindAttempts is how often a pod is bound again that changes in the meantime.
@@ -117,7 +135,8 @@ const bindAttempts = 4
 // process may be stopped, for any time, between the two steps. So whoever takes a
 // claim back changes the pod first, and the Binding of a pod with claims names the
 // version of the pod that was read before the claim was made: either the Binding
-// comes first and the claim stays, or it is refused, and all begins again.
+// comes first and the claim stays, or it is refused, and all begins again. The same
+// is done here when it is not known what became of the Binding.
 func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) error {
 	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, view, pod, node)
 	if err != nil {
@@ -133,13 +152,44 @@ func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *
 		b.ResourceVersion = pod.ResourceVersion
 	}
 	err = h.Cluster.Bind(ctx, b)
-	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
-		// The caller may be gone already; what was reserved is given back all the same.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-		defer cancel()
-		err = errors.Join(err, reservation.Release(ctx))
+	switch {
+	case err == nil, reservation.Empty():
+		return err
+	case errors.Is(err, ErrOutcomeUnknown):
+		touched, withdrawErr := h.withdraw(ctx, pod, reservation.Revoke)
+		switch {
+		case withdrawErr != nil:
+			return fmt.Errorf("%w; its claims stay for now: %w", err, withdrawErr)
+		case touched != nil && touched.Spec.NodeName == node.Name:
+			return nil
+		}
+		return fmt.Errorf("the Binding was withdrawn, and the claims of the pod were released: %w", err)
 	}
-	return err
+	// The caller may be gone already; what was reserved is given back all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	return errors.Join(err, reservation.Release(ctx))
+}
+
+// touchTimeout bounds changing a pod, so that an API server that is away does not keep many calls waiting.
+const touchTimeout = 2 * time.Second
+
+// withdraw changes the pod, so that no Binding sent for it before, which names its version from then, comes into effect any more.
+// If the pod is not bound by then, it has its claims revoked. It returns the pod as it is now, or nil if it is gone. The caller
+// of the extender may be gone already; this is done all the same.
+func (h *Handler) withdraw(ctx context.Context, pod *corev1.Pod, revoke func(context.Context) error) (*corev1.Pod, error) {
+	touching, cancel := context.WithTimeout(context.WithoutCancel(ctx), touchTimeout)
+	defer cancel()
+	touched, err := h.Cluster.TouchPod(touching, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return nil, fmt.Errorf("changing pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if touched != nil && touched.Spec.NodeName != "" {
+		return touched, nil
+	}
+	revoking, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	return touched, revoke(revoking)
 }
 
 // turnTimeout bounds the wait for other pods' Bindings: they may never come.

@@ -242,6 +242,7 @@ type shop struct {
 	sold              bool
 	after             []types.UID
 	claimed, released int
+	revoked           int
 }
 
 func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
@@ -266,6 +267,11 @@ func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod,
 
 func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
 	s.released++
+	return nil
+}
+
+func (s *shop) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
+	s.revoked++
 	return nil
 }
 
@@ -315,8 +321,9 @@ func (c *turnCluster) Bind(ctx context.Context, b extender.Binding) error {
 
 func TestBindWithClaims(t *testing.T) {
 	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
-	changed := somePod()
-	changed.ResourceVersion = "78"
+	changed, there := somePod(), somePod()
+	changed.ResourceVersion, there.ResourceVersion, there.Spec.NodeName = "78", "77", "good"
+	unknown := fmt.Errorf("%w: connection lost", extender.ErrOutcomeUnknown)
 	for _, tt := range []struct {
 		name              string
 		sold              bool
@@ -325,18 +332,24 @@ func TestBindWithClaims(t *testing.T) {
 		claimed, released int
 		versions          []string // of the pod, in the Bindings
 		failed            string
+		touchErr          error
+		revoked           int
 	}{
-		{"bound", false, nil, nil, 1, 0, []string{"77"}, ""},
-		{"nothing left: no Binding", true, nil, nil, 0, 0, nil, "node good: policy Shop: no unit is left"},
-		{"certainly not bound: released", false, errors.New("refused"), nil, 1, 1, []string{"77"}, "refused"},
-		{"unknown: kept", false, fmt.Errorf("%w: connection lost", extender.ErrOutcomeUnknown), nil, 1, 0, []string{"77"}, "it is not known whether the pod was bound: connection lost"},
-		{"the pod has changed: claimed and bound anew", false, nil, changed, 2, 1, []string{"77", "78"}, ""},
+		{"bound", false, nil, nil, 1, 0, []string{"77"}, "", nil, 0},
+		{"nothing left: no Binding", true, nil, nil, 0, 0, nil, "node good: policy Shop: no unit is left", nil, 0},
+		{"certainly not bound: released", false, errors.New("refused"), nil, 1, 1, []string{"77"}, "refused", nil, 0},
+		{"unknown, and the pod cannot be changed: kept", false, unknown, nil, 1, 0, []string{"77"},
+			"it is not known whether the pod was bound: connection lost; its claims stay for now: changing pod default/p: no answer", errors.New("no answer"), 0},
+		{"unknown: withdrawn", false, unknown, nil, 1, 0, []string{"77"},
+			"the Binding was withdrawn, and the claims of the pod were released: it is not known whether the pod was bound: connection lost", nil, 1},
+		{"unknown, and the Binding came first", false, unknown, there, 1, 0, []string{"77"}, "", nil, 0},
+		{"the pod has changed: claimed and bound anew", false, nil, changed, 2, 1, []string{"77", "78"}, "", nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			counter := &shop{sold: tt.sold}
 			pod := somePod()
 			pod.ResourceVersion = "77"
-			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live}
+			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live, touchErr: tt.touchErr}
 			s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 				e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
 				o.Ledgers = counter
@@ -345,8 +358,8 @@ func TestBindWithClaims(t *testing.T) {
 			if answer.Error != tt.failed {
 				t.Errorf("Error is %q, want %q", answer.Error, tt.failed)
 			}
-			if counter.claimed != tt.claimed || counter.released != tt.released {
-				t.Errorf("claimed %d, released %d times", counter.claimed, counter.released)
+			if counter.claimed != tt.claimed || counter.released != tt.released || counter.revoked != tt.revoked {
+				t.Errorf("claimed %d, released %d, revoked %d times", counter.claimed, counter.released, counter.revoked)
 			}
 			var versions []string
 			for _, b := range cluster.bindings {

@@ -131,7 +131,10 @@ func (p plan) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, 
 		l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 	}
 	if held := l.Pod(pod.UID); held != nil {
-		return *held, nil
+		if _, err := choose(l, held.At); err == nil {
+			return *held, nil
+		}
+		l = l.Without(func(uid types.UID) bool { return uid == pod.UID })
 	}
 	claim, err := choose(l, time.Now())
 	return snapshot.LedgerPod{Annotations: claim.Annotations}, err
@@ -139,3 +142,6 @@ func (p plan) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, 
 
 // Release implements engine.Ledgers.
 func (plan) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
+
+// Revoke implements engine.Ledgers.
+func (plan) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }

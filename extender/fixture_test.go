@@ -17,16 +17,18 @@ import (
 
 // fakeCluster is a cluster that stands still.
 type fakeCluster struct {
-	view    *snapshot.View
-	pods    []*corev1.Pod
-	live    *corev1.Pod // the pod as the API server has it; nil: as in pods
-	bindErr error
-	onBind  func() error // if not nil, decides what Bind returns
-	onLive  func()       // if not nil, is what happens while LivePod asks
+	view     *snapshot.View
+	pods     []*corev1.Pod
+	live     *corev1.Pod // the pod as the API server has it; nil: as in pods
+	bindErr  error
+	touchErr error
+	onBind   func() error // if not nil, decides what Bind returns
+	onLive   func()       // if not nil, is what happens while LivePod asks
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
 	bindings []extender.Binding
+	touches  int
 }
 
 func (f *fakeCluster) View() *snapshot.View { return f.view }
@@ -74,6 +76,26 @@ func (f *fakeCluster) LivePod(_ context.Context, namespace, name string, uid typ
 		return f.live, nil
 	}
 	return f.PodByName(namespace, name), nil
+}
+
+func (f *fakeCluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.touchErr != nil {
+		return nil, f.touchErr
+	}
+	pod := f.live
+	if pod == nil {
+		pod = f.PodByName(namespace, name)
+	}
+	if pod == nil {
+		return nil, nil
+	}
+	f.touches++
+	touched := pod.DeepCopy()
+	touched.ResourceVersion = fmt.Sprintf("%s.touched-%d", pod.ResourceVersion, f.touches)
+	f.live = touched
+	return touched, nil
 }
 
 func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {

@@ -52,6 +52,9 @@ type Cluster interface {
 	PodByUID(uid types.UID) *corev1.Pod
 	// LivePod asks the API server for the pod; nil if it is gone.
 	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
+	// TouchPod gives the pod a new resourceVersion, and returns it as it is then; nil
+	// if it is gone. Bindings that name an earlier one are refused from then on.
+	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 	// Bind binds the pod. Nil means that it is bound to the node, now or since
 	// earlier. An error that wraps ErrOutcomeUnknown leaves open whether it is;
 	// any other means that this call has not bound it and will not; one that

@@ -1,11 +1,9 @@
 package extender_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
-	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/snapshot"
 )
@@ -63,32 +60,6 @@ func terminating(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// oneLedger is the ledger of one node, in memory.
-type oneLedger struct {
-	mu     sync.Mutex
-	ledger snapshot.Ledger
-}
-
-func (o *oneLedger) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ledger.Resource == "" {
-		o.ledger = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
-	}
-	next, held, err := ledger.Claim(o.ledger, snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node}, choose, time.Now())
-	if err == nil {
-		o.ledger = next
-	}
-	return held, err
-}
-
-func (o *oneLedger) Release(_ context.Context, _ snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ledger = *o.ledger.Without(func(uid types.UID) bool { return uid == held.UID })
-	return nil
-}
-
 // gpuProfile serves GPUMemory over what the cluster holds.
 type gpuProfile struct {
 	server
@@ -109,7 +80,7 @@ func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*core
 	cluster := &fakeCluster{pods: pods}
 	return &gpuProfile{cluster: cluster, t: t, server: serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}
-		o.Ledgers = &oneLedger{}
+		o.Ledgers = newBooks()
 	})}
 }
 

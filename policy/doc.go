@@ -46,7 +46,8 @@
 // writes the ledger, asks again when somebody else was faster, puts the claim's
 // annotations into the Binding, and takes back what nobody needs. What Filter sees of
 // a ledger ([snapshot.Node.Ledger], [snapshot.View.Ledger]) may be a moment old; what
-// Reserve is given is what the claim is written to. A pod that has a claim fits.
+// Reserve is given is what the claim is written to. A pod that has a claim fits, unless
+// a [ClaimValidator] says that the claim cannot be used any more.
 //
 // # Reasons
 //

@@ -106,11 +106,24 @@ type Reserver interface {
 	Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error)
 	// Reserve chooses what the pod gets from one of these ledgers. It is called
 	// again, with the ledger as it is then, when somebody else was faster, and
-	// not at all when the ledger holds a claim of the pod already. A Verdict that
+	// not at all when the ledger holds a claim of the pod already: see
+	// [ClaimValidator]. A Verdict that
 	// does not fit means that there is not enough left. It is also called when
 	// nothing is claimed yet, to tell with which annotations a pod on its way
 	// counts; the Node then has the pods that were on their way before.
 	Reserve(Ask) (Claim, Verdict)
+}
+
+// ClaimValidator is implemented by a Reserver whose units can fail, or whose pods have to
+// be bound in order. Without it, a claim that a pod holds can always be used.
+type ClaimValidator interface {
+	// ValidateClaim is called when the pod is to be bound with the claim of an earlier
+	// attempt. Ask.Ledger holds this claim, made at Ask.At. after is as in
+	// [Claim]. A Verdict that does not fit says that the claim cannot be used any more,
+	// because a unit is unhealthy or gone: it is taken back, and Reserve chooses anew.
+	// Filter must agree: a pod fits on a node where it holds a claim that can be used,
+	// and elsewhere if Reserve would find enough without it. ValidateClaim is pure.
+	ValidateClaim(Ask) (after []types.UID, verdict Verdict)
 }
 
 // Ask is what a Reserver is asked.
@@ -126,7 +139,7 @@ type Ask struct {
 	// than Ledger.
 	View *snapshot.View
 	// At is the time of the claim, later than that of every other claim in the
-	// ledger.
+	// ledger that was made before.
 	At time.Time
 }
 

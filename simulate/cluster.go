@@ -222,3 +222,8 @@ func (c *claims) Release(_ context.Context, key snapshot.LedgerKey, held snapsho
 	c.cluster.setLedger(*l.Without(func(uid types.UID) bool { return uid == held.UID }))
 	return nil
 }
+
+// Revoke implements engine.Ledgers.
+func (c *claims) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+	return c.Release(ctx, key, held)
+}

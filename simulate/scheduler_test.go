@@ -36,6 +36,9 @@ func (s *seen) Bind(context.Context, extender.Binding) error { return nil }
 func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return s.pod, nil
 }
+func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
+	return s.pod, nil
+}
 
 // Over the wire, the extender returns for every pod of a stream the very nodes that
 // the simulation goes on with, and the very scores, whatever was asked before.

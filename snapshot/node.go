@@ -57,6 +57,11 @@ func (n *Node) Ledger(resource string) *Ledger {
 	return nil
 }
 
+// Has says whether the pod with the UID is bound to the node.
+func (n *Node) Has(uid types.UID) bool {
+	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
+}
+
 // ConfigMapSource is a family of ConfigMaps that say something about nodes: there
 // is one for each node, in one namespace, named Prefix followed by the node's name.
 type ConfigMapSource struct{ Namespace, Prefix string }

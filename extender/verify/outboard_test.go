@@ -30,6 +30,9 @@ func (stillCluster) PodByUID(types.UID) *corev1.Pod    { return nil }
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
+func (stillCluster) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
+	return nil, fmt.Errorf("not found")
+}
 func (stillCluster) Bind(context.Context, outboard.Binding) error { return fmt.Errorf("not found") }
 
 // byRack rejects every fourth node, and all of them for a pod with a node selector.

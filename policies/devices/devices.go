@@ -92,11 +92,17 @@ type cycle struct {
 
 // Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
-	b := c.policy.books.Of(n)
+	hw, b := c.policy.hardware.Of(n), c.policy.books.Of(n)
 	if b.holds(c.pod) {
-		return policy.Verdict{}
+		ledger := n.Ledger(c.policy.config.Resource)
+		if hw.serves(ledger, c.pod) || n.Has(c.pod) {
+			return policy.Verdict{}
+		}
+		// The claim is going to be taken back. This is rare enough to count anew.
+		without := c.policy.booksOf(n, ledger.Without(func(uid types.UID) bool { return uid == c.pod }), hw)
+		b = &without
 	}
-	verdict := c.policy.judge(c.want, c.policy.hardware.Of(n), b)
+	verdict := c.policy.judge(c.want, hw, b)
 	if verdict.Reason == noDevices {
 		verdict.Reason = c.none
 	}
@@ -184,4 +190,12 @@ func (p *devices) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		claim.Annotations = map[string]string{p.annotation: strings.Join(names, ",")}
 	}
 	return claim, policy.Verdict{}
+}
+
+// ValidateClaim implements policy.ClaimValidator.
+func (p *devices) ValidateClaim(ask policy.Ask) (after []types.UID, verdict policy.Verdict) {
+	if !p.hardware.Of(ask.Node).serves(ask.Ledger, ask.Pod.UID) {
+		return nil, policy.Verdict{Reason: unusableClaim}
+	}
+	return nil, policy.Verdict{}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -68,6 +69,23 @@ func (p *devices) read(node *corev1.Node) hardware {
 	}
 	hw.largest = slices.Max(capacities)
 	return hw
+}
+
+// serves says whether the node has what the pod has claimed in the ledger, if anything.
+func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
+	if ledger.Pod(pod) == nil {
+		return true
+	}
+	for i := range ledger.Units {
+		amount := ledger.Units[i].Amount(pod)
+		if amount == 0 {
+			continue
+		}
+		if u, ok := hw.index[ledger.Units[i].Name]; !ok || amount > hw.units[u].capacity {
+			return false
+		}
+	}
+	return true
 }
 
 // units are those of the node, all in one part.

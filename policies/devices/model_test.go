@@ -198,9 +198,26 @@ func (m *model) again(t *rapid.T) {
 		t.Skip()
 	}
 	pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]
-	cycle := prepare(t, m.policy, pod)
-	if v := cycle.Filter(m.snapshot()); !v.Fits() {
-		t.Fatalf("a pod is in its own way: %s", policytest.Says(v))
+	n := m.snapshot()
+	fits := prepare(t, m.policy, pod).Filter(n)
+	if n.Has(pod.UID) {
+		if !fits.Fits() {
+			t.Fatalf("a pod is in its own way: %s", policytest.Says(fits))
+		}
+		return
+	}
+	usable := true
+	for unit, amount := range m.has[pod.UID] {
+		usable = usable && amount <= m.sizes[unit]
+	}
+	ask := policy.Ask{Pod: pod, Node: n, Ledger: m.ledger}
+	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
+		t.Fatalf("a claim of %v can be used: %v, of a node with %v", m.has[pod.UID], v.Fits(), m.sizes)
+	}
+	ask.Ledger = m.ledger.Without(func(u types.UID) bool { return u == pod.UID })
+	_, anew := m.policy.(policy.Reserver).Reserve(ask)
+	if want := usable || anew.Fits(); fits.Fits() != want {
+		t.Fatalf("with a claim that can be used: %v, that would be made: %s, Filter says %s", usable, policytest.Says(anew), policytest.Says(fits))
 	}
 }
 

@@ -30,6 +30,10 @@ var (
 		Text: "node(s) have too few free devices",
 		Unit: "devices",
 	}
+	unusableClaim = &policy.Reason{
+		Code: "UnusableClaim",
+		Text: "a device that is claimed for the pod is gone",
+	}
 )
 
 // partReasons are about a part of the node that must have all a pod asks for.

@@ -78,10 +78,36 @@ type cycle struct{ fitting }
 func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	b := c.policy.books.Of(n)
 	verdict := c.policy.judge(c.request, n, b)
-	if !verdict.Fits() && c.request.refused == nil && b.holds(c.pod) {
+	if verdict.Fits() || c.request.refused != nil || !b.holds(c.pod) {
+		return verdict
+	}
+	ledger := n.Ledger(memoryResource)
+	if c.policy.usable(ledger, c.pod.uid, n) || n.Has(c.pod.uid) {
 		return policy.Verdict{}
 	}
-	return verdict
+	// The claim is going to be taken back. This is rare enough to count anew.
+	without := booksOf(n, ledger.Without(func(uid types.UID) bool { return uid == c.pod.uid }), c.policy.hardware.Of(n))
+	return c.policy.judge(c.request, n, &without)
+}
+
+// usable says whether the pod can use what it has claimed in the ledger, if anything: the
+// cards are there, healthy, and large enough.
+func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
+	if ledger.Pod(uid) == nil {
+		return true
+	}
+	capacities, ill := p.hardware.Of(n).capacities, unhealthy(n)
+	for i := range ledger.Units {
+		amount := ledger.Units[i].Amount(uid)
+		if amount == 0 {
+			continue
+		}
+		card, err := strconv.Atoi(ledger.Units[i].Name)
+		if err != nil || card < 0 || card >= len(capacities) || amount > capacities[card] || ill&(1<<card) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // judge says whether the pod would get what it asks for.
@@ -181,7 +207,25 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	}
 	claim.Annotations = p.annotations(ask, r, claim.Amounts, sizes)
 	if !r.whole() {
-		claim.After = served(others, ask.Ledger, claim.Amounts, r.memory)
+		claim.After = served(others, ask.Ledger, ask.At, claim.Amounts, r.memory)
 	}
 	return claim, policy.Verdict{}
+}
+
+// ValidateClaim implements policy.ClaimValidator.
+func (p *gpuMemory) ValidateClaim(ask policy.Ask) (after []types.UID, verdict policy.Verdict) {
+	if !p.usable(ask.Ledger, ask.Pod.UID, ask.Node) {
+		return nil, policy.Verdict{Reason: unusableClaim}
+	}
+	r := p.request(ask.Pod)
+	if r == nil || r.whole() {
+		return nil, policy.Verdict{}
+	}
+	var given []policy.Amount
+	for i := range ask.Ledger.Units {
+		if amount := ask.Ledger.Units[i].Amount(ask.Pod.UID); amount > 0 {
+			given = append(given, policy.Amount{Unit: ask.Ledger.Units[i].Name, Amount: amount})
+		}
+	}
+	return served(ask.Node, ask.Ledger, ask.At, given, r.memory), policy.Verdict{}
 }

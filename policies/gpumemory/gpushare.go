@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,20 +76,23 @@ func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amoun
 }
 
 // served returns the pods on their way to the node that ask for as much as this one,
-// and were not given the same cards. They have to come first, because the device
+// were claimed for before it, and were not given the same cards. They have to come first, because the device
 // plugin serves the pending pods of one size in order of their times, whichever the
 // kubelet asks for.
-func served(n *snapshot.Node, ledger *snapshot.Ledger, given []policy.Amount, total int64) []types.UID {
+func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []policy.Amount, total int64) []types.UID {
 	var first []types.UID
 	for i := range ledger.Pods {
 		uid := ledger.Pods[i].UID
+		if !ledger.Pods[i].At.Before(at) {
+			break // they are in order of At
+		}
 		claimed, same := int64(0), true
 		for j := range ledger.Units {
 			amount := ledger.Units[j].Amount(uid)
 			claimed = add(claimed, amount)
 			same = same && (amount > 0) == slices.ContainsFunc(given, func(g policy.Amount) bool { return g.Unit == ledger.Units[j].Name })
 		}
-		if claimed == total && !same && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid }) {
+		if claimed == total && !same && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid && p.Spec.NodeName != "" }) {
 			first = append(first, uid)
 		}
 	}

@@ -125,6 +125,28 @@ func (m *model) ask(t *rapid.T, keep bool) {
 	}
 }
 
+// again asks about a pod that has a claim and is not bound: it fits if it can use that, or would get another without it.
+func (m *model) again(t *rapid.T) {
+	if len(m.waiting) == 0 {
+		t.Skip()
+	}
+	pod := rapid.SampledFrom(m.waiting).Draw(t, "pod")
+	usable := true
+	for card, amount := range m.has[pod.UID] {
+		usable = usable && card < len(m.sizes) && amount <= m.sizes[card] && !m.ill[card]
+	}
+	n := m.snapshot()
+	ask := policy.Ask{Pod: pod, Node: n, Ledger: m.ledger, At: m.ledger.Pod(pod.UID).At}
+	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
+		t.Fatalf("a claim of %v can be used: %v, of cards %v, ill: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
+	}
+	ask.Ledger = m.ledger.Without(func(uid types.UID) bool { return uid == pod.UID })
+	_, anew := m.policy.(policy.Reserver).Reserve(ask)
+	if got := filter(t, m.policy, pod, n); got.Fits() != (usable || anew.Fits()) {
+		t.Fatalf("with a claim that can be used: %v, that would be made: %s, Filter says %s", usable, policytest.Says(anew), policytest.Says(got))
+	}
+}
+
 // check compares what is shown of the devices with the model.
 func (m *model) check(t *rapid.T) {
 	shown := map[int]int64{}
@@ -183,6 +205,7 @@ func TestAgainstModel(t *testing.T) {
 				m.bind(m.waiting[0])
 				m.waiting = m.waiting[1:]
 			},
+			"again":  m.again,
 			"serve":  func(t *rapid.T) { m.change(t, served) },
 			"delete": func(t *rapid.T) { m.change(t, deleted) },
 			"go": func(t *rapid.T) {

@@ -29,6 +29,10 @@ var (
 		Text: "node(s) have too few GPUs with enough free memory",
 		Unit: "GPUs",
 	}
+	unusableClaim = &policy.Reason{
+		Code: "UnusableClaim",
+		Text: "a GPU that is claimed for the pod is unhealthy or gone",
+	}
 )
 
 // Reasons about pods: no node can serve them.

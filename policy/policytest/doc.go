@@ -42,6 +42,9 @@
 //     alike.
 //   - without: Node.Without is judged by the pods it has left, not by those that
 //     the View holds under the node's name.
+//   - claims: a pod that holds what Reserve chose for it fits on the node, and can use
+//     it; one whose claim is of units that are gone fits unless ValidateClaim and
+//     Reserve both refuse.
 //   - concurrent: eight goroutines at once get the same answers. Data races are
 //     found when the test runs with -race. This comes last, and is not asked of a
 //     policy that breaks another rule.

@@ -163,7 +163,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without,
+		s.verdicts, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without, s.claims,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {

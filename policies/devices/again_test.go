@@ -1,0 +1,33 @@
+package devices_test
+
+import (
+	"testing"
+
+	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+)
+
+// A claim of a unit that the node does not list any more cannot be used: the pod fits only if there are others.
+func TestHeldClaimOfAUnitThatIsGone(t *testing.T) {
+	p := policytest.Build(t, devices.Type(), named)
+	pod := asking("p", 1)
+	for _, tt := range []struct{ name, units, valid, fits string }{
+		{"there", "a,b", "fits", "fits"},
+		{"there, and nothing else", "a", "fits", "fits"},
+		{"gone", "b", "UnusableClaim", "fits"},
+		{"of size 0 now", "a=0,b", "UnusableClaim", "fits"},
+		{"gone, and so are the others", "", "UnusableClaim", "NoDevices!"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &world{node: naming("a,b", "")}
+			if unit := w.claim(t, p, pod).Amounts[0].Unit; unit != "a" {
+				t.Fatalf("claimed %s", unit)
+			}
+			w.node = naming(tt.units, "")
+			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{Pod: pod, Node: w.snapshot(), Ledger: w.ledger})
+			expect(t, "the claim", policytest.Says(verdict), tt.valid)
+			expect(t, "the pod", w.filter(t, p, pod), tt.fits)
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package gpumemory_test
+
+import (
+	"fmt"
+	"testing"
+
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// A pod that holds a claim is bound after those of its size that were claimed for before it, and not after later ones.
+func TestHeldClaimKeepsItsTurn(t *testing.T) {
+	p := policytest.Build(t, gpumemory.Type(), `{}`)
+	w := &world{node: gpuNode("n", 2, 16)}
+	for _, name := range []string{"first", "second"} { // of different cards
+		w.claim(t, p, gpuPod(name, 10, 0))
+	}
+	small := gpuPod("small", 6, 0) // of another size
+	w.claim(t, p, small)
+	for name, want := range map[string]string{"first": "[]", "second": "[uid-first]", "small": "[]"} {
+		pod := gpuPod(name, 10, 0)
+		if name == "small" {
+			pod = small
+		}
+		after, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{
+			Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At,
+		})
+		if !verdict.Fits() {
+			t.Errorf("%s: %s", name, policytest.Says(verdict))
+		}
+		expect(t, name+" comes after", fmt.Sprint(after), want)
+	}
+	for _, tt := range []struct {
+		node *snapshot.Node
+		want string
+	}{
+		{w.snapshot().With(gpuPod("first", 10, 0)), "[uid-first]"}, // as a pod that is nominated to the node
+		{w.snapshot().With(placed("first", 10, "0")), "[]"},
+	} {
+		after, _ := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{
+			Pod: gpuPod("second", 10, 0), Node: tt.node, Ledger: w.ledger, At: w.ledger.Pod("uid-second").At,
+		})
+		expect(t, "with the first on the node, the second comes after", fmt.Sprint(after), tt.want)
+	}
+}
+
+// A claim of a GPU that has become unhealthy, or is gone, cannot be used: the pod fits only if another GPU has room.
+func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
+	p := policytest.Build(t, gpumemory.Type(), `{}`)
+	pod := gpuPod("p", 10, 0)
+	other := gpuPod("other", 12, 0)
+	for _, tt := range []struct {
+		name        string
+		cards       int64
+		gpus        string // unhealthy
+		crowded     bool   // another pod has most of the other card
+		valid, fits string
+	}{
+		{name: "healthy", cards: 2, valid: "fits", fits: "fits"},
+		{name: "healthy, and the other is full", cards: 2, crowded: true, valid: "fits", fits: "fits"},
+		{name: "unhealthy", cards: 2, gpus: "0", valid: "UnusableClaim", fits: "fits"},
+		{name: "unhealthy, and the other is full", cards: 2, gpus: "0", crowded: true, valid: "UnusableClaim", fits: "InsufficientMemory 4/10 GiB"},
+		{name: "the other is unhealthy", cards: 2, gpus: "1", valid: "fits", fits: "fits"},
+		{name: "gone", cards: 0, valid: "UnusableClaim", fits: "NotGPUShare!"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &world{node: gpuNode("n", 2, 16)}
+			if index := w.claim(t, p, pod)["ALIYUN_COM_GPU_MEM_IDX"]; index != "0" {
+				t.Fatalf("claimed of card %s", index)
+			}
+			if tt.crowded {
+				w.claim(t, p, other)
+			}
+			if w.gpus = tt.gpus; tt.cards == 0 {
+				w.node = gpuNode("n", 0, 0)
+			}
+			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{
+				Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At,
+			})
+			expect(t, "the claim", policytest.Says(verdict), tt.valid)
+			expect(t, "the pod", policytest.Says(filter(t, p, pod, w.snapshot())), tt.fits)
+		})
+	}
+}
