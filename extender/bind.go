@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/decision"
@@ -191,34 +189,6 @@ func (h *Handler) withdraw(ctx context.Context, pod *corev1.Pod, revoke func(con
 	defer cancel()
 	return touched, revoke(revoking)
 }
-
-// turnTimeout bounds the wait for other pods' Bindings: they may never come.
-const turnTimeout = 3 * time.Second
-
-// awaitTurn waits until the pods are bound or gone, but not for long.
-func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID) {
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
-	defer cancel()
-	for len(after) > 0 {
-		n := h.Cluster.View().Node(node)
-		after = slices.DeleteFunc(after, func(uid types.UID) bool {
-			pod := h.Cluster.PodByUID(uid)
-			return n == nil || pod == nil || pod.Spec.NodeName != "" ||
-				slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid })
-		})
-		if len(after) == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(turnPause):
-		}
-	}
-}
-
-// turnPause is the time between two looks: a Binding takes a few of them.
-const turnPause = 2 * time.Millisecond
 
 const bound = `{"Error":""}`
 

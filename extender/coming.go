@@ -32,6 +32,11 @@ func (c *coming) now() map[string][]*corev1.Pod {
 	return nil
 }
 
+// includes says whether the pod is being bound to the node.
+func (c *coming) includes(uid types.UID, node string) bool {
+	return slices.ContainsFunc(c.now()[node], func(p *corev1.Pod) bool { return p.UID == uid })
+}
+
 // set replaces the pods that come to a node. mu is held.
 func (c *coming) set(node string, pods []*corev1.Pod) {
 	byNode := maps.Clone(c.now())

@@ -113,6 +113,7 @@ type Handler struct {
 	nodes     requestNodes
 	coming    coming
 	preempted preempted
+	turns     turns
 }
 
 // New returns a Handler.

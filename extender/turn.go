@@ -1,0 +1,93 @@
+package extender
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// turnTimeout is how long other pods wait for one that should be bound first and that nobody binds here, all of them
+	// together. It is a small part of what a caller has left: kube-scheduler's httpTimeout, which is not in the request. A
+	// Binding takes some milliseconds; another replica's that takes longer may never come.
+	turnTimeout = 500 * time.Millisecond
+	// stallTimeout is how long a pod waits for pods that are being bound here without seeing one of them bound.
+	stallTimeout = time.Second
+	// turnMemory is how long it is remembered that a pod was waited for. It is longer than a claim of a pod that is not
+	// bound usually stays.
+	turnMemory = 10 * time.Minute
+	// turnPause is the time between two looks: a Binding takes a few of them.
+	turnPause = 2 * time.Millisecond
+)
+
+// turns says until when pods are waited for that should be bound before others.
+type turns struct {
+	mu    sync.Mutex
+	since map[types.UID]time.Time // when somebody first waited
+}
+
+// until returns when the wait for the pod ends, which may have been before now.
+func (t *turns) until(uid types.UID, now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	since, known := t.since[uid]
+	if !known {
+		for other, at := range t.since {
+			if now.Sub(at) > turnMemory {
+				delete(t.since, other)
+			}
+		}
+		if t.since == nil {
+			t.since = map[types.UID]time.Time{}
+		}
+		since = now
+		t.since[uid] = now
+	}
+	return since.Add(turnTimeout)
+}
+
+// came forgets a pod that need not be waited for any more.
+func (t *turns) came(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.since, uid)
+}
+
+// awaitTurn waits until the pods are bound or gone, but not for long: for those that are being bound here, as long as one after
+// the other is; and for those of other replicas, which may have been killed, only as long as nobody has waited in vain.
+func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID) {
+	moved := time.Now()
+	for _, uid := range after {
+		h.turns.until(uid, moved) // begins for all of them
+	}
+	for len(after) > 0 {
+		uid, now := after[0], time.Now()
+		switch {
+		case h.came(uid, node):
+			h.turns.came(uid)
+			after, moved = after[1:], now
+			continue
+		case h.coming.includes(uid, node):
+			if now.Sub(moved) >= stallTimeout {
+				after = after[1:]
+				continue
+			}
+		case !now.Before(h.turns.until(uid, now)):
+			after = after[1:]
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(turnPause):
+		}
+	}
+}
+
+// came says whether the pod is bound, or gone, or its node is.
+func (h *Handler) came(uid types.UID, node string) bool {
+	pod, n := h.Cluster.PodByUID(uid), h.Cluster.View().Node(node)
+	return pod == nil || pod.Spec.NodeName != "" || n == nil || n.Has(uid)
+}

@@ -1,0 +1,129 @@
+package extender_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/extender"
+)
+
+// bindingCluster is a cluster that shows pods on their nodes once they are bound, and that sends no Binding for a caller that
+// has gone.
+type bindingCluster struct {
+	*fakeCluster
+	slow  map[types.UID]time.Duration // what the Bindings of these pods take
+	mu    sync.Mutex
+	nodes map[types.UID]string // of pods that are bound
+	order []types.UID
+}
+
+func (c *bindingCluster) PodByUID(uid types.UID) *corev1.Pod {
+	pod := c.fakeCluster.PodByUID(uid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if node := c.nodes[uid]; pod != nil && node != "" {
+		pod = pod.DeepCopy()
+		pod.Spec.NodeName = node
+	}
+	return pod
+}
+
+func (c *bindingCluster) Bind(ctx context.Context, b extender.Binding) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	time.Sleep(c.slow[b.UID])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[b.UID], c.order = b.Node, append(c.order, b.UID)
+	return nil
+}
+
+// A replica is killed after it made a claim, and nobody binds that pod. The other pods of its size, whose Bindings should come
+// after it, are bound within 2 s, with kube-scheduler's httpTimeout as the documentation has it: those that come at once, and
+// those that come one after the other, so that none of them may wait for what others have waited for in vain.
+func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
+	const gpus, together = 16, 5
+	b := newBooks()
+	nodes := []*corev1.Node{gpuNode("n", gpus)}
+	dead := largeGPUPod("dead")
+	cluster := &bindingCluster{fakeCluster: &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{dead}}, nodes: map[types.UID]string{}}
+	for i := range gpus - 1 {
+		cluster.pods = append(cluster.pods, largeGPUPod(fmt.Sprint("p", i)))
+	}
+	// What the replica did before it was killed.
+	killed := &fakeCluster{view: cluster.view, pods: cluster.pods, bindErr: extender.ErrOutcomeUnknown, touchErr: io.ErrUnexpectedEOF}
+	bindTo(t, serveGPUMemory(t, killed, b), "dead", "n")
+	if held := b.holders("dead"); len(held) != 1 {
+		t.Fatalf("claims on %q", held)
+	}
+
+	s := serveGPUMemory(t, cluster, b)
+	client := &http.Client{Timeout: 3 * time.Second}
+	began := time.Now()
+	bind := func(i int) {
+		pod := fmt.Sprint("p", i)
+		args := extenderv1.ExtenderBindingArgs{PodName: pod, PodNamespace: "default", PodUID: types.UID(pod), Node: "n"}
+		res, err := client.Post(s.URL+"/bind", "application/json", strings.NewReader(encode(t, args)))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer res.Body.Close()
+		if answer, err := io.ReadAll(res.Body); err != nil || string(answer) != `{"Error":""}` {
+			t.Errorf("%s: %s (%v)", pod, answer, err)
+		}
+	}
+	var all sync.WaitGroup
+	for i := range together {
+		all.Go(func() { bind(i) })
+	}
+	all.Wait()
+	for i := together; i < gpus-1; i++ {
+		bind(i)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	cluster.mu.Lock()
+	defer cluster.mu.Unlock()
+	if len(cluster.nodes) != gpus-1 || cluster.nodes["dead"] != "" {
+		t.Errorf("bound: %v", cluster.nodes)
+	}
+}
+
+// A pod that is being bound here is waited for longer: its Binding comes, or the claim is released.
+func TestPodWaitsForTheOneThatIsBeingBound(t *testing.T) {
+	b := newBooks()
+	cluster := &bindingCluster{
+		fakeCluster: &fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}},
+		nodes:       map[types.UID]string{}, slow: map[types.UID]time.Duration{"first": 700 * time.Millisecond},
+	}
+	s := serveGPUMemory(t, cluster, b)
+	var first sync.WaitGroup
+	first.Go(func() {
+		if got := bindTo(t, s, "first", "n"); got != "" {
+			t.Error(got)
+		}
+	})
+	for len(b.holders("first")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := bindTo(t, s, "second", "n"); got != "" {
+		t.Error(got)
+	}
+	first.Wait()
+	if got := fmt.Sprint(cluster.order); got != "[first second]" {
+		t.Errorf("bound in the order %s", got)
+	}
+}
