@@ -169,7 +169,11 @@ type Profile struct {
 	// ManagedResources are the extended resources that make a pod our concern;
 	// kube-scheduler does not call us for others. None (the default): every pod.
 	// No resource may be in two profiles.
+	// Bind refuses others.
 	ManagedResources []ManagedResource `json:"managedResources"`
+	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
+	// None (the default): any.
+	SchedulerNames []string `json:"schedulerNames"`
 	// Shortlist makes filter return only that many of the nodes that fit, those
 	// with the best scores, 1..1000. 0 (the default) returns all.
 	Shortlist int `json:"shortlist"`

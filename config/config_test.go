@@ -187,7 +187,7 @@ func TestManual(t *testing.T) {
 	}
 	without, err := config.Parse("config.yaml", []byte(`{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration,
   serving: {tls: {certFile: tls.crt, keyFile: tls.key, clientCAFile: ca.crt}},
-  profiles: [{managedResources: [{name: example.com/gpu-memory}], policies: [{name: GPUMemory, weight: 5, config: {perDeviceMiB: 16384}}, {name: ImageLocality}]},
+  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{name: GPUMemory, weight: 5, config: {perDeviceMiB: 16384}}, {name: ImageLocality}]},
     {path: /my_scheduler_extension/my_new_priorities/image_score, serve: prioritize, policies: [{name: ImageLocality}]}]}`), types)
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,8 @@
 //	  managedResources:             # default: none, every pod is ours
 //	  - name: example.com/gpu-memory
 //	    ignoredByScheduler: false   # true: kube-scheduler does not count it itself
+//	  schedulerNames:               # default: none, bind pods of any scheduler
+//	  - gpu-scheduler
 //	  shortlist: 0                  # filter returns the best so many, 1..1000; 0: all that fit
 //	  resolution: levels            # fine: scores beyond 0..10
 //	  policies:
@@ -76,7 +78,7 @@
 //     same resource. The same policy may be in a profile more than once, each time
 //     as another name.
 //   - With serve, path is not /. shortlist is for filter and resolution: fine for
-//     prioritize; shortlist and serve: prioritize need a policy with a weight.
+//     prioritize; schedulerNames is for bind; shortlist and serve: prioritize need a policy with a weight.
 //     serve: bind needs a cluster.
 //
 // # Errors

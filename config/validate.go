@@ -210,6 +210,14 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 		errs = append(errs, p.validateServe(at, noCluster)...)
 	}
 	errs = append(errs, fields.OneOf(at.Child("resolution"), p.Resolution, Levels, Fine)...)
+	schedulers := fields.Unique{}
+	for i, name := range p.SchedulerNames {
+		at := at.Child("schedulerNames").Index(i)
+		if name == "" {
+			errs = append(errs, field.Required(at, "must not be empty"))
+		}
+		errs = append(errs, schedulers.Add(at, name)...)
+	}
 	switch n := len(p.Policies); {
 	case n == 0:
 		return append(errs, field.Required(at.Child("policies"), "must have at least one policy"))
@@ -237,6 +245,9 @@ func (p *Profile) validateServe(at *field.Path, noCluster bool) field.ErrorList 
 	}
 	if p.Resolution == Fine && p.Serve != Prioritize {
 		errs = append(errs, field.Invalid(at.Child("resolution"), string(p.Resolution), "is for prioritize, but serve is "+string(p.Serve)))
+	}
+	if len(p.SchedulerNames) > 0 && p.Serve != Bind {
+		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but serve is "+string(p.Serve)))
 	}
 	if p.Serve == Bind && noCluster {
 		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs an API server to bind pods, but cluster is none"))

@@ -61,7 +61,8 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if h.Cluster == nil {
 		return errors.New("binding needs the API server, and Outboard runs without a cluster")
 	}
-	if _, _, err := h.target(c, args.Node); err != nil {
+	_, target, err := h.target(c, args.Node)
+	if err != nil {
 		return err
 	}
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
@@ -71,6 +72,9 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		}
 	}
 	if done, err := c.settled(args, pod); done || err != nil {
+		return err
+	}
+	if err := h.allowed(pod, target); err != nil {
 		return err
 	}
 	view, node, leave, err := h.enter(ctx, c, pod, args.Node)
@@ -83,6 +87,14 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 			return err
 		}
 	}
+	return h.bindPod(ctx, c, args, view, pod, node)
+}
+
+// bindAttempts is how often a pod is bound again that changes in the meantime.
+const bindAttempts = 4
+
+// bindPod binds the pod, and again if it has changed, or holds a claim that has to be withdrawn first.
+func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.ExtenderBindingArgs, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) error {
 	for attempt := 1; ; attempt++ {
 		if done, err := c.settled(args, pod); done || err != nil {
 			return err
@@ -123,9 +135,6 @@ func (c *call) settled(args extenderv1.ExtenderBindingArgs, pod *corev1.Pod) (do
 	}
 	return false, nil
 }
-
-// bindAttempts is how often a pod is bound again that changes in the meantime.
-const bindAttempts = 4
 
 // reserveAndBind claims what the pod needs, and binds it.
 //

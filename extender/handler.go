@@ -91,6 +91,11 @@ type Options struct {
 	// View returns what is known from outside when there is no Cluster: a View
 	// without nodes. Nil: nothing is.
 	View func() *snapshot.View
+	// ManagedResources are those of which a pod must name one to be bound; none: any pod.
+	// It changes nothing about the other verbs, which kube-scheduler calls for such pods only.
+	ManagedResources []string
+	// SchedulerNames are the schedulers whose pods are bound; none: any.
+	SchedulerNames []string
 	// Ledgers is where claims are kept. Nil is for profiles that hand out nothing.
 	Ledgers engine.Ledgers
 	// Filtered is told what became of each filter call that was answered: fits says whether the pod fits on a node. For a

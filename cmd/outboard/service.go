@@ -125,6 +125,10 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		options := extender.Options{
 			Profile: profile.Path, Engine: e, Fine: profile.Resolution == config.Fine,
 			Log: s.log, Metrics: s.metrics, Logger: s.logger,
+			SchedulerNames: profile.SchedulerNames,
+		}
+		for _, r := range profile.ManagedResources {
+			options.ManagedResources = append(options.ManagedResources, r.Name)
 		}
 		if s.cluster != nil {
 			options.Cluster = toCluster(live{s.cluster})

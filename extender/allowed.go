@@ -1,0 +1,83 @@
+package extender
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// allowed says why a bind call must not bind the pod to the node, or nil. Whoever may call bind has pods bound with our
+// permissions, which are those of a scheduler. So bind does what the caller's kube-scheduler would ask for, and nothing else: it
+// binds pods of the profile, to nodes on which they may run whatever is free there.
+func (h *Handler) allowed(pod *corev1.Pod, node *snapshot.Node) error {
+	if err := h.owns(pod); err != nil {
+		return err
+	}
+	name := pod.Namespace + "/" + pod.Name
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return fmt.Errorf("pod %s has scheduling gates", name)
+	}
+	if taint, found := untolerated(pod, node.Object); found {
+		return fmt.Errorf("pod %s does not tolerate the taint %s of node %q", name, taint.ToString(), node.Name)
+	}
+	if pod.Spec.NodeSelector == nil && pod.Spec.Affinity == nil {
+		return nil
+	}
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node.Object)
+	switch {
+	case err != nil:
+		return fmt.Errorf("pod %s: the required node affinity is invalid: %w", name, err)
+	case !matches:
+		return fmt.Errorf("node %q does not match the nodeSelector or the required node affinity of pod %s", node.Name, name)
+	}
+	return nil
+}
+
+// owns says why the pod is not one that the profile binds, or nil.
+func (h *Handler) owns(pod *corev1.Pod) error {
+	name := pod.Namespace + "/" + pod.Name
+	if len(h.ManagedResources) > 0 && !slices.ContainsFunc(h.ManagedResources, func(r string) bool { return asksFor(pod, corev1.ResourceName(r)) }) {
+		return fmt.Errorf("pod %s asks for none of the managedResources of profile %s: %s", name, h.Profile, strings.Join(h.ManagedResources, ", "))
+	}
+	scheduler := pod.Spec.SchedulerName
+	if scheduler == "" {
+		scheduler = corev1.DefaultSchedulerName
+	}
+	if len(h.SchedulerNames) > 0 && !slices.Contains(h.SchedulerNames, scheduler) {
+		return fmt.Errorf("pod %s is for scheduler %q, which is none of the schedulerNames of profile %s: %s", name, scheduler, h.Profile, strings.Join(h.SchedulerNames, ", "))
+	}
+	return nil
+}
+
+// asksFor says whether the pod names the resource, as kube-scheduler sees it that calls an extender for its managedResources:
+// in a request or limit of a container or init container, also with the value 0.
+func asksFor(pod *corev1.Pod, name corev1.ResourceName) bool {
+	in := func(c corev1.Container) bool {
+		_, requested := c.Resources.Requests[name]
+		_, limited := c.Resources.Limits[name]
+		return requested || limited
+	}
+	return slices.ContainsFunc(pod.Spec.Containers, in) || slices.ContainsFunc(pod.Spec.InitContainers, in)
+}
+
+// untolerated finds a taint of the node that keeps the pod away. An unschedulable node has one, as in kube-scheduler.
+func untolerated(pod *corev1.Pod, node *corev1.Node) (corev1.Taint, bool) {
+	taints := node.Spec.Taints
+	if node.Spec.Unschedulable {
+		taints = append(slices.Clip(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	if len(taints) == 0 {
+		return corev1.Taint{}, false
+	}
+	// Tolerations with Lt and Gt exist only where the API server accepts them.
+	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	}, true)
+}
