@@ -74,6 +74,7 @@ const (
 	outcomeGone         = "gone"
 	outcomeRefused      = "refused"
 	outcomeNotSent      = "not_sent"
+	outcomeThrottled    = "throttled" // by Throttle, before Bind
 	outcomeUnknown      = "unknown"
 )
 
@@ -158,6 +159,7 @@ func (c *Cluster) post(ctx context.Context, b Binding) (sent bool, err error) {
 	defer cancel()
 	var d departure
 	d.left.Store(c.options.Client != nil) // whose transport is not ours
+	d.reserved.Store(reserved(ctx))
 	err = c.client.CoreV1().Pods(b.Namespace).Bind(d.watch(ctx), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},

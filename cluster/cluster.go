@@ -60,6 +60,9 @@ type Options struct {
 	// that. It is not shortened by the context of Bind, because it is what finds
 	// out about a Binding whose context has ended. Default 2 s.
 	LookupTimeout time.Duration
+	// ThrottleTimeout bounds how long Throttle waits for the limit of requests.
+	// Default 1 s, a part of the httpTimeout that kube-scheduler waits.
+	ThrottleTimeout time.Duration
 	// ConfirmAfter is how long after Bind a pod that the watch has not shown
 	// bound is believed to be; then the API server is asked. Default 15 s.
 	ConfirmAfter time.Duration
@@ -84,6 +87,9 @@ func (o *Options) setDefaults() {
 	if o.LookupTimeout == 0 {
 		o.LookupTimeout = 2 * time.Second
 	}
+	if o.ThrottleTimeout == 0 {
+		o.ThrottleTimeout = time.Second
+	}
 	if o.ConfirmAfter == 0 {
 		o.ConfirmAfter = 15 * time.Second
 	}
@@ -98,6 +104,7 @@ type Cluster struct {
 	options     Options
 	client      kubernetes.Interface
 	state       *state
+	limiter     *limiter      // nil: no limit
 	ledgers     *ledgerClient // nil unless Options.Ledgers
 	feeds       []*feed
 	metrics     *metrics
@@ -167,6 +174,10 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 		if c.ledgers, err = newLedgerClient(config); err != nil {
 			return nil, err
 		}
+	}
+	// Ledgers have a limit of their own: what is claimed can be released however many Bindings wait.
+	if c.limiter = newLimiter(o.QPS, o.Burst); c.limiter != nil {
+		config.RateLimiter = c.limiter
 	}
 	return kubernetes.NewForConfig(config)
 }

@@ -2,7 +2,9 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -94,4 +96,55 @@ func TestBindingThatIsNotSent(t *testing.T) {
 			t.Errorf("NotSent %v, Unknown %v: %v", failure.NotSent, failure.Unknown, failure)
 		}
 	})
+}
+
+// Bindings that Throttle has let through do not wait again, and each of its contexts is for one of them.
+func TestThrottle(t *testing.T) {
+	api := newBinder(t)
+	c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2, LookupTimeout: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	var throttled []context.Context
+	for range 2 {
+		ctx, err := c.Throttle(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		throttled = append(throttled, ctx)
+	}
+	if _, err := c.Throttle(t.Context()); !errors.Is(err, cluster.ErrThrottled) {
+		t.Errorf("a third: %v", err)
+	}
+	for i, ctx := range throttled {
+		if err := c.Bind(ctx, bindingTo("n", fmt.Sprint("p", i))); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(throttled[0], 50*time.Millisecond)
+	defer cancel()
+	if failure := bindError(t, c.Bind(ctx, bindingTo("n", "again"))); !failure.NotSent {
+		t.Error(failure)
+	}
+	if got := api.bindings.Load(); got != 2 {
+		t.Errorf("%d Bindings arrived, want 2", got)
+	}
+}
+
+// Who stops waiting gives its place to the next.
+func TestThrottleGivenUp(t *testing.T) {
+	c := newBinder(t).cluster(t, cluster.Options{QPS: 0.001, Burst: 1, ThrottleTimeout: 1500 * time.Second})
+	if _, err := c.Throttle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // there is a place for one that waits
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Throttle(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that has gone: %v", err)
+		}
+	}
+	unlimited := newBinder(t).cluster(t, cluster.Options{QPS: -1})
+	for range 100 {
+		if _, err := unlimited.Throttle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

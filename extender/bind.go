@@ -82,6 +82,9 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	defer leave()
+	if ctx, err = h.Cluster.Throttle(ctx); err != nil {
+		return err
+	}
 	if h.Ledgers != nil && pod.ResourceVersion == "" { // kept from a Binding of ours; its version is not known
 		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
 			return err

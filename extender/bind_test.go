@@ -297,6 +297,20 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 	}
 }
 
+// When too many pods are being bound, a bind call fails before it claims anything.
+func TestBindIsThrottledBeforeItClaims(t *testing.T) {
+	counter := &shop{}
+	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound at once")}
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+		o.Ledgers = counter
+	})
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	if answer := s.post(t, "bind", args); !strings.Contains(answer, "too many pods") || counter.claimed > 0 || len(cluster.bindings) > 0 {
+		t.Errorf("answered %s after %d claims and %d Bindings", answer, counter.claimed, len(cluster.bindings))
+	}
+}
+
 // turnCluster shows the pod that has to come first on its node after some looks.
 type turnCluster struct {
 	fakeCluster

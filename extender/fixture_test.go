@@ -17,13 +17,14 @@ import (
 
 // fakeCluster is a cluster that stands still.
 type fakeCluster struct {
-	view     *snapshot.View
-	pods     []*corev1.Pod
-	live     *corev1.Pod // the pod as the API server has it; nil: as in pods
-	bindErr  error
-	touchErr error
-	onBind   func() error // if not nil, decides what Bind returns
-	onLive   func()       // if not nil, is what happens while LivePod asks
+	view        *snapshot.View
+	pods        []*corev1.Pod
+	live        *corev1.Pod // the pod as the API server has it; nil: as in pods
+	bindErr     error
+	touchErr    error
+	throttleErr error
+	onBind      func() error // if not nil, decides what Bind returns
+	onLive      func()       // if not nil, is what happens while LivePod asks
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
@@ -96,6 +97,10 @@ func (f *fakeCluster) TouchPod(ctx context.Context, namespace, name string, uid 
 	touched.ResourceVersion = fmt.Sprintf("%s.touched-%d", pod.ResourceVersion, f.touches)
 	f.live = touched
 	return touched, nil
+}
+
+func (f *fakeCluster) Throttle(ctx context.Context) (context.Context, error) {
+	return ctx, f.throttleErr
 }
 
 func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {

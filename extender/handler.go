@@ -55,6 +55,9 @@ type Cluster interface {
 	// TouchPod gives the pod a new resourceVersion, and returns it as it is then; nil
 	// if it is gone. Bindings that name an earlier one are refused from then on.
 	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
+	// Throttle waits until a Binding may be sent, and returns the context to give to
+	// Bind. It fails early rather than wait for long.
+	Throttle(ctx context.Context) (context.Context, error)
 	// Bind binds the pod. Nil means that it is bound to the node, now or since
 	// earlier. An error that wraps ErrOutcomeUnknown leaves open whether it is;
 	// any other means that this call has not bound it and will not; one that

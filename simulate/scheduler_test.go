@@ -36,6 +36,7 @@ func (s *seen) Bind(context.Context, extender.Binding) error { return nil }
 func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return s.pod, nil
 }
+func (s *seen) Throttle(ctx context.Context) (context.Context, error) { return ctx, nil }
 func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return s.pod, nil
 }

@@ -30,6 +30,7 @@ func (stillCluster) PodByUID(types.UID) *corev1.Pod    { return nil }
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
+func (stillCluster) Throttle(ctx context.Context) (context.Context, error) { return ctx, nil }
 func (stillCluster) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
