@@ -101,7 +101,9 @@ func (e *BindError) outcome() string {
 // effect. If the answer is lost or says nothing about
 // the outcome, or the pod is bound already, the API server is asked once for the
 // pod, also when ctx has ended: Bind may then return up to
-// [Options.LookupTimeout] later.
+// [Options.LookupTimeout] later. With a context of Throttle, which need not wait,
+// the Binding is sent unless ctx has ended before, and its answer is awaited for up
+// to [Options.BindTimeout], also when ctx ends meanwhile.
 func (c *Cluster) Bind(ctx context.Context, b Binding) error {
 	start := time.Now()
 	outcome, err := c.bind(ctx, b)
@@ -155,11 +157,15 @@ func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
 
 // post sends the Binding. sent is false if it certainly has not left this process.
 func (c *Cluster) post(ctx context.Context, b Binding) (sent bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
-	defer cancel()
 	var d departure
 	d.left.Store(c.options.Client != nil) // whose transport is not ours
-	d.reserved.Store(reserved(ctx))
+	if reserved(ctx) {
+		// It is sent now, and a caller that gives up is no reason not to hear the answer.
+		d.reserved.Store(true)
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
 	err = c.client.CoreV1().Pods(b.Namespace).Bind(d.watch(ctx), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},

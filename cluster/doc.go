@@ -27,6 +27,9 @@
 //
 // # Binding
 //
+// [Cluster.Throttle] waits for the limit of requests, before anything is claimed for
+// the pod, so that its Binding does not.
+//
 // [Cluster.Bind] writes nodeName and annotations in one transaction, for exactly
 // the pod with the given UID, and is idempotent. From then on the pod is counted
 // on its node, although the watch may show it later. The rules for such a pod:

@@ -18,7 +18,8 @@ import (
 )
 
 // TouchedAnnotation is written to a pod whose claim is taken back because it stayed
-// unbound: when.
+// unbound, the outcome of its Binding is unknown, or the claim cannot be used any
+// more: when.
 const TouchedAnnotation = "outboard.dev/claim-taken-back"
 
 // ledgerClient reads and writes Ledgers.

@@ -128,6 +128,20 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
+// A Binding that need not wait is sent, and its answer is heard, although the caller gives up meanwhile.
+func TestThrottledBindingIsAnswered(t *testing.T) {
+	api := newBinder(t)
+	c := api.cluster(t, cluster.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	api.onBinding = cancel
+	if ctx, err := c.Throttle(ctx); err != nil {
+		t.Fatal(err)
+	} else if err := c.Bind(ctx, bindingTo("n", "p")); err != nil {
+		t.Error(err)
+	}
+}
+
 // Who stops waiting gives its place to the next.
 func TestThrottleGivenUp(t *testing.T) {
 	c := newBinder(t).cluster(t, cluster.Options{QPS: 0.001, Burst: 1, ThrottleTimeout: 1500 * time.Second})
