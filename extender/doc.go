@@ -28,4 +28,17 @@
 // When at least one node passes and a shortlist is set, rejected nodes are left
 // out of the answer: kube-scheduler uses them only to explain why nothing fits.
 // In every other case each node asked is in exactly one of the answer's lists.
+//
+// # Bind
+//
+// A bind call binds pods of the profile only, and only where kube-scheduler would let
+// them run. It asks the policies once more, claims what they hand out, waits for a
+// moment until pods are bound that should come before, and writes the Binding. What
+// becomes of the claim follows from what became of the Binding:
+//
+//   - Bound: it stays.
+//   - Refused, or not sent: it is released.
+//   - Not known: the pod is changed, so that the Binding, which names the version from
+//     before, cannot come into effect any more. If the pod is not bound then, the claim
+//     is released; if the pod cannot be changed, it stays until it is taken back.
 package extender
