@@ -42,7 +42,7 @@ fuzz:
 	./test/fuzz $(FUZZTIME)
 
 chaos: control-plane
-	$(GO) test -run '^TestChaos$$' -count 1 -v -timeout 60m ./test/chaos -args -full
+	$(GO) test -run '^Test(Chaos|Burst)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 
 bench: control-plane
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -74,6 +74,13 @@ func (c chaosCluster) Bind(ctx context.Context, b extender.Binding) error {
 	return err
 }
 
+func (c chaosCluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	reach("before-touch")
+	pod, err := c.Cluster.TouchPod(ctx, namespace, name, uid)
+	reach("after-touch")
+	return pod, err
+}
+
 func toLedgers(l engine.Ledgers) engine.Ledgers { return chaosLedgers{l} }
 
 type chaosLedgers struct{ engine.Ledgers }
@@ -104,7 +111,10 @@ func (l chaosLedgers) Revoke(ctx context.Context, key snapshot.LedgerKey, held s
 	if os.Getenv(unclaimedVariable) != "" {
 		return nil
 	}
-	return l.Ledgers.Revoke(ctx, key, held)
+	reach("before-release")
+	err := l.Ledgers.Revoke(ctx, key, held)
+	reach("after-release")
+	return err
 }
 
 func toAPI(a ledger.API) ledger.API { return chaosAPI{a} }

@@ -1,0 +1,185 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// burst is a number of pods that come much faster than Outboard may send requests.
+type burst struct {
+	nodes, cards, pods int
+	limits             string // of requests, in Outboard's configuration
+	patience           time.Duration
+}
+
+const burstConfig = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+%s
+profiles:
+- managedResources: [{name: aliyun.com/gpu-mem}]
+  schedulerNames: [default-scheduler]
+  policies: [{name: GPUMemory}]
+`
+
+// burstScheduler has the httpTimeout of the documentation.
+const burstScheduler = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 2000, burst: 4000}
+extenders:
+- urlPrefix: http://outboard
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  bindVerb: bind
+  weight: 1
+  nodeCacheCapable: true
+  httpTimeout: 3s
+  managedResources: [{name: aliyun.com/gpu-mem}]
+`
+
+// perSecond is how many pods are created per second.
+const perSecond = 250
+
+// Pods that come faster than Outboard may send requests are all bound in the end. None of them leaves a claim behind that is not
+// its own, and no outcome of a Binding is unknown because Outboard's own limit made it wait.
+func TestBurst(t *testing.T) {
+	b := burst{nodes: 12, cards: 4, pods: 300, limits: "cluster: {qps: 30, burst: 60}", patience: 5 * time.Minute}
+	if *full {
+		b = burst{nodes: 50, cards: 8, pods: 2000, patience: 15 * time.Minute} // with the default limits
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), b.patience)
+	defer cancel()
+	set, err := stage.Set(ctx, stage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := set.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var nodes []*corev1.Node
+	for i := range b.nodes {
+		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
+			"aliyun.com/gpu-count": fmt.Sprint(b.cards), "aliyun.com/gpu-mem": fmt.Sprint(b.cards * cardSize),
+			"cpu": "1000", "pods": "1000",
+		}}.Node())
+	}
+	if err := controlplane.CreateNodes(ctx, set.Client, nodes...); err != nil {
+		t.Fatal(err)
+	}
+	outboard, err := set.StartOutboard(ctx, fmt.Sprintf(burstConfig, b.limits))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := outboard.SchedulerConfig(burstScheduler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	if err := b.create(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	created := time.Since(started)
+	if err := b.await(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(started)
+
+	c := &scene{Stage: set, t: t, ctx: ctx}
+	findings, err := c.audit("--grace=0s")
+	if err != nil || len(findings) > 0 {
+		t.Errorf("audit: %v: %v", findings, err)
+	}
+	metrics, err := scrape(ctx, outboard.Admin+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := metrics[`outboard_cluster_binds_total{outcome="unknown"}`]; n > 0 {
+		t.Errorf("the outcome of %d Bindings was unknown:\n%s", n, strings.Join(unknown.FindAllString(outboard.Log(), -1), "\n"))
+	}
+	t.Logf("%d pods created in %v, all bound after %v; throttled %d times, %d Bindings not sent, %d claims written", b.pods,
+		created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), metrics[`outboard_cluster_binds_total{outcome="throttled"}`],
+		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_ledger_claims_total{outcome="claimed"}`])
+}
+
+// create creates the pods at a steady rate, or as fast as the API server takes them.
+func (b burst) create(ctx context.Context, set *stage.Stage) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(32)
+	ticker := time.NewTicker(time.Second / perSecond)
+	defer ticker.Stop()
+	for i := range b.pods {
+		<-ticker.C
+		pod := controlplane.PodSpec{Name: fmt.Sprintf("pod-%05d", i), Resources: gpuMemory(int64(1 + i%2))}.Pod()
+		group.Go(func() error {
+			_, err := set.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// await returns when all pods are bound.
+func (b burst) await(ctx context.Context, set *stage.Stage) error {
+	for {
+		list, err := set.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) == b.pods {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d pods are bound: %w", len(list.Items), b.pods, context.Cause(ctx))
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+var unknown = regexp.MustCompile(`(?m)^.*it is unknown whether.*$`)
+
+var sample = regexp.MustCompile(`(?m)^(outboard_[a-z_]+(?:\{[^}]*\})?) ([0-9]+)$`)
+
+// scrape reads the counters at the URL.
+func scrape(ctx context.Context, url string) (map[string]int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]int64{}
+	for _, m := range sample.FindAllStringSubmatch(string(text), -1) {
+		if values[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
