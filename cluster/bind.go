@@ -159,9 +159,8 @@ func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
 func (c *Cluster) post(ctx context.Context, b Binding) (sent bool, err error) {
 	var d departure
 	d.left.Store(c.options.Client != nil) // whose transport is not ours
-	if reserved(ctx) {
+	if permitted(ctx) {
 		// It is sent now, and a caller that gives up is no reason not to hear the answer.
-		d.reserved.Store(true)
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)

@@ -14,8 +14,8 @@ import (
 // ErrThrottled says that more Bindings wait to be sent than the limit of requests lets through in reasonable time.
 var ErrThrottled = errors.New("too many pods are being bound at once")
 
-// limiter is the limit of requests to the API server. It is what client-go would use, but for Bindings that Throttle has let
-// through: those do not wait again.
+// limiter is the limit of requests to the API server. It is what client-go would use, but for binds that Throttle has let
+// through: their requests do not wait again.
 type limiter struct {
 	bucket *rate.Limiter
 	mu     sync.Mutex // so that who looks at the bucket knows what it will get
@@ -36,14 +36,17 @@ func (l *limiter) reserve(longest time.Duration) (*rate.Reservation, error) {
 	defer l.mu.Unlock()
 	if missing := 1 - l.bucket.Tokens(); missing > longest.Seconds()*float64(l.bucket.Limit()) {
 		return nil, fmt.Errorf("%w: this one would wait %v for the limit of %v requests per second to the API server",
-			ErrThrottled, (time.Duration(missing / float64(l.bucket.Limit()) * float64(time.Second))).Round(time.Millisecond), l.bucket.Limit())
+			ErrThrottled, (time.Duration(missing / float64(l.bucket.Limit()) * float64(time.Second))).Round(100*time.Millisecond), l.QPS())
 	}
 	return l.bucket.Reserve(), nil
 }
 
 // Wait implements flowcontrol.RateLimiter.
 func (l *limiter) Wait(ctx context.Context) error {
-	if d, ok := ctx.Value(departureKey{}).(*departure); ok && d.reserved.CompareAndSwap(true, false) {
+	if p, ok := ctx.Value(permitKey{}).(*permit); ok {
+		if !p.used.CompareAndSwap(false, true) {
+			l.bucket.Reserve() // those that Throttle lets through next wait for it
+		}
 		return nil
 	}
 	return l.bucket.Wait(ctx)
@@ -61,14 +64,16 @@ func (l *limiter) Stop() {}
 // QPS implements flowcontrol.RateLimiter.
 func (l *limiter) QPS() float32 { return float32(l.bucket.Limit()) }
 
-// reservation is a Binding that may be sent without waiting, once.
-type reservation struct{ used atomic.Bool }
+// permit is for the requests of one bind. The first of them has been waited for.
+type permit struct{ used atomic.Bool }
 
-type reservationKey struct{}
+type permitKey struct{}
 
-// Throttle waits until one more Binding may be sent, as far as the limit of requests goes, and returns the context to give to
-// Bind, which then does not wait. It is called before anything is claimed for the pod: a Binding that waits while its caller
-// gives up leaves a claim to be released. When the wait would be longer than [Options.ThrottleTimeout] it fails at once, with
+func permitted(ctx context.Context) bool { return ctx.Value(permitKey{}) != nil }
+
+// Throttle waits until one more pod may be bound, as far as the limit of requests goes, and returns the context for that: the
+// Binding, and what has to be asked to learn its outcome, do not wait again. It is called before anything is claimed for the
+// pod: a Binding that waits while its caller gives up leaves a claim to be released. When the wait would be longer than [Options.ThrottleTimeout] it fails at once, with
 // [ErrThrottled].
 func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
 	if c.limiter == nil {
@@ -89,11 +94,5 @@ func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
 			return nil, fmt.Errorf("waiting for the limit of requests to the API server: %w", context.Cause(ctx))
 		}
 	}
-	return context.WithValue(ctx, reservationKey{}, new(reservation)), nil
-}
-
-// reserved says whether the context is one that Throttle returned, and that no Binding has used yet.
-func reserved(ctx context.Context) bool {
-	r, ok := ctx.Value(reservationKey{}).(*reservation)
-	return ok && r.used.CompareAndSwap(false, true)
+	return context.WithValue(ctx, permitKey{}, new(permit)), nil
 }

@@ -54,10 +54,7 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // departure says whether a request may have left this process. It has not while it waits for our own limit of requests, nor
 // when no connection could be made.
-type departure struct {
-	left     atomic.Bool
-	reserved atomic.Bool // the limit was waited for already
-}
+type departure struct{ left atomic.Bool }
 
 type departureKey struct{}
 
