@@ -1,5 +1,5 @@
-// Package wire reads the arguments of kube-scheduler's filter and prioritize
-// calls and writes the answers, without building the objects in between.
+// Package wire reads the arguments of kube-scheduler's filter, prioritize and
+// preempt calls and writes the answers, without building the objects in between.
 //
 // # Why not encoding/json
 //
@@ -46,8 +46,9 @@
 // Decode does not look for duplicate names. That takes a table of the nodes,
 // which the caller has and this package has not.
 //
-// Requests are limited to 2 GiB, 2^20 nodes, and 10,000 levels of nesting, the
-// limit of encoding/json. Errors are one line, name the place (as in
+// Requests are limited to 2 GiB, 2^16 nodes, and 10,000 levels of nesting, the
+// limit of encoding/json; names, namespaces, UIDs and versions to the lengths that
+// Kubernetes allows ([MaxName] and those beside it). Errors are one line, name the place (as in
 // "NodeNames[3]: want a string, have a number at byte 61") and never repeat what
 // is inside of a Pod or Node.
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 	"unsafe"
 
@@ -80,6 +81,11 @@ func readReference(body []byte) (*asked, error) {
 	}
 	if len(a.names) == 0 {
 		return nil, errors.New("no nodes")
+	}
+	m := a.meta.Metadata
+	if len(m.Name) > wire.MaxName || len(m.Namespace) > wire.MaxNamespace || len(m.UID) > wire.MaxUID || len(m.ResourceVersion) > wire.MaxResourceVersion ||
+		slices.ContainsFunc(a.names, func(name string) bool { return len(name) > wire.MaxName }) {
+		return nil, errors.New("too long")
 	}
 	return a, nil
 }

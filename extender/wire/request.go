@@ -4,13 +4,21 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 )
 
-// maxNodes bounds the memory a hostile request can make us hold: 200 times the
+// maxNodes bounds the memory a hostile request can make us hold: 13 times the
 // nodes that Kubernetes supports in one cluster.
-const maxNodes = 1 << 20
+const maxNodes = 1 << 16
+
+// The lengths that Kubernetes allows. UIDs and versions are opaque to it; the API
+// server makes UIDs of 36 bytes and versions of at most 20.
+const (
+	MaxName            = 253
+	MaxNamespace       = 63
+	MaxUID             = 128
+	MaxResourceVersion = 128
+)
 
 // Mode says how a request names its nodes. The answer must be in the same mode.
 type Mode uint8
@@ -56,7 +64,7 @@ type Request struct {
 }
 
 // Reset forgets the request, so that a pooled Request does not keep a large
-// body alive. It keeps the memory of the lists, at most 32 MB.
+// body alive. It keeps the memory of the lists, at most 2 MB.
 func (r *Request) Reset() {
 	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0], listAlike: r.listAlike[:0]}
 }
@@ -155,28 +163,12 @@ func (r *Request) Decode(body []byte, like *Request) error {
 
 func (r *Request) decode(body []byte) error {
 	s := scanner{body: body}
-	s.space()
-	switch {
-	case len(body) > math.MaxInt32:
-		return fmt.Errorf("request body of %d bytes: at most 2 GiB can be read", len(body))
-	case s.at == len(body):
-		return errors.New("request body is empty")
-	case s.peek() != '{':
-		return fmt.Errorf("request body is not a JSON object: it begins with %s", excerpt(body[s.at:]))
+	if err := s.start(); err != nil {
+		return err
 	}
 	r.body = body
 	r.read(&s)
-	switch {
-	case s.err != nil && s.path != "":
-		return fmt.Errorf("%s: %w", s.path, s.err)
-	case s.err != nil:
-		return s.err
-	}
-	s.space()
-	if s.at < len(body) {
-		return fmt.Errorf("%d bytes follow the JSON object of the request, beginning with %s", len(body)-s.at, excerpt(body[s.at:]))
-	}
-	return nil
+	return s.finish()
 }
 
 // read reads the top-level object and settles the mode. Of a repeated key the
@@ -224,6 +216,7 @@ func (r *Request) read(s *scanner) {
 func (r *Request) readPod(s *scanner) {
 	r.podMeta = meta{}
 	r.pod = s.object(1, &r.podMeta)
+	s.checkMeta(&r.podMeta)
 	s.within("Pod")
 }
 
@@ -270,7 +263,7 @@ func (r *Request) readItems(s *scanner) {
 // appendName appends the name of the element just read, which is where an error
 // about that element gets its number.
 func (s *scanner) appendName(names []span, name span) []span {
-	if s.err == nil && name.from < name.to && len(names) < maxNodes {
+	if s.err == nil && name.from < name.to && len(names) < maxNodes && (name.to-name.from <= MaxName || s.length(name) <= MaxName) {
 		return append(names, name)
 	}
 	s.badElement(len(names), name)
@@ -282,6 +275,8 @@ func (s *scanner) badElement(i int, name span) {
 	case s.err != nil:
 	case name.from == name.to:
 		s.err = errors.New("the node has no name")
+	case s.length(name) > MaxName:
+		s.err = tooLong("the name", s.length(name), MaxName)
 	default:
 		s.err = fmt.Errorf("more than %d nodes", maxNodes)
 	}

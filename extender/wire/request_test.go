@@ -142,6 +142,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"cut behind a name", `{` + pod + `,"NodeNames":["a"`, `NodeNames: want ',' or ']', but the request ends at byte 49`},
 		{"cut at the end", `{` + pod + `,"NodeNames":["a"]`, `want ',' or '}', but the request ends at byte 50`},
 
+		{"a long node name", `{` + pod + `,"NodeNames":["a","` + strings.Repeat("x", 254) + `"]}`, `NodeNames[1]: the name has 254 bytes, the limit is 253`},
+		{"a long name of a node", `{` + pod + `,"Nodes":{"items":[{"metadata":{"name":"` + strings.Repeat(`\u00e9`, 127) + `"}}]}}`, `Nodes.items[0]: the name has 254 bytes, the limit is 253`},
+		{"a long pod name", `{"Pod":{"metadata":{"name":"` + strings.Repeat("x", 254) + `"}},"NodeNames":["a"]}`, `Pod.metadata.name: the value has 254 bytes, the limit is 253`},
+		{"a long namespace", `{"Pod":{"metadata":{"namespace":"` + strings.Repeat("x", 64) + `"}},"NodeNames":["a"]}`, `Pod.metadata.namespace: the value has 64 bytes, the limit is 63`},
+		{"a long UID", `{"Pod":{"metadata":{"uid":"` + strings.Repeat("x", 129) + `"}},"NodeNames":["a"]}`, `Pod.metadata.uid: the value has 129 bytes, the limit is 128`},
+		{"a long version", `{"Pod":{"metadata":{"resourceVersion":"` + strings.Repeat("x", 1<<20) + `"}},"NodeNames":["a"]}`, `Pod.metadata.resourceVersion: the value has 1048576 bytes, the limit is 128`},
+
 		{"control character in a name", `{` + pod + `,"NodeNames":["a` + "\n" + `"]}`, `NodeNames[0]: control character, bad escape or invalid UTF-8 in the string at byte 46`},
 		{"invalid UTF-8 in a name", `{` + pod + `,"NodeNames":["a` + "\xff" + `"]}`, `NodeNames[0]: control character, bad escape or invalid UTF-8 in the string at byte 46`},
 		{"bad escape in a name", `{` + pod + `,"NodeNames":["a\x"]}`, `NodeNames[0]: control character, bad escape or invalid UTF-8 in the string at byte 46`},
@@ -254,7 +261,7 @@ func TestObjectsAreNotLookedInto(t *testing.T) {
 }
 
 func TestNumberOfNodesIsBounded(t *testing.T) {
-	const most = 1 << 20
+	const most = 1 << 16
 	body := func(n int) []byte {
 		return []byte(`{` + pod + `,"NodeNames":["a"` + strings.Repeat(`,"a"`, n-1) + `]}`)
 	}
@@ -263,8 +270,19 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 		t.Fatalf("%d names, %v", r.Len(), err)
 	}
 	err := r.Decode(body(most+1), nil)
-	if want := "NodeNames[1048576]: more than 1048576 nodes"; err == nil || err.Error() != want {
+	if want := "NodeNames[65536]: more than 65536 nodes"; err == nil || err.Error() != want {
 		t.Fatalf("error %v, want %s", err, want)
+	}
+}
+
+// The longest names are accepted, however they are written.
+func TestLongestNames(t *testing.T) {
+	plain, escaped := strings.Repeat("x", wire.MaxName), strings.Repeat(`\u0078`, wire.MaxName)
+	for _, name := range []string{plain, escaped} {
+		r := decoded(t, `{"Pod":{"metadata":{"name":"`+name+`","namespace":"`+name[:wire.MaxNamespace/6*6]+`"}},"NodeNames":["`+name+`"]}`)
+		if got := string(r.Name(0)); got != plain {
+			t.Errorf("name %q", got)
+		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"unicode/utf8"
@@ -38,6 +40,35 @@ type scanner struct {
 	escaped bool // some name is written with escapes
 	err     error
 	path    string // where err was met, such as NodeNames[3]
+}
+
+// start steps up to the object that the request is.
+func (s *scanner) start() error {
+	s.space()
+	switch {
+	case len(s.body) > math.MaxInt32:
+		return fmt.Errorf("request body of %d bytes: at most 2 GiB can be read", len(s.body))
+	case s.at == len(s.body):
+		return errors.New("request body is empty")
+	case s.peek() != '{':
+		return fmt.Errorf("request body is not a JSON object: it begins with %s", excerpt(s.body[s.at:]))
+	}
+	return nil
+}
+
+// finish returns what was wrong, if only that something follows the object.
+func (s *scanner) finish() error {
+	switch {
+	case s.err != nil && s.path != "":
+		return fmt.Errorf("%s: %w", s.path, s.err)
+	case s.err != nil:
+		return s.err
+	}
+	s.space()
+	if s.at < len(s.body) {
+		return fmt.Errorf("%d bytes follow the JSON object of the request, beginning with %s", len(s.body)-s.at, excerpt(s.body[s.at:]))
+	}
+	return nil
 }
 
 // fail records that something else was wanted at s.at.
@@ -154,17 +185,25 @@ func (s *scanner) separator(closing byte) (more bool) {
 func (s *scanner) key() []byte {
 	raw := s.text("a key")
 	key := s.body[raw.from:raw.to]
-	s.space()
-	if s.peek() != ':' {
-		s.fail("':'")
+	if !s.colon() {
 		return nil
 	}
-	s.at++
-	s.space()
 	if s.escaped && len(key) <= maxKey {
 		key = unquote(key)
 	}
 	return key
+}
+
+// colon steps over the colon behind a key, up to the value.
+func (s *scanner) colon() bool {
+	s.space()
+	if s.peek() != ':' {
+		s.fail("':'")
+		return false
+	}
+	s.at++
+	s.space()
+	return true
 }
 
 // is compares a key the way encoding/json does: in any letter case.
@@ -404,6 +443,29 @@ func (s *scanner) metadata(depth int, m *meta) {
 			s.within("." + string(key))
 		}
 	}
+}
+
+// checkMeta checks the lengths of what identifies a Pod: each may be kept in the
+// record of a decision.
+func (s *scanner) checkMeta(m *meta) {
+	s.checkLength("name", m.name, MaxName)
+	s.checkLength("namespace", m.namespace, MaxNamespace)
+	s.checkLength("uid", m.uid, MaxUID)
+	s.checkLength("resourceVersion", m.resourceVersion, MaxResourceVersion)
+}
+
+func (s *scanner) checkLength(field string, text span, limit int) {
+	if s.err == nil && int(text.to-text.from) > limit && s.length(text) > limit {
+		s.err = tooLong("the value", s.length(text), limit)
+		s.within(".metadata." + field)
+	}
+}
+
+// length is the length of what the inside of a string stands for.
+func (s *scanner) length(text span) int { return len(unquote(s.body[text.from:text.to])) }
+
+func tooLong(what string, length, limit int) error {
+	return fmt.Errorf("%s has %d bytes, the limit is %d", what, length, limit)
 }
 
 // excerpt quotes the beginning of b for an error.

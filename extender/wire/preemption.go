@@ -1,0 +1,217 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// maxVictims bounds the victims of one request, and maxVictimsOnNode those on one
+// node: the pods of the largest cluster, and 37 times those on one of its nodes,
+// that Kubernetes supports.
+const (
+	maxVictims       = 150_000
+	maxVictimsOnNode = 4096
+)
+
+// Victims are the pods that kube-scheduler means to evict from one node.
+type Victims struct {
+	UIDs          []string
+	PDBViolations int64
+}
+
+// Preemption is a decoded preempt call. Its zero value is ready for Decode.
+type Preemption struct {
+	// Victims are the candidates by node name, in whichever of its two forms the
+	// request holds them. An entry is nil if it is null in the request.
+	Victims map[string]*Victims
+	// Count is the number of victims on all nodes.
+	Count int
+
+	body []byte
+	pod  span
+	meta meta
+}
+
+// Pod returns the Pod as JSON. The bytes are the body's, and have not been checked:
+// see [Request.Pod].
+func (p *Preemption) Pod() []byte { return p.body[p.pod.from:p.pod.to:p.pod.to] }
+
+// PodVersion returns the Pod's UID and resourceVersion, "" where the request leaves
+// one out.
+func (p *Preemption) PodVersion() (uid, resourceVersion []byte) {
+	at := func(s span) []byte { return unquote(p.body[s.from:s.to]) }
+	return at(p.meta.uid), at(p.meta.resourceVersion)
+}
+
+var (
+	keyMetaVictims   = []byte("NodeNameToMetaVictims")
+	keyWholeVictims  = []byte("NodeNameToVictims")
+	keyPods          = []byte("Pods")
+	keyPDBViolations = []byte("NumPDBViolations")
+)
+
+// Decode reads the body of a preempt call. It accepts what encoding/json decodes
+// into an ExtenderPreemptionArgs with a Pod and one of the two maps of victims,
+// with the differences that the package comment lists. Of both maps,
+// NodeNameToMetaVictims counts. Of the victims nothing is made but their UIDs: a
+// whole Pod takes hundreds of times the memory of the `{}` it may be written as.
+//
+// The body must not change while Pod and PodVersion are in use.
+func (p *Preemption) Decode(body []byte) error {
+	*p = Preemption{body: body}
+	s := scanner{body: body}
+	if err := s.start(); err != nil {
+		return err
+	}
+	p.read(&s)
+	return s.finish()
+}
+
+func (p *Preemption) read(s *scanner) {
+	var havePod bool
+	var whole, uids victimList
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		switch key := s.key(); {
+		case is(key, keyPod):
+			p.meta = meta{}
+			if havePod = !s.null(); havePod {
+				p.pod = s.object(1, &p.meta)
+				s.checkMeta(&p.meta)
+				s.within("Pod")
+			}
+		case is(key, keyMetaVictims):
+			uids.read(s, (*scanner).uid)
+			s.within(string(keyMetaVictims))
+		case is(key, keyWholeVictims):
+			whole.read(s, (*scanner).podUID)
+			s.within(string(keyWholeVictims))
+		default:
+			s.skipChecked(1)
+		}
+	}
+	found := uids
+	if uids.byNode == nil {
+		found = whole
+	}
+	switch {
+	case s.err != nil:
+	case !havePod:
+		s.err = errors.New("request has no Pod")
+	case found.byNode == nil:
+		s.err = errors.New("request has neither NodeNameToMetaVictims nor NodeNameToVictims")
+	}
+	p.Victims, p.Count = found.byNode, found.count
+}
+
+// victimList is one of the two maps; nil if it is null or absent.
+type victimList struct {
+	byNode map[string]*Victims
+	count  int
+}
+
+// read reads the map. uid reads one victim, which is not null.
+func (v *victimList) read(s *scanner, uid func(*scanner) span) {
+	*v = victimList{}
+	if s.null() {
+		return
+	}
+	v.byNode = map[string]*Victims{}
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		name := s.text("a node name")
+		s.colon()
+		if s.err == nil && s.length(name) > MaxName {
+			s.err = tooLong("the name of a node", s.length(name), MaxName)
+		}
+		if s.err == nil && len(v.byNode) == maxNodes {
+			s.err = fmt.Errorf("more than %d nodes", maxNodes)
+		}
+		if s.err != nil {
+			return
+		}
+		node := string(unquote(s.body[name.from:name.to]))
+		if s.null() {
+			v.byNode[node] = nil
+			continue
+		}
+		victims := &Victims{}
+		v.byNode[node] = victims
+		v.readNode(s, victims, uid)
+		s.within("[" + strconv.Quote(node) + "]")
+	}
+}
+
+func (v *victimList) readNode(s *scanner, victims *Victims, uid func(*scanner) span) {
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		switch key := s.key(); {
+		case is(key, keyPods):
+			v.readPods(s, victims, uid)
+		case is(key, keyPDBViolations):
+			s.integer(&victims.PDBViolations)
+			s.within(".NumPDBViolations")
+		default:
+			s.skipChecked(3)
+		}
+	}
+}
+
+func (v *victimList) readPods(s *scanner, victims *Victims, uid func(*scanner) span) {
+	victims.UIDs = nil
+	if s.null() {
+		return
+	}
+	for more := s.begin('[', ']'); more; more = s.next(']') {
+		if s.null() {
+			continue
+		}
+		at := uid(s)
+		switch {
+		case s.err != nil:
+		case s.length(at) > MaxUID:
+			s.err = tooLong("the UID", s.length(at), MaxUID)
+		case len(victims.UIDs) == maxVictimsOnNode:
+			s.err = fmt.Errorf("more than %d victims on one node", maxVictimsOnNode)
+		case v.count == maxVictims:
+			s.err = fmt.Errorf("more than %d victims", maxVictims)
+		default:
+			v.count++
+			victims.UIDs = append(victims.UIDs, string(unquote(s.body[at.from:at.to])))
+			continue
+		}
+		s.within(".Pods[" + strconv.Itoa(len(victims.UIDs)) + "]")
+	}
+}
+
+// uid reads a MetaPod.
+func (s *scanner) uid() (uid span) {
+	for more := s.begin('{', '}'); more; more = s.next('}') {
+		switch key := s.key(); {
+		case !is(key, keyUID):
+			s.skipChecked(5)
+		case !s.null():
+			uid = s.text("a string")
+		}
+	}
+	return uid
+}
+
+// podUID reads a Pod.
+func (s *scanner) podUID() span {
+	var m meta
+	s.object(5, &m)
+	return m.uid
+}
+
+// integer reads a number, or null, which changes nothing.
+func (s *scanner) integer(into *int64) {
+	if s.null() {
+		return
+	}
+	from := s.at
+	s.skipScalar()
+	if s.err == nil && json.Unmarshal(s.body[from:s.at], into) != nil {
+		s.at = from
+		s.fail("an integer")
+	}
+}
