@@ -58,10 +58,10 @@ type Serving struct {
 	// HTTP2 offers HTTP/2 beside HTTP/1.1. It keeps a scheduler on one replica for
 	// as long as its connection lives. Needs tls. Default false.
 	HTTP2 bool `json:"http2"`
-	// MaxBodyBytes is the longest request accepted, 1Ki..64Gi. Default 256Mi.
+	// MaxBodyBytes is the longest request accepted, 1Ki..64Gi. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes"`
-	// MaxInFlightBytes is how much memory the bodies of all requests may take
-	// together, maxBodyBytes..1Ti. Default 512Mi.
+	// MaxInFlightBytes is how much memory the bodies of all requests longer than
+	// 96Ki may take together, maxBodyBytes..1Ti. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
 	// LameDuck is how long to go on serving, but report not ready, when asked to
 	// stop, 0s..10m. Default 10s.
@@ -316,8 +316,8 @@ func Default() *Config {
 	return &Config{
 		Serving: Serving{
 			Address:          "127.0.0.1:8443",
-			MaxBodyBytes:     256 << 20,
-			MaxInFlightBytes: 512 << 20,
+			MaxBodyBytes:     128 << 20,
+			MaxInFlightBytes: 256 << 20,
 			LameDuck:         10 * time.Second,
 			DrainTimeout:     20 * time.Second,
 		},

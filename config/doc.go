@@ -19,8 +19,8 @@
 //	    allowedClients:             # default with clientCAFile; []: whoever has a certificate
 //	    - system:kube-scheduler
 //	  http2: false                  # true needs tls
-//	  maxBodyBytes: 256Mi           # the longest request, 1Ki..64Gi
-//	  maxInFlightBytes: 512Mi       # all requests together, maxBodyBytes..1Ti
+//	  maxBodyBytes: 128Mi           # the longest request, 1Ki..64Gi
+//	  maxInFlightBytes: 256Mi       # all requests longer than 96Ki together, maxBodyBytes..1Ti
 //	  lameDuck: 10s                 # serve, but not ready, when asked to stop; 0s..10m
 //	  drainTimeout: 20s             # then finish requests; 1s..10m
 //

@@ -3,10 +3,12 @@ package server_test
 import (
 	"bytes"
 	"context"
+	cryptotls "crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -282,5 +284,147 @@ func TestBodiesEndWithTheirConnections(t *testing.T) {
 	}
 	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
 		t.Errorf("%v bytes held at the end", got)
+	}
+}
+
+// As many connections as there may be send one byte of a body and wait. Whoever calls gets in at the cost of the slowest.
+func TestSlowBodiesDoNotKeepCallersOut(t *testing.T) {
+	p := newPKI(t)
+	for name, tls := range map[string]*server.TLSOptions{"plain": nil, "tls": p.options()} {
+		t.Run(name, func(t *testing.T) {
+			const maximum = 32
+			r := start(t, server.Options{TLS: tls, MaxConnections: maximum, BodyTimeout: time.Hour, RateGrace: time.Hour, Handler: echo})
+			client, url := newClient(t, nil), "http://"+r.addr
+			connect := func() io.Writer { return dial(t, r.addr) }
+			if tls != nil {
+				client, url = p.client(t, r)
+				config := client.Transport.(*http.Transport).TLSClientConfig
+				connect = func() io.Writer {
+					c, err := cryptotls.Dial("tcp", r.addr, config)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { c.Close() })
+					return c
+				}
+			}
+			mustPost(t, client, url, "hello", 200)
+			for range maximum + 5 { // the client's idle connection goes, too
+				fmt.Fprint(connect(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
+				time.Sleep(5 * time.Millisecond)
+			}
+			for range 10 {
+				mustPost(t, client, url, "hello", 200)
+				client.CloseIdleConnections()
+			}
+			if got := r.metric(t, "outboard_server_connections_total", "refused"); got > 0 {
+				t.Errorf("%v connections refused", got)
+			}
+		})
+	}
+}
+
+// A body must come at the minimum rate, apart from a grace.
+func TestBodyMustComeAtTheMinimumRate(t *testing.T) {
+	r := start(t, server.Options{MinRate: 1 << 10, RateGrace: 200 * time.Millisecond, BodyTimeout: time.Hour, Handler: echo})
+	c := dial(t, r.addr)
+	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+	go func() { // a hundredth of that
+		for range 1000 {
+			if _, err := c.Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	answer, _ := io.ReadAll(c) // or a reset behind the answer
+	if !strings.Contains(string(answer), "Error: request body not received in time: ") || !strings.HasSuffix(string(answer), ", slower than 1024 bytes a second") {
+		t.Errorf("answer %q", answer)
+	}
+	if got := r.metric(t, "outboard_server_body_refusals_total", "timeout"); got != 1 {
+		t.Errorf("timeouts: %v, want 1", got)
+	}
+	// The same time is enough for a body that is fast, after a pause of the handler as well.
+	client := newClient(t, nil)
+	if got := mustPost(t, client, "http://"+r.addr, strings.Repeat("x", 1<<20), 200); len(got) != 1<<20 {
+		t.Errorf("%d bytes come back", len(got))
+	}
+}
+
+// So must a client take in an answer.
+func TestAnswerMustBeTakenInAtTheMinimumRate(t *testing.T) {
+	ended := make(chan error, 1)
+	r := start(t, server.Options{MinRate: 1 << 30, RateGrace: 100 * time.Millisecond, WriteTimeout: time.Hour,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			for part := make([]byte, 1<<20); err == nil; {
+				_, err = w.Write(part)
+			}
+			ended <- err
+		})})
+	fmt.Fprint(dial(t, r.addr), "GET / HTTP/1.1\r\nHost: x\r\n\r\n") // and reads nothing
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("writing ends with %v", err)
+	}
+}
+
+// Bodies that fill the memory, slowly or for good, keep out no call of ordinary size: 64 KiB of names, and a pod.
+func TestHeldMemoryKeepsNoOrdinaryCallOut(t *testing.T) {
+	const size = 1 << 20
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 4 * size, BusyTimeout: time.Millisecond, RateGrace: time.Hour, BodyTimeout: time.Hour, Handler: echo})
+	for range 4 {
+		c := dial(t, r.addr)
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
+		_, _ = c.Write(make([]byte, size-1))
+	}
+	for r.metric(t, "outboard_server_body_bytes_in_flight") < 4*(size-1) {
+		time.Sleep(time.Millisecond)
+	}
+	for _, n := range []int{10, 21 << 10, 64 << 10, 96 << 10} {
+		if got := mustPost(t, newClient(t, nil), "http://"+r.addr, strings.Repeat("x", n), 200); len(got) != n {
+			t.Errorf("a call of %d bytes: %.100q", n, got)
+		}
+	}
+}
+
+// A large body that waits for room gets that of bodies that do not come.
+func TestSlowBodiesGiveTheirRoomUp(t *testing.T) {
+	const size = 1 << 20
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 2 * size, BusyTimeout: time.Minute, RateGrace: time.Hour, BodyTimeout: time.Hour, Handler: echo})
+	for range 2 {
+		fmt.Fprintf(dial(t, r.addr), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\nx", size)
+	}
+	for r.metric(t, "outboard_server_reserved_bytes") < 2*size {
+		time.Sleep(time.Millisecond)
+	}
+	if got := mustPost(t, newClient(t, nil), "http://"+r.addr, strings.Repeat("x", size), 200); len(got) != size {
+		t.Errorf("%.100q", got)
+	}
+	if got := r.metric(t, "outboard_server_connections_total", "evicted"); got == 0 {
+		t.Error("nobody was evicted")
+	}
+}
+
+// What a handler reserves is given back when it returns, and only a request with a body can.
+func TestReserveLastsUntilTheHandlerReturns(t *testing.T) {
+	reserved := make(chan float64, 1)
+	var r *replica
+	r = start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := server.Reserve(req.Context(), 1000); err != nil {
+			t.Error(err)
+		}
+		echo(w, req)
+		reserved <- r.metric(t, "outboard_server_reserved_bytes")
+	})})
+	for body, want := range map[string]float64{"hello": 1005, "": 0} {
+		mustPost(t, newClient(t, nil), "http://"+r.addr, body, 200)
+		if got := <-reserved; got != want {
+			t.Errorf("%v bytes reserved for %q, want %v", got, body, want)
+		}
+	}
+	r.stop()
+	<-r.ended
+	if got := r.metric(t, "outboard_server_reserved_bytes"); got != 0 {
+		t.Errorf("%v bytes reserved at the end", got)
 	}
 }

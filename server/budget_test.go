@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,119 +14,125 @@ import (
 	"pgregory.net/rapid"
 )
 
-func newBudget(limit int64) *budget {
-	return &budget{limit: limit, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "test"})}
+func testBudget(large int64, patience time.Duration, evict func()) *budget {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "test"})
+	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience}, gauge, evict)
 }
 
-// Whatever sizes compete: the bound holds, everybody gets an answer without anybody's patience running out, the eldest
-// always gets through, and nothing is left over.
+// Whatever bodies compete, and whatever is made of them: no room overflows, everybody gets through without anybody's
+// patience running out, and nothing is left over.
 func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
-	refused := 0
 	rapid.Check(t, func(t *rapid.T) {
-		const limit = 10 * smallBody
-		b := newBudget(limit)
+		const limit = 10 * ordinaryBody
+		b := testBudget(limit, time.Hour, nil)
+		var held [4]atomic.Int64
+		rooms := []*room{&b.large, &b.ordinary, &b.light, &b.heavy}
 		bodies := rapid.SliceOfN(rapid.Int64Range(1, limit), 1, 12).Draw(t, "bodies")
-		step := rapid.Int64Range(limit/20, limit/2).Draw(t, "step")
-		leases := make([]*lease, len(bodies))
-		for i := range bodies {
-			leases[i] = b.lease()
-		}
-		errs := make([]error, len(bodies))
+		made := rapid.SliceOfN(rapid.Int64Range(1, 2*heavyRoom), 12, 12).Draw(t, "made")
 		var running sync.WaitGroup
 		for i, size := range bodies {
 			running.Go(func() {
-				defer leases[i].release()
-				defer runtime.Gosched()
-				for left := size; left > 0 && errs[i] == nil; left -= step {
-					// The patience is never needed: whoever waits is served or refused when the others move.
-					errs[i] = leases[i].grow(context.Background(), min(step, left), time.Hour)
-					b.mu.Lock()
-					if used := b.used; used > limit+smallReserve {
-						t.Errorf("%d bytes held, the limit is %d", used, limit)
-					}
-					b.mu.Unlock()
-					runtime.Gosched()
+				l := &lease{budget: b}
+				err := errors.Join(
+					l.take(context.Background(), b.forBody(size), size),
+					Reserve(context.WithValue(context.Background(), leaseKey{}, l), made[i]))
+				if err != nil {
+					t.Errorf("body of %d bytes: %v", size, err)
 				}
+				count := func(sign int64) {
+					for _, h := range l.holds {
+						for j, r := range rooms {
+							if h.room == r && held[j].Add(sign*h.bytes) > r.size {
+								t.Errorf("more than the %d bytes for %s are held", r.size, r.use)
+							}
+						}
+					}
+				}
+				count(1)
+				runtime.Gosched()
+				count(-1)
+				l.release()
 			})
 		}
 		running.Wait()
-		if errs[0] != nil {
-			t.Errorf("the eldest was refused: %v", errs[0])
-		}
-		for i, err := range errs {
-			if err != nil {
-				refused++
+		for _, r := range rooms {
+			if !r.free.TryAcquire(r.size) {
+				t.Errorf("something of the room for %s is left over", r.use)
 			}
-			if err != nil && !errors.Is(err, ErrBusy) {
-				t.Errorf("body %d: %v, want nil or ErrBusy", i, err)
-			}
-		}
-		if b.used != 0 || b.holders != 0 || len(b.waiting) != 0 {
-			t.Errorf("left over: %d bytes, %d holders, %d waiting", b.used, b.holders, len(b.waiting))
 		}
 	})
-	t.Logf("%d bodies refused", refused)
 }
 
-func TestBudgetLargeBodiesStayUnderTheLimit(t *testing.T) {
-	b := newBudget(100 << 10)
-	first, second := b.lease(), b.lease()
-	if err := first.grow(t.Context(), 100<<10, time.Hour); err != nil {
+// What large requests hold is not missed by those of ordinary size.
+func TestBudgetKeepsRoomForOrdinaryRequests(t *testing.T) {
+	b := testBudget(100*ordinaryBody, time.Nanosecond, nil)
+	take := func(body, made int64) error {
+		l := &lease{budget: b}
+		return errors.Join(l.take(t.Context(), b.forBody(body), body), Reserve(context.WithValue(t.Context(), leaseKey{}, l), made))
+	}
+	if err := take(100*ordinaryBody, heavyRoom); err != nil {
 		t.Fatal(err)
 	}
-	err := second.grow(t.Context(), smallBody+1, time.Nanosecond)
-	if !errors.Is(err, ErrBusy) {
-		t.Errorf("error = %v, want ErrBusy", err)
+	for _, request := range [][2]int64{{ordinaryBody + 1, 1}, {1, lightWork + 1}} {
+		if err := take(request[0], request[1]); !errors.Is(err, ErrBusy) {
+			t.Errorf("a request of %d bytes that reserves %d: %v, want ErrBusy", request[0], request[1], err)
+		}
 	}
-	if err := second.grow(t.Context(), smallBody, time.Hour); err != nil {
-		t.Errorf("a small body finds no room: %v", err)
+	for range 3 {
+		if err := take(ordinaryBody, lightWork); err != nil {
+			t.Errorf("an ordinary request: %v", err)
+		}
+	}
+}
+
+// As many requests may hold an ordinary body as there may be connections.
+func TestBudgetHasRoomForAnOrdinaryBodyOnEachConnection(t *testing.T) {
+	b := testBudget(0, time.Nanosecond, nil)
+	for range 4 {
+		if err := (&lease{budget: b}).take(t.Context(), b.forBody(ordinaryBody), ordinaryBody); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
 func TestBudgetServesTheOldestFirst(t *testing.T) {
-	b := newBudget(100 << 10)
-	oldest, holder, youngest := b.lease(), b.lease(), b.lease()
-	if err := holder.grow(t.Context(), 100<<10, time.Hour); err != nil {
+	b := testBudget(100<<20, time.Hour, nil)
+	holder := &lease{budget: b}
+	if err := holder.take(t.Context(), &b.large, 100<<20); err != nil {
 		t.Fatal(err)
 	}
 	order := make(chan string, 2)
 	var running sync.WaitGroup
-	wait := func(l *lease, name string, waiting int) {
+	for _, name := range []string{"first", "second"} {
+		waits := make(chan struct{})
+		b.evict = sync.OnceFunc(func() { close(waits) }) // called when somebody waits
 		running.Go(func() {
-			if err := l.grow(context.Background(), 60<<10, time.Hour); err != nil {
+			l := &lease{budget: b}
+			if err := l.take(context.Background(), &b.large, 60<<20); err != nil {
 				order <- fmt.Sprint(name, ": ", err)
 				return
 			}
 			order <- name
 			l.release()
 		})
-		for ready := false; !ready; {
-			b.mu.Lock()
-			ready = len(b.waiting) == waiting
-			b.mu.Unlock()
-		}
+		<-waits
+		time.Sleep(20 * time.Millisecond) // until it is in the queue
 	}
-	wait(youngest, "youngest", 1)
-	wait(oldest, "oldest", 2)
 	holder.release()
 	running.Wait()
-	if a, b := <-order, <-order; a != "oldest" || b != "youngest" {
+	if a, b := <-order, <-order; a != "first" || b != "second" {
 		t.Errorf("served %q, then %q", a, b)
 	}
 }
 
 func TestBudgetWaitEndsWithTheRequest(t *testing.T) {
-	b := newBudget(100 << 10)
-	holder, other := b.lease(), b.lease()
-	if err := holder.grow(t.Context(), 100<<10, time.Hour); err != nil {
+	b := testBudget(100<<20, time.Hour, nil)
+	if err := (&lease{budget: b}).take(t.Context(), &b.large, 100<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := other.grow(ctx, 50<<10, time.Hour); !errors.Is(err, context.Canceled) {
+	if err := (&lease{budget: b}).take(ctx, &b.large, 50<<20); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want context.Canceled", err)
-	}
-	if len(b.waiting) != 0 {
-		t.Error("who left still waits")
 	}
 }

@@ -23,14 +23,15 @@ const (
 // A session is what is known of one connection over its requests.
 type session struct {
 	began   time.Time
+	conn    *conn
 	verdict atomic.Pointer[verdict]
 }
 
 type sessionKey struct{}
 
 // withSession is an http.Server's ConnContext.
-func withSession(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, sessionKey{}, &session{began: time.Now()})
+func withSession(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, sessionKey{}, &session{began: time.Now(), conn: rawConn(c)})
 }
 
 func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*session) }
@@ -39,6 +40,7 @@ func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*
 type listener struct {
 	*net.TCPListener
 	max         int
+	pace        pace
 	acceptGrace time.Duration
 	hurryGrace  time.Duration
 	metrics     *metrics // nil: not counted
@@ -49,25 +51,29 @@ type listener struct {
 	empty   chan struct{} // made by hurry, closed when no connection is left
 }
 
-// A conn is one connection. Its fields are guarded by listener.mu.
+// A conn is one connection. Its fields are guarded by listener.mu, but for the atomic ones.
 type conn struct {
 	*net.TCPConn
 	listener *listener
-	tls      *tls.Conn // nil without TLS
-	state    http.ConnState
-	since    time.Time // in this state
-	by       time.Time // when to give up waiting for a request; zero: when the http.Server says
+
+	// Of the body or answer at hand: when it began, in Unix nanoseconds and moved forward by the time that the server took
+	// meanwhile, 0 while the server has to do something; and the bytes moved until the present part.
+	owes, moved atomic.Int64
+
+	tls   *tls.Conn // nil without TLS
+	state http.ConnState
+	since time.Time // in this state
+	by    time.Time // when to give up waiting for a request; zero: when the http.Server says
 }
 
-func newListener(l *net.TCPListener, maxConns int, m *metrics) *listener {
+func newListener(l *net.TCPListener, maxConns int, p pace, m *metrics) *listener {
 	return &listener{
-		TCPListener: l, max: maxConns, acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace, metrics: m,
+		TCPListener: l, max: maxConns, pace: p, acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace, metrics: m,
 		conns: map[*conn]struct{}{},
 	}
 }
 
-// Accept returns the next connection. When there are too many, it closes one that waits for a request to make room, or
-// the new one.
+// Accept returns the next connection. When there are too many, it closes one to make room, or the new one: see add.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.AcceptTCP()
@@ -91,16 +97,15 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// add takes the connection in and returns the one to close for it: none, another, or itself.
+// add takes the connection in and returns the one to close for it: none, or the one whose client is furthest behind with
+// its first request, a body or an answer, or the one that has waited longest for another request, or itself.
 func (l *listener) add(c *conn) (victim *conn, outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	outcome = connAccepted
 	if len(l.conns) >= l.max {
-		for other := range l.conns {
-			if other.waits() && (victim == nil || other.waitsWorse(victim)) {
-				victim = other
-			}
+		if victim = l.slowest(-1, true); victim == nil {
+			victim = l.longestIdle()
 		}
 		if victim == nil {
 			return c, connRefused
@@ -139,16 +144,49 @@ func (l *listener) drop(c *conn) {
 	}
 }
 
+// slowest returns the connection that is furthest behind, and by more than least; nil if there is none. fresh says whether
+// connections that have not made a request yet count. l.mu is held.
+func (l *listener) slowest(least time.Duration, fresh bool) (found *conn) {
+	now := time.Now()
+	for c := range l.conns {
+		if !fresh && c.state == http.StateNew {
+			continue
+		}
+		if behind := c.behind(now, l.pace); behind > least {
+			found, least = c, behind
+		}
+	}
+	return found
+}
+
+// longestIdle returns the connection that has waited longest for another request; nil if none does. l.mu is held.
+func (l *listener) longestIdle() (found *conn) {
+	for c := range l.conns {
+		if c.state == http.StateIdle && (found == nil || c.since.Before(found.since)) {
+			found = c
+		}
+	}
+	return found
+}
+
+// evictSlowest ends the slowest body or answer that is behind by more than least, so that its room becomes free.
+func (l *listener) evictSlowest(least time.Duration) {
+	l.mu.Lock()
+	victim := l.slowest(least, false)
+	if victim != nil {
+		l.drop(victim)
+	}
+	l.mu.Unlock()
+	if victim != nil {
+		if l.metrics != nil {
+			l.metrics.connections.WithLabelValues(connEvicted).Inc()
+		}
+		_ = victim.TCPConn.Close() // not the tls.Conn, see Accept
+	}
+}
+
 // waits reports whether the connection has no request. listener.mu is held.
 func (c *conn) waits() bool { return c.state == http.StateNew || c.state == http.StateIdle }
-
-// waitsWorse orders waiting connections by how little is lost with them. listener.mu is held.
-func (c *conn) waitsWorse(than *conn) bool {
-	if c.state != than.state {
-		return c.state == http.StateNew
-	}
-	return c.since.Before(than.since)
-}
 
 func (c *conn) Close() error {
 	c.listener.mu.Lock()

@@ -16,7 +16,7 @@ func listen(t *testing.T, maxConns int) *listener {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return newListener(l, maxConns, nil)
+	return newListener(l, maxConns, pace{rate: 1 << 20, grace: time.Second}, nil)
 }
 
 func dialTo(t *testing.T, l *listener) net.Conn {

@@ -35,6 +35,7 @@ type metrics struct {
 	connections    *prometheus.CounterVec // by outcome
 	openConns      prometheus.Gauge
 	inFlightBytes  prometheus.Gauge
+	reservedBytes  prometheus.Gauge
 	bodyRefusals   *prometheus.CounterVec // by reason
 	panics         prometheus.Counter
 }
@@ -58,13 +59,17 @@ func newMetrics() *metrics {
 			Help: "When the certificate in use ends; of several authorities, the one that ends first.",
 		}, []string{"certificate"}),
 		connections: counters("outboard_server_connections_total",
-			"Connections to the serving listener: accepted, evicted while waiting to make room, refused for lack of room.",
+			"Connections to the serving listener: accepted, closed for others while waiting for the client (evicted), refused for lack of room.",
 			"outcome", connAccepted, connEvicted, connRefused),
 		openConns: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",
 		}),
 		inFlightBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_body_bytes_in_flight", Help: "Bytes of request bodies held in memory.",
+		}),
+		reservedBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_server_reserved_bytes",
+			Help: "Memory reserved by requests, for their bodies and for what is made of them.",
 		}),
 		bodyRefusals: counters("outboard_server_body_refusals_total",
 			"Request bodies not taken in.", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
@@ -80,7 +85,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		return nil
 	}
 	all := []prometheus.Collector{m.refusedCallers, m.reloads, m.certExpiry, m.connections,
-		m.openConns, m.inFlightBytes, m.bodyRefusals, m.panics}
+		m.openConns, m.inFlightBytes, m.reservedBytes, m.bodyRefusals, m.panics}
 	for i, c := range all {
 		if err := r.Register(c); err != nil {
 			for _, done := range all[:i] {

@@ -35,6 +35,14 @@ type Options struct {
 	// BodyTimeout bounds the reading of one request's body. Default: 30 s.
 	BodyTimeout time.Duration
 
+	// MinRate is how many bytes a second a client must send of a body, and take in of an answer, once it is RateGrace behind.
+	// When a request waits for memory, half a second behind is enough for the slowest to end. Default: 1 MiB.
+	MinRate int64
+
+	// RateGrace is how far behind MinRate a client may be. A client that waits for an answer for less time is not ended
+	// sooner than it would give up. Default: 5 s.
+	RateGrace time.Duration
+
 	// WriteTimeout bounds one request from the end of its header to the end of its answer. Default: 2 min.
 	WriteTimeout time.Duration
 
@@ -50,20 +58,20 @@ type Options struct {
 	// MaxHeaderBytes bounds one request's header. Default: 16 KiB.
 	MaxHeaderBytes int
 
-	// MaxConnections bounds the open connections. When they are used up, a new one takes the place of the one that has
-	// waited longest without a request, first among those that never had one; when all of them are serving a
-	// request, the new one is closed. Default: 1024.
+	// MaxConnections bounds the open connections. When they are used up, a new one takes the place of the one whose client is
+	// furthest behind with its first request, or behind MinRate with a body or an answer; if there is none, of the one that
+	// has waited longest for another request; if there is none either, the new one is closed. Default: 1024.
 	MaxConnections int
 
-	// MaxBodyBytes bounds one request's body. Default: 256 MiB.
+	// MaxBodyBytes bounds one request's body. Default: 128 MiB.
 	MaxBodyBytes int64
 
-	// MaxInFlightBytes bounds the bytes of request bodies held in memory over all requests; at least MaxBodyBytes.
-	// Bodies of at most 16 KiB draw on 16 MiB beside it, so that small calls pass while large ones wait.
-	// Default: 512 MiB, or MaxBodyBytes if that is more.
+	// MaxInFlightBytes bounds the memory of request bodies of more than 96 KiB over all requests; at least MaxBodyBytes. A
+	// body of unknown length counts as one of MaxBodyBytes. Smaller ones have room on every connection beside it, and what
+	// is made of bodies (see [Reserve]) has 128 MiB. Default: 256 MiB, or MaxBodyBytes if that is more.
 	MaxInFlightBytes int64
 
-	// BusyTimeout is how long one request may wait for room under MaxInFlightBytes. Default: 2 s.
+	// BusyTimeout is how long one request may wait for memory. Default: 2 s.
 	BusyTimeout time.Duration
 
 	// LameDuck is how long the server, asked to stop, says that it is not ready but serves everybody, so that callers
@@ -144,13 +152,15 @@ func (o Options) withDefaults() Options {
 	o.Address = cmp.Or(o.Address, "127.0.0.1:8443")
 	o.ReadHeaderTimeout = cmp.Or(o.ReadHeaderTimeout, 5*time.Second)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.MinRate = cmp.Or(o.MinRate, 1<<20)
+	o.RateGrace = cmp.Or(o.RateGrace, 5*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 2*time.Minute)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
 	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, 5*time.Minute)
 	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 16<<10)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
-	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 256<<20)
-	o.MaxInFlightBytes = cmp.Or(o.MaxInFlightBytes, max(512<<20, o.MaxBodyBytes))
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 128<<20)
+	o.MaxInFlightBytes = cmp.Or(o.MaxInFlightBytes, max(256<<20, o.MaxBodyBytes))
 	o.BusyTimeout = cmp.Or(o.BusyTimeout, 2*time.Second)
 	o.LameDuck = cmp.Or(o.LameDuck, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 20*time.Second)
@@ -171,7 +181,7 @@ func (o Options) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"read header timeout", o.ReadHeaderTimeout}, {"body timeout", o.BodyTimeout}, {"write timeout", o.WriteTimeout},
+		{"read header timeout", o.ReadHeaderTimeout}, {"body timeout", o.BodyTimeout}, {"rate grace", o.RateGrace}, {"write timeout", o.WriteTimeout},
 		{"idle timeout", o.IdleTimeout}, {"busy timeout", o.BusyTimeout}, {"drain timeout", o.DrainTimeout},
 	} {
 		if d.value < 0 {
@@ -183,7 +193,7 @@ func (o Options) validate() error {
 		value int64
 	}{
 		{"max header bytes", int64(o.MaxHeaderBytes)}, {"max connections", int64(o.MaxConnections)},
-		{"max body bytes", o.MaxBodyBytes}, {"max in-flight bytes", o.MaxInFlightBytes},
+		{"min rate", o.MinRate}, {"max body bytes", o.MaxBodyBytes}, {"max in-flight bytes", o.MaxInFlightBytes},
 	} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("%s %d must be greater than 0", n.name, n.value))

@@ -41,7 +41,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 // protect calls the handler and survives its panic. The caller gets a 500, or a broken connection when an answer has
 // begun, so that half an answer is not taken for a whole one.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
+	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context()), transfer: transfer{
+		pace: s.pace, end: time.Now().Add(s.opts.WriteTimeout), conn: ownConn(r),
+		setDeadline: http.NewResponseController(w).SetWriteDeadline,
+	}}
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -66,9 +69,10 @@ func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request)
 // by itself never meets a connection that was closed under its next call.
 type response struct {
 	http.ResponseWriter
-	server  *Server
-	session *session
-	begun   bool
+	server   *Server
+	session  *session
+	transfer transfer
+	begun    bool
 }
 
 func (r *response) sayGoodbye() {
@@ -89,10 +93,22 @@ func (r *response) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-func (r *response) Write(p []byte) (int, error) {
+// writeStep is how much is written at a time, between two looks at how fast the client takes it in.
+const writeStep = 64 << 10
+
+func (r *response) Write(p []byte) (written int, err error) {
 	r.sayGoodbye()
 	r.begun = true
-	return r.ResponseWriter.Write(p)
+	for {
+		part := p[written:min(written+writeStep, len(p))]
+		r.transfer.begin()
+		n, err := r.ResponseWriter.Write(part)
+		r.transfer.moves(n)
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
 }
 
 // Unwrap is for [http.ResponseController].

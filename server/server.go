@@ -18,6 +18,7 @@ type Server struct {
 	opts     Options
 	metrics  *metrics
 	budget   *budget
+	pace     pace
 	identity *identifier        // nil without TLS
 	watcher  *filewatch.Watcher // nil without TLS
 	serving  *http.Server
@@ -39,8 +40,8 @@ func New(opts Options) (*Server, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{opts: opts, metrics: newMetrics()}
-	s.budget = &budget{limit: opts.MaxInFlightBytes, gauge: s.metrics.inFlightBytes}
+	s := &Server{opts: opts, metrics: newMetrics(), pace: pace{rate: opts.MinRate, grace: opts.RateGrace}}
+	s.budget = newBudget(opts, s.metrics.reservedBytes, func() { s.listener.evictSlowest(evictBehind) })
 	adminHandler, err := s.adminHandler()
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -158,8 +159,8 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("server: %w", err), serving.Close())
 	}
-	s.listener = newListener(serving, s.opts.MaxConnections, s.metrics)
-	s.adminListener = newListener(admin, adminConnections, nil)
+	s.listener = newListener(serving, s.opts.MaxConnections, s.pace, s.metrics)
+	s.adminListener = newListener(admin, adminConnections, s.pace, nil)
 	return nil
 }
 

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+)
+
+// ErrBusy means that other requests hold the memory set aside for requests, and did not give enough back in time. It is an
+// error of reading a request's body and of [Reserve]; the returned errors say more.
+var ErrBusy = errors.New("server busy")
+
+const (
+	// ordinaryBody is the size up to which a body never waits for large ones: there is room for one on every connection.
+	// A pod of 32 KiB and 64 KiB of names take no more.
+	ordinaryBody = 96 << 10
+
+	// Requests that reserve at most lightWork share lightRoom, so that they never wait for those that reserve more, which
+	// share heavyRoom.
+	lightWork = 2 << 20
+	lightRoom = 64 << 20
+	heavyRoom = 64 << 20
+
+	// A transfer that is behind by more than evictBehind, which is some of its grace, ends when a request waits for room.
+	evictBehind = 500 * time.Millisecond
+
+	// evictPause is the time between two evictions for a request that waits for room.
+	evictPause = 50 * time.Millisecond
+)
+
+// A budget bounds the memory that requests hold together. Everybody acquires a body's room before the first byte is read,
+// and what is made of it after the last, and in that order: who waits for the second waits for requests that wait for
+// nothing.
+type budget struct {
+	large, ordinary, light, heavy room
+
+	// leastHeavy is the least that a heavy request acquires. It keeps one processor free of them.
+	leastHeavy int64
+
+	patience time.Duration
+	evict    func() // ends the slowest transfer; nil: none is ended
+	reserved prometheus.Gauge
+}
+
+// A room is memory for one kind of use.
+type room struct {
+	use  string
+	size int64
+	free *semaphore.Weighted
+}
+
+func newRoom(use string, size int64) room { return room{use, size, semaphore.NewWeighted(size)} }
+
+func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
+	return &budget{
+		large:      newRoom("large request bodies", opts.MaxInFlightBytes),
+		ordinary:   newRoom("request bodies of ordinary size", int64(opts.MaxConnections)*ordinaryBody),
+		light:      newRoom("what is made of requests of ordinary size", lightRoom),
+		heavy:      newRoom("what is made of large requests", heavyRoom),
+		leastHeavy: heavyRoom / int64(max(runtime.GOMAXPROCS(0)-1, 1)),
+		patience:   opts.BusyTimeout,
+		evict:      evict,
+		reserved:   reserved,
+	}
+}
+
+// forBody is the room for a body of at most so many bytes.
+func (b *budget) forBody(bytes int64) *room {
+	if bytes <= ordinaryBody {
+		return &b.ordinary
+	}
+	return &b.large
+}
+
+// A lease is what one request holds. It is used by one goroutine at a time.
+type lease struct {
+	budget *budget
+	waited time.Duration // so far
+	holds  []holding
+}
+
+type holding struct {
+	room  *room
+	bytes int64
+}
+
+// take acquires n bytes of the room, or all of it if it is smaller. It waits until the lease has waited for the budget's
+// patience altogether, and makes those who wait for slow clients give way.
+func (l *lease) take(ctx context.Context, r *room, n int64) error {
+	n = min(n, r.size)
+	if !r.free.TryAcquire(n) {
+		if err := l.wait(ctx, r, n); err != nil {
+			return err
+		}
+	}
+	l.holds = append(l.holds, holding{r, n})
+	l.budget.reserved.Add(float64(n))
+	return nil
+}
+
+func (l *lease) wait(ctx context.Context, r *room, n int64) error {
+	began := time.Now()
+	defer func() { l.waited += time.Since(began) }()
+	waiting, cancel := context.WithTimeout(ctx, l.budget.patience-l.waited)
+	defer cancel()
+	if l.budget.evict != nil {
+		go l.budget.evictUntil(waiting.Done())
+	}
+	if r.free.Acquire(waiting, n) == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: requests fill the %d bytes set aside for %s, no room for %d more within %s",
+		ErrBusy, r.size, r.use, n, l.budget.patience)
+}
+
+func (b *budget) evictUntil(done <-chan struct{}) {
+	ticker := time.NewTicker(evictPause)
+	defer ticker.Stop()
+	for {
+		b.evict()
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// release gives back everything.
+func (l *lease) release() {
+	for _, h := range l.holds {
+		h.room.free.Release(h.bytes)
+		l.budget.reserved.Sub(float64(h.bytes))
+	}
+	l.holds = nil
+}
+
+type leaseKey struct{}
+
+// Reserve counts so many bytes more as held by the request with this context until its handler returns, such as the memory
+// that decoding its body may take. Call it once, before that memory is allocated. It waits for room as reading a body does;
+// the error wraps [ErrBusy]. A request that reserves more than there is waits until nobody else holds any.
+//
+// Requests that reserve more than 2 MiB wait for each other, and fewer of them run at a time than there are processors, so
+// that the others are answered meanwhile.
+func Reserve(ctx context.Context, bytes int64) error {
+	l, _ := ctx.Value(leaseKey{}).(*lease)
+	switch {
+	case l == nil: // a request without a body
+		return nil
+	case bytes <= lightWork:
+		return l.take(ctx, &l.budget.light, bytes)
+	}
+	return l.take(ctx, &l.budget.heavy, max(bytes, l.budget.leastHeavy))
+}
