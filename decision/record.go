@@ -3,7 +3,11 @@
 // shown as text by [Record.Text] and as JSON by encoding/json.
 package decision
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // TopNodes is how many of the best nodes a Record lists with their scores.
 const TopNodes = 10
@@ -49,8 +53,10 @@ type Record struct {
 	// MaxTotal is the largest total a node could have.
 	MaxTotal int64 `json:"maxTotal,omitempty"`
 
-	// Preemptions are the candidate nodes of a preempt call.
-	Preemptions []Preemption `json:"preemptions,omitempty"`
+	// Preemptions are the candidate nodes of a preempt call, and PreemptionsLeftOut
+	// how many more there were (see Bounded).
+	Preemptions        []Preemption `json:"preemptions,omitempty"`
+	PreemptionsLeftOut int          `json:"preemptionsLeftOut,omitempty"`
 	// Bound is the node a bind call was about.
 	Bound string `json:"bound,omitempty"`
 
@@ -128,4 +134,60 @@ type Preemption struct {
 	Added []string `json:"added,omitempty"`
 	// Dropped is why the node is no candidate any more; "" if it is kept.
 	Dropped string `json:"dropped,omitempty"`
+}
+
+// What a Record in a Log holds at most.
+const (
+	maxPreemptions = 100
+	maxAdded       = 20
+	maxRejections  = 100
+	maxText        = 1024
+)
+
+// Bounded returns the record with its lists and texts cut to what is worth
+// keeping, so that a [Log] takes a bounded amount of memory, whatever was asked.
+// The receiver is not changed, and shares with the result what has not been cut.
+func (r *Record) Bounded() *Record {
+	if r.isBounded() {
+		return r
+	}
+	b := *r
+	b.Error = cut(b.Error)
+	if len(b.Policies) > 0 {
+		b.Policies = slices.Clone(b.Policies)
+		for i := range b.Policies {
+			b.Policies[i].Skipped = cut(b.Policies[i].Skipped)
+		}
+	}
+	b.Rejections = slices.Clone(b.Rejections[:min(len(b.Rejections), maxRejections)])
+	for i := range b.Rejections {
+		b.Rejections[i].Text = cut(b.Rejections[i].Text)
+	}
+	if more := len(b.Preemptions) - maxPreemptions; more > 0 {
+		b.PreemptionsLeftOut += more
+		b.Preemptions = b.Preemptions[:maxPreemptions]
+	}
+	b.Preemptions = slices.Clone(b.Preemptions)
+	for i := range b.Preemptions {
+		p := &b.Preemptions[i]
+		if len(p.Added) > maxAdded {
+			p.Added = append(slices.Clone(p.Added[:maxAdded]), "…")
+		}
+	}
+	return &b
+}
+
+func (r *Record) isBounded() bool {
+	return len(r.Error) <= maxText && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
+		!slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.Skipped) > maxText }) &&
+		!slices.ContainsFunc(r.Rejections, func(j Rejection) bool { return len(j.Text) > maxText }) &&
+		!slices.ContainsFunc(r.Preemptions, func(p Preemption) bool { return len(p.Added) > maxAdded })
+}
+
+// cut returns a text that is not too long, and shares no memory with one that is.
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }

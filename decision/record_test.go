@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -222,5 +223,36 @@ func checkNames(t *testing.T, typ reflect.Type) {
 			t.Errorf("%s.%s has the JSON name %q", typ, field.Name, name)
 		}
 		checkNames(t, field.Type)
+	}
+}
+
+// What a record holds is bounded, and the one it is made of is not changed.
+func TestBounded(t *testing.T) {
+	long := strings.Repeat("é", 10_000)
+	r := decision.Record{Verb: "preempt", Error: long, Policies: []decision.Policy{{Name: "A", Skipped: long}}}
+	for range 1000 {
+		r.Rejections = append(r.Rejections, decision.Rejection{Text: long})
+		r.Preemptions = append(r.Preemptions, decision.Preemption{Node: "n", Added: make([]string, 1000)})
+	}
+	b := r.Bounded()
+	if len(b.Rejections) != 100 || len(b.Preemptions) != 100 || b.PreemptionsLeftOut != 900 || len(b.Preemptions[0].Added) != 21 {
+		t.Errorf("%d rejections, %d candidates with %d pods, %d left out", len(b.Rejections), len(b.Preemptions), len(b.Preemptions[0].Added), b.PreemptionsLeftOut)
+	}
+	for _, text := range []string{b.Error, b.Policies[0].Skipped, b.Rejections[0].Text} {
+		if len(text) > 1030 || !utf8.ValidString(text) || !strings.HasPrefix(text, "éé") {
+			t.Errorf("a text of %d bytes", len(text))
+		}
+	}
+	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.Policies[0].Skipped != long {
+		t.Error("the record was changed")
+	}
+	r.Error = ""
+	var text strings.Builder
+	if err := r.Bounded().Text(&text); err != nil || !strings.Contains(text.String(), "100 of 100 listed candidate nodes kept") || !strings.HasSuffix(text.String(), "    and 900 more candidate nodes\n") {
+		t.Errorf("%v: %.200s", err, text.String())
+	}
+	small := decision.Record{Error: "e", Rejections: []decision.Rejection{{Text: "x"}}}
+	if diff := cmp.Diff(&small, small.Bounded()); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -32,6 +32,9 @@ func (r *Record) Text(w io.Writer) error {
 	for _, p := range r.Preemptions {
 		p.text(&b)
 	}
+	if r.PreemptionsLeftOut > 0 {
+		fmt.Fprintf(&b, "    and %s\n", count(r.PreemptionsLeftOut, "more candidate node"))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -52,7 +55,11 @@ func (r *Record) headline(b *strings.Builder) {
 				kept++
 			}
 		}
-		fmt.Fprintf(b, " %d of %d candidate nodes kept", kept, len(r.Preemptions))
+		listed := ""
+		if r.PreemptionsLeftOut > 0 {
+			listed = "listed "
+		}
+		fmt.Fprintf(b, " %d of %d %scandidate nodes kept", kept, len(r.Preemptions), listed)
 	case r.Verb == "prioritize":
 		fmt.Fprintf(b, " %s scored", count(r.Asked, "node"))
 	default:

@@ -13,6 +13,7 @@ import (
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender/wire"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -26,8 +27,22 @@ const releaseTimeout = 10 * time.Second
 
 // bindingArgs reads the request, and begins its record.
 func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
+	if len(c.body) > maxBind {
+		return args, fmt.Errorf("the request has %d bytes, the limit for a bind call is %d", len(c.body), maxBind)
+	}
 	if err := json.Unmarshal(c.body, &args); err != nil {
 		return args, fmt.Errorf("decoding the request: %w", err)
+	}
+	for _, field := range []struct {
+		name, value string
+		limit       int
+	}{
+		{"PodName", args.PodName, wire.MaxName}, {"PodNamespace", args.PodNamespace, wire.MaxNamespace},
+		{"PodUID", string(args.PodUID), wire.MaxUID}, {"Node", args.Node, wire.MaxName},
+	} {
+		if len(field.value) > field.limit {
+			return args, fmt.Errorf("%s has %d bytes, the limit is %d", field.name, len(field.value), field.limit)
+		}
 	}
 	if args.PodName == "" || args.PodNamespace == "" || args.PodUID == "" || args.Node == "" {
 		return args, errors.New("the request must hold PodName, PodNamespace, PodUID and Node")
@@ -38,6 +53,9 @@ func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
 	}
 	return args, nil
 }
+
+// maxBind is several times the longest bind call that Kubernetes' limits allow.
+const maxBind = 16 << 10
 
 // target is the node as it is now, and the view that holds it.
 func (h *Handler) target(c *call, name string) (*snapshot.View, *snapshot.Node, error) {

@@ -4,42 +4,100 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+
+	"outboard.dev/outboard/extender/wire"
 )
 
-// maxExponentDigits is how many digits a negative exponent may have. Decoding the
-// resource quantity "1e-9999999" takes the Kubernetes libraries ten seconds, and
-// each digit ten times as long; five take a millisecond.
-const maxExponentDigits = 5
+const (
+	// maxExponentDigits is how many digits a negative exponent may have. Decoding the
+	// resource quantity "1e-9999999" takes the Kubernetes libraries ten seconds, and
+	// each digit ten times as long; five take a millisecond.
+	maxExponentDigits = 5
+	// Of exponents of at least fewDigits, which are below what any quantity needs, there
+	// may be maxExponents.
+	fewDigits    = 3
+	maxExponents = 16
 
-// decodeObjects is json.Unmarshal for what may hold resource quantities.
-func decodeObjects(body []byte, into any) error {
+	// maxObject bounds the JSON of a Pod or Node, and maxObjectWeight what decoding it may
+	// take: the API server accepts no longer ones, and 30,000 containers or variables.
+	maxObject       = 3 << 20
+	maxObjectWeight = 32 << 20
+)
+
+// decodeObject is json.Unmarshal for a Pod or Node.
+func decodeObject(body []byte, into any) error {
+	if err := checkQuantities(body); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
+}
+
+// weightOf is what decoding a Pod or Node may take, or an error if it may not.
+func weightOf(object []byte) (int64, error) {
+	if len(object) > maxObject {
+		return 0, fmt.Errorf("it has %d bytes of JSON, the limit is %d", len(object), maxObject)
+	}
+	weight := wire.Weight(object)
+	if weight > maxObjectWeight {
+		return 0, fmt.Errorf("decoding it may take %d bytes of memory, the limit is %d", weight, maxObjectWeight)
+	}
+	return weight, nil
+}
+
+// checkQuantities refuses resource quantities that take long to decode.
+func checkQuantities(body []byte) error {
+	exponents := 0
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(body[at:], '-')
 		if i < 0 {
-			return json.Unmarshal(body, into)
+			return nil
 		}
 		at += i
 		digits := 0
 		for at+1+digits < len(body) && '0' <= body[at+1+digits] && body[at+1+digits] <= '9' {
 			digits++
 		}
-		if digits > maxExponentDigits && endsNumber(body[at+1+digits:]) && beginsNumber(body[:at]) {
+		if digits < fewDigits || !endsNumber(body[at+1+digits:]) || !beginsNumber(body[:at]) {
+			continue
+		}
+		if digits > maxExponentDigits {
 			return errors.New("a resource quantity has a negative exponent of more than 5 digits")
+		}
+		if exponents++; exponents > maxExponents {
+			return fmt.Errorf("more than %d resource quantities have a negative exponent of more than 2 digits", maxExponents)
 		}
 	}
 }
 
-// endsNumber says whether a string ends here.
-func endsNumber(rest []byte) bool { return len(rest) > 0 && rest[0] == '"' }
+// space says what may stand around the number in a quantity; of what is beyond ASCII,
+// some is.
+func space(c byte) bool { return c <= ' ' || c >= 0x80 }
 
-// beginsNumber says whether a string begins shortly before the end of text, and
-// holds nothing but a number and an e.
+// endsNumber says whether a value ends here.
+func endsNumber(rest []byte) bool {
+	for len(rest) > 0 && space(rest[0]) {
+		rest = rest[1:]
+	}
+	return len(rest) > 0 && bytes.IndexByte([]byte(`",}]`), rest[0]) >= 0
+}
+
+// beginsNumber says whether a value, a string or not, begins shortly before the end of
+// text, and holds nothing but a number and an e.
 func beginsNumber(text []byte) bool {
 	at := len(text) - 1
 	if at < 0 || text[at]|0x20 != 'e' {
 		return false
 	}
-	for at--; at >= 0 && ('0' <= text[at] && text[at] <= '9' || text[at] == '.' || text[at] == '+' || text[at] == '-'); at-- {
+	back := func(while func(byte) bool) {
+		for at--; at >= 0 && while(text[at]); at-- {
+		}
 	}
-	return at >= 0 && text[at] == '"'
+	back(func(c byte) bool { return '0' <= c && c <= '9' || c == '.' || c == '+' || c == '-' })
+	for at++; at > 0 && space(text[at-1]); at-- {
+	}
+	if at--; at >= 0 && text[at] == ':' {
+		back(space) // behind the key
+	}
+	return at >= 0 && text[at] == '"' && (at == 0 || text[at-1] != '\\')
 }

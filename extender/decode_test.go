@@ -13,6 +13,7 @@ func TestQuantitiesThatTakeForever(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	for quantity, refused := range map[string]bool{
 		"1e-9999999999": true, "1.5E-123456": true, "1.e-9999999": true, "+1e-9999999": true, "-1e-9999999": true,
+		" 1e-9999999": true, "1e-9999999 ": true, "\u00a01e-9999999\u2003": true,
 		"1e-99999": false, "100m": false,
 	} {
 		pod := `{"metadata":{"name":"a1e-1234567","annotations":{"x":"id-1e-12345678x"}},"spec":{"containers":[{"resources":{"limits":{"x":"` + quantity + `"}}}]}}`
@@ -31,6 +32,25 @@ func TestQuantitiesThatTakeForever(t *testing.T) {
 			if got := strings.Contains(text, "negative exponent"); got != refused {
 				t.Errorf("%s with quantity %q: Error is %q", verb, quantity, text)
 			}
+		}
+	}
+}
+
+// So are those that are no strings, which the Kubernetes libraries accept, and many that take a while each.
+func TestNumbersThatTakeForever(t *testing.T) {
+	s := serve(t, &fakeCluster{view: view(threeNodes)})
+	for limits, refused := range map[string]bool{
+		`"x":1e-9999999`: true, `"x" : 1e-9999999 `: true, `"x":1e-9999999,"y":"1"`: true,
+		`"x":1e-2`: false,
+		`"x":"1e-999",` + many(16, `"x":"1e-9999"`): true,
+		`"x":"1e-99",` + many(16, `"x":"1e-9999"`):  false,
+		`"x":"1e-99",` + many(100, `"x":"1e-99"`):   false,
+		`"x":"1","y":"1` + `"`:                      false,
+	} {
+		pod := `{"metadata":{"name":"p","annotations":{"x":"{\"y\":1e-12345678,","z":"1 1e-12345678, 3"}},"spec":{"containers":[{"resources":{"limits":{` + limits + `}}}]}}`
+		answer := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", `{"Pod":`+pod+`,"NodeNames":["good"]}`))
+		if got := strings.Contains(answer.Error, "negative exponent"); got != refused {
+			t.Errorf("limits %.60s: Error is %q", limits, answer.Error)
 		}
 	}
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,9 +100,12 @@ type Options struct {
 	// Ledgers is where claims are kept. Nil is for profiles that hand out nothing.
 	Ledgers engine.Ledgers
 	// Filtered is told what became of each filter call that was answered: fits says whether the pod fits on a node. For a
-	// pod that fits nowhere, unknown are the names of the nodes asked that are nil in the request. The request's Nodes must
+	// pod that fits nowhere, unknown are the names of the nodes asked that are nil in the request, 64 at most. The request's Nodes must
 	// not be kept. It is called before the answer is sent. Nil: nobody is told.
 	Filtered func(req engine.Request, fits bool, unknown []string)
+	// Reserve counts so many bytes more as held by the request with this context, until it is answered, and may wait or
+	// refuse. It is called once for a request, before what is made of its body is. Nil: nothing is bounded.
+	Reserve func(ctx context.Context, bytes int64) error
 	// Log keeps the decisions; required.
 	Log *decision.Log
 	// Metrics is required; see NewMetrics.
@@ -117,7 +118,7 @@ type Options struct {
 // goroutines.
 type Handler struct {
 	Options
-	calls     sync.Pool // of *call
+	calls     calls
 	nodes     requestNodes
 	coming    coming
 	preempted preempted
@@ -129,50 +130,12 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Handler{Options: o, calls: sync.Pool{New: func() any { return new(call) }}}
-}
-
-// call is the memory of one request; it is used again.
-type call struct {
-	verb         Verb
-	started      time.Time
-	body         []byte
-	answer       wire.Answer
-	request      wire.Request
-	asked        []*snapshot.Node
-	rows         []int32           // of the nodes asked; -1: not in the view
-	set          *snapshot.NodeSet // that the rows belong to
-	known        bool              // all nodes asked are in the view
-	earlier      earlier
-	seen         []uint32 // by row: the mark of the call that last saw the row
-	mark         uint32
-	result       engine.Result
-	failed       []wire.Failure
-	unresolvable []wire.Failure
-	record       *decision.Record
-}
-
-// earlier is what is kept of a request by names for the next one.
-type earlier struct {
-	body    []byte
-	request wire.Request
-	rows    []int32
-	set     *snapshot.NodeSet
-	known   bool
-}
-
-// keep makes the request the earlier one of the next, if it is one by names, and
-// readies the memory of the one before for the next.
-func (c *call) keep() {
-	if c.request.Mode() == wire.Names && len(c.rows) == c.request.Len() {
-		c.earlier, c.body, c.request, c.rows = earlier{c.body, c.request, c.rows, c.set, c.known}, c.earlier.body, c.earlier.request, c.earlier.rows
+	h := &Handler{Options: o}
+	if h.nodes.limit = maxNewNodes; o.Cluster == nil {
+		h.nodes.limit = maxAllNodes
 	}
-	c.request.Reset()
+	return h
 }
-
-// maxKept is the size of buffers that are kept for the next request for good;
-// larger ones are left to the garbage collector.
-const maxKept = 256 << 20
 
 // Verb returns the http.Handler of one verb, to be mounted at its URL.
 func (h *Handler) Verb(verb Verb) http.Handler {
@@ -185,20 +148,15 @@ func (h *Handler) Verb(verb Verb) http.Handler {
 			http.Error(w, fmt.Sprintf("this is the %s verb of a scheduler extender: use POST", verb), http.StatusMethodNotAllowed)
 			return
 		}
-		c := h.calls.Get().(*call)
-		c.verb, c.started, c.record = verb, time.Now(), nil
-		c.answer.Reset()
-		c.rows = c.rows[:0] // of a call that fails, nothing is kept
+		c := h.calls.get()
+		c.verb, c.started = verb, time.Now()
 		err := h.answer(r, c, answer)
 		header := w.Header()
 		header["Content-Type"] = contentType
 		header.Set("Content-Length", strconv.Itoa(c.answer.Len()))
 		_, _ = c.answer.WriteTo(w) // the connection is gone if this fails; there is nobody to tell
 		h.finish(c, err)
-		c.keep()
-		if cap(c.body)+cap(c.answer.Text)+cap(c.earlier.body) <= maxKept {
-			h.calls.Put(c)
-		}
+		h.calls.put(c)
 	})
 }
 
@@ -217,33 +175,41 @@ func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.C
 			c.answer.Text = appendError(c.answer.Text, c.verb, oneLine(err))
 		}
 	}()
-	if err := c.read(r); err != nil {
+	if err := h.calls.read(c, r); err != nil {
 		return err
+	}
+	if len(c.body) > maxLight {
+		// Finding out what it is made of takes long enough to be done for one at a time.
+		c.reserved = true
+		if err := h.reserve(r.Context(), maxReserved); err != nil {
+			return err
+		}
 	}
 	return verb(h, r.Context(), c)
 }
 
-// read reads the body. Memory grows with what has arrived, not with what was
-// announced.
-func (c *call) read(r *http.Request) error {
-	c.body = c.body[:0]
-	for {
-		if len(c.body) == cap(c.body) {
-			size := max(64<<10, 4*cap(c.body))
-			if r.ContentLength >= 0 {
-				size = min(size, max(int(r.ContentLength), len(c.body))+1) // one more byte, to see the end
-			}
-			c.body = append(make([]byte, 0, size), c.body...)
-		}
-		n, err := r.Body.Read(c.body[len(c.body):cap(c.body)])
-		c.body = c.body[:len(c.body)+n]
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading the request: %w", err)
-		}
+const (
+	// maxLight is the size of bodies up to which they are scanned before anything is reserved.
+	maxLight = 1 << 20
+	// maxReserved is more than anything that is made of a body takes at a time.
+	maxReserved = 64 << 20
+)
+
+func (h *Handler) reserve(ctx context.Context, bytes int64) error {
+	if h.Reserve == nil {
+		return nil
 	}
+	return h.Reserve(ctx, bytes)
+}
+
+// weigh reserves what is about to be made of the body: so many bytes for the nodes or
+// victims, and what decoding the pod takes if it has to be decoded.
+func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
+	if c.reserved {
+		return nil
+	}
+	c.reserved = true
+	return h.reserve(ctx, bytes+c.podWeight)
 }
 
 // finish records, counts and logs the call.
@@ -254,7 +220,7 @@ func (h *Handler) finish(c *call, err error) {
 		if err != nil {
 			r.Error = oneLine(err)
 		}
-		h.Log.Add(r)
+		h.Log.Add(r.Bounded())
 	}
 	h.Metrics.observe(h.Profile, c.verb, duration, c.record, err)
 	if err == nil {
@@ -291,7 +257,15 @@ func appendError(dst []byte, verb Verb, text string) []byte {
 	return append(dst, encoded...)
 }
 
-// oneLine is the error as an event can show it.
+// maxError is the length of an error as an event can show it.
+const maxError = 1024
+
+// oneLine is the error as an event can show it. A policy's error may repeat what a pod
+// says, of any length.
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + "…"
+	}
+	return text
 }

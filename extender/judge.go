@@ -17,7 +17,7 @@ import (
 var emptyView = new(snapshot.View)
 
 func (h *Handler) filter(ctx context.Context, c *call) error {
-	req, err := h.decode(c)
+	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -49,11 +49,12 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 	return nil
 }
 
-// unknown returns the names of the nodes asked that are nil.
+// unknown returns the names of nodes asked that are nil: they may be kept for as long
+// as the pod waits, and so not of all.
 func (c *call) unknown() []string {
 	var names []string
 	for i, n := range c.asked {
-		if n == nil {
+		if n == nil && len(names) < maxUnknown {
 			names = append(names, string(c.request.Name(i)))
 		}
 	}
@@ -61,7 +62,7 @@ func (c *call) unknown() []string {
 }
 
 func (h *Handler) prioritize(ctx context.Context, c *call) error {
-	req, err := h.decode(c)
+	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -78,11 +79,12 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 }
 
 // decode makes the engine's request of a filter or prioritize body.
-func (h *Handler) decode(c *call) (engine.Request, error) {
+func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err := c.request.Decode(c.body, &c.earlier.request); err != nil {
 		return engine.Request{}, err
 	}
-	pod, err := h.pod(c)
+	_, _, uid, version := c.request.PodMeta()
+	pod, err := h.pod(ctx, c, c.request.Pod(), uid, version, int64(c.request.Len())*nodeWeight)
 	if err != nil {
 		return engine.Request{}, err
 	}
@@ -97,6 +99,17 @@ func (h *Handler) decode(c *call) (engine.Request, error) {
 	c.withComing(view, coming, pod.UID)
 	return engine.Request{Pod: pod, View: view, Nodes: c.asked, Nominations: h.preempted.now(view, c.started)}, nil
 }
+
+const (
+	// nodeWeight is what judging and answering takes for each node asked, for one that is
+	// unknown at most.
+	nodeWeight = 384
+	// maxRememberedPod is the weight up to which the engine may remember a pod that came
+	// with a request.
+	maxRememberedPod = 512 << 10
+	// maxUnknown is how many unknown nodes Filtered is told of.
+	maxUnknown = 64
+)
 
 // view returns what is true now: without a cluster, outside facts at most.
 func (h *Handler) view() (*snapshot.View, error) {
@@ -113,20 +126,28 @@ func (h *Handler) view() (*snapshot.View, error) {
 }
 
 // pod returns the pod asked about: our own copy if it is the same version, else
-// the request's.
-func (h *Handler) pod(c *call) (*corev1.Pod, error) {
-	if h.Cluster != nil {
-		if _, _, uid, version := c.request.PodMeta(); len(uid) > 0 && len(version) > 0 {
-			if pod := h.Cluster.Pod(types.UID(uid), string(version)); pod != nil {
-				return pod, nil
-			}
+// what raw is decoded to. bytes are for what else is made of the body.
+func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, bytes int64) (*corev1.Pod, error) {
+	if h.Cluster != nil && len(uid) > 0 && len(version) > 0 {
+		if pod := h.Cluster.Pod(types.UID(uid), string(version)); pod != nil {
+			return pod, h.weigh(ctx, c, bytes)
 		}
 	}
+	var err error
+	if c.podWeight, err = weightOf(raw); err != nil {
+		return nil, fmt.Errorf("decoding the pod: %w", err)
+	}
+	if err := h.weigh(ctx, c, bytes); err != nil {
+		return nil, err
+	}
 	pod := new(corev1.Pod)
-	if err := decodeObjects(c.request.Pod(), pod); err != nil {
+	if err := decodeObject(raw, pod); err != nil {
 		return nil, fmt.Errorf("decoding the pod: %w", err)
 	}
 	snapshot.TrimPod(pod)
+	if c.podWeight > maxRememberedPod {
+		pod.ResourceVersion = "" // without it the engine remembers nothing
+	}
 	return pod, nil
 }
 
@@ -156,6 +177,7 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		return nil
 	}
 	var foreign map[string]bool // names that are not in the view
+	var added int64             // for nodes that are decoded
 	asked, rows, seen, mark := slices.Grow(c.asked[:0], c.request.Len()), slices.Grow(c.rows[:0], c.request.Len()), c.seen, c.mark
 	cursor, earlier := view.Cursor(), c.earlier.rows
 	if c.earlier.set != view.NodeSet() {
@@ -189,8 +211,12 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 		var n *snapshot.Node
 		if c.request.Mode() == wire.Nodes {
 			var err error
-			if n, err = h.nodes.decode(string(name), c.request.Node(i)); err != nil {
+			var size int64
+			if n, size, err = h.nodes.decode(string(name), c.request.Node(i)); err != nil {
 				return err
+			}
+			if added += size; added > h.nodes.limit {
+				return fmt.Errorf("the nodes of the request that are not known take more than %d bytes of memory", h.nodes.limit)
 			}
 		}
 		asked = append(asked, n)

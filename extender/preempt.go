@@ -13,6 +13,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender/wire"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -21,29 +22,31 @@ import (
 const preemptTime = 1500 * time.Millisecond
 
 func (h *Handler) preempt(ctx context.Context, c *call) error {
-	var args extenderv1.ExtenderPreemptionArgs
-	if err := decodeObjects(c.body, &args); err != nil {
-		return fmt.Errorf("decoding the request: %w", err)
+	var request wire.Preemption
+	if err := request.Decode(c.body); err != nil {
+		return err
 	}
-	switch {
-	case args.Pod == nil:
-		return errors.New("the request holds no Pod")
-	case args.NodeNameToMetaVictims == nil && args.NodeNameToVictims == nil:
-		return errors.New("the request holds neither NodeNameToMetaVictims nor NodeNameToVictims")
-	case h.Cluster == nil:
+	if h.Cluster == nil {
 		return errors.New("preempt needs to know the pods on the nodes, and Outboard runs without a cluster")
 	}
-	snapshot.TrimPod(args.Pod)
+	if err := checkQuantities(c.body); err != nil {
+		return fmt.Errorf("decoding the request: %w", err)
+	}
+	uid, version := request.PodVersion()
+	pod, err := h.pod(ctx, c, request.Pod(), uid, version, int64(request.Count)*victimWeight)
+	if err != nil {
+		return err
+	}
 	view, err := h.view()
 	if err != nil {
 		return err
 	}
-	given, err := candidates(&args, view)
+	given, err := candidates(&request, view)
 	if err != nil {
 		return err
 	}
 	kept, err := h.Engine.Preempt(ctx, engine.PreemptRequest{
-		Request:    engine.Request{Pod: args.Pod, View: view, Nominations: h.preempted.now(view, c.started)},
+		Request:    engine.Request{Pod: pod, View: view, Nominations: h.preempted.now(view, c.started)},
 		Candidates: given,
 		Enough:     func() bool { return time.Since(c.started) > preemptTime },
 	}, &c.result)
@@ -51,7 +54,9 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	h.preempted.answer(args.Pod, kept, view, time.Now())
+	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
+		h.preempted.answer(known, kept, view, time.Now())
+	}
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {
 		victims := &extenderv1.MetaVictims{NumPDBViolations: candidate.PDBViolations}
@@ -64,47 +69,25 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	return err
 }
 
+// victimWeight is what judging and answering takes for each victim.
+const victimWeight = 384
+
 // candidates are the nodes of either form of the request, in order of name. Up to Kubernetes 1.37 each has victims. Since 1.38
 // kube-scheduler also names nodes on which it would evict nobody, so that an extender in whose way pods are can name them.
-func candidates(args *extenderv1.ExtenderPreemptionArgs, view *snapshot.View) ([]engine.Candidate, error) {
-	found := make([]engine.Candidate, 0, len(args.NodeNameToMetaVictims)+len(args.NodeNameToVictims))
-	add := func(name string, violations int64, victims []types.UID) error {
-		if slices.Contains(victims, "") {
-			return fmt.Errorf("a victim on node %q has no UID", name)
+func candidates(request *wire.Preemption, view *snapshot.View) ([]engine.Candidate, error) {
+	found := make([]engine.Candidate, 0, len(request.Victims))
+	for name, victims := range request.Victims {
+		if victims == nil {
+			victims = new(wire.Victims)
 		}
-		found = append(found, engine.Candidate{Name: name, Node: view.Node(name), Victims: victims, PDBViolations: violations})
-		return nil
-	}
-	if args.NodeNameToMetaVictims != nil {
-		for name, victims := range args.NodeNameToMetaVictims {
-			if victims == nil {
-				victims = new(extenderv1.MetaVictims)
+		uids := make([]types.UID, 0, len(victims.UIDs))
+		for _, uid := range victims.UIDs {
+			if uid == "" {
+				return nil, fmt.Errorf("a victim on node %q has no UID", name)
 			}
-			var uids []types.UID
-			for _, p := range victims.Pods {
-				if p != nil {
-					uids = append(uids, types.UID(p.UID))
-				}
-			}
-			if err := add(name, victims.NumPDBViolations, uids); err != nil {
-				return nil, err
-			}
+			uids = append(uids, types.UID(uid))
 		}
-	} else {
-		for name, victims := range args.NodeNameToVictims {
-			if victims == nil {
-				victims = new(extenderv1.Victims)
-			}
-			var uids []types.UID
-			for _, p := range victims.Pods {
-				if p != nil {
-					uids = append(uids, p.UID)
-				}
-			}
-			if err := add(name, victims.NumPDBViolations, uids); err != nil {
-				return nil, err
-			}
-		}
+		found = append(found, engine.Candidate{Name: name, Node: view.Node(name), Victims: uids, PDBViolations: victims.PDBViolations})
 	}
 	slices.SortFunc(found, func(a, b engine.Candidate) int { return cmp.Compare(a.Name, b.Name) })
 	return found, nil

@@ -17,8 +17,9 @@ const (
 	// nominationTimeout is how long after the answer to a preempt call kube-scheduler may take to nominate the pod, and we to
 	// see it. It takes milliseconds.
 	nominationTimeout = 2 * time.Second
-	// maxPreempted bounds the pods that are remembered.
-	maxPreempted = 4096
+	// maxPreempted and maxLikeliest bound the pods that are remembered, and the nodes of each.
+	maxPreempted = 1024
+	maxLikeliest = 16
 )
 
 // preempted are the pods for which others are evicted as this Handler has answered. kube-scheduler counts such a pod on its
@@ -45,22 +46,25 @@ type settledNominations struct {
 	nominations *engine.Nominations
 }
 
-// answer remembers the answer to a preempt call.
+// answer remembers the answer to a preempt call about a pod. Nothing of the request is kept.
 func (p *preempted) answer(pod *corev1.Pod, kept []engine.Candidate, view *snapshot.View, now time.Time) {
-	if pod.UID == "" {
-		return
+	nodes := engine.Likeliest(kept)
+	nodes = nodes[:min(len(nodes), maxLikeliest)]
+	for i, c := range nodes {
+		nodes[i] = engine.Candidate{Name: c.Node.Name}
+		for _, victim := range c.Node.Pods {
+			if slices.Contains(c.Victims, victim.UID) {
+				nodes[i].Victims = append(nodes[i].Victims, victim.UID)
+			}
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(kept) == 0 || len(p.pods) >= maxPreempted && p.pods[pod.UID] == nil {
+	if len(nodes) == 0 || len(p.pods) >= maxPreempted && p.pods[pod.UID] == nil {
 		return
 	}
 	if p.pods == nil {
 		p.pods = map[types.UID]*preemptedPod{}
-	}
-	nodes := engine.Likeliest(kept)
-	for i := range nodes {
-		nodes[i].Node = nil // it would be kept in memory
 	}
 	p.pods[pod.UID] = &preemptedPod{pod: pod, nodes: nodes, answered: now}
 	p.settle(view, now)

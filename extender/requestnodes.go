@@ -10,49 +10,63 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxRequestNodes and maxRequestNodeBytes bound what is remembered of nodes that
-// came with requests; past either, everything is forgotten and learned anew.
+// What is remembered of nodes that came with requests, and what one request may add,
+// takes at most so many bytes: with a cluster, which has yet to hear of a few of them,
+// and without one, where they are all there is. Past it, or past maxRequestNodes,
+// everything is forgotten and learned anew.
 const (
-	maxRequestNodes     = 20000
-	maxRequestNodeBytes = 256 << 20
+	maxNewNodes     = 32 << 20
+	maxAllNodes     = 128 << 20
+	maxRequestNodes = 20000
 )
 
 // requestNodes decodes nodes that exist only in requests. kube-scheduler sends
 // the same bytes for a node until it changes, so they are decoded once; the node
-// then also keeps its Facts from request to request. The zero value is ready.
+// then also keeps its Facts from request to request. The zero value is ready but
+// for its limit.
 type requestNodes struct {
+	limit int64
+
 	mu    sync.RWMutex
 	known map[string]requestNode
-	bytes int
+	bytes int64
 }
 
 type requestNode struct {
 	raw  []byte
 	node *snapshot.Node
+	size int64 // of both
 }
 
-func (r *requestNodes) decode(name string, raw []byte) (*snapshot.Node, error) {
+// decode returns the node, and how much memory it takes if it was not known.
+func (r *requestNodes) decode(name string, raw []byte) (node *snapshot.Node, added int64, err error) {
 	r.mu.RLock()
 	known := r.known[name]
 	r.mu.RUnlock()
 	if known.node != nil && bytes.Equal(known.raw, raw) {
-		return known.node, nil
+		return known.node, 0, nil
 	}
 	object := new(corev1.Node)
-	if err := decodeObjects(raw, object); err != nil {
-		return nil, fmt.Errorf("decoding node %q: %w", name, err)
+	if _, err = weightOf(raw); err == nil {
+		err = decodeObject(raw, object)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("decoding node %q: %w", name, err)
 	}
 	if object.Name != name {
-		return nil, fmt.Errorf("decoding node %q: its metadata.name reads %q", name, object.Name)
+		return nil, 0, fmt.Errorf("decoding node %q: its metadata.name reads %q", name, object.Name)
 	}
 	snapshot.TrimNode(object)
-	node := snapshot.NewNode(object)
+	decoded := requestNode{node: snapshot.NewNode(object), size: sizeOf(object) + int64(len(raw))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known == nil || len(r.known) >= maxRequestNodes || r.bytes+len(raw) > maxRequestNodeBytes {
+	if r.known == nil || len(r.known) >= maxRequestNodes || r.bytes+decoded.size > r.limit {
 		r.known, r.bytes = map[string]requestNode{}, 0
 	}
-	r.bytes += len(raw) - len(r.known[name].raw)
-	r.known[name] = requestNode{bytes.Clone(raw), node}
-	return node, nil
+	if decoded.size <= r.limit {
+		decoded.raw = bytes.Clone(raw)
+		r.bytes += decoded.size - r.known[name].size
+		r.known[name] = decoded
+	}
+	return decoded.node, decoded.size - int64(len(raw)), nil
 }

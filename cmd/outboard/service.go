@@ -124,7 +124,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		}
 		options := extender.Options{
 			Profile: profile.Path, Engine: e, Fine: profile.Resolution == config.Fine,
-			Log: s.log, Metrics: s.metrics, Logger: s.logger,
+			Reserve: server.Reserve, Log: s.log, Metrics: s.metrics, Logger: s.logger,
 			SchedulerNames: profile.SchedulerNames,
 		}
 		for _, r := range profile.ManagedResources {

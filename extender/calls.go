@@ -1,0 +1,145 @@
+package extender
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+	"weak"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender/wire"
+	"outboard.dev/outboard/snapshot"
+)
+
+// call is the memory of one request; it is used again.
+type call struct {
+	verb         Verb
+	started      time.Time
+	body         []byte
+	answer       wire.Answer
+	request      wire.Request
+	asked        []*snapshot.Node
+	rows         []int32           // of the nodes asked; -1: not in the view
+	set          *snapshot.NodeSet // that the rows belong to
+	known        bool              // all nodes asked are in the view
+	earlier      earlier
+	seen         []uint32 // by row: the mark of the call that last saw the row
+	mark         uint32
+	result       engine.Result
+	failed       []wire.Failure
+	unresolvable []wire.Failure
+	record       *decision.Record
+	reserved     bool  // memory for what is made of the body
+	podWeight    int64 // what decoding the pod may take; 0: our own copy is used
+}
+
+// earlier is what is kept of a request by names for the next one.
+type earlier struct {
+	body    []byte
+	request wire.Request
+	rows    []int32
+	set     *snapshot.NodeSet
+	known   bool
+}
+
+// keep makes the request the earlier one of the next, if it is one by names, and
+// readies the memory of the one before for the next.
+func (c *call) keep() {
+	if c.request.Mode() == wire.Names && len(c.rows) == c.request.Len() {
+		c.earlier, c.body, c.request, c.rows = earlier{c.body, c.request, c.rows, c.set, c.known}, c.earlier.body, c.earlier.request, c.earlier.rows
+	}
+	c.request.Reset()
+}
+
+const (
+	// maxCalls is how many calls are kept for the next requests.
+	maxCalls = 16
+	// maxKept is the size of the buffers that are kept with a call, each. A larger one for a
+	// body is kept beside, for as long as the garbage collector has nothing to do.
+	maxKept = 512 << 10
+	// minBody is the size of the smallest buffer for a body.
+	minBody = 16 << 10
+)
+
+// calls are the memory of requests that have ended, for the next. What is kept is
+// bounded, whatever the requests were. The zero value is ready.
+type calls struct {
+	mu    sync.Mutex
+	free  []*call // the latest last
+	large weak.Pointer[largeBody]
+}
+
+type largeBody struct{ bytes []byte }
+
+func (cs *calls) get() *call {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if len(cs.free) == 0 {
+		return new(call)
+	}
+	c := cs.free[len(cs.free)-1]
+	cs.free = cs.free[:len(cs.free)-1]
+	return c
+}
+
+// put keeps the call's memory, unless it is too much or there is enough.
+func (cs *calls) put(c *call) {
+	clear(c.asked) // nodes that came with the request
+	c.asked, c.record, c.result.Record = c.asked[:0], nil, nil
+	c.reserved, c.podWeight = false, 0
+	c.answer.Reset()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cap(c.body) > maxKept {
+		cs.large = weak.Make(&largeBody{c.body[:0]})
+		c.body, c.rows = nil, c.rows[:0]
+		c.request.Reset()
+	} else {
+		c.keep()
+	}
+	c.rows = c.rows[:0] // of a call that fails, nothing is kept
+	if cap(c.answer.Text) > maxKept {
+		c.answer.Text = nil
+	}
+	if len(cs.free) < maxCalls && cap(c.asked) <= maxKept/8 {
+		cs.free = append(cs.free, c)
+	}
+}
+
+// read reads the body. The memory for one of declared length is allocated at once: whoever
+// hands out the body has made sure that there is room.
+func (cs *calls) read(c *call, r *http.Request) error {
+	c.body = c.body[:0]
+	if size := int(r.ContentLength) + 1; size > maxKept { // one more byte, to see the end
+		c.body = cs.takeLarge(size)
+	} else if size > cap(c.body) {
+		c.body = make([]byte, 0, max(size, minBody))
+	}
+	for {
+		if len(c.body) == cap(c.body) {
+			c.body = append(make([]byte, 0, max(minBody, 2*cap(c.body))), c.body...)
+		}
+		n, err := r.Body.Read(c.body[len(c.body):cap(c.body)])
+		c.body = c.body[:len(c.body)+n]
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the request: %w", err)
+		}
+	}
+}
+
+// takeLarge returns a buffer: the latest, if it is still there and about as large.
+func (cs *calls) takeLarge(size int) []byte {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if kept := cs.large.Value(); kept != nil && size <= cap(kept.bytes) && cap(kept.bytes) <= size+size/4 {
+		cs.large = weak.Pointer[largeBody]{}
+		return kept.bytes
+	}
+	return make([]byte, 0, size)
+}
