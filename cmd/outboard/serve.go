@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,6 +72,9 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 	collectGarbage()
 	logger := newLogger(c.Log)
 	slog.SetDefault(logger)
+	if limit := limitMemory(os.DirFS("/")); limit > 0 {
+		logger.Info("memory limit set from the cgroup", "bytes", limit)
+	}
 	klog.SetSlogLogger(logger.With("from", "client-go"))
 
 	registry := prometheus.NewRegistry()
@@ -121,16 +123,6 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 	}
 	logger.Info("serving", "address", srv.Addr().String(), "admin", srv.AdminAddr().String(), "urls", s.current.Load().urls(), "version", version())
 	return run(ctx, srv, s, watcher)
-}
-
-// collectGarbage makes the garbage collector let the heap grow by half of what is
-// reachable, not by as much again, unless the environment says what it may do. What
-// is reachable is the cluster, and garbage is what is decoded of its changes, which
-// then take a third more processor time; a call leaves next to none.
-func collectGarbage() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(50)
-	}
 }
 
 // run keeps the cluster, the signals and the configuration in sight for as long as the
