@@ -4,6 +4,7 @@
 # make bench   the benchmarks, each beside what it is compared with
 # make bench-placement  how strategies fill a published trace
 #              (docs/which-gpu-policy.md)
+# make hostile  memory, and how long an honest caller waits, beside hostile ones
 # make demo-gpu  the same trace through an unmodified kube-scheduler, beside what is foretold
 
 GO    ?= go
@@ -21,7 +22,7 @@ FUZZTIME ?= 10000x
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: demo test unit race fuzz chaos bench bench-placement demo-gpu check format vet lint build control-plane clean
+.PHONY: demo test unit race fuzz chaos bench bench-placement hostile demo-gpu check format vet lint build control-plane clean
 
 demo: control-plane
 	@$(GO) build -o bin/outboard ./cmd/outboard
@@ -49,6 +50,10 @@ bench: control-plane
 
 bench-placement:
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
+
+hostile:
+	@$(GO) build -o bin/outboard ./cmd/outboard
+	$(GO) run ./test/hostile --outboard bin/outboard
 
 demo-gpu: control-plane
 	@$(GO) build -o bin/outboard ./cmd/outboard

@@ -62,6 +62,8 @@ const (
 	maxKept = 512 << 10
 	// minBody is the size of the smallest buffer for a body.
 	minBody = 16 << 10
+	// maxArriving is how much of a body must have arrived before there is memory for all of it.
+	maxArriving = 4 << 20
 )
 
 // calls are the memory of requests that have ended, for the next. What is kept is
@@ -109,18 +111,23 @@ func (cs *calls) put(c *call) {
 	}
 }
 
-// read reads the body. The memory for one of declared length is allocated at once: whoever
-// hands out the body has made sure that there is room.
+// read reads the body. A large one gets memory for all that was announced when the first
+// few megabytes have arrived: until then, nobody has done more than announce it.
 func (cs *calls) read(c *call, r *http.Request) error {
-	c.body = c.body[:0]
-	if size := int(r.ContentLength) + 1; size > maxKept { // one more byte, to see the end
+	size := max(int(r.ContentLength), 0) + 1 // one more byte, to see the end
+	if c.body = c.body[:0]; size > maxKept {
 		c.body = cs.takeLarge(size)
-	} else if size > cap(c.body) {
-		c.body = make([]byte, 0, max(size, minBody))
 	}
 	for {
 		if len(c.body) == cap(c.body) {
-			c.body = append(make([]byte, 0, max(minBody, 2*cap(c.body))), c.body...)
+			grown := max(minBody, 2*cap(c.body), min(size, 8*cap(c.body)))
+			if cap(c.body) >= maxArriving {
+				grown = max(grown, size)
+			}
+			if size > len(c.body) {
+				grown = min(grown, size)
+			}
+			c.body = append(make([]byte, 0, grown), c.body...)
 		}
 		n, err := r.Body.Read(c.body[len(c.body):cap(c.body)])
 		c.body = c.body[:len(c.body)+n]
@@ -133,7 +140,7 @@ func (cs *calls) read(c *call, r *http.Request) error {
 	}
 }
 
-// takeLarge returns a buffer: the latest, if it is still there and about as large.
+// takeLarge returns a buffer: the latest, if it is still there and about as large, or nil.
 func (cs *calls) takeLarge(size int) []byte {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -141,5 +148,5 @@ func (cs *calls) takeLarge(size int) []byte {
 		cs.large = weak.Pointer[largeBody]{}
 		return kept.bytes
 	}
-	return make([]byte, 0, size)
+	return nil
 }

@@ -19,10 +19,10 @@ const (
 	fewDigits    = 3
 	maxExponents = 16
 
-	// maxObject bounds the JSON of a Pod or Node, and maxObjectWeight what decoding it may
-	// take: the API server accepts no longer ones, and 30,000 containers or variables.
+	// maxObject bounds the JSON of a Pod or Node, which the API server does as well, and
+	// maxObjectWeight what decoding it may take: enough for 4,000 environment variables.
 	maxObject       = 3 << 20
-	maxObjectWeight = 32 << 20
+	maxObjectWeight = 8 << 20
 )
 
 // decodeObject is json.Unmarshal for a Pod or Node.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +30,12 @@ const (
 	// A transfer that is behind by more than evictBehind, which is some of its grace, ends when a request waits for room.
 	evictBehind = 500 * time.Millisecond
 
-	// evictPause is the time between two evictions for a request that waits for room.
+	// When others wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it, and for maxRest at
+	// most: so heavy requests take a fourth of a processor's time, and the others are not slowed down by much.
+	heavyRest = 3
+	maxRest   = time.Second
+
+	// evictPause is the time between two evictions for requests that wait for room.
 	evictPause = 50 * time.Millisecond
 )
 
@@ -42,8 +48,11 @@ type budget struct {
 	// leastHeavy is the least that a heavy request acquires. It keeps one processor free of them.
 	leastHeavy int64
 
+	waiting atomic.Int64 // for heavy
+
 	patience time.Duration
-	evict    func() // ends the slowest transfer; nil: none is ended
+	evict    func()       // ends the slowest transfer; nil: none is ended
+	evicted  atomic.Int64 // when evict was called last, in Unix nanoseconds
 	reserved prometheus.Gauge
 }
 
@@ -87,6 +96,7 @@ type lease struct {
 type holding struct {
 	room  *room
 	bytes int64
+	since time.Time
 }
 
 // take acquires n bytes of the room, or all of it if it is smaller. It waits until the lease has waited for the budget's
@@ -98,12 +108,16 @@ func (l *lease) take(ctx context.Context, r *room, n int64) error {
 			return err
 		}
 	}
-	l.holds = append(l.holds, holding{r, n})
+	l.holds = append(l.holds, holding{r, n, time.Now()})
 	l.budget.reserved.Add(float64(n))
 	return nil
 }
 
 func (l *lease) wait(ctx context.Context, r *room, n int64) error {
+	if r == &l.budget.heavy {
+		l.budget.waiting.Add(1)
+		defer l.budget.waiting.Add(-1)
+	}
 	began := time.Now()
 	defer func() { l.waited += time.Since(began) }()
 	waiting, cancel := context.WithTimeout(ctx, l.budget.patience-l.waited)
@@ -125,7 +139,10 @@ func (b *budget) evictUntil(done <-chan struct{}) {
 	ticker := time.NewTicker(evictPause)
 	defer ticker.Stop()
 	for {
-		b.evict()
+		now, last := time.Now().UnixNano(), b.evicted.Load()
+		if now-last >= int64(evictPause) && b.evicted.CompareAndSwap(last, now) { // one for all that wait
+			b.evict()
+		}
 		select {
 		case <-done:
 			return
@@ -137,8 +154,12 @@ func (b *budget) evictUntil(done <-chan struct{}) {
 // release gives back everything.
 func (l *lease) release() {
 	for _, h := range l.holds {
-		h.room.free.Release(h.bytes)
 		l.budget.reserved.Sub(float64(h.bytes))
+		if h.room == &l.budget.heavy && l.budget.waiting.Load() > 0 {
+			time.AfterFunc(min(heavyRest*time.Since(h.since), maxRest), func() { h.room.free.Release(h.bytes) })
+			continue
+		}
+		h.room.free.Release(h.bytes)
 	}
 	l.holds = nil
 }
@@ -149,8 +170,8 @@ type leaseKey struct{}
 // that decoding its body may take. Call it once, before that memory is allocated. It waits for room as reading a body does;
 // the error wraps [ErrBusy]. A request that reserves more than there is waits until nobody else holds any.
 //
-// Requests that reserve more than 2 MiB wait for each other, and fewer of them run at a time than there are processors, so
-// that the others are answered meanwhile.
+// Requests that reserve more than 2 MiB wait for each other. Fewer of them run at a time than there are processors, and while
+// more wait there is a pause between them, so that the others are answered meanwhile.
 func Reserve(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
 	switch {

@@ -56,8 +56,8 @@ func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 		}
 		running.Wait()
 		for _, r := range rooms {
-			if !r.free.TryAcquire(r.size) {
-				t.Errorf("something of the room for %s is left over", r.use)
+			if err := r.free.Acquire(context.Background(), r.size); err != nil { // heavy room after a rest
+				t.Errorf("the room for %s: %v", r.use, err)
 			}
 		}
 	})
@@ -135,4 +135,37 @@ func TestBudgetWaitEndsWithTheRequest(t *testing.T) {
 	if err := (&lease{budget: b}).take(ctx, &b.large, 50<<20); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want context.Canceled", err)
 	}
+}
+
+// While heavy requests wait for each other there is a pause between them; one that nobody waits for is followed at once.
+func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
+	b := testBudget(100<<20, time.Hour, nil)
+	heavy := func() *lease {
+		l := &lease{budget: b}
+		if err := l.take(t.Context(), &b.heavy, heavyRoom); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first := heavy()
+	first.release()
+	if !b.heavy.free.TryAcquire(heavyRoom) {
+		t.Fatal("the room is closed although nobody waits")
+	}
+	b.heavy.free.Release(heavyRoom)
+
+	first = heavy()
+	entered := make(chan *lease)
+	go func() { entered <- heavy() }()
+	for b.waiting.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	held := time.Since(first.holds[0].since)
+	released := time.Now()
+	first.release()
+	second := <-entered
+	if rested := time.Since(released); rested < heavyRest*held {
+		t.Errorf("held for %s, and open again after %s", held, rested)
+	}
+	second.release()
 }

@@ -1,0 +1,248 @@
+// Command hostile plays callers that want as much memory and time as they can get against `outboard serve`, with
+// the limits that it ships with and a cluster of 5,000 nodes and 30,000 pods, and prints how much memory the process
+// took, and how long an honest caller waited, without them and beside them.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	outboard    string
+	memoryLimit string
+	phase       time.Duration
+	most        int
+	niceness    int
+	attack      string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.outboard, "outboard", "bin/outboard", "the binary")
+	flag.StringVar(&o.memoryLimit, "memory-limit", "921MiB", "GOMEMLIMIT of the process, as in deploy/; empty: none")
+	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile ones, and as long again beside them")
+	flag.IntVar(&o.most, "most", 3072, "end when the process takes more MiB than this")
+	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would be on machines of their own")
+	flag.StringVar(&o.attack, "attack", "", "attack this address, and nothing else (what the command starts itself)")
+	flag.Parse()
+	if err := run(context.Background(), o); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if o.attack != "" {
+		attack(o.attack)
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "hostile")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	api, err := serveCluster()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	p, err := start(ctx, o, dir, "http://"+api.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer p.kill()
+	if err := p.ready(); err != nil {
+		return err
+	}
+	ready := p.memory("VmRSS")
+	alone := callFor(p.address, o.phase, p.alive)
+	quiet := p.memory("VmHWM")
+
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	attackers := exec.CommandContext(ctx, self, "--attack", p.address)
+	attackers.Stderr = os.Stderr
+	if err := attackers.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		_ = attackers.Process.Kill()
+		_ = attackers.Wait() // it was killed
+	}()
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, attackers.Process.Pid, o.niceness); err != nil {
+		return err
+	}
+	ended := p.watch(o.most)
+	time.Sleep(time.Second)
+	beside := callFor(p.address, o.phase, p.alive)
+	fmt.Printf("memory: %d MiB when ready, %d MiB at most without hostile callers, %d MiB at most with them%s\n", ready, quiet, p.most(), ended())
+	fmt.Printf("honest caller (filter, 500 names), alone:  %s\n", alone)
+	fmt.Printf("honest caller (filter, 500 names), beside: %s\n", beside)
+	return nil
+}
+
+// A process is a running outboard serve.
+type process struct {
+	command *exec.Cmd
+	address string
+	admin   string
+	highest int
+	over    bool
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func start(ctx context.Context, o options, dir, api string) (*process, error) {
+	serving, err := freeAddress()
+	admin, err2 := freeAddress()
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	kubeconfig, config := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "outboard.yaml")
+	err = errors.Join(os.WriteFile(kubeconfig, fmt.Appendf(nil, `
+clusters: [{name: c, cluster: {server: %q}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, api), 0o600), os.WriteFile(config, fmt.Appendf(nil, `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {address: %q}
+admin: {address: %q, pprof: true}
+cluster: {kubeconfig: %q}
+log: {level: error}
+profiles:
+- policies: [{name: ImageLocality}, {name: PodLimit, config: {max: 100, selector: {matchLabels: {app: web}}}}]
+`, serving, admin, kubeconfig), 0o600))
+	if err != nil {
+		return nil, err
+	}
+	p := &process{command: exec.CommandContext(ctx, o.outboard, "serve", "--config", config), address: serving, admin: "http://" + admin}
+	p.command.Stderr = os.Stderr
+	if o.memoryLimit != "" {
+		p.command.Env = append(os.Environ(), "GOMEMLIMIT="+o.memoryLimit, "GOGC=50")
+	}
+	return p, p.command.Start()
+}
+
+func (p *process) kill() {
+	_ = p.command.Process.Kill()
+	_ = p.command.Wait() // it was killed
+}
+
+func (p *process) ready() error {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		response, err := http.Get(p.admin + "/readyz")
+		if err != nil {
+			continue
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+	return errors.New("outboard is not ready after two minutes")
+}
+
+// memory returns a field of the process's status in MiB; 0 when it has ended.
+func (p *process) memory(field string) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			kib, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+func (p *process) alive() bool { return p.memory("VmRSS") > 0 }
+
+func (p *process) most() int {
+	p.highest = max(p.highest, p.memory("VmHWM"))
+	return p.highest
+}
+
+// watch ends the process when it takes too much, so that the machine stays usable. ended says whether it did.
+func (p *process) watch(most int) (ended func() string) {
+	began, after := time.Now(), make(chan time.Duration, 1)
+	go func() {
+		for p.alive() {
+			if p.most() > most {
+				_ = p.command.Process.Kill()
+				_, _ = p.command.Process.Wait() // it was killed
+				after <- time.Since(began)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	return func() string {
+		select {
+		case d := <-after:
+			return fmt.Sprintf(" (ended after %s)", d.Round(100*time.Millisecond))
+		default:
+			return ""
+		}
+	}
+}
+
+// callFor calls as kube-scheduler does, one call after the other, and sums up how long they took.
+func callFor(address string, d time.Duration, alive func() bool) string {
+	client := &http.Client{Timeout: 5 * time.Second}
+	defer client.CloseIdleConnections()
+	var took []time.Duration
+	failed := 0
+	for i, until := 0, time.Now().Add(d); time.Now().Before(until) && alive(); i++ {
+		began := time.Now()
+		answer, err := post(client, address, "filter", honest(i))
+		if err != nil || !strings.Contains(answer, `"Error":""`) {
+			failed++
+		}
+		took = append(took, time.Since(began))
+		time.Sleep(2 * time.Millisecond)
+	}
+	if len(took) == 0 {
+		return "no call"
+	}
+	slices.SortFunc(took, cmp.Compare)
+	quantile := func(q float64) time.Duration {
+		return took[int(q*float64(len(took)-1))].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d calls, %d failed, p50 %s, p99 %s, longest %s", len(took), failed, quantile(0.5), quantile(0.99), quantile(1))
+}
+
+func post(client *http.Client, address, verb, body string) (string, error) {
+	response, err := client.Post("http://"+address+"/"+verb, "application/json", strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return string(answer), err
+}
