@@ -208,19 +208,28 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 			foreign = map[string]bool{}
 		}
 		foreign[string(name)] = true
-		var n *snapshot.Node
-		if c.request.Mode() == wire.Nodes {
-			var err error
-			var size int64
-			if n, size, err = h.nodes.decode(string(name), c.request.Node(i)); err != nil {
-				return err
-			}
-			if added += size; added > h.nodes.limit {
-				return fmt.Errorf("the nodes of the request that are not known take more than %d bytes of memory", h.nodes.limit)
-			}
+		n, err := h.requestNode(c, i, string(name), &added)
+		if err != nil {
+			return err
 		}
 		asked = append(asked, n)
 	}
 	c.asked, c.rows, c.set, c.known = asked, rows, view.NodeSet(), foreign == nil
 	return nil
+}
+
+// requestNode returns a node that is not in the view: nil, or what the request holds of it. added
+// counts the memory that the request takes so far.
+func (h *Handler) requestNode(c *call, i int, name string, added *int64) (*snapshot.Node, error) {
+	if c.request.Mode() != wire.Nodes {
+		return nil, nil
+	}
+	n, size, err := h.nodes.decode(name, c.request.Node(i))
+	if err != nil {
+		return nil, err
+	}
+	if *added += size; *added > h.nodes.limit {
+		return nil, fmt.Errorf("the nodes of the request that are not known take more than %d bytes of memory", h.nodes.limit)
+	}
+	return n, nil
 }

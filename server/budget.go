@@ -31,8 +31,8 @@ const (
 	evictBehind = 500 * time.Millisecond
 
 	// When others wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it, and for maxRest at
-	// most: so heavy requests take a fourth of a processor's time, and the others are not slowed down by much.
-	heavyRest = 3
+	// most: so heavy requests take a tenth of a processor's time, and the others are not slowed down by much.
+	heavyRest = 9
 	maxRest   = time.Second
 
 	// evictPause is the time between two evictions for requests that wait for room.

@@ -98,24 +98,24 @@ func TestBudgetHasRoomForAnOrdinaryBodyOnEachConnection(t *testing.T) {
 func TestBudgetServesTheOldestFirst(t *testing.T) {
 	b := testBudget(100<<20, time.Hour, nil)
 	holder := &lease{budget: b}
-	if err := holder.take(t.Context(), &b.large, 100<<20); err != nil {
+	if err := holder.take(t.Context(), &b.heavy, heavyRoom); err != nil {
 		t.Fatal(err)
 	}
 	order := make(chan string, 2)
 	var running sync.WaitGroup
-	for _, name := range []string{"first", "second"} {
-		waits := make(chan struct{})
-		b.evict = sync.OnceFunc(func() { close(waits) }) // called when somebody waits
+	for i, name := range []string{"first", "second"} {
 		running.Go(func() {
 			l := &lease{budget: b}
-			if err := l.take(context.Background(), &b.large, 60<<20); err != nil {
+			if err := l.take(context.Background(), &b.heavy, heavyRoom); err != nil {
 				order <- fmt.Sprint(name, ": ", err)
 				return
 			}
 			order <- name
 			l.release()
 		})
-		<-waits
+		for b.waiting.Load() <= int64(i) {
+			time.Sleep(time.Millisecond)
+		}
 		time.Sleep(20 * time.Millisecond) // until it is in the queue
 	}
 	holder.release()

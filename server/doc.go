@@ -8,7 +8,8 @@
 // What the handler needs to know:
 //   - Reading r.Body may fail with [ErrBodyTooLarge], [ErrBusy] or [ErrBodyTimeout]. The error's text is meant for
 //     the caller, who should get it in a well-formed answer.
-//   - The bytes read count as held in memory until the handler returns.
+//   - Memory for the whole body, by its declared length, counts as held until the handler returns, and so does what the
+//     handler adds with [Reserve].
 //   - A request that reaches the handler comes from a caller who may call.
 //
 // Nothing in this package knows what is served.

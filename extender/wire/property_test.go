@@ -21,9 +21,9 @@ import (
 )
 
 // arguments draws what kube-scheduler may send, and more: names and texts are
-// any Unicode.
+// any Unicode, no longer than a namespace may be.
 func arguments(t *rapid.T) *extenderv1.ExtenderArgs {
-	text := rapid.OneOf(rapid.StringMatching(`[a-z0-9.-]{1,20}`), rapid.String())
+	text := rapid.OneOf(rapid.StringMatching(`[a-z0-9.-]{1,20}`), rapid.StringN(-1, -1, wire.MaxNamespace))
 	objectMeta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
 			Name: name, Namespace: text.Draw(t, "namespace"), UID: types.UID(text.Draw(t, "uid")), ResourceVersion: text.Draw(t, "version"),

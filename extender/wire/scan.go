@@ -299,13 +299,27 @@ func (s *scanner) skipString() bool {
 	return true
 }
 
+// maxSearch is how much is searched at once. The runtime cannot interrupt a search, and
+// a garbage collection that wants to would have every other request wait for its end.
+const maxSearch = 64 << 10
+
+// indexQuote is bytes.IndexByte for a quote.
+func indexQuote(b []byte) int {
+	for at := 0; at < len(b); at += maxSearch {
+		if i := bytes.IndexByte(b[at:min(at+maxSearch, len(b))], '"'); i >= 0 {
+			return at + i
+		}
+	}
+	return -1
+}
+
 // stringEnd returns the position behind the quote that ends the string whose
 // inside begins at from, or -1. A quote behind an odd number of backslashes is
 // part of the string. Runs of backslashes are counted once, so that the time
 // stays linear whatever the string holds.
 func stringEnd(b []byte, from int) int {
 	for i := from; ; {
-		quote := bytes.IndexByte(b[i:], '"')
+		quote := indexQuote(b[i:])
 		if quote < 0 {
 			return -1
 		}
@@ -346,7 +360,10 @@ func (s *scanner) skipNested(depth int) {
 		c := b[i]
 		i++
 		if c == '"' {
-			quote := bytes.IndexByte(b[i:], '"')
+			quote := bytes.IndexByte(b[i:min(i+maxSearch, len(b))], '"')
+			if quote < 0 {
+				quote = indexQuote(b[i:])
+			}
 			if quote < 0 {
 				break
 			}

@@ -35,7 +35,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.outboard, "outboard", "bin/outboard", "the binary")
 	flag.StringVar(&o.memoryLimit, "memory-limit", "921MiB", "GOMEMLIMIT of the process, as in deploy/; empty: none")
-	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile ones, and as long again beside them")
+	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile ones, and as long again beside them, in turn")
 	flag.IntVar(&o.most, "most", 3072, "end when the process takes more MiB than this")
 	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would be on machines of their own")
 	flag.StringVar(&o.attack, "attack", "", "attack this address, and nothing else (what the command starts itself)")
@@ -69,33 +69,50 @@ func run(ctx context.Context, o options) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
-	ready := p.memory("VmRSS")
-	alone := callFor(p.address, o.phase, p.alive)
-	quiet := p.memory("VmHWM")
+	ready, ended := p.memory("VmRSS"), p.watch(o.most)
+	var alone, beside calls
+	for round := range rounds { // in turn, as the machine may be busy with other things for a while
+		alone.callFor(p, o.phase/rounds)
+		if round == 0 {
+			fmt.Printf("memory: %d MiB when ready, %d MiB at most without hostile callers\n", ready, p.memory("VmHWM"))
+		}
+		stop, err := startAttack(ctx, p.address, o.niceness)
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Second) // until they are many
+		beside.callFor(p, o.phase/rounds)
+		stop()
+	}
+	fmt.Printf("memory: %d MiB at most with hostile callers%s\n", p.most(), ended())
+	fmt.Printf("honest caller (filter, 500 names), alone:  %s\n", &alone)
+	fmt.Printf("honest caller (filter, 500 names), beside: %s\n", &beside)
+	return nil
+}
 
+// rounds is how often the honest caller calls alone and then beside the others.
+const rounds = 5
+
+// startAttack starts the hostile callers as a process of their own. stop ends them.
+func startAttack(ctx context.Context, address string, niceness int) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	attackers := exec.CommandContext(ctx, self, "--attack", p.address)
+	attackers := exec.CommandContext(ctx, self, "--attack", address)
 	attackers.Stderr = os.Stderr
 	if err := attackers.Start(); err != nil {
-		return err
+		return nil, err
 	}
-	defer func() {
+	stop = func() {
 		_ = attackers.Process.Kill()
 		_ = attackers.Wait() // it was killed
-	}()
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, attackers.Process.Pid, o.niceness); err != nil {
-		return err
 	}
-	ended := p.watch(o.most)
-	time.Sleep(time.Second)
-	beside := callFor(p.address, o.phase, p.alive)
-	fmt.Printf("memory: %d MiB when ready, %d MiB at most without hostile callers, %d MiB at most with them%s\n", ready, quiet, p.most(), ended())
-	fmt.Printf("honest caller (filter, 500 names), alone:  %s\n", alone)
-	fmt.Printf("honest caller (filter, 500 names), beside: %s\n", beside)
-	return nil
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, attackers.Process.Pid, niceness); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
 }
 
 // A process is a running outboard serve.
@@ -212,29 +229,38 @@ func (p *process) watch(most int) (ended func() string) {
 	}
 }
 
-// callFor calls as kube-scheduler does, one call after the other, and sums up how long they took.
-func callFor(address string, d time.Duration, alive func() bool) string {
+// calls are how long calls took, and how many of them failed.
+type calls struct {
+	took   []time.Duration
+	failed int
+}
+
+// callFor calls as kube-scheduler does, one call after the other.
+func (c *calls) callFor(p *process, d time.Duration) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
-	var took []time.Duration
-	failed := 0
-	for i, until := 0, time.Now().Add(d); time.Now().Before(until) && alive(); i++ {
+	for until := time.Now().Add(d); time.Now().Before(until) && p.alive(); time.Sleep(2 * time.Millisecond) {
+		body := honest(len(c.took))
 		began := time.Now()
-		answer, err := post(client, address, "filter", honest(i))
+		answer, err := post(client, p.address, "filter", body)
+		c.took = append(c.took, time.Since(began))
 		if err != nil || !strings.Contains(answer, `"Error":""`) {
-			failed++
+			if c.failed++; c.failed == 1 {
+				fmt.Printf("the first call that failed: %v, %.300q\n", err, answer)
+			}
 		}
-		took = append(took, time.Since(began))
-		time.Sleep(2 * time.Millisecond)
 	}
-	if len(took) == 0 {
+}
+
+func (c *calls) String() string {
+	if len(c.took) == 0 {
 		return "no call"
 	}
-	slices.SortFunc(took, cmp.Compare)
+	slices.SortFunc(c.took, cmp.Compare)
 	quantile := func(q float64) time.Duration {
-		return took[int(q*float64(len(took)-1))].Round(10 * time.Microsecond)
+		return c.took[int(q*float64(len(c.took)-1))].Round(10 * time.Microsecond)
 	}
-	return fmt.Sprintf("%d calls, %d failed, p50 %s, p99 %s, longest %s", len(took), failed, quantile(0.5), quantile(0.99), quantile(1))
+	return fmt.Sprintf("%d calls, %d failed, p50 %s, p99 %s, longest %s", len(c.took), c.failed, quantile(0.5), quantile(0.99), quantile(1))
 }
 
 func post(client *http.Client, address, verb, body string) (string, error) {
