@@ -466,7 +466,8 @@ func TestPreemptCrowded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCrowd(t, 40)
 		added, answer, filters, ok := c.preempt(t)
-		if limit := 2 + len(c.eligible) + 1000; filters > limit {
+		// At worst every other pod is spared, and each pair takes three sets.
+		if limit := 3 + 3*len(c.eligible)/2 + 1000; filters > limit {
 			t.Fatalf("%d sets were tried, more than %d", filters, limit)
 		}
 		if !ok {
