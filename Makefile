@@ -44,6 +44,7 @@ fuzz:
 
 chaos: control-plane
 	$(GO) test -run '^Test(Chaos|Burst)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
+	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
 
 bench: control-plane
 	$(GO) test -run '^$$' -bench . -benchmem ./...

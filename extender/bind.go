@@ -188,10 +188,12 @@ func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *
 		switch {
 		case withdrawErr != nil:
 			return fmt.Errorf("%w; its claims stay for now: %w", err, withdrawErr)
-		case touched != nil && touched.Spec.NodeName == node.Name:
+		case touched == nil || touched.Spec.NodeName == "":
+			return fmt.Errorf("the Binding was withdrawn, and the claims of the pod were released: %w", err)
+		case touched.Spec.NodeName == node.Name:
 			return nil
 		}
-		return fmt.Errorf("the Binding was withdrawn, and the claims of the pod were released: %w", err)
+		err = fmt.Errorf("pod %s/%s is already bound to node %q", pod.Namespace, pod.Name, touched.Spec.NodeName)
 	}
 	// The caller may be gone already; what was reserved is given back all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)

@@ -165,6 +165,19 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	})
 }
 
+// When the outcome of a Binding is unknown, and the pod turns out to be bound to another node, it keeps no claim on this one.
+func TestPodThatIsBoundElsewhereKeepsNoClaim(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1)}
+	b := newBooks()
+	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: extender.ErrOutcomeUnknown, touchedOn: "n2"}
+	if got, want := bindTo(t, serveGPUMemory(t, cluster, b), "p", "n1"), `pod default/p is already bound to node "n2"`; got != want {
+		t.Errorf("answered %q, want %q", got, want)
+	}
+	if held := b.holders("p"); len(held) > 0 {
+		t.Errorf("the pod holds claims on %q", held)
+	}
+}
+
 // The GPU of a pod fails between two attempts to bind it. The second gives it another one, but not before the first one's
 // Binding, which may still be on its way, is sure to be refused.
 func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {

@@ -22,6 +22,7 @@ type fakeCluster struct {
 	live        *corev1.Pod // the pod as the API server has it; nil: as in pods
 	bindErr     error
 	touchErr    error
+	touchedOn   string // the node on which TouchPod finds the pod; "": as before
 	throttleErr error
 	onBind      func() error // if not nil, decides what Bind returns
 	onLive      func()       // if not nil, is what happens while LivePod asks
@@ -95,6 +96,9 @@ func (f *fakeCluster) TouchPod(ctx context.Context, namespace, name string, uid 
 	f.touches++
 	touched := pod.DeepCopy()
 	touched.ResourceVersion = fmt.Sprintf("%s.touched-%d", pod.ResourceVersion, f.touches)
+	if f.touchedOn != "" {
+		touched.Spec.NodeName = f.touchedOn
+	}
 	f.live = touched
 	return touched, nil
 }
