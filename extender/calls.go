@@ -33,6 +33,7 @@ type call struct {
 	unresolvable []wire.Failure
 	record       *decision.Record
 	reserved     bool  // memory for what is made of the body
+	decodesNodes bool  // requestNodes.begin was called, and end was not
 	podWeight    int64 // what decoding the pod may take; 0: our own copy is used
 }
 

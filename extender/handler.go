@@ -130,7 +130,7 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &Handler{Options: o}
+	h := &Handler{Options: o, nodes: requestNodes{many: make(chan struct{}, 1)}}
 	if h.nodes.limit = maxNewNodes; o.Cluster == nil {
 		h.nodes.limit = maxAllNodes
 	}
@@ -166,6 +166,10 @@ var contentType = []string{"application/json"}
 // it fails this call and no other.
 func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.Context, *call) error) (err error) {
 	defer func() {
+		if c.decodesNodes {
+			c.decodesNodes = false
+			h.nodes.end()
+		}
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v", p)
 			h.Logger.Error("panic while answering", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))

@@ -93,7 +93,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	if err := h.resolve(c, view); err != nil {
+	if err := h.resolve(ctx, c, view); err != nil {
 		return engine.Request{}, err
 	}
 	c.withComing(view, coming, pod.UID)
@@ -160,7 +160,7 @@ func (c *call) nextMark() {
 }
 
 // resolve sets c.asked to the nodes asked, in order.
-func (h *Handler) resolve(c *call, view *snapshot.View) error {
+func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) error {
 	if h.Cluster == nil && c.request.Mode() == wire.Names {
 		return errors.New("the request holds node names only, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
 	}
@@ -208,7 +208,7 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 			foreign = map[string]bool{}
 		}
 		foreign[string(name)] = true
-		n, err := h.requestNode(c, i, string(name), &added)
+		n, err := h.requestNode(ctx, c, i, string(name), &added)
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (h *Handler) resolve(c *call, view *snapshot.View) error {
 
 // requestNode returns a node that is not in the view: nil, or what the request holds of it. added
 // counts the memory that the request takes so far.
-func (h *Handler) requestNode(c *call, i int, name string, added *int64) (*snapshot.Node, error) {
+func (h *Handler) requestNode(ctx context.Context, c *call, i int, name string, added *int64) (*snapshot.Node, error) {
 	if c.request.Mode() != wire.Nodes {
 		return nil, nil
 	}
@@ -228,7 +228,13 @@ func (h *Handler) requestNode(c *call, i int, name string, added *int64) (*snaps
 	if err != nil {
 		return nil, err
 	}
-	if *added += size; *added > h.nodes.limit {
+	if *added += size; *added > fewNodes && !c.decodesNodes {
+		if err := h.nodes.begin(ctx); err != nil {
+			return nil, err
+		}
+		c.decodesNodes = true
+	}
+	if *added > h.nodes.limit {
 		return nil, fmt.Errorf("the nodes of the request that are not known take more than %d bytes of memory", h.nodes.limit)
 	}
 	return n, nil

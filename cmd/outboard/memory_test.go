@@ -72,10 +72,10 @@ func TestLimitMemory(t *testing.T) {
 }
 
 // What the manifests allow is enough for a large cluster (docs/performance.md) and all that requests may hold: large
-// bodies, ordinary ones, what is made of both, and nodes and buffers that are kept.
+// bodies, ordinary ones, what is made of both, and nodes that came with requests, once kept and once being decoded.
 func TestManifestsLeaveRoomForRequests(t *testing.T) {
 	const mib = 1 << 20
-	needed := 255*mib + int64(config.Default().Serving.MaxInFlightBytes) + 1024*96<<10 + 128*mib + 64*mib
+	needed := 255*mib + int64(config.Default().Serving.MaxInFlightBytes) + 1024*96<<10 + 64*mib + 64*mib + 2*88*mib
 	for _, name := range []string{"outboard.yaml", "gpushare-extender.yaml"} {
 		manifest, err := os.ReadFile("../../deploy/" + name)
 		if err != nil {
