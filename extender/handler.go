@@ -206,14 +206,18 @@ func (h *Handler) reserve(ctx context.Context, bytes int64) error {
 	return h.Reserve(ctx, bytes)
 }
 
+// decodeShare is how much more than its memory decoding a pod costs: it takes a multiple of a scan's time, and what it leaves is
+// garbage.
+const decodeShare = 4
+
 // weigh reserves what is about to be made of the body: so many bytes for the nodes or
-// victims, and what decoding the pod takes if it has to be decoded.
+// victims, and what decoding the pod costs if it has to be decoded.
 func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
 	if c.reserved {
 		return nil
 	}
 	c.reserved = true
-	return h.reserve(ctx, bytes+c.podWeight)
+	return h.reserve(ctx, bytes+decodeShare*c.podWeight)
 }
 
 // finish records, counts and logs the call.

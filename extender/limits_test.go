@@ -170,7 +170,7 @@ func TestReserve(t *testing.T) {
 	}{
 		{"a pod that is known", "filter", `{"Pod":` + known + `,"NodeNames":["good","better"]}`, 2 * 384, 2 * 384},
 		{"500 names and a usual pod", "filter", `{"Pod":` + string(usual) + `,"NodeNames":[` + distinct(500) + `]}`, 500 * 384, 1 << 20},
-		{"many containers", "prioritize", hostile["a pod of many containers"].body(0), 6_000 << 10, 8 << 20},
+		{"many containers", "prioritize", hostile["a pod of many containers"].body(0), 4 * 6_000 << 10, 4 * 8 << 20},
 		{"a victim that is a whole pod", "preempt", `{"Pod":` + known + `,"NodeNameToVictims":{"good":{"Pods":[` + string(usual) + `]}}}`, 384, 384},
 		{"a large body", "filter", hostile["a long pod name"].body(0), 64 << 20, 64 << 20},
 	} {

@@ -23,17 +23,20 @@ const (
 
 	// Requests that reserve at most lightWork share lightRoom, so that they never wait for those that reserve more, which
 	// share heavyRoom.
-	lightWork = 2 << 20
+	lightWork = 4 << 20
 	lightRoom = 64 << 20
 	heavyRoom = 64 << 20
 
 	// A transfer that is behind by more than evictBehind, which is some of its grace, ends when a request waits for room.
 	evictBehind = 500 * time.Millisecond
 
-	// When others wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it, and for maxRest at
-	// most: so heavy requests take a tenth of a processor's time, and the others are not slowed down by much.
+	// While others wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it, so that heavy requests
+	// take a tenth of a processor's time and the others are not slowed down by much. A call about all nodes of a large cluster
+	// holds it for less than longWork; after a longer one it stays closed for longRest times as long. maxRest bounds both.
 	heavyRest = 9
-	maxRest   = time.Second
+	longWork  = 20 * time.Millisecond
+	longRest  = 99
+	maxRest   = 10 * time.Second
 
 	// evictPause is the time between two evictions for requests that wait for room.
 	evictPause = 50 * time.Millisecond
@@ -156,12 +159,20 @@ func (l *lease) release() {
 	for _, h := range l.holds {
 		l.budget.reserved.Sub(float64(h.bytes))
 		if h.room == &l.budget.heavy && l.budget.waiting.Load() > 0 {
-			time.AfterFunc(min(heavyRest*time.Since(h.since), maxRest), func() { h.room.free.Release(h.bytes) })
+			time.AfterFunc(rest(time.Since(h.since)), func() { h.room.free.Release(h.bytes) })
 			continue
 		}
 		h.room.free.Release(h.bytes)
 	}
 	l.holds = nil
+}
+
+// rest is how long heavyRoom stays closed after a request has held it.
+func rest(held time.Duration) time.Duration {
+	if held > longWork {
+		return min(longRest*held, maxRest)
+	}
+	return heavyRest * held
 }
 
 type leaseKey struct{}
@@ -170,7 +181,7 @@ type leaseKey struct{}
 // that decoding its body may take. Call it once, before that memory is allocated. It waits for room as reading a body does;
 // the error wraps [ErrBusy]. A request that reserves more than there is waits until nobody else holds any.
 //
-// Requests that reserve more than 2 MiB wait for each other. Fewer of them run at a time than there are processors, and while
+// Requests that reserve more than 4 MiB wait for each other. Fewer of them run at a time than there are processors, and while
 // more wait there is a pause between them, so that the others are answered meanwhile.
 func Reserve(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
