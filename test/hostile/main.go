@@ -121,7 +121,6 @@ type process struct {
 	address string
 	admin   string
 	highest int
-	over    bool
 }
 
 func freeAddress() (string, error) {
