@@ -48,7 +48,7 @@ func TestTransportLearnsTheTime(t *testing.T) {
 	}
 }
 
-// A failed request is told of by what it means, with what helps; once, until it means something else.
+// The log says what a failed request means, and what helps; once, until it means something else.
 func TestMeaningOfFailures(t *testing.T) {
 	resource := schema.GroupResource{Group: "outboard.dev", Resource: "ledgers"}
 	forbidden := apierrors.NewForbidden(resource, "", errors.New("no"))

@@ -55,7 +55,7 @@ type Candidate struct {
 //
 // A candidate that passes without its victims is kept as it is, or dropped if it
 // has none. Otherwise pods of lower priority than the pod's are added to the
-// victims; which ones, is told in the package documentation. A candidate on which
+// victims; see the package documentation for the rules. A candidate on which
 // even all of them would not do is dropped. Victims are never taken away. Pods
 // that are being deleted count as gone, and are never added.
 //

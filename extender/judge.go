@@ -107,7 +107,7 @@ const (
 	// maxRememberedPod is the weight up to which the engine may remember a pod that came
 	// with a request.
 	maxRememberedPod = 512 << 10
-	// maxUnknown is how many unknown nodes Filtered is told of.
+	// maxUnknown bounds the unknown nodes that are passed to Filtered.
 	maxUnknown = 64
 )
 

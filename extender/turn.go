@@ -56,7 +56,7 @@ func (t *turns) came(uid types.UID) {
 }
 
 // awaitTurn waits until the pods are bound or gone, but not for long: for those that are being bound here, as long as one after
-// the other is; and for those of other replicas, which may have been killed, only as long as nobody has waited in vain.
+// the other is; and for those of other replicas, which may have been killed, only until somebody has waited for turnTimeout.
 func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID) {
 	moved := time.Now()
 	for _, uid := range after {

@@ -51,7 +51,7 @@ func (c *bindingCluster) Bind(ctx context.Context, b extender.Binding) error {
 
 // A replica is killed after it made a claim, and nobody binds that pod. The other pods of its size, whose Bindings should come
 // after it, are bound within 2 s, with kube-scheduler's httpTimeout as the documentation has it: those that come at once, and
-// those that come one after the other, so that none of them may wait for what others have waited for in vain.
+// those that come one after the other, so that none of them may wait again for a pod that did not come.
 func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	const gpus, together = 16, 5
 	b := newBooks()

@@ -444,7 +444,7 @@ func TestResizedPodKeepsItsClaim(t *testing.T) {
 	expect(t, "what the next gets", w.told(p, asking("new", 1)), "2")
 }
 
-// TestUnreported: a resource that no node has is told apart from one that this node lacks, also after nodes have changed.
+// TestUnreported: a resource that no node has gets another reason than one that this node lacks, also after nodes have changed.
 func TestUnreported(t *testing.T) {
 	p, whole := policytest.Build(t, devices.Type(), counted), policytest.Build(t, devices.Type(), named)
 	nodes := func(counts ...int64) *snapshot.View {

@@ -75,7 +75,7 @@ func hard(verdict string) string {
 	return string(slices.DeleteFunc([]byte(verdict), func(b byte) bool { return b == '!' }))
 }
 
-// A pod that is on its node, and whose claim is lost, gets the seats it has: it does not stand in its own way.
+// A pod that is on its node, and whose claim is lost, gets the seats it has: it is not counted against itself.
 func TestAPodWithoutItsClaimHasItsSeats(t *testing.T) {
 	p := policytest.Build(t, licences.Type(), `{features: [{name: solver, seats: 2}]}`)
 	w := newWorld("a")

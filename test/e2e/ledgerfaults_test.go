@@ -27,7 +27,7 @@ profiles:
 const installLedgers = "kubectl apply -f ledger/crd.yaml"
 
 // The definition of ledgers is deleted, with all claims, and installed again. Meanwhile no pod gets a seat, and it is said what
-// helps. Afterwards the pod that has a seat still has it, and only what is left is given away.
+// helps. Afterwards the pod that has a seat still has it, and only what is left is allocated.
 func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -49,7 +49,7 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 		t.Errorf("the metric says %q", got)
 	}
 	second := th.create(licensed("second", "solver"))
-	th.eventually("the pod is told what is missing", func() bool { return strings.Contains(th.events(second), installLedgers) })
+	th.eventually("the pod's events say what is missing", func() bool { return strings.Contains(th.events(second), installLedgers) })
 	if th.pod("second").Spec.NodeName != "" {
 		t.Error("a pod is bound without a claim")
 	}
