@@ -35,6 +35,12 @@ type theater struct {
 
 func open(t *testing.T) *theater {
 	t.Helper()
+	return openFor(t, patience)
+}
+
+// openFor is open for a test that may take that long.
+func openFor(t *testing.T, patience time.Duration) *theater {
+	t.Helper()
 	t.Parallel()
 	outboard, err := binary()
 	if err != nil {

@@ -25,7 +25,7 @@ var preemptions = flag.Int("preemptions", 100, "how many pods preempt others in 
 // bound has taken what was made free for an important pod; and each important pod evicts one other pod.
 func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 	const nodes, each, workers, smaller = 12, 16, 6, 12
-	th := open(t)
+	th := openFor(t, patience+time.Duration(*preemptions)*time.Second)
 	var specs []controlplane.NodeSpec
 	for n := range nodes {
 		specs = append(specs, gpus(fmt.Sprintf("gpu-%02d", n), 2, each))
