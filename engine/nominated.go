@@ -143,13 +143,13 @@ func (e *Engine) plan(node *snapshot.Node, pods []Nomination) []*corev1.Pod {
 			rest = rest.Without(func(pod *corev1.Pod) bool { return snapshot.Priority(pod) < snapshot.Priority(n.Pod) })
 			annotations, _ = e.wouldGet(n.Pod, rest.With(planned...))
 		}
-		planned = append(planned, annotated(n.Pod, annotations))
+		planned = append(planned, WithAnnotations(n.Pod, annotations))
 	}
 	return planned
 }
 
-// annotated returns the pod with the annotations, too.
-func annotated(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {
+// WithAnnotations returns the pod as it would be with the annotations, too. The pod is not changed.
+func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {
 	if len(annotations) == 0 {
 		return pod
 	}

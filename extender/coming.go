@@ -114,16 +114,10 @@ func (h *Handler) enter(ctx context.Context, c *call, pod *corev1.Pod, name stri
 // nobody else comes first. What it cannot be given is for Reserve to tell.
 func (h *Handler) planned(ctx context.Context, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) *corev1.Pod {
 	reservation, err := h.Engine.Reserve(ctx, plan{view}, view, pod, node)
-	if err != nil || len(reservation.Annotations) == 0 {
+	if err != nil {
 		return pod
 	}
-	with := *pod // shallow: its annotations are replaced, not written to
-	with.Annotations = maps.Clone(pod.Annotations)
-	if with.Annotations == nil {
-		with.Annotations = map[string]string{}
-	}
-	maps.Copy(with.Annotations, reservation.Annotations)
-	return &with
+	return engine.WithAnnotations(pod, reservation.Annotations)
 }
 
 // plan is ledgers of which nothing is kept: those of the view.
