@@ -53,6 +53,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	b.transfer.begin()
 	n, err := b.body.Read(p[:min(len(p), readStep)])
 	b.transfer.moves(n)
+	b.lease.budget.pace(b.ctx, max(b.declared, b.transfer.moved), n)
 	b.received.Add(float64(n))
 	if b.transfer.moved > b.limit {
 		return 0, b.refuse(bodyTooLarge, fmt.Errorf("%w: more than the limit of %d bytes", ErrBodyTooLarge, b.limit))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 )
 
 // ErrBusy means that other requests hold the memory set aside for requests, and did not give enough back in time. It is an
@@ -38,6 +39,11 @@ const (
 	longRest  = 99
 	maxRest   = 10 * time.Second
 
+	// While others wait for the room of large bodies, those above pacedBody arrive at pacedRate bytes a second together, after the
+	// first pacedBody bytes: receiving them faster takes the processors' time from the others.
+	pacedBody = 1 << 20
+	pacedRate = 16 << 20
+
 	// evictPause is the time between two evictions for requests that wait for room.
 	evictPause = 50 * time.Millisecond
 )
@@ -46,12 +52,12 @@ const (
 // and what is made of it after the last, and in that order: who waits for the second waits for requests that wait for
 // nothing.
 type budget struct {
-	large, ordinary, light, heavy room
+	large, ordinary, light, heavy *room
 
 	// leastHeavy is the least that a heavy request acquires. It keeps one processor free of them.
 	leastHeavy int64
 
-	waiting atomic.Int64 // for heavy
+	pacing *rate.Limiter // of large bodies
 
 	patience time.Duration
 	evict    func()       // ends the slowest transfer; nil: none is ended
@@ -61,12 +67,15 @@ type budget struct {
 
 // A room is memory for one kind of use.
 type room struct {
-	use  string
-	size int64
-	free *semaphore.Weighted
+	use     string
+	size    int64
+	free    *semaphore.Weighted
+	waiting atomic.Int64 // requests
 }
 
-func newRoom(use string, size int64) room { return room{use, size, semaphore.NewWeighted(size)} }
+func newRoom(use string, size int64) *room {
+	return &room{use: use, size: size, free: semaphore.NewWeighted(size)}
+}
 
 func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
 	return &budget{
@@ -74,6 +83,7 @@ func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
 		ordinary:   newRoom("request bodies of ordinary size", int64(opts.MaxConnections)*ordinaryBody),
 		light:      newRoom("what is made of requests of ordinary size", lightRoom),
 		heavy:      newRoom("what is made of large requests", heavyRoom),
+		pacing:     rate.NewLimiter(pacedRate, pacedBody),
 		leastHeavy: heavyRoom / int64(max(runtime.GOMAXPROCS(0)-1, 1)),
 		patience:   opts.BusyTimeout,
 		evict:      evict,
@@ -84,9 +94,17 @@ func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
 // forBody is the room for a body of at most so many bytes.
 func (b *budget) forBody(bytes int64) *room {
 	if bytes <= ordinaryBody {
-		return &b.ordinary
+		return b.ordinary
 	}
-	return &b.large
+	return b.large
+}
+
+// pace waits after n bytes of a body have been read, n being at most pacedBody. body is how many bytes it has as far as known. It
+// returns early when ctx ends.
+func (b *budget) pace(ctx context.Context, body int64, n int) {
+	if body > pacedBody && b.large.waiting.Load() > 0 {
+		_ = b.pacing.WaitN(ctx, n) // otherwise the request is over, which reading shows
+	}
 }
 
 // A lease is what one request holds. It is used by one goroutine at a time.
@@ -117,10 +135,8 @@ func (l *lease) take(ctx context.Context, r *room, n int64) error {
 }
 
 func (l *lease) wait(ctx context.Context, r *room, n int64) error {
-	if r == &l.budget.heavy {
-		l.budget.waiting.Add(1)
-		defer l.budget.waiting.Add(-1)
-	}
+	r.waiting.Add(1)
+	defer r.waiting.Add(-1)
 	began := time.Now()
 	defer func() { l.waited += time.Since(began) }()
 	waiting, cancel := context.WithTimeout(ctx, l.budget.patience-l.waited)
@@ -158,7 +174,7 @@ func (b *budget) evictUntil(done <-chan struct{}) {
 func (l *lease) release() {
 	for _, h := range l.holds {
 		l.budget.reserved.Sub(float64(h.bytes))
-		if h.room == &l.budget.heavy && l.budget.waiting.Load() > 0 {
+		if h.room == l.budget.heavy && h.room.waiting.Load() > 0 {
 			time.AfterFunc(rest(time.Since(h.since)), func() { h.room.free.Release(h.bytes) })
 			continue
 		}
@@ -189,7 +205,7 @@ func Reserve(ctx context.Context, bytes int64) error {
 	case l == nil: // a request without a body
 		return nil
 	case bytes <= lightWork:
-		return l.take(ctx, &l.budget.light, bytes)
+		return l.take(ctx, l.budget.light, bytes)
 	}
-	return l.take(ctx, &l.budget.heavy, max(bytes, l.budget.leastHeavy))
+	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +27,7 @@ func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 		const limit = 10 * ordinaryBody
 		b := testBudget(limit, time.Hour, nil)
 		var held [4]atomic.Int64
-		rooms := []*room{&b.large, &b.ordinary, &b.light, &b.heavy}
+		rooms := []*room{b.large, b.ordinary, b.light, b.heavy}
 		bodies := rapid.SliceOfN(rapid.Int64Range(1, limit), 1, 12).Draw(t, "bodies")
 		made := rapid.SliceOfN(rapid.Int64Range(1, 2*heavyRoom), 12, 12).Draw(t, "made")
 		var running sync.WaitGroup
@@ -98,7 +99,7 @@ func TestBudgetHasRoomForAnOrdinaryBodyOnEachConnection(t *testing.T) {
 func TestBudgetServesTheOldestFirst(t *testing.T) {
 	b := testBudget(100<<20, time.Hour, nil)
 	holder := &lease{budget: b}
-	if err := holder.take(t.Context(), &b.heavy, heavyRoom); err != nil {
+	if err := holder.take(t.Context(), b.heavy, heavyRoom); err != nil {
 		t.Fatal(err)
 	}
 	order := make(chan string, 2)
@@ -106,14 +107,14 @@ func TestBudgetServesTheOldestFirst(t *testing.T) {
 	for i, name := range []string{"first", "second"} {
 		running.Go(func() {
 			l := &lease{budget: b}
-			if err := l.take(context.Background(), &b.heavy, heavyRoom); err != nil {
+			if err := l.take(context.Background(), b.heavy, heavyRoom); err != nil {
 				order <- fmt.Sprint(name, ": ", err)
 				return
 			}
 			order <- name
 			l.release()
 		})
-		for b.waiting.Load() <= int64(i) {
+		for b.heavy.waiting.Load() <= int64(i) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20 * time.Millisecond) // until it is in the queue
@@ -127,12 +128,12 @@ func TestBudgetServesTheOldestFirst(t *testing.T) {
 
 func TestBudgetWaitEndsWithTheRequest(t *testing.T) {
 	b := testBudget(100<<20, time.Hour, nil)
-	if err := (&lease{budget: b}).take(t.Context(), &b.large, 100<<20); err != nil {
+	if err := (&lease{budget: b}).take(t.Context(), b.large, 100<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&lease{budget: b}).take(ctx, &b.large, 50<<20); !errors.Is(err, context.Canceled) {
+	if err := (&lease{budget: b}).take(ctx, b.large, 50<<20); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want context.Canceled", err)
 	}
 }
@@ -142,7 +143,7 @@ func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
 	b := testBudget(100<<20, time.Hour, nil)
 	heavy := func() *lease {
 		l := &lease{budget: b}
-		if err := l.take(t.Context(), &b.heavy, heavyRoom); err != nil {
+		if err := l.take(t.Context(), b.heavy, heavyRoom); err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -157,7 +158,7 @@ func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
 	first = heavy()
 	entered := make(chan *lease)
 	go func() { entered <- heavy() }()
-	for b.waiting.Load() == 0 {
+	for b.heavy.waiting.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	held := time.Since(first.holds[0].since)
@@ -168,4 +169,43 @@ func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
 		t.Errorf("held for %s, and open again after %s", held, rested)
 	}
 	second.release()
+}
+
+// Large bodies are slowed down while others wait for their room, and only then. The time is that of the bubble.
+func TestLargeBodiesArePacedWhileOthersWait(t *testing.T) {
+	const size = 40 << 20
+	tests := []struct {
+		name    string
+		body    int64
+		waiting bool
+		want    time.Duration
+	}{
+		{"nobody waits", size, false, 0},
+		{"a body that is not large", pacedBody, true, 0},
+		{"a large body, after its first part", size, true, (size - pacedBody) * time.Second / pacedRate},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := testBudget(size, time.Hour, nil)
+				holder := &lease{budget: b}
+				if err := holder.take(t.Context(), b.large, size); err != nil {
+					t.Fatal(err)
+				}
+				if test.waiting {
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() { _ = (&lease{budget: b}).take(ctx, b.large, size) }()
+					synctest.Wait()
+					defer cancel()
+				}
+				began := time.Now()
+				for read := int64(0); read < test.body; read += readStep {
+					b.pace(t.Context(), test.body, readStep)
+				}
+				if took := time.Since(began).Round(time.Millisecond / 2); took != test.want {
+					t.Errorf("it took %s, want %s", took, test.want)
+				}
+			})
+		})
+	}
 }
