@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"math"
@@ -77,7 +77,7 @@ func TestManifestsLeaveRoomForRequests(t *testing.T) {
 	const mib = 1 << 20
 	needed := 255*mib + int64(config.Default().Serving.MaxInFlightBytes) + 1024*96<<10 + 64*mib + 64*mib + 2*88*mib
 	for _, name := range []string{"outboard.yaml", "gpushare-extender.yaml"} {
-		manifest, err := os.ReadFile("../../deploy/" + name)
+		manifest, err := os.ReadFile("../deploy/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -83,18 +83,18 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 	var live *cluster.Cluster
 	var keeper *ledger.Keeper
 	if !c.Cluster.None {
-		needs := needsOf(c)
+		required := requirementsOf(c)
 		client, err := clientConfig(c.Cluster)
 		if err != nil {
 			return err
 		}
 		if live, err = cluster.New(cluster.Options{
 			Config: client, QPS: float32(c.Cluster.QPS), Burst: c.Cluster.Burst, Logger: logger, Registerer: registry,
-			Ledgers: needs.ledgers, ConfigMaps: needs.configMaps,
+			Ledgers: required.ledgers, ConfigMaps: required.configMaps,
 		}); err != nil {
 			return err
 		}
-		if needs.ledgers {
+		if required.ledgers {
 			if keeper, err = ledger.New(ledger.Options{
 				API: toAPI(live), Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: live.Clock().Latest, Logger: logger, Registerer: registry,
 			}); err != nil {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // Only who learns from the pods that came pays for remembering them, and may begin at
 // any time.
 func TestWhoNeedsHistory(t *testing.T) {
-	needsWith := func(strategy string) needs {
+	requirementsWith := func(strategy string) requirements {
 		t.Helper()
 		c, err := config.Parse("outboard.yaml", []byte(`
 apiVersion: outboard.dev/v1alpha1
@@ -23,14 +23,14 @@ profiles:
 		if err != nil {
 			t.Fatal(err)
 		}
-		return needsOf(c)
+		return requirementsOf(c)
 	}
 	for strategy, want := range map[string]bool{"binpack": false, "spread": false, "bestFit": false, "fgd": true, "leastWaste": true} {
-		if got := needsWith(strategy); got.history != want {
+		if got := requirementsWith(strategy); got.history != want {
 			t.Errorf("scoreNodes: %s needs the history: %v, want %v", strategy, got.history, want)
 		}
 	}
-	if !needsWith("binpack").cover(needsWith("fgd")) {
+	if !requirementsWith("binpack").cover(requirementsWith("fgd")) {
 		t.Error("a policy that reads the history takes a restart")
 	}
 }

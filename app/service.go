@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -33,17 +33,17 @@ import (
 // service answers calls with the profiles in force, which a reload swaps as a
 // whole.
 type service struct {
-	cluster *cluster.Cluster // nil: judge from the request alone
-	needs   needs            // of the configuration that serving began with
-	keeper  *ledger.Keeper   // nil: nothing is handed out
-	waker   *wakeup.Waker    // nil: nobody is woken
-	signals *signal.Manager
-	columns *columns // where signals go without a cluster; nil with one
-	log     *decision.Log
-	metrics *extender.Metrics
-	reloads *prometheus.CounterVec
-	logger  *slog.Logger
-	current atomic.Pointer[profiles]
+	cluster      *cluster.Cluster // nil: judge from the request alone
+	requirements requirements     // of the configuration that serving began with
+	keeper       *ledger.Keeper   // nil: nothing is handed out
+	waker        *wakeup.Waker    // nil: nobody is woken
+	signals      *signal.Manager
+	columns      *columns // where signals go without a cluster; nil with one
+	log          *decision.Log
+	metrics      *extender.Metrics
+	reloads      *prometheus.CounterVec
+	logger       *slog.Logger
+	current      atomic.Pointer[profiles]
 }
 
 // profiles are what one configuration serves.
@@ -56,12 +56,12 @@ type profiles struct {
 
 func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
 	s := &service{
-		cluster: live,
-		needs:   needsOf(c),
-		keeper:  keeper,
-		log:     decision.NewLog(0),
-		metrics: extender.NewMetrics(registry),
-		logger:  logger,
+		cluster:      live,
+		requirements: requirementsOf(c),
+		keeper:       keeper,
+		log:          decision.NewLog(0),
+		metrics:      extender.NewMetrics(registry),
+		logger:       logger,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_config_reloads_total",
 			Help: "Changes of the configuration file, by outcome (ok, error).",
@@ -101,7 +101,7 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 // enforce puts into force what was provisioned.
 func (s *service) enforce(p *profiles) {
 	if s.cluster != nil {
-		s.cluster.KeepHistory(needsOf(p.config).history)
+		s.cluster.KeepHistory(requirementsOf(p.config).history)
 	}
 	s.signals.Follow(p.signals)
 	s.current.Store(p)
@@ -112,7 +112,7 @@ func (s *service) enforce(p *profiles) {
 
 // provision makes what the configuration asks for, and puts nothing into force.
 func (s *service) provision(c *config.Config) (*profiles, error) {
-	if wanted := needsOf(c); s.cluster != nil && !s.needs.cover(wanted) {
+	if wanted := requirementsOf(c); s.cluster != nil && !s.requirements.cover(wanted) {
 		return nil, errors.New("a policy has been added that hands something out or reads ConfigMaps, which takes a restart")
 	}
 	p := &profiles{config: c, engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"os"
@@ -85,7 +85,7 @@ func TestSimulateNeedsSense(t *testing.T) {
 
 // The example prints what its README shows.
 func TestGPUStrategiesExample(t *testing.T) {
-	folder := filepath.Join("..", "..", "examples", "gpu-strategies")
+	folder := filepath.Join("..", "examples", "gpu-strategies")
 	in := func(name string) string { return filepath.Join(folder, name) }
 	out, err := execute(t, "simulate", "--nodes", in("nodes.yaml"), "--pods", in("pods.yaml"), "--until", "1.1", "--seeds", "5",
 		"--config", in("binpack.yaml"), "--config", in("fgd.yaml"), "--config", in("least-waste.yaml"), "--picture", filepath.Join(t.TempDir(), "fill.svg"))

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"slices"
@@ -8,38 +8,38 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// needs is what the policies of a configuration need of the cluster beside nodes,
+// requirements are what the policies of a configuration need of the cluster beside nodes,
 // pods and disruption budgets.
-type needs struct {
+type requirements struct {
 	ledgers    bool
 	configMaps []snapshot.ConfigMapSource
 	history    bool // which pods have come and gone; it can be kept from any moment on
 }
 
-func needsOf(c *config.Config) needs {
-	var n needs
+func requirementsOf(c *config.Config) requirements {
+	var r requirements
 	for i := range c.Profiles {
 		for _, m := range c.Profiles[i].Policies {
 			if _, ok := m.Policy.(policy.Reserver); ok {
-				n.ledgers = true
+				r.ledgers = true
 			}
 			if reader, ok := m.Policy.(policy.HistoryReader); ok && reader.ReadsHistory() {
-				n.history = true
+				r.history = true
 			}
 			if reader, ok := m.Policy.(policy.ConfigMapReader); ok {
 				for _, source := range reader.ConfigMaps() {
-					if !slices.Contains(n.configMaps, source) {
-						n.configMaps = append(n.configMaps, source)
+					if !slices.Contains(r.configMaps, source) {
+						r.configMaps = append(r.configMaps, source)
 					}
 				}
 			}
 		}
 	}
-	return n
+	return r
 }
 
 // cover says whether everything wanted is there that has to be from the start.
-func (n needs) cover(wanted needs) bool {
-	return (n.ledgers || !wanted.ledgers) &&
-		!slices.ContainsFunc(wanted.configMaps, func(s snapshot.ConfigMapSource) bool { return !slices.Contains(n.configMaps, s) })
+func (r requirements) cover(wanted requirements) bool {
+	return (r.ledgers || !wanted.ledgers) &&
+		!slices.ContainsFunc(wanted.configMaps, func(s snapshot.ConfigMapSource) bool { return !slices.Contains(r.configMaps, s) })
 }

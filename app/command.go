@@ -1,0 +1,60 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// errSilent ends the process with status 1 after a command has told its reasons
+// itself.
+var errSilent = errors.New("")
+
+// Run executes the command until it ends, or until the process is told to end (SIGINT, SIGTERM), prints the error there is,
+// and returns the exit status.
+func Run(cmd *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := cmd.ExecuteContext(ctx)
+	if err != nil && err != errSilent {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.Name(), err)
+	}
+	return exitStatus(err)
+}
+
+func exitStatus(err error) int {
+	if special := (*statusError)(nil); errors.As(err, &special) {
+		return special.status
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// statusError ends the process with an exit status of its own.
+type statusError struct {
+	status int
+	error
+}
+
+func (e *statusError) Unwrap() error { return e.error }
+
+// NewCommand returns the command outboard with all its subcommands.
+func NewCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "outboard",
+		Short:         "A scheduler extender for Kubernetes, and its tools",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs, // so that an unknown command is an error
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	return root
+}
