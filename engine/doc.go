@@ -16,7 +16,8 @@
 // The total of a node is Σ weight × score over the policies, each score in
 // 0..100, so 0..[Engine.MaxTotal]. No rounding happens here. A policy that
 // normalizes sees all known nodes of the request, as in kube-scheduler, and no
-// others.
+// others. A score that is [policy.NoOpinion] after that counts as the mean of the policy's scores
+// for the other known nodes of the request.
 //
 // A node on which the pod holds a claim of an earlier attempt to bind it has MaxTotal,
 // and all others less, so that a pod that is tried again does not come to hold claims on
@@ -38,7 +39,7 @@
 // then chooses among K nodes only: our ranking comes before its own.
 //
 // A prioritize call that follows scores those K nodes for themselves: the totals
-// are those of the shortlist, unless a policy normalizes.
+// are those of the shortlist, unless a policy normalizes, or has no opinion of some.
 //
 // # Preempt
 //

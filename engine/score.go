@@ -20,7 +20,7 @@ type scratch struct {
 	best   []int32          // positions of the shortlist
 	totals []int64          // aligned with the indices scored, as are the scores
 	scores [][]int64        // by scorer
-	raw    [][]int64        // by scorer, before NormalizeScore, where there is one
+	raw    [][]int64        // by scorer, as Score returned them; empty where the scores are the same
 }
 
 // shortlist reduces result.Kept to the k best nodes.
@@ -86,14 +86,18 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 			}
 			scores[j] = scorer.score.Score(nodes[i])
 		}
+		s.raw[at] = s.raw[at][:0]
+		if scorer.normalize != nil || slices.Contains(scores, policy.NoOpinion) {
+			s.raw[at] = append(s.raw[at], scores...)
+		}
 		if scorer.normalize != nil {
-			s.raw[at] = append(s.raw[at][:0], scores...)
 			scorer.normalize.NormalizeScore(scores)
 		}
+		if j := invalid(scores, s.raw[at]); j >= 0 {
+			return nil, ev.failed(ctx, fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], nodes[indices[j]].Name, policy.MaxScore))
+		}
+		replaceNoOpinion(scores)
 		for j, score := range scores {
-			if score < 0 || score > policy.MaxScore {
-				return nil, ev.failed(ctx, fmt.Errorf("score %d for node %q: must be between 0 and %d", score, nodes[indices[j]].Name, policy.MaxScore))
-			}
 			s.totals[j] += scorer.weight * score
 		}
 		ev.running = -1
@@ -102,6 +106,37 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 	ev.preferClaimed(nodes, indices, s.totals)
 	ev.noteTop(nodes, indices, result)
 	return s.totals, nil
+}
+
+// invalid returns the index of the first score that is neither in range nor the NoOpinion
+// that Score returned, or -1. raw may be empty if no score is NoOpinion.
+func invalid(scores, raw []int64) int {
+	for j, score := range scores {
+		if (score < 0 || score > policy.MaxScore) && (score != policy.NoOpinion || raw[j] != policy.NoOpinion) {
+			return j
+		}
+	}
+	return -1
+}
+
+// replaceNoOpinion replaces each NoOpinion with the mean of the other scores, rounded down,
+// or with MaxScore/2 if there are no others.
+func replaceNoOpinion(scores []int64) {
+	var sum, known int64
+	for _, score := range scores {
+		if score != policy.NoOpinion {
+			sum, known = sum+score, known+1
+		}
+	}
+	mean := policy.MaxScore / 2
+	if known > 0 {
+		mean = sum / known
+	}
+	for j, score := range scores {
+		if score == policy.NoOpinion {
+			scores[j] = mean
+		}
+	}
 }
 
 // claimants are the pods with claims of the node's devices that are not bound to it.
@@ -166,7 +201,7 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 		for at := range ev.scorers {
 			scorer := &ev.scorers[at]
 			score := decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight}
-			if score.Raw = score.Score; scorer.normalize != nil {
+			if score.Raw = score.Score; len(s.raw[at]) > 0 {
 				score.Raw = s.raw[at][j]
 			}
 			scored.Scores = append(scored.Scores, score)

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -96,10 +98,57 @@ func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
 	}
 }
 
+// A node of which a policy has no opinion has the mean of the others' scores, after
+// NormalizeScore, which may decide otherwise.
+func TestNoOpinion(t *testing.T) {
+	leaving := func(scores []int64) { // the others in tens of the largest
+		largest := max(1, slices.Max(scores))
+		for i, s := range scores {
+			if s != policy.NoOpinion {
+				scores[i] = 10 * s / largest
+			}
+		}
+	}
+	deciding := func(scores []int64) {
+		for i := range scores {
+			scores[i] = max(scores[i], 3)
+		}
+	}
+	view := viewOf("none s=-1", "nothing s=-1", "a s=90", "b s=85", "zero s=0", "large s=600")
+	for _, tt := range []struct {
+		asked     string
+		normalize func([]int64)
+		totals    []int64
+	}{
+		{"none", nil, []int64{50}},
+		{"none nothing", nil, []int64{50, 50}},
+		{"a none b", nil, []int64{90, 87, 85}},
+		{"zero none unknown", nil, []int64{0, 0, 0}},
+		{"none unknown a", nil, []int64{90, 0, 90}},
+		{"none zero large", leaving, []int64{5, 0, 10}},
+		{"none", leaving, []int64{50}},
+		{"none zero a", deciding, []int64{3, 3, 90}},
+	} {
+		e := newEngine(t, engine.Member{Name: "S", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1})
+		var result engine.Result
+		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(tt.asked)...), &result); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.totals, result.Totals); diff != "" {
+			t.Errorf("%s: totals (-want +got):\n%s", tt.asked, diff)
+		}
+		for _, top := range result.Record.Top {
+			if strings.HasPrefix(top.Node, "no") != (top.Scores[0].Raw == policy.NoOpinion) {
+				t.Errorf("%s: the record says of %s that its raw score is %d", tt.asked, top.Node, top.Scores[0].Raw)
+			}
+		}
+	}
+}
+
 // Scores out of 0..100 are the policy's error, unless NormalizeScore brings them
 // there.
 func TestScoreOutOfRange(t *testing.T) {
-	view := viewOf("a s=7", "b s=-1", "c s=101", "d s=100", "e s=0")
+	view := viewOf("a s=7", "b s=-2", "c s=101", "d s=100", "e s=0")
 	clamp := func(scores []int64) {
 		for i := range scores {
 			scores[i] = min(max(scores[i], 0), 100)
@@ -112,9 +161,10 @@ func TestScoreOutOfRange(t *testing.T) {
 		want      string // the error; "" is none
 	}{
 		{"in range", "a d e", nil, ""},
-		{"negative", "a b c", nil, `policy Odd: score -1 for node "b": must be between 0 and 100`},
+		{"negative", "a b c", nil, `policy Odd: score -2 for node "b": must be between 0 and 100`},
 		{"too large", "x a c b", nil, `policy Odd: score 101 for node "c": must be between 0 and 100`},
 		{"brought into range", "a b c", clamp, ""},
+		{"brought to what means no opinion", "a d", func(scores []int64) { scores[1] = policy.NoOpinion }, `policy Odd: score -1 for node "d": must be between 0 and 100`},
 		{"brought out of range", "d", func(scores []int64) { scores[0] = 1 << 40 }, `policy Odd: score 1099511627776 for node "d": must be between 0 and 100`},
 	}
 	for _, tt := range tests {

@@ -44,8 +44,8 @@ type Filter interface {
 
 // Score says how good a node is for the pod.
 type Score interface {
-	// Score returns 0 (worst) to [MaxScore] (best), or any value if the Cycle is
-	// also a [NormalizeScore]. It is pure, allocates nothing, and is called by
+	// Score returns 0 (worst) to [MaxScore] (best), [NoOpinion], or any value if the
+	// Cycle is also a [NormalizeScore]. It is pure, allocates nothing, and is called by
 	// several goroutines at once, also for nodes that Filter would reject.
 	Score(node *snapshot.Node) int64
 }
@@ -53,7 +53,8 @@ type Score interface {
 // NormalizeScore is for scores that mean something only beside each other.
 type NormalizeScore interface {
 	// NormalizeScore replaces, in place, the scores of all nodes asked in one
-	// request with values in 0..[MaxScore]. There is at least one score.
+	// request with values in 0..[MaxScore]. There is at least one score. It may leave
+	// [NoOpinion] where Score returned it, and nowhere else.
 	NormalizeScore(scores []int64)
 }
 
@@ -154,30 +155,12 @@ const (
 	Reject WhenStale = "reject"
 )
 
-// NoOpinion is what Score returns about a node of which it knows nothing current. It
-// takes a NormalizeScore that calls [NeutralScores].
+// NoOpinion is what Score returns about a node of which it knows nothing current: the
+// node is then neither better nor worse than the rest. The engine replaces it, after
+// NormalizeScore if there is one, with the mean of the policy's scores for the other nodes
+// of the request, rounded down, or with MaxScore/2 if there are no others. NormalizeScore
+// is given it like any other score, and either leaves it or decides on a score itself.
 const NoOpinion int64 = -1
-
-// NeutralScores replaces each NoOpinion with the mean of the other scores, rounded
-// down, or MaxScore/2 if there are no others: a node about which nothing is known is
-// neither better nor worse than the rest.
-func NeutralScores(scores []int64) {
-	var sum, known int64
-	for _, s := range scores {
-		if s != NoOpinion {
-			sum, known = sum+s, known+1
-		}
-	}
-	mean := MaxScore / 2
-	if known > 0 {
-		mean = sum / known
-	}
-	for i, s := range scores {
-		if s == NoOpinion {
-			scores[i] = mean
-		}
-	}
-}
 
 // SignalReader is implemented by a Policy that judges by outside facts: see
 // [snapshot.View.Column].

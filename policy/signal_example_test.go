@@ -42,8 +42,6 @@ func (c *coolCycle) Score(n *snapshot.Node) int64 {
 	return max(0, min(policy.MaxScore, 100-int64(v.Number)))
 }
 
-func (c *coolCycle) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }
-
 func (c *coolCycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return nil // there is nothing to say about the pod alone

@@ -260,5 +260,4 @@ func (c *cycle) NormalizeScore(scores []int64) {
 			scores[i] = int64(score)
 		}
 	}
-	policy.NeutralScores(scores)
 }

@@ -225,14 +225,19 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 // NormalizeScore implements policy.NormalizeScore. A node of which something is unknown
 // scores as the others do on average, but no more than is known to be left.
 func (c *cycle) NormalizeScore(scores []int64) {
-	left := slices.Clone(scores)
-	for i, s := range scores {
-		if s < 0 {
-			scores[i], left[i] = policy.NoOpinion, policy.NoOpinion-s
+	var sum, known int64
+	for _, s := range scores {
+		if s >= 0 {
+			sum, known = sum+s, known+1
 		}
 	}
-	policy.NeutralScores(scores)
-	for i := range scores {
-		scores[i] = min(scores[i], left[i])
+	mean := policy.MaxScore / 2
+	if known > 0 {
+		mean = sum / known
+	}
+	for i, s := range scores {
+		if s < 0 {
+			scores[i] = min(mean, policy.NoOpinion-s)
+		}
 	}
 }

@@ -204,6 +204,3 @@ func (c *cycle) rest(place int) (rest float64, of corev1.ResourceName, ok bool) 
 	}
 	return max(0, rest), of, ok
 }
-
-// NormalizeScore implements policy.NormalizeScore.
-func (c *cycle) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }

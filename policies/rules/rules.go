@@ -304,9 +304,3 @@ func (c *scores) Score(n *snapshot.Node) int64 { return c.score(n) }
 
 // Score implements policy.Score.
 func (c *both) Score(n *snapshot.Node) int64 { return c.score(n) }
-
-// NormalizeScore implements policy.NormalizeScore.
-func (c *scores) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }
-
-// NormalizeScore implements policy.NormalizeScore.
-func (c *both) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }

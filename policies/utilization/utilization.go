@@ -211,6 +211,3 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	}
 	return int64(math.Round(score))
 }
-
-// NormalizeScore implements policy.NormalizeScore.
-func (c *cycle) NormalizeScore(scores []int64) { policy.NeutralScores(scores) }

@@ -34,7 +34,8 @@
 //   - read-only: pods, nodes and the View are not written to.
 //   - allocations: Filter and Score allocate nothing once a node's Facts are
 //     computed, or no more than Options.Allocates says.
-//   - score: scores are within 0..100, after NormalizeScore if there is one.
+//   - score: scores are within 0..100, after NormalizeScore if there is one, or
+//     NoOpinion, if Score returned that.
 //   - cancelled: with a cancelled context Prepare returns soon, an error or the
 //     same Cycle as ever.
 //   - trimmed: answers do not depend on what snapshot.TrimPod and TrimNode remove.

@@ -395,6 +395,14 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}}),
 		},
 		{
+			name: "normalizes to what means no opinion", rule: "score", says: "NormalizeScore makes NoOpinion of 50",
+			policy: cycleOf(normalized{func(*snapshot.Node) int64 { return 50 }, func(scores []int64) {
+				for i := range scores {
+					scores[i] = 49 - scores[i]
+				}
+			}}),
+		},
+		{
 			name: "keeps notes in the Cycle", rule: "concurrent", says: "asked by 8 goroutines at once",
 			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
 				var judging atomic.Pointer[snapshot.Node]

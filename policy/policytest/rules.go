@@ -222,7 +222,7 @@ func (s *suite) scoreRange(c *testCase) {
 	}
 	w, asked := s.fresh(c, s.policy)
 	for i, score := range c.want.scores {
-		s.inRange(c.name+", "+nodeName(w.nodes[i]), "", score)
+		s.inRange(c.name+", "+nodeName(w.nodes[i]), "", score, c.want.raw[i])
 	}
 	for i, raw := range c.want.raw {
 		where := c.name + ", " + nodeName(w.nodes[i])
@@ -233,15 +233,20 @@ func (s *suite) scoreRange(c *testCase) {
 				s.fail("survives", where, "NormalizeScore %s%s", crash, how)
 				break
 			}
-			s.inRange(where, how, slices.Min(scores))
-			s.inRange(where, how, slices.Max(scores))
+			s.inRange(where, how, slices.Min(scores), raw)
+			s.inRange(where, how, slices.Max(scores), raw)
 		}
 	}
 }
 
-func (s *suite) inRange(where, how string, score int64) {
-	if score < 0 || score > policy.MaxScore {
-		s.fail("score", where, "the score is %d%s: must be within 0..%d", score, how, policy.MaxScore)
+// inRange checks a score that is not normalized any more, of a node for which Score returned raw.
+func (s *suite) inRange(where, how string, score, raw int64) {
+	switch {
+	case score == policy.NoOpinion && raw == policy.NoOpinion:
+	case score == policy.NoOpinion:
+		s.fail("score", where, "NormalizeScore makes NoOpinion of %d%s: only Score may say it", raw, how)
+	case score < 0 || score > policy.MaxScore:
+		s.fail("score", where, "the score is %d%s: must be within 0..%d, or NoOpinion", score, how, policy.MaxScore)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -59,7 +60,8 @@ const (
 // pod.yaml the pod to place; all but the last may be left out. A further file,
 // signals.yaml, says what the columns of the View hold, as [Signals] reads it, and
 // allocates.txt that the policy may allocate, as in "2: it boxes numbers" ([Allocates]). As in the engine,
-// nodes that do not fit get no score, and the others' are normalized together.
+// nodes that do not fit get no score, and the others' are normalized together; NoOpinion
+// is replaced.
 // "!" after a verdict says that it is unresolvable. Instead of a table, want.txt
 // says that the pod is of no concern, or which error came.
 //
@@ -212,24 +214,27 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 	case asked.cycle == nil:
 		return "the pod is of no concern\n"
 	}
-	return s.table(w.view, asked)
+	return s.table(w.view, p, asked)
 }
 
-func (s *scenario) table(view *snapshot.View, asked prepared) string {
+func (s *scenario) table(view *snapshot.View, p policy.Policy, asked prepared) string {
 	nodes := make([]*snapshot.Node, len(s.nodes))
 	for i, n := range s.nodes {
 		nodes[i] = view.Node(n.Name)
 	}
 	all := asked.judge(nodes, forward(len(nodes)))
-	var fitting []int
-	for i := range nodes {
+	if all.panicked != "" {
+		return all.panicked + "\n"
+	}
+	var fitting []*snapshot.Node
+	for i, n := range nodes {
 		if all.verdicts == nil || all.verdicts[i].Fits() {
-			fitting = append(fitting, i)
+			fitting = append(fitting, n)
 		}
 	}
-	scored := asked.judge(nodes, fitting)
-	if all.panicked != "" || scored.panicked != "" {
-		return all.panicked + scored.panicked + "\n"
+	scores, err := s.scores(view, p, fitting)
+	if err != nil {
+		return "error\n" + lines(err)
 	}
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -238,13 +243,26 @@ func (s *scenario) table(view *snapshot.View, asked prepared) string {
 		verdict, numbers, score := "fits", "-", "-"
 		if all.verdicts != nil && !all.verdicts[i].Fits() {
 			verdict, numbers = columnsOf(all.verdicts[i])
-		} else if scored.scores != nil {
-			score = fmt.Sprint(scored.scores[i])
+		} else if all.scores != nil {
+			score, scores = fmt.Sprint(scores[0]), scores[1:]
 		}
 		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", n.Name, verdict, numbers, score)
 	}
 	columns.Flush()
 	return text.String()
+}
+
+// scores returns what the engine makes of the policy's scores for the nodes that fit.
+func (s *scenario) scores(view *snapshot.View, p policy.Policy, fitting []*snapshot.Node) ([]int64, error) {
+	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "under test", Policy: p, Weight: 1}}})
+	if err != nil {
+		return nil, err
+	}
+	pod := s.pod.DeepCopy()
+	snapshot.TrimPod(pod)
+	var result engine.Result
+	err = e.Score(context.Background(), engine.Request{Pod: pod, View: view, Nodes: fitting}, &result)
+	return result.Totals, err
 }
 
 func columnsOf(v policy.Verdict) (verdict, numbers string) {

@@ -87,7 +87,9 @@ func TestScenarioThatDoesNotHold(t *testing.T) {
 		kind := policy.Type{New: func(func(any) error) (policy.Policy, error) {
 			return cycleOf(scoreFunc(func(n *snapshot.Node) int64 { return int64(101 * len(n.Pods)) })), nil
 		}}
-		errs := policytest.CheckScenario(kind, write(t, strings.Replace(wholeScenario, "0\n", "101\n", 1)), false)
+		table := wholeScenario[strings.Index(wholeScenario, "node  verdict"):]
+		failure := "error\npolicy under test: score 101 for node \"a\": must be between 0 and 100\n"
+		errs := policytest.CheckScenario(kind, write(t, strings.Replace(wholeScenario, table, failure, 1)), false)
 		if rules := broken(errs); len(rules) != 1 || rules[0] != "score" {
 			t.Errorf("got %v, want the rule score to fail", errs)
 		}
