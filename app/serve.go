@@ -154,7 +154,7 @@ func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch
 		})
 	}
 	group.Go(func() error {
-		s.anticipate(behind)
+		s.precompute(behind)
 		return nil
 	})
 	if keeper != nil {

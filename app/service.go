@@ -171,16 +171,16 @@ func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 
 func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }
 
-// anticipateEvery is the time between two looks for what policies could compute before
-// they are asked: what is anticipated is needed a hundred pods later, or so.
-const anticipateEvery = 200 * time.Millisecond
+// precomputeEvery is the time between two calls of Engine.Precompute for views that differ:
+// the result is needed about a hundred pods later.
+const precomputeEvery = 200 * time.Millisecond
 
-// anticipate lets policies compute beforehand what they will be asked, until ctx ends.
-func (s *service) anticipate(ctx context.Context) {
+// precompute lets policies compute what the next requests will need, until ctx ends.
+func (s *service) precompute(ctx context.Context) {
 	if s.cluster == nil {
 		return
 	}
-	ticker := time.NewTicker(anticipateEvery)
+	ticker := time.NewTicker(precomputeEvery)
 	defer ticker.Stop()
 	var last *snapshot.View
 	var of *profiles
@@ -196,8 +196,8 @@ func (s *service) anticipate(ctx context.Context) {
 		}
 		last, of = view, p
 		for path, e := range p.engines {
-			if err := e.Anticipate(view); err != nil {
-				s.logger.Error("a policy could not prepare for what comes", "profile", path, "error", err)
+			if err := e.Precompute(view); err != nil {
+				s.logger.Error("a policy could not precompute", "profile", path, "error", err)
 			}
 		}
 	}

@@ -190,16 +190,6 @@ const (
 	AboutKeys SignalAbout = "keys"
 )
 
-// Anticipator is implemented by a Policy that computes things which take long and serve
-// many requests, such as what it learns from [snapshot.View.History].
-type Anticipator interface {
-	// Anticipate computes, off the path of requests, what those about this View and the
-	// next ones will need, and keeps it. It changes how long they take, and never what
-	// they are answered. It is called now and then with the latest View, by one goroutine
-	// at a time beside requests.
-	Anticipate(view *snapshot.View)
-}
-
 // HistoryReader is implemented by a Policy that learns from which pods have come and
 // gone. Where no policy does, the View has no History.
 type HistoryReader interface {

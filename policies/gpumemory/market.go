@@ -102,8 +102,8 @@ func (p *placer) market(view *snapshot.View) *market {
 	return m
 }
 
-// Anticipate implements policy.Anticipator: it learns the next lesson before it is due.
-func (p *gpuMemory) Anticipate(view *snapshot.View) {
+// Precompute implements engine.Precomputer: it learns the next lesson before it is due.
+func (p *gpuMemory) Precompute(view *snapshot.View) {
 	if p.placer == nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -202,8 +203,10 @@ func TestLeastWasteLearns(t *testing.T) {
 	}
 }
 
+var _ engine.Precomputer = (*gpuMemory)(nil)
+
 // What the next pods need is there before they ask.
-func TestLessonsAreAnticipated(t *testing.T) {
+func TestPrecompute(t *testing.T) {
 	p := strategic(t, LeastWaste)
 	var b snapshot.Builder
 	b.SetNode(sharingNode("n", "T4", 4, 16))
@@ -219,10 +222,10 @@ func TestLessonsAreAnticipated(t *testing.T) {
 	view := come(0, 100)
 	now, next := placement.Lesson(100, 2), placement.NextLesson(100, 2)
 	if now == next {
-		t.Fatal("after 100 pods there is nothing to anticipate")
+		t.Fatal("after 100 pods there is nothing to precompute")
 	}
-	p.Anticipate(view)
-	p.Anticipate(view)
+	p.Precompute(view)
+	p.Precompute(view)
 	known := map[int]*lesson{}
 	for _, l := range p.placer.lessons {
 		known[l.after] = l
@@ -233,7 +236,7 @@ func TestLessonsAreAnticipated(t *testing.T) {
 	if m := p.placer.market(come(100, 112)); m.lesson != known[next] {
 		t.Errorf("then the lesson is one from %d, and another than that from %d", m.lesson.after, next)
 	}
-	strategic(t, Binpack).Anticipate(view)
+	strategic(t, Binpack).Precompute(view)
 }
 
 func TestNormalizedRanks(t *testing.T) {

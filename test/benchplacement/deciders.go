@@ -181,7 +181,7 @@ func (a *asked) prepare() error {
 		a.nodes = append(a.nodes, a.view.Node(a.held.objects[a.from].Name))
 		a.from = (a.from + 1) % len(a.held.objects)
 	}
-	return a.engine.Anticipate(a.view)
+	return a.engine.Precompute(a.view)
 }
 
 func (a *asked) best(job int) (node, gpu int, ok bool) {

@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// eager is a policy that only anticipates.
+// eager is a policy that only precomputes.
 type eager struct {
 	seen   []*snapshot.View
 	panics bool
@@ -22,14 +22,14 @@ func (*eager) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycl
 	return nil, nil
 }
 
-func (e *eager) Anticipate(view *snapshot.View) {
+func (e *eager) Precompute(view *snapshot.View) {
 	e.seen = append(e.seen, view)
 	if e.panics {
 		panic("no idea")
 	}
 }
 
-func TestAnticipate(t *testing.T) {
+func TestPrecompute(t *testing.T) {
 	wrong, right := &eager{panics: true}, &eager{}
 	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Wrong", Policy: wrong}, {Name: "Right", Policy: right}}})
 	if err != nil {
@@ -37,14 +37,14 @@ func TestAnticipate(t *testing.T) {
 	}
 	view := new(snapshot.View)
 	failure := (*engine.PolicyError)(nil)
-	if err := e.Anticipate(view); !errors.As(err, &failure) || failure.Policy != "Wrong" || len(failure.Stack) == 0 {
+	if err := e.Precompute(view); !errors.As(err, &failure) || failure.Policy != "Wrong" || len(failure.Stack) == 0 {
 		t.Errorf("the error is %v", err)
 	}
 	if len(right.seen) != 1 || right.seen[0] != view {
 		t.Errorf("the other policy has seen %v", right.seen)
 	}
 	right.panics, wrong.panics = false, false
-	if err := e.Anticipate(view); err != nil {
+	if err := e.Precompute(view); err != nil {
 		t.Error(err)
 	}
 }
