@@ -1,10 +1,12 @@
 package snapshot_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,21 +139,55 @@ func TestFactsAreDistinct(t *testing.T) {
 	}
 }
 
-// Many configurations later a node still answers, and keeps a bounded number of
-// facts: the oldest is computed again.
-func TestFactsAreBounded(t *testing.T) {
+// A node keeps what has been computed of any number of facts that are in use.
+func TestManyFacts(t *testing.T) {
+	const count = 100
 	n := snapshot.NewNode(node("a"))
 	computed := 0
-	first := snapshot.NewFact(func(*snapshot.Node) int { computed++; return 7 })
-	first.Of(n)
-	for i := range 1000 {
-		if got := *snapshot.NewFact(func(*snapshot.Node) int { return i }).Of(n); got != i {
-			t.Fatalf("fact %d says %d", i, got)
+	var ofNode []*snapshot.Fact[int]
+	var ofObject []*snapshot.ObjectFact[int]
+	for i := range count {
+		ofNode = append(ofNode, snapshot.NewFact(func(*snapshot.Node) int { computed++; return i }))
+		ofObject = append(ofObject, snapshot.NewObjectFact(func(*corev1.Node) int { computed++; return -i }))
+	}
+	for range 3 {
+		for i := range count {
+			if *ofNode[i].Of(n) != i || *ofObject[i].Of(n) != -i {
+				t.Fatalf("facts %d say %d and %d", i, *ofNode[i].Of(n), *ofObject[i].Of(n))
+			}
 		}
 	}
-	if *first.Of(n) != 7 || computed != 2 {
-		t.Errorf("the first fact was computed %d times, want 2", computed)
+	if computed != 2*count {
+		t.Errorf("%d facts were computed %d times", 2*count, computed)
 	}
+}
+
+// Many configurations later a node still answers, and has dropped what earlier ones
+// wanted to know.
+func TestFactsOfEarlierConfigurations(t *testing.T) {
+	n := snapshot.NewNode(node("a"))
+	first := snapshot.NewFact(func(*snapshot.Node) int { return 7 })
+	first.Of(n)
+	var earlier []weak.Pointer[[64]int]
+	for i := range 100 {
+		value := snapshot.NewFact(func(*snapshot.Node) [64]int { return [64]int{i} }).Of(n)
+		if value[0] != i {
+			t.Fatalf("fact %d says %d", i, value[0])
+		}
+		earlier = append(earlier, weak.Make(value))
+	}
+	runtime.GC() // the facts are gone
+	last := snapshot.NewFact(func(*snapshot.Node) int { return 8 })
+	if *last.Of(n) != 8 || *first.Of(n) != 7 {
+		t.Errorf("facts in use say %d and %d", *last.Of(n), *first.Of(n))
+	}
+	runtime.GC() // so are their values
+	for i, value := range earlier {
+		if value.Value() != nil {
+			t.Fatalf("the value of fact %d is kept", i)
+		}
+	}
+	runtime.KeepAlive(n)
 }
 
 // Two goroutines that both compute a fact get the value that was kept first.
