@@ -1,11 +1,4 @@
-# make demo    watch an unmodified kube-scheduler place pods where Outboard says
-# make test    every test, against a real control plane
-# make chaos   what make test does to a few pods and replicas, to thousands of pods
-# make bench   the benchmarks, each beside what it is compared with
-# make bench-placement  how strategies fill a published trace
-#              (docs/which-gpu-policy.md)
-# make hostile  memory, and how long an honest caller waits, beside hostile ones
-# make demo-gpu  the same trace through an unmodified kube-scheduler, beside what is foretold
+# Plain make prints the targets: the text behind ## on their lines.
 
 GO    ?= go
 
@@ -22,45 +15,48 @@ FUZZTIME ?= 10000x
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: demo test unit race fuzz chaos bench bench-placement hostile demo-gpu check format vet lint build control-plane clean
+.PHONY: help kubernetes prometheus demo test unit race fuzz chaos bench bench-placement hostile demo-gpu check format vet lint build control-plane clean
 
-demo: control-plane
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: kubernetes ## watch an unmodified kube-scheduler place pods where Outboard says
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	@$(GO) run ./examples/demo --outboard bin/outboard $(if $(KEEP),--keep)
 
-test: control-plane unit race fuzz
+test: control-plane unit race fuzz ## every test, against a real control plane
 
 # What go test vets is a part of what check does, and would be done once more for each.
-unit:
+unit: ## the tests alone, of a control plane that is built
 	$(GO) test -vet=off -timeout 30m ./...
 
 # Not what is allocated, as the detector allocates, too; nor scenarios, in which nothing runs at once; nor the 80 extenders that
 # verify must see are broken, with which it does what it does with others.
-race:
+race: ## the tests under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|Scenarios|EachBrokenExtender' -timeout 30m $(RACE)
 
-fuzz:
+fuzz: ## each fuzz target for a while
 	./test/fuzz $(FUZZTIME)
 
-chaos: control-plane
+chaos: control-plane ## what make test does to a few pods and replicas, to thousands of pods
 	$(GO) test -run '^Test(Chaos|Burst)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
 
-bench: control-plane
+bench: control-plane ## the benchmarks, each beside what it is compared with
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-bench-placement:
+bench-placement: ## how strategies fill a published trace (docs/which-gpu-policy.md)
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
 
-hostile:
+hostile: ## memory, and how long an honest caller waits, beside hostile ones
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/hostile --outboard bin/outboard
 
-demo-gpu: control-plane
+demo-gpu: kubernetes ## the trace through an unmodified kube-scheduler, beside the simulated prediction
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 
-check: format vet lint build
+check: format vet lint build ## formatting, vet, linter and build
 
 format:
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
@@ -71,17 +67,17 @@ vet:
 lint:
 	$(TOOLS) staticcheck ./...
 
-build: control-plane
+build: ## bin/outboard
 	$(GO) build ./...
 	$(GO) build -o bin/outboard ./cmd/outboard
 
-# etcd, kube-apiserver, kube-scheduler and kubectl, and Prometheus: minutes the first
-# time, nothing afterwards.
-control-plane:
-	@$(MAKE) --no-print-directory -C kubernetes
-	@$(MAKE) --no-print-directory -C prometheus
+# Minutes the first time, nothing afterwards.
+control-plane: kubernetes prometheus ## etcd, kube-apiserver, kube-scheduler and kubectl, and Prometheus, for tests
 
-clean:
+kubernetes prometheus:
+	@$(MAKE) --no-print-directory -C $@
+
+clean: ## remove what was built
 	rm -rf bin
 	$(MAKE) -C kubernetes clean
 	$(MAKE) -C prometheus clean
