@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/ledger"
@@ -67,7 +68,7 @@ func toCluster(c extender.Cluster) extender.Cluster { return chaosCluster{c} }
 
 type chaosCluster struct{ extender.Cluster }
 
-func (c chaosCluster) Bind(ctx context.Context, b extender.Binding) error {
+func (c chaosCluster) Bind(ctx context.Context, b binding.Binding) error {
 	reach("before-binding")
 	err := c.Cluster.Bind(ctx, b)
 	reach("after-binding")

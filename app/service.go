@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/cluster"
@@ -131,7 +130,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 			options.ManagedResources = append(options.ManagedResources, r.Name)
 		}
 		if s.cluster != nil {
-			options.Cluster = toCluster(live{s.cluster})
+			options.Cluster = toCluster(s.cluster)
 		} else {
 			options.View = s.columns.View
 		}
@@ -144,7 +143,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		handler := extender.New(options)
 		p.engines[profile.Path] = e
 		for _, route := range profile.Routes() {
-			p.routes[route.Path] = handler.Verb(extender.Verb(route.Verb))
+			p.routes[route.Path] = handler.Verb(route.Verb)
 		}
 	}
 	var err error
@@ -156,11 +155,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
 	members := make([]engine.Member, 0, len(profile.Policies))
 	for _, m := range profile.Policies {
-		onError := engine.Fail
-		if m.OnError == config.Skip {
-			onError = engine.Skip
-		}
-		members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, OnError: onError})
+		members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
 	}
 	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
 	if err != nil {
@@ -304,31 +299,4 @@ func (s *service) source() explain.Source {
 		source.View, source.Pod = s.cluster.View, s.cluster.PodByName
 	}
 	return source
-}
-
-// live is a cluster as the extender wants it.
-type live struct{ *cluster.Cluster }
-
-func (l live) View() *snapshot.View {
-	if l.Synced() != nil {
-		return nil
-	}
-	return l.Cluster.View()
-}
-
-func (l live) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
-	return l.Cluster.Pod(uid, resourceVersion)
-}
-
-func (l live) Bind(ctx context.Context, b extender.Binding) error {
-	err := l.Cluster.Bind(ctx, cluster.Binding(b))
-	if failure := (*cluster.BindError)(nil); errors.As(err, &failure) {
-		switch {
-		case failure.Unknown:
-			return fmt.Errorf("%w: %w", extender.ErrOutcomeUnknown, err)
-		case failure.Changed:
-			return fmt.Errorf("%w: %w", extender.ErrPodChanged, err)
-		}
-	}
-	return err
 }

@@ -15,25 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/snapshot"
 )
 
-// Binding says which pod goes to which node. All fields but ResourceVersion and
-// Annotations are required.
-type Binding struct {
-	Namespace, Name string
-	UID             types.UID
-	Node            string
-	// ResourceVersion, if not "", is the only version of the pod to bind.
-	ResourceVersion string
-	// Annotations are merged into the pod's in the same transaction that sets
-	// its nodeName.
-	Annotations map[string]string
-}
-
-// BindError is the error of [Cluster.Bind].
+// BindError is the error of [Cluster.Bind]. errors.Is finds [binding.ErrOutcomeUnknown] in it if Unknown, and
+// [binding.ErrPodChanged] if Changed.
 type BindError struct {
-	Binding Binding
+	Binding binding.Binding
 	// Unknown says that the pod may or may not be, or become, bound to the node:
 	// a claim must be kept. When it is false, this call has not bound the pod
 	// and will not; an earlier one whose outcome was unknown still may.
@@ -65,6 +54,11 @@ func (e *BindError) Error() string {
 
 // Unwrap returns the cause.
 func (e *BindError) Unwrap() error { return e.Err }
+
+// Is says which of the errors that decide about a claim this is.
+func (e *BindError) Is(target error) bool {
+	return target == binding.ErrOutcomeUnknown && e.Unknown || target == binding.ErrPodChanged && e.Changed
+}
 
 // Outcomes of Bind, in metrics.
 const (
@@ -104,7 +98,7 @@ func (e *BindError) outcome() string {
 // [Options.LookupTimeout] later. With a context of Throttle, which need not wait,
 // the Binding is sent unless ctx has ended before, and its answer is awaited for up
 // to [Options.BindTimeout], also when ctx ends meanwhile.
-func (c *Cluster) Bind(ctx context.Context, b Binding) error {
+func (c *Cluster) Bind(ctx context.Context, b binding.Binding) error {
 	start := time.Now()
 	outcome, err := c.bind(ctx, b)
 	if err != nil {
@@ -118,16 +112,16 @@ func (c *Cluster) Bind(ctx context.Context, b Binding) error {
 	return nil
 }
 
-func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
+func (c *Cluster) bind(ctx context.Context, b binding.Binding) (string, *BindError) {
 	for _, field := range []struct{ name, value string }{
 		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
 	} {
 		if field.value == "" {
-			return "", b.fail("binding has no "+field.name, nil)
+			return "", fail(b, "binding has no "+field.name, nil)
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return "", b.notSent(err)
+		return "", notSent(b, err)
 	}
 	attempt := c.state.begin(b.UID)
 	var bound *corev1.Pod
@@ -139,15 +133,15 @@ func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
 		return outcomeBound, nil
 	}
 	if !sent {
-		return "", b.notSent(err)
+		return "", notSent(b, err)
 	}
 	if refused(err) {
-		failure := b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
 		failure.Gone = apierrors.IsNotFound(err)
 		return "", failure
 	}
 	pod, lookupErr := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
-	if failure := b.judge(err, pod, lookupErr); failure != nil {
+	if failure := judge(b, err, pod, lookupErr); failure != nil {
 		return "", failure
 	}
 	c.warnOfAnnotations(b, pod)
@@ -156,7 +150,7 @@ func (c *Cluster) bind(ctx context.Context, b Binding) (string, *BindError) {
 }
 
 // post sends the Binding. sent is false if it certainly has not left this process.
-func (c *Cluster) post(ctx context.Context, b Binding) (sent bool, err error) {
+func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err error) {
 	var d departure
 	d.left.Store(c.options.Client != nil) // whose transport is not ours
 	if permitted(ctx) {
@@ -190,9 +184,9 @@ func refused(err error) bool {
 
 // judge says what it means that the Binding ended with err and the pod was then
 // found as it is. Nil: it is bound to the node.
-func (b Binding) judge(err error, pod *corev1.Pod, lookupErr error) *BindError {
+func judge(b binding.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
 	unknown := func(text string, err error) *BindError {
-		failure := b.fail(fmt.Sprintf("it is unknown whether %s was bound to node %q%s", b.pod(), b.Node, text), err)
+		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
 		failure.Unknown = true
 		return failure
 	}
@@ -200,21 +194,21 @@ func (b Binding) judge(err error, pod *corev1.Pod, lookupErr error) *BindError {
 	case lookupErr != nil:
 		return unknown("", fmt.Errorf("%w; asking for the pod: %w", err, lookupErr))
 	case pod == nil:
-		failure := b.fail(b.pod()+" with UID "+string(b.UID)+" no longer exists", nil)
+		failure := fail(b, describe(b)+" with UID "+string(b.UID)+" no longer exists", nil)
 		failure.Gone = true
 		return failure
 	case pod.Spec.NodeName == b.Node:
 		return nil
 	case pod.Spec.NodeName != "":
-		failure := b.fail(fmt.Sprintf("%s is already bound to node %q", b.pod(), pod.Spec.NodeName), nil)
+		failure := fail(b, fmt.Sprintf("%s is already bound to node %q", describe(b), pod.Spec.NodeName), nil)
 		failure.BoundTo = pod.Spec.NodeName
 		return failure
 	case pod.DeletionTimestamp != nil:
-		failure := b.fail(b.pod()+" is being deleted", nil)
+		failure := fail(b, describe(b)+" is being deleted", nil)
 		failure.Gone = true
 		return failure
 	case apierrors.IsConflict(err):
-		failure := b.fail(fmt.Sprintf("%s was not bound to node %q", b.pod(), b.Node), err)
+		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
 		failure.Changed = b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion
 		return failure
 	default:
@@ -222,17 +216,17 @@ func (b Binding) judge(err error, pod *corev1.Pod, lookupErr error) *BindError {
 	}
 }
 
-func (b Binding) notSent(err error) *BindError {
-	failure := b.fail(fmt.Sprintf("%s was not bound to node %q: the Binding was not sent", b.pod(), b.Node), err)
+func notSent(b binding.Binding, err error) *BindError {
+	failure := fail(b, fmt.Sprintf("%s was not bound to node %q: the Binding was not sent", describe(b), b.Node), err)
 	failure.NotSent = true
 	return failure
 }
 
-func (b Binding) fail(text string, err error) *BindError {
+func fail(b binding.Binding, text string, err error) *BindError {
 	return &BindError{Binding: b, Err: err, text: text}
 }
 
-func (b Binding) pod() string { return "pod " + b.Namespace + "/" + b.Name }
+func describe(b binding.Binding) string { return "pod " + b.Namespace + "/" + b.Name }
 
 // lookup asks the API server for the pod. Nil if it is gone.
 func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
@@ -258,7 +252,7 @@ func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types
 }
 
 // bound returns the pod as it is now that it was bound. Nil if it is gone again.
-func (c *Cluster) bound(ctx context.Context, b Binding) *corev1.Pod {
+func (c *Cluster) bound(ctx context.Context, b binding.Binding) *corev1.Pod {
 	pod := c.state.seen(b.UID)
 	if pod == nil {
 		// The Binding was faster than the watch.
@@ -282,7 +276,7 @@ func (c *Cluster) bound(ctx context.Context, b Binding) *corev1.Pod {
 
 // warnOfAnnotations tells that a pod that was bound by someone else does not have
 // what it should have been given. It runs by now; nothing else can be done.
-func (c *Cluster) warnOfAnnotations(b Binding, pod *corev1.Pod) {
+func (c *Cluster) warnOfAnnotations(b binding.Binding, pod *corev1.Pod) {
 	var differ []string
 	for key, value := range b.Annotations {
 		if pod.Annotations[key] != value {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/controlplane"
 )
@@ -177,7 +178,7 @@ func TestBindRefused(t *testing.T) {
 	unnamed.UID = ""
 
 	for name, test := range map[string]struct {
-		binding cluster.Binding
+		binding binding.Binding
 		want    cluster.BindError
 		text    string
 	}{

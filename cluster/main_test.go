@@ -19,8 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/extender"
 )
 
 func TestMain(m *testing.M) {
@@ -188,8 +190,11 @@ func createPod(t testing.TB, client kubernetes.Interface, spec controlplane.PodS
 	return pod
 }
 
-func bindingOf(pod *corev1.Pod, node string, annotations ...string) cluster.Binding {
-	b := cluster.Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node}
+// A Cluster serves a Handler as it is.
+var _ extender.Cluster = (*cluster.Cluster)(nil)
+
+func bindingOf(pod *corev1.Pod, node string, annotations ...string) binding.Binding {
+	b := binding.Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node}
 	for chunk := range slices.Chunk(annotations, 2) {
 		if b.Annotations == nil {
 			b.Annotations = map[string]string{}
@@ -205,6 +210,9 @@ func bindError(t testing.TB, err error) *cluster.BindError {
 	var bindErr *cluster.BindError
 	if !errors.As(err, &bindErr) {
 		t.Fatalf("error of Bind is %v", err)
+	}
+	if errors.Is(err, binding.ErrOutcomeUnknown) != bindErr.Unknown || errors.Is(err, binding.ErrPodChanged) != bindErr.Changed {
+		t.Errorf("Unknown %v, Changed %v, and yet the error is %v", bindErr.Unknown, bindErr.Changed, err)
 	}
 	return bindErr
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/ledger"
 )
 
@@ -123,7 +124,7 @@ func TestConfirm(t *testing.T) {
 				defer synctest.Wait()
 				defer cancel()
 				go c.confirm(ctx)
-				if err := c.Bind(ctx, Binding{Namespace: waiting.Namespace, Name: "p", UID: waiting.UID, Node: exampleNodeName(0)}); err != nil {
+				if err := c.Bind(ctx, binding.Binding{Namespace: waiting.Namespace, Name: "p", UID: waiting.UID, Node: exampleNodeName(0)}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(14 * time.Second)

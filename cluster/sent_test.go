@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/cluster"
 )
 
@@ -54,8 +55,8 @@ func (b *binder) cluster(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-func bindingTo(node, pod string) cluster.Binding {
-	return cluster.Binding{Namespace: "default", Name: pod, UID: types.UID(pod), Node: node}
+func bindingTo(node, pod string) binding.Binding {
+	return binding.Binding{Namespace: "default", Name: pod, UID: types.UID(pod), Node: node}
 }
 
 // A Binding that has not left this process is certain to have no effect, so the outcome is known without asking the API server.

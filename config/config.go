@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
 )
 
@@ -165,7 +166,7 @@ type Profile struct {
 	Path string `json:"path"`
 	// Serve is the one verb to serve, at the path itself. "" (the default) serves
 	// all four, at path/filter, path/prioritize, path/preempt and path/bind.
-	Serve Verb `json:"serve"`
+	Serve decision.Verb `json:"serve"`
 	// ManagedResources are the extended resources that make a pod our concern;
 	// kube-scheduler does not call us for others. None (the default): every pod.
 	// No resource may be in two profiles.
@@ -188,7 +189,7 @@ func (p *Profile) SetDefaults() { *p = Profile{Path: "/", Resolution: Levels} }
 
 // Route is one URL of a profile.
 type Route struct {
-	Verb Verb
+	Verb decision.Verb
 	// Path is the path of the URL; calls to it are POST.
 	Path string
 }
@@ -202,25 +203,12 @@ func (p *Profile) Routes() []Route {
 	if prefix == "/" {
 		prefix = ""
 	}
-	routes := make([]Route, len(verbs))
-	for i, v := range verbs {
-		routes[i] = Route{v, prefix + "/" + string(v)}
+	var routes []Route
+	for _, v := range decision.Verbs() {
+		routes = append(routes, Route{v, prefix + "/" + string(v)})
 	}
 	return routes
 }
-
-// Verb is a call of kube-scheduler.
-type Verb string
-
-// The verbs.
-const (
-	Filter     Verb = "filter"
-	Prioritize Verb = "prioritize"
-	Preempt    Verb = "preempt"
-	Bind       Verb = "bind"
-)
-
-var verbs = [...]Verb{Filter, Prioritize, Preempt, Bind}
 
 // Resolution is how the scores of a profile are sent to kube-scheduler.
 type Resolution string
@@ -253,8 +241,8 @@ type Policy struct {
 	// Weight is what the policy's scores are multiplied by, 0..100. With 0 it only
 	// filters. Default 1.
 	Weight int64 `json:"weight"`
-	// OnError is what happens when the policy cannot judge a pod. Default fail.
-	OnError OnError `json:"onError"`
+	// FailurePolicy is what happens when the policy cannot judge a pod. Default fail.
+	FailurePolicy policy.FailurePolicy `json:"onError"`
 	// Config is the policy's own configuration, with its defaults; the zero Value
 	// if it has none.
 	Config strictyaml.Value `json:"config"`
@@ -264,18 +252,7 @@ type Policy struct {
 }
 
 // SetDefaults fills in the defaults that do not depend on other fields.
-func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, OnError: Fail} }
-
-// OnError is what happens to a request when a policy returns an error.
-type OnError string
-
-// What may happen.
-const (
-	// Fail fails the request; kube-scheduler tries the pod again later.
-	Fail OnError = "fail"
-	// Skip goes on without the policy.
-	Skip OnError = "skip"
-)
+func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
 
 // Bytes is a number of bytes. In a file it is a whole number, or one with a unit
 // (k, M, G, T, Ki, Mi, Gi, Ti).

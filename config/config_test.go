@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -206,7 +207,7 @@ func TestPoliciesAreBuilt(t *testing.T) {
 	if got := p[0].Policy.(fake).config.(gpuMemory); got.PerDeviceMiB != 5 || got.Wait != time.Second {
 		t.Errorf("got %+v", got)
 	}
-	if p[1].Policy == nil || p[1].As != "ImageLocality" || p[1].Weight != 1 || p[1].OnError != config.Fail || !p[1].Config.IsZero() {
+	if p[1].Policy == nil || p[1].As != "ImageLocality" || p[1].Weight != 1 || p[1].FailurePolicy != policy.Fail || !p[1].Config.IsZero() {
 		t.Errorf("got %+v", p[1])
 	}
 }
@@ -225,7 +226,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{config.Profile{Path: "/"}, "filter=/filter prioritize=/prioritize preempt=/preempt bind=/bind"},
 		{config.Profile{Path: "/a/b"}, "filter=/a/b/filter prioritize=/a/b/prioritize preempt=/a/b/preempt bind=/a/b/bind"},
-		{config.Profile{Path: "/a/b", Serve: config.Preempt}, "preempt=/a/b"},
+		{config.Profile{Path: "/a/b", Serve: decision.Preempt}, "preempt=/a/b"},
 	} {
 		var got []string
 		for _, r := range tt.profile.Routes() {

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -206,7 +208,7 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	errs := fields.Between(at.Child("shortlist"), p.Shortlist, 0, 1000)
 	if p.Serve != "" {
-		errs = append(errs, fields.OneOf(at.Child("serve"), p.Serve, verbs[:]...)...)
+		errs = append(errs, fields.OneOf(at.Child("serve"), p.Serve, decision.Verbs()...)...)
 		errs = append(errs, p.validateServe(at, noCluster)...)
 	}
 	errs = append(errs, fields.OneOf(at.Child("resolution"), p.Resolution, Levels, Fine)...)
@@ -228,7 +230,7 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	if !scored && p.Shortlist > 0 {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "needs a policy with a weight: without scores no node is better than another"))
 	}
-	if !scored && p.Serve == Prioritize {
+	if !scored && p.Serve == decision.Prioritize {
 		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs a policy with a weight: without one there are no scores"))
 	}
 	return append(errs, p.validatePolicies(at.Child("policies"))...)
@@ -240,16 +242,16 @@ func (p *Profile) validateServe(at *field.Path, noCluster bool) field.ErrorList 
 	if p.Path == "/" {
 		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be a path of its own with serve: kube-scheduler never calls /"))
 	}
-	if p.Shortlist > 0 && p.Serve != Filter {
+	if p.Shortlist > 0 && p.Serve != decision.Filter {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but serve is "+string(p.Serve)))
 	}
-	if p.Resolution == Fine && p.Serve != Prioritize {
+	if p.Resolution == Fine && p.Serve != decision.Prioritize {
 		errs = append(errs, field.Invalid(at.Child("resolution"), string(p.Resolution), "is for prioritize, but serve is "+string(p.Serve)))
 	}
-	if len(p.SchedulerNames) > 0 && p.Serve != Bind {
+	if len(p.SchedulerNames) > 0 && p.Serve != decision.Bind {
 		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but serve is "+string(p.Serve)))
 	}
-	if p.Serve == Bind && noCluster {
+	if p.Serve == decision.Bind && noCluster {
 		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs an API server to bind pods, but cluster is none"))
 	}
 	return errs
@@ -278,7 +280,7 @@ func (p *Profile) validatePolicies(at *field.Path) field.ErrorList {
 			}
 		}
 		errs = append(errs, fields.Between(at.Child("weight"), q.Weight, 0, 100)...)
-		errs = append(errs, fields.OneOf(at.Child("onError"), q.OnError, Fail, Skip)...)
+		errs = append(errs, fields.OneOf(at.Child("onError"), q.FailurePolicy, policy.Fail, policy.Ignore)...)
 	}
 	return errs
 }

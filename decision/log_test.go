@@ -14,7 +14,7 @@ import (
 
 func numbered(n int) *decision.Record { return &decision.Record{Asked: n, Verb: verb(n)} }
 
-func verb(n int) string {
+func verb(n int) decision.Verb {
 	if n%3 == 0 {
 		return "prioritize"
 	}

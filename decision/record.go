@@ -23,8 +23,8 @@ type Record struct {
 	// and encoding included.
 	Time     time.Time     `json:"time"`
 	Duration time.Duration `json:"durationNanoseconds"`
-	// Verb is the extender verb ("filter", "prioritize", "preempt", "bind").
-	Verb string `json:"verb"`
+	// Verb is the call that was decided.
+	Verb Verb `json:"verb"`
 	// Profile is the path of the profile that decided.
 	Profile string `json:"profile"`
 	Pod     Pod    `json:"pod"`

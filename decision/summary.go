@@ -23,7 +23,7 @@ func Summary(records []*Record, node string) string {
 			len(r.Top), r.Top[0].Total, r.Top[len(r.Top)-1].Total, r.MaxTotal))
 	}
 	for _, r := range records {
-		if r.Verb == "filter" {
+		if r.Verb == Filter {
 			parts = append(parts, fmt.Sprintf("%d of %s fit", r.Fit, count(r.Asked, "node")))
 			for _, rejection := range r.Rejections {
 				parts = append(parts, fmt.Sprintf("%d %s", rejection.Nodes, rejection.Text))

@@ -42,13 +42,13 @@ func (r *Record) Text(w io.Writer) error {
 func (r *Record) headline(b *strings.Builder) {
 	fmt.Fprintf(b, "%s  %-10s", r.Time.Format("15:04:05.000"), r.Verb)
 	switch failed := r.Error != ""; {
-	case r.Verb == "bind" && failed:
+	case r.Verb == Bind && failed:
 		fmt.Fprintf(b, " not bound to %s", plain(r.Bound))
-	case r.Verb == "bind":
+	case r.Verb == Bind:
 		fmt.Fprintf(b, " bound to %s", plain(r.Bound))
 	case failed:
 		b.WriteString(" failed")
-	case r.Verb == "preempt":
+	case r.Verb == Preempt:
 		kept := 0
 		for _, p := range r.Preemptions {
 			if p.Dropped == "" {
@@ -60,7 +60,7 @@ func (r *Record) headline(b *strings.Builder) {
 			listed = "listed "
 		}
 		fmt.Fprintf(b, " %d of %d %scandidate nodes kept", kept, len(r.Preemptions), listed)
-	case r.Verb == "prioritize":
+	case r.Verb == Prioritize:
 		fmt.Fprintf(b, " %s scored", count(r.Asked, "node"))
 	default:
 		fmt.Fprintf(b, " %d of %s fit", r.Fit, count(r.Asked, "node"))

@@ -26,19 +26,6 @@ const maxPolicies = 1000
 // resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
 
-// OnError says what an error or panic of a policy does to a request that judges
-// nodes. Claiming ([Engine.Reserve]) always fails with the policy.
-type OnError int
-
-const (
-	// Fail fails the request: the pod waits rather than be placed without the
-	// policy's word.
-	Fail OnError = iota
-	// Skip leaves the policy out of this request, which is decided as if the
-	// profile did not hold it.
-	Skip
-)
-
 // Member is one policy of a profile.
 type Member struct {
 	// Name identifies the policy in records, errors and metrics. It is unique in
@@ -47,8 +34,8 @@ type Member struct {
 	Policy policy.Policy
 	// Weight multiplies the policy's scores, 0..MaxWeight. With 0 the policy
 	// filters only, and its scores are not computed.
-	Weight  int64
-	OnError OnError
+	Weight        int64
+	FailurePolicy policy.FailurePolicy
 }
 
 // Options are the parts of an Engine.

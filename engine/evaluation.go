@@ -349,7 +349,7 @@ func (ev *evaluation) failed(ctx context.Context, err error) error {
 func (ev *evaluation) blame(err error, stack []byte) error {
 	m := &ev.members[ev.running]
 	failure := &PolicyError{Policy: m.Name, Err: err, Stack: stack}
-	if m.OnError == Skip {
+	if m.FailurePolicy == policy.Ignore {
 		ev.state[ev.running] = memberState{skipped: failure}
 		ev.again = true
 	}

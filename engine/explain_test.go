@@ -20,7 +20,7 @@ func TestExplain(t *testing.T) {
 		engine.Member{Name: "Health", Policy: &fake{filter: whole}, Weight: 1},
 		engine.Member{Name: "Spare", Policy: &fake{score: scoreBy("gpus")}, Weight: 3},
 		engine.Member{Name: "Indifferent", Policy: &fake{}, Weight: 1},
-		engine.Member{Name: "Broken", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, Weight: 1, OnError: engine.Skip},
+		engine.Member{Name: "Broken", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, Weight: 1, FailurePolicy: policy.Ignore},
 	)
 	rest := []engine.PolicyOpinion{{Policy: "Indifferent", Weight: 1}, {Policy: "Broken", Weight: 1}}
 	want := []engine.Explanation{

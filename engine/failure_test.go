@@ -68,7 +68,7 @@ var failing = []struct {
 
 // steady are the policies beside the one that fails: Before rejects node b, After
 // scores by s.
-func steady(bad policy.Policy, onError engine.OnError) []engine.Member {
+func steady(bad policy.Policy, failurePolicy policy.FailurePolicy) []engine.Member {
 	return []engine.Member{
 		{Name: "Before", Policy: &fake{filter: func(n *snapshot.Node) policy.Verdict {
 			if n.Name == "b" {
@@ -76,7 +76,7 @@ func steady(bad policy.Policy, onError engine.OnError) []engine.Member {
 			}
 			return policy.Verdict{}
 		}}, Weight: 1},
-		{Name: "Bad", Policy: bad, Weight: 1, OnError: onError},
+		{Name: "Bad", Policy: bad, Weight: 1, FailurePolicy: failurePolicy},
 		{Name: "After", Policy: &fake{score: scoreBy("s")}, Weight: 1},
 	}
 }
@@ -85,7 +85,7 @@ func TestFailureFailsTheRequest(t *testing.T) {
 	view := viewOf("a s=3", "b s=2", "c s=1")
 	for _, tt := range failing {
 		t.Run(tt.name, func(t *testing.T) {
-			e := newShortEngine(t, 1, steady(tt.make(), engine.Fail)...)
+			e := newShortEngine(t, 1, steady(tt.make(), policy.Fail)...)
 			req := asking(podOf("u", "1"), view, "a", "b", "c")
 			var result engine.Result
 			for name, ask := range map[string]func() error{
@@ -137,8 +137,8 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 		for _, uid := range []string{"u", ""} {
 			t.Run(fmt.Sprintf("%s/uid=%q", tt.name, uid), func(t *testing.T) {
 				bad := tt.make()
-				e := newShortEngine(t, 2, steady(bad, engine.Skip)...)
-				without := newShortEngine(t, 2, steady(&fake{}, engine.Skip)...) // as if it said nothing
+				e := newShortEngine(t, 2, steady(bad, policy.Ignore)...)
+				without := newShortEngine(t, 2, steady(&fake{}, policy.Ignore)...) // as if it said nothing
 				req := asking(podOf(uid, "1"), view, "c", "a", "b", "d")
 				for turn := range 3 {
 					var got, want engine.Result
@@ -180,7 +180,7 @@ func TestFailureIsNotRemembered(t *testing.T) {
 		}
 		return atLeast("gpus", 1, tooFew)(n)
 	}}
-	e := newEngine(t, engine.Member{Name: "Flaky", Policy: flaky, OnError: engine.Skip})
+	e := newEngine(t, engine.Member{Name: "Flaky", Policy: flaky, FailurePolicy: policy.Ignore})
 	pod := podOf("u", "1")
 	for turn, step := range []struct{ asked, kept string }{
 		{"ok few", "few"},
@@ -205,10 +205,10 @@ func TestSeveralFailures(t *testing.T) {
 	view := viewOf("a s=3", "b s=2")
 	boom := func(*snapshot.Node) int64 { panic("boom") }
 	e := newShortEngine(t, 1,
-		engine.Member{Name: "Third", Policy: &fake{score: boom}, Weight: 1, OnError: engine.Skip},
-		engine.Member{Name: "Second", Policy: &fake{filter: func(*snapshot.Node) policy.Verdict { panic("boom") }}, OnError: engine.Skip},
-		engine.Member{Name: "First", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, OnError: engine.Skip},
-		engine.Member{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1, OnError: engine.Skip},
+		engine.Member{Name: "Third", Policy: &fake{score: boom}, Weight: 1, FailurePolicy: policy.Ignore},
+		engine.Member{Name: "Second", Policy: &fake{filter: func(*snapshot.Node) policy.Verdict { panic("boom") }}, FailurePolicy: policy.Ignore},
+		engine.Member{Name: "First", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, FailurePolicy: policy.Ignore},
+		engine.Member{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1, FailurePolicy: policy.Ignore},
 	)
 	req := asking(podOf("u", "1"), view, "b", "a")
 	var result engine.Result
@@ -298,8 +298,8 @@ func TestCancelled(t *testing.T) {
 			}
 			after := &fake{filter: whole, score: scoreBy("s")}
 			e := newShortEngine(t, 1,
-				engine.Member{Name: "P", Policy: p, Weight: 1, OnError: engine.Skip},
-				engine.Member{Name: "After", Policy: after, Weight: 1, OnError: engine.Skip},
+				engine.Member{Name: "P", Policy: p, Weight: 1, FailurePolicy: policy.Ignore},
+				engine.Member{Name: "After", Policy: after, Weight: 1, FailurePolicy: policy.Ignore},
 			)
 			req := engine.Request{Pod: podOf("u", "1"), View: view, Nodes: all}
 			var result engine.Result

@@ -47,12 +47,12 @@ func TestFitsAnyWithFailures(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for asked, want := range map[string]bool{"c": true, "b c": true, "b": false} { // Before rejects b
 				req := asking(podOf("u", "1"), view, strings.Fields(asked)...)
-				if fits, err := newEngine(t, steady(tt.make(), engine.Skip)...).FitsAny(t.Context(), req); fits != want || err != nil {
+				if fits, err := newEngine(t, steady(tt.make(), policy.Ignore)...).FitsAny(t.Context(), req); fits != want || err != nil {
 					t.Errorf("%s: %v, %v", asked, fits, err)
 				}
 			}
 			failure := new(engine.PolicyError)
-			if fits, err := newEngine(t, steady(tt.make(), engine.Fail)...).FitsAny(t.Context(), asking(podOf("u", "1"), view, "c")); fits || !errors.As(err, &failure) {
+			if fits, err := newEngine(t, steady(tt.make(), policy.Fail)...).FitsAny(t.Context(), asking(podOf("u", "1"), view, "c")); fits || !errors.As(err, &failure) {
 				t.Errorf("%v, %v", fits, err)
 			}
 		})

@@ -122,7 +122,7 @@ func (m model) ask(verb string, req engine.Request) answer {
 		if failed < 0 {
 			return a
 		}
-		if m.members[failed].OnError == engine.Fail {
+		if m.members[failed].FailurePolicy == policy.Fail {
 			return answer{Failed: m.members[failed].Name}
 		}
 		skipped[failed] = true
@@ -325,8 +325,8 @@ func TestModel(t *testing.T) {
 		for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
 			m.members = append(m.members, engine.Member{
 				Name: fmt.Sprintf("P%d", i), Policy: drawRule.Draw(t, "rule"),
-				Weight:  rapid.Int64Range(0, 3).Draw(t, "weight"),
-				OnError: rapid.SampledFrom([]engine.OnError{engine.Fail, engine.Skip, engine.Skip}).Draw(t, "onError"),
+				Weight:        rapid.Int64Range(0, 3).Draw(t, "weight"),
+				FailurePolicy: rapid.SampledFrom([]policy.FailurePolicy{policy.Fail, policy.Ignore, policy.Ignore}).Draw(t, "failurePolicy"),
 			})
 		}
 		e, err := engine.New(engine.Options{Policies: m.members, Shortlist: m.shortlist})

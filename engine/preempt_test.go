@@ -627,19 +627,19 @@ func TestPreemptFailures(t *testing.T) {
 		}
 		return policy.Verdict{}
 	}}
-	members := func(onError engine.OnError) []engine.Member {
-		return []engine.Member{{Name: "Bad", Policy: bad, OnError: onError}, {Name: "OneDevice", Policy: new(oneDevice)}}
+	members := func(failurePolicy policy.FailurePolicy) []engine.Member {
+		return []engine.Member{{Name: "Bad", Policy: bad, FailurePolicy: failurePolicy}, {Name: "OneDevice", Policy: new(oneDevice)}}
 	}
 	t.Run("fail", func(t *testing.T) {
 		var result engine.Result
-		kept, err := newEngine(t, members(engine.Fail)...).Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
+		kept, err := newEngine(t, members(policy.Fail)...).Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
 		if err == nil || err.Error() != "policy Bad: panic: boom" || kept != nil || result.Record.Error != err.Error() {
 			t.Errorf("kept %v, error %v, in the record %q", kept, err, result.Record.Error)
 		}
 	})
 	t.Run("skip", func(t *testing.T) {
 		var result engine.Result
-		kept, err := newEngine(t, members(engine.Skip)...).Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
+		kept, err := newEngine(t, members(policy.Ignore)...).Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
 		if err != nil || len(kept) != 1 || len(kept[0].Victims) != 2 || len(result.Record.Preemptions) != 1 {
 			t.Errorf("kept %v, error %v, record %+v; want both pods evicted by the other policy", kept, err, result.Record)
 		}
@@ -651,7 +651,7 @@ func TestPreemptFailures(t *testing.T) {
 			cancel(errHungUp)
 			return policy.Verdict{Reason: broken}
 		}}
-		e := newEngine(t, engine.Member{Name: "HangUp", Policy: hangUp, OnError: engine.Skip}, engine.Member{Name: "OneDevice", Policy: p})
+		e := newEngine(t, engine.Member{Name: "HangUp", Policy: hangUp, FailurePolicy: policy.Ignore}, engine.Member{Name: "OneDevice", Policy: p})
 		var result engine.Result
 		kept, err := e.Preempt(ctx, engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: append(s.candidates, s.candidates...)}, &result)
 		if err != errHungUp || kept != nil || hangUp.calls().Filter != 1 {

@@ -165,7 +165,7 @@ func TestReserve(t *testing.T) {
 			members := []engine.Member{{Name: "Unrelated", Policy: &fake{}}}
 			for _, r := range tt.policies {
 				// A policy that may be left out of judging still has to claim.
-				members = append(members, engine.Member{Name: r.name, Policy: &r, OnError: engine.Skip})
+				members = append(members, engine.Member{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
 			}
 			e := newEngine(t, members...)
 			if got, want := e.Reserves(), len(tt.policies) > 0; got != want {

@@ -197,7 +197,7 @@ func newHandler(cluster extender.Cluster, shortlist int) (http.Handler, error) {
 	return extender.New(extender.Options{
 		Profile: "/", Engine: e, Cluster: cluster,
 		Log: decision.NewLog(0), Metrics: extender.NewMetrics(prometheus.NewRegistry()),
-	}).Verb(extender.Filter), nil
+	}).Verb(decision.Filter), nil
 }
 
 // benchmarkCluster has size nodes, and the pods that are asked about.

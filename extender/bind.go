@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -128,7 +129,7 @@ func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.Extender
 			return nil
 		case attempt == bindAttempts:
 			return err
-		case errors.Is(err, ErrPodChanged):
+		case errors.Is(err, binding.ErrPodChanged):
 			pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID)
 		case errors.As(err, &unusable):
 			if pod, err = h.withdraw(ctx, pod, unusable.Revoke); err != nil {
@@ -171,7 +172,7 @@ func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *
 		return err
 	}
 	h.awaitTurn(ctx, node.Name, reservation.After)
-	b := Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
+	b := binding.Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
 	if why := h.why(string(pod.UID), node.Name); why != "" {
 		b.Annotations[DecisionAnnotation] = why
 	}
@@ -183,7 +184,7 @@ func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *
 	switch {
 	case err == nil, reservation.Empty():
 		return err
-	case errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, binding.ErrOutcomeUnknown):
 		touched, withdrawErr := h.withdraw(ctx, pod, reservation.Revoke)
 		switch {
 		case withdrawErr != nil:
@@ -227,7 +228,7 @@ const bound = `{"Error":""}`
 // why sums up, for the pod's annotation, the latest decisions about it.
 func (h *Handler) why(uid, node string) string {
 	records := h.Log.Find(func(r *decision.Record) bool {
-		return r.Pod.UID == uid && r.Profile == h.Profile && r.Error == "" && (r.Verb == string(Filter) || r.Verb == string(Prioritize))
+		return r.Pod.UID == uid && r.Profile == h.Profile && r.Error == "" && (r.Verb == decision.Filter || r.Verb == decision.Prioritize)
 	}, 4)
 	return decision.Summary(records, node)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/policy"
@@ -31,7 +32,7 @@ func TestBind(t *testing.T) {
 		if answer := s.post(t, "bind", args); answer != `{"Error":""}` {
 			t.Fatalf("answered %s", answer)
 		}
-		want := []extender.Binding{{Namespace: "default", Name: "p", UID: "u1", Node: "better", Annotations: map[string]string{
+		want := []binding.Binding{{Namespace: "default", Name: "p", UID: "u1", Node: "better", Annotations: map[string]string{
 			extender.DecisionAnnotation: "scored 91 of 100 (Labels 91×1); 2 of 3 nodes fit; 1 no room for it",
 		}}}
 		if diff := cmp.Diff(want, cluster.bindings); diff != "" {
@@ -328,7 +329,7 @@ func (c *turnCluster) View() *snapshot.View {
 	return c.view
 }
 
-func (c *turnCluster) Bind(ctx context.Context, b extender.Binding) error {
+func (c *turnCluster) Bind(ctx context.Context, b binding.Binding) error {
 	c.bound = c.View() == c.next
 	return c.fakeCluster.Bind(ctx, b)
 }
@@ -337,7 +338,7 @@ func TestBindWithClaims(t *testing.T) {
 	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
 	changed, there := somePod(), somePod()
 	changed.ResourceVersion, there.ResourceVersion, there.Spec.NodeName = "78", "77", "good"
-	unknown := fmt.Errorf("%w: connection lost", extender.ErrOutcomeUnknown)
+	unknown := fmt.Errorf("%w: connection lost", binding.ErrOutcomeUnknown)
 	for _, tt := range []struct {
 		name              string
 		sold              bool

@@ -16,7 +16,7 @@ import (
 
 // call is the memory of one request; it is used again.
 type call struct {
-	verb         Verb
+	verb         decision.Verb
 	started      time.Time
 	body         []byte
 	answer       wire.Answer

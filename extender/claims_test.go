@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/ledger"
@@ -123,7 +124,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	asked := names("n1", "n2", "n3")
 	t.Run("the pod can be changed", func(t *testing.T) {
 		b := newBooks()
-		cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: extender.ErrOutcomeUnknown}
+		cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown}
 		s := serveGPUMemory(t, cluster, b)
 		for _, node := range *asked {
 			if got := bindTo(t, s, "p", node); !strings.Contains(got, "the Binding was withdrawn") {
@@ -139,7 +140,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 		for _, shortlist := range []int{0, 1} {
 			b := newBooks()
 			cluster := &fakeCluster{
-				view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: extender.ErrOutcomeUnknown, touchErr: errors.New("no answer"),
+				view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchErr: errors.New("no answer"),
 			}
 			s := serveGPUMemory(t, cluster, b, func(e *engine.Options, _ *extender.Options) { e.Shortlist = shortlist })
 			next := "n2"
@@ -169,7 +170,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 func TestPodThatIsBoundElsewhereKeepsNoClaim(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1)}
 	b := newBooks()
-	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: extender.ErrOutcomeUnknown, touchedOn: "n2"}
+	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchedOn: "n2"}
 	if got, want := bindTo(t, serveGPUMemory(t, cluster, b), "p", "n1"), `pod default/p is already bound to node "n2"`; got != want {
 		t.Errorf("answered %q, want %q", got, want)
 	}
@@ -184,7 +185,7 @@ func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
 	b := newBooks()
 	cluster := &fakeCluster{
-		view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: extender.ErrOutcomeUnknown, touchErr: errors.New("no answer"),
+		view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchErr: errors.New("no answer"),
 	}
 	s := serveGPUMemory(t, cluster, b)
 	bindTo(t, s, "p", "n")

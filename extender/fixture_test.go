@@ -11,13 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/snapshot"
 )
 
 // fakeCluster is a cluster that stands still.
 type fakeCluster struct {
 	view        *snapshot.View
+	unsynced    error // what Synced returns
 	pods        []*corev1.Pod
 	live        *corev1.Pod // the pod as the API server has it; nil: as in pods
 	bindErr     error
@@ -29,11 +30,13 @@ type fakeCluster struct {
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
-	bindings []extender.Binding
+	bindings []binding.Binding
 	touches  int
 }
 
 func (f *fakeCluster) View() *snapshot.View { return f.view }
+
+func (f *fakeCluster) Synced() error { return f.unsynced }
 
 func (f *fakeCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	f.mu.Lock()
@@ -107,7 +110,7 @@ func (f *fakeCluster) Throttle(ctx context.Context) (context.Context, error) {
 	return ctx, f.throttleErr
 }
 
-func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {
+func (f *fakeCluster) Bind(_ context.Context, b binding.Binding) error {
 	if f.onBind != nil {
 		return f.onBind()
 	}
@@ -115,7 +118,7 @@ func (f *fakeCluster) Bind(_ context.Context, b extender.Binding) error {
 	defer f.mu.Unlock()
 	f.bindings = append(f.bindings, b)
 	if f.live != nil && b.ResourceVersion != "" && b.ResourceVersion != f.live.ResourceVersion {
-		return fmt.Errorf("refused: %w", extender.ErrPodChanged)
+		return fmt.Errorf("refused: %w", binding.ErrPodChanged)
 	}
 	return f.bindErr
 }

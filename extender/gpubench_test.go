@@ -60,7 +60,7 @@ func serveGPUs(size int) (http.Handler, error) {
 	return extender.New(extender.Options{
 		Profile: "/", Engine: e, Cluster: cluster,
 		Log: decision.NewLog(0), Metrics: extender.NewMetrics(prometheus.NewRegistry()),
-	}).Verb(extender.Filter), nil
+	}).Verb(decision.Filter), nil
 }
 
 func gpuNodeName(i int) string { return fmt.Sprintf("gpu-%05d.eu-central-1.compute.internal", i) }

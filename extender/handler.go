@@ -16,30 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
 	"outboard.dev/outboard/snapshot"
 )
 
-// Verb is one of kube-scheduler's extender calls.
-type Verb string
-
-// The verbs, by the last part of their usual URL.
-const (
-	Filter     Verb = "filter"
-	Prioritize Verb = "prioritize"
-	Preempt    Verb = "preempt"
-	Bind       Verb = "bind"
-)
-
-// Verbs are all verbs.
-var Verbs = []Verb{Filter, Prioritize, Preempt, Bind}
-
 // Cluster is what a handler needs of a cluster.
 type Cluster interface {
-	// View returns what is true now, or nil while the cluster has not been read.
+	// View returns what is true now. It is never nil, and means nothing while Synced returns an error.
 	View() *snapshot.View
+	// Synced returns nil once the cluster has been read. Until then the error says what is missing, and why.
+	Synced() error
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
@@ -57,27 +46,10 @@ type Cluster interface {
 	// Bind. It fails early rather than wait for long.
 	Throttle(ctx context.Context) (context.Context, error)
 	// Bind binds the pod. Nil means that it is bound to the node, now or since
-	// earlier. An error that wraps ErrOutcomeUnknown leaves open whether it is;
-	// any other means that this call has not bound it and will not; one that
-	// wraps ErrPodChanged, because the pod has another resourceVersion by now.
-	Bind(ctx context.Context, b Binding) error
-}
-
-// ErrPodChanged says that a Binding was refused because the pod has changed.
-var ErrPodChanged = errors.New("the pod has changed")
-
-// ErrOutcomeUnknown says that a pod may or may not have been bound.
-var ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
-
-// Binding is what is written to bind a pod.
-type Binding struct {
-	Namespace, Name string
-	UID             types.UID
-	Node            string
-	// ResourceVersion, if not "", is the only version of the pod to bind.
-	ResourceVersion string
-	// Annotations are merged into the pod in the same write.
-	Annotations map[string]string
+	// earlier. An error that is [binding.ErrOutcomeUnknown] leaves open whether it
+	// is; any other means that this call has not bound it and will not; one that
+	// is [binding.ErrPodChanged], because the pod has another resourceVersion by now.
+	Bind(ctx context.Context, b binding.Binding) error
 }
 
 // Options are the parts of a Handler.
@@ -138,9 +110,10 @@ func New(o Options) *Handler {
 }
 
 // Verb returns the http.Handler of one verb, to be mounted at its URL.
-func (h *Handler) Verb(verb Verb) http.Handler {
-	answer := map[Verb]func(*Handler, context.Context, *call) error{
-		Filter: (*Handler).filter, Prioritize: (*Handler).prioritize, Preempt: (*Handler).preempt, Bind: (*Handler).bind,
+func (h *Handler) Verb(verb decision.Verb) http.Handler {
+	answer := map[decision.Verb]func(*Handler, context.Context, *call) error{
+		decision.Filter: (*Handler).filter, decision.Prioritize: (*Handler).prioritize,
+		decision.Preempt: (*Handler).preempt, decision.Bind: (*Handler).bind,
 	}[verb]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -224,7 +197,7 @@ func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
 func (h *Handler) finish(c *call, err error) {
 	duration := time.Since(c.started)
 	if r := c.record; r != nil {
-		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, string(c.verb), h.Profile
+		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, c.verb, h.Profile
 		if err != nil {
 			r.Error = oneLine(err)
 		}
@@ -245,12 +218,12 @@ func (h *Handler) finish(c *call, err error) {
 }
 
 // appendError appends the answer of a call that failed.
-func appendError(dst []byte, verb Verb, text string) []byte {
+func appendError(dst []byte, verb decision.Verb, text string) []byte {
 	var answer any
 	switch verb {
-	case Bind:
+	case decision.Bind:
 		answer = extenderv1.ExtenderBindingResult{Error: text}
-	case Preempt:
+	case decision.Preempt:
 		answer = struct {
 			NodeNameToMetaVictims map[string]*extenderv1.MetaVictims
 			Error                 string

@@ -107,7 +107,7 @@ func serve(t *testing.T, cluster extender.Cluster, change ...func(*engine.Option
 	o.Engine = e
 	h := extender.New(o)
 	mux := http.NewServeMux()
-	for _, verb := range extender.Verbs {
+	for _, verb := range decision.Verbs() {
 		mux.Handle("/"+string(verb), h.Verb(verb))
 	}
 	s := server{httptest.NewServer(mux), o.Log}
@@ -414,5 +414,21 @@ func TestLowerCaseKeys(t *testing.T) {
 	priorities := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", body))
 	if diff := cmp.Diff(extenderv1.HostPriorityList{{Host: "good", Score: 9}, {Host: "wrong", Score: 0}}, priorities); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Until the cluster has been read every call fails, and says what is missing.
+func TestUnreadClusterIsNamed(t *testing.T) {
+	missing := errors.New("not read from the API server yet: pods (the API server forbids reading a resource)")
+	s := serve(t, &fakeCluster{view: view(nil), unsynced: missing})
+	for verb, body := range map[string]string{
+		"filter":     encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good")}),
+		"prioritize": encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good")}),
+		"preempt":    `{"Pod":{"metadata":{"name":"p","namespace":"default","uid":"u1"}},"NodeNameToMetaVictims":{}}`,
+		"bind":       encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"}),
+	} {
+		if answer := s.post(t, verb, body); !strings.Contains(answer, missing.Error()) {
+			t.Errorf("%s answers %s", verb, answer)
+		}
 	}
 }

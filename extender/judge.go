@@ -119,10 +119,10 @@ func (h *Handler) view() (*snapshot.View, error) {
 		}
 		return emptyView, nil
 	}
-	if view := h.Cluster.View(); view != nil {
-		return view, nil
+	if err := h.Cluster.Synced(); err != nil {
+		return nil, err
 	}
-	return nil, errors.New("the cluster has not been read yet: Outboard has just started")
+	return h.Cluster.View(), nil
 }
 
 // pod returns the pod asked about: our own copy if it is the same version, else

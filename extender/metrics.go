@@ -48,7 +48,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) observe(profile string, verb Verb, duration time.Duration, r *decision.Record, err error) {
+func (m *Metrics) observe(profile string, verb decision.Verb, duration time.Duration, r *decision.Record, err error) {
 	outcome := "ok"
 	if err != nil {
 		outcome = "error"
@@ -57,7 +57,7 @@ func (m *Metrics) observe(profile string, verb Verb, duration time.Duration, r *
 	if r == nil {
 		return
 	}
-	if verb == Filter || verb == Prioritize {
+	if verb == decision.Filter || verb == decision.Prioritize {
 		m.asked.WithLabelValues(profile, string(verb)).Observe(float64(r.Asked))
 	}
 	for i := range r.Rejections {

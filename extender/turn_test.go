@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/binding"
 )
 
 // bindingCluster is a cluster that shows pods on their nodes once they are bound, and that sends no Binding for a caller that
@@ -38,7 +38,7 @@ func (c *bindingCluster) PodByUID(uid types.UID) *corev1.Pod {
 	return pod
 }
 
-func (c *bindingCluster) Bind(ctx context.Context, b extender.Binding) error {
+func (c *bindingCluster) Bind(ctx context.Context, b binding.Binding) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 		cluster.pods = append(cluster.pods, largeGPUPod(fmt.Sprint("p", i)))
 	}
 	// What the replica did before it was killed.
-	killed := &fakeCluster{view: cluster.view, pods: cluster.pods, bindErr: extender.ErrOutcomeUnknown, touchErr: io.ErrUnexpectedEOF}
+	killed := &fakeCluster{view: cluster.view, pods: cluster.pods, bindErr: binding.ErrOutcomeUnknown, touchErr: io.ErrUnexpectedEOF}
 	bindTo(t, serveGPUMemory(t, killed, b), "dead", "n")
 	if held := b.holders("dead"); len(held) != 1 {
 		t.Fatalf("claims on %q", held)

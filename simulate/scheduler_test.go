@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -28,11 +29,12 @@ type seen struct {
 	pod *corev1.Pod
 }
 
-func (s *seen) View() *snapshot.View                         { return s.run.builder.View() }
-func (s *seen) Pod(types.UID, string) *corev1.Pod            { return nil }
-func (s *seen) PodByName(_, _ string) *corev1.Pod            { return s.pod }
-func (s *seen) PodByUID(types.UID) *corev1.Pod               { return s.pod }
-func (s *seen) Bind(context.Context, extender.Binding) error { return nil }
+func (s *seen) View() *snapshot.View                        { return s.run.builder.View() }
+func (s *seen) Synced() error                               { return nil }
+func (s *seen) Pod(types.UID, string) *corev1.Pod           { return nil }
+func (s *seen) PodByName(_, _ string) *corev1.Pod           { return s.pod }
+func (s *seen) PodByUID(types.UID) *corev1.Pod              { return s.pod }
+func (s *seen) Bind(context.Context, binding.Binding) error { return nil }
 func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return s.pod, nil
 }
@@ -73,7 +75,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 						t.Fatal(err)
 					}
 					var kept extenderv1.ExtenderFilterResult
-					call(t, handler.Verb(extender.Filter), pod, asked, &kept)
+					call(t, handler.Verb(decision.Filter), pod, asked, &kept)
 					if kept.Error != "" || kept.NodeNames == nil && len(r.found) > 0 || kept.NodeNames != nil && !slices.Equal(*kept.NodeNames, names(r.found)) {
 						t.Fatalf("pod %d: the extender keeps %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
 					}
@@ -81,7 +83,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 						continue
 					}
 					var priorities extenderv1.HostPriorityList
-					call(t, handler.Verb(extender.Prioritize), pod, names(r.found), &priorities)
+					call(t, handler.Verb(decision.Prioritize), pod, names(r.found), &priorities)
 					r.scores = make([]int64, len(r.found))
 					if err := r.askPrioritize(t.Context(), pod); err != nil {
 						t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	outboard "outboard.dev/outboard/extender"
@@ -24,6 +25,7 @@ import (
 type stillCluster struct{ view *snapshot.View }
 
 func (c stillCluster) View() *snapshot.View            { return c.view }
+func (stillCluster) Synced() error                     { return nil }
 func (stillCluster) Pod(types.UID, string) *corev1.Pod { return nil }
 func (stillCluster) PodByName(_, _ string) *corev1.Pod { return nil }
 func (stillCluster) PodByUID(types.UID) *corev1.Pod    { return nil }
@@ -34,7 +36,7 @@ func (stillCluster) Throttle(ctx context.Context) (context.Context, error) { ret
 func (stillCluster) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
-func (stillCluster) Bind(context.Context, outboard.Binding) error { return fmt.Errorf("not found") }
+func (stillCluster) Bind(context.Context, binding.Binding) error { return fmt.Errorf("not found") }
 
 // byRack rejects every fourth node, and all of them for a pod with a node selector.
 type byRack struct{ none bool }
@@ -79,7 +81,7 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 		Metrics: outboard.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
 	mux := http.NewServeMux()
-	for _, verb := range outboard.Verbs {
+	for _, verb := range decision.Verbs() {
 		mux.Handle("/"+string(verb), handler.Verb(verb))
 	}
 	o := allVerbs(serve(t, mux))

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/ledger"
@@ -260,5 +261,5 @@ func (a *actor) takeBack(pod *corev1.Pod) {
 }
 
 func (a *actor) bind(pod *corev1.Pod, version string) error {
-	return a.cluster.Bind(a.ctx, cluster.Binding{Namespace: "default", Name: pod.Name, UID: pod.UID, Node: "a", ResourceVersion: version})
+	return a.cluster.Bind(a.ctx, binding.Binding{Namespace: "default", Name: pod.Name, UID: pod.UID, Node: "a", ResourceVersion: version})
 }
