@@ -50,7 +50,7 @@ type Record struct {
 	// Top are the best nodes, best first, at most TopNodes of them; nil when the
 	// call did not score.
 	Top []ScoredNode `json:"top,omitempty"`
-	// MaxTotal is the largest total a node could have.
+	// MaxTotal is the largest total a node could have for the pod.
 	MaxTotal int64 `json:"maxTotal,omitempty"`
 
 	// Preemptions are the candidate nodes of a preempt call, and PreemptionsLeftOut

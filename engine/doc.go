@@ -14,7 +14,10 @@
 // # Score
 //
 // The total of a node is Σ weight × score over the policies, each score in
-// 0..100, so 0..[Engine.MaxTotal]. No rounding happens here. A policy that
+// 0..100. No rounding happens here. The largest total, MaxTotal, is the one that a
+// node can have for this pod: 100 × the weights of the policies that score it.
+// Policies that it does not concern, whose Cycle does not score, or that are left
+// out after an error, do not count; if no policy scores it, all do. A policy that
 // normalizes sees all known nodes of the request, as in kube-scheduler, and no
 // others. A score that is [policy.NoOpinion] after that counts as the mean of the policy's scores
 // for the other known nodes of the request.
@@ -23,7 +26,7 @@
 // and all others less, so that a pod that is tried again does not come to hold claims on
 // several nodes. Without weights there are no totals, and this has no effect.
 //
-// kube-scheduler takes whole numbers from 0 to 10. [Levels] brings totals there:
+// kube-scheduler takes whole numbers from 0 to 10. [Levels] converts totals to these:
 // ⌊10 × total ÷ MaxTotal⌋, with one exception: the best node is never put on a
 // level with a worse one. If rounding would do that, the best node (or the nodes
 // that tie for it) moves up one level, which is always possible, as only a node

@@ -81,17 +81,26 @@ func New(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("policy %q: weight is %d: must be between 0 and %d", m.Name, m.Weight, MaxWeight)
 		}
 		names[m.Name] = true
-		e.maxTotal += m.Weight * policy.MaxScore
 	}
+	e.maxTotal = maxTotal(e.members)
 	if e.Reserves() {
 		e.claimants = snapshot.NewFact(claimants)
 	}
 	return e, nil
 }
 
-// MaxTotal is the largest total a node can have: 100 × the sum of the weights.
-// It is 0 when no policy has a weight.
+// MaxTotal is the largest total a node can have for any pod: 100 × the sum of the weights.
+// It is 0 when no policy has a weight. For one pod it may be less: see Record.MaxTotal in
+// [Result].
 func (e *Engine) MaxTotal() int64 { return e.maxTotal }
+
+func maxTotal(members []Member) int64 {
+	var total int64
+	for i := range members {
+		total += members[i].Weight * policy.MaxScore
+	}
+	return total
+}
 
 // Request is one question: about this pod, over this view, for these nodes.
 type Request struct {
@@ -118,8 +127,8 @@ type Result struct {
 	Kept []int32
 	// Rejected are the nodes that do not fit, in the order asked.
 	Rejected []Rejected
-	// Totals are the totals of the nodes in the order asked; only Score sets
-	// them.
+	// Totals are the totals of the nodes in the order asked, each in
+	// 0..Record.MaxTotal; only Score sets them.
 	Totals []int64
 	// Record says what was decided and why. Its Time, Duration, Verb and Profile
 	// are the caller's to fill in.
@@ -217,7 +226,7 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 		result.reset(e.newRecord(req, false))
 		err = ev.attempt(ctx, decide)
 	}
-	result.Record.Policies = ev.policies()
+	result.Record.Policies, result.Record.MaxTotal = ev.policies(), ev.maxTotal
 	if err != nil {
 		result.reset(result.Record)
 		result.Record.Error = err.Error()

@@ -44,9 +44,9 @@ type evaluation struct {
 
 	clock     func() time.Time            // or nil
 	claimants *snapshot.Fact[[]types.UID] // or nil
-	maxTotal  int64
-	running   int  // the member whose code runs, for guarded; -1 is none
-	again     bool // a member failed and is left out: decide once more, without it
+	maxTotal  int64                       // see reachable
+	running   int                         // the member whose code runs, for guarded; -1 is none
+	again     bool                        // a member failed and is left out: decide once more, without it
 }
 
 type evaluationKey struct {
@@ -179,8 +179,22 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 		}
 		ev.running = -1
 	}
+	ev.maxTotal = ev.reachable()
 	ev.prepared = true
 	return nil
+}
+
+// reachable is the largest total that a node can have for the pod: that of the policies that
+// score it, or of all if none does, so that a claim still counts.
+func (ev *evaluation) reachable() int64 {
+	var total int64
+	for i := range ev.scorers {
+		total += ev.scorers[i].weight * policy.MaxScore
+	}
+	if total > 0 {
+		return total
+	}
+	return maxTotal(ev.members)
 }
 
 // filter sets result.Kept and result.Rejected. A node of the view is judged once. plain are the nodes without the pods

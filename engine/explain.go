@@ -13,6 +13,8 @@ type Explanations struct {
 	Pod []PolicyNotes
 	// Nodes are in the order asked.
 	Nodes []Explanation
+	// MaxTotal is the largest total that a node can have for the pod.
+	MaxTotal int64
 }
 
 // PolicyNotes is what one policy has to say, in words.
@@ -87,7 +89,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 		if err != nil {
 			return err
 		}
-		all = Explanations{Pod: ev.notes(), Nodes: make([]Explanation, len(known))}
+		all = Explanations{Pod: ev.notes(), MaxTotal: ev.maxTotal, Nodes: make([]Explanation, len(known))}
 		for j, n := range known {
 			if j%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)

@@ -136,16 +136,23 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 		Generation: req.View.Generation(),
 		Asked:      len(req.Nodes),
 	}
+	var all int64
 	for i, member := range m.members {
 		r := member.Policy.(rule)
 		p := decision.Policy{Name: member.Name, Weight: member.Weight, Unconcerned: r.Modulus == 0 && r.Slope == 0}
-		a.Record.MaxTotal += 100 * member.Weight
+		all += 100 * member.Weight
+		if r.Slope != 0 && !skipped[i] {
+			a.Record.MaxTotal += 100 * member.Weight
+		}
 		if skipped[i] {
 			p = decision.Policy{Name: member.Name, Weight: member.Weight, Skipped: "yes"}
 		} else if r.Fails == "Prepare" && r.FailsAt == want {
 			return a, i
 		}
 		a.Record.Policies = append(a.Record.Policies, p)
+	}
+	if a.Record.MaxTotal == 0 {
+		a.Record.MaxTotal = all
 	}
 	if verb == "prioritize" {
 		var known []int32

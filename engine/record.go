@@ -8,7 +8,6 @@ func (e *Engine) newRecord(req Request, remembered bool) *decision.Record {
 		Generation: req.View.Generation(),
 		Remembered: remembered,
 		Asked:      len(req.Nodes),
-		MaxTotal:   e.maxTotal,
 	}
 }
 

@@ -145,6 +145,46 @@ func TestNoOpinion(t *testing.T) {
 	}
 }
 
+// The largest total is that of the policies that score the pod.
+func TestLargestTotalForThePod(t *testing.T) {
+	scores := engine.Member{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
+	indifferent := engine.Member{Name: "Indifferent", Policy: &fake{}, Weight: 5}
+	filters := engine.Member{Name: "Filters", Policy: &fake{filter: whole}, Weight: 1}
+	failing := engine.Member{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, OnError: engine.Skip}
+	weightless := engine.Member{Name: "Weightless", Policy: &fake{score: scoreBy("s")}}
+	view := viewOf("a s=100 large=101", "b s=55 large=1000")
+	for _, tt := range []struct {
+		name    string
+		members []engine.Member
+		max     int64
+		levels  []int64
+	}{
+		{"one of three", []engine.Member{indifferent, scores, filters}, 300, []int64{10, 5}},
+		{"one that is left out", []engine.Member{failing, scores}, 300, []int64{10, 5}},
+		{"all", []engine.Member{scores}, 300, []int64{10, 5}},
+		{"none: a claim counts all the same", []engine.Member{indifferent, filters, weightless}, 600, []int64{0, 0}},
+	} {
+		e := newEngine(t, tt.members...)
+		req := asking(podOf("u", "1"), view, "a", "b")
+		for turn := range 2 { // the second time the policies may be prepared already
+			var result engine.Result
+			if err := e.Score(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if result.Record.MaxTotal != tt.max {
+				t.Errorf("%s, turn %d: the largest total is %d, want %d", tt.name, turn, result.Record.MaxTotal, tt.max)
+			}
+			engine.Levels(result.Totals, result.Record.MaxTotal)
+			if diff := cmp.Diff(tt.levels, result.Totals); diff != "" {
+				t.Errorf("%s, turn %d: levels (-want +got):\n%s", tt.name, turn, diff)
+			}
+		}
+		if all, err := e.Explain(t.Context(), req); err != nil || all.MaxTotal != tt.max {
+			t.Errorf("%s: explained with a largest total of %d, want %d (%v)", tt.name, all.MaxTotal, tt.max, err)
+		}
+	}
+}
+
 // Scores out of 0..100 are the policy's error, unless NormalizeScore brings them
 // there.
 func TestScoreOutOfRange(t *testing.T) {

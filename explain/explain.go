@@ -69,7 +69,7 @@ type Profile struct {
 	// Fit is how many of all Nodes fit.
 	Fit   int `json:"fit"`
 	Nodes int `json:"nodes"`
-	// MaxTotal is the largest total possible.
+	// MaxTotal is the largest total that a node can have for the pod.
 	MaxTotal int64 `json:"maxTotal"`
 	// Explanations are about the best nodes, best first; those that do not fit
 	// come last.
@@ -156,13 +156,13 @@ func (s Source) now(r *http.Request, pod *corev1.Pod, only, node string, limit i
 		if only != "" && only != path {
 			continue
 		}
-		p := Profile{Profile: path, Nodes: view.Len(), MaxTotal: e.MaxTotal()}
+		p := Profile{Profile: path, Nodes: view.Len()}
 		all, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())})
 		if err != nil {
 			p.Error = err.Error()
 		}
 		explanations := all.Nodes
-		p.Notes = all.Pod
+		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
 		if s.Waiting != nil {
 			p.Waiting = s.Waiting(path, pod.UID)
 		}

@@ -263,6 +263,25 @@ func TestPrioritize(t *testing.T) {
 	}
 }
 
+// indifferent is a policy that no pod concerns.
+type indifferent struct{}
+
+func (indifferent) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return nil, nil
+}
+
+// A policy that the pod does not concern costs no levels.
+func TestPrioritizeUsesAllLevels(t *testing.T) {
+	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(e *engine.Options, _ *extender.Options) {
+		e.Policies = append(e.Policies, engine.Member{Name: "Indifferent", Policy: indifferent{}, Weight: 9})
+	})
+	got := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("better", "good", "full")})))
+	want := extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestShortlistAnswersTheBestAlone(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(e *engine.Options, _ *extender.Options) { e.Shortlist = 1 })
 	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "wrong", "better", "full")}))

@@ -72,7 +72,7 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 		return err
 	}
 	if !h.Fine {
-		engine.Levels(c.result.Totals, h.Engine.MaxTotal())
+		engine.Levels(c.result.Totals, c.record.MaxTotal)
 	}
 	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, c.result.Totals, false)
 	return nil

@@ -230,7 +230,7 @@ func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if !r.extender.Fine {
-		engine.Levels(r.result.Totals, r.extender.Engine.MaxTotal())
+		engine.Levels(r.result.Totals, r.result.Record.MaxTotal)
 	}
 	for i, total := range r.result.Totals {
 		r.scores[i] += total * r.scheduler.ExtenderWeight * (maxNodeScore / levels)
