@@ -42,7 +42,7 @@ func (b *base) Parent() cel.Activation { return nil }
 // value is what became of a part; an error is a value, too.
 type value struct {
 	ref.Val
-	measured
+	unusual bool // of unusual size
 }
 
 // value is the part's value for the node, which is nil if the part is not about one. It
@@ -151,19 +151,6 @@ func (c *cycle) eval(e *expression, cost *plan, n *snapshot.Node) (ref.Val, erro
 	return v, err
 }
 
-// counting is the program to count the cost with, or nil if the expression cannot exceed what it may cost.
-func (c *cycle) counting(e *expression, cost *plan, n *snapshot.Node) cel.Program {
-	if cost.counting == nil || !cost.usual {
-		return cost.counting
-	}
-	for _, p := range e.parts {
-		if (p.class == ofObject || p.class == ofUsage) && c.value(p, n).unusual {
-			return cost.counting
-		}
-	}
-	return nil
-}
-
 // kept evaluates a part, whose value will be used by many at once, and tells what that cost.
 func kept(program cel.Program, vars cel.Activation) (value, uint64) {
 	v, cost, err := count(program, vars)
@@ -176,9 +163,7 @@ func kept(program cel.Program, vars cel.Activation) (value, uint64) {
 	case *apiservercel.Quantity: // what its own functions return
 		return value{Val: copied(q.Quantity)}, cost
 	}
-	result := value{Val: v}
-	result.measured.value(v)
-	return result, cost
+	return value{v, !isUsual(v)}, cost
 }
 
 func copied(q *resource.Quantity) ref.Val {

@@ -36,13 +36,8 @@ type limit struct {
 	steps uint
 }
 
-var (
-	// limits are what a rule may cost on one node. They are few, and far apart, so that limits seldom change when nodes come and
-	// go.
-	limits = [...]limit{{costLimit, 2500}, {costLimit / 4, 1250}, {costLimit / 16, 625}, {costLimit / 64, 312}, {costLimit / 256, 156}}
-	// podSizes are how many elements lists and maps in a pod have; the last is what is usual.
-	podSizes = [...]uint64{2, 4, 8, 16, 32, 64}
-)
+// limits are what a rule may cost on one node. They are few, and far apart, so that limits seldom change when nodes come and go.
+var limits = [...]limit{{costLimit, 2500}, {costLimit / 4, 1250}, {costLimit / 16, 625}, {costLimit / 64, 312}, {costLimit / 256, 156}}
 
 // spentSteps interrupts an evaluation the first time that it looks for an interruption, which is when it has taken the steps of
 // its limit.
@@ -74,34 +69,27 @@ func exceeds(err error) bool {
 type plan struct {
 	// exceeded says that it would cost too much on any node.
 	exceeded bool
-	// counting ends an evaluation that costs too much. Nil: none does.
-	counting cel.Program
-	// usual says that none does where the node is of usual size, either.
-	usual bool
+	// limit is the index in limits of what an evaluation may cost.
+	limit int
 }
 
-// plan is how to evaluate the expression within the limit with the index.
-func (e *expression) plan(within bounds, level int) plan {
-	if within.anyNode <= limits[level].cost {
-		return plan{}
+// counting is the program to count the cost with, or nil if the expression cannot exceed its limit on the node.
+func (c *cycle) counting(e *expression, within *plan, n *snapshot.Node) cel.Program {
+	limit := limits[within.limit].cost
+	if e.possibleCost <= limit || e.usualCost <= limit && c.isUsual(e, n) {
+		return nil
 	}
-	return plan{counting: e.counting[level], usual: within.usualNode <= limits[level].cost}
+	return e.counting[within.limit]
 }
 
-// bounds are what an evaluation costs at most for the pod.
-func (c *cycle) bounds(e *expression) bounds {
-	var of measured
+// isUsual says whether all parts of the expression are of usual size for the node, or, if n is nil, all parts about the pod.
+func (c *cycle) isUsual(e *expression, n *snapshot.Node) bool {
 	for _, p := range e.parts {
-		if p.class == ofRequest {
-			v := c.request[p.index]
-			of.elements, of.unusual = max(of.elements, v.elements), of.unusual || v.unusual
+		if (p.class <= ofRequest || n != nil && p.class != ofSignal) && c.value(p, n).unusual {
+			return false
 		}
 	}
-	at, _ := slices.BinarySearch(podSizes[:], of.elements)
-	if of.unusual {
-		at = len(podSizes)
-	}
-	return e.bounds[at]
+	return true
 }
 
 // plan plans how the rules are evaluated on nodes. A filter that would cost too much on all of them is left out if that is what
@@ -109,15 +97,15 @@ func (c *cycle) bounds(e *expression) bounds {
 func (c *cycle) plan(ctx context.Context) error {
 	filters, scores := make([]planned, 0, len(c.filters)), make([]planned, 0, len(c.scores))
 	for i := range c.filters {
-		filters = append(filters, planned{expression: c.filters[i].expression, plan: &c.filters[i].cost})
+		filters = append(filters, planned{c.filters[i].expression, &c.filters[i].cost})
 	}
 	for i := range c.scores {
-		scores = append(scores, planned{expression: c.scores[i].expression, plan: &c.scores[i].cost})
+		scores = append(scores, planned{c.scores[i].expression, &c.scores[i].cost})
 	}
 	for _, all := range [][]planned{filters, scores} {
 		c.share(all)
 		for _, e := range all {
-			exceeded, err := c.probe(ctx, e.expression, e.plan)
+			exceeded, err := c.probe(ctx, e)
 			if err != nil {
 				return err
 			}
@@ -133,11 +121,10 @@ func (c *cycle) plan(ctx context.Context) error {
 	return nil
 }
 
-// planned is an expression and where to note its plan.
+// planned is an expression and its plan.
 type planned struct {
 	*expression
-	plan  *plan
-	bound bounds
+	plan *plan
 }
 
 // share gives each expression a part of what they may cost together. Those that cost little are given what they may need, and
@@ -148,31 +135,27 @@ func (c *cycle) share(all []planned) {
 		nodes = assumedNodes
 	}
 	left := viewCost / nodes
-	for i := range all {
-		all[i].bound = c.bounds(all[i].expression)
-	}
-	slices.SortStableFunc(all, func(a, b planned) int { return cmp.Compare(a.bound.usualNode, b.bound.usualNode) })
+	slices.SortStableFunc(all, func(a, b planned) int { return cmp.Compare(a.usualCost, b.usualCost) })
 	for i, e := range all {
 		if e.whole != nil || e.plan.exceeded {
 			continue
 		}
 		part := left / uint64(len(all)-i)
-		level := 0
-		for level < len(limits)-1 && limits[level].cost > part {
-			level++
+		for e.plan.limit < len(limits)-1 && limits[e.plan.limit].cost > part {
+			e.plan.limit++
 		}
-		*e.plan = e.expression.plan(e.bound, level)
-		left -= min(left, e.bound.usualNode, limits[level].cost)
+		cost := limits[e.plan.limit].cost
+		if c.isUsual(e.expression, nil) {
+			cost = min(cost, e.usualCost)
+		}
+		left -= min(left, cost)
 	}
 }
 
-// probe finds out whether the expression exceeds its limit on nodes from all over the view. Without that, a pod that is made to
+// probe says whether the expression exceeds its limit on nodes from all over the view. Without probes, a pod that is made to
 // be expensive would cost as much as it may on each of thousands of nodes.
-func (c *cycle) probe(ctx context.Context, e *expression, cost *plan) (exceeded bool, err error) {
+func (c *cycle) probe(ctx context.Context, e planned) (exceeded bool, err error) {
 	rows := c.view.Rows()
-	if cost.counting == nil || cost.usual || cost.exceeded {
-		return false, nil
-	}
 	for i := range probes {
 		if err := ctx.Err(); err != nil {
 			return false, context.Cause(ctx)
@@ -181,7 +164,10 @@ func (c *cycle) probe(ctx context.Context, e *expression, cost *plan) (exceeded 
 		if n == nil {
 			continue
 		}
-		if _, err := c.eval(e, cost, n); !exceeds(err) {
+		if e.whole != nil || c.counting(e.expression, e.plan, n) == nil {
+			return false, nil
+		}
+		if _, err := c.eval(e.expression, e.plan, n); !exceeds(err) {
 			return false, nil
 		}
 		exceeded = true

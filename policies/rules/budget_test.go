@@ -182,12 +182,11 @@ func TestBoundsHold(t *testing.T) {
 		}
 		for _, pod := range somePods {
 			c := prepared(p, pod, view)
-			bounds := c.bounds(e)
 			for n := range view.All() {
 				f := c.policy.frames.Get().(*frame)
 				f.cycle, f.node = c, n
-				if _, cost, _ := count(e.counting[0], f); cost > bounds.usualNode || cost > bounds.anyNode {
-					t.Fatalf("%s\npod %s, node %s: costs %d, more than %+v", text, pod.Name, n.Name, cost, bounds)
+				if _, cost, _ := count(e.counting[0], f); cost > e.possibleCost || cost > e.usualCost && c.isUsual(e, n) {
+					t.Fatalf("%s\npod %s, node %s: costs %d, more than %d, or %d when all is of usual size", text, pod.Name, n.Name, cost, e.possibleCost, e.usualCost)
 				}
 			}
 		}
@@ -227,18 +226,16 @@ func TestSharesAreBounded(t *testing.T) {
 			if err := c.compute(t.Context(), f.expression, vars); err != nil {
 				t.Fatal(err)
 			}
-			all[i] = planned{expression: f.expression, plan: new(plan)}
+			all[i] = planned{f.expression, new(plan)}
 		}
 		c.share(all)
 		var sum uint64
 		for _, e := range all {
-			if bounds := c.bounds(e.expression); e.plan.counting == nil {
-				sum += bounds.anyNode
-			} else if e.plan.usual {
-				sum += bounds.usualNode
-			} else {
-				sum += limitOf(t, e)
+			cost := limits[e.plan.limit].cost
+			if c.isUsual(e.expression, nil) {
+				cost = min(cost, e.usualCost)
 			}
+			sum += cost
 		}
 		if nodes == 0 {
 			nodes = assumedNodes
@@ -247,17 +244,6 @@ func TestSharesAreBounded(t *testing.T) {
 			t.Fatalf("%d rules may cost %d on each of %d nodes, more than %d in all", len(all), sum, nodes, bound)
 		}
 	})
-}
-
-// limitOf is the limit of the program that the plan counts with.
-func limitOf(t *rapid.T, e planned) uint64 {
-	for i, program := range e.counting {
-		if program == e.plan.counting {
-			return limits[i].cost
-		}
-	}
-	t.Fatal("the plan counts with another program")
-	return 0
 }
 
 // A request that ends while its first part is computed computes no other.

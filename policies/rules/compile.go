@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
@@ -50,16 +49,12 @@ type expression struct {
 	// counting count the cost, and end when it exceeds the limit with the same index in limits. They are nil if program
 	// cannot exceed any of them, whatever the parts are.
 	counting [len(limits)]cel.Program
-	// bounds are what program costs at most when lists and maps in parts about the pod have at most as many elements as the
-	// podSizes with the same index. With the last, no size is taken for granted.
-	bounds [len(podSizes) + 1]bounds
-	parts  []*part // all, in order
-	reads  []read
-	deps   deps
+	// usualCost is what program costs at most when all parts are of usual size, and possibleCost when they are of any size.
+	usualCost, possibleCost uint64
+	parts                   []*part // all, in order
+	reads                   []read
+	deps                    deps
 }
-
-// bounds are what an evaluation costs at most.
-type bounds struct{ usualNode, anyNode uint64 }
 
 // compiler compiles the expressions of one policy.
 type compiler struct {
@@ -110,7 +105,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	if a.deps[root]&^may != 0 {
 		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), "must be about the pod alone"))
 	}
-	if cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: usualSizes}); err != nil {
+	if cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: computedSizes{usualSizes}}); err != nil {
 		errs = append(errs, field.InternalError(path, err))
 	} else if cost.Max > costLimit {
 		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), tooCostly(cost.Max)))
@@ -166,20 +161,8 @@ func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
 	if e.program, err = c.env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err != nil {
 		return err
 	}
-	pods := map[string]bool{}
-	for _, p := range e.parts {
-		pods[p.name] = p.class == ofRequest
-	}
-	usual := sizes{text: usualSizes.text, elements: usualSizes.elements}
-	for i := range e.bounds {
-		pod := possibleSizes
-		if i < len(podSizes) {
-			pod = sizes{text: usual.text, elements: podSizes[i]}
-		}
-		e.bounds[i].usualNode = c.bound(checked, partSizes{ofPod: pods, pod: pod, others: usual})
-		e.bounds[i].anyNode = c.bound(checked, partSizes{ofPod: pods, pod: pod, others: possibleSizes})
-	}
-	if e.bounds[len(podSizes)].anyNode <= limits[len(limits)-1].cost {
+	e.usualCost, e.possibleCost = c.bound(checked, usualSizes), c.bound(checked, possibleSizes)
+	if e.possibleCost <= limits[len(limits)-1].cost {
 		return nil
 	}
 	for i, limit := range limits {
@@ -190,8 +173,8 @@ func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
 	return nil
 }
 
-// bound is what no evaluation costs more than if what is in objects has at most these sizes.
-func (c *compiler) bound(checked *cel.Ast, within checker.CostEstimator) uint64 {
+// bound is the highest cost of an evaluation when what is in objects has at most these sizes.
+func (c *compiler) bound(checked *cel.Ast, within sizes) uint64 {
 	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: within})
 	if err != nil {
 		return math.MaxUint64

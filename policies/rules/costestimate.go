@@ -10,29 +10,28 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// Sizes of what is in objects, for estimates: what is usual, to refuse an expression that
-// cannot be afforded, and what is possible, to prove that another cannot exceed the limit.
+// Sizes of what objects contain, for estimates: the usual ones, and the largest possible ones.
 var (
-	usualSizes    = sizes{text: 256, elements: 64, computed: true}
+	usualSizes    = sizes{text: 256, elements: 64}
 	possibleSizes = sizes{text: 3 << 19, elements: 3 << 18} // an object has 1.5 MiB, and each element at least a byte and a comma
 )
 
-// sizes estimate the sizes of what is in objects and, if computed is set, of what
-// functions make of it.
-type sizes struct {
-	text, elements uint64
-	computed       bool
-}
+// sizes bound what objects contain: the text of strings in bytes, and the elements of lists and maps.
+type sizes struct{ text, elements uint64 }
 
 // EstimateSize implements checker.CostEstimator.
 func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	if node.Type().IsExactType(apiservercel.QuantityType) {
 		return &checker.SizeEstimate{Max: longestQuantity}
 	}
-	if len(node.Path()) == 0 && !s.computed {
-		return nil
+	if len(node.Path()) == 0 {
+		return nil // a function's result: the library derives its size from the arguments
 	}
-	switch node.Type().Kind() {
+	return s.ofType(node.Type())
+}
+
+func (s sizes) ofType(t *types.Type) *checker.SizeEstimate {
+	switch t.Kind() {
 	case types.StringKind, types.BytesKind:
 		return &checker.SizeEstimate{Max: s.text}
 	case types.ListKind, types.MapKind:
@@ -46,94 +45,76 @@ func (s sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstN
 	return nil
 }
 
-// partSizes estimate the sizes of what the rest of an expression reads: parts that are about the pod are of one size, all others
-// of another.
-type partSizes struct {
-	ofPod       map[string]bool // the names of the parts that are
-	pod, others sizes
-}
+// computedSizes are sizes that hold for the results of functions, too.
+type computedSizes struct{ sizes }
 
 // EstimateSize implements checker.CostEstimator.
-func (s partSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
-	if path := node.Path(); len(path) > 0 && s.ofPod[path[0]] {
-		return s.pod.EstimateSize(node)
+func (s computedSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	if estimate := s.sizes.EstimateSize(node); estimate != nil {
+		return estimate
 	}
-	return s.others.EstimateSize(node)
+	return s.ofType(node.Type())
 }
 
-// EstimateCallCost implements checker.CostEstimator.
-func (s partSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
-	return nil
-}
-
-// measured is what a value is found to hold, as far as it was looked at.
-type measured struct {
-	elements uint64 // of the largest list or map
-	// unusual says that there is more than usualSizes. Nothing is looked at after that.
-	unusual bool
-}
-
-func (m *measured) text(length int) { m.unusual = m.unusual || uint64(length) > usualSizes.text }
-
-func (m *measured) count(elements int) {
-	m.elements = max(m.elements, uint64(elements))
-	m.unusual = m.unusual || m.elements > usualSizes.elements
-}
-
-func (m *measured) value(v ref.Val) {
+// isUsual says whether all that the value contains is of usual size.
+func isUsual(v ref.Val) bool {
 	switch v := v.(type) {
 	case types.String:
-		m.text(len(v))
+		return uint64(len(v)) <= usualSizes.text
 	case types.Bytes:
-		m.text(len(v))
+		return uint64(len(v)) <= usualSizes.text
 	case *object:
-		m.native(v.value)
+		return isUsualNative(v.value)
 	case *orderedMap:
-		m.native(v.native)
+		return isUsualNative(v.native)
 	case column:
-		m.count(v.Len())
+		return isUsualCount(v.Len())
 	case *types.Optional:
-		if v.HasValue() {
-			m.value(v.GetValue())
-		}
+		return !v.HasValue() || isUsual(v.GetValue())
 	case traits.Mapper:
-		m.all(v, v, func(key ref.Val) { m.value(key); m.value(v.Get(key)) })
+		return areUsual(v, v, func(key ref.Val) bool { return isUsual(key) && isUsual(v.Get(key)) })
 	case traits.Lister:
-		m.all(v, v, m.value)
+		return areUsual(v, v, isUsual)
 	}
+	return true
 }
 
-func (m *measured) all(sizer traits.Sizer, all traits.Iterable, one func(ref.Val)) {
+func isUsualCount(elements int) bool { return uint64(elements) <= usualSizes.elements }
+
+func areUsual(sizer traits.Sizer, all traits.Iterable, one func(ref.Val) bool) bool {
 	n, _ := sizer.Size().(types.Int)
-	m.count(int(n))
-	for it := all.Iterator(); !m.unusual && it.HasNext() == types.True; {
-		one(it.Next())
+	usual := isUsualCount(int(n))
+	for it := all.Iterator(); usual && it.HasNext() == types.True; {
+		usual = one(it.Next())
 	}
+	return usual
 }
 
-// native is value for what objects are made of.
-func (m *measured) native(v reflect.Value) {
+// isUsualNative is isUsual for what objects are made of.
+func isUsualNative(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:
-		m.text(v.Len())
+		return uint64(v.Len()) <= usualSizes.text
 	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			m.native(v.Elem())
-		}
+		return v.IsNil() || isUsualNative(v.Elem())
 	case reflect.Slice:
-		m.count(v.Len())
-		for i := 0; !m.unusual && i < v.Len(); i++ {
-			m.native(v.Index(i))
+		usual := isUsualCount(v.Len())
+		for i := 0; usual && i < v.Len(); i++ {
+			usual = isUsualNative(v.Index(i))
 		}
+		return usual
 	case reflect.Map:
-		m.count(v.Len())
-		for it := v.MapRange(); !m.unusual && it.Next(); {
-			m.native(it.Key())
-			m.native(it.Value())
+		usual := isUsualCount(v.Len())
+		for it := v.MapRange(); usual && it.Next(); {
+			usual = isUsualNative(it.Key()) && isUsualNative(it.Value())
 		}
+		return usual
 	case reflect.Struct:
-		for i := 0; !m.unusual && i < v.NumField(); i++ {
-			m.native(v.Field(i))
+		for i := range v.NumField() {
+			if !isUsualNative(v.Field(i)) {
+				return false
+			}
 		}
 	}
+	return true
 }

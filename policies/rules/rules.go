@@ -169,8 +169,7 @@ func (c *cycle) begin(ctx context.Context, r *rule, vars *base) (applies bool, c
 		if err := c.compute(ctx, r.when, vars); err != nil {
 			return false, plan{}, err
 		}
-		when := r.when.plan(c.bounds(r.when), 0)
-		v, err := c.eval(r.when, &when, nil)
+		v, err := c.eval(r.when, new(plan), nil)
 		switch {
 		case err != nil && r.onError == Pass:
 			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
