@@ -1,0 +1,70 @@
+package extender
+
+import (
+	"context"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender/wire"
+)
+
+func (h *Handler) filter(ctx context.Context, c *call) error {
+	req, err := h.decode(ctx, c)
+	if err != nil {
+		return err
+	}
+	err = h.Engine.Filter(ctx, req, &c.result)
+	c.record = c.result.Record
+	if err != nil {
+		return err
+	}
+	c.failed, c.unresolvable = c.failed[:0], c.unresolvable[:0]
+	// With a shortlist the answer is meant to be short.
+	if c.record.Returned == c.record.Fit || c.record.Fit == 0 {
+		for _, r := range c.result.Rejected {
+			if r.Unresolvable {
+				c.unresolvable = append(c.unresolvable, wire.Failure{Index: r.Index, Text: r.Reason.Text})
+			} else {
+				c.failed = append(c.failed, wire.Failure{Index: r.Index, Text: r.Reason.Text})
+			}
+		}
+	}
+	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
+	if h.Filtered != nil {
+		fits := c.record.Fit > 0
+		var unknown []string
+		if !fits && !c.known {
+			unknown = c.unknown()
+		}
+		h.Filtered(req, fits, unknown)
+	}
+	return nil
+}
+
+// unknown returns the names of nodes asked that are nil: they may be kept for as long
+// as the pod waits, and so not of all.
+func (c *call) unknown() []string {
+	var names []string
+	for i, n := range c.asked {
+		if n == nil && len(names) < maxUnknown {
+			names = append(names, string(c.request.Name(i)))
+		}
+	}
+	return names
+}
+
+func (h *Handler) prioritize(ctx context.Context, c *call) error {
+	req, err := h.decode(ctx, c)
+	if err != nil {
+		return err
+	}
+	err = h.Engine.Score(ctx, req, &c.result)
+	c.record = c.result.Record
+	if err != nil {
+		return err
+	}
+	if !h.Fine {
+		engine.Levels(c.result.Totals, c.record.MaxTotal)
+	}
+	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, c.result.Totals, false)
+	return nil
+}
