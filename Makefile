@@ -43,6 +43,7 @@ chaos: control-plane ## what make test does to a few pods and replicas, to thous
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
 
 bench: control-plane ## the benchmarks, each beside what it is compared with
+	$(GO) run ./test/benchwire
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 bench-placement: ## how strategies fill a published trace (docs/which-gpu-policy.md)

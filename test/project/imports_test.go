@@ -58,7 +58,7 @@ var only = []struct {
 	imported string
 	by       []string
 }{
-	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/..."}},
+	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/...", "test/benchwire"}},
 	{"k8s.io/client-go/kubernetes", []string{"cluster", "signal/remote", "controlplane", "examples", "app", "test/..."}},
 	{"k8s.io/kubernetes/...", nil},
 }

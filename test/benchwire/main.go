@@ -1,0 +1,93 @@
+// Command benchwire measures the processor time of filter and prioritize calls as kube-scheduler makes them: recorded calls, in
+// their order, beside the handler of tutorials and an extender that does nothing but answer.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == serveArgument {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "benchwire:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var o options
+	flag.StringVar(&o.data, "data", filepath.Join("extender", "testdata", "wire"), "the folder with the recorded calls")
+	flag.IntVar(&o.rounds, "rounds", 5, "how many times to play the calls")
+	flag.IntVar(&o.touch, "touch", 24, "MiB of memory to touch before each call")
+	flag.StringVar(&o.only, "only", "", "play only the recordings whose names contain this")
+	flag.StringVar(&o.also, "also", "", "another build of this command to measure beside this one")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "benchwire:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	data   string
+	rounds int
+	touch  int
+	only   string
+	also   string
+}
+
+// recordings are the files with recorded filter calls.
+var recordings = []string{"filter-5000-default.jsonl.gz", "filter-5000-all.jsonl.gz"}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	for _, name := range recordings {
+		if !strings.Contains(name, o.only) {
+			continue
+		}
+		path, err := filepath.Abs(filepath.Join(o.data, name))
+		if err != nil {
+			return err
+		}
+		if err := compare(ctx, o, path, out); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// compare plays one recording to all arms, in turn.
+func compare(ctx context.Context, o options, path string, out io.Writer) (err error) {
+	calls, err := readRecording(path)
+	if err != nil {
+		return err
+	}
+	var arms []*arm
+	defer func() {
+		for _, a := range arms {
+			err = errors.Join(err, a.stop())
+		}
+	}()
+	for _, start := range startable(o.also) {
+		a, err := startArm(ctx, start, path)
+		if err != nil {
+			return err
+		}
+		arms = append(arms, a)
+	}
+	p := player{calls: calls, cold: make([]byte, o.touch<<20)}
+	for range o.rounds {
+		if err := p.playRound(ctx, arms); err != nil {
+			return err
+		}
+	}
+	return report(out, len(calls), len(calls[0].names), arms)
+}

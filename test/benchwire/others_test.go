@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// What the arms are compared by is comparable: each answers a filter call with all the names, as they stand in the call.
+func TestOthersPassAllNames(t *testing.T) {
+	const list = `["node-00007","node-00001","node-00003"]`
+	body := []byte(`{"Pod":{"metadata":{"name":"web","uid":"1"}},"Nodes":null,"NodeNames":` + list + `}`)
+	for name, handler := range map[string]http.HandlerFunc{tutorialArm: tutorial, idealArm: ideal} {
+		w := httptest.NewRecorder()
+		handler(w, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))
+		if got, err := namesOf(w.Body.Bytes()); err != nil || string(got) != list {
+			t.Errorf("%s answers %s (%v), want the names %s", name, w.Body, err, list)
+		}
+		got, err := prioritizeBody(body, w.Body.Bytes())
+		if err != nil || !bytes.Equal(got, body) {
+			t.Errorf("after the answer of %s, kube-scheduler is said to ask\n%s\nwant what it asked before\n%s", name, got, body)
+		}
+	}
+	some, err := prioritizeBody(body, []byte(`{"Nodes":null,"NodeNames":["node-00001"],"FailedNodes":null}`))
+	if want := `{"Pod":{"metadata":{"name":"web","uid":"1"}},"Nodes":null,"NodeNames":["node-00001"]}`; err != nil || string(some) != want {
+		t.Errorf("when one node passes, kube-scheduler is said to ask\n%s (%v)\nwant\n%s", some, err, want)
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	outboardArm = "outboard"
+	tutorialArm = "tutorial"
+	idealArm    = "ideal"
+
+	changePath = "/change"
+)
+
+// starting is an arm that can be started: a name, the binary, and what it serves.
+type starting struct{ name, binary, serves string }
+
+// startable are the arms, of which the first is the one that the others are compared with.
+func startable(also string) []starting {
+	all := []starting{{tutorialArm, os.Args[0], tutorialArm}, {idealArm, os.Args[0], idealArm}, {outboardArm, os.Args[0], outboardArm}}
+	if also != "" {
+		all = append(all, starting{"also", also, outboardArm})
+	}
+	return all
+}
+
+// arm is one of the servers compared. Each is a process of its own, so that none pays for the garbage of another.
+type arm struct {
+	starting
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	url    string
+	client *http.Client
+	answer bytes.Buffer
+
+	spent  spent   // in this round
+	rounds []spent // per pair of calls
+	sizes  [2]int  // of the latest answers, in bytes
+}
+
+// spent is processor time, in nanoseconds.
+type spent struct{ filter, prioritize float64 }
+
+func (s spent) pair() float64 { return s.filter + s.prioritize }
+
+func startArm(ctx context.Context, s starting, recording string) (*arm, error) {
+	a := &arm{starting: s, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
+	a.cmd = exec.CommandContext(ctx, s.binary, serveArgument, s.serves, recording)
+	a.cmd.Stderr = os.Stderr
+	stdin, err := a.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	a.stdin = stdin
+	stdout, err := a.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fscanln(stdout, &a.url); err != nil {
+		return nil, fmt.Errorf("%s did not start: %w", s.name, err)
+	}
+	return a, nil
+}
+
+func (a *arm) stop() error {
+	a.client.CloseIdleConnections()
+	if err := a.stdin.Close(); err != nil {
+		return err
+	}
+	return a.cmd.Wait()
+}
+
+// used is the processor time that the arm's process has used so far, in nanoseconds.
+func (a *arm) used() (float64, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED: see clock_getcpuclockid(3)
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^a.cmd.Process.Pid<<3|scheduled), &t); err != nil {
+		return 0, fmt.Errorf("processor time of %s: %w", a.name, err)
+	}
+	return float64(t.Nano()), nil
+}
+
+// settled is the processor time that the arm has used when it has stopped using any.
+func (a *arm) settled() (float64, error) {
+	const quiet, pause = 2000, 100 * time.Microsecond // in nanoseconds; waiting is not counted
+	last, err := a.used()
+	for err == nil {
+		time.Sleep(pause)
+		var now float64
+		if now, err = a.used(); now-last < quiet {
+			return now, err
+		}
+		last = now
+	}
+	return 0, err
+}
+
+func (a *arm) post(path string, body []byte) error {
+	res, err := a.client.Post(a.url+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.name, err)
+	}
+	defer res.Body.Close()
+	a.answer.Reset()
+	if _, err := a.answer.ReadFrom(res.Body); err != nil {
+		return fmt.Errorf("%s: %w", a.name, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s: %.200s", a.name, res.Status, &a.answer)
+	}
+	return nil
+}
+
+// player plays calls to arms.
+type player struct {
+	calls []call
+	cold  []byte // is touched before each call
+}
+
+// turnLength is how many pods an arm gets in a row.
+const turnLength = 5
+
+// playRound plays every call to every arm, in turns. The first quarter of an arm's first round warms it up.
+func (p *player) playRound(ctx context.Context, arms []*arm) error {
+	counted := 0
+	for first := 0; first < len(p.calls); first += turnLength {
+		turn := p.calls[first:min(first+turnLength, len(p.calls))]
+		counts := len(arms[0].rounds) > 0 || first >= len(p.calls)/4
+		for i := range arms {
+			a := arms[(i+first/turnLength)%len(arms)]
+			for _, c := range turn {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if err := p.playPair(a, c, counts); err != nil {
+					return err
+				}
+			}
+		}
+		if counts {
+			counted += len(turn)
+		}
+	}
+	for _, a := range arms {
+		n := float64(counted)
+		a.rounds = append(a.rounds, spent{a.spent.filter / n, a.spent.prioritize / n})
+		a.spent = spent{}
+	}
+	return nil
+}
+
+// playPair plays a filter call, the prioritize call that follows from the answer, and the change of the cluster that a binding
+// would be, which is not counted.
+func (p *player) playPair(a *arm, c call, counts bool) error {
+	filter, err := p.playCall(a, "/filter", c.body)
+	if err != nil {
+		return err
+	}
+	a.sizes[0] = a.answer.Len()
+	body, err := prioritizeBody(c.body, a.answer.Bytes())
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.name, err)
+	}
+	prioritize, err := p.playCall(a, "/prioritize", body)
+	if err != nil {
+		return err
+	}
+	a.sizes[1] = a.answer.Len()
+	if counts {
+		a.spent.filter += filter
+		a.spent.prioritize += prioritize
+	}
+	if a.serves != outboardArm {
+		return nil
+	}
+	if err := a.post(changePath, nil); err != nil {
+		return err
+	}
+	_, err = a.settled()
+	return err
+}
+
+// playCall returns the processor time that the call takes.
+func (p *player) playCall(a *arm, path string, body []byte) (float64, error) {
+	const line = 64 // bytes of a line of the processor's caches
+	for i := 0; i < len(p.cold); i += line {
+		p.cold[i]++
+	}
+	before, err := a.used()
+	if err != nil {
+		return 0, err
+	}
+	if err := a.post(path, body); err != nil {
+		return 0, err
+	}
+	after, err := a.settled()
+	return after - before, err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/policies/imagelocality"
+	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/snapshot"
+)
+
+// serveArgument makes the command serve one arm: benchwire serve NAME RECORDING. It prints its URL, and ends with its standard
+// input.
+const serveArgument = "serve"
+
+func serve(args []string) error {
+	if len(args) != 2 {
+		return errors.New("serve takes the name of an arm and a recording")
+	}
+	name, path := args[0], args[1]
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	if name == outboardArm {
+		return serveOutboard(ctx, path)
+	}
+	handler := map[string]http.HandlerFunc{tutorialArm: tutorial, idealArm: ideal}[name]
+	if handler == nil {
+		return fmt.Errorf("there is no arm %q", name)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: handler}
+	context.AfterFunc(ctx, func() { s.Close() })
+	fmt.Printf("http://%s\n", listener.Addr())
+	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// serveOutboard serves as outboard serve does, but for the API server: the cluster is in memory.
+func serveOutboard(ctx context.Context, path string) error {
+	debug.SetGCPercent(50)
+	calls, err := readRecording(path)
+	if err != nil {
+		return err
+	}
+	c := newCluster(calls)
+	e, err := newEngine()
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	h := extender.New(extender.Options{
+		Profile: "/", Engine: e, Cluster: c, Reserve: server.Reserve, Log: decision.NewLog(0), Metrics: extender.NewMetrics(registry),
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/filter", h.Verb(decision.Filter))
+	mux.Handle("/prioritize", h.Verb(decision.Prioritize))
+	mux.HandleFunc(changePath, func(http.ResponseWriter, *http.Request) { c.change() })
+	s, err := server.New(server.Options{
+		Address: "127.0.0.1:0", Handler: mux, LameDuck: -1, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
+		Admin: server.AdminOptions{Address: "127.0.0.1:0"},
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.Listen(); err != nil {
+		return err
+	}
+	fmt.Printf("http://%s\n", s.Addr())
+	return s.Run(ctx)
+}
+
+// newEngine has two cheap policies: one that compares what a pod needs with what a node has, and one that counts pods.
+func newEngine() (*engine.Engine, error) {
+	images, err := imagelocality.New(imagelocality.Defaults())
+	if err != nil {
+		return nil, err
+	}
+	limit := podlimit.Defaults()
+	limit.Max, limit.Selector = 110, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "bench"}}
+	pods, err := podlimit.New(limit)
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(engine.Options{Clock: time.Now, Policies: []engine.Member{
+		{Name: "ImageLocality", Weight: 1, Policy: images}, {Name: "PodLimit", Weight: 1, Policy: pods},
+	}})
+}
+
+const (
+	clusterNodes = 5000
+	nodeImages   = 16
+	// boundPods is how many pods are bound before the first one is deleted.
+	boundPods = 3000
+)
+
+// memoryCluster is a cluster that changes when it is told to. Binding is not asked of it.
+type memoryCluster struct {
+	extender.Cluster
+	builder snapshot.Builder
+	view    atomic.Pointer[snapshot.View]
+	byUID   map[types.UID]*corev1.Pod
+	pods    []*corev1.Pod
+	changes int
+}
+
+func newCluster(calls []call) *memoryCluster {
+	c := &memoryCluster{byUID: map[types.UID]*corev1.Pod{}}
+	for i := range clusterNodes {
+		c.builder.SetNode(newNode(i))
+	}
+	c.view.Store(c.builder.View())
+	for _, recorded := range calls {
+		pod := recorded.pod
+		snapshot.TrimPod(pod)
+		c.byUID[pod.UID] = pod
+		c.pods = append(c.pods, pod)
+	}
+	return c
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%05d", i%clusterNodes) }
+
+func newNode(i int) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{"rack": strconv.Itoa(i / 20)}}}
+	for k := range nodeImages {
+		repository := fmt.Sprintf("registry.example.com/team-%d/service-%02d", k%5, k)
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
+			Names:     []string{fmt.Sprintf("%s@sha256:%064x", repository, k+1), fmt.Sprintf("%s:v1.%d.%d", repository, k, 3*k)},
+			SizeBytes: 900e6,
+		})
+	}
+	snapshot.TrimNode(node)
+	return node
+}
+
+// change publishes a view in which one node has another pod, as after each binding.
+func (c *memoryCluster) change() {
+	pod := *c.pods[c.changes%len(c.pods)]
+	pod.UID = types.UID(fmt.Sprintf("bound-%d", c.changes%boundPods))
+	pod.Name = string(pod.UID)
+	pod.Spec.NodeName = nodeName(7919 * c.changes)
+	c.changes++
+	c.builder.SetPod(&pod)
+	c.view.Store(c.builder.View())
+}
+
+// View implements extender.Cluster.
+func (c *memoryCluster) View() *snapshot.View { return c.view.Load() }
+
+// Pod implements extender.Cluster.
+func (c *memoryCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
+	if pod := c.byUID[uid]; pod != nil && pod.ResourceVersion == resourceVersion {
+		return pod
+	}
+	return nil
+}
+
+// encode answers as handlers of tutorials do.
+func encode(w http.ResponseWriter, answer any) {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+}
