@@ -22,10 +22,8 @@ type call struct {
 	answer       wire.Answer
 	request      wire.Request
 	asked        []*snapshot.Node
-	rows         []int32           // of the nodes asked; -1: not in the view
-	set          *snapshot.NodeSet // that the rows belong to
-	known        bool              // all nodes asked are in the view
-	earlier      earlier
+	rows         []int32  // of the nodes asked; -1: not in the view
+	known        bool     // all nodes asked are in the view
 	seen         []uint32 // by row: the mark of the call that last saw the row
 	mark         uint32
 	result       engine.Result
@@ -35,24 +33,6 @@ type call struct {
 	reserved     bool  // memory for what is made of the body
 	decodesNodes bool  // requestNodes.begin was called, and end was not
 	podWeight    int64 // what decoding the pod may take; 0: our own copy is used
-}
-
-// earlier is what is kept of a request by names for the next one.
-type earlier struct {
-	body    []byte
-	request wire.Request
-	rows    []int32
-	set     *snapshot.NodeSet
-	known   bool
-}
-
-// keep makes the request the earlier one of the next, if it is one by names, and
-// readies the memory of the one before for the next.
-func (c *call) keep() {
-	if c.request.Mode() == wire.Names && len(c.rows) == c.request.Len() {
-		c.earlier, c.body, c.request, c.rows = earlier{c.body, c.request, c.rows, c.set, c.known}, c.earlier.body, c.earlier.request, c.earlier.rows
-	}
-	c.request.Reset()
 }
 
 const (
@@ -98,12 +78,9 @@ func (cs *calls) put(c *call) {
 	defer cs.mu.Unlock()
 	if cap(c.body) > maxKept {
 		cs.large = weak.Make(&largeBody{c.body[:0]})
-		c.body, c.rows = nil, c.rows[:0]
-		c.request.Reset()
-	} else {
-		c.keep()
+		c.body = nil
 	}
-	c.rows = c.rows[:0] // of a call that fails, nothing is kept
+	c.request.Reset()
 	if cap(c.answer.Text) > maxKept {
 		c.answer.Text = nil
 	}

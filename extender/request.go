@@ -18,7 +18,7 @@ var emptyView = new(snapshot.View)
 
 // decode makes the engine's request of a filter or prioritize body.
 func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
-	if err := c.request.Decode(c.body, &c.earlier.request); err != nil {
+	if err := c.request.Decode(c.body); err != nil {
 		return engine.Request{}, err
 	}
 	_, _, uid, version := c.request.PodMeta()
@@ -106,53 +106,34 @@ func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) err
 		c.seen, c.mark = make([]uint32, view.Rows()), 0
 	}
 	c.nextMark()
-	if c.request.AllAlike() && c.earlier.known && c.earlier.set == view.NodeSet() {
-		c.rows, c.set, c.known = append(c.rows[:0], c.earlier.rows...), c.earlier.set, true
-		c.asked = c.asked[:0]
-		for _, row := range c.rows {
-			c.asked = append(c.asked, view.At(int(row)))
-		}
-		return nil
-	}
+	n := c.request.Len()
+	c.rows, c.asked = slices.Grow(c.rows[:0], n)[:n], slices.Grow(c.asked[:0], n)[:n]
+	view.Find(c.rows, c.request.Name)
 	var foreign map[string]bool // names that are not in the view
 	var added int64             // for nodes that are decoded
-	asked, rows, seen, mark := slices.Grow(c.asked[:0], c.request.Len()), slices.Grow(c.rows[:0], c.request.Len()), c.seen, c.mark
-	cursor, earlier := view.Cursor(), c.earlier.rows
-	if c.earlier.set != view.NodeSet() {
-		earlier = nil
-	}
-	for i := range c.request.Len() {
-		row := -1
-		if j := c.request.Alike(i); uint(j) < uint(len(earlier)) {
-			row = int(earlier[j])
-		}
-		if row < 0 {
-			row = cursor.Find(c.request.Name(i))
-		}
-		rows = append(rows, int32(row))
+	for i, row := range c.rows {
 		if row >= 0 {
-			if seen[row] == mark {
+			if c.seen[row] == c.mark {
 				return fmt.Errorf("node %q is in the request twice", c.request.Name(i))
 			}
-			seen[row] = mark
-			asked = append(asked, view.At(row))
+			c.seen[row] = c.mark
+			c.asked[i] = view.At(int(row))
 			continue
 		}
-		name := c.request.Name(i)
-		if foreign[string(name)] {
+		name := string(c.request.Name(i))
+		if foreign[name] {
 			return fmt.Errorf("node %q is in the request twice", name)
 		}
 		if foreign == nil {
 			foreign = map[string]bool{}
 		}
-		foreign[string(name)] = true
-		n, err := h.requestNode(ctx, c, i, string(name), &added)
-		if err != nil {
+		foreign[name] = true
+		var err error
+		if c.asked[i], err = h.requestNode(ctx, c, i, name, &added); err != nil {
 			return err
 		}
-		asked = append(asked, n)
 	}
-	c.asked, c.rows, c.set, c.known = asked, rows, view.NodeSet(), foreign == nil
+	c.known = foreign == nil
 	return nil
 }
 

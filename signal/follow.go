@@ -40,7 +40,7 @@ type follower struct {
 	states   states  // of hysteresis; nil without
 	counting bool    // the reading's values about nodes that do not exist are still to be counted
 	failures int     // in a row
-	nodes    *snapshot.NodeSet
+	nodes    *snapshot.NodeIndex
 
 	mu     sync.Mutex
 	status Status
@@ -114,7 +114,7 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 		case <-expiry.C:
 			f.publish(expiry)
 		case <-look.C:
-			if f.config.About() == policy.AboutNodes && f.publisher.View().NodeSet() != f.nodes {
+			if f.config.About() == policy.AboutNodes && f.publisher.View().NodeIndex() != f.nodes {
 				f.publish(expiry)
 			}
 		}
@@ -185,7 +185,7 @@ func (f *follower) publish(expiry *time.Timer) {
 			f.counting = false
 		}
 	}
-	f.nodes = view.NodeSet()
+	f.nodes = view.NodeIndex()
 	now := f.now()
 	values, stale, expires := known.aged(now, f.config.MaxAge)
 	if !expires.IsZero() {

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -273,7 +271,7 @@ func (b *Builder) View() *View {
 		b.columnsDirty = false
 	}
 	if b.setChanged || next.index == nil {
-		next.index = newIndex(next.rows)
+		next.index = newNodeIndex(next.rows)
 		b.setChanged = false
 	}
 	if b.budgetsDirty {
@@ -360,39 +358,6 @@ func (b *Builder) takeRow() int32 {
 	}
 	b.rows = append(b.rows, nil)
 	return int32(len(b.rows) - 1)
-}
-
-func newIndex(rows []*Node) *NodeSet {
-	ix := &NodeSet{
-		byName: make(map[string]int32, len(rows)),
-		names:  make([]string, len(rows)),
-		sorted: make([]int32, 0, len(rows)),
-		next:   make([]atomic.Int32, len(rows)+1),
-	}
-	var arena strings.Builder
-	for _, n := range rows {
-		if n != nil {
-			arena.WriteString(n.Name)
-		}
-	}
-	all, at := arena.String(), 0
-	for row, n := range rows {
-		if n == nil {
-			continue
-		}
-		ix.names[row] = all[at : at+len(n.Name)]
-		at += len(n.Name)
-		ix.byName[ix.names[row]] = int32(row)
-		ix.sorted = append(ix.sorted, int32(row))
-	}
-	slices.SortFunc(ix.sorted, func(x, y int32) int { return cmp.Compare(ix.names[x], ix.names[y]) })
-	// The first guess: each name is followed by the next one in order of name.
-	prev := int32(-1)
-	for _, row := range ix.sorted {
-		ix.next[prev+1].Store(row)
-		prev = row
-	}
-	return ix
 }
 
 func sameNode(a, b *corev1.Node) bool {

@@ -286,12 +286,12 @@ func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 	if v.Len() != len(m.nodes) || v.Rows() < v.Len() || v.Rows() > m.most {
 		t.Fatalf("Len %d, Rows %d with %d nodes, %d at most", v.Len(), v.Rows(), len(m.nodes), m.most)
 	}
-	seen := map[int]bool{}
+	seen, held := map[int]bool{}, map[string]bool{}
 	for n := range v.All() {
 		if seen[n.Row()] || v.At(n.Row()) != n || v.Node(n.Name) != n {
 			t.Fatalf("node %s at row %d is not found again", n.Name, n.Row())
 		}
-		seen[n.Row()] = true
+		seen[n.Row()], held[n.Name] = true, true
 		if row, ok := m.rows[n.Name]; ok && row != n.Row() {
 			t.Fatalf("node %s moved from row %d to %d", n.Name, row, n.Row())
 		}
@@ -302,10 +302,13 @@ func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 			t.Fatalf("row %d holds %s, which is not in the view", row, v.At(row).Name)
 		}
 	}
-	cursor := v.Cursor()
+	var asked [][]byte
 	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", ""}), 0, 12).Draw(t, "asked") {
-		if got, want := v.At(cursor.Find([]byte(name))), v.Node(name); got != want {
-			t.Fatalf("the cursor finds %v for %q, want %v", got, name, want)
+		asked = append(asked, []byte(name))
+	}
+	for i, got := range find(v, asked) {
+		if want := v.Node(string(asked[i])); got != want || (got != nil) != held[string(asked[i])] {
+			t.Fatalf("%q is found as %v in a list and as %v alone, and the view holds it: %v", asked[i], got, want, held[string(asked[i])])
 		}
 	}
 	if before != nil {
@@ -338,11 +341,10 @@ func TestReadersBesideBuilder(t *testing.T) {
 					t.Errorf("view %d after view %d", v.Generation(), last)
 				}
 				last = v.Generation()
-				cursor := v.Cursor()
 				total := 0
 				for n := range v.All() {
-					if v.At(cursor.Find([]byte(n.Name))) != n {
-						t.Errorf("the cursor does not find %s", n.Name)
+					if v.Node(n.Name) != n {
+						t.Errorf("%s is not found", n.Name)
 					}
 					total += *pods.Of(n)
 				}

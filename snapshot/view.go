@@ -4,7 +4,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -14,23 +13,13 @@ import (
 // *View is not valid.
 type View struct {
 	generation uint64
-	index      *NodeSet
+	index      *NodeIndex
 	rows       []*Node
 	budgets    []*policyv1.PodDisruptionBudget
 	pools      map[string]*Ledger // by resource
 	columns    map[string]*Column // by name
 	history    *History
 	nominated  map[string][]*corev1.Pod // by node
-}
-
-// NodeSet is what depends on the names of the nodes alone. Views share it until a
-// node is added or deleted: in Views with the same NodeSet, the same rows belong
-// to the same names.
-type NodeSet struct {
-	byName map[string]int32
-	names  []string // by row; one allocation, in row order, so that a scan reads memory in order; "" is a free row
-	sorted []int32  // rows in order of name
-	next   []atomic.Int32
 }
 
 // Generation grows by one with every View a Builder publishes. It is 0 for the
@@ -45,8 +34,8 @@ func (v *View) Len() int {
 	return len(v.index.sorted)
 }
 
-// NodeSet identifies which nodes there are, and their rows. Nil for the zero View.
-func (v *View) NodeSet() *NodeSet { return v.index }
+// NodeIndex identifies which nodes there are, and their rows. Nil for the zero View.
+func (v *View) NodeIndex() *NodeIndex { return v.index }
 
 // Rows is the length of a table indexed by [Node.Row]. It is at least Len and
 // grows only with the largest number of nodes there has been.
@@ -65,11 +54,19 @@ func (v *View) Node(name string) *Node {
 	if v.index == nil {
 		return nil
 	}
-	row, ok := v.index.byName[name]
-	if !ok {
-		return nil
+	return v.At(int(v.index.row(name)))
+}
+
+// Find sets rows[i] to the row of the node with the name that name(i) returns, or to -1 if there is none. It neither allocates
+// nor keeps a name.
+func (v *View) Find(rows []int32, name func(i int) []byte) {
+	if v.index == nil {
+		for i := range rows {
+			rows[i] = -1
+		}
+		return
 	}
-	return v.rows[row]
+	v.index.find(rows, name)
 }
 
 // All yields every node in order of name.
@@ -115,37 +112,4 @@ func (v *View) Columns() iter.Seq[*Column] {
 			}
 		}
 	}
-}
-
-// Cursor finds nodes by name in a sequence of names. kube-scheduler asks about
-// the same nodes in nearly the same order again and again, so a Cursor first
-// compares with the node that followed the last time, and consults the map only
-// when that guess is wrong. What it learns is shared by all Views with the same
-// set of nodes and changes speed alone, never an answer.
-type Cursor struct {
-	view *View
-	prev int32 // row of the last name found, -1 before the first
-}
-
-// Cursor returns a Cursor at the beginning. It belongs to one goroutine.
-func (v *View) Cursor() Cursor { return Cursor{view: v, prev: -1} }
-
-// Find returns the row of the node with the name, or -1. It does not allocate and
-// does not keep the name.
-func (c *Cursor) Find(name []byte) int {
-	ix := c.view.index
-	if ix == nil || len(ix.sorted) == 0 || len(name) == 0 {
-		return -1
-	}
-	guess := &ix.next[c.prev+1]
-	row := guess.Load()
-	if ix.names[row] != string(name) {
-		var ok bool
-		if row, ok = ix.byName[string(name)]; !ok {
-			return -1
-		}
-		guess.Store(row)
-	}
-	c.prev = row
-	return int(row)
 }

@@ -219,7 +219,7 @@ func TestAnswersAllocateOnce(t *testing.T) {
 	}
 	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 50)} {
 		r := &wire.Request{}
-		if err := r.Decode(body, nil); err != nil {
+		if err := r.Decode(body); err != nil {
 			t.Fatal(err)
 		}
 		var kept []int32

@@ -61,7 +61,7 @@ func BenchmarkDecode(b *testing.B) {
 			body := body(b, size.mode, size.nodes)
 			var r wire.Request
 			against(b, len(body),
-				func() error { return r.Decode(body, nil) },
+				func() error { return r.Decode(body) },
 				func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) })
 		})
 	}
@@ -88,7 +88,7 @@ func BenchmarkAppendFilterResult(b *testing.B) {
 				kept, failed := verdicts(size.nodes, keep)
 				var r wire.Request
 				var args extenderv1.ExtenderArgs
-				if err := r.Decode(body, nil); err != nil {
+				if err := r.Decode(body); err != nil {
 					b.Fatal(err)
 				}
 				if err := json.Unmarshal(body, &args); err != nil {
@@ -144,7 +144,7 @@ func BenchmarkAppendHostPriorities(b *testing.B) {
 		for _, omitZero := range []bool{false, true} {
 			b.Run(fmt.Sprintf("hosts=%d/omitZero=%v", nodes, omitZero), func(b *testing.B) {
 				var r wire.Request
-				if err := r.Decode(namesBody(b, nodes), nil); err != nil {
+				if err := r.Decode(namesBody(b, nodes)); err != nil {
 					b.Fatal(err)
 				}
 				scores := make([]int64, nodes)
@@ -172,7 +172,7 @@ func BenchmarkFilterRoundTrip(b *testing.B) {
 			var answer wire.Answer
 			against(b, len(body),
 				func() error {
-					if err := r.Decode(body, nil); err != nil {
+					if err := r.Decode(body); err != nil {
 						return err
 					}
 					answer.Reset()

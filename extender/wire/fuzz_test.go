@@ -3,7 +3,6 @@ package wire_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -43,54 +42,13 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { requireContract(t, &r, body) })
 }
 
-// FuzzDecodeLike holds Decode with an earlier request to Decode without.
-func FuzzDecodeLike(f *testing.F) {
-	bodies := seeds(f)
-	for i, body := range bodies {
-		f.Add(body, body)
-		f.Add(bodies[(i+1)%len(bodies)], body)
-	}
-	var earlier, plain, like wire.Request
-	f.Fuzz(func(t *testing.T, before, body []byte) {
-		_ = earlier.Decode(before, nil) // none, after an error
-		want, err := plain.Decode(body, nil), like.Decode(body, &earlier)
-		requireAlike(t, &earlier, &plain, &like, want, err)
-	})
-}
-
-// requireAlike checks that a body read with the help of an earlier request means
-// what it means without, and that what is said to be alike is.
-func requireAlike(t tester, earlier, plain, like *wire.Request, want, err error) {
-	t.Helper()
-	if fmt.Sprint(want) != fmt.Sprint(err) {
-		t.Fatalf("error %v, without an earlier request %v", err, want)
-	}
-	if plain.Mode() != like.Mode() || plain.Len() != like.Len() || !bytes.Equal(plain.Pod(), like.Pod()) {
-		t.Fatalf("%v with %d nodes, without an earlier request %v with %d", like.Mode(), like.Len(), plain.Mode(), plain.Len())
-	}
-	if like.AllAlike() && earlier.Len() != like.Len() {
-		t.Fatalf("%d names are said to be all of %d", like.Len(), earlier.Len())
-	}
-	for i := range plain.Len() {
-		if like.AllAlike() && string(earlier.Name(i)) != string(plain.Name(i)) {
-			t.Fatalf("name %d is %q, and said to be all alike to %q", i, plain.Name(i), earlier.Name(i))
-		}
-		if string(plain.Name(i)) != string(like.Name(i)) {
-			t.Fatalf("name %d is %q, without an earlier request %q", i, like.Name(i), plain.Name(i))
-		}
-		if j := like.Alike(i); j >= 0 && string(earlier.Name(j)) != string(plain.Name(i)) {
-			t.Fatalf("name %d is %q, and said to be alike %q", i, plain.Name(i), earlier.Name(j))
-		}
-	}
-}
-
 // requireContract decodes a body with encoding/json as the yardstick: of
 // well-formed JSON Decode accepts the same requests with the same meaning; it
 // accepts malformed JSON only where it says that it does not look.
 func requireContract(t tester, r *wire.Request, body []byte) {
 	t.Helper()
 	before := bytes.Clone(body)
-	err := r.Decode(body, nil)
+	err := r.Decode(body)
 	if !bytes.Equal(before, body) {
 		t.Fatalf("the body was changed from %q", before)
 	}
@@ -155,7 +113,7 @@ func FuzzFilterResult(f *testing.F) {
 	}
 	var r wire.Request
 	f.Fuzz(func(t *testing.T, body, verdicts []byte, text1, text2 string) {
-		if r.Decode(body, nil) != nil || len(verdicts) == 0 || hasRepeatedNames(&r) {
+		if r.Decode(body) != nil || len(verdicts) == 0 || hasRepeatedNames(&r) {
 			return
 		}
 		var kept []int32

@@ -56,7 +56,7 @@ func decodedArguments(t *rapid.T) (*wire.Request, *extenderv1.ExtenderArgs) {
 		t.Fatalf("%v in %s", err, body)
 	}
 	r := &wire.Request{}
-	if err := r.Decode(body, nil); err != nil {
+	if err := r.Decode(body); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
 	return r, &args

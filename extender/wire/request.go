@@ -57,16 +57,12 @@ type Request struct {
 	// Memory for the names of either kind; names is one of them. Both are kept
 	// because a later null may undo a key that came earlier.
 	listNames, nodeNames []span
-
-	like      *Request // while decoding
-	listAlike []int32  // by index into listNames: the index of the same name in like, or -1; empty without like
-	allAlike  bool
 }
 
 // Reset forgets the request, so that a pooled Request does not keep a large
 // body alive. It keeps the memory of the lists, at most 2 MB.
 func (r *Request) Reset() {
-	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0], listAlike: r.listAlike[:0]}
+	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0]}
 }
 
 // Mode is how the request names its nodes, and 0 without a request.
@@ -85,20 +81,6 @@ func (r *Request) Name(i int) []byte {
 	}
 	return name
 }
-
-// Alike returns the index that node i, 0 ≤ i < Len, has in the earlier request
-// that Decode was given, or -1 if it was not found there. It may be in it
-// nevertheless: Alike saves time, and says nothing about the request.
-func (r *Request) Alike(i int) int {
-	if r.mode != Names || i >= len(r.listAlike) {
-		return -1
-	}
-	return int(r.listAlike[i])
-}
-
-// AllAlike says that the request names the nodes of the earlier request that
-// Decode was given, in the same order, and no others.
-func (r *Request) AllAlike() bool { return r.mode == Names && r.allAlike }
 
 // Node returns node i as JSON, 0 ≤ i < Len, and nil in names mode. The bytes
 // are the body's. What is in them apart from the name has not been checked.
@@ -143,18 +125,9 @@ var (
 // says what it accepts. The body must not change while the Request is in use.
 // An error is one line for the operator who runs the caller, and leaves the
 // Request as after Reset.
-//
-// like is an earlier request, or nil. What it changes is speed, and what
-// [Request.Alike] says: kube-scheduler asks about the same nodes in the same order
-// again and again, and equal text is faster compared than read. It is not kept.
-func (r *Request) Decode(body []byte, like *Request) error {
+func (r *Request) Decode(body []byte) error {
 	r.Reset()
-	if like != nil && like.mode == Names && !like.escaped {
-		r.like = like
-	}
-	err := r.decode(body)
-	r.like = nil
-	if err != nil {
+	if err := r.decode(body); err != nil {
 		r.Reset()
 		return err
 	}
@@ -221,17 +194,10 @@ func (r *Request) readPod(s *scanner) {
 }
 
 func (r *Request) readNames(s *scanner) {
-	r.listNames, r.listAlike = r.listNames[:0], r.listAlike[:0]
-	r.allAlike = false
-	like := follower{like: r.like}
+	r.listNames = r.listNames[:0]
 	for more := s.begin('[', ']'); more; more = s.next(']') {
-		if like.like != nil && like.read(s, r) {
-			continue
-		}
 		r.listNames = s.appendName(r.listNames, s.text("a string"))
 	}
-	// Each name follows the one before in both lists, so as many must be the same.
-	r.allAlike = like.like != nil && like.taken == len(r.listNames) && like.taken == len(like.like.names)
 	s.within("NodeNames")
 }
 

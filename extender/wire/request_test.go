@@ -66,7 +66,7 @@ func TestDecodePayloads(t *testing.T) {
 				t.Fatalf("encoding/json does not take it: %v", err)
 			}
 			var r wire.Request
-			if err := r.Decode(body, nil); err != nil {
+			if err := r.Decode(body); err != nil {
 				t.Fatal(err)
 			}
 			if got := describe(&r); got != meanings[name] {
@@ -161,7 +161,7 @@ func TestDecodeErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			body := []byte(tc.body)
 			r := decoded(t, `{`+pod+`,"NodeNames":["earlier"]}`)
-			err := r.Decode(body, nil)
+			err := r.Decode(body)
 			if err == nil {
 				t.Fatalf("no error, want %s", tc.want)
 			}
@@ -181,7 +181,7 @@ func TestDecodeErrors(t *testing.T) {
 func decoded(t testing.TB, body string) *wire.Request {
 	t.Helper()
 	r := &wire.Request{}
-	if err := r.Decode([]byte(body), nil); err != nil {
+	if err := r.Decode([]byte(body)); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return r
@@ -199,7 +199,7 @@ func TestErrorsAreShortLines(t *testing.T) {
 			append(whole[:cut:cut], whole[cut+1:]...),
 			append(append(whole[:cut:cut], "\x00"...), whole[cut:]...),
 		} {
-			err := r.Decode(body, nil)
+			err := r.Decode(body)
 			if err == nil {
 				continue
 			}
@@ -218,11 +218,11 @@ func TestEveryTruncationIsAnError(t *testing.T) {
 	for _, whole := range [][]byte{namesBody(t, 3), nodesBody(t, 1)} {
 		var r wire.Request
 		for cut := range whole {
-			if err := r.Decode(whole[:cut], nil); err == nil {
+			if err := r.Decode(whole[:cut]); err == nil {
 				t.Fatalf("no error when cut at byte %d", cut)
 			}
 		}
-		if err := r.Decode(whole, nil); err != nil {
+		if err := r.Decode(whole); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestNestingLimit(t *testing.T) {
 			`{` + pod + `,"Nodes":{"items":[{"metadata":{"x":` + value + `,"name":"a"}}]}}`,
 		} {
 			var r wire.Request
-			if err := r.Decode([]byte(body), nil); (err == nil) != json.Valid([]byte(body)) {
+			if err := r.Decode([]byte(body)); (err == nil) != json.Valid([]byte(body)) {
 				t.Fatalf("%d levels in %.20s…: %v", levels, body, err)
 			}
 		}
@@ -266,10 +266,10 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 		return []byte(`{` + pod + `,"NodeNames":["a"` + strings.Repeat(`,"a"`, n-1) + `]}`)
 	}
 	var r wire.Request
-	if err := r.Decode(body(most), nil); err != nil || r.Len() != most {
+	if err := r.Decode(body(most)); err != nil || r.Len() != most {
 		t.Fatalf("%d names, %v", r.Len(), err)
 	}
-	err := r.Decode(body(most+1), nil)
+	err := r.Decode(body(most + 1))
 	if want := "NodeNames[65536]: more than 65536 nodes"; err == nil || err.Error() != want {
 		t.Fatalf("error %v, want %s", err, want)
 	}
@@ -289,7 +289,7 @@ func TestLongestNames(t *testing.T) {
 func TestRequestIsReusable(t *testing.T) {
 	var r wire.Request
 	for _, body := range [][]byte{namesBody(t, 7), nodesBody(t, 3), []byte(`{`), namesBody(t, 2), nodesBody(t, 5)} {
-		err := r.Decode(body, nil)
+		err := r.Decode(body)
 		want, wantErr := readReference(body)
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("error %v, want %v", err, wantErr)
@@ -308,7 +308,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 20)} {
 		var r wire.Request
 		if n := testing.AllocsPerRun(50, func() {
-			if err := r.Decode(body, nil); err != nil {
+			if err := r.Decode(body); err != nil {
 				t.Fatal(err)
 			}
 			for i := range r.Len() {

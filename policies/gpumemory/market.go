@@ -93,7 +93,7 @@ func (p *placer) market(view *snapshot.View) *market {
 		return last
 	}
 	m := &market{placer: p, view: view}
-	if last != nil && last.view.NodeSet() == view.NodeSet() {
+	if last != nil && last.view.NodeIndex() == view.NodeIndex() {
 		p.follow(m, last)
 	} else {
 		p.begin(m)

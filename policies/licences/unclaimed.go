@@ -110,7 +110,7 @@ func (p *licences) boundIn(view *snapshot.View) map[*feature][]boundPod {
 
 // sameBound says whether the same pods need floating seats in both Views.
 func (p *licences) sameBound(last, next *snapshot.View) bool {
-	if last.NodeSet() != next.NodeSet() {
+	if last.NodeIndex() != next.NodeIndex() {
 		return false
 	}
 	for row := range next.Rows() {

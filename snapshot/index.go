@@ -1,0 +1,110 @@
+package snapshot
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+// NodeIndex is what depends on the names of the nodes alone. Views share it until a node is added or deleted: in Views with the
+// same NodeIndex, the same rows belong to the same names.
+type NodeIndex struct {
+	// names are the names of all nodes, in order of rows. The name of a row ends where ends says, and begins where that of the row
+	// before ends; it is empty if the row is free.
+	names  string
+	ends   []int32
+	sorted []int32 // rows in order of name
+	// slots is an open-addressing table: of a power of two, at least half of them free. It takes little memory because between
+	// two calls kube-scheduler uses the processor's caches for itself.
+	slots []slot
+}
+
+// slot is empty, or holds a row and a part of the hash of its name.
+type slot struct {
+	hash uint32
+	next int32 // row + 1; 0: empty
+}
+
+var hashSeed = maphash.MakeSeed()
+
+func newNodeIndex(rows []*Node) *NodeIndex {
+	size := 1
+	for size < 2*len(rows) {
+		size *= 2
+	}
+	x := &NodeIndex{ends: make([]int32, len(rows)), slots: make([]slot, size)}
+	var names strings.Builder
+	for row, n := range rows {
+		if n != nil {
+			names.WriteString(n.Name)
+			x.sorted = append(x.sorted, int32(row))
+		}
+		x.ends[row] = int32(names.Len())
+	}
+	x.names = names.String()
+	slices.SortFunc(x.sorted, func(a, b int32) int { return cmp.Compare(x.name(a), x.name(b)) })
+	for _, row := range x.sorted {
+		hash := maphash.String(hashSeed, x.name(row))
+		at := x.home(hash)
+		for x.slots[at].next != 0 {
+			at = x.after(at)
+		}
+		x.slots[at] = slot{tag(hash), row + 1}
+	}
+	return x
+}
+
+func (x *NodeIndex) name(row int32) string {
+	if row == 0 {
+		return x.names[:x.ends[0]]
+	}
+	return x.names[x.ends[row-1]:x.ends[row]]
+}
+
+// home is where the search for a hash begins, and after the slot to look at next. tag is the part of the hash that a slot holds:
+// not the one that home is made of.
+func (x *NodeIndex) home(hash uint64) uint32  { return uint32(hash) & uint32(len(x.slots)-1) }
+func (x *NodeIndex) after(slot uint32) uint32 { return (slot + 1) & uint32(len(x.slots)-1) }
+func tag(hash uint64) uint32                  { return uint32(hash >> 32) }
+
+// candidate returns the first row from the slot on whose name may have the hash, and the slot behind it; -1 if there is none.
+func (x *NodeIndex) candidate(at uint32, hash uint64) (row int32, next uint32) {
+	for ; x.slots[at].next != 0; at = x.after(at) {
+		if x.slots[at].hash == tag(hash) {
+			return x.slots[at].next - 1, x.after(at)
+		}
+	}
+	return -1, at
+}
+
+// row returns the row with the name, or -1.
+func (x *NodeIndex) row(name string) int32 {
+	hash := maphash.String(hashSeed, name)
+	row, next := x.candidate(x.home(hash), hash)
+	for row >= 0 && x.name(row) != name {
+		row, next = x.candidate(next, hash)
+	}
+	return row
+}
+
+// find is [View.Find]. It goes over the names in several passes, each of which touches memory that does not depend on what the
+// pass touched before, so that the processor waits for many places at once.
+func (x *NodeIndex) find(rows []int32, name func(i int) []byte) {
+	const block = 64
+	var hashes [block]uint64
+	for first := 0; first < len(rows); first += block {
+		some := rows[first:min(first+block, len(rows))]
+		for j := range some {
+			hashes[j] = maphash.Bytes(hashSeed, name(first+j))
+		}
+		for j := range some {
+			some[j], _ = x.candidate(x.home(hashes[j]), hashes[j])
+		}
+		for j, row := range some {
+			if asked := name(first + j); row >= 0 && x.name(row) != string(asked) {
+				some[j] = x.row(string(asked)) // two names with the same hash, nearly always
+			}
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"testing"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+func viewOf(nodes int) (*snapshot.Builder, *snapshot.View) {
+	b := &snapshot.Builder{}
+	for i := range nodes {
+		b.SetNode(node(fmt.Sprintf("node-%04d", i)))
+	}
+	return b, b.View()
+}
+
+func names(v *snapshot.View) [][]byte {
+	var all [][]byte
+	for n := range v.All() {
+		all = append(all, []byte(n.Name))
+	}
+	return all
+}
+
+// find returns the nodes that the view finds by the names.
+func find(v *snapshot.View, names [][]byte) []*snapshot.Node {
+	rows := make([]int32, len(names))
+	v.Find(rows, func(i int) []byte { return names[i] })
+	nodes := make([]*snapshot.Node, len(names))
+	for i, row := range rows {
+		nodes[i] = v.At(int(row))
+	}
+	return nodes
+}
+
+// By its name, and in any list of names, a node is found if the view holds it.
+func TestFind(t *testing.T) {
+	b, _ := viewOf(150)
+	for _, free := range []string{"node-0000", "node-0077", "node-0149"} {
+		b.DeleteNode(free) // its row is free
+	}
+	v := b.View()
+	held := map[string]*snapshot.Node{}
+	for n := range v.All() {
+		held[n.Name] = n
+	}
+	all := names(v)
+	var mixed [][]byte
+	for i := range all {
+		mixed = append(mixed, all[i], []byte("unknown"), nil, all[(i*7)%len(all)], all[i], []byte("node-0077"), all[i][:8])
+	}
+	for _, list := range [][][]byte{all, mixed, mixed[5:], mixed[:1], nil} {
+		for i, n := range find(v, list) {
+			if want := held[string(list[i])]; n != want || v.Node(string(list[i])) != want {
+				t.Fatalf("%q is found as %v and %v, want %v", list[i], n, v.Node(string(list[i])), want)
+			}
+		}
+	}
+}
+
+// Views with the same nodes share what depends on the names, but each answers with its own nodes.
+func TestFindAnswersFromItsOwnView(t *testing.T) {
+	b, before := viewOf(3)
+	b.SetPod(pod("p", "node-0001"))
+	after := b.View()
+	if before.NodeIndex() != after.NodeIndex() {
+		t.Error("no node came or went, and the index was made anew")
+	}
+	all := names(after)
+	old, now := find(before, all), find(after, all)
+	for i := range all {
+		if old[i].Name != now[i].Name || len(old[i].Pods) != 0 || len(now[i].Pods) != i%2 {
+			t.Errorf("%s: found with %d pods before and %d after", all[i], len(old[i].Pods), len(now[i].Pods))
+		}
+	}
+}
+
+func TestRequestPathAllocatesNothing(t *testing.T) {
+	_, v := viewOf(500)
+	all, unknown := names(v), []byte("not-a-node")
+	rows := make([]int32, 2*len(all))
+	name := func(i int) []byte {
+		if i%2 == 0 {
+			return unknown
+		}
+		return all[(i*7)%len(all)]
+	}
+	pods := snapshot.NewFact(func(n *snapshot.Node) int { return len(n.Pods) })
+	other := snapshot.NewFact(func(n *snapshot.Node) int { return n.Row() })
+	for n := range v.All() {
+		pods.Of(n)
+		other.Of(n)
+	}
+	sum := 0
+	if got := testing.AllocsPerRun(20, func() {
+		v.Find(rows, name)
+		for _, row := range rows {
+			if n := v.At(int(row)); n != nil {
+				sum += *pods.Of(n) + *other.Of(n)
+			}
+		}
+	}); got != 0 {
+		t.Errorf("finding nodes and reading their facts allocates %v times", got)
+	}
+}
+
+// One pod changes in a cluster of 5,000 nodes; then one node comes and goes.
+func BenchmarkPublish(b *testing.B) {
+	b.Run("pod", func(b *testing.B) {
+		builder, _ := viewOf(5000)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			builder.SetPod(pod("p", fmt.Sprintf("node-%04d", i%5000)))
+			builder.View()
+		}
+	})
+	b.Run("node", func(b *testing.B) {
+		builder, _ := viewOf(5000)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if i%2 == 0 {
+				builder.DeleteNode("node-2500")
+			} else {
+				builder.SetNode(node("node-2500"))
+			}
+			builder.View()
+		}
+	})
+}
