@@ -150,7 +150,7 @@ func TestLargestTotalForThePod(t *testing.T) {
 	scores := engine.Member{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
 	indifferent := engine.Member{Name: "Indifferent", Policy: &fake{}, Weight: 5}
 	filters := engine.Member{Name: "Filters", Policy: &fake{filter: whole}, Weight: 1}
-	failing := engine.Member{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, OnError: engine.Skip}
+	failing := engine.Member{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, FailurePolicy: policy.Ignore}
 	weightless := engine.Member{Name: "Weightless", Policy: &fake{score: scoreBy("s")}}
 	view := viewOf("a s=100 large=101", "b s=55 large=1000")
 	for _, tt := range []struct {
