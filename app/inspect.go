@@ -6,8 +6,17 @@ import (
 	"strings"
 
 	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
+
+// Inspector is implemented by a policy.Policy that shows what it knows to people and their
+// tools.
+type Inspector interface {
+	// Inspect returns what is at a path below the profile's own, such as
+	// "inspect/node-1", to be encoded as JSON; found is false when there is nothing
+	// at such a path. It is pure.
+	Inspect(view *snapshot.View, path string) (answer any, found bool)
+}
 
 // inspectPath is where the admin address shows what policies show, of whichever
 // profile.
@@ -44,7 +53,7 @@ func (s *service) show(w http.ResponseWriter, profile *config.Profile, path stri
 		return false
 	}
 	for _, m := range profile.Policies {
-		inspector, ok := m.Policy.(policy.Inspector)
+		inspector, ok := m.Policy.(Inspector)
 		if !ok {
 			continue
 		}

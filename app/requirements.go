@@ -23,14 +23,15 @@ func requirementsOf(c *config.Config) requirements {
 			if _, ok := m.Policy.(policy.Reserver); ok {
 				r.ledgers = true
 			}
-			if reader, ok := m.Policy.(policy.HistoryReader); ok && reader.ReadsHistory() {
-				r.history = true
+			reader, ok := m.Policy.(policy.InputReader)
+			if !ok {
+				continue
 			}
-			if reader, ok := m.Policy.(policy.ConfigMapReader); ok {
-				for _, source := range reader.ConfigMaps() {
-					if !slices.Contains(r.configMaps, source) {
-						r.configMaps = append(r.configMaps, source)
-					}
+			inputs := reader.Inputs()
+			r.history = r.history || inputs.History
+			for _, source := range inputs.ConfigMaps {
+				if !slices.Contains(r.configMaps, source) {
+					r.configMaps = append(r.configMaps, source)
 				}
 			}
 		}

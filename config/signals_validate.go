@@ -261,12 +261,12 @@ func (c *Config) validateUse() field.ErrorList {
 	}
 	for i := range c.Profiles {
 		for j, p := range c.Profiles[i].Policies {
-			reader, ok := p.Policy.(policy.SignalReader)
+			reader, ok := p.Policy.(policy.InputReader)
 			if !ok {
 				continue
 			}
 			at := field.NewPath("profiles").Index(i).Child("policies").Index(j).Child("config")
-			for _, use := range reader.Signals() {
+			for _, use := range reader.Inputs().Signals {
 				known := slices.Index(names, use.Name)
 				where := field.NewPath(at.String() + "." + use.Field)
 				switch {

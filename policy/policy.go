@@ -162,14 +162,25 @@ const (
 // is given it like any other score, and either leaves it or decides on a score itself.
 const NoOpinion int64 = -1
 
-// SignalReader is implemented by a Policy that judges by outside facts: see
-// [snapshot.View.Column].
-type SignalReader interface {
-	// Signals names the columns the policy reads.
-	Signals() []Signal
+// InputReader is implemented by a Policy that judges by more than nodes, pods and ledgers.
+type InputReader interface {
+	// Inputs says what the policy reads as it is configured: always the same.
+	Inputs() Inputs
 }
 
-// Signal is a use of an outside fact.
+// Inputs are what a View holds only if a policy reads it.
+type Inputs struct {
+	// Signals are those the policy reads: see [snapshot.View.Column].
+	Signals []Signal
+	// ConfigMaps are the families of ConfigMaps by which it judges nodes: see
+	// [snapshot.Node.ConfigMap].
+	ConfigMaps []snapshot.ConfigMapSource
+	// History says that it learns from which pods have come and gone: see
+	// [snapshot.View.History].
+	History bool
+}
+
+// Signal is a use of a signal.
 type Signal struct {
 	// Field is where the policy's configuration names it, such as "cpu.signal".
 	Field string
@@ -189,29 +200,6 @@ const (
 	// alone.
 	AboutKeys SignalAbout = "keys"
 )
-
-// HistoryReader is implemented by a Policy that learns from which pods have come and
-// gone. Where no policy does, the View has no History.
-type HistoryReader interface {
-	// ReadsHistory says whether it does as it is configured.
-	ReadsHistory() bool
-}
-
-// ConfigMapReader is implemented by a Policy that judges nodes by what somebody
-// else says about them in ConfigMaps: see [snapshot.Node.ConfigMap].
-type ConfigMapReader interface {
-	// ConfigMaps names the families of ConfigMaps the policy reads.
-	ConfigMaps() []snapshot.ConfigMapSource
-}
-
-// Inspector is implemented by a Policy that shows what it knows to people and their
-// tools.
-type Inspector interface {
-	// Inspect returns what is at a path below the profile's own, such as
-	// "inspect/node-1", to be encoded as JSON; found is false when there is nothing
-	// at such a path. It is pure.
-	Inspect(view *snapshot.View, path string) (answer any, found bool)
-}
 
 // Claim is what a pod is to get.
 type Claim struct {

@@ -17,8 +17,8 @@ type coolNodes struct{ signal string }
 
 var tooHot = &policy.Reason{Code: "TooHot", Text: "node(s) are too hot", Unit: "°C"}
 
-func (p *coolNodes) Signals() []policy.Signal {
-	return []policy.Signal{{Field: "signal", Name: p.signal, About: policy.AboutNodes}}
+func (p *coolNodes) Inputs() policy.Inputs {
+	return policy.Inputs{Signals: []policy.Signal{{Field: "signal", Name: p.signal, About: policy.AboutNodes}}}
 }
 
 func (p *coolNodes) Prepare(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {

@@ -1,4 +1,4 @@
-package policy_test
+package snapshot_test
 
 import (
 	"math"
@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
-// TestAsked: what a pod asks for is the most that its containers have at one time.
-func TestAsked(t *testing.T) {
+// TestExtendedResourceRequest: what a pod asks for is the most that its containers have at one time.
+func TestExtendedResourceRequest(t *testing.T) {
 	const fpga = "example.com/fpga"
 	always := corev1.ContainerRestartPolicyAlways
 	container := func(n int64, restart *corev1.ContainerRestartPolicy) corev1.Container {
@@ -39,10 +39,10 @@ func TestAsked(t *testing.T) {
 		{"very many", nil, []corev1.Container{run(math.MaxInt64), run(math.MaxInt64)}, math.MaxInt64},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: tc.init, Containers: tc.main}}
-		if got := policy.Asked(pod, fpga); got != tc.want {
+		if got := snapshot.ExtendedResourceRequest(pod, fpga); got != tc.want {
 			t.Errorf("%s: asks for %d, want %d", tc.what, got, tc.want)
 		}
-		if n := testing.AllocsPerRun(5, func() { policy.Asked(pod, fpga) }); n != 0 {
+		if n := testing.AllocsPerRun(5, func() { snapshot.ExtendedResourceRequest(pod, fpga) }); n != 0 {
 			t.Errorf("%s: allocates %v times", tc.what, n)
 		}
 	}

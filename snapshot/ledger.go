@@ -106,11 +106,18 @@ func (u *LedgerUnit) Used() int64 {
 	}
 	var sum int64
 	for _, c := range u.Claims {
-		if sum += c.Amount; sum < 0 {
-			return math.MaxInt64
-		}
+		sum = AddAmounts(sum, c.Amount)
 	}
 	return sum
+}
+
+// AddAmounts adds two amounts of something, which are 0 or more. A sum that cannot be counted
+// is math.MaxInt64.
+func AddAmounts(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Amount is what the pod has of the unit. A nil unit has none.

@@ -62,8 +62,8 @@ func isUsed(n *snapshot.Node) bool {
 	})
 }
 
-// Signals implements policy.SignalReader.
-func (p *cost) Signals() []policy.Signal {
+// Inputs implements policy.InputReader.
+func (p *cost) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for i, s := range p.config.Prices {
 		if s.Signal == "" {
@@ -75,7 +75,7 @@ func (p *cost) Signals() []policy.Signal {
 		}
 		signals = append(signals, policy.Signal{Field: fmt.Sprintf("prices[%d].signal", i), Name: s.Signal, About: about})
 	}
-	return signals
+	return policy.Inputs{Signals: signals}
 }
 
 // Prepare implements policy.Policy.

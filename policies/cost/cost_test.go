@@ -162,7 +162,7 @@ func TestSignals(t *testing.T) {
 		{Field: "prices[0].signal", Name: "prices", About: policy.AboutNodes},
 		{Field: "prices[1].signal", Name: "list", About: policy.AboutKeys},
 	}
-	if got := policytest.Build(t, cost.Type(), everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+	if got := policytest.Build(t, cost.Type(), everySource).(policy.InputReader).Inputs().Signals; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

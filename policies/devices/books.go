@@ -37,7 +37,7 @@ func (p *devices) booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	for _, u := range ledger.Units {
 		amount := u.Used()
 		if i, ok := hw.index[u.Name]; !ok {
-			unplaced = policy.AddAmounts(unplaced, amount)
+			unplaced = snapshot.AddAmounts(unplaced, amount)
 		} else if used[i] = amount; len(u.Claims) >= snapshot.MaxUnitClaims {
 			used[i] = math.MaxInt64
 		}
@@ -50,7 +50,7 @@ func (p *devices) booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 			continue
 		}
 		if want := p.asked(pod); want > 0 {
-			unplaced = policy.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
+			unplaced = snapshot.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
 			if pod.UID != "" {
 				b.holders[pod.UID] = struct{}{}
 			}
@@ -73,7 +73,7 @@ func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []in
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 		if u, ok := hw.index[names[i]]; ok && !slices.Contains(names[:i], names[i]) {
-			used[u] = policy.AddAmounts(used[u], each)
+			used[u] = snapshot.AddAmounts(used[u], each)
 			rest -= min(rest, each)
 		}
 	}

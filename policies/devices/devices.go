@@ -43,7 +43,7 @@ func newDevices(config Config) *devices {
 }
 
 func (p *devices) asked(pod *corev1.Pod) int64 {
-	return policy.Asked(pod, corev1.ResourceName(p.config.Resource))
+	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
 }
 
 // Prepare implements policy.Policy.
@@ -146,7 +146,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	}
 	used := hw.capacity - b.left
 	if !b.holds(c.pod) {
-		used = min(hw.capacity, policy.AddAmounts(used, c.want))
+		used = min(hw.capacity, snapshot.AddAmounts(used, c.want))
 	}
 	if c.policy.config.Strategy == Spread {
 		used = hw.capacity - used

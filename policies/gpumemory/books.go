@@ -1,7 +1,6 @@
 package gpumemory
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,7 +130,7 @@ func (b *books) enter(h holding) {
 	b.holderBits |= bitOf(h.pod.UID)
 	for i := range b.cards {
 		if h.card == i || h.card == everyCard {
-			b.cards[i].used = add(b.cards[i].used, h.amount)
+			b.cards[i].used = snapshot.AddAmounts(b.cards[i].used, h.amount)
 		}
 	}
 	if h.unserved && h.card >= 0 && h.card < len(b.cards) {
@@ -193,7 +192,7 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 			if claimants[claim.Pod] == nil {
 				claimants[claim.Pod] = &claimant{}
 			}
-			claimants[claim.Pod].total = add(claimants[claim.Pod].total, claim.Amount)
+			claimants[claim.Pod].total = snapshot.AddAmounts(claimants[claim.Pod].total, claim.Amount)
 		}
 	}
 	for i := range ledger.Pods {
@@ -241,11 +240,4 @@ func (c *claimant) unserved() bool {
 		return pending(c.pod) && c.entry.Annotations[assignedKey] == notAssigned
 	}
 	return unserved(c.pod)
-}
-
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

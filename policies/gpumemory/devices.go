@@ -88,9 +88,9 @@ func Devices(config Config, n *snapshot.Node) []Device {
 }
 
 func (d *Device) enter(h holding) {
-	d.Used = add(d.Used, h.amount)
+	d.Used = snapshot.AddAmounts(d.Used, h.amount)
 	if h.unserved {
-		d.Reserved = add(d.Reserved, h.amount)
+		d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
 	}
 	d.Pods = append(d.Pods, DevicePod{Holder: h.pod, Amount: h.amount, Reserved: h.unserved, Unplaced: h.card == everyCard})
 }

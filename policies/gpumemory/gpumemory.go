@@ -36,14 +36,12 @@ func newGPUMemory(config Config) *gpuMemory {
 	return p
 }
 
-// ConfigMaps implements policy.ConfigMapReader.
-func (p *gpuMemory) ConfigMaps() []snapshot.ConfigMapSource {
-	return []snapshot.ConfigMapSource{unhealthyCards}
-}
-
-// ReadsHistory implements policy.HistoryReader.
-func (p *gpuMemory) ReadsHistory() bool {
-	return p.config.ScoreNodes == FGD || p.config.ScoreNodes == LeastWaste
+// Inputs implements policy.InputReader.
+func (p *gpuMemory) Inputs() policy.Inputs {
+	return policy.Inputs{
+		ConfigMaps: []snapshot.ConfigMapSource{unhealthyCards},
+		History:    p.config.ScoreNodes == FGD || p.config.ScoreNodes == LeastWaste,
+	}
 }
 
 // Prepare implements policy.Policy.

@@ -135,7 +135,7 @@ func TestClaim(t *testing.T) {
 	if keys, err := p.(policy.Reserver).Ledgers(gpuPod("p", 0, 0), w.snapshot()); err != nil || len(keys) > 0 {
 		t.Errorf("a pod without GPUs has the ledgers %v (%v)", keys, err)
 	}
-	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.ConfigMapReader).ConfigMaps()), "[{kube-system unhealthy-gpu-}]")
+	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.InputReader).Inputs().ConfigMaps), "[{kube-system unhealthy-gpu-}]")
 }
 
 // TestChooseCard: free are 16, 6, 10 and 6, and 32 on the unhealthy last one.

@@ -89,7 +89,7 @@ func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []pol
 		claimed, same := int64(0), true
 		for j := range ledger.Units {
 			amount := ledger.Units[j].Amount(uid)
-			claimed = add(claimed, amount)
+			claimed = snapshot.AddAmounts(claimed, amount)
 			same = same && (amount > 0) == slices.ContainsFunc(given, func(g policy.Amount) bool { return g.Unit == ledger.Units[j].Name })
 		}
 		if claimed == total && !same && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid && p.Spec.NodeName != "" }) {
@@ -206,8 +206,8 @@ func allocated(text string, memory int64) map[int]int64 {
 			if err != nil || i < 0 || amount < 0 {
 				return nil
 			}
-			shares[i] = add(shares[i], amount)
-			sum = add(sum, amount)
+			shares[i] = snapshot.AddAmounts(shares[i], amount)
+			sum = snapshot.AddAmounts(sum, amount)
 		}
 	}
 	if sum != memory {

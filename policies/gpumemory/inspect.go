@@ -48,7 +48,7 @@ type inspectedPod struct {
 	Used      int64  `json:"usedGPU"`
 }
 
-// Inspect implements policy.Inspector. At inspect and inspect/NODE it answers as the
+// Inspect implements app.Inspector. At inspect and inspect/NODE it answers as the
 // gpushare extender does, at gpus and gpus/NODE with a [Report].
 func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found bool) {
 	kind, name, one := strings.Cut(path, "/")
@@ -95,7 +95,7 @@ func (r *Report) inspection() inspection {
 			for _, pod := range d.Pods {
 				device.Pods = append(device.Pods, inspectedPod{pod.Name, pod.Namespace, pod.Amount})
 			}
-			node.Total, node.Used = node.Total+d.Capacity, add(node.Used, d.Used)
+			node.Total, node.Used = node.Total+d.Capacity, snapshot.AddAmounts(node.Used, d.Used)
 			node.GPUs = append(node.GPUs, device)
 		}
 		answer.Nodes = append(answer.Nodes, node)

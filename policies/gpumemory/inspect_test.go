@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -16,7 +15,9 @@ func TestG6Inspect(t *testing.T) {
 	builder.SetNode(gpuNode("without", 0, 0))
 	builder.SetPod(placed("p", 6, "1"))
 	view := builder.View()
-	inspector := build(t, `{}`).(policy.Inspector)
+	inspector := build(t, `{}`).(interface {
+		Inspect(*snapshot.View, string) (any, bool)
+	})
 	const all = `{"nodes":[{"name":"n","totalGPU":32,"usedGPU":6,"devs":[` +
 		`{"id":0,"totalGPU":16,"usedGPU":0,"pods":[]},` +
 		`{"id":1,"totalGPU":16,"usedGPU":6,"pods":[{"name":"p","namespace":"default","usedGPU":6}]}]}]}`

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
 // request is what a pod asks for.
@@ -84,8 +85,8 @@ func (p *gpuMemory) models(pod *corev1.Pod) []string {
 // count, as they do not for gpushare.
 func asked(pod *corev1.Pod) (memory, count int64) {
 	for i := range pod.Spec.Containers {
-		memory = add(memory, limit(&pod.Spec.Containers[i], memoryResource))
-		count = add(count, limit(&pod.Spec.Containers[i], countResource))
+		memory = snapshot.AddAmounts(memory, limit(&pod.Spec.Containers[i], memoryResource))
+		count = snapshot.AddAmounts(count, limit(&pod.Spec.Containers[i], countResource))
 	}
 	return memory, count
 }

@@ -80,15 +80,15 @@ func (s *Signal) speaks(number float64) bool {
 	return number != 0
 }
 
-// Signals implements policy.SignalReader.
-func (p *health) Signals() []policy.Signal {
+// Inputs implements policy.InputReader.
+func (p *health) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for i, r := range p.config.Rules {
 		if r.Signal != nil {
 			signals = append(signals, policy.Signal{Field: fmt.Sprintf("rules[%d].signal.name", i), Name: r.Signal.Name, About: policy.AboutNodes})
 		}
 	}
-	return signals
+	return policy.Inputs{Signals: signals}
 }
 
 // Prepare implements policy.Policy.

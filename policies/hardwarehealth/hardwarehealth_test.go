@@ -176,7 +176,7 @@ func TestSignals(t *testing.T) {
 		{Field: "rules[5].signal.name", Name: "fan", About: policy.AboutNodes},
 		{Field: "rules[6].signal.name", Name: "ecc", About: policy.AboutNodes},
 	}
-	if got := policytest.Build(t, hardwarehealth.Type(), everySource).(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+	if got := policytest.Build(t, hardwarehealth.Type(), everySource).(policy.InputReader).Inputs().Signals; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

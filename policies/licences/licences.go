@@ -78,8 +78,8 @@ func (f *feature) on(n *snapshot.Node) bool {
 	return ok && (f.anyValue || value == f.labelValue)
 }
 
-// Signals implements policy.SignalReader.
-func (p *licences) Signals() []policy.Signal { return p.signals }
+// Inputs implements policy.InputReader.
+func (p *licences) Inputs() policy.Inputs { return policy.Inputs{Signals: p.signals} }
 
 // Prepare implements policy.Policy.
 func (p *licences) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
@@ -185,7 +185,7 @@ func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
 	for i := range j.pool.all.Pods {
 		holder := &j.pool.all.Pods[i]
 		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
-			sum = policy.AddAmounts(sum, held(j.pool.all, holder.UID))
+			sum = snapshot.AddAmounts(sum, held(j.pool.all, holder.UID))
 		}
 	}
 	return sum

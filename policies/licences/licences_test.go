@@ -279,7 +279,7 @@ func TestSignals(t *testing.T) {
 		{Field: "features[0].server.signal", Name: "one", About: policy.AboutKeys},
 		{Field: "features[2].server.signal", Name: "two", About: policy.AboutKeys},
 	}
-	if got := p.(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+	if got := p.(policy.InputReader).Inputs().Signals; !slices.Equal(got, want) {
 		t.Errorf("the signals are %v, want %v", got, want)
 	}
 }

@@ -40,7 +40,7 @@ func (p *licences) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger
 		}
 		for _, need := range needs {
 			if need.feature == f {
-				l.used = policy.AddAmounts(l.used, need.seats)
+				l.used = snapshot.AddAmounts(l.used, need.seats)
 				if pod.UID != "" {
 					hold(pod.UID)
 				}

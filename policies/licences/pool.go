@@ -77,7 +77,7 @@ func (f *feature) judge(s *pool, seats int64, namespace string) policy.Verdict {
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
 	case seats > most:
 		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: seats}
-	case f.MaxPerNamespace > 0 && policy.AddAmounts(claimedIn(s.all, namespace), seats) > f.MaxPerNamespace:
+	case f.MaxPerNamespace > 0 && snapshot.AddAmounts(claimedIn(s.all, namespace), seats) > f.MaxPerNamespace:
 		have := max(0, f.MaxPerNamespace-claimedIn(s.all, namespace))
 		return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: have, Want: seats}
 	case seats > s.free():
@@ -114,7 +114,7 @@ func used(l *snapshot.Ledger) int64 {
 	var sum int64
 	if l != nil {
 		for i := range l.Units {
-			sum = policy.AddAmounts(sum, l.Units[i].Used())
+			sum = snapshot.AddAmounts(sum, l.Units[i].Used())
 		}
 	}
 	return sum
@@ -153,7 +153,7 @@ func claimedIn(l *snapshot.Ledger, namespace string) int64 {
 	if l != nil {
 		for i := range l.Pods {
 			if l.Pods[i].Namespace == namespace {
-				sum = policy.AddAmounts(sum, held(l, l.Pods[i].UID))
+				sum = snapshot.AddAmounts(sum, held(l, l.Pods[i].UID))
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func claimedByNode(l *snapshot.Ledger) map[string]int64 {
 	sums := map[string]int64{}
 	if l != nil {
 		for i := range l.Pods {
-			sums[l.Pods[i].Node] = policy.AddAmounts(sums[l.Pods[i].Node], held(l, l.Pods[i].UID))
+			sums[l.Pods[i].Node] = snapshot.AddAmounts(sums[l.Pods[i].Node], held(l, l.Pods[i].UID))
 		}
 	}
 	return sums

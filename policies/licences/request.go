@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
 // need is what a pod needs of one feature.
@@ -37,7 +37,7 @@ func (p *licences) needs(pod *corev1.Pod) ([]need, error) {
 		if f.Resource == "" {
 			continue
 		}
-		seats := policy.Asked(pod, corev1.ResourceName(f.Resource))
+		seats := snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(f.Resource))
 		if seats == 0 {
 			continue
 		}

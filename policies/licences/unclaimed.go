@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -137,7 +136,7 @@ func (p *licences) nominated(f *feature, asking *corev1.Pod, view *snapshot.View
 			}
 			for _, need := range needs {
 				if need.feature == f && need.seats <= s.total-s.spare {
-					sum = policy.AddAmounts(sum, need.seats)
+					sum = snapshot.AddAmounts(sum, need.seats)
 				}
 			}
 		}

@@ -48,13 +48,13 @@ func newRemoteClusters(config Config) *remoteClusters {
 	return p
 }
 
-// Signals implements policy.SignalReader.
-func (p *remoteClusters) Signals() []policy.Signal {
+// Inputs implements policy.InputReader.
+func (p *remoteClusters) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for i, c := range p.config.Clusters {
 		signals = append(signals, policy.Signal{Field: fmt.Sprintf("clusters[%d].signal", i), Name: c.Signal, About: policy.AboutKeys})
 	}
-	return signals
+	return policy.Inputs{Signals: signals}
 }
 
 // Prepare implements policy.Policy. It looks at every node of the view, because pods on any of

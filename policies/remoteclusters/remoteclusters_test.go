@@ -171,7 +171,7 @@ east: {pods/free: {number: 3, stale: true, at: "2026-01-01T11:00:00Z"}}
 func TestSignals(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), `{clusterLabel: cluster, clusters: [{name: west, signal: a}, {name: east, signal: b}]}`)
 	want := []policy.Signal{{Field: "clusters[0].signal", Name: "a", About: policy.AboutKeys}, {Field: "clusters[1].signal", Name: "b", About: policy.AboutKeys}}
-	if got := p.(policy.SignalReader).Signals(); !slices.Equal(got, want) {
+	if got := p.(policy.InputReader).Inputs().Signals; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

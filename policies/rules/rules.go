@@ -81,8 +81,8 @@ func (p *rules) evaluate(kind class, vars *base) []value {
 	return values
 }
 
-// Signals implements policy.SignalReader.
-func (p *rules) Signals() []policy.Signal { return p.reads }
+// Inputs implements policy.InputReader.
+func (p *rules) Inputs() policy.Inputs { return policy.Inputs{Signals: p.reads} }
 
 // Prepare implements policy.Policy.
 func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {

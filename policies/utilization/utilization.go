@@ -39,8 +39,8 @@ func newUtilization(config Config) *utilization {
 	return p
 }
 
-// Signals implements policy.SignalReader.
-func (p *utilization) Signals() []policy.Signal {
+// Inputs implements policy.InputReader.
+func (p *utilization) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for k, use := range p.uses() {
 		for _, s := range []policy.Signal{
@@ -52,7 +52,7 @@ func (p *utilization) Signals() []policy.Signal {
 			}
 		}
 	}
-	return signals
+	return policy.Inputs{Signals: signals}
 }
 
 func (p *utilization) uses() [kinds]Use {

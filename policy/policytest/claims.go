@@ -87,7 +87,7 @@ func claimed(reserver policy.Reserver, c *testCase, view *snapshot.View, n *snap
 func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
 	var sum int64
 	for i := range l.Units {
-		sum = policy.AddAmounts(sum, l.Units[i].Amount(uid))
+		sum = snapshot.AddAmounts(sum, l.Units[i].Amount(uid))
 	}
 	moved := *l
 	moved.Units = slices.Clone(l.Without(func(other types.UID) bool { return other == uid }).Units)

@@ -9,7 +9,6 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
@@ -98,7 +97,7 @@ func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 			used[p.node] = on
 		}
 		for _, a := range p.requests {
-			on[a.resource] = policy.AddAmounts(on[a.resource], a.n)
+			on[a.resource] = snapshot.AddAmounts(on[a.resource], a.n)
 		}
 	}
 	all := totals{resources: map[corev1.ResourceName]capacity{}, nodes: len(nodes)}
@@ -111,9 +110,9 @@ func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 		}
 		for _, a := range n.allocatable {
 			c := all.resources[a.resource]
-			c.total = policy.AddAmounts(c.total, a.n)
+			c.total = snapshot.AddAmounts(c.total, a.n)
 			if left := max(0, a.n-used[n.name][a.resource]); n.open {
-				c.free = policy.AddAmounts(c.free, left)
+				c.free = snapshot.AddAmounts(c.free, left)
 				c.largest = max(c.largest, left)
 			}
 			all.resources[a.resource] = c
