@@ -38,6 +38,7 @@ type service struct {
 	waker        *wakeup.Waker    // nil: nobody is woken
 	signals      *signal.Manager
 	columns      *columns // where signals go without a cluster; nil with one
+	inFlight     *extender.InFlight
 	log          *decision.Log
 	metrics      *extender.Metrics
 	reloads      *prometheus.CounterVec
@@ -58,6 +59,7 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 		cluster:      live,
 		requirements: requirementsOf(c),
 		keeper:       keeper,
+		inFlight:     extender.NewInFlight(),
 		log:          decision.NewLog(0),
 		metrics:      extender.NewMetrics(registry),
 		logger:       logger,
@@ -123,7 +125,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		}
 		options := extender.Options{
 			Profile: profile.Path, Engine: e, Fine: profile.Resolution == config.Fine,
-			Reserve: server.Reserve, Log: s.log, Metrics: s.metrics, Logger: s.logger,
+			Reserve: server.Reserve, InFlight: s.inFlight, Log: s.log, Metrics: s.metrics, Logger: s.logger,
 			SchedulerNames: profile.SchedulerNames,
 		}
 		for _, r := range profile.ManagedResources {

@@ -15,7 +15,6 @@ import (
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
-	"outboard.dev/outboard/snapshot"
 )
 
 // DecisionAnnotation is written to every pod that is bound by the replica that
@@ -58,20 +57,6 @@ func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
 // maxBind is several times the longest bind call that Kubernetes' limits allow.
 const maxBind = 16 << 10
 
-// target is the node as it is now, and the view that holds it.
-func (h *Handler) target(c *call, name string) (*snapshot.View, *snapshot.Node, error) {
-	view, err := h.view()
-	if err != nil {
-		return nil, nil, err
-	}
-	c.record.Generation = view.Generation()
-	node := view.Node(name)
-	if node == nil {
-		return nil, nil, fmt.Errorf("node %q is not known to Outboard yet", name)
-	}
-	return view, node, nil
-}
-
 func (h *Handler) bind(ctx context.Context, c *call) error {
 	args, err := c.bindingArgs()
 	if err != nil {
@@ -80,8 +65,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if h.Cluster == nil {
 		return errors.New("binding needs the API server, and Outboard runs without a cluster")
 	}
-	_, target, err := h.target(c, args.Node)
-	if err != nil {
+	if err := h.Cluster.Synced(); err != nil {
 		return err
 	}
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
@@ -93,35 +77,27 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if done, err := c.settled(args, pod); done || err != nil {
 		return err
 	}
-	if err := h.allowed(pod, target); err != nil {
-		return err
-	}
-	view, node, leave, err := h.enter(ctx, c, pod, args.Node)
+	target, err := h.admit(ctx, c, pod, args.Node)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer target.leave()
 	if ctx, err = h.Cluster.Throttle(ctx); err != nil {
 		return err
 	}
-	if h.Ledgers != nil && pod.ResourceVersion == "" { // kept from a Binding of ours; its version is not known
-		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
-			return err
-		}
-	}
-	return h.bindPod(ctx, c, args, view, pod, node)
+	return h.bindPod(ctx, c, args, pod, target)
 }
 
 // bindAttempts is how often a pod is bound again that changes in the meantime.
 const bindAttempts = 4
 
 // bindPod binds the pod, and again if it has changed, or holds a claim that has to be withdrawn first.
-func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.ExtenderBindingArgs, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) error {
+func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.ExtenderBindingArgs, pod *corev1.Pod, target *admitted) error {
 	for attempt := 1; ; attempt++ {
 		if done, err := c.settled(args, pod); done || err != nil {
 			return err
 		}
-		err := h.reserveAndBind(ctx, view, pod, node)
+		err := h.reserveAndBind(ctx, pod, target)
 		unusable := (*engine.UnusableClaimError)(nil)
 		switch {
 		case err == nil:
@@ -133,7 +109,7 @@ func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.Extender
 			pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID)
 		case errors.As(err, &unusable):
 			if pod, err = h.withdraw(ctx, pod, unusable.Revoke); err != nil {
-				err = fmt.Errorf("node %s: %w: %w", node.Name, unusable, err)
+				err = fmt.Errorf("node %s: %w: %w", args.Node, unusable, err)
 			}
 		default:
 			return err
@@ -166,8 +142,9 @@ func (c *call) settled(args extenderv1.ExtenderBindingArgs, pod *corev1.Pod) (do
 // version of the pod that was read before the claim was made: either the Binding
 // comes first and the claim stays, or it is refused, and all begins again. The same
 // is done here when it is not known what became of the Binding.
-func (h *Handler) reserveAndBind(ctx context.Context, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) error {
-	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, view, pod, node)
+func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, target *admitted) error {
+	node := target.node
+	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, target.view, pod, node)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func TestBind(t *testing.T) {
 		}
 	})
 	t.Run("a node we do not know", func(t *testing.T) {
-		cluster := &fakeCluster{view: view(nil)}
+		cluster := &fakeCluster{view: view(nil), pods: []*corev1.Pod{somePod()}}
 		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "not known") || len(cluster.bindings) > 0 {
 			t.Errorf("answered %s", answer)
 		}

@@ -78,6 +78,8 @@ type Options struct {
 	// Reserve counts so many bytes more as held by the request with this context, until it is answered, and may wait or
 	// refuse. It is called once for a request, before what is made of its body is. Nil: nothing is bounded.
 	Reserve func(ctx context.Context, bytes int64) error
+	// InFlight is shared by all Handlers of the process. Nil: the Handler has its own.
+	InFlight *InFlight
 	// Log keeps the decisions; required.
 	Log *decision.Log
 	// Metrics is required; see NewMetrics.
@@ -90,17 +92,17 @@ type Options struct {
 // goroutines.
 type Handler struct {
 	Options
-	calls     calls
-	nodes     requestNodes
-	coming    coming
-	preempted preempted
-	turns     turns
+	calls calls
+	nodes requestNodes
 }
 
 // New returns a Handler.
 func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.InFlight == nil {
+		o.InFlight = NewInFlight()
 	}
 	h := &Handler{Options: o, nodes: requestNodes{many: make(chan struct{}, 1)}}
 	if h.nodes.limit = maxNewNodes; o.Cluster == nil {

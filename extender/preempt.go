@@ -37,7 +37,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	view, err := h.view()
+	view, err := h.view(pod.UID)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		return err
 	}
 	kept, err := h.Engine.Preempt(ctx, engine.PreemptRequest{
-		Request:    engine.Request{Pod: pod, View: view, Nominations: h.preempted.now(view, c.started)},
+		Request:    engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)},
 		Candidates: given,
 		Enough:     func() bool { return time.Since(c.started) > preemptTime },
 	}, &c.result)
@@ -55,7 +55,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		return err
 	}
 	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
-		h.preempted.answer(known, kept, view, time.Now())
+		h.InFlight.preempted.answer(known, kept, view, time.Now())
 	}
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {

@@ -22,7 +22,7 @@ const (
 	maxLikeliest = 16
 )
 
-// preempted are the pods for which others are evicted as this Handler has answered. kube-scheduler counts such a pod on its
+// preempted are the pods for which others are evicted as a preempt call was answered. kube-scheduler counts such a pod on its
 // node from the answer on, and asks about the next pod before the view can show the nomination. And only the answer says
 // which pods are evicted: until they are being deleted, the view does not.
 type preempted struct {

@@ -26,16 +26,14 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	coming := h.coming.now()
-	view, err := h.view()
+	view, err := h.view(pod.UID)
 	if err != nil {
 		return engine.Request{}, err
 	}
 	if err := h.resolve(ctx, c, view); err != nil {
 		return engine.Request{}, err
 	}
-	c.withComing(view, coming, pod.UID)
-	return engine.Request{Pod: pod, View: view, Nodes: c.asked, Nominations: h.preempted.now(view, c.started)}, nil
+	return engine.Request{Pod: pod, View: view, Nodes: c.asked, Nominations: h.InFlight.preempted.now(view, c.started)}, nil
 }
 
 const (
@@ -49,8 +47,18 @@ const (
 	maxUnknown = 64
 )
 
-// view returns what is true now: without a cluster, outside facts at most.
-func (h *Handler) view() (*snapshot.View, error) {
+// view returns what is true now, with the pods that are being bound but for the one that is asked about.
+func (h *Handler) view(asking types.UID) (*snapshot.View, error) {
+	pods := h.InFlight.now()
+	view, err := h.clusterView()
+	if err != nil {
+		return nil, err
+	}
+	return h.InFlight.complete(view, pods, asking), nil
+}
+
+// clusterView returns what the cluster shows: without one, signals at most.
+func (h *Handler) clusterView() (*snapshot.View, error) {
 	if h.Cluster == nil {
 		if h.View != nil {
 			return h.View(), nil

@@ -60,21 +60,21 @@ func (t *turns) came(uid types.UID) {
 func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID) {
 	moved := time.Now()
 	for _, uid := range after {
-		h.turns.until(uid, moved) // begins for all of them
+		h.InFlight.turns.until(uid, moved) // begins for all of them
 	}
 	for len(after) > 0 {
 		uid, now := after[0], time.Now()
 		switch {
 		case h.came(uid, node):
-			h.turns.came(uid)
+			h.InFlight.turns.came(uid)
 			after, moved = after[1:], now
 			continue
-		case h.coming.includes(uid, node):
+		case h.InFlight.now().includes(uid, node):
 			if now.Sub(moved) >= stallTimeout {
 				after = after[1:]
 				continue
 			}
-		case !now.Before(h.turns.until(uid, now)):
+		case !now.Before(h.InFlight.turns.until(uid, now)):
 			after = after[1:]
 			continue
 		}

@@ -275,3 +275,29 @@ func TestFactConcurrently(t *testing.T) {
 		}
 	}
 }
+
+// A View with other Nodes has them wherever it is asked, and what it was made of does not change.
+func TestWithNodes(t *testing.T) {
+	var b snapshot.Builder
+	for _, name := range []string{"a", "b"} {
+		b.SetNode(node(name))
+	}
+	view := b.View()
+	a := view.Node("a")
+	if view.WithNodes() != view || view.WithNodes(a) != view {
+		t.Error("no node is another, but the view is")
+	}
+	more := a.With(pod("p", ""))
+	next := view.WithNodes(more)
+	if next.Node("a") != more || next.At(a.Row()) != more || next.Node("b") != view.Node("b") || next.Len() != 2 {
+		t.Error("the view does not have the node in the place of its own")
+	}
+	for n := range next.All() {
+		if n.Name == "a" && n != more {
+			t.Error("All yields the node of before")
+		}
+	}
+	if view.Node("a") != a || b.View() != view {
+		t.Error("the receiver was changed")
+	}
+}

@@ -113,3 +113,17 @@ func (v *View) Columns() iter.Seq[*Column] {
 		}
 	}
 }
+
+// WithNodes returns the View with these nodes in the place of its own. They are made of nodes of the View by [Node.With] and
+// [Node.Without], at most one of each. The receiver is not changed.
+func (v *View) WithNodes(nodes ...*Node) *View {
+	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows[n.row] != n }) {
+		return v
+	}
+	with := *v
+	with.rows = slices.Clone(v.rows)
+	for _, n := range nodes {
+		with.rows[n.row] = n
+	}
+	return &with
+}
