@@ -28,6 +28,7 @@ type Builder struct {
 
 	dirty          map[string]struct{} // names of nodes to be made anew
 	setChanged     bool                // a node was added or deleted
+	objectsChanged bool                // an object of a node is another
 	budgetsDirty   bool
 	poolsDirty     bool
 	columnsDirty   bool
@@ -65,6 +66,7 @@ func (b *Builder) SetNode(object *corev1.Node) {
 		return
 	}
 	state.object, state.facts = object, new(facts)
+	b.objectsChanged = true
 	b.touch(object.Name)
 }
 
@@ -78,7 +80,7 @@ func (b *Builder) DeleteNode(name string) {
 	b.freeRows = append(b.freeRows, state.row)
 	b.rows[state.row] = nil
 	state.object, state.facts, state.row = nil, nil, -1
-	b.setChanged = true
+	b.setChanged, b.objectsChanged = true, true
 	delete(b.dirty, name)
 	b.dropIfEmpty(name)
 }
@@ -254,6 +256,7 @@ func (b *Builder) View() *View {
 	next := &View{generation: 1}
 	if b.current != nil {
 		next.generation = b.current.generation + 1
+		next.objects = b.current.objects
 		next.index, next.budgets, next.pools, next.columns = b.current.index, b.current.budgets, b.current.pools, b.current.columns
 		next.nominated = b.current.nominated
 	}
@@ -273,6 +276,10 @@ func (b *Builder) View() *View {
 	if b.setChanged || next.index == nil {
 		next.index = newNodeIndex(next.rows)
 		b.setChanged = false
+	}
+	if b.objectsChanged || next.objects == nil {
+		next.objects = new(NodeObjects)
+		b.objectsChanged = false
 	}
 	if b.budgetsDirty {
 		next.budgets = slices.SortedFunc(maps.Values(b.budgets), func(x, y *policyv1.PodDisruptionBudget) int {

@@ -233,3 +233,38 @@ func TestAllStops(t *testing.T) {
 		t.Errorf("saw %d nodes after break", seen)
 	}
 }
+
+// Views have the same NodeObjects as long as no Node object changes, whatever else does.
+func TestNodeObjects(t *testing.T) {
+	var b snapshot.Builder
+	last := b.View().NodeObjects()
+	for i, step := range []struct {
+		change func()
+		same   bool
+	}{
+		{func() { b.SetNode(node("a")) }, false},
+		{func() { b.SetPod(pod("p", "a")) }, true},
+		{func() { b.SetNode(node("a")) }, true},
+		{func() {
+			n := node("a")
+			n.Labels = map[string]string{"new": ""}
+			b.SetNode(n)
+		}, false},
+		{func() { b.DeletePod(pod("p", "a").UID) }, true},
+		{func() { b.DeleteNode("unknown") }, true},
+		{func() { b.DeleteNode("a") }, false},
+		{func() { b.SetNode(node("b")) }, false},
+	} {
+		step.change()
+		objects := b.View().NodeObjects()
+		if (objects == last) != step.same {
+			t.Errorf("step %d: the same is %v, want %v", i, objects == last, step.same)
+		}
+		last = objects
+	}
+	var other snapshot.Builder
+	other.SetNode(node("b"))
+	if other.View().NodeObjects() == last {
+		t.Error("two Builders have the same NodeObjects")
+	}
+}

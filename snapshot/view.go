@@ -14,6 +14,7 @@ import (
 type View struct {
 	generation uint64
 	index      *NodeIndex
+	objects    *NodeObjects
 	rows       []*Node
 	budgets    []*policyv1.PodDisruptionBudget
 	pools      map[string]*Ledger // by resource
@@ -36,6 +37,13 @@ func (v *View) Len() int {
 
 // NodeIndex identifies which nodes there are, and their rows. Nil for the zero View.
 func (v *View) NodeIndex() *NodeIndex { return v.index }
+
+// NodeObjects is the same for two Views if they have the same Node objects, at the same rows: what follows from these alone need
+// not be worked out for each View.
+type NodeObjects struct{ _ byte } // not empty, because pointers to distinct empty variables may be equal
+
+// NodeObjects identifies the Node objects. Nil for the zero View.
+func (v *View) NodeObjects() *NodeObjects { return v.objects }
 
 // Rows is the length of a table indexed by [Node.Row]. It is at least Len and
 // grows only with the largest number of nodes there has been.

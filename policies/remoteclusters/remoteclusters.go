@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,13 @@ type remoteClusters struct {
 	largest  int32 // of all weights
 	places   *snapshot.ObjectFact[int]
 	arrivals *snapshot.Fact[arrivals]
+	abroad   atomic.Pointer[abroad] // of the latest View
+}
+
+// abroad are the rows of the nodes that stand for clusters, which follow from the Node objects.
+type abroad struct {
+	objects *snapshot.NodeObjects
+	rows    []int
 }
 
 func newRemoteClusters(config Config) *remoteClusters {
@@ -57,23 +65,34 @@ func (p *remoteClusters) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-// Prepare implements policy.Policy. It looks at every node of the view, because pods on any of
-// those that stand for a cluster count.
+// Prepare implements policy.Policy. It looks at every node that stands for a cluster, because pods on any of them count.
 func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, asked: amountsOf(pod), offers: make([]offer, len(p.config.Clusters))}
 	for i := range c.offers {
 		c.offers[i] = p.read(view.Column(p.config.Clusters[i].Signal), c.asked)
 	}
-	for row := range view.Rows() {
+	for _, row := range p.rows(view) {
 		n := view.At(row)
-		if n == nil {
-			continue
-		}
-		if i := *p.places.Of(n); i >= 0 && c.offers[i].known {
-			c.offers[i].take(p.arrivals.Of(n), c.asked)
+		if o := &c.offers[*p.places.Of(n)]; o.known {
+			o.take(p.arrivals.Of(n), c.asked)
 		}
 	}
 	return c, nil
+}
+
+// rows are those of the nodes that stand for a cluster which is configured.
+func (p *remoteClusters) rows(view *snapshot.View) []int {
+	if last := p.abroad.Load(); last != nil && last.objects == view.NodeObjects() {
+		return last.rows
+	}
+	found := &abroad{objects: view.NodeObjects()}
+	for n := range view.All() {
+		if *p.places.Of(n) >= 0 {
+			found.rows = append(found.rows, n.Row())
+		}
+	}
+	p.abroad.Store(found)
+	return found.rows
 }
 
 // offer is what a cluster has of what the pod asks for.

@@ -135,6 +135,47 @@ func TestNothingIsGivenTwice(t *testing.T) {
 	})
 }
 
+// A node that comes to stand for a cluster, or for another one, counts there from the next View on, with its pods.
+func TestNodesChangeTheirCluster(t *testing.T) {
+	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}, {name: east, signal: east}]}")
+	var b snapshot.Builder
+	for _, column := range policytest.Signals("west: {pods/free: 1}\neast: {pods/free: 1}") {
+		b.SetColumn(column)
+	}
+	node := func(name, cluster string) {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+		if cluster != "" {
+			n.Labels["cluster"] = cluster
+		}
+		b.SetNode(n)
+	}
+	for _, name := range []string{"west", "east"} {
+		node(name, name)
+	}
+	b.SetPod(podOf("p", "moves", 0, time.Time{}))
+	for i, step := range []struct {
+		change     func()
+		west, east bool // whether a pod fits there
+	}{
+		{func() {}, true, true},
+		{func() { node("moves", "") }, true, true},
+		{func() { node("moves", "west") }, false, true},
+		{func() { node("moves", "east") }, true, false},
+		{func() { b.DeletePod("p") }, true, true},
+		{func() { b.SetPod(podOf("p", "moves", 0, time.Time{})) }, true, false},
+		{func() { b.DeleteNode("moves") }, true, true},
+		{func() { node("new", ""); node("moves", "west") }, false, true},
+	} {
+		step.change()
+		view := b.View()
+		cycle := policytest.Prepare[policy.Filter](t, p, podOf("q", "", 0, time.Time{}), view)
+		west, east := cycle.Filter(view.Node("west")), cycle.Filter(view.Node("east"))
+		if west.Fits() != step.west || east.Fits() != step.east {
+			t.Errorf("step %d: the verdicts are %+v on west and %+v on east", i, west, east)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), `{clusterLabel: cluster, clusters: [{name: west, signal: west, weight: 2}, {name: east, signal: east, weight: 4}, {name: north, signal: north}]}`)
 	view := policytest.View(policytest.Nodes(`
