@@ -25,7 +25,6 @@ import (
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/wakeup"
 )
 
@@ -44,6 +43,7 @@ type service struct {
 	reloads      *prometheus.CounterVec
 	logger       *slog.Logger
 	current      atomic.Pointer[profiles]
+	enforced     chan struct{} // capacity 1: current is another
 }
 
 // profiles are what one configuration serves.
@@ -60,6 +60,7 @@ func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, 
 		requirements: requirementsOf(c),
 		keeper:       keeper,
 		inFlight:     extender.NewInFlight(),
+		enforced:     make(chan struct{}, 1),
 		log:          decision.NewLog(0),
 		metrics:      extender.NewMetrics(registry),
 		logger:       logger,
@@ -106,6 +107,10 @@ func (s *service) enforce(p *profiles) {
 	}
 	s.signals.Follow(p.signals)
 	s.current.Store(p)
+	select {
+	case s.enforced <- struct{}{}:
+	default:
+	}
 	if s.waker != nil {
 		s.waker.Use(p.engines)
 	}
@@ -168,34 +173,34 @@ func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 
 func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }
 
-// precomputeEvery is the time between two calls of Engine.Precompute for views that differ:
-// the result is needed about a hundred pods later.
-const precomputeEvery = 200 * time.Millisecond
+// precomputePause is the time between a new View, or other profiles, and Engine.Precompute: the result is needed about a
+// hundred pods later.
+const precomputePause = 200 * time.Millisecond
 
 // precompute lets policies compute what the next requests will need, until ctx ends.
 func (s *service) precompute(ctx context.Context) {
 	if s.cluster == nil {
 		return
 	}
-	ticker := time.NewTicker(precomputeEvery)
-	defer ticker.Stop()
-	var last *snapshot.View
-	var of *profiles
 	for {
+		view := s.cluster.View()
+		if s.cluster.Synced() == nil {
+			for path, e := range s.current.Load().engines {
+				if err := e.Precompute(view); err != nil {
+					s.logger.Error("a policy could not precompute", "profile", path, "error", err)
+				}
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-s.cluster.Superseded(view):
+		case <-s.enforced:
 		}
-		view, p := s.cluster.View(), s.current.Load()
-		if s.cluster.Synced() != nil || view == last && p == of {
-			continue
-		}
-		last, of = view, p
-		for path, e := range p.engines {
-			if err := e.Precompute(view); err != nil {
-				s.logger.Error("a policy could not precompute", "profile", path, "error", err)
-			}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(precomputePause):
 		}
 	}
 }

@@ -101,18 +101,16 @@ func (o *Options) setDefaults() {
 // Cluster is a Kubernetes cluster as Outboard sees it. Its methods may be called
 // concurrently.
 type Cluster struct {
-	options     Options
-	client      kubernetes.Interface
-	state       *state
-	limiter     *limiter      // nil: no limit
-	ledgers     *ledgerClient // nil unless Options.Ledgers
-	feeds       []*feed
-	metrics     *metrics
-	clock       *ledger.Clock
-	failures    atomic.Uint64 // requests that the API server did not answer, as the transport sees it
-	publishedAt atomic.Int64  // when the present View was published; Unix nanoseconds
-	published   chan struct{} // capacity 1
-	started     atomic.Bool
+	options  Options
+	client   kubernetes.Interface
+	state    *state
+	limiter  *limiter      // nil: no limit
+	ledgers  *ledgerClient // nil unless Options.Ledgers
+	feeds    []*feed
+	metrics  *metrics
+	clock    *ledger.Clock
+	failures atomic.Uint64 // requests that the API server did not answer, as the transport sees it
+	started  atomic.Bool
 }
 
 // New returns a Cluster that knows nothing until Run is called. It makes no
@@ -125,20 +123,11 @@ func New(o Options) (*Cluster, error) {
 	if o.Ledgers && o.Client != nil {
 		return nil, errors.New("cluster: Ledgers needs Config, not Client")
 	}
-	c := &Cluster{options: o, client: o.Client, state: newState(), clock: ledger.NewClock(nil), metrics: newMetrics(), published: make(chan struct{}, 1)}
+	c := &Cluster{options: o, client: o.Client, state: newState(), clock: ledger.NewClock(nil), metrics: newMetrics()}
 	if c.client == nil {
 		var err error
 		if c.client, err = c.newClient(o); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
-		}
-	}
-	c.publishedAt.Store(time.Now().UnixNano())
-	c.state.published = func() {
-		c.metrics.publications.Inc()
-		c.publishedAt.Store(time.Now().UnixNano())
-		select {
-		case c.published <- struct{}{}:
-		default: // whoever receives has yet to look at the View before
 		}
 	}
 	c.feeds = []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
@@ -334,9 +323,19 @@ func (c *Cluster) confirm(ctx context.Context) {
 	}
 }
 
-// View returns what is true now: one atomic load. It is never nil, and empty
+// View returns what is true now, without waiting. It is never nil, and empty
 // until Synced returns nil for the first time.
-func (c *Cluster) View() *snapshot.View { return c.state.view.Load() }
+func (c *Cluster) View() *snapshot.View { return c.state.view() }
+
+// Superseded returns a channel that is closed once View returns another View than this one.
+func (c *Cluster) Superseded(view *snapshot.View) <-chan struct{} {
+	if p := c.state.published.Load(); p.view == view {
+		return p.superseded
+	}
+	done := make(chan struct{})
+	close(done)
+	return done
+}
 
 // Clock tells the API server's time. Without Config it is this process's own.
 func (c *Cluster) Clock() *ledger.Clock { return c.clock }
@@ -351,9 +350,6 @@ func (c *Cluster) SetColumn(column *snapshot.Column) { c.state.setColumn(column)
 
 // DeleteColumn leaves the column out of the Views from now on.
 func (c *Cluster) DeleteColumn(name string) { c.state.deleteColumn(name) }
-
-// Published tells one receiver that View has changed since it received last: once, however often it has.
-func (c *Cluster) Published() <-chan struct{} { return c.published }
 
 // Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil.
 // A pod on a node may be missing here although the View has it: versions of it

@@ -31,7 +31,7 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	used := func(step string, want int64) {
 		t.Helper()
 		s.publish()
-		if got := s.view.Load().Node("n").Ledger("gpu").Unit("0").Used(); got != want {
+		if got := s.view().Node("n").Ledger("gpu").Unit("0").Used(); got != want {
 			t.Errorf("%s: %d used, want %d", step, got, want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestConfigMapsOfNodes(t *testing.T) {
 	gpus := func(step, want string) {
 		t.Helper()
 		s.publish()
-		if got := s.view.Load().Node("n").ConfigMap(source)["gpus"]; got != want {
+		if got := s.view().Node("n").ConfigMap(source)["gpus"]; got != want {
 			t.Errorf("%s: %q, want %q", step, got, want)
 		}
 	}

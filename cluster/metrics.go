@@ -8,18 +8,13 @@ import (
 )
 
 type metrics struct {
-	publications prometheus.Counter
-	watchErrors  *prometheus.CounterVec
-	binds        *prometheus.CounterVec
-	bindSeconds  *prometheus.HistogramVec
+	watchErrors *prometheus.CounterVec
+	binds       *prometheus.CounterVec
+	bindSeconds *prometheus.HistogramVec
 }
 
 func newMetrics() *metrics {
 	return &metrics{
-		publications: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outboard_cluster_publications_total",
-			Help: "Views published.",
-		}),
 		watchErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_watch_errors_total",
 			Help: "Failed list and watch requests, by resource.",
@@ -42,11 +37,13 @@ func (m *metrics) register(registerer prometheus.Registerer, c *Cluster) error {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 	}
 	collectors := []prometheus.Collector{
-		m.publications, m.watchErrors, m.binds, m.bindSeconds,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_publications_total", Help: "Views published."},
+			func() float64 { return float64(c.View().Generation()) }),
+		m.watchErrors, m.binds, m.bindSeconds,
 		gauge("outboard_cluster_view_generation", "Generation of the present view.", nil,
 			func() float64 { return float64(c.View().Generation()) }),
 		gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.", nil,
-			func() float64 { return time.Since(time.Unix(0, c.publishedAt.Load())).Seconds() }),
+			func() float64 { return time.Since(c.state.published.Load().at).Seconds() }),
 		gauge("outboard_cluster_nodes", "Nodes in the present view.", nil,
 			func() float64 { return float64(c.View().Len()) }),
 		gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.", nil,

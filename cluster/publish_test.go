@@ -288,3 +288,26 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+// Whoever waits for the next View is told, however many do, and also who asks late.
+func TestSuperseded(t *testing.T) {
+	c, _ := testCluster(t)
+	c.state.setComplete()
+	first := c.View()
+	for range 2 { // the second time, first is no longer the present one
+		waiting := []<-chan struct{}{c.Superseded(c.View()), c.Superseded(c.View())}
+		c.state.publish()
+		for _, w := range waiting {
+			select {
+			case <-w:
+				t.Fatal("superseded although nothing has changed")
+			default:
+			}
+		}
+		c.state.setNode(exampleNode(int(c.View().Generation())))
+		c.state.publish()
+		for _, w := range append(waiting, c.Superseded(first)) {
+			<-w
+		}
+	}
+}

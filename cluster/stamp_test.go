@@ -69,22 +69,3 @@ func TestRetryPodWithoutPermission(t *testing.T) {
 		t.Errorf("without the right to: %v, %v", found, err)
 	}
 }
-
-// Who receives from Published is told once of all that was published since.
-func TestPublished(t *testing.T) {
-	cp, client := sharedServer(t)
-	c := synced(t, cluster.Options{Config: cp.AdminConfig()})
-	for len(c.Published()) > 0 { // of the first reading
-		<-c.Published()
-	}
-	before := c.View().Generation()
-	createNodes(t, client, "told", "1", "2", "3")
-	awaitView(t, c, "told", "told-1[] told-2[] told-3[]")
-	if c.View().Generation() == before {
-		t.Fatal("nothing was published")
-	}
-	<-c.Published()
-	if len(c.Published()) > 0 {
-		t.Error("told twice")
-	}
-}

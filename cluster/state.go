@@ -35,8 +35,7 @@ type state struct {
 	// ledgers are the Ledgers by name. lookups guards them, too.
 	ledgers map[string]*ledger.Object
 
-	view      atomic.Pointer[snapshot.View]
-	published func()        // called with mu held, after a new View is stored; may be nil
+	published atomic.Pointer[published]
 	changed   chan struct{} // capacity 1: there may be something to publish
 
 	mu       sync.Mutex
@@ -47,6 +46,13 @@ type state struct {
 	binds    map[types.UID]*bind
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID]struct{} // pods that are gone and have claims
+}
+
+// published is the View in force.
+type published struct {
+	view       *snapshot.View
+	at         time.Time
+	superseded chan struct{} // closed when another View is in force
 }
 
 // bind is what is known about a pod that is being bound, or was bound by us and
@@ -70,7 +76,7 @@ func newState() *state {
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID]struct{}{},
 	}
-	s.view.Store(&snapshot.View{})
+	s.published.Store(&published{view: &snapshot.View{}, at: time.Now(), superseded: make(chan struct{})})
 	s.builder.DropHistory()
 	return s
 }
@@ -99,17 +105,17 @@ func (s *state) publish() {
 	s.publishLocked()
 }
 
+func (s *state) view() *snapshot.View { return s.published.Load().view }
+
 // publishLocked stores the View while holding the lock, so that Views are stored
 // in order of generation.
 func (s *state) publishLocked() {
 	if !s.complete {
 		return
 	}
-	if v := s.builder.View(); v != s.view.Load() {
-		s.view.Store(v)
-		if s.published != nil {
-			s.published()
-		}
+	if v := s.builder.View(); v != s.view() {
+		last := s.published.Swap(&published{view: v, at: time.Now(), superseded: make(chan struct{})})
+		close(last.superseded)
 	}
 }
 

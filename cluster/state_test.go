@@ -181,7 +181,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 // counted are the pods of the published view, as node by UID.
 func (w *world) counted() map[types.UID]string {
 	counted := map[types.UID]string{}
-	for node := range w.state.view.Load().All() {
+	for node := range w.state.view().All() {
 		for _, pod := range node.Pods {
 			counted[pod.UID] = node.Name
 		}
@@ -383,7 +383,7 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits", UID: "1"}})
 	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}})
 	s.setComplete()
-	if h := s.view.Load().History(); h != nil {
+	if h := s.view().History(); h != nil {
 		t.Errorf("nobody has asked for a History of %d pods", h.Came)
 	}
 	for keep, want := range map[bool]int{true: 2, false: 0} {
@@ -391,7 +391,7 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("keep-%v", keep)}})
 		s.publish()
 		came := 0
-		if h := s.view.Load().History(); h != nil {
+		if h := s.view().History(); h != nil {
 			came = h.Came
 		}
 		if came != want {
@@ -416,7 +416,7 @@ func TestLateAnswerIsIgnored(t *testing.T) {
 	asked := s.unconfirmed(time.Now().Add(time.Hour))[0]
 	bind()
 	s.resolve(asked, unbound, time.Now()) // the API server's answer from between the two
-	if got := len(s.view.Load().Node("a").Pods); got != 1 {
+	if got := len(s.view().Node("a").Pods); got != 1 {
 		t.Errorf("%d pods on the node, want 1", got)
 	}
 }
@@ -443,11 +443,11 @@ func TestStatePublishesNothingUntilComplete(t *testing.T) {
 	s := newState()
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	s.publish()
-	if s.view.Load().Len() != 0 {
+	if s.view().Len() != 0 {
 		t.Error("a view with nodes was published before the pods are known")
 	}
 	s.setComplete()
-	if s.view.Load().Len() != 1 {
+	if s.view().Len() != 1 {
 		t.Error("the first view has no node")
 	}
 }

@@ -329,6 +329,13 @@ func (c *turnCluster) View() *snapshot.View {
 	return c.view
 }
 
+// Superseded says that there is another View by the next look.
+func (c *turnCluster) Superseded(*snapshot.View) <-chan struct{} {
+	another := make(chan struct{})
+	close(another)
+	return another
+}
+
 func (c *turnCluster) Bind(ctx context.Context, b binding.Binding) error {
 	c.bound = c.View() == c.next
 	return c.fakeCluster.Bind(ctx, b)

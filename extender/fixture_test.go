@@ -36,6 +36,9 @@ type fakeCluster struct {
 
 func (f *fakeCluster) View() *snapshot.View { return f.view }
 
+// Superseded tells nobody: who changes view does not either.
+func (f *fakeCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
+
 func (f *fakeCluster) Synced() error { return f.unsynced }
 
 func (f *fakeCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {

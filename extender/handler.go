@@ -27,6 +27,8 @@ import (
 type Cluster interface {
 	// View returns what is true now. It is never nil, and means nothing while Synced returns an error.
 	View() *snapshot.View
+	// Superseded returns a channel that is closed once View returns another View than this one.
+	Superseded(view *snapshot.View) <-chan struct{}
 	// Synced returns nil once the cluster has been read. Until then the error says what is missing, and why.
 	Synced() error
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or

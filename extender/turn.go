@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -18,8 +20,6 @@ const (
 	// turnMemory is how long it is remembered that a pod was waited for. It is longer than a claim of a pod that is not
 	// bound usually stays.
 	turnMemory = 10 * time.Minute
-	// turnPause is the time between two looks: a Binding takes a few of them.
-	turnPause = 2 * time.Millisecond
 )
 
 // turns says until when pods are waited for that should be bound before others.
@@ -63,31 +63,31 @@ func (h *Handler) awaitTurn(ctx context.Context, node string, after []types.UID)
 		h.InFlight.turns.until(uid, moved) // begins for all of them
 	}
 	for len(after) > 0 {
-		uid, now := after[0], time.Now()
-		switch {
-		case h.came(uid, node):
+		uid, now, view := after[0], time.Now(), h.Cluster.View()
+		if h.came(uid, view.Node(node)) {
 			h.InFlight.turns.came(uid)
 			after, moved = after[1:], now
 			continue
-		case h.InFlight.now().includes(uid, node):
-			if now.Sub(moved) >= stallTimeout {
-				after = after[1:]
-				continue
-			}
-		case !now.Before(h.InFlight.turns.until(uid, now)):
+		}
+		until := h.InFlight.turns.until(uid, now)
+		if h.InFlight.now().includes(uid, node) {
+			until = moved.Add(stallTimeout)
+		}
+		if !now.Before(until) {
 			after = after[1:]
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(turnPause):
+		case <-h.Cluster.Superseded(view):
+		case <-time.After(until.Sub(now)):
 		}
 	}
 }
 
-// came says whether the pod is bound, or gone, or its node is.
-func (h *Handler) came(uid types.UID, node string) bool {
-	pod, n := h.Cluster.PodByUID(uid), h.Cluster.View().Node(node)
-	return pod == nil || pod.Spec.NodeName != "" || n == nil || n.Has(uid)
+// came says whether the pod is bound, or gone, or its node is, which is nil then.
+func (h *Handler) came(uid types.UID, node *snapshot.Node) bool {
+	pod := h.Cluster.PodByUID(uid)
+	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid)
 }

@@ -15,6 +15,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/snapshot"
 )
 
 // bindingCluster is a cluster that shows pods on their nodes once they are bound, and that sends no Binding for a caller that
@@ -25,6 +26,28 @@ type bindingCluster struct {
 	mu    sync.Mutex
 	nodes map[types.UID]string // of pods that are bound
 	order []types.UID
+	next  chan struct{} // closed when a pod is bound
+}
+
+func newBindingCluster(f *fakeCluster) *bindingCluster {
+	return &bindingCluster{fakeCluster: f, nodes: map[types.UID]string{}, next: make(chan struct{})}
+}
+
+func (c *bindingCluster) View() *snapshot.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.view
+}
+
+func (c *bindingCluster) Superseded(view *snapshot.View) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if view != c.view {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return c.next
 }
 
 func (c *bindingCluster) PodByUID(uid types.UID) *corev1.Pod {
@@ -46,6 +69,10 @@ func (c *bindingCluster) Bind(ctx context.Context, b binding.Binding) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes[b.UID], c.order = b.Node, append(c.order, b.UID)
+	another := *c.view
+	c.view = &another
+	close(c.next)
+	c.next = make(chan struct{})
 	return nil
 }
 
@@ -57,7 +84,7 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	b := newBooks()
 	nodes := []*corev1.Node{gpuNode("n", gpus)}
 	dead := largeGPUPod("dead")
-	cluster := &bindingCluster{fakeCluster: &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{dead}}, nodes: map[types.UID]string{}}
+	cluster := newBindingCluster(&fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{dead}})
 	for i := range gpus - 1 {
 		cluster.pods = append(cluster.pods, largeGPUPod(fmt.Sprint("p", i)))
 	}
@@ -105,10 +132,8 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 // A pod that is being bound here is waited for longer: its Binding comes, or the claim is released.
 func TestPodWaitsForTheOneThatIsBeingBound(t *testing.T) {
 	b := newBooks()
-	cluster := &bindingCluster{
-		fakeCluster: &fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}},
-		nodes:       map[types.UID]string{}, slow: map[types.UID]time.Duration{"first": 700 * time.Millisecond},
-	}
+	cluster := newBindingCluster(&fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}})
+	cluster.slow = map[types.UID]time.Duration{"first": 700 * time.Millisecond}
 	s := serveGPUMemory(t, cluster, b)
 	var first sync.WaitGroup
 	first.Go(func() {

@@ -30,6 +30,7 @@ type seen struct {
 }
 
 func (s *seen) View() *snapshot.View                        { return s.run.builder.View() }
+func (s *seen) Superseded(*snapshot.View) <-chan struct{}   { return nil }
 func (s *seen) Synced() error                               { return nil }
 func (s *seen) Pod(types.UID, string) *corev1.Pod           { return nil }
 func (s *seen) PodByName(_, _ string) *corev1.Pod           { return s.pod }

@@ -24,9 +24,9 @@ type stillCluster struct {
 	pods    map[types.UID]*corev1.Pod
 }
 
-func (c *stillCluster) View() *snapshot.View               { return c.view }
-func (c *stillCluster) Published() <-chan struct{}         { return nil }
-func (c *stillCluster) PodByUID(uid types.UID) *corev1.Pod { return c.pods[uid] }
+func (c *stillCluster) View() *snapshot.View                      { return c.view }
+func (c *stillCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
+func (c *stillCluster) PodByUID(uid types.UID) *corev1.Pod        { return c.pods[uid] }
 func (c *stillCluster) RetryPod(context.Context, string, string, types.UID) (bool, error) {
 	return true, nil
 }

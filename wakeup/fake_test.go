@@ -48,33 +48,33 @@ func (p places) Filter(n *snapshot.Node) policy.Verdict {
 
 // fakeCluster is a cluster with a kube-scheduler that does nothing unless a pod is changed. It lives in a bubble of synctest.
 type fakeCluster struct {
-	t         *testing.T
-	engine    *engine.Engine
-	observe   func(engine.Request, bool, []string)
-	waker     *wakeup.Waker
-	log       bytes.Buffer
-	metrics   *prometheus.Registry
-	published chan struct{}
-	asked     atomic.Int64 // nodes, by the policy
-	slow      atomic.Int64
+	t       *testing.T
+	engine  *engine.Engine
+	observe func(engine.Request, bool, []string)
+	waker   *wakeup.Waker
+	log     bytes.Buffer
+	metrics *prometheus.Registry
+	asked   atomic.Int64 // nodes, by the policy
+	slow    atomic.Int64
 
-	mu      sync.Mutex
-	builder snapshot.Builder
-	view    *snapshot.View
-	pods    map[types.UID]*corev1.Pod
-	retried []string // pods, and when, in seconds since the start
-	start   time.Time
-	deaf    map[string]bool // pods that kube-scheduler itself finds no node for
-	busy    time.Duration   // how long kube-scheduler takes to get to a pod
-	err     error           // of RetryPod
-	unknown string          // a pod that is gone
+	mu         sync.Mutex
+	builder    snapshot.Builder
+	view       *snapshot.View
+	superseded chan struct{} // closed when there is another view
+	pods       map[types.UID]*corev1.Pod
+	retried    []string // pods, and when, in seconds since the start
+	start      time.Time
+	deaf       map[string]bool // pods that kube-scheduler itself finds no node for
+	busy       time.Duration   // how long kube-scheduler takes to get to a pod
+	err        error           // of RetryPod
+	unknown    string          // a pod that is gone
 }
 
 // simulate runs the test in a bubble, with a Waker that runs.
 func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeCluster{
-			t: t, published: make(chan struct{}, 1), pods: map[types.UID]*corev1.Pod{}, start: time.Now(),
+			t: t, superseded: make(chan struct{}), pods: map[types.UID]*corev1.Pod{}, start: time.Now(),
 			deaf: map[string]bool{}, busy: 5 * time.Millisecond, metrics: prometheus.NewRegistry(),
 		}
 		var err error
@@ -106,7 +106,16 @@ func (c *fakeCluster) View() *snapshot.View {
 	return c.view
 }
 
-func (c *fakeCluster) Published() <-chan struct{} { return c.published }
+func (c *fakeCluster) Superseded(view *snapshot.View) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if view != c.view {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return c.superseded
+}
 
 func (c *fakeCluster) PodByUID(uid types.UID) *corev1.Pod {
 	c.mu.Lock()
@@ -133,12 +142,12 @@ func (c *fakeCluster) RetryPod(_ context.Context, _, name string, uid types.UID)
 // change changes the View.
 func (c *fakeCluster) change(how func(*snapshot.Builder)) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	how(&c.builder)
-	c.view = c.builder.View()
-	c.mu.Unlock()
-	select {
-	case c.published <- struct{}{}:
-	default:
+	if view := c.builder.View(); view != c.view {
+		c.view = view
+		close(c.superseded)
+		c.superseded = make(chan struct{})
 	}
 }
 

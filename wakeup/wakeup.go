@@ -21,8 +21,8 @@ import (
 type Cluster interface {
 	// View is what is true now. It is never nil.
 	View() *snapshot.View
-	// Published tells that View has changed.
-	Published() <-chan struct{}
+	// Superseded returns a channel that is closed once View returns another View than this one.
+	Superseded(view *snapshot.View) <-chan struct{}
 	// PodByUID returns the trimmed pod as last seen, or nil.
 	PodByUID(uid types.UID) *corev1.Pod
 	// RetryPod makes kube-scheduler try the pod once more. found is false if it is gone.
@@ -152,7 +152,7 @@ func (w *Waker) rejected(i id, req engine.Request, unknown []string, e *engine.E
 		w.metrics.wakes.WithLabelValues(outcomeRejected).Inc()
 	}
 	w.waiting.Store(int64(len(w.queue.pods)))
-	if vain || w.options.Cluster.View() != req.View { // it may have come between the judgement and now
+	if vain || w.options.Cluster.View().Generation() != req.View.Generation() { // it may have come between the judgement and now
 		w.signal()
 	}
 }
@@ -167,6 +167,7 @@ func (w *Waker) signal() {
 // Run wakes pods until ctx ends. It may be called once.
 func (w *Waker) Run(ctx context.Context) {
 	for {
+		view := w.options.Cluster.View()
 		wait, worked := w.look(ctx)
 		if !sleep(ctx, rest*worked) {
 			return
@@ -174,7 +175,7 @@ func (w *Waker) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.options.Cluster.Published():
+		case <-w.options.Cluster.Superseded(view):
 		case <-w.changed:
 		case <-time.After(wait):
 		}

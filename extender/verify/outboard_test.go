@@ -24,11 +24,12 @@ import (
 // stillCluster is a cluster in which nothing changes.
 type stillCluster struct{ view *snapshot.View }
 
-func (c stillCluster) View() *snapshot.View            { return c.view }
-func (stillCluster) Synced() error                     { return nil }
-func (stillCluster) Pod(types.UID, string) *corev1.Pod { return nil }
-func (stillCluster) PodByName(_, _ string) *corev1.Pod { return nil }
-func (stillCluster) PodByUID(types.UID) *corev1.Pod    { return nil }
+func (c stillCluster) View() *snapshot.View                    { return c.view }
+func (stillCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
+func (stillCluster) Synced() error                             { return nil }
+func (stillCluster) Pod(types.UID, string) *corev1.Pod         { return nil }
+func (stillCluster) PodByName(_, _ string) *corev1.Pod         { return nil }
+func (stillCluster) PodByUID(types.UID) *corev1.Pod            { return nil }
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
