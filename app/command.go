@@ -46,7 +46,8 @@ type statusError struct {
 func (e *statusError) Unwrap() error { return e.error }
 
 // NewCommand returns the command outboard with all its subcommands.
-func NewCommand() *cobra.Command {
+func NewCommand(options ...Option) *cobra.Command {
+	types := typesOf(options)
 	root := &cobra.Command{
 		Use:           "outboard",
 		Short:         "A scheduler extender for Kubernetes, and its tools",
@@ -55,6 +56,6 @@ func NewCommand() *cobra.Command {
 		Args:          cobra.NoArgs, // so that an unknown command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	root.AddCommand(serveCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
 	return root
 }

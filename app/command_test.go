@@ -11,14 +11,24 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/standard"
 )
 
 // execute runs the command line and returns what it prints.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	return executeWith(t, nil, args...)
+}
+
+func executeWith(t *testing.T, options []Option, args ...string) (string, error) {
+	t.Helper()
 	var out bytes.Buffer
-	cmd := NewCommand()
+	cmd := NewCommand(options...)
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
 	cmd.SetArgs(args)
@@ -67,6 +77,43 @@ func TestErrorsOfAnOperator(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A signal with two sources is one error, and not a second one of the policy that reads it.
+func TestSignalWithTwoSources(t *testing.T) {
+	_, err := execute(t, "serve", "--print-config", "--config", file(t, header+`signals:
+- {name: load, file: {path: load.yaml}, prometheus: {address: "http://prometheus:9090", query: load}}
+profiles:
+- policies: [{name: Utilization, config: {cpu: {signal: load, unit: fraction}}}]
+`))
+	if err == nil || !strings.Contains(err.Error(), ":4: signals[0].file: Forbidden: a signal has one source, and this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A program's own types of sources have their place in the file, their defaults and their errors.
+func TestOwnSignals(t *testing.T) {
+	type config struct {
+		Turns int `json:"turns"`
+	}
+	build := func(c config) (signal.Spec, error) {
+		if c.Turns < 1 {
+			return signal.Spec{}, field.Invalid(field.NewPath("turns"), c.Turns, "must be at least 1")
+		}
+		return signal.Spec{About: policy.AboutNodes}, nil
+	}
+	option := WithSignals(append(standard.Types(), signal.TypeOf("wheel", func() config { return config{Turns: 3} }, build))...)
+	print := func(wheel string) (string, error) {
+		return executeWith(t, []Option{option}, "serve", "--print-config", "--config", file(t, header+"signals:\n- {name: a, "+wheel+"}\nprofiles:\n- policies: [{name: ImageLocality}]\n"))
+	}
+	if text, err := print("wheel: {}"); err != nil || !strings.Contains(text, "    wheel:\n      turns: 3\n") {
+		t.Errorf("the default: %v\n%s", err, text)
+	}
+	for wheel, want := range map[string]string{"wheel: {turns: 0}": ":4: signals[0].wheel.turns: Invalid value: 0", "whel: {}": `:4: signals[0].whel: Unknown field: did you mean "wheel"?`} {
+		if _, err := print(wheel); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", wheel, err, want)
+		}
 	}
 }
 

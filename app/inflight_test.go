@@ -53,11 +53,11 @@ profiles:
 	if err := live.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Parse("test", []byte(file), standard.Types())
+	c, err := config.Parse("test", []byte(file), config.Types{Policies: standard.Types()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newService(c, live, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	s, err := newService(c, config.Types{Policies: standard.Types()}, nil, live, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/policies/standard"
+	signals "outboard.dev/outboard/signal/standard"
 )
 
 // Only who learns from the pods that came pays for remembering them, and may begin at
@@ -19,7 +20,7 @@ profiles:
 - path: /
   policies:
   - {name: GPUMemory, config: {scoreNodes: `+strategy+`}}
-`), standard.Types())
+`), config.Types{Policies: standard.Types(), Signals: signals.Types()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,11 +20,10 @@ import (
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
 	"outboard.dev/outboard/ledger"
-	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/server"
 )
 
-func serveCommand() *cobra.Command {
+func serveCommand(types config.Types) *cobra.Command {
 	var file string
 	var printConfig bool
 	cmd := &cobra.Command{
@@ -35,7 +34,7 @@ file are followed while serving: a valid change takes effect at once, an invalid
 one is reported and changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.Load(file, standard.Types())
+			c, err := config.Load(file, types)
 			if err != nil {
 				return listed(err)
 			}
@@ -47,7 +46,7 @@ one is reported and changes nothing.`,
 				_, err = cmd.OutOrStdout().Write(text)
 				return err
 			}
-			return serve(cmd.Context(), file, c)
+			return serve(cmd.Context(), file, c, types)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "the configuration file (required)")
@@ -68,7 +67,7 @@ func listed(err error) error {
 }
 
 // serve runs until ctx is done and every call in flight is answered.
-func serve(ctx context.Context, file string, c *config.Config) error {
+func serve(ctx context.Context, file string, c *config.Config, types config.Types) error {
 	collectGarbage()
 	logger := newLogger(c.Log)
 	slog.SetDefault(logger)
@@ -80,12 +79,13 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	var client *rest.Config
 	var live *cluster.Cluster
 	var keeper *ledger.Keeper
 	if !c.Cluster.None {
 		required := requirementsOf(c)
-		client, err := clientConfig(c.Cluster)
-		if err != nil {
+		var err error
+		if client, err = clientConfig(c.Cluster); err != nil {
 			return err
 		}
 		if live, err = cluster.New(cluster.Options{
@@ -102,7 +102,7 @@ func serve(ctx context.Context, file string, c *config.Config) error {
 			}
 		}
 	}
-	s, err := newService(c, live, keeper, registry, logger)
+	s, err := newService(c, types, client, live, keeper, registry, logger)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
@@ -22,7 +23,6 @@ import (
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/ledger"
-	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/wakeup"
@@ -36,7 +36,9 @@ type service struct {
 	keeper       *ledger.Keeper   // nil: nothing is handed out
 	waker        *wakeup.Waker    // nil: nobody is woken
 	signals      *signal.Manager
-	columns      *columns // where signals go without a cluster; nil with one
+	types        config.Types
+	client       *rest.Config // for the API server; nil without a cluster
+	columns      *columns     // where signals go without a cluster; nil with one
 	inFlight     *extender.InFlight
 	log          *decision.Log
 	metrics      *extender.Metrics
@@ -54,8 +56,10 @@ type profiles struct {
 	signals []signal.Followed
 }
 
-func newService(c *config.Config, live *cluster.Cluster, keeper *ledger.Keeper, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
+func newService(c *config.Config, types config.Types, client *rest.Config, live *cluster.Cluster, keeper *ledger.Keeper, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
 	s := &service{
+		types:        types,
+		client:       client,
 		cluster:      live,
 		requirements: requirementsOf(c),
 		keeper:       keeper,
@@ -154,7 +158,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		}
 	}
 	var err error
-	p.signals, err = followed(c, s.cluster)
+	p.signals, err = followed(c, s.signalCluster())
 	return p, err
 }
 
@@ -169,6 +173,14 @@ func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
 	}
 	return e, nil
+}
+
+// signalCluster is the cluster for sources of signals.
+func (s *service) signalCluster() signal.Cluster {
+	if s.cluster == nil {
+		return signal.Cluster{}
+	}
+	return signal.Cluster{View: s.cluster.View, Client: s.client}
 }
 
 func (p *profiles) urls() []string { return slices.Sorted(maps.Keys(p.routes)) }
@@ -220,7 +232,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // reload puts a changed configuration file into force, if it is valid.
 func (s *service) reload(file string, data []byte) {
-	c, err := config.Parse(file, data, standard.Types())
+	c, err := config.Parse(file, data, s.types)
 	if err != nil {
 		s.reloadFailed(listed(err))
 		return

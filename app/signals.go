@@ -6,69 +6,43 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/client-go/kubernetes"
-
-	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/configmap"
-	filesignal "outboard.dev/outboard/signal/file"
-	"outboard.dev/outboard/signal/httpdoc"
-	"outboard.dev/outboard/signal/metricsapi"
-	"outboard.dev/outboard/signal/nodes"
-	"outboard.dev/outboard/signal/prometheus"
-	"outboard.dev/outboard/signal/remote"
 	"outboard.dev/outboard/snapshot"
 )
 
-// followed makes the sources that the configuration asks for. They read nothing yet.
-func followed(c *config.Config, live *cluster.Cluster) ([]signal.Followed, error) {
+// followed opens the sources that the configuration asks for. They read nothing yet.
+func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, error) {
 	var all []signal.Followed
 	for _, s := range c.Signals {
-		source, err := newSource(s, c.Cluster, live)
+		f, err := follow(s, cluster)
 		if err != nil {
-			for _, made := range all {
-				if closer, ok := made.Source.(io.Closer); ok {
-					closer.Close() // it was never read
-				}
-			}
+			closeSources(all)
 			return nil, fmt.Errorf("signal %s: %w", s.Name, err)
 		}
-		all = append(all, signal.Followed{Config: s, Source: source})
+		all = append(all, f)
 	}
 	return all, nil
 }
 
-// newSource makes the one source of the signal, whose configuration is valid.
-func newSource(s config.Signal, c config.Cluster, live *cluster.Cluster) (signal.Source, error) {
-	switch {
-	case s.Nodes != nil:
-		return nodes.New(*s.Nodes, live.View), nil
-	case s.Metrics != nil:
-		client, err := clientConfig(c)
-		if err != nil {
-			return nil, err
+func follow(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
+	text, err := strictyaml.Marshal(s.Config)
+	if err != nil {
+		return signal.Followed{}, err
+	}
+	source, err := s.Open(cluster)
+	return signal.Followed{Settings: s.Settings, About: s.About, Config: s.Type + ":\n" + string(text), Source: source}, err
+}
+
+// closeSources closes sources that were never read.
+func closeSources(all []signal.Followed) {
+	for _, f := range all {
+		if closer, ok := f.Source.(io.Closer); ok {
+			closer.Close()
 		}
-		return metricsapi.New(*s.Metrics, client)
-	case s.Cluster != nil:
-		return remote.New(*s.Cluster), nil
-	case s.File != nil:
-		return filesignal.New(*s.File)
-	case s.Prometheus != nil:
-		return prometheus.New(*s.Prometheus)
-	case s.HTTP != nil:
-		return httpdoc.New(*s.HTTP)
 	}
-	client, err := clientConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	clientset, err := kubernetes.NewForConfig(client)
-	if err != nil {
-		return nil, err
-	}
-	return configmap.New(clientset.CoreV1().ConfigMaps(s.ConfigMap.Namespace), *s.ConfigMap)
 }
 
 // columns are Views of outside facts alone, for judging from the request without a

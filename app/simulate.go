@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/simulate"
 )
 
@@ -20,6 +19,7 @@ import (
 const maxMore = 100000
 
 type simulateOptions struct {
+	types                    config.Types
 	nodes, pods              []string
 	configs                  []string
 	profile                  string
@@ -37,8 +37,8 @@ type simulateOptions struct {
 	minLifetime, maxLifetime time.Duration
 }
 
-func simulateCommand() *cobra.Command {
-	var o simulateOptions
+func simulateCommand(types config.Types) *cobra.Command {
+	o := simulateOptions{types: types}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Play pods against a cluster in memory, and compare policies",
@@ -210,7 +210,7 @@ func (o *simulateOptions) extender(file string) (simulate.Extender, string, erro
 	if file == "" {
 		return simulate.Extender{}, "kube-scheduler alone", nil
 	}
-	c, err := config.Load(file, standard.Types())
+	c, err := config.Load(file, o.types)
 	if err != nil {
 		return simulate.Extender{}, "", listed(err)
 	}

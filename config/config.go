@@ -12,6 +12,7 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
 )
 
 // What a file must say of itself.
@@ -23,6 +24,22 @@ const (
 // Config is a configuration file with its defaults filled in. It is read-only
 // once loaded.
 type Config struct {
+	Process
+	// Signals are outside facts that policies judge by.
+	Signals []Signal
+	// Profiles are the sets of policies, each at its own URLs. At least one.
+	Profiles []Profile
+}
+
+// Types are the types of what a configuration file can name.
+type Types struct {
+	Policies []policy.Type
+	// Signals are the types of the sources of signals.
+	Signals []signal.Type
+}
+
+// Process is what is read when the process starts, and not when the file changes.
+type Process struct {
 	// APIVersion is "outboard.dev/v1alpha1". Required.
 	APIVersion string `json:"apiVersion"`
 	// Kind is "OutboardConfiguration". Required.
@@ -39,10 +56,13 @@ type Config struct {
 	WakeUp WakeUp `json:"wakeUp"`
 	// Log is what is logged, and how.
 	Log Log `json:"log"`
-	// Signals are outside facts that policies judge by.
-	Signals []Signal `json:"signals"`
-	// Profiles are the sets of policies, each at its own URLs. At least one.
-	Profiles []Profile `json:"profiles"`
+}
+
+// document is a Config as it is in a file.
+type document struct {
+	*Process
+	Signals  []strictyaml.Value `json:"signals"`
+	Profiles []Profile          `json:"profiles"`
 }
 
 // Serving configures the listener that kube-scheduler calls.
@@ -290,7 +310,7 @@ func (b Bytes) String() string {
 
 // Default returns a configuration with all defaults and no profile.
 func Default() *Config {
-	return &Config{
+	return &Config{Process: Process{
 		Serving: Serving{
 			Address:          "127.0.0.1:8443",
 			MaxBodyBytes:     128 << 20,
@@ -303,26 +323,30 @@ func Default() *Config {
 		Ledgers: Ledgers{ReclaimAfter: 5 * time.Minute},
 		WakeUp:  WakeUp{PerSecond: 20},
 		Log:     Log{Level: "info", Format: "text"},
-	}
+	}}
 }
 
 // YAML returns the configuration as a file, with defaults filled in and paths of
 // files made absolute. Loading it gives the same configuration. There is nothing
 // secret in it.
-func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(*c) }
+func (c *Config) YAML() ([]byte, error) {
+	d := document{Process: &c.Process, Profiles: c.Profiles}
+	for i := range c.Signals {
+		d.Signals = append(d.Signals, c.Signals[i].written)
+	}
+	return strictyaml.Marshal(d)
+}
 
 // NeedsRestart returns the paths of the fields that differ between two
-// configurations and are read only when the process starts: all but profiles and
-// signals, which a reload swaps while serving. (The contents of certificate files are not
-// configuration; the server follows them by itself.)
+// configurations and are read only when the process starts: those of Process. (The
+// contents of certificate files are not configuration; the server follows them by itself.)
 func NeedsRestart(old, new *Config) []string {
-	fixed := func(c Config) strictyaml.Value {
-		c.Profiles, c.Signals = nil, nil
-		v, err := strictyaml.Encode(c)
+	fixed := func(p Process) strictyaml.Value {
+		v, err := strictyaml.Encode(p)
 		if err != nil {
-			panic(err) // the fields left are strings, numbers, booleans and lists of them
+			panic(err) // the fields are strings, numbers, booleans and lists of them
 		}
 		return v
 	}
-	return strictyaml.Diff(fixed(*old), fixed(*new))
+	return strictyaml.Diff(fixed(old.Process), fixed(new.Process))
 }

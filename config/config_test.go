@@ -21,6 +21,7 @@ import (
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -42,7 +43,7 @@ type gpuMemory struct {
 
 // types are the policies known to the tests: each reports its errors in another
 // of the ways that the contract allows.
-var types = []policy.Type{
+var types = config.Types{Signals: standard.Types(), Policies: []policy.Type{
 	{Name: "GPUMemory", New: func(decode func(any) error) (policy.Policy, error) {
 		c := gpuMemory{PerDeviceMiB: 1024, Wait: time.Second}
 		if err := decode(&c); err != nil {
@@ -91,7 +92,7 @@ var types = []policy.Type{
 		_ = decode(&c)
 		return fake{c}, nil
 	}},
-}
+}}
 
 // TestGolden runs testdata/*.txtar: each case is a file, NAME.yaml, followed by
 // NAME.out, which is either the effective configuration or the errors. What is

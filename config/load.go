@@ -14,6 +14,7 @@ import (
 
 	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
 )
 
 // Error is one error in a configuration file, with its place.
@@ -23,9 +24,10 @@ type Error = strictyaml.Error
 // lines, one line of text each.
 type Errors = strictyaml.Errors
 
-// Load reads the file at path and builds its policies, which are of the given
-// types. If the file is wrong the error is of type [Errors].
-func Load(path string, types []policy.Type) (*Config, error) {
+// Load reads the file at path and builds its policies and the specifications of its
+// signals, which are of the given types. If the file is wrong the error is of type
+// [Errors].
+func Load(path string, types Types) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration file: %w", err)
@@ -41,41 +43,83 @@ func Load(path string, types []policy.Type) (*Config, error) {
 
 // Parse is Load for a file that has been read. file is its name: it is in every
 // error, and paths in the configuration are relative to its directory.
-func Parse(file string, data []byte, types []policy.Type) (*Config, error) {
+func Parse(file string, data []byte, types Types) (*Config, error) {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fmt.Errorf("configuration file: %w", err)
+	}
 	root, err := strictyaml.Parse(file, data)
 	if err != nil {
 		return nil, err
 	}
 	c := Default()
-	errs := placed(root.Decode(c))
-	wrong := c.validateHeader()
-	if slices.ContainsFunc(wrong, func(e *field.Error) bool { return e.Type == field.ErrorTypeNotSupported }) {
+	d := document{Process: &c.Process}
+	l := loader{root: root, directory: filepath.Dir(absolute), types: types}
+	l.undecoded = placed(root.Decode(&d))
+	c.Profiles = d.Profiles
+	header := c.validateHeader()
+	if slices.ContainsFunc(header, func(e *field.Error) bool { return e.Type == field.ErrorTypeNotSupported }) {
 		// The file is something else; what follows from that would only distract.
-		return nil, strictyaml.Join(root.Place(wrong.ToAggregate()))
+		return nil, strictyaml.Join(root.Place(header.ToAggregate()))
 	}
 	c.complete()
-	invalid := root.Place(append(wrong, c.validate()...).ToAggregate())
+	l.place(header)
+	l.place(c.validate())
+	l.place(l.resolve(c.files()))
+	l.signals(c, d.Signals)
 	for i := range c.Profiles {
 		for j := range c.Profiles[i].Policies {
-			at := field.NewPath("profiles").Index(i).Child("policies").Index(j)
-			invalid = append(invalid, c.Profiles[i].Policies[j].build(root, at, types)...)
+			l.policy(&c.Profiles[i].Policies[j], field.NewPath("profiles").Index(i).Child("policies").Index(j))
 		}
 	}
-	invalid = append(invalid, root.Place(c.validateUse().ToAggregate())...)
-	// What could not be decoded has its default, which must not be judged.
-	invalid = slices.DeleteFunc(invalid, func(e *Error) bool {
-		return slices.ContainsFunc(errs, func(cause *Error) bool { return within(e.Path, cause.Path) })
-	})
-	if err := strictyaml.Join(errs, invalid); err != nil {
+	l.place(c.validateUse())
+	if err := l.err(); err != nil {
 		return nil, err
 	}
-	return c, c.resolve(file)
+	return c, nil
+}
+
+// loader builds what a configuration names, and gathers what is wrong with it.
+type loader struct {
+	root      strictyaml.Value
+	directory string // that paths of files are relative to
+	types     Types
+
+	undecoded Errors // what is not understood
+	invalid   Errors
+}
+
+// place takes in errors about fields of the document.
+func (l *loader) place(errs field.ErrorList) {
+	l.invalid = append(l.invalid, l.root.Place(errs.ToAggregate())...)
+}
+
+// err returns all errors.
+func (l *loader) err() error {
+	invalid := slices.DeleteFunc(l.invalid, func(e *Error) bool {
+		return slices.ContainsFunc(l.undecoded, func(cause *Error) bool { return l.causes(cause, e) })
+	})
+	return strictyaml.Join(l.undecoded, invalid)
 }
 
 // placed returns the errors in err, which is nil or from package strictyaml.
 func placed(err error) Errors {
 	errs, _ := err.(Errors)
 	return errs
+}
+
+// causes says whether e is only there because of the error cause: what could not be
+// decoded has its default, and so has a field whose name is misspelled.
+func (l *loader) causes(cause, e *Error) bool {
+	if within(e.Path, cause.Path) {
+		return true
+	}
+	meant := ""
+	if _, err := fmt.Sscanf(cause.Rule, "did you mean %q?", &meant); err != nil {
+		return false
+	}
+	missing := cause.Path[:strings.LastIndexByte(cause.Path, '.')+1] + meant
+	return l.root.At(missing).IsZero() && within(e.Path, missing)
 }
 
 // within says whether path is that of outer or of something inside it.
@@ -97,27 +141,13 @@ func (c *Config) complete() {
 	}
 }
 
-// resolve makes paths relative to the directory of the configuration file
-// absolute.
-func (c *Config) resolve(file string) error {
-	file, err := filepath.Abs(file)
-	if err != nil {
-		return fmt.Errorf("configuration file: %w", err)
-	}
-	for _, f := range c.files() {
-		if *f.path != "" && !filepath.IsAbs(*f.path) {
-			*f.path = filepath.Join(filepath.Dir(file), *f.path)
-		}
-	}
-	return nil
-}
-
+// fileField is a field that is a path of a file.
 type fileField struct {
 	field *field.Path
 	path  *string
 }
 
-// files returns the fields that are paths of files.
+// files returns the fields that are paths of files, but for those of signals.
 func (c *Config) files() []fileField {
 	files := []fileField{{field.NewPath("cluster", "kubeconfig"), &c.Cluster.Kubeconfig}}
 	if t := c.Serving.TLS; t != nil {
@@ -127,47 +157,74 @@ func (c *Config) files() []fileField {
 			fileField{at.Child("keyFile"), &t.KeyFile},
 			fileField{at.Child("clientCAFile"), &t.ClientCAFile})
 	}
-	for i := range c.Signals {
-		files = append(files, c.Signals[i].files(field.NewPath("signals").Index(i))...)
-	}
 	return files
 }
 
-// build makes the policy and fills in its effective configuration. at is where it
-// is in the document root.
-func (p *Policy) build(root strictyaml.Value, at *field.Path, types []policy.Type) Errors {
-	if p.Name == "" {
-		return nil // told by validate
-	}
-	known := slices.IndexFunc(types, func(t policy.Type) bool { return t.Name == p.Name })
-	if known < 0 {
-		return root.Place(field.ErrorList{unknownPolicy(at.Child("name"), p.Name, types)}.ToAggregate())
-	}
-	written, place := p.Config, root.At(at.Child("config").String())
-	var decodeErr error
-	decoded := false
-	built, err := types[known].New(func(into any) error {
-		decoded = true
-		if decodeErr = written.Decode(into); decodeErr == nil {
-			p.Config, decodeErr = strictyaml.Encode(into)
+// resolve makes paths absolute.
+func (l *loader) resolve(files []fileField) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range files {
+		switch {
+		case strings.HasPrefix(*f.path, "~"):
+			errs = append(errs, field.Invalid(f.field, *f.path, "must be a path; ~ is not expanded"))
+		case *f.path != "" && !filepath.IsAbs(*f.path):
+			*f.path = filepath.Join(l.directory, *f.path)
 		}
-		return decodeErr
-	})
-	as := cmp.Or(p.As, p.Name)
-	p.Policy, p.As = built, as
-	var errs Errors
-	switch {
-	case decodeErr != nil: // err says the same
-		errs = place.Place(decodeErr)
-	case err != nil:
-		errs = place.Place(err)
-	case !decoded && !written.IsZero():
-		errs = placed(written.Decode(&struct{}{})) // it takes none
-	}
-	for _, e := range errs {
-		e.Rule += fmt.Sprintf(" (policy %s)", as)
 	}
 	return errs
+}
+
+// policy builds a policy and fills in its effective configuration. at is where it is.
+func (l *loader) policy(p *Policy, at *field.Path) {
+	if p.Name == "" {
+		return // told by validate
+	}
+	known := slices.IndexFunc(l.types.Policies, func(t policy.Type) bool { return t.Name == p.Name })
+	if known < 0 {
+		l.place(field.ErrorList{unknownPolicy(at.Child("name"), p.Name, l.types.Policies)})
+		return
+	}
+	p.As = cmp.Or(p.As, p.Name)
+	p.Policy, p.Config = build(l, at.Child("config"), p.Config, l.types.Policies[known].New, fmt.Sprintf(" (policy %s)", p.As))
+}
+
+// build has create build something from the configuration written at at, and returns it
+// with its effective configuration. suffix is added to errors.
+func build[T any](l *loader, at *field.Path, written strictyaml.Value, create func(func(any) error) (T, error), suffix string) (T, strictyaml.Value) {
+	var undecoded error
+	var files field.ErrorList
+	effective, decoded := written, false
+	built, err := create(func(into any) error {
+		decoded = true
+		if undecoded = written.Decode(into); undecoded != nil {
+			return undecoded
+		}
+		if reader, ok := into.(signal.FileReader); ok {
+			for name, path := range reader.Files() {
+				files = append(files, l.resolve([]fileField{{field.NewPath(name), path}})...)
+			}
+		}
+		effective, undecoded = strictyaml.Encode(into)
+		return undecoded
+	})
+	switch {
+	case undecoded != nil:
+		// Once more with what can be decoded, for what else is wrong.
+		_, err = create(func(into any) error {
+			_ = written.Decode(into)
+			return nil
+		})
+	case !decoded && !written.IsZero():
+		undecoded = written.Decode(&struct{}{}) // it takes none
+	}
+	place := l.root.At(at.String())
+	causes, invalid := place.Place(undecoded), append(place.Place(err), place.Place(files.ToAggregate())...)
+	for _, e := range append(slices.Clip(causes), invalid...) {
+		e.Rule += suffix
+	}
+	l.undecoded = append(l.undecoded, causes...)
+	l.invalid = append(l.invalid, invalid...)
+	return built, effective
 }
 
 func unknownPolicy(at *field.Path, name string, types []policy.Type) *field.Error {

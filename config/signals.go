@@ -1,236 +1,153 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/signal"
 )
 
-// Signal is an outside fact: a source of numbers that is read in the background. It
-// has exactly one of Prometheus, Metrics, HTTP, File, ConfigMap, Nodes and Cluster.
+// maxSignals bounds how many sources are read.
+const maxSignals = 200
+
+// Signal is an outside fact: a source of numbers that is read in the background. In a
+// file, the configuration of the source is in the field that its type names.
 type Signal struct {
-	// Name is what policies call it: lower-case letters, digits and -, at most 63.
-	// Required, and unique.
-	Name string `json:"name"`
-	// Interval is the time between two readings, 1s..1h. Default 30s.
-	Interval time.Duration `json:"interval"`
-	// Timeout bounds one reading, 100ms..5m; of a Cluster, 3s..5m. Default 10s.
-	Timeout time.Duration `json:"timeout"`
-	// MaxAge is how long a number is believed, interval..24h. Default 5m.
-	MaxAge time.Duration `json:"maxAge"`
-	// MaxValues is how many numbers a reading may have; one with more is refused as
-	// a whole. 1..100000. Default 20000.
-	MaxValues int `json:"maxValues"`
-	// Hysteresis makes states of the numbers; nil (the default) leaves them as they are.
-	Hysteresis *Hysteresis `json:"hysteresis"`
+	signal.Settings
+	// Type is the name of the source's type.
+	Type string
+	// Config is the configuration of the source, with its defaults.
+	Config strictyaml.Value
+	// Spec is the source, built from Config.
+	signal.Spec
 
-	// Prometheus asks a Prometheus server.
-	Prometheus *PrometheusSource `json:"prometheus"`
-	// Metrics asks the Kubernetes metrics API.
-	Metrics *MetricsSource `json:"metrics"`
-	// HTTP gets a document.
-	HTTP *HTTPSource `json:"http"`
-	// File reads a document from a file.
-	File *FileSource `json:"file"`
-	// ConfigMap reads a document from a ConfigMap.
-	ConfigMap *ConfigMapSource `json:"configMap"`
-	// Nodes takes numbers from Node objects.
-	Nodes *NodesSource `json:"nodes"`
-	// Cluster asks another cluster what it has.
-	Cluster *ClusterSource `json:"cluster"`
+	written strictyaml.Value // the whole, with defaults
 }
 
-// SetDefaults fills in the defaults.
-func (s *Signal) SetDefaults() {
-	*s = Signal{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute, MaxValues: 20_000}
-}
-
-// Hysteresis makes a state of each number: 1 from when it has gone beyond one threshold
-// until it has come back beyond another, and 0 else. So a number that goes up and down
-// around a threshold does not change decisions each time. It has exactly one of Above and
-// Below. The first number after a start, or of a new key, is judged by that one alone, at
-// once.
-type Hysteresis struct {
-	// Above is what a number must exceed for the state to become 1.
-	Above *float64 `json:"above"`
-	// ClearBelow is what it must then fall below for the state to become 0, at most
-	// Above. Nil (the default) is Above.
-	ClearBelow *float64 `json:"clearBelow"`
-	// Below and ClearAbove are the same for numbers that are bad when they are low:
-	// ClearAbove is at least Below.
-	Below      *float64 `json:"below"`
-	ClearAbove *float64 `json:"clearAbove"`
-	// For is how long all numbers must have been beyond Above or Below, 0s..24h, by the
-	// times of the numbers. Default 0s: the first one counts.
-	For time.Duration `json:"for"`
-	// ClearAfter is the same for ClearBelow or ClearAbove. Default 0s.
-	ClearAfter time.Duration `json:"clearAfter"`
-}
-
-// Sets says whether the number speaks for the state 1.
-func (h *Hysteresis) Sets(number float64) bool {
-	if h.Above != nil {
-		return number > *h.Above
+// signals builds the signals of c.
+func (l *loader) signals(c *Config, written []strictyaml.Value) {
+	at := field.NewPath("signals")
+	if n := len(written); n > maxSignals {
+		l.place(field.ErrorList{field.TooMany(at, n, maxSignals)})
+		return
 	}
-	return number < *h.Below
-}
-
-// Clears says whether the number speaks for the state 0. Between the thresholds a number
-// speaks for neither.
-func (h *Hysteresis) Clears(number float64) bool {
-	switch {
-	case h.ClearBelow != nil:
-		return number < *h.ClearBelow
-	case h.ClearAbove != nil:
-		return number > *h.ClearAbove
+	names := fields.Unique{}
+	for i := range written {
+		s := l.signal(at.Index(i), written[i], c.Cluster.None)
+		l.place(names.Add(at.Index(i).Child("name"), s.Name))
+		c.Signals = append(c.Signals, s)
 	}
-	return !h.Sets(number)
 }
 
-// PrometheusSource is an instant query.
-type PrometheusSource struct {
-	// Address is the server's URL, http or https, with a path if it has one. Required.
-	Address string `json:"address"`
-	// Query is in PromQL, and gives a vector or a scalar. Required.
-	Query string `json:"query"`
-	// NodeLabel is the label with the name of the node. A port at the end of its
-	// value is cut off.
-	NodeLabel string `json:"nodeLabel"`
-	// KeyLabel is the label with the key, for numbers that are not about nodes. At
-	// most one of NodeLabel and KeyLabel is given; with neither, the query must give
-	// one number.
-	KeyLabel string `json:"keyLabel"`
-	// Client is how to reach the server.
-	Client HTTPClient `json:"client"`
-}
-
-// MetricsSource is what nodes use now, by the metrics API (metrics.k8s.io), which
-// metrics-server or an adapter serves.
-type MetricsSource struct {
-	// Resource is cpu (in cores) or memory (in bytes). Required.
-	Resource string `json:"resource"`
-}
-
-// HTTPSource is a document that is got from a URL.
-type HTTPSource struct {
-	// URL is http or https. Required.
-	URL string `json:"url"`
-	// What is in the document.
-	Content
-	// Client is how to reach the server.
-	Client HTTPClient `json:"client"`
-}
-
-// FileSource is a document in a file, which is read again as soon as it changes.
-type FileSource struct {
-	// Path is the file. Required.
-	Path string `json:"path"`
-	// What is in the document.
-	Content
-}
-
-// ConfigMapSource is a document in a ConfigMap.
-type ConfigMapSource struct {
-	// Namespace, Name and Key say where it is. Required.
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Key       string `json:"key"`
-	// What is in the document.
-	Content
-}
-
-// NodesSource takes a number from each Node object. Exactly one field is given.
-type NodesSource struct {
-	// Label is the key of a label with a number.
-	Label string `json:"label"`
-	// Annotation is the key of an annotation with a number.
-	Annotation string `json:"annotation"`
-	// Condition is the type of a condition: 1 when it is True, 0 when it is False,
-	// and nothing when it is neither.
-	Condition string `json:"condition"`
-}
-
-// ClusterSource is another cluster: what it has, and has left, of each resource.
-type ClusterSource struct {
-	// Kubeconfig is a file. Required.
-	Kubeconfig string `json:"kubeconfig"`
-	// Context is the context in the kubeconfig; "" (the default) is its current one.
-	Context string `json:"context"`
-}
-
-// HTTPClient is how to reach an HTTP server, and who we are to it.
-type HTTPClient struct {
-	// CAFile holds the authorities that sign the server's certificate; "" (the
-	// default) those of the system.
-	CAFile string `json:"caFile"`
-	// CertFile and KeyFile are our certificate and its key.
-	CertFile string `json:"certFile"`
-	KeyFile  string `json:"keyFile"`
-	// ServerName is the name expected in the server's certificate; "" (the default)
-	// the host of the address.
-	ServerName string `json:"serverName"`
-	// BearerTokenFile holds a token, which is read for each request.
-	BearerTokenFile string `json:"bearerTokenFile"`
-	// Username, and the password in PasswordFile, are sent by basic authentication.
-	Username     string `json:"username"`
-	PasswordFile string `json:"passwordFile"`
-}
-
-// Content says what is in a document.
-type Content struct {
-	// Format is json, yaml, csv or lmstat. Default yaml, of which json is a part.
-	Format Format `json:"format"`
-	// About says what the numbers are about: nodes (the default) or keys. Not for
-	// lmstat, which is about keys.
-	About policy.SignalAbout `json:"about"`
-	// Items is where the items are, and Key and Value where each has its key and its
-	// number: JSONPath such as {.hosts[*]}, {.name} and {.load}. Without Items the
-	// document is a mapping of keys to numbers; with Value alone, one number. For
-	// json and yaml.
-	Items string `json:"items"`
-	// For csv, Key and Value are the names of columns.
-	Key   string `json:"key"`
-	Value string `json:"value"`
-	// IgnoreHosts are patterns (*.cluster.example.com) of hosts whose seats are not
-	// counted as used. For lmstat.
-	IgnoreHosts []string `json:"ignoreHosts"`
-}
-
-// SetDefaults fills in the defaults.
-func (c *Content) SetDefaults() { *c = Content{Format: YAML} }
-
-// Format is how a document is written.
-type Format string
-
-// The formats.
-const (
-	JSON   Format = "json"
-	YAML   Format = "yaml"
-	CSV    Format = "csv"
-	Lmstat Format = "lmstat"
-)
-
-// About is what the signal's numbers are about.
-func (s *Signal) About() policy.SignalAbout {
-	switch {
-	case s.Prometheus != nil && s.Prometheus.NodeLabel == "", s.Cluster != nil:
-		return policy.AboutKeys
-	case s.HTTP != nil:
-		return s.HTTP.Content.about()
-	case s.File != nil:
-		return s.File.Content.about()
-	case s.ConfigMap != nil:
-		return s.ConfigMap.Content.about()
+// signal decodes and validates one signal. Its Spec is the zero value if it does not have
+// exactly one source.
+func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool) (s Signal) {
+	s.SetDefaults()
+	file := reflect.New(l.signalStruct()).Elem()
+	file.Field(0).Set(reflect.ValueOf(s.Settings))
+	l.undecoded = append(l.undecoded, placed(written.Decode(file.Addr().Interface()))...)
+	s.Settings = file.Field(0).Interface().(signal.Settings)
+	var errs field.ErrorList
+	var given []signal.Type
+	for i, t := range l.types.Signals {
+		config := file.Field(i + 1).Interface().(strictyaml.Value)
+		if config.IsZero() {
+			continue
+		}
+		given = append(given, t)
+		s.Type = t.Name
+		s.Spec, s.Config = build(l, at.Child(t.Name), config, t.New, "")
+		file.Field(i + 1).Set(reflect.ValueOf(s.Config))
+		if noCluster && t.NeedsCluster {
+			errs = append(errs, field.Forbidden(at.Child(t.Name), "needs an API server, but cluster is none"))
+		}
 	}
-	return policy.AboutNodes
+	minTimeout := time.Duration(0)
+	switch len(given) {
+	case 0:
+		errs = append(errs, field.Required(at, "must have a source: "+sourceNames(l.types.Signals)))
+	case 1:
+		minTimeout = given[0].MinTimeout
+	default:
+		errs = append(errs, field.Forbidden(at.Child(given[1].Name), "a signal has one source, and this one has "+given[0].Name))
+		s.Spec = signal.Spec{}
+	}
+	l.place(append(errs, s.Validate(at, minTimeout)...))
+	var err error
+	if s.written, err = strictyaml.Encode(file.Interface()); err != nil {
+		panic(err) // settings are strings and numbers, and the rest has been encoded
+	}
+	return s
 }
 
-func (c *Content) about() policy.SignalAbout {
-	switch {
-	case c.Format == Lmstat, c.Items == "" && c.Value != "" && c.Format != CSV: // licences, or one number
-		return policy.AboutKeys
-	case c.About == "":
-		return policy.AboutNodes
+// signalStruct is the type of a signal in a file: the settings, and a field for the
+// configuration of each type of source.
+func (l *loader) signalStruct() reflect.Type {
+	all := []reflect.StructField{{Name: "Settings", Type: reflect.TypeFor[signal.Settings](), Anonymous: true}}
+	for i, t := range l.types.Signals {
+		all = append(all, reflect.StructField{
+			Name: fmt.Sprintf("Source%d", i), Type: reflect.TypeFor[strictyaml.Value](), Tag: reflect.StructTag(fmt.Sprintf("json:%q", t.Name)),
+		})
 	}
-	return c.About
+	return reflect.StructOf(all)
+}
+
+// sourceNames lists the names of types, such as "file, nodes or cluster".
+func sourceNames(types []signal.Type) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.Name
+	}
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " or " + names[last]
+	}
+	return strings.Join(names, "")
+}
+
+// validateUse checks that the signals policies name exist.
+func (c *Config) validateUse() field.ErrorList {
+	var errs field.ErrorList
+	var names []string
+	for i := range c.Signals {
+		names = append(names, c.Signals[i].Name)
+	}
+	for i := range c.Profiles {
+		for j, p := range c.Profiles[i].Policies {
+			reader, ok := p.Policy.(policy.InputReader)
+			if !ok {
+				continue
+			}
+			at := field.NewPath("profiles").Index(i).Child("policies").Index(j).Child("config")
+			for _, use := range reader.Inputs().Signals {
+				known := slices.Index(names, use.Name)
+				where := field.NewPath(at.String() + "." + use.Field)
+				switch {
+				case known < 0:
+					errs = append(errs, unknownSignal(where, use.Name, names))
+				case use.About != "" && c.Signals[known].About != "" && use.About != c.Signals[known].About:
+					errs = append(errs, field.Invalid(where, use.Name, fmt.Sprintf("must be about %s, but signals[%d] is about %s", use.About, known, c.Signals[known].About)))
+				}
+			}
+		}
+	}
+	return errs
+}
+
+func unknownSignal(at *field.Path, name string, names []string) *field.Error {
+	rule := "there are no signals"
+	if len(names) > 0 {
+		rule = "known signals: " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
+	}
+	if near := strictyaml.Nearest(name, names); near != "" {
+		rule = fmt.Sprintf("did you mean %q?", near)
+	}
+	return unsupported(at, name, rule)
 }

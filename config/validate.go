@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -48,12 +47,6 @@ func (c *Config) validate() field.ErrorList {
 	errs = append(errs, fields.Between(field.NewPath("wakeUp", "perSecond"), c.WakeUp.PerSecond, 0, 1000)...)
 	errs = append(errs, fields.OneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
 	errs = append(errs, fields.OneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
-	for _, f := range c.files() {
-		if strings.HasPrefix(*f.path, "~") {
-			errs = append(errs, field.Invalid(f.field, *f.path, "must be a path; ~ is not expanded"))
-		}
-	}
-	errs = append(errs, c.validateSignals(field.NewPath("signals"))...)
 	return append(errs, c.validateProfiles(field.NewPath("profiles"))...)
 }
 

@@ -24,6 +24,7 @@ import (
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
+	signals "outboard.dev/outboard/signal/standard"
 )
 
 const module = "outboard.dev/outboard/"
@@ -208,7 +209,7 @@ func TestReadmeExampleIsAConfiguration(t *testing.T) {
 			}
 			var block string
 			block, rest, _ = strings.Cut(after, "\n```")
-			c, err := config.Parse("README.md", []byte(block), standard.Types())
+			c, err := config.Parse("README.md", []byte(block), config.Types{Policies: standard.Types(), Signals: signals.Types()})
 			if err != nil {
 				t.Errorf("the example is not valid: %v", err)
 				continue

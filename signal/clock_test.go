@@ -25,7 +25,7 @@ func TestValuesAreDatedByTheClock(t *testing.T) {
 					return []signal.Sample{{Key: "plain", Number: 1}, {Key: "own", Number: 2, At: began.Add(time.Second)}, {Key: "future", Number: 3, At: began.Add(time.Hour)}}, nil
 				}}
 				f := following("s", slow)
-				f.Config.Interval, f.Config.MaxAge, f.Config.Timeout = time.Hour, time.Minute, 10*time.Second
+				f.Settings.Interval, f.Settings.MaxAge, f.Settings.Timeout = time.Hour, time.Minute, 10*time.Second
 				m, err := signal.NewManager(signal.Options{Publisher: b, Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 				if err != nil {
 					t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -26,8 +25,7 @@ const (
 
 // follower reads one signal again and again.
 type follower struct {
-	config    config.Signal
-	source    Source
+	Followed
 	publisher Publisher
 	now       func() time.Time
 	metrics   *metrics
@@ -47,10 +45,10 @@ type follower struct {
 }
 
 func newFollower(m *Manager, f Followed) *follower {
-	m.metrics.begin(f.Config.Name)
+	m.metrics.begin(f.Settings.Name)
 	return &follower{
-		config: f.Config, source: f.Source, publisher: m.options.Publisher, now: m.options.Now, metrics: m.metrics, logger: m.options.Logger.With("signal", f.Config.Name),
-		ended: make(chan struct{}), status: Status{Name: f.Config.Name},
+		Followed: f, publisher: m.options.Publisher, now: m.options.Now, metrics: m.metrics, logger: m.options.Logger.With("signal", f.Settings.Name),
+		ended: make(chan struct{}), status: Status{Name: f.Settings.Name},
 	}
 }
 
@@ -74,7 +72,7 @@ type answer struct {
 // still under way in the end, its answer will come from the channel returned.
 func (f *follower) run(ctx context.Context) <-chan answer {
 	var changed <-chan struct{}
-	if c, ok := f.source.(Changer); ok {
+	if c, ok := f.Source.(Changer); ok {
 		changed = c.Changed()
 	}
 	answers := make(chan answer, 1)
@@ -110,11 +108,11 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 			}
 			next.Reset(pause)
 			f.publish(expiry)
-			f.metrics.reading(f.config.Name, a.err, a.took) // who sees it counted finds it published
+			f.metrics.reading(f.Settings.Name, a.err, a.took) // who sees it counted finds it published
 		case <-expiry.C:
 			f.publish(expiry)
 		case <-look.C:
-			if f.config.About() == policy.AboutNodes && f.publisher.View().NodeIndex() != f.nodes {
+			if f.About == policy.AboutNodes && f.publisher.View().NodeIndex() != f.nodes {
 				f.publish(expiry)
 			}
 		}
@@ -123,7 +121,7 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 
 // read asks the source once.
 func (f *follower) read(ctx context.Context) (a answer) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.config.Timeout, fmt.Errorf("no answer within %s", f.config.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, f.Settings.Timeout, fmt.Errorf("no answer within %s", f.Settings.Timeout))
 	defer cancel()
 	began, started := f.now(), time.Now()
 	defer func() {
@@ -135,8 +133,8 @@ func (f *follower) read(ctx context.Context) (a answer) {
 		}
 		a.began, a.took = began, time.Since(started)
 	}()
-	samples, err := f.source.Read(ctx, Limits{Values: f.config.MaxValues, Bytes: MaxBytes})
-	if err == nil && len(samples) > f.config.MaxValues {
+	samples, err := f.Source.Read(ctx, Limits{Values: f.Settings.MaxValues, Bytes: MaxBytes})
+	if err == nil && len(samples) > f.Settings.MaxValues {
 		err = ErrTooMany
 	}
 	return answer{samples: samples, err: err}
@@ -153,20 +151,20 @@ func (f *follower) take(a answer) time.Duration {
 		if f.failures++; f.failures == 1 {
 			f.logger.Warn("cannot read a signal; its last values stay until they are too old", "error", a.err)
 		}
-		return vary(min(firstRetry<<min(f.failures-1, 20), f.config.Interval))
+		return vary(min(firstRetry<<min(f.failures-1, 20), f.Settings.Interval))
 	}
 	if f.failures > 0 {
 		f.logger.Info("the signal can be read again", "failures", f.failures)
 	}
 	f.failures = 0
 	now := f.now()
-	f.reading = accept(a.samples, a.began, now, func(why string) { f.metrics.dropped(f.config.Name, why, 1) })
-	if h := f.config.Hysteresis; h != nil {
-		f.states = f.states.step(f.reading, h, f.config.MaxAge, f.config.MaxValues, now)
+	f.reading = accept(a.samples, a.began, now, func(why string) { f.metrics.dropped(f.Settings.Name, why, 1) })
+	if h := f.Settings.Hysteresis; h != nil {
+		f.states = f.states.step(f.reading, h, f.Settings.MaxAge, f.Settings.MaxValues, now)
 		f.reading = f.states.reading()
 	}
 	f.counting = true
-	return vary(f.config.Interval)
+	return vary(f.Settings.Interval)
 }
 
 func vary(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
@@ -178,23 +176,23 @@ func (f *follower) publish(expiry *time.Timer) {
 	}
 	known := f.reading
 	view := f.publisher.View()
-	if f.config.About() == policy.AboutNodes && view.Len() > 0 {
+	if f.About == policy.AboutNodes && view.Len() > 0 {
 		unknown := 0
 		if known, unknown = f.reading.known(view); f.counting {
-			f.metrics.dropped(f.config.Name, unknownNode, unknown)
+			f.metrics.dropped(f.Settings.Name, unknownNode, unknown)
 			f.counting = false
 		}
 	}
 	f.nodes = view.NodeIndex()
 	now := f.now()
-	values, stale, expires := known.aged(now, f.config.MaxAge)
+	values, stale, expires := known.aged(now, f.Settings.MaxAge)
 	if !expires.IsZero() {
 		expiry.Reset(expires.Sub(now))
 	}
 	if f.states != nil {
 		f.states.date(values)
 	}
-	f.publisher.SetColumn(snapshot.NewColumn(f.config.Name, values))
+	f.publisher.SetColumn(snapshot.NewColumn(f.Settings.Name, values))
 	f.mu.Lock()
 	before := f.status.Stale
 	f.status.Values, f.status.Stale, f.status.Newest, f.status.Read = len(values), stale, known.newest(), true

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -31,7 +30,7 @@ type state struct {
 // later than the one before changes nothing, and a gap longer than maxAge is a
 // break. A key that the reading leaves out keeps its state until maxAge has passed at
 // now, but only as long as there are no more than most states.
-func (s states) step(r reading, h *config.Hysteresis, maxAge time.Duration, most int, now time.Time) states {
+func (s states) step(r reading, h *Hysteresis, maxAge time.Duration, most int, now time.Time) states {
 	next := make(states, len(r))
 	for key, v := range r {
 		next[key] = s[key].step(v, h, maxAge)
@@ -48,10 +47,10 @@ func (s states) step(r reading, h *config.Hysteresis, maxAge time.Duration, most
 	return kept
 }
 
-func (s state) step(v snapshot.Value, h *config.Hysteresis, maxAge time.Duration) state {
+func (s state) step(v snapshot.Value, h *Hysteresis, maxAge time.Duration) state {
 	switch {
 	case s.seen.IsZero():
-		return state{on: h.Sets(v.Number), since: v.At, seen: v.At}
+		return state{on: h.sets(v.Number), since: v.At, seen: v.At}
 	case !v.At.After(s.seen):
 		return s
 	}
@@ -59,9 +58,9 @@ func (s state) step(v snapshot.Value, h *config.Hysteresis, maxAge time.Duration
 		s.against = time.Time{}
 	}
 	s.seen = v.At
-	beyond, hold := h.Sets(v.Number), h.For
+	beyond, hold := h.sets(v.Number), h.For
 	if s.on {
-		beyond, hold = h.Clears(v.Number), h.ClearAfter
+		beyond, hold = h.clears(v.Number), h.ClearAfter
 	}
 	switch {
 	case !beyond:

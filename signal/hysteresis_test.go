@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -23,7 +22,7 @@ const (
 
 // play gives the numbers, one after the other, and returns the states and since when,
 // in seconds.
-func play(h config.Hysteresis, series string) string {
+func play(h Hysteresis, series string) string {
 	var s states
 	var said []string
 	for _, item := range strings.Fields(series) {
@@ -41,18 +40,18 @@ func play(h config.Hysteresis, series string) string {
 }
 
 func TestHysteresis(t *testing.T) {
-	hot := config.Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
-	low := config.Hysteresis{Below: new(10.0), ClearAbove: new(20.0)}
-	slow := config.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: 30 * time.Second, ClearAfter: 40 * time.Second}
+	hot := Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
+	low := Hysteresis{Below: new(10.0), ClearAbove: new(20.0)}
+	slow := Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: 30 * time.Second, ClearAfter: 40 * time.Second}
 	for _, tt := range []struct {
 		name         string
-		h            config.Hysteresis
+		h            Hysteresis
 		series, want string
 	}{
 		{"up and down", hot, "0:70 10:86 20:80 30:86 40:75 50:74 60:80 70:86", "0@0 1@10 1@10 1@10 1@10 0@50 0@50 1@70"},
 		{"at the threshold", hot, "0:85 10:85.1 20:75 30:74.9", "0@0 1@10 1@10 0@30"},
 		{"bad when low", low, "0:15 10:9 20:15 30:20 40:21 50:15", "0@0 1@10 1@10 1@10 0@40 0@40"},
-		{"one threshold", config.Hysteresis{Above: new(0.5)}, "0:0 10:1 20:0 30:1", "0@0 1@10 0@20 1@30"},
+		{"one threshold", Hysteresis{Above: new(0.5)}, "0:0 10:1 20:0 30:1", "0@0 1@10 0@20 1@30"},
 		{"begins beyond", slow, "0:86 10:86", "1@0 1@0"},
 		{"begins between", hot, "0:80 10:86", "0@0 1@10"},
 		{"held long enough", slow, "0:0 10:86 20:86 30:86 40:86", "0@0 0@0 0@0 0@0 1@40"},
@@ -75,7 +74,7 @@ func TestHysteresis(t *testing.T) {
 // says when nothing has to be held.
 func TestHysteresisIsSteady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := config.Hysteresis{Above: new(60.0), ClearBelow: new(40.0)}
+		h := Hysteresis{Above: new(60.0), ClearBelow: new(40.0)}
 		hold := time.Duration(rapid.IntRange(0, 3).Draw(t, "hold")) * 10 * time.Second
 		h.For, h.ClearAfter = hold, hold
 		numbers := rapid.SliceOfN(rapid.Float64Range(0, 100), 1, 40).Draw(t, "numbers")
@@ -110,7 +109,7 @@ func TestHysteresisIsSteady(t *testing.T) {
 // A source that leaves a key out for a while does not make its state forgotten, but one
 // that never says anything of it again does.
 func TestKeysLeftOut(t *testing.T) {
-	h := config.Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
+	h := Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
 	value := func(number float64, seconds int) snapshot.Value {
 		return snapshot.Value{Number: number, At: at(seconds)}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -55,8 +55,19 @@ type Manager struct {
 
 // Followed is a signal to follow.
 type Followed struct {
-	Config config.Signal
+	// Settings are valid.
+	Settings Settings
+	// About says what the keys of the source's numbers are.
+	About policy.SignalAbout
+	// Config is the configuration of the source, as text: sources with the same text
+	// read the same.
+	Config string
 	Source Source
+}
+
+// same says whether both are the same signal, from different sources perhaps.
+func (f *Followed) same(other *Followed) bool {
+	return reflect.DeepEqual(f.Settings, other.Settings) && f.About == other.About && f.Config == other.Config
 }
 
 // NewManager returns a Manager that follows nothing.
@@ -87,10 +98,10 @@ func (m *Manager) Follow(all []Followed) {
 	defer m.mu.Unlock()
 	wanted := map[string]bool{}
 	for _, f := range all {
-		name := f.Config.Name
+		name := f.Settings.Name
 		wanted[name] = true
 		if old := m.signals[name]; old != nil {
-			if reflect.DeepEqual(old.config, f.Config) {
+			if old.same(&f) {
 				m.close(name, f.Source)
 				continue
 			}
@@ -134,13 +145,13 @@ func (m *Manager) start(f *follower) {
 		if last != nil {
 			<-last // the source is in use until then
 		}
-		m.close(f.config.Name, f.source)
+		m.close(f.Settings.Name, f.Source)
 	})
 }
 
 func (m *Manager) drop(f *follower) {
 	if f.cancel == nil {
-		m.close(f.config.Name, f.source)
+		m.close(f.Settings.Name, f.Source)
 		return
 	}
 	f.cancel()

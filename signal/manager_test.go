@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
@@ -104,10 +103,10 @@ func (b *board) show(name string) string {
 }
 
 func following(name string, s signal.Source) signal.Followed {
-	c := config.Signal{}
-	c.SetDefaults()
-	c.Name, c.File = name, &config.FileSource{Path: name}
-	return signal.Followed{Config: c, Source: s}
+	f := signal.Followed{About: policy.AboutNodes, Config: "path: " + name, Source: s}
+	f.Settings.SetDefaults()
+	f.Settings.Name = name
+	return f
 }
 
 // start follows the signals in a bubble of its own time, until the test ends.
@@ -324,7 +323,7 @@ func TestKeysNeedNoNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
 		f := following("seats", saying(signal.Sample{Key: "matlab", Number: 3}))
-		f.Config.File.About = policy.AboutKeys
+		f.About = policy.AboutKeys
 		start(t, b, f)
 		expect(t, "seats", b.show("seats"), "matlab=3")
 	})
@@ -366,7 +365,7 @@ func TestFollowAnew(t *testing.T) {
 		}
 		m, registry := start(t, b, say("same", 1), say("changed", 1), say("gone", 1))
 		changed := say("changed", 2)
-		changed.Config.Interval = 10 * time.Second
+		changed.Settings.Interval = 10 * time.Second
 		m.Follow([]signal.Followed{say("same", 2), changed, say("new", 2)})
 		synctest.Wait()
 		for name, want := range map[string]string{"same": "a=1", "changed": "a=2", "gone": "", "new": "a=2"} {
@@ -417,7 +416,7 @@ func TestHysteresisIsApplied(t *testing.T) {
 			return []signal.Sample{{Key: "a", Number: float64(number.Load())}}, nil
 		}
 		hot := following("hot", s)
-		hot.Config.Hysteresis = &config.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: time.Second}
+		hot.Settings.Hysteresis = &signal.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: time.Second}
 		number.Store(80)
 		m, _ := start(t, b, hot)
 		says := func(n int64, want string) {
@@ -444,7 +443,7 @@ func TestHysteresisIsApplied(t *testing.T) {
 		says(80, "a=1")
 		says(74, "a=0")
 		again := hot
-		again.Config.Interval, again.Source = time.Minute, saying(signal.Sample{Key: "a", Number: 80})
+		again.Settings.Interval, again.Source = time.Minute, saying(signal.Sample{Key: "a", Number: 80})
 		says(86, "a=0")
 		says(86, "a=1")
 		m.Follow([]signal.Followed{again})

@@ -17,6 +17,7 @@ import (
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
+	signals "outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -28,7 +29,7 @@ func loadAll(tb testing.TB) *config.Config {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c, err := config.Parse(allPolicies, data, standard.Types())
+	c, err := config.Parse(allPolicies, data, config.Types{Policies: standard.Types(), Signals: signals.Types()})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func busyView(c *config.Config, count int) *snapshot.View {
 			b.SetPod(pod)
 		}
 		for _, s := range c.Signals {
-			if s.About() == policy.AboutNodes {
+			if s.About == policy.AboutNodes {
 				if signals[s.Name] == nil {
 					signals[s.Name] = map[string]snapshot.Value{}
 				}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/content"
 )
@@ -21,13 +20,13 @@ type Getter interface {
 // Source is a [signal.Source].
 type Source struct {
 	getter  Getter
-	config  config.ConfigMapSource
+	config  Config
 	decoder *content.Decoder
 }
 
 // New returns a Source. The configuration is valid, but for paths in Content.
-func New(getter Getter, c config.ConfigMapSource) (*Source, error) {
-	decoder, err := content.New(c.Content)
+func New(getter Getter, c Config) (*Source, error) {
+	decoder, err := content.New(c.Document)
 	if err != nil {
 		return nil, err
 	}

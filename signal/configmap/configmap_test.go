@@ -11,14 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/configmap"
+	"outboard.dev/outboard/signal/content"
 )
 
 var limits = signal.Limits{Values: 2, Bytes: 100}
 
-func source(t *testing.T, data map[string]string, c config.ConfigMapSource) (*configmap.Source, *fake.Clientset) {
+func source(t *testing.T, data map[string]string, c configmap.Config) (*configmap.Source, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "cost"}, Data: data})
 	c.Namespace = "ops"
@@ -31,7 +31,7 @@ func source(t *testing.T, data map[string]string, c config.ConfigMapSource) (*co
 
 func TestRead(t *testing.T) {
 	s, client := source(t, map[string]string{"cost.csv": "node,cost\nn1,0.5\n"},
-		config.ConfigMapSource{Name: "cost", Key: "cost.csv", Content: config.Content{Format: config.CSV, Key: "node", Value: "cost"}})
+		configmap.Config{Name: "cost", Key: "cost.csv", Document: content.Document{Format: content.CSV, Key: "node", Value: "cost"}})
 	samples, err := s.Read(t.Context(), limits)
 	if got, want := fmt.Sprint(samples), fmt.Sprint([]signal.Sample{{Key: "n1", Number: 0.5}}); err != nil || got != want {
 		t.Errorf("read %s, %v, want %s", got, err, want)
@@ -46,13 +46,13 @@ func TestRead(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for want, tc := range map[string]struct {
 		text string
-		c    config.ConfigMapSource
+		c    configmap.Config
 	}{
-		`configMap ops/none: configmaps "none" not found`:            {"", config.ConfigMapSource{Name: "none", Key: "a"}},
-		`configMap ops/cost has no key "b" in its data`:              {"n1: 1", config.ConfigMapSource{Name: "cost", Key: "b"}},
-		`configMap ops/cost, key "a": yaml: document:1: must not be`: {"", config.ConfigMapSource{Name: "cost", Key: "a"}},
-		signal.ErrTooMany.Error():                                    {"a: 1\nb: 1\nc: 1", config.ConfigMapSource{Name: "cost", Key: "a"}},
-		signal.ErrTooLong.Error():                                    {"a: 1" + strings.Repeat(" ", 100), config.ConfigMapSource{Name: "cost", Key: "a"}},
+		`configMap ops/none: configmaps "none" not found`:            {"", configmap.Config{Name: "none", Key: "a"}},
+		`configMap ops/cost has no key "b" in its data`:              {"n1: 1", configmap.Config{Name: "cost", Key: "b"}},
+		`configMap ops/cost, key "a": yaml: document:1: must not be`: {"", configmap.Config{Name: "cost", Key: "a"}},
+		signal.ErrTooMany.Error():                                    {"a: 1\nb: 1\nc: 1", configmap.Config{Name: "cost", Key: "a"}},
+		signal.ErrTooLong.Error():                                    {"a: 1" + strings.Repeat(" ", 100), configmap.Config{Name: "cost", Key: "a"}},
 	} {
 		s, _ := source(t, map[string]string{"a": tc.text}, tc.c)
 		if samples, err := s.Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), want) {
@@ -70,7 +70,7 @@ func (getter) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*corev1.C
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
-	s, err := configmap.New(getter{}, config.ConfigMapSource{Namespace: "ops", Name: "cost", Key: "a"})
+	s, err := configmap.New(getter{}, configmap.Config{Namespace: "ops", Name: "cost", Key: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 }
 
 func TestWrongPath(t *testing.T) {
-	if _, err := configmap.New(getter{}, config.ConfigMapSource{Content: config.Content{Value: "load"}}); err == nil {
+	if _, err := configmap.New(getter{}, configmap.Config{Document: content.Document{Value: "load"}}); err == nil {
 		t.Error("a path without braces is accepted")
 	}
 }

@@ -6,42 +6,24 @@ import (
 	"fmt"
 	"io"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/lmstat"
 )
 
 // Decoder reads documents of one kind. It is used by one goroutine at a time.
 type Decoder struct {
-	format config.Format
-	// items, key and value are nil where the configuration has none.
-	items, key, value *path
-	columns           columns
-	ignoreHosts       []string
+	format Format
+	paths
+	columns     columns
+	ignoreHosts []string
 }
 
-// New returns a Decoder for a valid configuration; its paths are parsed here. Errors are
-// field errors with paths relative to the content.
-func New(c config.Content) (*Decoder, error) {
-	d := &Decoder{format: cmp.Or(c.Format, config.YAML), columns: columns{c.Key, c.Value}, ignoreHosts: c.IgnoreHosts}
-	if d.format != config.YAML && d.format != config.JSON {
-		return d, nil
-	}
-	var errs field.ErrorList
-	parse := func(name, text string) *path {
-		if text == "" {
-			return nil
-		}
-		p, err := parsePath(text)
-		if err != nil {
-			errs = append(errs, field.Invalid(field.NewPath(name), text, err.Error()))
-		}
-		return p
-	}
-	d.items, d.key, d.value = parse("items", c.Items), parse("key", c.Key), parse("value", c.Value)
-	return d, errs.ToAggregate()
+// New returns a Decoder of documents as c describes them, or an aggregate of field.Error
+// values if a path in it is wrong.
+func New(c Document) (*Decoder, error) {
+	c.Format = cmp.Or(c.Format, YAML)
+	paths, errs := c.paths()
+	return &Decoder{format: c.Format, paths: paths, columns: columns{c.Key, c.Value}, ignoreHosts: c.IgnoreHosts}, errs.ToAggregate()
 }
 
 // Decode reads a document to its end. A key may be there more than once.
@@ -61,13 +43,13 @@ func (d *Decoder) Decode(r io.Reader, limits signal.Limits) ([]signal.Sample, er
 func (d *Decoder) decode(r io.Reader, most int) ([]signal.Sample, error) {
 	c := &collector{most: most}
 	switch d.format {
-	case config.Lmstat:
+	case Lmstat:
 		samples, err := lmstat.Parse(r, d.ignoreHosts)
 		if err == nil && len(samples) > most {
 			err = signal.ErrTooMany
 		}
 		return samples, err
-	case config.CSV:
+	case CSV:
 		err := d.columns.decode(r, c)
 		return c.samples, err
 	}

@@ -10,14 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/content"
 )
 
 var limits = signal.Limits{Values: 1000, Bytes: 1 << 20}
 
-func decode(t *testing.T, c config.Content, doc string, limits signal.Limits) ([]signal.Sample, error) {
+func decode(t *testing.T, c content.Document, doc string, limits signal.Limits) ([]signal.Sample, error) {
 	t.Helper()
 	d, err := content.New(c)
 	if err != nil {
@@ -39,24 +38,24 @@ func text(samples []signal.Sample) string {
 }
 
 var (
-	items  = config.Content{Items: "{.hosts[*]}", Key: "{.name}", Value: "{.load}"}
-	number = config.Content{Value: "{.status.load}"}
-	table  = config.Content{Format: config.CSV, Key: "host", Value: "load"}
+	items  = content.Document{Items: "{.hosts[*]}", Key: "{.name}", Value: "{.load}"}
+	number = content.Document{Value: "{.status.load}"}
+	table  = content.Document{Format: content.CSV, Key: "host", Value: "load"}
 )
 
-func withFormat(c config.Content, f config.Format) config.Content {
+func withFormat(c content.Document, f content.Format) content.Document {
 	c.Format = f
 	return c
 }
 
 func TestDecode(t *testing.T) {
-	mapping := config.Content{}
+	mapping := content.Document{}
 	for name, tc := range map[string]struct {
-		content   config.Content
+		content   content.Document
 		doc, want string
 	}{
 		"yaml mapping":        {mapping, "n1: 0.25\nn2: 3\n", "n1=0.25 n2=3"},
-		"json mapping":        {withFormat(mapping, config.JSON), `{"n1": 0.25, "n2": 3e2}`, "n1=0.25 n2=300"},
+		"json mapping":        {withFormat(mapping, content.JSON), `{"n1": 0.25, "n2": 3e2}`, "n1=0.25 n2=300"},
 		"json as yaml":        {mapping, "\uFEFF" + `{"n1": 0.25}`, "n1=0.25"},
 		"flow yaml":           {mapping, `{n1: 0.25}`, "n1=0.25"},
 		"empty mapping":       {mapping, `{}`, ""},
@@ -65,18 +64,18 @@ func TestDecode(t *testing.T) {
 		"alias":               {mapping, "n1: &x 4\nn2: *x\n", "n1=4 n2=4"},
 		"items":               {items, `{"hosts": [{"name": "n1", "load": 0.5}, {"name": "n2", "load": "2"}, {"name": "n3"}, {"load": 1}, {"name": 12, "load": 3}]}`, "12=3 n1=0.5 n2=2"},
 		"items in yaml":       {items, "hosts:\n- {name: n1, load: 0.5}\n- {name: n2, load: 1}\n", "n1=0.5 n2=1"},
-		"items of a mapping":  {config.Content{Items: "{.hosts.*}", Key: "{.name}", Value: "{.load}"}, `{"hosts": {"x": {"name": "n1", "load": 1}, "y": {"name": "n2", "load": 2}}}`, "n1=1 n2=2"},
-		"items of a list":     {config.Content{Items: "{[*]}", Key: "{.name}", Value: "{.a.b[0]}"}, `[{"name": "n1", "a": {"b": [4, 5]}}]`, "n1=4"},
-		"filtered":            {config.Content{Items: `{.hosts[?(@.kind=="gpu")]}`, Key: "{.name}", Value: "{.load}"}, `{"hosts": [{"kind": "gpu", "name": "n1", "load": 1}, {"kind": "cpu", "name": "n2", "load": 2}]}`, "n1=1"},
-		"filtered by number":  {config.Content{Items: `{.hosts[?(@.load>0.5)]}`, Key: "{.name}", Value: "{.load}"}, `{"hosts": [{"name": "n1", "load": 1}, {"name": "n2", "load": 0.25}]}`, "n1=1"},
+		"items of a mapping":  {content.Document{Items: "{.hosts.*}", Key: "{.name}", Value: "{.load}"}, `{"hosts": {"x": {"name": "n1", "load": 1}, "y": {"name": "n2", "load": 2}}}`, "n1=1 n2=2"},
+		"items of a list":     {content.Document{Items: "{[*]}", Key: "{.name}", Value: "{.a.b[0]}"}, `[{"name": "n1", "a": {"b": [4, 5]}}]`, "n1=4"},
+		"filtered":            {content.Document{Items: `{.hosts[?(@.kind=="gpu")]}`, Key: "{.name}", Value: "{.load}"}, `{"hosts": [{"kind": "gpu", "name": "n1", "load": 1}, {"kind": "cpu", "name": "n2", "load": 2}]}`, "n1=1"},
+		"filtered by number":  {content.Document{Items: `{.hosts[?(@.load>0.5)]}`, Key: "{.name}", Value: "{.load}"}, `{"hosts": [{"name": "n1", "load": 1}, {"name": "n2", "load": 0.25}]}`, "n1=1"},
 		"items of one key":    {items, `{"hosts": [{"name": "n1", "load": 1}, {"name": "n1", "load": 2}]}`, "n1=1 n1=2"},
 		"no items":            {items, `{"hosts": []}`, ""},
 		"one number":          {number, `{"status": {"load": "250m"}}`, "=0.25"},
-		"the whole document":  {config.Content{Value: "{@}"}, `42`, "=42"},
+		"the whole document":  {content.Document{Value: "{@}"}, `42`, "=42"},
 		"csv":                 {table, "host,site,load\nn1,a,0.5\nn2,b,2\n", "n1=0.5 n2=2"},
 		"csv, quoted":         {table, "\uFEFFload , \"host\"\r\n\"1.5\",\"n,1\"\r\n 2 , n2 \r\n", "n,1=1.5 n2=2"},
 		"csv, gaps":           {table, "host,load\nn1,\n,3\nn2,4\n\n", "n2=4"},
-		"lmstat":              {config.Content{Format: config.Lmstat}, "Users of MATLAB:  (Total of 10 licenses issued;  Total of 3 licenses in use)\n", "MATLAB/total=10 MATLAB/used=3"},
+		"lmstat":              {content.Document{Format: content.Lmstat}, "Users of MATLAB:  (Total of 10 licenses issued;  Total of 3 licenses in use)\n", "MATLAB/total=10 MATLAB/used=3"},
 		"csv, header alone":   {table, "host,load\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,13 +91,13 @@ func TestDecode(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	mapping, asJSON := config.Content{}, config.Content{Format: config.JSON}
+	mapping, asJSON := content.Document{}, content.Document{Format: content.JSON}
 	bomb := "a: &a [1,1,1,1,1,1,1,1,1]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
 	for name, tc := range map[string]struct {
-		content   config.Content
+		content   content.Document
 		doc, want string
 	}{
 		"empty":                  {mapping, "", "must not be empty"},
@@ -126,8 +125,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"deep yaml":              {mapping, "a: " + strings.Repeat("[", 100) + strings.Repeat("]", 100), "must not nest deeper"},
 		"wrong paths":            {items, `{"hosts": [{"host": "n1", "load": 1}]}`, "nothing in it has both"},
 		"a mapping as key":       {items, `{"hosts": [{"name": {}, "load": 1}]}`, "{.name}: a mapping is not a key"},
-		"several values":         {config.Content{Items: "{[*]}", Key: "{.n}", Value: "{.v[*]}"}, `[{"n": "a", "v": [1, 2]}]`, "{.v[*]} leads to 2 values"},
-		"filter of no list":      {config.Content{Items: "{.h[?(@.a==1.0)]}", Key: "{.n}", Value: "{.v}"}, `{"h": "` + strings.Repeat("x", 5000) + `"}`, "{.h[?(@.a==1.0)]}: does not suit the document"},
+		"several values":         {content.Document{Items: "{[*]}", Key: "{.n}", Value: "{.v[*]}"}, `[{"n": "a", "v": [1, 2]}]`, "{.v[*]} leads to 2 values"},
+		"filter of no list":      {content.Document{Items: "{.h[?(@.a==1.0)]}", Key: "{.n}", Value: "{.v}"}, `{"h": "` + strings.Repeat("x", 5000) + `"}`, "{.h[?(@.a==1.0)]}: does not suit the document"},
 		"no number":              {number, `{"status": {}}`, "there is nothing at {.status.load}"},
 		"list for a number":      {number, `{"status": {"load": []}}`, "{.status.load}: a list is not a number"},
 		"all null":               {mapping, `{"a": null}`, "nothing in it has both"},
@@ -171,10 +170,10 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func TestLimits(t *testing.T) {
 	three := map[string]struct {
-		content config.Content
+		content content.Document
 		doc     string
 	}{
-		"mapping": {config.Content{}, `{"a": 1, "b": 2, "c": 3}`},
+		"mapping": {content.Document{}, `{"a": 1, "b": 2, "c": 3}`},
 		"items":   {items, `{"hosts": [{"name": "a", "load": 1}, {"name": "b", "load": 2}, {"name": "c", "load": 3}]}`},
 		"csv":     {table, "host,load\na,1\nb,2\nc,3\n"},
 	}
@@ -195,11 +194,11 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		content config.Content
+		content content.Document
 		doc     *endless
 	}{
-		"json": {config.Content{Format: config.JSON}, &endless{head: "[", body: "1,"}},
-		"yaml": {config.Content{}, &endless{head: "a:", body: "\n- b"}},
+		"json": {content.Document{Format: content.JSON}, &endless{head: "[", body: "1,"}},
+		"yaml": {content.Document{}, &endless{head: "a:", body: "\n- b"}},
 		"csv":  {table, &endless{head: "host,load\n\"", body: "x"}},
 	} {
 		d, err := content.New(tc.content)
@@ -218,7 +217,7 @@ func TestLimits(t *testing.T) {
 // TestReadError: what cannot be read is not taken for a shorter document.
 func TestReadError(t *testing.T) {
 	broken := errors.New("connection reset")
-	for _, c := range []config.Content{{}, withFormat(config.Content{}, config.JSON), table} {
+	for _, c := range []content.Document{{}, withFormat(content.Document{}, content.JSON), table} {
 		d, err := content.New(c)
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +234,7 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func TestNewRefuses(t *testing.T) {
-	for want, c := range map[string]config.Content{
+	for want, c := range map[string]content.Document{
 		"items: Invalid value: \"{.a\": unclosed":     {Items: "{.a", Key: "{.b}", Value: "{.c}"},
 		`must be one path in braces`:                  {Value: ".status.load"},
 		`value: Invalid value: "{.a} of {.b}": must`:  {Value: "{.a} of {.b}"},
@@ -250,7 +249,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // fuzz checks what must hold of any document.
-func fuzz(f *testing.F, contents ...config.Content) {
+func fuzz(f *testing.F, contents ...content.Document) {
 	var decoders []*content.Decoder
 	for _, c := range contents {
 		d, err := content.New(c)
@@ -280,8 +279,8 @@ func fuzz(f *testing.F, contents ...config.Content) {
 	})
 }
 
-func all(f config.Format) []config.Content {
-	return []config.Content{
+func all(f content.Format) []content.Document {
+	return []content.Document{
 		{Format: f}, withFormat(items, f), withFormat(number, f),
 		{Format: f, Items: `{.hosts[?(@.load>0.5)]}`, Key: "{.name}", Value: "{['load','name'][0]}"},
 		{Format: f, Items: "{.*}", Key: "{[-1:]}", Value: "{.*}"},
@@ -292,13 +291,13 @@ func FuzzJSON(f *testing.F) {
 	f.Add(`{"n1": 0.25, "n2": "500m", "n3": true, "n4": null}`)
 	f.Add(`{"hosts": [{"name": "n1", "load": 0.5}, {"name": "n2"}], "status": {"load": 3}}`)
 	f.Add(`[["a", 1], [2, 3]]`)
-	fuzz(f, all(config.JSON)...)
+	fuzz(f, all(content.JSON)...)
 }
 
 func FuzzYAML(f *testing.F) {
 	f.Add("n1: 0.25\nn2: 500m\nn3: &x true\nn4: *x\n")
 	f.Add("hosts:\n- {name: n1, load: 0.5}\n- name: n2\nstatus: {load: 3}\n")
-	fuzz(f, all(config.YAML)...)
+	fuzz(f, all(content.YAML)...)
 }
 
 func FuzzCSV(f *testing.F) {

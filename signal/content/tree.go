@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/config/strictyaml"
 )
 
@@ -42,7 +41,7 @@ func (d *Decoder) decodeTree(r io.Reader, into *collector) error {
 // parse returns a tree of map[string]any, []any, float64, string, bool and nil.
 func (d *Decoder) parse(data []byte) (any, error) {
 	root, err := parseJSON(data)
-	if err == nil || d.format == config.JSON {
+	if err == nil || d.format == JSON {
 		return root, err
 	}
 	if len(data) > strictyaml.MaxBytes {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/content"
@@ -29,8 +28,8 @@ type Source struct {
 }
 
 // New returns a Source. The configuration is valid, but for paths in Content.
-func New(c config.FileSource) (*Source, error) {
-	decoder, err := content.New(c.Content)
+func New(c Config) (*Source, error) {
+	decoder, err := content.New(c.Document)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/content"
 	"outboard.dev/outboard/signal/file"
 )
 
@@ -24,7 +24,7 @@ var limits = signal.Limits{Values: 10, Bytes: 100}
 
 func open(t *testing.T, path string) *file.Source {
 	t.Helper()
-	s, err := file.New(config.FileSource{Path: path})
+	s, err := file.New(file.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestWrongPath(t *testing.T) {
-	_, err := file.New(config.FileSource{Path: "x", Content: config.Content{Value: "load"}})
+	_, err := file.New(file.Config{Path: "x", Document: content.Document{Value: "load"}})
 	if err == nil || !strings.Contains(err.Error(), `value: Invalid value: "load": must be one path in braces`) {
 		t.Errorf("a path without braces: %v", err)
 	}

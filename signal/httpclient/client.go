@@ -14,7 +14,6 @@ import (
 	"strings"
 	"unicode"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 )
 
@@ -30,10 +29,10 @@ const (
 )
 
 // Client sends requests. It may be used by several goroutines.
-type Client struct{ config config.HTTPClient }
+type Client struct{ config Config }
 
 // New returns a Client. The configuration is valid; its files are not read yet.
-func New(c config.HTTPClient) *Client { return &Client{c} }
+func New(c Config) *Client { return &Client{c} }
 
 // Answer is what a server has answered.
 type Answer struct {

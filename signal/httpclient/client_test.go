@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/httpclient"
 )
@@ -34,7 +33,7 @@ func must(t *testing.T, err error) {
 }
 
 // get is one request; what comes back is the content or the error.
-func get(t *testing.T, c config.HTTPClient, url string) string {
+func get(t *testing.T, c httpclient.Config, url string) string {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	must(t, err)
@@ -77,25 +76,25 @@ func echo(w http.ResponseWriter, r *http.Request) {
 // TestCredentials: they are read for each request, so that a rotated one counts.
 func TestCredentials(t *testing.T) {
 	server := serve(t, echo)
-	expect(t, "nothing", get(t, config.HTTPClient{}, server.URL), "||")
-	token := config.HTTPClient{BearerTokenFile: file(t, "first\n")}
+	expect(t, "nothing", get(t, httpclient.Config{}, server.URL), "||")
+	token := httpclient.Config{BearerTokenFile: file(t, "first\n")}
 	expect(t, "a token", get(t, token, server.URL), "Bearer first|")
 	must(t, os.WriteFile(token.BearerTokenFile, []byte("second"), 0o600))
 	expect(t, "another token", get(t, token, server.URL), "Bearer second|")
-	basic := config.HTTPClient{Username: "ann", PasswordFile: file(t, "pass: word\r\n")}
+	basic := httpclient.Config{Username: "ann", PasswordFile: file(t, "pass: word\r\n")}
 	expect(t, "a password", get(t, basic, server.URL), "|ann|pass: word")
 	for _, text := range []string{"", "\n", "a\nb"} {
-		c := config.HTTPClient{BearerTokenFile: file(t, text)}
+		c := httpclient.Config{BearerTokenFile: file(t, text)}
 		expect(t, fmt.Sprintf("token %q", text), get(t, c, server.URL), "error: bearerTokenFile: "+c.BearerTokenFile+" must hold one line of text")
 	}
-	expect(t, "no token", get(t, config.HTTPClient{BearerTokenFile: "/nowhere"}, server.URL), "error: bearerTokenFile: stat /nowhere: no such file")
-	expect(t, "an endless token", get(t, config.HTTPClient{BearerTokenFile: "/dev/zero"}, server.URL), "is not a regular file")
+	expect(t, "no token", get(t, httpclient.Config{BearerTokenFile: "/nowhere"}, server.URL), "error: bearerTokenFile: stat /nowhere: no such file")
+	expect(t, "an endless token", get(t, httpclient.Config{BearerTokenFile: "/dev/zero"}, server.URL), "is not a regular file")
 }
 
 // TestNoSecretInErrors: not even if the server says back what it was sent, cut anywhere.
 func TestNoSecretInErrors(t *testing.T) {
 	const secret = "correcthorsebatterystaple"
-	for name, c := range map[string]config.HTTPClient{
+	for name, c := range map[string]httpclient.Config{
 		"bearer": {BearerTokenFile: file(t, secret)},
 		"basic":  {Username: "ann", PasswordFile: file(t, secret)},
 	} {
@@ -113,7 +112,7 @@ func TestNoSecretInErrors(t *testing.T) {
 			}
 		}
 	}
-	got := get(t, config.HTTPClient{BearerTokenFile: file(t, secret)}, "http://127.0.0.1:1/?key=topsecret")
+	got := get(t, httpclient.Config{BearerTokenFile: file(t, secret)}, "http://127.0.0.1:1/?key=topsecret")
 	expect(t, "nobody there", got, "error: dial tcp 127.0.0.1:1")
 	if strings.Contains(got, "topsecret") {
 		t.Errorf("the query is in the error %q", got)
@@ -135,7 +134,7 @@ func TestRedirects(t *testing.T) {
 			http.Redirect(w, r, other.URL+"/?key=topsecret", http.StatusTemporaryRedirect)
 		}
 	})
-	c := config.HTTPClient{BearerTokenFile: file(t, "token")}
+	c := httpclient.Config{BearerTokenFile: file(t, "token")}
 	expect(t, "to itself", get(t, c, server.URL+"/here"), "Bearer token")
 	expect(t, "in a circle", get(t, c, server.URL+"/around"), "error: more than 5 redirects")
 	got := get(t, c, server.URL+"/away")
@@ -170,18 +169,18 @@ func TestLength(t *testing.T) {
 			}
 		}
 	})
-	if got := get(t, config.HTTPClient{}, server.URL+"/just"); len(got) != 1000 {
+	if got := get(t, httpclient.Config{}, server.URL+"/just"); len(got) != 1000 {
 		t.Errorf("an answer of just the length allowed: %s", got)
 	}
 	for _, path := range []string{"/long", "/bomb"} {
 		request, err := http.NewRequest(http.MethodGet, server.URL+path, nil)
 		must(t, err)
-		if _, err := httpclient.New(config.HTTPClient{}).Do(t.Context(), request, 1000); !errors.Is(err, signal.ErrTooLong) {
+		if _, err := httpclient.New(httpclient.Config{}).Do(t.Context(), request, 1000); !errors.Is(err, signal.ErrTooLong) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	header := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X", strings.Repeat("x", mib)) })
-	expect(t, "a long header", get(t, config.HTTPClient{}, header.URL), "error: ")
+	expect(t, "a long header", get(t, httpclient.Config{}, header.URL), "error: ")
 }
 
 func TestHangEndsWithTheContext(t *testing.T) {
@@ -197,7 +196,7 @@ func TestHangEndsWithTheContext(t *testing.T) {
 		})
 		request, err := http.NewRequest(http.MethodGet, server.URL, nil)
 		must(t, err)
-		if _, err := httpclient.New(config.HTTPClient{}).Do(ctx, request, 1000); !errors.Is(err, cause) {
+		if _, err := httpclient.New(httpclient.Config{}).Do(ctx, request, 1000); !errors.Is(err, cause) {
 			t.Errorf("after %q: %v", head, err)
 		}
 	}
@@ -234,7 +233,7 @@ func TestTLS(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 
-	c := config.HTTPClient{CAFile: path("ca.crt"), CertFile: path("c.crt"), KeyFile: path("c.key"), ServerName: "prometheus.example"}
+	c := httpclient.Config{CAFile: path("ca.crt"), CertFile: path("c.crt"), KeyFile: path("c.key"), ServerName: "prometheus.example"}
 	expect(t, "an authority that did not sign it", get(t, c, server.URL), "certificate signed by unknown authority")
 	must(t, ours.Pair().WriteFiles(path("ca.crt"), path("ca.key")))
 	expect(t, "a client it does not know", get(t, c, server.URL), "remote error: tls: ") // net/http wraps it or not, whatever it noticed first

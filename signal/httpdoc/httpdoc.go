@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"net/http"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/content"
 	"outboard.dev/outboard/signal/httpclient"
 )
 
 // accept is for servers that have a document in several formats.
-var accept = map[config.Format]string{
-	config.JSON: "application/json",
-	config.CSV:  "text/csv",
+var accept = map[content.Format]string{
+	content.JSON: "application/json",
+	content.CSV:  "text/csv",
 }
 
 // Source is a [signal.Source].
@@ -27,8 +26,8 @@ type Source struct {
 }
 
 // New returns a Source. The configuration is valid, but for paths in Content.
-func New(c config.HTTPSource) (*Source, error) {
-	decoder, err := content.New(c.Content)
+func New(c Config) (*Source, error) {
+	decoder, err := content.New(c.Document)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +35,7 @@ func New(c config.HTTPSource) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := accept[c.Content.Format]; kind != "" {
+	if kind := accept[c.Format]; kind != "" {
 		request.Header.Set("Accept", kind+", */*;q=0.1")
 	}
 	return &Source{request, httpclient.Address(request.URL), httpclient.New(c.Client), decoder}, nil

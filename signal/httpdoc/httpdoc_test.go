@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/content"
 	"outboard.dev/outboard/signal/httpdoc"
 )
 
@@ -22,19 +22,19 @@ var limits = signal.Limits{Values: 2, Bytes: 100}
 
 func TestRead(t *testing.T) {
 	for name, tc := range map[string]struct {
-		content      config.Content
+		content      content.Document
 		status       int
 		body         string
 		accept, want string
 	}{
-		"yaml":        {config.Content{}, 200, "n1: 1", "", "[{n1 1 0001-01-01 00:00:00 +0000 UTC}]"},
-		"json":        {config.Content{Format: config.JSON, Value: "{.a}"}, 200, `{"a": 2}`, "application/json, */*;q=0.1", "[{ 2 0001-01-01 00:00:00 +0000 UTC}]"},
-		"csv":         {config.Content{Format: config.CSV, Key: "k", Value: "v"}, 200, "k,v\na,3\n", "text/csv, */*;q=0.1", "[{a 3 0001-01-01 00:00:00 +0000 UTC}]"},
-		"down":        {config.Content{}, 503, "not now", "", "/doc: 503 Service Unavailable: not now"},
-		"not changed": {config.Content{}, 204, "", "", "/doc: 204 No Content"},
-		"web page":    {config.Content{}, 200, "<html>Log in</html>", "", "/doc: yaml: not a mapping of keys to numbers"},
-		"too many":    {config.Content{}, 200, "a: 1\nb: 1\nc: 1", "", signal.ErrTooMany.Error()},
-		"too long":    {config.Content{}, 200, "a: 1" + strings.Repeat(" ", 100), "", signal.ErrTooLong.Error()},
+		"yaml":        {content.Document{}, 200, "n1: 1", "", "[{n1 1 0001-01-01 00:00:00 +0000 UTC}]"},
+		"json":        {content.Document{Format: content.JSON, Value: "{.a}"}, 200, `{"a": 2}`, "application/json, */*;q=0.1", "[{ 2 0001-01-01 00:00:00 +0000 UTC}]"},
+		"csv":         {content.Document{Format: content.CSV, Key: "k", Value: "v"}, 200, "k,v\na,3\n", "text/csv, */*;q=0.1", "[{a 3 0001-01-01 00:00:00 +0000 UTC}]"},
+		"down":        {content.Document{}, 503, "not now", "", "/doc: 503 Service Unavailable: not now"},
+		"not changed": {content.Document{}, 204, "", "", "/doc: 204 No Content"},
+		"web page":    {content.Document{}, 200, "<html>Log in</html>", "", "/doc: yaml: not a mapping of keys to numbers"},
+		"too many":    {content.Document{}, 200, "a: 1\nb: 1\nc: 1", "", signal.ErrTooMany.Error()},
+		"too long":    {content.Document{}, 200, "a: 1" + strings.Repeat(" ", 100), "", signal.ErrTooLong.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 				io.WriteString(w, tc.body)
 			}))
 			defer server.Close()
-			s, err := httpdoc.New(config.HTTPSource{URL: server.URL + "/doc?key=topsecret", Content: tc.content})
+			s, err := httpdoc.New(httpdoc.Config{URL: server.URL + "/doc?key=topsecret", Document: tc.content})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestRead(t *testing.T) {
 func TestDown(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	s, err := httpdoc.New(config.HTTPSource{URL: server.URL + "/?key=topsecret"})
+	s, err := httpdoc.New(httpdoc.Config{URL: server.URL + "/?key=topsecret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestDown(t *testing.T) {
 }
 
 func TestWrongPath(t *testing.T) {
-	if _, err := httpdoc.New(config.HTTPSource{URL: "http://x", Content: config.Content{Value: "load"}}); err == nil {
+	if _, err := httpdoc.New(httpdoc.Config{URL: "http://x", Document: content.Document{Value: "load"}}); err == nil {
 		t.Error("a path without braces is accepted")
 	}
 }

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 )
 
@@ -37,7 +36,7 @@ type Source struct {
 
 // New returns a Source that asks the API server of the client configuration, which is
 // copied. It makes no request.
-func New(c config.MetricsSource, server *rest.Config) (*Source, error) {
+func New(c Config, server *rest.Config) (*Source, error) {
 	server = rest.CopyConfig(server)
 	if server.UserAgent == "" {
 		server.UserAgent = "outboard"

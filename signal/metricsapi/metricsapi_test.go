@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/metricsapi"
@@ -201,7 +200,7 @@ func grant(t *testing.T, ctx context.Context, admin kubernetes.Interface) {
 
 func source(t *testing.T, resource string, server *rest.Config) *metricsapi.Source {
 	t.Helper()
-	s, err := metricsapi.New(config.MetricsSource{Resource: resource}, server)
+	s, err := metricsapi.New(metricsapi.Config{Resource: resource}, server)
 	if err != nil {
 		t.Fatal(err)
 	}

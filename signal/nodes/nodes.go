@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
@@ -41,7 +40,7 @@ type reading struct {
 
 // New returns a Source of numbers from the nodes of what view returns, which is called at
 // each reading. Exactly one field of the configuration is given.
-func New(c config.NodesSource, view func() *snapshot.View) *Source {
+func New(c Config, view func() *snapshot.View) *Source {
 	s := &Source{view: view}
 	// A fact is kept as long as its object, so that only what changed is parsed again.
 	switch {

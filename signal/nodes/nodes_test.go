@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/nodes"
 	"outboard.dev/outboard/snapshot"
@@ -64,7 +63,7 @@ func TestNumbers(t *testing.T) {
 		node.Annotations = map[string]string{key: text}
 		known := labelled("known", "1")
 		known.Annotations = known.Labels
-		for _, c := range []config.NodesSource{{Label: key}, {Annotation: key}} {
+		for _, c := range []nodes.Config{{Label: key}, {Annotation: key}} {
 			if diff := cmp.Diff(all, read(t, nodes.New(c, view(node, known, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})))); diff != "" {
 				t.Errorf("%q in %+v: -want +got\n%s", text, c, diff)
 			}
@@ -83,18 +82,18 @@ func TestConditions(t *testing.T) {
 		})
 	}
 	want := map[string]float64{"is-True": 1, "is-False": 0}
-	if diff := cmp.Diff(want, read(t, nodes.New(config.NodesSource{Condition: "GPUHot"}, view(all...)))); diff != "" {
+	if diff := cmp.Diff(want, read(t, nodes.New(nodes.Config{Condition: "GPUHot"}, view(all...)))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
 // TestNothingButGarbage: a wrong key is nothing, but one that never has a number is a mistake.
 func TestNothingButGarbage(t *testing.T) {
-	_, err := nodes.New(config.NodesSource{Label: key}, view(labelled("a", "cheap"), labelled("b", "dear"))).Read(t.Context(), limits)
+	_, err := nodes.New(nodes.Config{Label: key}, view(labelled("a", "cheap"), labelled("b", "dear"))).Read(t.Context(), limits)
 	if want := `none of the 2 node(s) with the label example.com/price has a number there: a has "cheap"`; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	if got := read(t, nodes.New(config.NodesSource{Label: "other"}, view(labelled("a", "cheap")))); len(got) > 0 {
+	if got := read(t, nodes.New(nodes.Config{Label: "other"}, view(labelled("a", "cheap")))); len(got) > 0 {
 		t.Errorf("read %v of nodes without the label", got)
 	}
 }
@@ -104,10 +103,10 @@ func TestLimit(t *testing.T) {
 	for i := range 101 {
 		all = append(all, labelled(fmt.Sprint("n", i), "1"))
 	}
-	if _, err := nodes.New(config.NodesSource{Label: key}, view(all...)).Read(t.Context(), limits); !errors.Is(err, signal.ErrTooMany) {
+	if _, err := nodes.New(nodes.Config{Label: key}, view(all...)).Read(t.Context(), limits); !errors.Is(err, signal.ErrTooMany) {
 		t.Errorf("101 values of at most 100: the error is %v", err)
 	}
-	if _, err := nodes.New(config.NodesSource{Label: key}, view(all[1:]...)).Read(t.Context(), limits); err != nil {
+	if _, err := nodes.New(nodes.Config{Label: key}, view(all[1:]...)).Read(t.Context(), limits); err != nil {
 		t.Errorf("100 values of at most 100: %v", err)
 	}
 }
@@ -116,7 +115,7 @@ func TestLimit(t *testing.T) {
 func TestFollowsTheView(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(labelled("a", "1"))
-	s := nodes.New(config.NodesSource{Label: key}, b.View)
+	s := nodes.New(nodes.Config{Label: key}, b.View)
 	read(t, s)
 	b.SetNode(labelled("a", "2"))
 	if got := read(t, s)["a"]; got != 2 {
@@ -129,7 +128,7 @@ func BenchmarkRead(b *testing.B) {
 	for i := range 5000 {
 		all = append(all, labelled(fmt.Sprint("n", i), fmt.Sprint(i, "m")))
 	}
-	s := nodes.New(config.NodesSource{Label: key}, view(all...))
+	s := nodes.New(nodes.Config{Label: key}, view(all...))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := s.Read(b.Context(), signal.Limits{Values: 5000}); err != nil {

@@ -13,14 +13,13 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/httpclient"
 )
 
 // Source is a [signal.Source].
 type Source struct {
-	config   config.PrometheusSource
+	config   Config
 	address  string // as it may be shown
 	endpoint *url.URL
 	client   *httpclient.Client
@@ -28,7 +27,7 @@ type Source struct {
 }
 
 // New returns a Source. The configuration is valid.
-func New(c config.PrometheusSource) (*Source, error) {
+func New(c Config) (*Source, error) {
 	u, err := url.Parse(c.Address)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/prometheus"
 )
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var limits = signal.Limits{Values: 4, Bytes: 1 << 20}
 
 // standIn is a server that answers queries like Prometheus, and a Source that asks it.
-func standIn(t testing.TB, c config.PrometheusSource, answer http.HandlerFunc) *prometheus.Source {
+func standIn(t testing.TB, c prometheus.Config, answer http.HandlerFunc) *prometheus.Source {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -61,9 +60,9 @@ func show(samples []signal.Sample) string {
 }
 
 func TestRead(t *testing.T) {
-	byNode, byKey := config.PrometheusSource{NodeLabel: "instance"}, config.PrometheusSource{KeyLabel: "zone"}
+	byNode, byKey := prometheus.Config{NodeLabel: "instance"}, prometheus.Config{KeyLabel: "zone"}
 	for name, tc := range map[string]struct {
-		config     config.PrometheusSource
+		config     prometheus.Config
 		body, want string
 	}{
 		"nodes": {byNode, vector(
@@ -77,10 +76,10 @@ func TestRead(t *testing.T) {
 		"missing label": {byKey, vector(`{"metric":{},"value":[1,"1"]}`, `{"metric":{"zone":"b"},"value":[1,"2"]}`), "b=2@1000"},
 		"not finite":    {byKey, vector(`{"metric":{"zone":"a"},"value":[1,"NaN"]}`, `{"metric":{"zone":"b"},"value":[1,"+Inf"]}`, `{"metric":{"zone":"c"},"value":[1,"-Inf"]}`), "a=NaN@1000 b=+Inf@1000 c=-Inf@1000"},
 		"empty":         {byNode, vector(), ""},
-		"scalar":        {config.PrometheusSource{}, `{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`, "=7@2000"},
-		"one number":    {config.PrometheusSource{}, vector(`{"metric":{"a":"b"},"value":[2,"7"]}`), "=7@2000"},
+		"scalar":        {prometheus.Config{}, `{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`, "=7@2000"},
+		"one number":    {prometheus.Config{}, vector(`{"metric":{"a":"b"},"value":[2,"7"]}`), "=7@2000"},
 		"warnings":      {byKey, strings.Replace(vector(`{"metric":{"zone":"a"},"value":[1,"1"]}`), `"data"`, `"warnings":["a store is down"],"infos":["rate of a gauge"],"data"`, 1), "a=1@1000"},
-		"metric label":  {config.PrometheusSource{KeyLabel: "metric"}, vector(`{"metric":{"metric":"a"},"value":[1,"1"]}`, `{"metric":{"metric":"b"},"value":[1,"1"]}`, `{"metric":{"metric":"c"},"value":[1,"1"]}`), "a=1@1000 b=1@1000 c=1@1000"},
+		"metric label":  {prometheus.Config{KeyLabel: "metric"}, vector(`{"metric":{"metric":"a"},"value":[1,"1"]}`, `{"metric":{"metric":"b"},"value":[1,"1"]}`, `{"metric":{"metric":"c"},"value":[1,"1"]}`), "a=1@1000 b=1@1000 c=1@1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			samples, err := standIn(t, tc.config, saying(200, tc.body)).Read(t.Context(), limits)
@@ -95,10 +94,10 @@ func TestRead(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	byNode := config.PrometheusSource{NodeLabel: "instance"}
+	byNode := prometheus.Config{NodeLabel: "instance"}
 	one := `{"metric":{"instance":"n1"},"value":[1,"1"]}`
 	for name, tc := range map[string]struct {
-		config config.PrometheusSource
+		config prometheus.Config
 		status int
 		body   string
 		want   string
@@ -124,7 +123,7 @@ func TestReadRefuses(t *testing.T) {
 		"strange type":      {byNode, 200, `{"status":"success","data":{"resultType":"a\r\n` + strings.Repeat("x", 2000) + `","result":[]}}`, "the query gives a"},
 		"histogram":         {byNode, 200, vector(`{"metric":{"instance":"n1"},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1","2","1"]]}]}`), "the query gives histograms"},
 		"scalar for nodes":  {byNode, 200, `{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`, `the query gives a scalar, which has no label "instance"`},
-		"several for one":   {config.PrometheusSource{}, 200, vector(one, one), "the query gives 2 numbers: without nodeLabel and keyLabel"},
+		"several for one":   {prometheus.Config{}, 200, vector(one, one), "the query gives 2 numbers: without nodeLabel and keyLabel"},
 		"not a number":      {byNode, 200, vector(`{"metric":{"instance":"n1"},"value":[1,"many"]}`), "the answer cannot be used"},
 		"value in no pair":  {byNode, 200, vector(`{"metric":{"instance":"n1"},"value":{}}`), "the answer cannot be used"},
 		"more than allowed": {byNode, 200, vector(one, one, one, one, one), signal.ErrTooMany.Error()},
@@ -144,7 +143,7 @@ func TestReadRefuses(t *testing.T) {
 // TestRequest: the server is told how many series and how much time there may be.
 func TestRequest(t *testing.T) {
 	got := make(chan http.Request, 10)
-	s := standIn(t, config.PrometheusSource{Query: `sum by (instance) (a{b="c"})`, NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
+	s := standIn(t, prometheus.Config{Query: `sum by (instance) (a{b="c"})`, NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		got <- *r
 		if r.Method == http.MethodPost {
@@ -172,7 +171,7 @@ func TestRequest(t *testing.T) {
 func TestHang(t *testing.T) {
 	for _, head := range []string{"", `{"status":"success","data":{"resultType":"vector","result":[`} {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := standIn(t, config.PrometheusSource{}, func(w http.ResponseWriter, r *http.Request) {
+		s := standIn(t, prometheus.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			r.ParseForm() // or it is not told when the client hangs up
 			io.WriteString(w, head)
 			if head != "" {
@@ -190,7 +189,7 @@ func TestHang(t *testing.T) {
 func TestDown(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	s, err := prometheus.New(config.PrometheusSource{Address: server.URL, Query: "up"})
+	s, err := prometheus.New(prometheus.Config{Address: server.URL, Query: "up"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +215,7 @@ func flood(sent *atomic.Int64) http.HandlerFunc {
 // TestMillionSeries: what a server sends does not decide how much memory is used.
 func TestMillionSeries(t *testing.T) {
 	var sent atomic.Int64
-	s := standIn(t, config.PrometheusSource{NodeLabel: "instance"}, flood(&sent))
+	s := standIn(t, prometheus.Config{NodeLabel: "instance"}, flood(&sent))
 	most := watchHeap(t)
 	_, err := s.Read(t.Context(), signal.Limits{Values: 20_000, Bytes: signal.MaxBytes})
 	heap := most()
@@ -234,7 +233,7 @@ func TestMillionSeries(t *testing.T) {
 // are decoded.
 func TestShortSeries(t *testing.T) {
 	body := vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, signal.MaxBytes/30-10) + `{"metric":{},"value":[1,"1"]}`)
-	s := standIn(t, config.PrometheusSource{NodeLabel: "instance"}, saying(200, body))
+	s := standIn(t, prometheus.Config{NodeLabel: "instance"}, saying(200, body))
 	most := watchHeap(t)
 	_, err := s.Read(t.Context(), signal.Limits{Values: 20_000, Bytes: signal.MaxBytes})
 	heap := most()
@@ -278,7 +277,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"status":"error","errorType":"execution","error":"no"}`)
 	f.Add(`<html>`)
 	var body atomic.Pointer[string]
-	s := standIn(f, config.PrometheusSource{NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
+	s := standIn(f, prometheus.Config{NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, *body.Load())
 	})
 	f.Fuzz(func(t *testing.T, answer string) {

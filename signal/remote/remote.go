@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/signal"
 )
 
@@ -39,7 +38,7 @@ import (
 // runs between readings; and, other than with an informer, whose watch may be dead without
 // anybody knowing, what was read is true as of now, or there is an error.
 type Source struct {
-	config config.ClusterSource
+	config Config
 
 	kubeconfig []byte // with which the rest was made; nil: it was not
 	transport  http.RoundTripper
@@ -50,7 +49,7 @@ type Source struct {
 
 // New returns a Source. It reads nothing yet: a kubeconfig that is missing or wrong is an
 // error of each reading until it is right, and one that changes is used from the next on.
-func New(c config.ClusterSource) *Source { return &Source{config: c} }
+func New(c Config) *Source { return &Source{config: c} }
 
 // Read implements signal.Source. It takes a second and more.
 func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/remote"
@@ -55,7 +54,7 @@ func start(t *testing.T) *other {
 	if o.reader, err = cp.AddUser("outboard"); err != nil {
 		t.Fatal(err)
 	}
-	o.source = remote.New(config.ClusterSource{Kubeconfig: o.reader.Kubeconfig})
+	o.source = remote.New(remote.Config{Kubeconfig: o.reader.Kubeconfig})
 	return o
 }
 
@@ -209,7 +208,7 @@ func TestAnotherCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.source = remote.New(config.ClusterSource{Kubeconfig: o.reader.Kubeconfig})
+	o.source = remote.New(remote.Config{Kubeconfig: o.reader.Kubeconfig})
 	o.expect("listed", followed)
 
 	o.cordon("a")
@@ -296,7 +295,7 @@ func TestManyPages(t *testing.T) {
 		signal.ErrTooMany: {Values: 11, Bytes: 16 << 20},
 		signal.ErrTooLong: {Values: 12, Bytes: 100},
 	} {
-		if _, err := remote.New(config.ClusterSource{Kubeconfig: o.reader.Kubeconfig}).Read(o.ctx, limits); !errors.Is(err, want) {
+		if _, err := remote.New(remote.Config{Kubeconfig: o.reader.Kubeconfig}).Read(o.ctx, limits); !errors.Is(err, want) {
 			t.Errorf("with at most %+v the error is %v, want %v", limits, err, want)
 		}
 	}
@@ -321,7 +320,7 @@ func TestKubeconfig(t *testing.T) {
 		{"another context", string(right), "elsewhere", `context "elsewhere" does not exist`},
 		{"right", string(right), "", ""},
 	} {
-		o.source = remote.New(config.ClusterSource{Kubeconfig: file, Context: tc.context})
+		o.source = remote.New(remote.Config{Kubeconfig: file, Context: tc.context})
 		if tc.kubeconfig != "" {
 			if err := os.WriteFile(file, []byte(tc.kubeconfig), 0o600); err != nil {
 				t.Fatal(err)

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/httpclient"
 	"outboard.dev/outboard/signal/prometheus"
 )
 
@@ -73,7 +73,7 @@ scrape_configs:
 	return p
 }
 
-func reader(t *testing.T, c config.PrometheusSource) *prometheus.Source {
+func reader(t *testing.T, c prometheus.Config) *prometheus.Source {
 	t.Helper()
 	s, err := prometheus.New(c)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestServer(t *testing.T) {
 	e.load.WithLabelValues("n2").Set(math.NaN())
 	p := serve(t, e, "")
 	ask := func(query, nodeLabel string) *prometheus.Source {
-		return reader(t, config.PrometheusSource{Address: "http://" + p.Address, Query: query, NodeLabel: nodeLabel})
+		return reader(t, prometheus.Config{Address: "http://" + p.Address, Query: query, NodeLabel: nodeLabel})
 	}
 
 	t.Run("values and times", func(t *testing.T) {
@@ -248,8 +248,8 @@ func TestServerWithTLSAndUsers(t *testing.T) {
 tls_server_config: {cert_file: %s, key_file: %s}
 basic_auth_users: {outboard: %q}
 `, path("s.crt"), path("s.key"), bcrypted))
-	source := config.PrometheusSource{Address: "https://" + p.Address, Query: "vector(3)"}
-	source.Client = config.HTTPClient{CAFile: path("ca.crt"), Username: "outboard", PasswordFile: path("password")}
+	source := prometheus.Config{Address: "https://" + p.Address, Query: "vector(3)"}
+	source.Client = httpclient.Config{CAFile: path("ca.crt"), Username: "outboard", PasswordFile: path("password")}
 	samples, err := reader(t, source).Read(t.Context(), limits)
 	if err != nil || len(samples) != 1 || samples[0].Number != 3 {
 		t.Errorf("%v, %v", samples, err)
@@ -258,7 +258,7 @@ basic_auth_users: {outboard: %q}
 	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.HasSuffix(err.Error(), ": 401 Unauthorized: Unauthorized") {
 		t.Errorf("with a wrong password: %v", err)
 	}
-	source.Client = config.HTTPClient{}
+	source.Client = httpclient.Config{}
 	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("with the system's authorities: %v", err)
 	}

@@ -1,0 +1,32 @@
+package app
+
+import (
+	"outboard.dev/outboard/config"
+	policies "outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
+	signals "outboard.dev/outboard/signal/standard"
+)
+
+// Option changes what the command is made of.
+type Option func(*config.Types)
+
+// WithPolicies replaces the types of policies that configurations can name. Default
+// standard.Types(), of package policies/standard.
+func WithPolicies(types ...policy.Type) Option {
+	return func(t *config.Types) { t.Policies = types }
+}
+
+// WithSignals replaces the types of sources of signals that configurations can name.
+// Default standard.Types(), of package signal/standard.
+func WithSignals(types ...signal.Type) Option {
+	return func(t *config.Types) { t.Signals = types }
+}
+
+func typesOf(options []Option) config.Types {
+	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	for _, set := range options {
+		set(&types)
+	}
+	return types
+}

@@ -1,0 +1,39 @@
+package httpdoc
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/content"
+	"outboard.dev/outboard/signal/httpclient"
+)
+
+// Config is a document that is got from a URL.
+type Config struct {
+	// URL is http or https. Required.
+	URL string `json:"url"`
+	// What is in the document.
+	content.Document
+	// Client is how to reach the server.
+	Client httpclient.Config `json:"client"`
+}
+
+// Type is the type of source as configuration files know it.
+func Type() signal.Type { return signal.TypeOf("http", Defaults, spec) }
+
+// Defaults is the configuration of a source of which everything is missing.
+func Defaults() Config { return Config{Document: content.Defaults()} }
+
+// Files implements signal.FileReader.
+func (c *Config) Files() map[string]*string { return c.Client.Files() }
+
+func spec(c Config) (signal.Spec, error) {
+	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
+	return signal.Spec{About: c.NumbersAbout(), Open: open}, c.validate().ToAggregate()
+}
+
+func (c *Config) validate() field.ErrorList {
+	errs := httpclient.ValidateURL(field.NewPath("url"), c.URL, "an http or https URL")
+	errs = append(errs, c.Client.Validate(c.URL)...)
+	return append(errs, c.Document.Validate()...)
+}

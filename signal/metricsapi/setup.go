@@ -1,0 +1,32 @@
+package metricsapi
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/signal"
+)
+
+// Config is what nodes use now, by the metrics API (metrics.k8s.io), which
+// metrics-server or an adapter serves.
+type Config struct {
+	// Resource is cpu (in cores) or memory (in bytes). Required.
+	Resource string `json:"resource"`
+}
+
+// Type is the type of source as configuration files know it.
+func Type() signal.Type {
+	t := signal.TypeOf("metrics", Defaults, spec)
+	t.NeedsCluster = true
+	return t
+}
+
+// Defaults is the configuration of a source of which everything is missing.
+func Defaults() Config { return Config{} }
+
+func spec(c Config) (signal.Spec, error) {
+	open := func(cluster signal.Cluster) (signal.Source, error) { return New(c, cluster.Client) }
+	errs := fields.OneOf(field.NewPath("resource"), c.Resource, "cpu", "memory")
+	return signal.Spec{About: policy.AboutNodes, Open: open}, errs.ToAggregate()
+}

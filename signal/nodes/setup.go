@@ -1,0 +1,39 @@
+package nodes
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/signal"
+)
+
+// Config says where Node objects have a number. Exactly one field is given.
+type Config struct {
+	// Label is the key of a label with a number.
+	Label string `json:"label"`
+	// Annotation is the key of an annotation with a number.
+	Annotation string `json:"annotation"`
+	// Condition is the type of a condition: 1 when it is True, 0 when it is False,
+	// and nothing when it is neither.
+	Condition string `json:"condition"`
+}
+
+// Type is the type of source as configuration files know it.
+func Type() signal.Type {
+	t := signal.TypeOf("nodes", Defaults, spec)
+	t.NeedsCluster = true
+	return t
+}
+
+// Defaults is the configuration of a source of which everything is missing.
+func Defaults() Config { return Config{} }
+
+func spec(c Config) (signal.Spec, error) {
+	errs := fields.ExactlyOne(nil, map[string]bool{"label": c.Label != "", "annotation": c.Annotation != "", "condition": c.Condition != ""})
+	errs = append(errs, fields.OptionalKey(field.NewPath("label"), c.Label)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
+	errs = append(errs, fields.OptionalKey(field.NewPath("condition"), c.Condition)...)
+	open := func(cluster signal.Cluster) (signal.Source, error) { return New(c, cluster.View), nil }
+	return signal.Spec{About: policy.AboutNodes, Open: open}, errs.ToAggregate()
+}

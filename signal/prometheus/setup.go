@@ -1,0 +1,57 @@
+package prometheus
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/httpclient"
+)
+
+// Config is an instant query.
+type Config struct {
+	// Address is the server's URL, http or https, with a path if it has one. Required.
+	Address string `json:"address"`
+	// Query is in PromQL, and gives a vector or a scalar. Required.
+	Query string `json:"query"`
+	// NodeLabel is the label with the name of the node. A port at the end of its
+	// value is cut off.
+	NodeLabel string `json:"nodeLabel"`
+	// KeyLabel is the label with the key, for numbers that are not about nodes. At
+	// most one of NodeLabel and KeyLabel is given; with neither, the query must give
+	// one number.
+	KeyLabel string `json:"keyLabel"`
+	// Client is how to reach the server.
+	Client httpclient.Config `json:"client"`
+}
+
+// Type is the type of source as configuration files know it.
+func Type() signal.Type { return signal.TypeOf("prometheus", Defaults, spec) }
+
+// Defaults is the configuration of a source of which everything is missing.
+func Defaults() Config { return Config{} }
+
+// Files implements signal.FileReader.
+func (c *Config) Files() map[string]*string { return c.Client.Files() }
+
+func spec(c Config) (signal.Spec, error) {
+	about := policy.AboutKeys
+	if c.NodeLabel != "" {
+		about = policy.AboutNodes
+	}
+	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
+	return signal.Spec{About: about, Open: open}, c.validate().ToAggregate()
+}
+
+func (c *Config) validate() field.ErrorList {
+	errs := httpclient.ValidateURL(field.NewPath("address"), c.Address, "the server's URL, such as http://prometheus:9090")
+	if strings.TrimSpace(c.Query) == "" {
+		errs = append(errs, field.Required(field.NewPath("query"), "must be a query in PromQL"))
+	}
+	if c.NodeLabel != "" && c.KeyLabel != "" {
+		errs = append(errs, field.Forbidden(field.NewPath("keyLabel"), "numbers are about nodes or about something else, and nodeLabel is given"))
+	}
+	return append(errs, c.Client.Validate(c.Address)...)
+}
