@@ -1,0 +1,114 @@
+// Package kubescheduler says which nodes kube-scheduler's own plugins rule out for a pod,
+// before it asks an extender: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity
+// with the nodeSelector, and NodeResourcesFit, in this order, as a default profile of
+// kube-scheduler has them. Reasons are kube-scheduler's own texts.
+//
+// Ports, volumes, dynamic resources, topology spread and affinity between pods are left
+// out: nodes that these rule out pass.
+package kubescheduler
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// The reasons for which kube-scheduler rules nodes out whatever runs on them.
+const (
+	Unschedulable     = "node(s) were unschedulable"
+	OtherName         = "node(s) didn't match the requested node name"
+	UntoleratedTaint  = "node(s) had untolerated taint(s)"
+	AffinityMismatch  = "node(s) didn't match Pod's node affinity/selector"
+	tooManyPods       = "Too many pods"
+	insufficientStart = "Insufficient "
+)
+
+// Filters are kube-scheduler's filters for one pod. They may be used by any number of
+// goroutines.
+type Filters struct {
+	pod      *corev1.Pod
+	affinity *nodeaffinity.RequiredNodeAffinity // nil: any node
+	requests corev1.ResourceList
+	names    []corev1.ResourceName // of requests, in order
+}
+
+// For returns the filters for the pod, which must not be written to afterwards. Of the
+// resources that kube-scheduler is told to ignore, nothing is counted.
+func For(pod *corev1.Pod, ignored ...corev1.ResourceName) *Filters {
+	f := &Filters{pod: pod, requests: snapshot.PodRequests(pod)}
+	if pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil {
+		affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
+		f.affinity = &affinity
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.requests)) {
+		if quantity := f.requests[name]; quantity.Sign() > 0 && !slices.Contains(ignored, name) {
+			f.names = append(f.names, name)
+		}
+	}
+	return f
+}
+
+// Excludes returns why the pod cannot be on the node, whatever runs there; "" if it can.
+func (f *Filters) Excludes(n *corev1.Node) string {
+	switch {
+	case n.Spec.Unschedulable && !f.tolerates(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}):
+		return Unschedulable
+	case f.pod.Spec.NodeName != "" && f.pod.Spec.NodeName != n.Name:
+		return OtherName
+	case !f.tolerates(n.Spec.Taints...):
+		return UntoleratedTaint
+	case f.affinity != nil:
+		if matches, _ := f.affinity.Match(n); !matches { // kube-scheduler ignores what it cannot parse, too
+			return AffinityMismatch
+		}
+	}
+	return ""
+}
+
+func (f *Filters) tolerates(taints ...corev1.Taint) bool {
+	if len(taints) == 0 {
+		return true
+	}
+	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, f.pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	}, false)
+	return !untolerated
+}
+
+// Lacks returns which resource the node has too little of left for the pod, as
+// "Insufficient cpu"; "" if it has enough of all.
+func (f *Filters) Lacks(n *snapshot.Node) string {
+	allocatable := n.Object.Status.Allocatable
+	if limit := allocatable[corev1.ResourcePods]; int64(len(n.Pods)) >= limit.Value() {
+		return tooManyPods
+	}
+	if len(f.names) == 0 {
+		return ""
+	}
+	used := map[corev1.ResourceName]*resource.Quantity{}
+	for _, name := range f.names {
+		used[name] = new(resource.Quantity)
+	}
+	for _, pod := range n.Pods {
+		for name, quantity := range snapshot.PodRequests(pod) {
+			if sum := used[name]; sum != nil {
+				sum.Add(quantity)
+			}
+		}
+	}
+	for _, name := range f.names {
+		all := used[name]
+		all.Add(f.requests[name])
+		if all.Cmp(allocatable[name]) > 0 {
+			return insufficientStart + string(name)
+		}
+	}
+	return ""
+}
