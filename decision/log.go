@@ -2,60 +2,143 @@ package decision
 
 import (
 	"cmp"
-	"slices"
-	"sync/atomic"
+	"sync"
 )
 
-// DefaultLogSize is the number of records a Log made with size 0 keeps.
-const DefaultLogSize = 4096
+const (
+	// DefaultLogSize is the number of records a Log made with size 0 keeps.
+	DefaultLogSize = 4096
+	// maxScores is how many bytes of Scores a Log keeps: those of 1,400 calls about 500
+	// nodes each, or of 140 about 5,000.
+	maxScores = 16 << 20
+)
 
-// Log keeps the latest records of all pods in a ring. Adding never waits and
-// never blocks a reader. A Log may be used by any number of goroutines.
+// Log keeps the latest records of all pods, and the latest [Scores] for as long as they
+// may be needed. A Log may be used by any number of goroutines; none of them holds it for
+// longer than it takes to find the records of one pod.
 type Log struct {
-	next  atomic.Uint64
-	slots []atomic.Pointer[entry]
+	mu      sync.Mutex
+	ring    []entry
+	added   int // records, ever
+	pods    map[podKey]*entry
+	scores  int // bytes
+	keeping int // of the records added, those before this one have no scores any more
 }
 
+type podKey struct{ namespace, name string }
+
+// entry is one record, in the list of those of its pod.
 type entry struct {
-	sequence uint64
-	record   *Record
+	record       *Record
+	scores       *Scores // nil: none
+	older, newer *entry
 }
 
 // NewLog returns a Log that keeps the latest size records; 0 means
 // [DefaultLogSize].
 func NewLog(size int) *Log {
-	return &Log{slots: make([]atomic.Pointer[entry], cmp.Or(max(size, 0), DefaultLogSize))}
+	return &Log{ring: make([]entry, cmp.Or(max(size, 0), DefaultLogSize)), pods: map[podKey]*entry{}}
 }
 
-// Add appends the record, dropping the oldest when the Log is full. The record
-// must not be written to afterwards.
-func (l *Log) Add(r *Record) {
-	e := &entry{l.next.Add(1), r}
-	slot := &l.slots[e.sequence%uint64(len(l.slots))]
-	for {
-		old := slot.Load()
-		if old != nil && old.sequence > e.sequence {
-			return // overtaken by a whole round of the ring
-		}
-		if slot.CompareAndSwap(old, e) {
-			return
-		}
+// Add appends the record, dropping the oldest when the Log is full. scores are those of
+// the call, and may be nil. Neither must be written to afterwards.
+func (l *Log) Add(r *Record, scores *Scores) {
+	key := podKey{r.Pod.Namespace, r.Pod.Name}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &l.ring[l.added%len(l.ring)]
+	l.added++
+	l.drop(e)
+	*e = entry{record: r, scores: scores, older: l.pods[key]}
+	if e.older != nil {
+		e.older.newer = e
+	}
+	l.pods[key] = e
+	if scores == nil {
+		return
+	}
+	l.scores += scores.size()
+	for l.keeping = max(l.keeping, l.added-len(l.ring)); l.scores > maxScores; l.keeping++ {
+		l.forget(&l.ring[l.keeping%len(l.ring)])
 	}
 }
 
-// Find returns the latest records for which match is true, latest first, at most
-// limit of them.
-func (l *Log) Find(match func(*Record) bool, limit int) []*Record {
-	var found []*entry
-	for i := range l.slots {
-		if e := l.slots[i].Load(); e != nil && match(e.record) {
-			found = append(found, e)
-		}
+// drop takes the oldest record of all out of its list; there is none in a ring that is
+// not full.
+func (l *Log) drop(e *entry) {
+	if e.record == nil {
+		return
 	}
-	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(b.sequence, a.sequence) })
-	records := make([]*Record, 0, min(len(found), max(limit, 0)))
-	for _, e := range found[:cap(records)] {
-		records = append(records, e.record)
+	l.forget(e)
+	if e.newer != nil {
+		e.newer.older = nil
+	} else {
+		delete(l.pods, podKey{e.record.Pod.Namespace, e.record.Pod.Name})
+	}
+}
+
+func (l *Log) forget(e *entry) {
+	if e.scores != nil {
+		l.scores -= e.scores.size()
+		e.scores = nil
+	}
+}
+
+// Query says which records of a pod to find.
+type Query struct {
+	Namespace, Name string
+	// UID and Profile are those of the records; "": any.
+	UID, Profile string
+	// Node is the node that was chosen for the pod; "": none is known. The latest record
+	// that scored nodes tells of it ([Record.Chosen]), as long as the scores are kept.
+	Node string
+	// Limit is how many records to return at most.
+	Limit int
+}
+
+func (q *Query) matches(r *Record) bool {
+	return (q.UID == "" || q.UID == r.Pod.UID) && (q.Profile == "" || q.Profile == r.Profile)
+}
+
+// Find returns the latest records about a pod, latest first.
+func (l *Log) Find(q Query) []*Record { return l.find(q, false) }
+
+// Settle is like Find, and keeps with the record what it says of the chosen node. The
+// scores of the others are dropped.
+func (l *Log) Settle(q Query) []*Record { return l.find(q, true) }
+
+func (l *Log) find(q Query, settle bool) []*Record {
+	records := []*Record{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	scored := false
+	for e := l.pods[podKey{q.Namespace, q.Name}]; e != nil && len(records) < q.Limit; e = e.older {
+		if !q.matches(e.record) {
+			continue
+		}
+		r := e.record
+		if !scored && len(r.Top) > 0 {
+			scored = true
+			if r = e.choose(q.Node); settle && r != e.record {
+				e.record = r
+				l.forget(e)
+			}
+		}
+		records = append(records, r)
 	}
 	return records
+}
+
+// choose returns the record with what is known of the chosen node.
+func (e *entry) choose(node string) *Record {
+	if node == "" || e.scores == nil {
+		return e.record
+	}
+	chosen := e.scores.chosen(node, e.record.MaxTotal)
+	if chosen == nil {
+		return e.record
+	}
+	r := *e.record
+	r.Chosen = chosen
+	return &r
 }

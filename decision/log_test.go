@@ -12,13 +12,8 @@ import (
 	"outboard.dev/outboard/decision"
 )
 
-func numbered(n int) *decision.Record { return &decision.Record{Asked: n, Verb: verb(n)} }
-
-func verb(n int) decision.Verb {
-	if n%3 == 0 {
-		return "prioritize"
-	}
-	return "filter"
+func numbered(n int) *decision.Record {
+	return &decision.Record{Asked: n, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: "u"}}
 }
 
 func numbers(records []*decision.Record) []int {
@@ -29,33 +24,43 @@ func numbers(records []*decision.Record) []int {
 	return ns
 }
 
-func anything(*decision.Record) bool { return true }
+// everything finds all that numbered makes.
+var everything = decision.Query{Namespace: "ns", Name: "p", Limit: 1 << 30}
 
 // Find gives what filtering a plain list of the latest records, latest first,
 // gives.
 func TestLogFind(t *testing.T) {
+	few := rapid.IntRange(0, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 10).Draw(t, "size")
 		log := decision.NewLog(size)
-		var latest []int // latest first
+		var latest []*decision.Record // latest first
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				n := rapid.IntRange(0, 100).Draw(t, "record")
-				log.Add(numbered(n))
-				latest = slices.Insert(latest, 0, n)
+				r := &decision.Record{
+					Asked: rapid.IntRange(0, 100).Draw(t, "record"), Profile: fmt.Sprint("/", few.Draw(t, "profile")),
+					Pod: decision.Pod{Namespace: "ns", Name: fmt.Sprint(few.Draw(t, "pod")), UID: fmt.Sprint(few.Draw(t, "uid"))},
+				}
+				log.Add(r, nil)
+				latest = slices.Insert(latest, 0, r)
 				latest = latest[:min(size, len(latest))]
 			},
 			"find": func(t *rapid.T) {
-				limit := rapid.IntRange(-1, 12).Draw(t, "limit")
-				want := []int{}
-				for _, n := range latest {
-					if verb(n) == "filter" && len(want) < limit {
-						want = append(want, n)
+				q := decision.Query{Namespace: "ns", Name: fmt.Sprint(few.Draw(t, "pod")), Limit: rapid.IntRange(-1, 12).Draw(t, "limit")}
+				if rapid.Bool().Draw(t, "by UID") {
+					q.UID = fmt.Sprint(few.Draw(t, "uid"))
+				}
+				if rapid.Bool().Draw(t, "by profile") {
+					q.Profile = fmt.Sprint("/", few.Draw(t, "profile"))
+				}
+				want := []*decision.Record{}
+				for _, r := range latest {
+					if r.Pod.Name == q.Name && (q.UID == "" || r.Pod.UID == q.UID) && (q.Profile == "" || r.Profile == q.Profile) && len(want) < q.Limit {
+						want = append(want, r)
 					}
 				}
-				got := numbers(log.Find(func(r *decision.Record) bool { return r.Verb == "filter" }, limit))
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Fatalf("found (-want +got):\n%s", diff)
+				if got := log.Find(q); !slices.Equal(got, want) {
+					t.Fatalf("%+v found %v, want %v", q, numbers(got), numbers(want))
 				}
 			},
 		})
@@ -66,9 +71,9 @@ func TestLogSize(t *testing.T) {
 	for _, tt := range []struct{ size, want int }{{1, 1}, {7, 7}, {0, decision.DefaultLogSize}, {-5, decision.DefaultLogSize}} {
 		log := decision.NewLog(tt.size)
 		for n := range 2*decision.DefaultLogSize + 3 {
-			log.Add(numbered(n))
+			log.Add(numbered(n), nil)
 		}
-		found := log.Find(anything, 1<<30)
+		found := log.Find(everything)
 		if len(found) != tt.want || found[0].Asked != 2*decision.DefaultLogSize+2 {
 			t.Errorf("a log of size %d holds %d records, the latest being %d", tt.size, len(found), found[0].Asked)
 		}
@@ -85,14 +90,17 @@ func TestLogConcurrent(t *testing.T) {
 	for a := range adders {
 		adding.Go(func() {
 			for n := range each {
-				log.Add(&decision.Record{Profile: fmt.Sprint(a), Asked: n})
+				r := numbered(n)
+				r.Profile, r.Top = fmt.Sprint(a), make([]decision.ScoredNode, 1)
+				log.Add(r, scoresOf(2))
 			}
 		})
 	}
 	for range 2 {
 		finding.Go(func() {
 			for {
-				checkOrder(t, log, size)
+				checkOrder(t, log)
+				log.Settle(decision.Query{Namespace: "ns", Name: "p", Node: "node-1", Limit: size})
 				select {
 				case <-done:
 					return
@@ -104,23 +112,115 @@ func TestLogConcurrent(t *testing.T) {
 	adding.Wait()
 	close(done)
 	finding.Wait()
-	if got := len(log.Find(anything, size+1)); got != size {
+	if got := len(log.Find(everything)); got != size {
 		t.Errorf("in the end the log holds %d records, want %d", got, size)
 	}
-	checkOrder(t, log, size)
-	latest := log.Find(anything, 1)[0]
+	checkOrder(t, log)
+	latest := log.Find(everything)[0]
 	if latest.Asked != each-1 {
 		t.Errorf("the latest record is number %d of its adder, want its last", latest.Asked)
 	}
 }
 
-func checkOrder(t *testing.T, log *decision.Log, size int) {
+func checkOrder(t *testing.T, log *decision.Log) {
 	last := map[string]int{}
-	found := log.Find(anything, size)
-	for _, r := range found {
+	for _, r := range log.Find(everything) {
 		if previous, ok := last[r.Profile]; ok && r.Asked >= previous {
 			t.Errorf("record %d of adder %s comes after %d: not the latest first", r.Asked, r.Profile, previous)
 		}
 		last[r.Profile] = r.Asked
+	}
+}
+
+// scoresOf are the scores of so many nodes by two policies: that of node-i has the total
+// 3×(i mod 10).
+func scoresOf(nodes int) *decision.Scores {
+	s := &decision.Scores{Policies: []decision.ScoringPolicy{{Name: "A", Weight: 1}, {Name: "B", Weight: 2}}}
+	for i := range nodes {
+		part := uint8(i % 10)
+		s.Nodes, s.Totals, s.Parts = append(s.Nodes, fmt.Sprint("node-", i)), append(s.Totals, 3*int32(part)), append(s.Parts, part, part)
+	}
+	return s
+}
+
+func scoredRecord(nodes int) *decision.Record {
+	r := numbered(nodes)
+	r.Verb, r.MaxTotal, r.Top = "prioritize", 300, []decision.ScoredNode{{Node: "node-9", Total: 27}}
+	return r
+}
+
+// The latest record that scored nodes tells how the chosen one did, whether it is among the
+// best or not, and compares it with all others.
+func TestChosen(t *testing.T) {
+	log := decision.NewLog(0)
+	older, latest := scoredRecord(63), scoredRecord(63)
+	for _, r := range []*decision.Record{older, latest} {
+		log.Add(r, scoresOf(63))
+	}
+	log.Add(numbered(1), nil)
+	q := everything
+	if found := log.Find(q); found[1] != latest || found[1].Chosen != nil {
+		t.Errorf("without a node, %+v is chosen", found[1].Chosen)
+	}
+	q.Node = "node-42"
+	want := &decision.ChosenNode{
+		ScoredNode: decision.ScoredNode{Node: "node-42", Total: 6, Scores: []decision.Score{
+			{Policy: "A", Score: 2, Weight: 1}, {Policy: "B", Score: 2, Weight: 2},
+		}},
+		Better: 42, // those with 3 to 9, six of each, and none of the three that are left over
+		Equal:  6,
+	}
+	for _, find := range []func(decision.Query) []*decision.Record{log.Find, log.Settle, log.Find} {
+		found := find(q)
+		if diff := cmp.Diff(want, found[1].Chosen); diff != "" || found[2] != older || latest.Chosen != nil {
+			t.Fatalf("%v: chosen (-want +got):\n%s", numbers(found), diff)
+		}
+	}
+	q.Node = ""
+	if got := log.Find(q)[1].Chosen; got == nil || got.Node != "node-42" {
+		t.Errorf("what was settled is %+v", got)
+	}
+	q.Node = "elsewhere"
+	if got := log.Find(q)[1].Chosen; got == nil || got.Node != "node-42" {
+		t.Errorf("asked about a node that was not scored, what was settled is %+v", got)
+	}
+}
+
+// With a claim of the pod a node has the largest total there is, and only then.
+func TestChosenHoldsClaim(t *testing.T) {
+	for _, claimed := range []bool{false, true} {
+		for node, total := range map[string]int32{"full": 300, "less": 299} {
+			log := decision.NewLog(0)
+			log.Add(scoredRecord(1), &decision.Scores{Nodes: []string{node}, Totals: []int32{total}, Claimed: claimed})
+			q := everything
+			q.Node = node
+			if got := log.Find(q)[0].Chosen; got.HoldsClaim != (claimed && total == 300) {
+				t.Errorf("%s, claims %t: %+v", node, claimed, got)
+			}
+		}
+	}
+}
+
+// Scores take a bounded amount of memory: the latest are kept.
+func TestScoresAreBounded(t *testing.T) {
+	const nodes, calls = 50_000, 100
+	log := decision.NewLog(0)
+	shared := scoresOf(nodes)
+	for i := range calls {
+		r := scoredRecord(nodes)
+		r.Pod.Name = fmt.Sprint(i)
+		log.Add(r, shared)
+	}
+	known := 0
+	for i := range calls {
+		found := log.Find(decision.Query{Namespace: "ns", Name: fmt.Sprint(i), Node: "node-7", Limit: 1})
+		if found[0].Chosen != nil {
+			known++
+		} else if known > 0 {
+			t.Errorf("the scores of call %d are gone before those of one that came earlier", i)
+		}
+	}
+	if bytes := known * nodes * 22; bytes > 16<<20 || bytes < 15<<20 {
+		t.Errorf("the scores of %d of %d calls are kept, %d bytes", known, calls, bytes)
 	}
 }

@@ -50,6 +50,12 @@ type Record struct {
 	// Top are the best nodes, best first, at most TopNodes of them; nil when the
 	// call did not score.
 	Top []ScoredNode `json:"top,omitempty"`
+	// Ties is how many nodes have the largest total among them; 0 when the call did
+	// not score.
+	Ties int `json:"ties,omitempty"`
+	// Chosen is the node that kube-scheduler has chosen, whether it is among the best or
+	// not; nil if that is not known.
+	Chosen *ChosenNode `json:"chosen,omitempty"`
 	// MaxTotal is the largest total a node could have for the pod.
 	MaxTotal int64 `json:"maxTotal,omitempty"`
 
@@ -115,12 +121,18 @@ type ScoredNode struct {
 	Scores     []Score `json:"scores,omitempty"`
 }
 
+// ChosenNode is a node, and how its total compares with those of the others scored.
+type ChosenNode struct {
+	ScoredNode
+	// Better is how many nodes have a larger total, and Equal how many others the same.
+	Better int `json:"better"`
+	Equal  int `json:"equal"`
+}
+
 // Score is one policy's score for one node.
 type Score struct {
 	Policy string `json:"policy"`
-	// Raw is what Score returned, Score the value in 0..100 after
-	// NormalizeScore, and Weight the policy's weight.
-	Raw    int64 `json:"raw"`
+	// Score is in 0..100, after NormalizeScore, and Weight the policy's weight.
 	Score  int64 `json:"score"`
 	Weight int64 `json:"weight"`
 }

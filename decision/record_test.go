@@ -25,10 +25,10 @@ var (
 	policies = []decision.Policy{{Name: "GPUMemory", Weight: 5}, {Name: "Utilization", Weight: 2}}
 	scored   = []decision.ScoredNode{
 		{Node: "node-a", Total: 640, Scores: []decision.Score{
-			{Policy: "GPUMemory", Raw: 100, Score: 100, Weight: 5}, {Policy: "Utilization", Raw: 3500, Score: 70, Weight: 2},
+			{Policy: "GPUMemory", Score: 100, Weight: 5}, {Policy: "Utilization", Score: 70, Weight: 2},
 		}},
 		{Node: "node-with-a-long-name", Total: 7, Scores: []decision.Score{
-			{Policy: "GPUMemory", Raw: 1, Score: 1, Weight: 5}, {Policy: "Utilization", Raw: 50, Score: 1, Weight: 2},
+			{Policy: "GPUMemory", Score: 1, Weight: 5}, {Policy: "Utilization", Score: 1, Weight: 2},
 		}},
 	}
 )
@@ -66,6 +66,22 @@ func TestText(t *testing.T) {
 			Verb: "prioritize", Profile: "/", Time: arrived, Duration: 99 * time.Microsecond, Pod: web, Generation: 17,
 			Asked: 2, Fit: 2, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
 		},
+		"prioritize-chosen": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 2, Fit: 2, Returned: 2, MaxTotal: 700, Top: scored, Ties: 1,
+			Chosen: &decision.ChosenNode{ScoredNode: scored[1], Better: 1},
+		},
+		"prioritize-tied": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 60,
+			Chosen: &decision.ChosenNode{ScoredNode: decision.ScoredNode{Node: "node-z", Total: 640, Scores: scored[0].Scores}, Equal: 59},
+		},
+		"prioritize-chosen-outside": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 1,
+			Chosen: &decision.ChosenNode{ScoredNode: scored[1], Better: 40, Equal: 22},
+		},
+		"prioritize-wide": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 1, Fit: 1, Returned: 1, MaxTotal: 100, Ties: 1,
+			Top: []decision.ScoredNode{{Node: "node-a", Total: 5, Scores: []decision.Score{{Policy: strings.Repeat("Policy", 15), Score: 5, Weight: 1}}}},
+		},
 		"prioritize-one": {
 			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 1, Fit: 1, Returned: 1, Policies: policies, MaxTotal: 700,
 		},
@@ -91,8 +107,8 @@ func TestText(t *testing.T) {
 		"claimed": {
 			Verb: "prioritize", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Asked: 2, Fit: 2, Returned: 2,
 			MaxTotal: 100, Top: []decision.ScoredNode{
-				{Node: "node-a", Total: 100, HoldsClaim: true, Scores: []decision.Score{{Policy: "P", Raw: 5, Score: 5, Weight: 1}}},
-				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Raw: 70, Score: 70, Weight: 1}}},
+				{Node: "node-a", Total: 100, HoldsClaim: true, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}},
+				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Score: 70, Weight: 1}}},
 			},
 		},
 		// Without a cluster names and errors may hold what any caller sent.
@@ -103,7 +119,7 @@ func TestText(t *testing.T) {
 				{Policy: "P", Text: "too little", Unit: "MiB", Nodes: 1, Nearest: []decision.Miss{{Node: "a\nb", Have: 1, Want: 2}}},
 				{Policy: "P", Text: "broken", Nodes: 1, Nearest: []decision.Miss{{Node: "\u202eedon"}}},
 			},
-			MaxTotal: 100, Top: []decision.ScoredNode{{Node: "tab\tbed", Total: 5, Scores: []decision.Score{{Policy: "P", Raw: 5, Score: 5, Weight: 1}}}},
+			MaxTotal: 100, Top: []decision.ScoredNode{{Node: "tab\tbed", Total: 5, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}}},
 			Preemptions: []decision.Preemption{{Node: "\r", Added: []string{"a/\x07"}}, {Node: "\r", Dropped: "no"}, {Node: "\r"}},
 		},
 	}
@@ -190,6 +206,9 @@ func fill(v reflect.Value) {
 		for i := range v.NumField() {
 			fill(v.Field(i))
 		}
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
 	case v.Kind() == reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range v.Len() {
@@ -210,7 +229,7 @@ func fill(v reflect.Value) {
 
 // checkNames fails the test unless every field has a camelCase name.
 func checkNames(t *testing.T, typ reflect.Type) {
-	for typ.Kind() == reflect.Slice {
+	for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
 	}
 	if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[time.Time]() {
@@ -219,6 +238,10 @@ func checkNames(t *testing.T, typ reflect.Type) {
 	for i := range typ.NumField() {
 		field := typ.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous {
+			checkNames(t, field.Type) // its fields stand among the others
+			continue
+		}
 		if name == "" || name == "-" || strings.ToLower(name[:1]) != name[:1] {
 			t.Errorf("%s.%s has the JSON name %q", typ, field.Name, name)
 		}

@@ -5,22 +5,19 @@ import (
 	"strings"
 )
 
+// Annotation is the key of the annotation that a pod gets when it is bound: its
+// [Summary].
+const Annotation = "outboard.dev/decision"
+
 // Summary says in one line why a pod is on the node, from the latest records
 // about it, latest first. It is "" if they tell nothing about the node.
 func Summary(records []*Record, node string) string {
 	var parts []string
-	if r, scored := find(records, node); scored != nil {
-		scores := make([]string, 0, len(scored.Scores))
-		for _, s := range scored.Scores {
-			scores = append(scores, fmt.Sprintf("%s %d×%d", s.Policy, s.Score, s.Weight))
+	for _, r := range records {
+		if len(r.Top) > 0 {
+			parts = append(parts, r.scored(node))
+			break
 		}
-		if scored.HoldsClaim {
-			scores = append(scores, "holds a claim of the pod")
-		}
-		parts = append(parts, fmt.Sprintf("scored %d of %d (%s)", scored.Total, r.MaxTotal, strings.Join(scores, ", ")))
-	} else if r != nil {
-		parts = append(parts, fmt.Sprintf("scored after the %d best, which have %d to %d of %d",
-			len(r.Top), r.Top[0].Total, r.Top[len(r.Top)-1].Total, r.MaxTotal))
 	}
 	for _, r := range records {
 		if r.Verb == Filter {
@@ -34,19 +31,41 @@ func Summary(records []*Record, node string) string {
 	return strings.Join(parts, "; ")
 }
 
-// find returns the latest record that scored nodes, and the node's score if it is
-// among the best of them.
-func find(records []*Record, node string) (*Record, *ScoredNode) {
-	for _, r := range records {
-		if len(r.Top) == 0 {
-			continue
-		}
-		for i := range r.Top {
-			if r.Top[i].Node == node {
-				return r, &r.Top[i]
-			}
-		}
-		return r, nil
+// scored says how the node scored; if that is not known, how the best did.
+func (r *Record) scored(node string) string {
+	if r.Chosen != nil && r.Chosen.Node == node {
+		return r.Chosen.text(r.MaxTotal) + r.Chosen.rank()
 	}
-	return nil, nil
+	for i := range r.Top {
+		if r.Top[i].Node == node {
+			return r.Top[i].text(r.MaxTotal)
+		}
+	}
+	if best, last := r.Top[0].Total, r.Top[len(r.Top)-1].Total; last < best {
+		return fmt.Sprintf("the best %s scored %d to %d of %d", count(len(r.Top), "node"), best, last, r.MaxTotal)
+	}
+	return fmt.Sprintf("the best %s scored %d of %d", count(r.Ties, "node"), r.Top[0].Total, r.MaxTotal)
+}
+
+func (n *ScoredNode) text(maxTotal int64) string {
+	scores := make([]string, 0, len(n.Scores)+1)
+	for _, s := range n.Scores {
+		scores = append(scores, fmt.Sprintf("%s %d×%d", s.Policy, s.Score, s.Weight))
+	}
+	if n.HoldsClaim {
+		scores = append(scores, "holds a claim of the pod")
+	}
+	return fmt.Sprintf("scored %d of %d (%s)", n.Total, maxTotal, strings.Join(scores, ", "))
+}
+
+// rank says how many nodes scored as much or more; "" if the node scored most.
+func (n *ChosenNode) rank() string {
+	var parts []string
+	if n.Better > 0 {
+		parts = append(parts, fmt.Sprintf(", less than %s", count(n.Better, "other node")))
+	}
+	if n.Equal > 0 {
+		parts = append(parts, fmt.Sprintf(", as much as %s", count(n.Equal, "other node")))
+	}
+	return strings.Join(parts, "")
 }

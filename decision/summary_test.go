@@ -16,6 +16,13 @@ func TestSummary(t *testing.T) {
 	claimed := &decision.Record{Verb: "prioritize", MaxTotal: 700, Top: []decision.ScoredNode{
 		{Node: "node-a", Total: 700, HoldsClaim: true, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
 	}}
+	chosen := func(node string, better, equal int) *decision.Record {
+		return &decision.Record{Verb: "prioritize", Asked: 63, MaxTotal: 700, Ties: 1, Top: scored, Chosen: &decision.ChosenNode{
+			ScoredNode: decision.ScoredNode{Node: node, Total: 300, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
+			Better:     better, Equal: equal,
+		}}
+	}
+	tied := &decision.Record{Verb: "prioritize", Asked: 63, MaxTotal: 400, Ties: 63, Top: []decision.ScoredNode{{Node: "a", Total: 100}, {Node: "b", Total: 100}}}
 	unscored := &decision.Record{Verb: "prioritize", Asked: 2}
 	bind := &decision.Record{Verb: "bind", Bound: "node-a"}
 
@@ -37,7 +44,13 @@ func TestSummary(t *testing.T) {
 		},
 		{"a shortlist", []*decision.Record{bind, shortlisted, filter}, "node-with-a-long-name", "scored 7 of 700 (GPUMemory 1×5, Utilization 1×2); 2 of 2 nodes fit"},
 		{"a node with a claim", []*decision.Record{claimed}, "node-a", "scored 700 of 700 (GPUMemory 60×5, holds a claim of the pod)"},
-		{"not among the best", []*decision.Record{prioritize}, "node-z", "scored after the 2 best, which have 640 to 7 of 700"},
+		{"not among the best", []*decision.Record{chosen("node-z", 12, 0)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), less than 12 other nodes"},
+		{"one of many as good", []*decision.Record{chosen("node-z", 0, 62)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), as much as 62 other nodes"},
+		{"both", []*decision.Record{chosen("node-z", 1, 1)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), less than 1 other node, as much as 1 other node"},
+		{"the best", []*decision.Record{chosen("node-z", 0, 0)}, "node-z", "scored 300 of 700 (GPUMemory 60×5)"},
+		{"another was chosen", []*decision.Record{chosen("node-z", 0, 0)}, "node-a", "scored 640 of 700 (GPUMemory 100×5, Utilization 70×2)"},
+		{"not known", []*decision.Record{prioritize}, "node-z", "the best 2 nodes scored 640 to 7 of 700"},
+		{"not known among ties", []*decision.Record{tied}, "node-z", "the best 63 nodes scored 100 of 400"},
 		{"a call that scored nothing tells nothing", []*decision.Record{unscored, prioritize}, "node-a", "scored 640 of 700 (GPUMemory 100×5, Utilization 70×2)"},
 	}
 	for _, tt := range tests {

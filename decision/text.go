@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -15,12 +14,12 @@ func (r *Record) Text(w io.Writer) error {
 	var b strings.Builder
 	r.headline(&b)
 	if r.Error != "" {
-		fmt.Fprintf(&b, "  error: %s\n", plain(r.Error))
+		fmt.Fprintf(&b, "  error: %s\n", Plain(r.Error))
 	}
 	for _, p := range r.Policies {
 		switch {
 		case p.Skipped != "":
-			fmt.Fprintf(&b, "  %s was left out: %s\n", p.Name, plain(strings.TrimPrefix(p.Skipped, "policy "+p.Name+": ")))
+			fmt.Fprintf(&b, "  %s was left out: %s\n", p.Name, Plain(strings.TrimPrefix(p.Skipped, "policy "+p.Name+": ")))
 		case p.Unconcerned:
 			fmt.Fprintf(&b, "  %s does not concern this pod\n", p.Name)
 		}
@@ -43,9 +42,9 @@ func (r *Record) headline(b *strings.Builder) {
 	fmt.Fprintf(b, "%s  %-10s", r.Time.Format("15:04:05.000"), r.Verb)
 	switch failed := r.Error != ""; {
 	case r.Verb == Bind && failed:
-		fmt.Fprintf(b, " not bound to %s", plain(r.Bound))
+		fmt.Fprintf(b, " not bound to %s", Plain(r.Bound))
 	case r.Verb == Bind:
-		fmt.Fprintf(b, " bound to %s", plain(r.Bound))
+		fmt.Fprintf(b, " bound to %s", Plain(r.Bound))
 	case failed:
 		b.WriteString(" failed")
 	case r.Verb == Preempt:
@@ -87,55 +86,69 @@ func (r *Rejection) text(b *strings.Builder) {
 	b.WriteString("\n")
 	for _, m := range r.Nearest {
 		if r.Unit == "" {
-			fmt.Fprintf(b, "      %s\n", plain(m.Node))
+			fmt.Fprintf(b, "      %s\n", Plain(m.Node))
 			continue
 		}
-		fmt.Fprintf(b, "      %s: has %d, needs %d %s\n", plain(m.Node), m.Have, m.Want, r.Unit)
+		fmt.Fprintf(b, "      %s: has %d, needs %d %s\n", Plain(m.Node), m.Have, m.Want, r.Unit)
 	}
 }
 
+// scores writes the best nodes, how many more are as good, and the chosen node.
 func (r *Record) scores(b *strings.Builder) {
 	if len(r.Top) == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "    node\ttotal of %d", r.MaxTotal)
+	table := Table{Head: []string{"node", fmt.Sprintf("total of %d", r.MaxTotal)}}
 	for _, s := range r.Top[0].Scores {
-		fmt.Fprintf(table, "\t%s (weight %d)", s.Policy, s.Weight)
+		table.Head = append(table.Head, fmt.Sprintf("%s ×%d", s.Policy, s.Weight))
 	}
-	fmt.Fprintln(table)
-	for _, n := range r.Top {
-		fmt.Fprintf(table, "    %s\t%d", plain(n.Node), n.Total)
-		if n.HoldsClaim {
-			fmt.Fprint(table, " (holds a claim)")
-		}
-		for _, s := range n.Scores {
-			if s.Raw == s.Score {
-				fmt.Fprintf(table, "\t%d", s.Score)
-			} else {
-				fmt.Fprintf(table, "\t%d (raw %d)", s.Score, s.Raw)
-			}
-		}
-		fmt.Fprintln(table)
+	listed := false
+	for i := range r.Top {
+		chosen := r.Chosen != nil && r.Chosen.Node == r.Top[i].Node
+		listed = listed || chosen
+		table.Rows = append(table.Rows, r.Top[i].cells(chosen))
 	}
-	table.Flush() // into a strings.Builder, which does not fail
+	if r.Chosen != nil && !listed {
+		table.Rows = append(table.Rows, r.Chosen.cells(true))
+	}
+	table.Text(b, "    ")
+	if r.Ties > len(r.Top) {
+		fmt.Fprintf(b, "    %s have the total %d\n", count(r.Ties, "node"), r.Top[0].Total)
+	}
+	if r.Chosen != nil && !listed && r.Chosen.Better > 0 {
+		fmt.Fprintf(b, "    the chosen node scored%s\n", strings.TrimPrefix(r.Chosen.rank(), ","))
+	}
+}
+
+func (n *ScoredNode) cells(chosen bool) []string {
+	cells := []string{Plain(n.Node), strconv.FormatInt(n.Total, 10)}
+	if chosen {
+		cells[0] += " (chosen)"
+	}
+	if n.HoldsClaim {
+		cells[1] += " (holds a claim)"
+	}
+	for _, s := range n.Scores {
+		cells = append(cells, strconv.FormatInt(s.Score, 10))
+	}
+	return cells
 }
 
 func (p *Preemption) text(b *strings.Builder) {
-	node := plain(p.Node)
+	node := Plain(p.Node)
 	switch {
 	case p.Dropped != "":
 		fmt.Fprintf(b, "    %s: dropped: %s\n", node, p.Dropped)
 	case len(p.Added) > 0:
-		fmt.Fprintf(b, "    %s: %s given, added %s\n", node, count(p.Given, "victim"), plain(strings.Join(p.Added, ", ")))
+		fmt.Fprintf(b, "    %s: %s given, added %s\n", node, count(p.Given, "victim"), Plain(strings.Join(p.Added, ", ")))
 	default:
 		fmt.Fprintf(b, "    %s: %s given, none added\n", node, count(p.Given, "victim"))
 	}
 }
 
-// plain returns the text in one line, quoted if it holds anything but printable
+// Plain returns the text in one line, quoted if it holds anything but printable
 // characters: errors and, without a cluster, names are what a caller sent.
-func plain(text string) string {
+func Plain(text string) string {
 	text = strings.ReplaceAll(text, "\n", "; ")
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)

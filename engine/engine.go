@@ -133,6 +133,9 @@ type Result struct {
 	// Record says what was decided and why. Its Time, Duration, Verb and Profile
 	// are the caller's to fill in.
 	Record *decision.Record
+	// Scores are those of all nodes that were scored; nil if none was. The Result does not
+	// write to them again.
+	Scores *decision.Scores
 
 	scratch scratch
 }
@@ -239,4 +242,5 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 
 func (r *Result) reset(record *decision.Record) {
 	r.Kept, r.Rejected, r.Totals, r.Record = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record
+	r.Scores = nil
 }

@@ -110,7 +110,8 @@ type answer struct {
 	Rejected []engine.Rejected
 	Totals   []int64
 	Record   *decision.Record
-	Failed   string // the policy that failed the request
+	Scored   []decision.ScoredNode // all, in the order asked
+	Failed   string                // the policy that failed the request
 }
 
 // ask answers a filter or prioritize request, leaving out one more policy each
@@ -161,7 +162,7 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 				known = append(known, int32(i))
 			}
 		}
-		totals, failed := m.totals(req, known, skipped, a.Record)
+		totals, failed := m.totals(req, known, skipped, &a)
 		if failed >= 0 {
 			return a, failed
 		}
@@ -191,7 +192,7 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 	m.tidy(a.Record)
 	a.Record.Fit = len(a.Kept)
 	if m.shortlist > 0 && len(a.Kept) > m.shortlist {
-		totals, failed := m.totals(req, a.Kept, skipped, a.Record)
+		totals, failed := m.totals(req, a.Kept, skipped, &a)
 		if failed >= 0 {
 			return a, failed
 		}
@@ -265,8 +266,8 @@ func (m model) tidy(record *decision.Record) {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// totals scores the nodes with the indices, and notes the best in the record.
-func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool, record *decision.Record) (totals []int64, failed int) {
+// totals scores the nodes with the indices, and notes them in the answer.
+func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool, a *answer) (totals []int64, failed int) {
 	totals = make([]int64, len(indices))
 	parts := make([][]decision.Score, len(indices))
 	for i, member := range m.members {
@@ -291,14 +292,20 @@ func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool,
 		}
 		for j := range indices {
 			totals[j] += member.Weight * scores[j]
-			parts[j] = append(parts[j], decision.Score{Policy: member.Name, Raw: raw[j], Score: scores[j], Weight: member.Weight})
+			parts[j] = append(parts[j], decision.Score{Policy: member.Name, Score: scores[j], Weight: member.Weight})
 		}
 	}
 	if slices.ContainsFunc(parts, func(scores []decision.Score) bool { return len(scores) == 0 }) {
 		return totals, -1 // no policy scores
 	}
+	for j, total := range totals {
+		a.Scored = append(a.Scored, decision.ScoredNode{Node: req.Nodes[indices[j]].Name, Total: total, Scores: parts[j]})
+		if total == slices.Max(totals) {
+			a.Record.Ties++
+		}
+	}
 	for _, j := range ranking(totals)[:min(10, len(totals))] {
-		record.Top = append(record.Top, decision.ScoredNode{Node: req.Nodes[indices[j]].Name, Total: totals[j], Scores: parts[j]})
+		a.Record.Top = append(a.Record.Top, a.Scored[j])
 	}
 	return totals, -1
 }
@@ -414,7 +421,7 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := answer{Kept: result.Kept, Rejected: result.Rejected, Totals: result.Totals, Record: result.Record}
+	got := answer{Kept: result.Kept, Rejected: result.Rejected, Totals: result.Totals, Record: result.Record, Scored: scoredNodes(result.Scores)}
 	for i := range got.Record.Policies {
 		if got.Record.Policies[i].Skipped != "" {
 			got.Record.Policies[i].Skipped = "yes" // for what, other tests tell
@@ -424,4 +431,20 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	if diff := gocmp.Diff(want, got, ignoreRemembered, sameReason, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("answer (-model +engine):\n%s", diff)
 	}
+}
+
+// scoredNodes lists the scores.
+func scoredNodes(all *decision.Scores) []decision.ScoredNode {
+	if all == nil {
+		return nil
+	}
+	var nodes []decision.ScoredNode
+	for i := range all.Nodes {
+		n := decision.ScoredNode{Node: all.Nodes[i], Total: int64(all.Totals[i])}
+		for at, p := range all.Policies {
+			n.Scores = append(n.Scores, decision.Score{Policy: p.Name, Score: int64(all.Parts[i*len(all.Policies)+at]), Weight: p.Weight})
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
 }

@@ -186,8 +186,8 @@ func (ev *evaluation) preferClaimed(nodes []*snapshot.Node, indices []int32, tot
 	}
 }
 
-// noteTop notes the best nodes with each policy's part in their totals, if there
-// is any.
+// noteTop notes the best nodes with each policy's part in their totals, and the scores of
+// all, if there are any.
 func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *Result) {
 	if len(ev.scorers) == 0 {
 		return
@@ -200,14 +200,37 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 		scored := decision.ScoredNode{Node: n.Name, Total: s.totals[j], HoldsClaim: ev.holdsClaim(n), Scores: make([]decision.Score, 0, len(ev.scorers))}
 		for at := range ev.scorers {
 			scorer := &ev.scorers[at]
-			score := decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight}
-			if score.Raw = score.Score; len(s.raw[at]) > 0 {
-				score.Raw = s.raw[at][j]
-			}
-			scored.Scores = append(scored.Scores, score)
+			scored.Scores = append(scored.Scores, decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight})
 		}
 		result.Record.Top = append(result.Record.Top, scored)
 	}
+	for _, total := range s.totals {
+		if total == s.totals[best[0]] {
+			result.Record.Ties++
+		}
+	}
+	result.Scores = ev.allScores(nodes, indices, s)
+	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
+}
+
+// allScores copies the scores of all nodes.
+func (ev *evaluation) allScores(nodes []*snapshot.Node, indices []int32, s *scratch) *decision.Scores {
+	all := &decision.Scores{
+		Nodes:    make([]string, len(indices)),
+		Totals:   make([]int32, len(indices)),
+		Policies: make([]decision.ScoringPolicy, len(ev.scorers)),
+		Parts:    make([]uint8, len(indices)*len(ev.scorers)),
+	}
+	for j, i := range indices {
+		all.Nodes[j], all.Totals[j] = nodes[i].Name, int32(s.totals[j])
+	}
+	for at, scorer := range ev.scorers {
+		all.Policies[at] = decision.ScoringPolicy{Name: ev.members[scorer.member].Name, Weight: scorer.weight}
+		for j, score := range s.scores[at] {
+			all.Parts[j*len(ev.scorers)+at] = uint8(score)
+		}
+	}
+	return all
 }
 
 // top returns the positions of the k largest totals, best first; of equal ones

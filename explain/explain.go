@@ -1,5 +1,6 @@
 // Package explain tells why a pod is where it is, or nowhere: the latest
-// decisions about it, and what every policy says about every node now. The
+// decisions about it, and what every policy says now about every node that
+// kube-scheduler does not rule out itself. The
 // service offers it under /explain on its admin address ([Handler]); the command
 // `outboard explain` asks there ([Fetch]) and prints the [Document] as text or
 // JSON.
@@ -9,9 +10,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +22,7 @@ import (
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -31,21 +35,28 @@ const (
 	// DefaultNodes is how many nodes are told about unless asked otherwise.
 	DefaultNodes = 20
 	maxLimit     = 10000
+	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are named.
+	maxExamples = 3
 )
 
 // Document is the answer.
 type Document struct {
 	// Pod is the pod asked about, as namespace/name.
 	Pod string `json:"pod"`
+	// Known says whether the pod exists, as far as Outboard knows.
+	Known bool `json:"known"`
 	// Node is the node the pod is on now; "" if it is on none, or not known.
 	Node string `json:"node,omitempty"`
+	// Annotation is what the pod's annotation says of why it is there
+	// ([decision.Annotation]); "" if it has none.
+	Annotation string `json:"annotation,omitempty"`
 	// Gates are the pod's scheduling gates: kube-scheduler does not try it before they are
 	// removed.
 	Gates []string `json:"gates,omitempty"`
 	// Decisions are the latest decisions about the pod, latest first.
 	Decisions []*decision.Record `json:"decisions"`
 	// Now is what would be decided about the pod at this moment, by profile; nil
-	// if the pod is on a node or not known.
+	// if the pod is on a node or not known, or there is no profile.
 	Now []Profile `json:"now,omitempty"`
 	// Signals are the outside facts as they are now, by name.
 	Signals []Signal `json:"signals,omitempty"`
@@ -66,9 +77,11 @@ type Signal struct {
 // Profile is what the policies of one profile say now.
 type Profile struct {
 	Profile string `json:"profile"`
-	// Fit is how many of all Nodes fit.
+	// Nodes is how many nodes kube-scheduler would ask about, and Fit how many of them fit.
 	Fit   int `json:"fit"`
 	Nodes int `json:"nodes"`
+	// Excluded are the other nodes, those for the most frequent reason first.
+	Excluded []Exclusion `json:"excluded,omitempty"`
 	// MaxTotal is the largest total that a node can have for the pod.
 	MaxTotal int64 `json:"maxTotal"`
 	// Explanations are about the best nodes, best first; those that do not fit
@@ -80,6 +93,15 @@ type Profile struct {
 	Waiting *Waiting `json:"waiting,omitempty"`
 	// Error is why the policies cannot judge the pod.
 	Error string `json:"error,omitempty"`
+}
+
+// Exclusion is one reason for which kube-scheduler rules nodes out itself.
+type Exclusion struct {
+	// Reason is kube-scheduler's text.
+	Reason string `json:"reason"`
+	Nodes  int    `json:"nodes"`
+	// Examples are the names of some of the nodes; the node asked about is the first.
+	Examples []string `json:"examples"`
 }
 
 // Waiting is about a pod of which all nodes that kube-scheduler asked about were rejected.
@@ -99,6 +121,8 @@ type Source struct {
 	// View and Pod are nil when Outboard runs without a cluster.
 	View func() *snapshot.View
 	Pod  func(namespace, name string) *corev1.Pod
+	// Ignored returns the resources that kube-scheduler does not count itself; nil: it counts all.
+	Ignored func() []corev1.ResourceName
 	// Waiting returns since when a pod waits because of a profile, or nil; it is nil when nobody is woken.
 	Waiting func(profile string, pod types.UID) *Waiting
 	// Signals returns the outside facts; nil if there are none.
@@ -106,7 +130,8 @@ type Source struct {
 }
 
 // Handler serves GET requests with the query parameters namespace, pod
-// (required), profile, node, decisions and nodes.
+// (required), profile, node, decisions and nodes. It answers 404 when there is no
+// such profile, and tells which there are.
 func Handler(s Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -126,21 +151,24 @@ func Handler(s Source) http.Handler {
 			return
 		}
 		profile := q.Get("profile")
+		engines := s.Engines()
+		if _, ok := engines[profile]; !ok && profile != "" {
+			http.Error(w, fmt.Sprintf("there is no profile %q: the profiles are %s", profile, strings.Join(slices.Sorted(maps.Keys(engines)), ", ")), http.StatusNotFound)
+			return
+		}
 		doc := Document{Pod: namespace + "/" + name}
-		doc.Decisions = s.Log.Find(func(d *decision.Record) bool {
-			return d.Pod.Namespace == namespace && d.Pod.Name == name && (profile == "" || d.Profile == profile)
-		}, decisions)
 		if s.View != nil {
 			if pod := s.Pod(namespace, name); pod != nil {
-				doc.Node = pod.Spec.NodeName
+				doc.Known, doc.Node, doc.Annotation = true, pod.Spec.NodeName, pod.Annotations[decision.Annotation]
 				if doc.Node == "" {
 					for _, gate := range pod.Spec.SchedulingGates {
 						doc.Gates = append(doc.Gates, gate.Name)
 					}
-					doc.Now = s.now(r, pod, profile, q.Get("node"), nodes)
+					doc.Now = s.now(r, engines, pod, profile, q.Get("node"), nodes)
 				}
 			}
 		}
+		doc.Decisions = s.Log.Find(decision.Query{Namespace: namespace, Name: name, Profile: profile, Node: doc.Node, Limit: decisions})
 		if s.Signals != nil {
 			doc.Signals = s.Signals()
 		}
@@ -149,15 +177,16 @@ func Handler(s Source) http.Handler {
 	})
 }
 
-func (s Source) now(r *http.Request, pod *corev1.Pod, only, node string, limit int) []Profile {
+func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
 	view := s.View()
+	nodes, excluded := s.asked(view, pod, node)
 	var profiles []Profile
-	for path, e := range s.Engines() {
+	for path, e := range engines {
 		if only != "" && only != path {
 			continue
 		}
-		p := Profile{Profile: path, Nodes: view.Len()}
-		all, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())})
+		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}
+		all, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes})
 		if err != nil {
 			p.Error = err.Error()
 		}
@@ -180,6 +209,36 @@ func (s Source) now(r *http.Request, pod *corev1.Pod, only, node string, limit i
 	}
 	slices.SortFunc(profiles, func(a, b Profile) int { return cmp.Compare(a.Profile, b.Profile) })
 	return profiles
+}
+
+// asked returns the nodes that kube-scheduler would ask about, and why it excludes the
+// others. Of these, first is named before all others.
+func (s Source) asked(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
+	var ignored []corev1.ResourceName
+	if s.Ignored != nil {
+		ignored = s.Ignored()
+	}
+	filters := kubescheduler.For(pod, ignored...)
+	for n := range view.All() {
+		reason := cmp.Or(filters.Excludes(n.Object), filters.Lacks(n))
+		if reason == "" {
+			nodes = append(nodes, n)
+			continue
+		}
+		at := slices.IndexFunc(excluded, func(x Exclusion) bool { return x.Reason == reason })
+		if at < 0 {
+			at = len(excluded)
+			excluded = append(excluded, Exclusion{Reason: reason})
+		}
+		x := &excluded[at]
+		if x.Nodes++; n.Name == first {
+			x.Examples = slices.Insert(x.Examples, 0, first)
+		} else if len(x.Examples) < maxExamples {
+			x.Examples = append(x.Examples, n.Name)
+		}
+	}
+	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return nodes, excluded
 }
 
 func better(a, b engine.Explanation) int {

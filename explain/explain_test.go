@@ -1,17 +1,22 @@
 package explain_test
 
 import (
+	"context"
+	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -53,5 +58,183 @@ func TestWhereThePodIs(t *testing.T) {
 		if first, _, _ := strings.Cut(text.String(), "\n"); first != tc.want {
 			t.Errorf("%s: got %q, want %q", name, first, tc.want)
 		}
+	}
+}
+
+// sized is a policy that lets the nodes with enough of what their label says pass, scores them
+// by that, and has a long reason for the others.
+type sized struct{ label string }
+
+var tooSmall = &policy.Reason{Code: "TooSmall", Text: "node(s) do not have as much as a pod like this one needs to run as it should", Unit: "MiB"}
+
+func (p sized) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return p, nil
+}
+
+func (p sized) Score(n *snapshot.Node) int64 { return p.size(n) }
+
+func (p sized) Filter(n *snapshot.Node) policy.Verdict {
+	if size := p.size(n); size < 10 {
+		return policy.Verdict{Reason: tooSmall, Have: size, Want: 10}
+	}
+	return policy.Verdict{}
+}
+
+func (p sized) size(n *snapshot.Node) int64 {
+	quantity := resource.MustParse("0" + n.Object.Labels[p.label])
+	return quantity.Value()
+}
+
+// show returns what is told of the pod of the source.
+func show(t *testing.T, source explain.Source, query url.Values) (*explain.Document, string) {
+	t.Helper()
+	server := httptest.NewServer(explain.Handler(source))
+	defer server.Close()
+	doc, err := explain.Fetch(t.Context(), server.Client(), server.URL, query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := doc.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	return doc, text.String()
+}
+
+func engines(t *testing.T, names ...string) func() map[string]*engine.Engine {
+	var o engine.Options
+	for _, name := range names {
+		o.Policies = append(o.Policies, engine.Member{Name: name, Policy: sized{name}, Weight: 2})
+	}
+	e, err := engine.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() map[string]*engine.Engine { return map[string]*engine.Engine{"/": e} }
+}
+
+// cluster is 20 nodes of a pool each, and one more that is cordoned.
+func cluster(labels ...string) *snapshot.View {
+	var b snapshot.Builder
+	for i := range 21 {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%02d", i), Labels: map[string]string{"pool": "web"}}}
+		if n.Spec.Unschedulable = i == 20; i >= 18 {
+			n.Labels["pool"] = "agents"
+		}
+		for _, label := range labels {
+			n.Labels[label] = fmt.Sprint(i)
+		}
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10"), corev1.ResourceCPU: resource.MustParse("2")}
+		if i == 18 {
+			delete(n.Status.Allocatable, corev1.ResourceCPU)
+		}
+		b.SetNode(n)
+	}
+	return b.View()
+}
+
+func pending(spec corev1.PodSpec) func(string, string) *corev1.Pod {
+	return func(namespace, name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
+	}
+}
+
+// What kube-scheduler rules out itself is not judged, and is told with kube-scheduler's reasons.
+func TestNowRespectsKubeScheduler(t *testing.T) {
+	view := cluster("Size")
+	cpu := []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}
+	source := explain.Source{
+		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func() *snapshot.View { return view },
+		Pod: pending(corev1.PodSpec{NodeSelector: map[string]string{"pool": "agents"}, Containers: cpu}),
+	}
+	_, text := show(t, source, url.Values{"pod": {"agent"}})
+	want := `Pod default/agent is on no node.
+
+No decision about it is remembered: it was never asked about, or too long ago, before a restart, or by another
+replica. Each replica remembers its own decisions.
+
+Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
+  18 node(s) didn't match Pod's node affinity/selector (node-00, node-01, node-02, …)
+  1 Insufficient cpu (node-18)
+  1 node(s) were unschedulable (node-20)
+  node     fits  total of 200  Size ×2
+  node-19  yes   38            19
+`
+	if text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	doc, text := show(t, source, url.Values{"pod": {"agent"}, "node": {"node-15"}})
+	if got := doc.Now[0]; got.Excluded[0].Examples[0] != "node-15" || len(got.Explanations) != 0 {
+		t.Errorf("about one node that is excluded: %s", text)
+	}
+	source.Ignored = func() []corev1.ResourceName { return []corev1.ResourceName{corev1.ResourceCPU} }
+	if doc, text := show(t, source, url.Values{"pod": {"agent"}}); doc.Now[0].Nodes != 2 {
+		t.Errorf("when kube-scheduler ignores the resource: %s", text)
+	}
+}
+
+// However many policies there are, and however long their reasons, lines fit a terminal.
+func TestNowFitsATerminal(t *testing.T) {
+	labels := []string{"GPUMemory", "Utilization", "Licences", "RemoteClusters", "HardwareHealth"}
+	view := cluster(labels...)
+	for count := 1; count <= len(labels); count++ {
+		source := explain.Source{
+			Log: decision.NewLog(1), Engines: engines(t, labels[:count]...), View: func() *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
+		}
+		_, text := show(t, source, url.Values{"pod": {"web"}})
+		for line := range strings.Lines(text) {
+			if width := utf8.RuneCountInString(line) - 1; width > 120 {
+				t.Errorf("%d policies: a line of %d columns: %s", count, width, line)
+			}
+		}
+		for _, say := range []string{"10 of 20 nodes fit", "TooSmall: has 9, needs 10 MiB", "TooSmall: " + tooSmall.Text + ", says GPUMemory"} {
+			if !strings.Contains(text, say) {
+				t.Errorf("%d policies: %q is missing:\n%s", count, say, text)
+			}
+		}
+	}
+}
+
+// The node a pod is on is in the table, however many nodes scored more, and after a restart
+// its annotation says why.
+func TestWhereItIsAndWhy(t *testing.T) {
+	view := cluster("Size")
+	e := engines(t, "Size")
+	var nodes []*snapshot.Node
+	for n := range view.All() {
+		nodes = append(nodes, n)
+	}
+	var result engine.Result
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.PodSpec{NodeName: "node-03"}}
+	if err := e()["/"].Score(t.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes}, &result); err != nil {
+		t.Fatal(err)
+	}
+	log := decision.NewLog(0)
+	result.Record.Verb = "prioritize"
+	log.Add(result.Record, result.Scores)
+	pod.Annotations = map[string]string{decision.Annotation: "scored 6 of 200"}
+	source := explain.Source{Log: log, Engines: e, View: func() *snapshot.View { return view }, Pod: func(string, string) *corev1.Pod { return pod }}
+	_, text := show(t, source, url.Values{"pod": {"web"}})
+	for _, want := range []string{
+		"Pod default/web is on node node-03.\nIts annotation outboard.dev/decision says: scored 6 of 200\n",
+		"    node-03 (chosen)  6             3\n    the chosen node scored less than 17 other nodes\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+	source.Log = decision.NewLog(0) // as after a restart
+	if _, text := show(t, source, url.Values{"pod": {"web"}}); !strings.Contains(text, "says: scored 6 of 200\n\nNo decision") {
+		t.Errorf("after a restart: %s", text)
+	}
+}
+
+// A profile that does not exist is an error, and no pod that is not known.
+func TestUnknownProfile(t *testing.T) {
+	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func() *snapshot.View { return new(snapshot.View) }, Pod: pending(corev1.PodSpec{})}))
+	defer server.Close()
+	_, err := explain.Fetch(t.Context(), server.Client(), server.URL, url.Values{"pod": {"web"}, "profile": {"/typo"}})
+	if err == nil || !strings.Contains(err.Error(), `there is no profile "/typo": the profiles are /`) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 )
 
@@ -49,13 +51,16 @@ func (d *Document) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
 	case len(d.Gates) > 0:
 		fmt.Fprintf(&b, "Pod %s is gated: kube-scheduler does not try it before its scheduling gates are removed (%s).\n", d.Pod, strings.Join(d.Gates, ", "))
-	case len(d.Now) > 0:
+	case d.Known:
 		fmt.Fprintf(&b, "Pod %s is on no node.\n", d.Pod)
 	default:
 		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
 	}
+	if d.Annotation != "" {
+		fmt.Fprintf(&b, "Its annotation %s says: %s\n", decision.Annotation, decision.Plain(d.Annotation))
+	}
 	if len(d.Decisions) == 0 {
-		b.WriteString("\nNo decision about it is remembered: it was never asked about, or too long ago, or by another replica.\n")
+		b.WriteString("\nNo decision about it is remembered: it was never asked about, or too long ago, before a restart, or by another\nreplica. Each replica remembers its own decisions.\n")
 	} else {
 		b.WriteString("\nDecisions, latest first:\n")
 	}
@@ -73,7 +78,18 @@ func (d *Document) Text(w io.Writer) error {
 }
 
 func (p *Profile) text(b *strings.Builder) {
-	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit.\n", p.Profile, p.Fit, p.Nodes)
+	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit", p.Profile, p.Fit, p.Nodes)
+	if excluded := p.excluded(); excluded > 0 {
+		fmt.Fprintf(b, "; kube-scheduler excludes %d others", excluded)
+	}
+	b.WriteString(".\n")
+	for _, x := range p.Excluded {
+		names := strings.Join(x.Examples, ", ")
+		if x.Nodes > len(x.Examples) {
+			names += ", …"
+		}
+		fmt.Fprintf(b, "  %d %s (%s)\n", x.Nodes, x.Reason, names)
+	}
 	if p.Waiting != nil {
 		fmt.Fprintf(b, "  waits since %s", p.Waiting.Since.UTC().Format(time.RFC3339))
 		if p.Waiting.Woken > 0 {
@@ -92,31 +108,79 @@ func (p *Profile) text(b *strings.Builder) {
 	if len(p.Explanations) == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "  node\tfits\ttotal of %d", p.MaxTotal)
-	for _, o := range p.Explanations[0].Policies {
-		fmt.Fprintf(table, "\t%s", o.Policy)
-	}
-	fmt.Fprintln(table)
-	for _, x := range p.Explanations {
-		fits := "yes"
-		if !x.Fits {
-			fits = "no"
-		}
-		if x.HoldsClaim {
-			fits += ", holds a claim"
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%d", x.Node, fits, x.Total)
-		for _, o := range x.Policies {
-			fmt.Fprintf(table, "\t%s", opinion(o))
-		}
-		fmt.Fprintln(table)
-	}
-	table.Flush() // into a strings.Builder, which does not fail
+	p.table(b)
 	if rest := p.Nodes - len(p.Explanations); rest > 0 {
 		fmt.Fprintf(b, "  … and %d more nodes (--nodes N shows more, --node NAME one)\n", rest)
 	}
+	p.reasons(b)
 	p.notes(b)
+}
+
+func (p *Profile) excluded() int {
+	sum := 0
+	for _, x := range p.Excluded {
+		sum += x.Nodes
+	}
+	return sum
+}
+
+// table writes what each policy says of each node, as short as can be.
+func (p *Profile) table(b *strings.Builder) {
+	table := decision.Table{Head: []string{"node", "fits", fmt.Sprintf("total of %d", p.MaxTotal)}}
+	for _, o := range p.Explanations[0].Policies {
+		name := o.Policy
+		if o.Weight > 0 {
+			name += fmt.Sprintf(" ×%d", o.Weight)
+		}
+		table.Head = append(table.Head, name)
+	}
+	for _, x := range p.Explanations {
+		row := []string{x.Node, "yes", strconv.FormatInt(x.Total, 10)}
+		if !x.Fits {
+			row[1], row[2] = "no", "–"
+		}
+		if x.HoldsClaim {
+			row[1] += ", holds a claim"
+		}
+		for _, o := range x.Policies {
+			row = append(row, opinion(o))
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	table.Text(b, "  ")
+}
+
+// opinion is the score, or the code of the reason for which the policy rejects the node, with its numbers.
+func opinion(o engine.PolicyOpinion) string {
+	switch {
+	case o.Code != "" && (o.Have != 0 || o.Want != 0):
+		return strings.TrimRight(fmt.Sprintf("%s: has %d, needs %d %s", o.Code, o.Have, o.Want, o.Unit), " ")
+	case o.Code != "":
+		return o.Code
+	case o.Scored:
+		return strconv.FormatInt(o.Score, 10)
+	}
+	return "–"
+}
+
+// reasons writes what the codes in the table mean.
+func (p *Profile) reasons(b *strings.Builder) {
+	told := map[string]bool{}
+	for _, x := range p.Explanations {
+		for _, o := range x.Policies {
+			if o.Code == "" {
+				continue
+			}
+			text := fmt.Sprintf("  %s: %s, says %s", o.Code, o.Text, o.Policy)
+			if o.Unresolvable {
+				text += " (preemption would not help)"
+			}
+			if !told[text] {
+				told[text] = true
+				fmt.Fprintln(b, text)
+			}
+		}
+	}
 }
 
 // notes writes which nominated pods count on each node, and what policies say about it in words, below the table, which they
@@ -137,24 +201,6 @@ func (p *Profile) notes(b *strings.Builder) {
 			}
 		}
 	}
-}
-
-func opinion(o engine.PolicyOpinion) string {
-	var parts []string
-	if o.Code != "" {
-		text := o.Text
-		if o.Have != 0 || o.Want != 0 {
-			text += strings.TrimRight(fmt.Sprintf(" (has %d, needs %d %s", o.Have, o.Want, o.Unit), " ") + ")"
-		}
-		parts = append(parts, text)
-	}
-	if o.Scored {
-		parts = append(parts, fmt.Sprintf("%d × %d", o.Score, o.Weight))
-	}
-	if len(parts) == 0 {
-		return "–"
-	}
-	return strings.Join(parts, "; ")
 }
 
 // signals writes what is known from outside.

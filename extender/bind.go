@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +17,6 @@ import (
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
 )
-
-// DecisionAnnotation is written to every pod that is bound by the replica that
-// judged it: why it is where it is, in one line.
-const DecisionAnnotation = "outboard.dev/decision"
 
 // releaseTimeout bounds giving back what was reserved for a pod that was not
 // bound, for which the caller does not wait.
@@ -150,8 +147,8 @@ func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, target *a
 	}
 	h.awaitTurn(ctx, node.Name, reservation.After)
 	b := binding.Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
-	if why := h.why(string(pod.UID), node.Name); why != "" {
-		b.Annotations[DecisionAnnotation] = why
+	if why := h.why(pod, node.Name); why != "" {
+		b.Annotations[decision.Annotation] = why
 	}
 	maps.Copy(b.Annotations, reservation.Annotations)
 	if !reservation.Empty() {
@@ -203,9 +200,11 @@ func (h *Handler) withdraw(ctx context.Context, pod *corev1.Pod, revoke func(con
 const bound = `{"Error":""}`
 
 // why sums up, for the pod's annotation, the latest decisions about it.
-func (h *Handler) why(uid, node string) string {
-	records := h.Log.Find(func(r *decision.Record) bool {
-		return r.Pod.UID == uid && r.Profile == h.Profile && r.Error == "" && (r.Verb == decision.Filter || r.Verb == decision.Prioritize)
-	}, 4)
-	return decision.Summary(records, node)
+func (h *Handler) why(pod *corev1.Pod, node string) string {
+	records := h.Log.Settle(decision.Query{
+		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Profile: h.Profile, Node: node, Limit: 8,
+	})
+	return decision.Summary(slices.DeleteFunc(records, func(r *decision.Record) bool {
+		return r.Error != "" || r.Verb != decision.Filter && r.Verb != decision.Prioritize
+	}), node)
 }

@@ -16,6 +16,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/policy"
@@ -33,10 +34,30 @@ func TestBind(t *testing.T) {
 			t.Fatalf("answered %s", answer)
 		}
 		want := []binding.Binding{{Namespace: "default", Name: "p", UID: "u1", Node: "better", Annotations: map[string]string{
-			extender.DecisionAnnotation: "scored 91 of 100 (Labels 91×1); 2 of 3 nodes fit; 1 no room for it",
+			decision.Annotation: "scored 91 of 100 (Labels 91×1); 2 of 3 nodes fit; 1 no room for it",
 		}}}
 		if diff := cmp.Diff(want, cluster.bindings); diff != "" {
 			t.Error(diff)
+		}
+	})
+	t.Run("bound to one of many nodes as good", func(t *testing.T) {
+		var nodes []*corev1.Node
+		var asked []string
+		for i := range 63 {
+			name := fmt.Sprintf("node-%02d", i)
+			nodes, asked = append(nodes, labelled(name, "score", "20")), append(asked, name)
+		}
+		cluster := &fakeCluster{view: view(nodes), pods: []*corev1.Pod{somePod()}}
+		s := serve(t, cluster)
+		s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &asked}))
+		s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "node-42"}))
+		want := "scored 20 of 100 (Labels 20×1), as much as 62 other nodes"
+		if len(cluster.bindings) != 1 || cluster.bindings[0].Annotations[decision.Annotation] != want {
+			t.Errorf("bound %+v, want %q", cluster.bindings, want)
+		}
+		found := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 2})
+		if chosen := found[1].Chosen; chosen == nil || chosen.Node != "node-42" || chosen.Total != 20 || found[1].Ties != 63 {
+			t.Errorf("the record of the scores is %+v", found[1])
 		}
 	})
 	t.Run("an error reaches the scheduler", func(t *testing.T) {

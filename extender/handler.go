@@ -205,7 +205,7 @@ func (h *Handler) finish(c *call, err error) {
 		if err != nil {
 			r.Error = oneLine(err)
 		}
-		h.Log.Add(r.Bounded())
+		h.Log.Add(r.Bounded(), c.result.Scores)
 	}
 	h.Metrics.observe(h.Profile, c.verb, duration, c.record, err)
 	if err == nil {

@@ -188,7 +188,7 @@ func TestFilterByNames(t *testing.T) {
 	if diff := cmp.Diff(want, decode[extenderv1.ExtenderFilterResult](t, answer)); diff != "" {
 		t.Error(diff)
 	}
-	records := s.log.Find(func(r *decision.Record) bool { return r.Pod.Name == "p" }, 10)
+	records := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 10})
 	if len(records) != 1 || records[0].Asked != 5 || records[0].Fit != 2 || records[0].Verb != "filter" || records[0].Duration <= 0 {
 		t.Errorf("the record is %+v", records)
 	}

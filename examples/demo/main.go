@@ -19,8 +19,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/explain"
-	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -85,7 +85,7 @@ func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Pla
 	fmt.Fprintln(table, "POD\tNODE\tWHY")
 	var unplaced *stage.Placed
 	for i, p := range placed {
-		node, why := p.Pod.Spec.NodeName, p.Pod.Annotations[extender.DecisionAnnotation]
+		node, why := p.Pod.Spec.NodeName, p.Pod.Annotations[decision.Annotation]
 		if node == "" {
 			// The first sentence is about nodes, the rest about preemption.
 			why, _, _ = strings.Cut(p.Waiting, ". ")

@@ -131,7 +131,7 @@ func TestBindThroughUs(t *testing.T) {
 			const pods = 20
 			for i := range pods {
 				pod := th.bound(controlplane.PodSpec{Name: "p-" + string(rune('a'+i)), Image: "nginx"})
-				why := pod.Annotations[outboard.DecisionAnnotation]
+				why := pod.Annotations[decision.Annotation]
 				if !strings.HasPrefix(why, "scored ") || !strings.Contains(why, "ImageLocality 100×1") || !strings.Contains(why, "3 of 3 nodes fit") {
 					t.Fatalf("%s on %s is annotated %q", pod.Name, pod.Spec.NodeName, why)
 				}
