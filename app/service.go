@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -313,6 +314,7 @@ func (s *service) source() explain.Source {
 			return nil
 		}
 	}
+	source.Ignored = func() []corev1.ResourceName { return s.current.Load().config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.cluster != nil {
 		source.View, source.Pod = s.cluster.View, s.cluster.PodByName

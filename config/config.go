@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/config/strictyaml"
@@ -349,4 +350,18 @@ func NeedsRestart(old, new *Config) []string {
 		return v
 	}
 	return strictyaml.Diff(fixed(old.Process), fixed(new.Process))
+}
+
+// IgnoredByScheduler are the resources that kube-scheduler does not count itself: it
+// ignores those of all its extenders, whichever a pod is for.
+func (c *Config) IgnoredByScheduler() []corev1.ResourceName {
+	var ignored []corev1.ResourceName
+	for _, p := range c.Profiles {
+		for _, r := range p.ManagedResources {
+			if r.IgnoredByScheduler {
+				ignored = append(ignored, corev1.ResourceName(r.Name))
+			}
+		}
+	}
+	return ignored
 }

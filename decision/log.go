@@ -2,15 +2,18 @@ package decision
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 )
 
 const (
 	// DefaultLogSize is the number of records a Log made with size 0 keeps.
 	DefaultLogSize = 4096
-	// maxScores is how many bytes of Scores a Log keeps: those of 1,400 calls about 500
-	// nodes each, or of 140 about 5,000.
-	maxScores = 16 << 20
+	// maxScores is how many bytes of Scores a Log keeps: those of 700 calls about 500
+	// nodes each, or of 70 about 5,000.
+	maxScores = 8 << 20
+	// maxFree is how many Scores a Log has ready to be written over.
+	maxFree = 16
 )
 
 // Log keeps the latest records of all pods, and the latest [Scores] for as long as they
@@ -23,6 +26,7 @@ type Log struct {
 	pods    map[podKey]*entry
 	scores  int // bytes
 	keeping int // of the records added, those before this one have no scores any more
+	free    []*Scores
 }
 
 type podKey struct{ namespace, name string }
@@ -41,8 +45,10 @@ func NewLog(size int) *Log {
 }
 
 // Add appends the record, dropping the oldest when the Log is full. scores are those of
-// the call, and may be nil. Neither must be written to afterwards.
-func (l *Log) Add(r *Record, scores *Scores) {
+// the call, and may be nil. Neither must be written to afterwards. What it returns for
+// scores is not needed any more and may be written over, so that keeping scores takes no
+// new memory for each call; it may be nil.
+func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
 	key := podKey{r.Pod.Namespace, r.Pod.Name}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,12 +61,16 @@ func (l *Log) Add(r *Record, scores *Scores) {
 	}
 	l.pods[key] = e
 	if scores == nil {
-		return
+		return nil
 	}
 	l.scores += scores.size()
 	for l.keeping = max(l.keeping, l.added-len(l.ring)); l.scores > maxScores; l.keeping++ {
 		l.forget(&l.ring[l.keeping%len(l.ring)])
 	}
+	if last := len(l.free) - 1; last >= 0 {
+		unused, l.free = l.free[last], l.free[:last]
+	}
+	return unused
 }
 
 // drop takes the oldest record of all out of its list; there is none in a ring that is
@@ -80,6 +90,9 @@ func (l *Log) drop(e *entry) {
 func (l *Log) forget(e *entry) {
 	if e.scores != nil {
 		l.scores -= e.scores.size()
+		if len(l.free) < maxFree {
+			l.free = append(l.free, e.scores)
+		}
 		e.scores = nil
 	}
 }
@@ -89,8 +102,8 @@ type Query struct {
 	Namespace, Name string
 	// UID and Profile are those of the records; "": any.
 	UID, Profile string
-	// Node is the node that was chosen for the pod; "": none is known. The latest record
-	// that scored nodes tells of it ([Record.Chosen]), as long as the scores are kept.
+	// Node is the node that was chosen for the pod; "": none is known. The latest record of
+	// each profile that scored nodes tells of it ([Record.Chosen]), as long as the scores are kept.
 	Node string
 	// Limit is how many records to return at most.
 	Limit int
@@ -111,14 +124,14 @@ func (l *Log) find(q Query, settle bool) []*Record {
 	records := []*Record{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	scored := false
+	var scored []string // profiles
 	for e := l.pods[podKey{q.Namespace, q.Name}]; e != nil && len(records) < q.Limit; e = e.older {
 		if !q.matches(e.record) {
 			continue
 		}
 		r := e.record
-		if !scored && len(r.Top) > 0 {
-			scored = true
+		if len(r.Top) > 0 && r.Error == "" && !slices.Contains(scored, r.Profile) {
+			scored = append(scored, r.Profile)
 			if r = e.choose(q.Node); settle && r != e.record {
 				e.record = r
 				l.forget(e)

@@ -3,13 +3,13 @@ package decision
 import "unsafe"
 
 // Scores are the scores of all nodes that a call scored, of which its Record lists the
-// best alone. Nothing in it is written to once it is in a [Log].
+// best alone.
 type Scores struct {
 	// Nodes are the names of the nodes, in any order, and Totals their totals.
 	Nodes  []string
 	Totals []int32
-	// Policies are the policies that score, and Parts, for each node in turn, their
-	// scores.
+	// Policies are the policies that score, and Parts, for each of them in turn, the
+	// scores of all nodes.
 	Policies []ScoringPolicy
 	Parts    []uint8
 	// Claimed says that nodes with the largest total possible have it because the pod
@@ -38,7 +38,7 @@ func (s *Scores) chosen(node string, maxTotal int64) *ChosenNode {
 		total := s.Totals[i]
 		c := &ChosenNode{ScoredNode: ScoredNode{Node: node, Total: int64(total), HoldsClaim: s.Claimed && int64(total) == maxTotal}}
 		for at, p := range s.Policies {
-			c.Scores = append(c.Scores, Score{Policy: p.Name, Score: int64(s.Parts[i*len(s.Policies)+at]), Weight: p.Weight})
+			c.Scores = append(c.Scores, Score{Policy: p.Name, Score: int64(s.Parts[at*len(s.Nodes)+i]), Weight: p.Weight})
 		}
 		for j, other := range s.Totals {
 			switch {

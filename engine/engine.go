@@ -133,8 +133,9 @@ type Result struct {
 	// Record says what was decided and why. Its Time, Duration, Verb and Profile
 	// are the caller's to fill in.
 	Record *decision.Record
-	// Scores are those of all nodes that were scored; nil if none was. The Result does not
-	// write to them again.
+	// Scores are those of all nodes that were scored, if there were any, as Record.Top says;
+	// else it means nothing. It is written over by the next request, unless the caller has
+	// taken it and left another or nil.
 	Scores *decision.Scores
 
 	scratch scratch
@@ -242,5 +243,4 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 
 func (r *Result) reset(record *decision.Record) {
 	r.Kept, r.Rejected, r.Totals, r.Record = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record
-	r.Scores = nil
 }

@@ -421,7 +421,7 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := answer{Kept: result.Kept, Rejected: result.Rejected, Totals: result.Totals, Record: result.Record, Scored: scoredNodes(result.Scores)}
+	got := answer{Kept: result.Kept, Rejected: result.Rejected, Totals: result.Totals, Record: result.Record, Scored: scoredNodes(result)}
 	for i := range got.Record.Policies {
 		if got.Record.Policies[i].Skipped != "" {
 			got.Record.Policies[i].Skipped = "yes" // for what, other tests tell
@@ -434,15 +434,16 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 }
 
 // scoredNodes lists the scores.
-func scoredNodes(all *decision.Scores) []decision.ScoredNode {
-	if all == nil {
+func scoredNodes(result *engine.Result) []decision.ScoredNode {
+	if len(result.Record.Top) == 0 {
 		return nil
 	}
+	all := result.Scores
 	var nodes []decision.ScoredNode
 	for i := range all.Nodes {
 		n := decision.ScoredNode{Node: all.Nodes[i], Total: int64(all.Totals[i])}
 		for at, p := range all.Policies {
-			n.Scores = append(n.Scores, decision.Score{Policy: p.Name, Score: int64(all.Parts[i*len(all.Policies)+at]), Weight: p.Weight})
+			n.Scores = append(n.Scores, decision.Score{Policy: p.Name, Score: int64(all.Parts[at*len(all.Nodes)+i]), Weight: p.Weight})
 		}
 		nodes = append(nodes, n)
 	}

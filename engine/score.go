@@ -209,28 +209,30 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 			result.Record.Ties++
 		}
 	}
-	result.Scores = ev.allScores(nodes, indices, s)
+	if result.Scores == nil {
+		result.Scores = &decision.Scores{}
+	}
+	ev.copyScores(nodes, indices, s, result.Scores)
 	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
 }
 
-// allScores copies the scores of all nodes.
-func (ev *evaluation) allScores(nodes []*snapshot.Node, indices []int32, s *scratch) *decision.Scores {
-	all := &decision.Scores{
-		Nodes:    make([]string, len(indices)),
-		Totals:   make([]int32, len(indices)),
-		Policies: make([]decision.ScoringPolicy, len(ev.scorers)),
-		Parts:    make([]uint8, len(indices)*len(ev.scorers)),
-	}
+// copyScores copies the scores of all nodes.
+func (ev *evaluation) copyScores(nodes []*snapshot.Node, indices []int32, s *scratch, all *decision.Scores) {
+	all.Nodes = slices.Grow(all.Nodes[:0], len(indices))[:len(indices)]
 	for j, i := range indices {
-		all.Nodes[j], all.Totals[j] = nodes[i].Name, int32(s.totals[j])
+		all.Nodes[j] = nodes[i].Name
 	}
+	all.Totals = slices.Grow(all.Totals[:0], len(indices))[:len(indices)]
+	for j, total := range s.totals {
+		all.Totals[j] = int32(total)
+	}
+	all.Policies, all.Parts = all.Policies[:0], slices.Grow(all.Parts[:0], len(indices)*len(ev.scorers))
 	for at, scorer := range ev.scorers {
-		all.Policies[at] = decision.ScoringPolicy{Name: ev.members[scorer.member].Name, Weight: scorer.weight}
-		for j, score := range s.scores[at] {
-			all.Parts[j*len(ev.scorers)+at] = uint8(score)
+		all.Policies = append(all.Policies, decision.ScoringPolicy{Name: ev.members[scorer.member].Name, Weight: scorer.weight})
+		for _, score := range s.scores[at] {
+			all.Parts = append(all.Parts, uint8(score))
 		}
 	}
-	return all
 }
 
 // top returns the positions of the k largest totals, best first; of equal ones

@@ -71,7 +71,7 @@ func (cs *calls) get() *call {
 // put keeps the call's memory, unless it is too much or there is enough.
 func (cs *calls) put(c *call) {
 	clear(c.asked) // nodes that came with the request
-	c.asked, c.record, c.result.Record, c.result.Scores = c.asked[:0], nil, nil, nil
+	c.asked, c.record, c.result.Record = c.asked[:0], nil, nil
 	c.reserved, c.podWeight = false, 0
 	c.answer.Reset()
 	cs.mu.Lock()

@@ -205,7 +205,11 @@ func (h *Handler) finish(c *call, err error) {
 		if err != nil {
 			r.Error = oneLine(err)
 		}
-		h.Log.Add(r.Bounded(), c.result.Scores)
+		if len(r.Top) > 0 {
+			c.result.Scores = h.Log.Add(r.Bounded(), c.result.Scores)
+		} else {
+			h.Log.Add(r.Bounded(), nil)
+		}
 	}
 	h.Metrics.observe(h.Profile, c.verb, duration, c.record, err)
 	if err == nil {
