@@ -21,6 +21,7 @@ type cluster struct {
 	nodes     []*node // in order of name
 	byName    map[string]*node
 	resources map[corev1.ResourceName]int // index in node.free
+	ignored   []corev1.ResourceName       // not counted
 	ledgers   map[snapshot.LedgerKey]snapshot.Ledger
 	bound     map[types.UID]*placed
 	now       time.Time
@@ -54,12 +55,13 @@ const (
 )
 
 // newCluster returns a cluster with the nodes, and the pods that are on one.
-func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, start time.Time) *cluster {
+func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, ignored []corev1.ResourceName, start time.Time) *cluster {
 	c := &cluster{
 		byName:    map[string]*node{},
 		resources: map[corev1.ResourceName]int{corev1.ResourceCPU: cpuResource, corev1.ResourceMemory: memoryResource, corev1.ResourcePods: podsResource},
 		ledgers:   map[snapshot.LedgerKey]snapshot.Ledger{},
 		bound:     map[types.UID]*placed{},
+		ignored:   ignored,
 		now:       start,
 	}
 	for _, object := range nodes {
@@ -111,7 +113,7 @@ func (c *cluster) needs(pod *corev1.Pod) []need {
 	requests := snapshot.PodRequests(pod)
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		quantity := requests[name]
-		if a := amount(name, quantity.MilliValue(), quantity.Value()); a > 0 {
+		if a := amount(name, quantity.MilliValue(), quantity.Value()); a > 0 && !slices.Contains(c.ignored, name) {
 			needs = append(needs, need{c.resource(name), a})
 		}
 	}

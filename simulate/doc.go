@@ -8,8 +8,8 @@
 // [Scheduler] does the part of kube-scheduler that decides where pods go beside an
 // extender:
 //
-//   - Filters: NodeResourcesFit (all resources, pods too), NodeUnschedulable, NodeName,
-//     NodeAffinity with the nodeSelector, and TaintToleration.
+//   - Filters: NodeResourcesFit (all resources but those it is told to ignore, pods too), and those
+//     of package kubescheduler.
 //   - Sampling: percentageOfNodesToScore with its adaptive default, and the index at
 //     which the next search begins.
 //   - The extender: filter is asked about the nodes found, and prioritize about those

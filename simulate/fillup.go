@@ -31,6 +31,8 @@ type World struct {
 	Extender  Extender
 	// Resource is what allocation is measured in.
 	Resource corev1.ResourceName
+	// Pending are pods that wait at the beginning: they come before all others, once each.
+	Pending []Job
 	// Known are pods that have come, and gone again, before: what policies may learn
 	// from at the beginning.
 	Known []Job
@@ -49,7 +51,7 @@ const (
 
 func (w *World) begin(seed uint64) *run {
 	r := &run{
-		cluster: newCluster(w.Nodes, w.Running, start), scheduler: w.Scheduler, extender: w.Extender,
+		cluster: newCluster(w.Nodes, w.Running, w.Extender.Ignored, start), scheduler: w.Scheduler, extender: w.Extender,
 		random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
 	}
 	for i, j := range w.Known {
@@ -73,19 +75,12 @@ func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
 
 // demand is what the pod asks for of the resource.
 func demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
-	sum := int64(0)
-	for i := range pod.Spec.Containers {
-		quantity, ok := pod.Spec.Containers[i].Resources.Requests[name]
-		if !ok {
-			quantity = pod.Spec.Containers[i].Resources.Limits[name]
-		}
-		sum += amount(name, quantity.MilliValue(), quantity.Value())
-	}
-	return sum
+	quantity := snapshot.PodRequests(pod)[name]
+	return amount(name, quantity.MilliValue(), quantity.Value())
 }
 
-// capacity is how much of the resource there is.
-func (w *World) capacity() int64 {
+// Capacity is how much of the resource there is: CPU in thousandths, all else in whole units.
+func (w *World) Capacity() int64 {
 	sum := int64(0)
 	for _, n := range w.Nodes {
 		quantity := n.Status.Allocatable[w.Resource]
@@ -129,36 +124,54 @@ func (f *Filled) At(arrived float64) float64 {
 const curveSteps = 200
 
 // Order returns the pods that fill a cluster up by the protocol of the FGD paper, in the
-// order in which they come, one each second: those of the jobs in an order that the seed
-// decides, then others like them chosen at random, until as much of the resource has
-// arrived as until says, in parts of the capacity. Each has a name and a UID of its own.
+// order in which they come, one each second: those that are pending, then those of the jobs,
+// each in an order that the seed decides, then others like the jobs chosen at random, until as
+// much of the resource has arrived as until says, in parts of the capacity. Each has a name
+// and a UID of its own.
 func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, error) {
-	capacity := w.capacity()
+	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
-	asked := int64(0)
-	for _, j := range jobs {
-		asked += demand(j.Pod, w.Resource)
-	}
-	if asked <= 0 {
+	if asked(jobs, w.Resource) <= 0 {
 		return nil, fmt.Errorf("no pod asks for %s", w.Resource)
 	}
 	random := rand.New(rand.NewPCG(seed, orderStream))
-	order := random.Perm(len(jobs))
+	first := shuffled(random, w.Pending)
+	first = append(first, shuffled(random, jobs)...)
 	var pods []*corev1.Pod
 	for arrived := int64(0); float64(arrived) < until*float64(capacity); {
-		i, which := len(pods), 0
-		if i < len(order) {
-			which = order[i]
+		i, like := len(pods), (*corev1.Pod)(nil)
+		if i < len(first) {
+			like = first[i].Pod
 		} else {
-			which = random.IntN(len(jobs))
+			like = jobs[random.IntN(len(jobs))].Pod
 		}
-		pod := instance(jobs[which].Pod, fmt.Sprint(i), start.Add(time.Duration(i+1)*time.Second))
+		pod := instance(like, fmt.Sprint(i), start.Add(time.Duration(i+1)*time.Second))
 		pods = append(pods, pod)
 		arrived += demand(pod, w.Resource)
 	}
 	return pods, nil
+}
+
+// asked is what the jobs ask for together.
+func asked(jobs []Job, name corev1.ResourceName) int64 {
+	sum := int64(0)
+	for _, j := range jobs {
+		sum += demand(j.Pod, name)
+	}
+	return sum
+}
+
+func shuffled(random *rand.Rand, jobs []Job) []Job {
+	if len(jobs) == 0 {
+		return nil // and nothing is drawn
+	}
+	all := make([]Job, len(jobs))
+	for i, which := range random.Perm(len(jobs)) {
+		all[i] = jobs[which]
+	}
+	return all
 }
 
 // FillUp plays the pods of Order. Each is tried once, and stays. progress is called now
@@ -169,7 +182,7 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 		return nil, err
 	}
 	r := w.begin(seed)
-	capacity := w.capacity()
+	capacity := w.Capacity()
 	arrived, allocated := int64(0), int64(0)
 	for _, pod := range w.Running {
 		held := snapshot.PodRequests(pod)[w.Resource]

@@ -29,7 +29,8 @@ type Load struct {
 	MinLifetime, MaxLifetime time.Duration
 }
 
-// Arrivals draws jobs at random, with their lifetimes, in a Poisson process.
+// Arrivals draws jobs at random, with their lifetimes, in a Poisson process. What is pending
+// comes at the beginning.
 func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	clip := func(j Job) time.Duration {
 		if j.Lifetime <= 0 {
@@ -41,13 +42,17 @@ func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	for _, j := range jobs {
 		work += float64(demand(j.Pod, w.Resource)) * clip(j).Seconds() / float64(len(jobs))
 	}
-	capacity := float64(w.capacity())
+	capacity := float64(w.Capacity())
 	if work <= 0 || capacity <= 0 || load.Offered <= 0 || load.For <= 0 {
 		return nil, fmt.Errorf("pods, nodes and the load must all have some %s, and take some time", w.Resource)
 	}
 	random := rand.New(rand.NewPCG(seed, loadStream))
 	between := work / (load.Offered * capacity) // seconds
 	var arrivals []Job
+	for _, j := range w.Pending {
+		j.Lifetime, j.Created = clip(j), 0
+		arrivals = append(arrivals, j)
+	}
 	for at := 0.0; ; {
 		if at += random.ExpFloat64() * between; at >= load.For.Seconds() {
 			return arrivals, nil
@@ -147,7 +152,7 @@ type replay struct {
 // the given time. Pods that fit nowhere wait, and are tried again, in the order in
 // which they came, whenever a pod has gone.
 func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.Duration, progress func(float64)) (*Replayed, error) {
-	capacity := w.capacity()
+	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}

@@ -4,17 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -60,6 +57,8 @@ type Extender struct {
 	Fine bool
 	// Managed are the resources that make a pod its concern; none: every pod is.
 	Managed []corev1.ResourceName
+	// Ignored are the resources that kube-scheduler does not count itself.
+	Ignored []corev1.ResourceName
 }
 
 // errNowhere says that the pod fits on no node.
@@ -96,8 +95,12 @@ func (r *run) concerned(pod *corev1.Pod) bool {
 	if r.extender.Engine == nil || len(r.extender.Managed) == 0 {
 		return r.extender.Engine != nil
 	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i].Resources
+	return r.manages(pod.Spec.Containers) || r.manages(pod.Spec.InitContainers)
+}
+
+func (r *run) manages(containers []corev1.Container) bool {
+	for i := range containers {
+		c := &containers[i].Resources
 		for _, name := range r.extender.Managed {
 			_, requested := c.Requests[name]
 			if _, limited := c.Limits[name]; requested || limited {
@@ -110,9 +113,7 @@ func (r *run) concerned(pod *corev1.Pod) bool {
 
 // choose returns the node on which the pod is to be bound.
 func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
-	if err := r.filter(pod, needs); err != nil {
-		return nil, err
-	}
+	r.filter(pod, needs)
 	if r.concerned(pod) && len(r.found) > 0 {
 		if err := r.askFilter(ctx, pod); err != nil {
 			return nil, err
@@ -147,32 +148,20 @@ func compareNames(a, b string) int { return cmp.Compare(a, b) }
 
 // filter sets r.found to nodes on which the pod fits, as many as kube-scheduler would
 // look for.
-func (r *run) filter(pod *corev1.Pod, needs []need) error {
-	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
-	selects := pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil
+func (r *run) filter(pod *corev1.Pod, needs []need) {
+	filters := kubescheduler.For(pod)
 	r.found = r.found[:0]
 	limit := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
 	looked := 0
 	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
 		n := r.nodes[(r.next+looked)%len(r.nodes)]
-		if !n.fits(needs) || !tolerates(pod, n.object) {
-			continue
+		if n.fits(needs) && filters.Excludes(n.object) == "" {
+			r.found = append(r.found, n)
 		}
-		if selects {
-			matches, err := affinity.Match(n.object)
-			if err != nil {
-				return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-			}
-			if !matches {
-				continue
-			}
-		}
-		r.found = append(r.found, n)
 	}
 	if len(r.nodes) > 0 {
 		r.next = (r.next + looked) % len(r.nodes)
 	}
-	return nil
 }
 
 // NodesToFind is how many nodes on which a pod fits kube-scheduler looks for, of all
@@ -186,22 +175,6 @@ func NodesToFind(all, percentage int) int {
 		percentage = max(minPercentageFound, 50-all/125)
 	}
 	return min(all, max(minNodesToFind, all*percentage/100))
-}
-
-// tolerates says whether the node takes new pods, and this one.
-func tolerates(pod *corev1.Pod, n *corev1.Node) bool {
-	if n.Spec.Unschedulable && !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return t.ToleratesTaint(klog.Background(), &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, false)
-	}) {
-		return false
-	}
-	if len(n.Spec.Taints) == 0 {
-		return true
-	}
-	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	}, false)
-	return !untolerated
 }
 
 // ask returns the question about the nodes found.

@@ -65,9 +65,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					r.arrive(pod)
 					cluster.pod = pod
 					needs := r.needs(pod)
-					if err := r.filter(pod, needs); err != nil {
-						t.Fatal(err)
-					}
+					r.filter(pod, needs)
 					asked := names(r.found)
 					if len(asked) == 0 {
 						continue
@@ -157,9 +155,7 @@ func TestFilters(t *testing.T) {
 		r := w.begin(1)
 		pod := job("p", 0, 0).Pod
 		tt.change(pod)
-		if err := r.filter(pod, r.needs(pod)); err != nil {
-			t.Fatal(err)
-		}
+		r.filter(pod, r.needs(pod))
 		if got := names(r.found); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
@@ -170,8 +166,8 @@ func TestFilters(t *testing.T) {
 	pods := &World{Nodes: w.Nodes, Running: []*corev1.Pod{resized}}
 	r, two := pods.begin(1), job("two", 0, 0).Pod
 	two.Spec.Containers[0].Resources.Requests = list("cpu", 2)
-	if err := r.filter(two, r.needs(two)); err != nil || len(r.found) > 0 {
-		t.Errorf("with a pod on labelled that has 31 of 32 cores, whatever it asks for: %v (%v)", names(r.found), err)
+	if r.filter(two, r.needs(two)); len(r.found) > 0 {
+		t.Errorf("with a pod on labelled that has 31 of 32 cores, whatever it asks for: %v", names(r.found))
 	}
 	r = w.begin(1) // pods count, too
 	first := instance(job("p", 0, 0).Pod, "1", r.now)
@@ -180,8 +176,8 @@ func TestFilters(t *testing.T) {
 	}
 	tiny := job("tiny", 0, 0).Pod
 	tiny.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-	if err := r.filter(tiny, r.needs(tiny)); err != nil || !slices.Equal(names(r.found), []string{"labelled"}) {
-		t.Errorf("with one pod on small, which takes one: %v (%v)", names(r.found), err)
+	if r.filter(tiny, r.needs(tiny)); !slices.Equal(names(r.found), []string{"labelled"}) {
+		t.Errorf("with one pod on small, which takes one: %v", names(r.found))
 	}
 }
 
@@ -198,8 +194,8 @@ func TestSampling(t *testing.T) {
 	r := w.begin(1)
 	pod := job("p", 0, 0).Pod
 	for _, want := range []string{"n00", "n189", "n29"} { // in order of name; then from where it ended
-		if err := r.filter(pod, r.needs(pod)); err != nil || len(r.found) != 100 {
-			t.Fatalf("%d nodes (%v)", len(r.found), err)
+		if r.filter(pod, r.needs(pod)); len(r.found) != 100 {
+			t.Fatalf("%d nodes", len(r.found))
 		}
 		if got := r.found[0].object.Name; got != r.nodes[(r.next+150)%250].object.Name {
 			t.Errorf("the search begins at %s (%s)", got, want)
@@ -238,9 +234,7 @@ func TestScores(t *testing.T) {
 			r := w.begin(1)
 			pod := job("p", 0, 0).Pod
 			pod.Spec.Containers[0].Resources.Requests = tt.asked
-			if err := r.filter(pod, r.needs(pod)); err != nil {
-				t.Fatal(err)
-			}
+			r.filter(pod, r.needs(pod))
 			if r.score(pod, r.needs(pod)); r.scores[0] != tt.want {
 				t.Errorf("scored %d, want %d", r.scores[0], tt.want)
 			}
@@ -276,8 +270,30 @@ func TestPodsThatAreNotManaged(t *testing.T) {
 	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {
 		t.Error("the extender is asked about the wrong pods")
 	}
+	inits := job("none", 0, 0).Pod
+	inits.Spec.InitContainers = job("some", 1, 0).Pod.Spec.Containers
+	if !r.concerned(inits) {
+		t.Error("the extender is not asked about a pod whose init container asks for the resource")
+	}
 	w.Extender.Engine = nil
 	if w.begin(1).concerned(job("some", 1, 0).Pod) {
 		t.Error("there is no extender")
+	}
+}
+
+// What kube-scheduler is told to ignore it does not count, neither of pods that run nor of those that come.
+func TestIgnoredResources(t *testing.T) {
+	running := job("runs", 10, 0).Pod
+	running.Spec.NodeName = "n00"
+	w := &World{Nodes: machines(1, 1), Running: []*corev1.Pod{running}}
+	pod := job("p", 7, 0).Pod
+	r := w.begin(1)
+	if r.filter(pod, r.needs(pod)); len(r.found) > 0 {
+		t.Error("a node with 6 of 16 units left has room for 7")
+	}
+	w.Extender.Ignored = []corev1.ResourceName{gpuMemory}
+	r = w.begin(1)
+	if r.filter(pod, r.needs(pod)); len(r.found) != 1 {
+		t.Error("a resource that is ignored is counted")
 	}
 }
