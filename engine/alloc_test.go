@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policy"
 )
 
 // Filter and Score allocate the same small number of times for 5,000 nodes as for
@@ -26,10 +27,10 @@ func TestAllocations(t *testing.T) {
 		{"score", 0, 0, true},
 	}
 	for _, tt := range tests {
-		for _, memory := range []string{"remembered", "fresh", "never remembered"} {
-			t.Run(tt.name+"/"+memory, func(t *testing.T) {
-				small := allocations(t, 100, tt.shortlist, tt.eighths, tt.score, memory)
-				large := allocations(t, 5000, tt.shortlist, tt.eighths, tt.score, memory)
+		for _, pod := range []string{"same pod", "other versions", "no identity", "signed"} {
+			t.Run(tt.name+"/"+pod, func(t *testing.T) {
+				small := allocations(t, 100, tt.shortlist, tt.eighths, tt.score, pod)
+				large := allocations(t, 5000, tt.shortlist, tt.eighths, tt.score, pod)
 				if small != large || large > most {
 					t.Errorf("%v allocations for 100 nodes and %v for 5,000; want the same, at most %d", small, large, most)
 				}
@@ -38,18 +39,21 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-func allocations(t *testing.T, nodes, shortlist, eighths int, score bool, memory string) float64 {
-	p := &stripes{eighths}
+func allocations(t *testing.T, nodes, shortlist, eighths int, score bool, pod string) float64 {
+	var p policy.Policy = &stripes{eighths}
+	if pod == "signed" {
+		p = &signedStripes{stripes{eighths}}
+	}
 	e := newShortEngine(t, shortlist, engine.Member{Name: "Stripes", Policy: p, Weight: 1}, engine.Member{Name: "Same", Policy: p, Weight: 2})
 	view := plainView(nodes)
 	req := engine.Request{View: view, Nodes: allNodes(view)}
 	pods := make([]*corev1.Pod, 200)
 	for i := range pods {
 		pods[i] = plainPod("u")
-		switch memory {
-		case "fresh":
+		switch pod {
+		case "other versions", "signed":
 			pods[i].ResourceVersion = fmt.Sprint(i)
-		case "never remembered":
+		case "no identity":
 			pods[i].UID = ""
 		}
 	}

@@ -94,11 +94,17 @@
 // out, and the request is decided anew without it. A request whose context has
 // ended fails with its cause, whatever the policies say.
 //
-// # Memory of earlier requests
+// # What is cached
 //
-// kube-scheduler asks about the same pod twice (filter, then prioritize), and
-// again and again about a pod that does not fit. While neither the pod (by UID
-// and resourceVersion) nor the View has changed, Prepare is not called again and
-// no node of the View is filtered twice. Scores are not remembered: with
-// NormalizeScore they depend on all nodes asked.
+// Evaluations: kube-scheduler asks about the same pod twice, filter and then
+// prioritize. While neither the pod (by UID and resourceVersion) nor the View has
+// changed, Prepare is not called again.
+//
+// Nodes: most pods are copies of others. A policy whose cycle has a
+// [policy.Signature] is not asked again about a node that it has let pass, or
+// scored, for another pod with the same signature, for as long as the node is the
+// same. After a pod was bound, this is every node but one. Only the latest
+// signatures are cached, and only for requests about several nodes. Rejections are
+// not cached, because the record tells the numbers behind them, nor scores that a
+// policy normalizes.
 package engine

@@ -57,7 +57,8 @@ type Engine struct {
 	clock     func() time.Time
 	maxTotal  int64
 	claimants *snapshot.Fact[[]types.UID] // nil: no policy hands anything out
-	memory    memory
+	prepared  evaluations
+	caches    nodeCaches
 	nominated atomic.Pointer[nominations] // of the latest View with any
 }
 
@@ -111,6 +112,9 @@ type Request struct {
 	// Nodes are the nodes asked, each once. They are nodes of the View, nodes
 	// that exist only in the request, or nil for unknown names.
 	Nodes []*snapshot.Node
+	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not in the View. Nil: the nodes are asked for them,
+	// which takes longer.
+	Rows []int32
 	// Nominations are those that the View does not tell (yet). Nil: none.
 	//
 	// The pods nominated to a node, by the View or by this, count there if they are at least as important as Pod, as in
@@ -182,7 +186,7 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 }
 
 // FitsAny says whether the pod fits on at least one of the nodes; it asks about them in order until one fits. It leaves no
-// record, and neither uses nor disturbs what is remembered of requests, so that asking about many pods that wait does not cost
+// record, and neither uses nor changes what is cached, so that asking about many pods that wait does not cost
 // those that are being placed anything. The error is as for Filter.
 func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
 	ev := &evaluation{key: evaluationKey{view: req.View}}
@@ -221,14 +225,19 @@ func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 // run prepares the policies, or finds them prepared, and decides, again if a
 // policy that may be left out failed.
 func (e *Engine) run(ctx context.Context, req Request, result *Result, decide func(*evaluation) error) error {
-	ev, remembered := e.memory.take(req)
-	ev.begin(e, req, remembered)
-	result.reset(e.newRecord(req, remembered))
-	err := ev.attempt(ctx, decide)
+	ev, prepared := e.prepared.take(req)
+	ev.begin(e, req, prepared)
+	cached := func(ev *evaluation) error {
+		e.caches.take(ev, &req)
+		defer e.caches.put(ev)
+		return decide(ev)
+	}
+	result.reset(e.newRecord(req, prepared))
+	err := ev.attempt(ctx, cached)
 	for ev.again {
 		ev.forget()
 		result.reset(e.newRecord(req, false))
-		err = ev.attempt(ctx, decide)
+		err = ev.attempt(ctx, cached)
 	}
 	result.Record.Policies, result.Record.MaxTotal = ev.policies(), ev.maxTotal
 	if err != nil {
@@ -237,7 +246,7 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 		return err
 	}
 	result.Record.Rejections = ev.rejections(req.Nodes)
-	e.memory.put(ev)
+	e.prepared.put(ev)
 	return nil
 }
 

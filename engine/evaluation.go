@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -22,8 +21,7 @@ const (
 	checkInterval = 16
 )
 
-// evaluation is what is known about one pod over one view: the prepared
-// policies, and what they said about each node of the view.
+// evaluation is the policies of an engine prepared for one pod over one view, and what they say in one request.
 type evaluation struct {
 	key     evaluationKey
 	members []Member
@@ -36,11 +34,12 @@ type evaluation struct {
 	// explainers are asked by Explain only.
 	explainers []explainerRef
 
-	// known is the outcome by row of the view; 0: not judged. Empty if nothing is to be remembered. It is narrow
-	// because there is one for each pod: what many requests in turn touch should fit the processor's caches.
-	known    []int16
-	numbers  []numbers // by row; means something for those known to be rejected
-	outcomes []outcome // what the outcomes mean; 0 is none, then fits, unknown and what policies said
+	// signature tells which pods the policies with a signature say the same for; see [nodeCache].
+	signature []byte
+	cache     *nodeCache // of the signature; nil: nothing is cached
+	rows      []int32    // of the nodes asked; means something with a cache
+
+	outcomes []outcome // of this request; those that every request begins with first
 
 	clock     func() time.Time            // or nil
 	claimants *snapshot.Fact[[]types.UID] // or nil
@@ -71,6 +70,7 @@ type memberState struct {
 type filterRef struct {
 	member int
 	filter policy.Filter
+	signed bool // what it lets pass is cached
 }
 
 type explainerRef struct {
@@ -83,6 +83,7 @@ type scorerRef struct {
 	weight    int64
 	score     policy.Score
 	normalize policy.NormalizeScore // or nil
+	slot      int                   // of its scores in the cache; -1: they are not cached
 }
 
 // begin readies the evaluation for a request. What it knows is kept if the pod
@@ -108,14 +109,7 @@ func (ev *evaluation) forget() {
 	clear(ev.scorers)
 	clear(ev.explainers)
 	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
-	rows := 0
-	if ev.key.identified() {
-		rows = ev.key.view.Rows()
-	}
-	ev.known = slices.Grow(ev.known[:0], rows)[:rows]
-	ev.numbers = slices.Grow(ev.numbers[:0], rows)[:rows]
-	clear(ev.known)
-	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{}, outcome{member: -1, reason: NodeUnknown})
+	ev.signature = ev.signature[:0]
 }
 
 // attempt prepares the policies and decides. An error or panic of a policy
@@ -132,9 +126,7 @@ func (ev *evaluation) attempt(ctx context.Context, decide func(*evaluation) erro
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	for i := range ev.outcomes {
-		ev.outcomes[i].forgetNodes()
-	}
+	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: -1, reason: NodeUnknown})
 	if err := ev.prepare(ctx); err != nil {
 		return err
 	}
@@ -146,6 +138,7 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 	if ev.prepared {
 		return nil
 	}
+	slots := 0 // of the cache that are taken
 	for i, m := range ev.members {
 		if ev.state[i].skipped != nil {
 			continue
@@ -167,12 +160,17 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 			// Usually methods on *T and a cycle that is a T: not to be passed over in silence.
 			return ev.failed(ctx, fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle))
 		}
+		signed := ev.sign(i, cycle)
 		if filters {
-			ev.filters = append(ev.filters, filterRef{i, f})
+			ev.filters = append(ev.filters, filterRef{i, f, signed})
 		}
 		if scores && m.Weight > 0 {
 			n, _ := cycle.(policy.NormalizeScore)
-			ev.scorers = append(ev.scorers, scorerRef{i, m.Weight, s, n})
+			slot := -1
+			if signed && n == nil && slots < cachedScores {
+				slot, slots = slots, slots+1
+			}
+			ev.scorers = append(ev.scorers, scorerRef{i, m.Weight, s, n, slot})
 		}
 		if x, ok := cycle.(policy.Explainer); ok {
 			ev.explainers = append(ev.explainers, explainerRef{i, x})
@@ -197,7 +195,7 @@ func (ev *evaluation) reachable() int64 {
 	return maxTotal(ev.members)
 }
 
-// filter sets result.Kept and result.Rejected. A node of the view is judged once. plain are the nodes without the pods
+// filter sets result.Kept and result.Rejected. plain are the nodes without the pods
 // nominated to them: one that differs must fit as well.
 func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node, result *Result) error {
 	kept, rejected := slices.Grow(result.Kept, len(nodes)), result.Rejected
@@ -207,7 +205,7 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 			return context.Cause(ctx)
 		}
 		asked := nodes[first:min(first+blockSize, len(nodes))]
-		if err := ev.judgeBlock(ctx, asked, &b); err != nil {
+		if err := ev.judgeBlock(ctx, asked, first, &b); err != nil {
 			return err
 		}
 		for j := range asked {
@@ -238,78 +236,54 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 // block is what is found out about the nodes of one block, by position in it.
 type block struct {
 	outcomes [blockSize]int32
-	numbers  [blockSize]numbers // of those that are rejected
-	fresh    [blockSize]place   // those to be judged
-	passed   [blockSize]place   // those of them that the policies let pass
+	numbers  [blockSize]numbers     // of those that are rejected
+	cached   [blockSize]*cachedNode // nil: nothing is cached
+	left     [blockSize]int32       // positions of those that the policies let pass so far
 }
 
-// place is where a node stands: its position in the block, and its row, or -1 if
-// nothing is kept about it.
-type place struct{ at, row int32 }
-
-// judgeBlock finds the outcomes for the nodes. Those that are not known it judges
-// one policy after the other: a policy sees what the policies before it let pass,
-// and its time is taken once for all of them.
-func (ev *evaluation) judgeBlock(ctx context.Context, nodes []*snapshot.Node, b *block) error {
-	fresh := ev.recall(nodes, b)
-	left := fresh
-	for i := range ev.filters {
-		f := &ev.filters[i]
-		started := ev.now()
-		passed := b.passed[:0]
-		for j, p := range left {
-			if j%checkInterval == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			ev.running = f.member
-			v := f.filter.Filter(nodes[p.at])
-			ev.running = -1
-			if v.Reason == nil {
-				passed = append(passed, p) // left may be passed itself, and has been read up to here
-				continue
-			}
-			b.outcomes[p.at], b.numbers[p.at] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
-		}
-		left = passed
-		ev.took(f.member, started)
-	}
-	for _, p := range left {
-		b.outcomes[p.at] = fits
-	}
-	for _, p := range fresh {
-		o := b.outcomes[p.at]
-		if p.row < 0 || o > math.MaxInt16 {
-			continue
-		}
-		if ev.known[p.row] = int16(o); o != fits {
-			ev.numbers[p.row] = b.numbers[p.at]
-		}
-	}
-	return nil
-}
-
-// recall sets the outcomes that are known, and returns the places of the other
-// nodes.
-func (ev *evaluation) recall(nodes []*snapshot.Node, b *block) []place {
-	fresh := b.fresh[:0]
+// judgeBlock finds the outcomes for the nodes, of which the first has the given index in the request. It judges them one policy after
+// the other: a policy sees what the policies before it let pass, and its time is taken once for all of them.
+func (ev *evaluation) judgeBlock(ctx context.Context, nodes []*snapshot.Node, first int, b *block) error {
+	left := b.left[:0]
 	for j, n := range nodes {
 		if n == nil {
 			b.outcomes[j] = unknown
 			continue
 		}
-		row := n.Row()
-		if uint(row) >= uint(len(ev.known)) || ev.key.view.At(row) != n {
-			fresh = append(fresh, place{int32(j), -1})
-			continue
+		b.cached[j] = ev.cachedNode(n, first+j)
+		left = append(left, int32(j))
+	}
+	for i := range ev.filters {
+		f := &ev.filters[i]
+		started := ev.now()
+		ev.running = f.member
+		passed := left[:0] // what is overwritten has been read
+		for j, at := range left {
+			if j%checkInterval == 0 && ctx.Err() != nil {
+				ev.running = -1
+				return context.Cause(ctx)
+			}
+			if c := b.cached[at]; f.signed && c != nil && c.fits {
+				passed = append(passed, at)
+				continue
+			}
+			if v := f.filter.Filter(nodes[at]); v.Reason == nil {
+				passed = append(passed, at)
+			} else {
+				b.outcomes[at], b.numbers[at] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
+			}
 		}
-		o := int32(ev.known[row])
-		if b.outcomes[j] = o; o == 0 {
-			fresh = append(fresh, place{int32(j), int32(row)})
-		} else if o != fits {
-			b.numbers[j] = ev.numbers[row]
+		left = passed
+		ev.running = -1
+		ev.took(f.member, started)
+	}
+	for _, at := range left {
+		b.outcomes[at] = fits
+		if c := b.cached[at]; c != nil {
+			c.fits = true
 		}
 	}
-	return fresh
+	return nil
 }
 
 // now is the time, if time is taken.

@@ -24,6 +24,7 @@ type fake struct {
 	filter    func(n *snapshot.Node) policy.Verdict
 	score     func(n *snapshot.Node) int64
 	normalize func(scores []int64)
+	signature string // "": none
 
 	prepared, filtered, scored, normalized atomic.Int64
 }
@@ -34,6 +35,9 @@ func (f *fake) Prepare(ctx context.Context, _ *corev1.Pod, _ *snapshot.View) (po
 		if err := f.prepare(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if f.signature != "" {
+		return f.signed(), nil
 	}
 	switch {
 	case f.filter != nil && f.normalize != nil:
@@ -49,6 +53,43 @@ func (f *fake) Prepare(ctx context.Context, _ *corev1.Pod, _ *snapshot.View) (po
 	}
 	return nil, nil
 }
+
+// signed is the cycle with a signature.
+func (f *fake) signed() policy.Cycle {
+	s := signatureOf(f.signature)
+	switch {
+	case f.filter != nil && f.normalize != nil:
+		return struct {
+			filterNormalize
+			signatureOf
+		}{filterNormalize{filterCycle{f}, normalizeCycle{scoreCycle{f}}}, s}
+	case f.filter != nil && f.score != nil:
+		return struct {
+			filterScore
+			signatureOf
+		}{filterScore{filterCycle{f}, scoreCycle{f}}, s}
+	case f.normalize != nil:
+		return struct {
+			normalizeCycle
+			signatureOf
+		}{normalizeCycle{scoreCycle{f}}, s}
+	case f.score != nil:
+		return struct {
+			scoreCycle
+			signatureOf
+		}{scoreCycle{f}, s}
+	case f.filter != nil:
+		return struct {
+			filterCycle
+			signatureOf
+		}{filterCycle{f}, s}
+	}
+	return nil
+}
+
+type signatureOf string
+
+func (s signatureOf) Signature() string { return string(s) }
 
 // calls says how often the policy was asked since the last time.
 func (f *fake) calls() calls {

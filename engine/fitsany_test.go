@@ -64,7 +64,7 @@ func TestFitsAnyWithFailures(t *testing.T) {
 	}
 }
 
-// What is remembered of a request is still there after FitsAny was asked about the same pod.
+// The evaluation of a request is still there after FitsAny was asked about the same pod.
 func TestFitsAnyDisturbsNothing(t *testing.T) {
 	view := viewOf("a s=1", "b s=2")
 	p := &fake{filter: atLeast("s", 2, &policy.Reason{Code: "Short"})}
@@ -79,7 +79,7 @@ func TestFitsAnyDisturbsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := p.calls(); got != (calls{Prepare: 3, Filter: 6}) || !result.Record.Remembered {
-		t.Errorf("asked %+v, remembered: %v; want once for both filter calls, and twice by FitsAny", got, result.Record.Remembered)
+	if got := p.calls(); got != (calls{Prepare: 3, Filter: 8}) || !result.Record.Remembered {
+		t.Errorf("asked %+v, remembered: %v; want Prepare once for both filter calls, and twice by FitsAny", got, result.Record.Remembered)
 	}
 }

@@ -28,6 +28,7 @@ type rule struct {
 	Hopeless  int64 // the rejection is unresolvable if have == Hopeless
 	Slope     int64 // score: Slope × have + want; 0: does not score
 	Normalize bool
+	Signed    bool   // pods with the same want have the same signature
 	Fails     string // "Prepare", "Filter", "Score" or "NormalizeScore"
 	FailsAt   int64  // the want (Prepare) or have (the others) it fails at
 }
@@ -53,6 +54,9 @@ func (r rule) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View)
 		if r.Normalize {
 			f.normalize = c.NormalizeScore
 		}
+	}
+	if r.Signed {
+		f.signature = fmt.Sprintf("want %d", want)
 	}
 	return f.Prepare(ctx, pod, view)
 }
@@ -330,6 +334,7 @@ func TestModel(t *testing.T) {
 			Hopeless:  digit.Draw(t, "Hopeless"),
 			Slope:     rapid.SampledFrom([]int64{0, 1, 3, 10}).Draw(t, "Slope"),
 			Normalize: rapid.Bool().Draw(t, "Normalize"),
+			Signed:    rapid.Bool().Draw(t, "Signed"),
 			Fails:     rapid.SampledFrom([]string{"", "", "", "Prepare", "Filter", "Score", "NormalizeScore"}).Draw(t, "Fails"),
 			FailsAt:   digit.Draw(t, "FailsAt"),
 		}
@@ -350,9 +355,9 @@ func TestModel(t *testing.T) {
 
 		var builder snapshot.Builder
 		node := func() *corev1.Node {
-			return object(fmt.Sprintf("n%d have=%d", rapid.IntRange(0, 15).Draw(t, "node"), digit.Draw(t, "have")))
+			return object(fmt.Sprintf("n%d have=%d", rapid.IntRange(0, 19).Draw(t, "node"), digit.Draw(t, "have")))
 		}
-		for range 12 {
+		for range 30 {
 			builder.SetNode(node())
 		}
 		views := []*snapshot.View{builder.View()}
@@ -367,6 +372,9 @@ func TestModel(t *testing.T) {
 			pod.Annotations = map[string]string{"want": wants[key]}
 			view := rapid.SampledFrom(views).Draw(t, "view")
 			req := engine.Request{Pod: pod, View: view, Nodes: drawNodes(t, view, views, node)}
+			if rapid.Bool().Draw(t, "with rows") {
+				req.Rows = rowsOf(view, req.Nodes)
+			}
 
 			want := m.ask(verb, req)
 			err := e.Filter
@@ -407,6 +415,17 @@ func drawNodes(t *rapid.T, view *snapshot.View, views []*snapshot.View, node fun
 		nodes = slices.Insert(nodes, rapid.IntRange(0, len(nodes)).Draw(t, "at"), other)
 	}
 	return nodes
+}
+
+// rowsOf are the rows of the nodes in the view.
+func rowsOf(view *snapshot.View, nodes []*snapshot.Node) []int32 {
+	rows := make([]int32, len(nodes))
+	for i, n := range nodes {
+		if rows[i] = -1; n != nil && view.Node(n.Name) != nil {
+			rows[i] = int32(view.Node(n.Name).Row())
+		}
+	}
+	return rows
 }
 
 // compare fails the test unless the result is the answer.

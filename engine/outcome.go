@@ -11,12 +11,11 @@ import (
 
 // The outcomes every evaluation begins with.
 const (
-	fits    int32 = 1
-	unknown int32 = 2 // the node is not known
+	fits    int32 = 0
+	unknown int32 = 1 // the node is not known
 )
 
-// outcome is one way in which nodes are rejected, and which nodes of the present
-// request are.
+// outcome is one way in which nodes of the request are rejected.
 type outcome struct {
 	member       int // -1: the engine itself
 	reason       *policy.Reason
@@ -73,11 +72,8 @@ func (o *outcome) insert(n near) {
 	o.nearest = o.nearest[:min(len(o.nearest), decision.NearestMisses)]
 }
 
-func (o *outcome) forgetNodes() { o.nodes, o.nearest = 0, o.nearest[:0] }
-
 // rejections tells about all outcomes with nodes, the most frequent first; of
-// equally frequent ones, in the order of policies and then of codes; the order
-// does not depend on what earlier requests met.
+// equally frequent ones, in the order of policies and then of codes.
 func (ev *evaluation) rejections(nodes []*snapshot.Node) []decision.Rejection {
 	var met []*outcome
 	for i := range ev.outcomes {

@@ -84,7 +84,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 				ev.running = -1
 				return nil, context.Cause(ctx)
 			}
-			scores[j] = scorer.score.Score(nodes[i])
+			scores[j] = ev.scoreOf(scorer, nodes[i], int(i))
 		}
 		s.raw[at] = s.raw[at][:0]
 		if scorer.normalize != nil || slices.Contains(scores, policy.NoOpinion) {

@@ -31,7 +31,7 @@ type Policy interface {
 }
 
 // Cycle is a Policy prepared for one pod. It implements [Filter], [Score] or
-// both, and optionally [NormalizeScore] beside Score. It may be kept and asked
+// both, and optionally [NormalizeScore] beside Score, and [Signature]. It may be kept and asked
 // again while neither the pod nor the view has changed.
 type Cycle any
 
@@ -65,6 +65,15 @@ type Explainer interface {
 	// Explain returns short sentences about the node, or, when it is nil, about the
 	// pod as a whole; none if there is nothing to add. It is pure, and may allocate.
 	Explain(node *snapshot.Node) []string
+}
+
+// Signature is implemented by a Cycle that says the same about a node for every pod with the same signature: what [Filter] and
+// [Score] return then follows from the Node and the signature alone, and not from the View. The engine does not ask such a Cycle
+// again about a node that has not changed.
+type Signature interface {
+	// Signature returns the same string for pods for which every Verdict and every score, before NormalizeScore, is the same.
+	// The policy's configuration need not be in it. It is called once for each Prepare.
+	Signature() string
 }
 
 // Verdict is a Filter's answer about one node. The zero Verdict says that the

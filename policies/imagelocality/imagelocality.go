@@ -5,6 +5,7 @@ package imagelocality
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"math/bits"
 	"slices"
 	"unique"
@@ -134,6 +135,17 @@ type cycle struct {
 type wantedImage struct {
 	name   image
 	weight uint64
+}
+
+// Signature implements policy.Signature: the images and their weights.
+func (c *cycle) Signature() string {
+	var text []byte
+	for _, w := range c.wanted {
+		name := w.name.Value()
+		text = append(binary.AppendUvarint(text, uint64(len(name))), name...)
+		text = binary.AppendUvarint(text, w.weight)
+	}
+	return string(text)
 }
 
 // Score implements policy.Score: the part of the pod's images that the node has.

@@ -119,6 +119,9 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{Reason: limitReached, Unresolvable: f.max == 0, Have: left, Want: 1}
 }
 
+// Signature implements policy.Signature.
+func (c *cycle) Signature() string { return c.key }
+
 // Score implements policy.Score: the larger the part of its limit that a node
 // has left, the better.
 func (c *cycle) Score(n *snapshot.Node) int64 {

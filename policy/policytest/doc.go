@@ -46,6 +46,7 @@
 //   - claims: a pod that holds what Reserve chose for it fits on the node, and can use
 //     it; one whose claim is of units that are gone fits unless ValidateClaim and
 //     Reserve both refuse.
+//   - signature: Cycles with the same Signature say the same about a node, whatever the pod and the View they were prepared for.
 //   - concurrent: eight goroutines at once get the same answers. Data races are
 //     found when the test runs with -race. This comes last, and is not asked of a
 //     policy that breaks another rule.

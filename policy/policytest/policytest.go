@@ -170,6 +170,7 @@ func (s *suite) checkRules() {
 			rule(c)
 		}
 	}
+	s.signatures()
 	s.allocations()
 	// A policy that writes where it should not may crash the whole process when
 	// asked concurrently, and with it go the failures that say why.

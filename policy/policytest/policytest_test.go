@@ -68,6 +68,13 @@ type normalized struct {
 
 func (n normalized) NormalizeScore(scores []int64) { n.normalize(scores) }
 
+type signed struct {
+	scoreFunc
+	signature string
+}
+
+func (s signed) Signature() string { return s.signature }
+
 type normalizeOnly struct{}
 
 func (normalizeOnly) NormalizeScore([]int64) {}
@@ -238,6 +245,19 @@ func TestBrokenPoliciesFail(t *testing.T) {
 					scores[i] = 100 * scores[i] / most
 				}
 			}}),
+		},
+		{
+			name: "a signature without what the pod asks for", rule: "signature", says: `has the signature of pod "default/new"`,
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				return signed{func(*snapshot.Node) int64 { return int64(len(pod.Labels)) }, "the same"}, nil
+			}),
+		},
+		{
+			name: "a signature without what the View says", rule: "signature", says: "the score is first",
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+				nodes := int64(min(view.Len(), 100))
+				return signed{func(*snapshot.Node) int64 { return nodes }, pod.Name}, nil
+			}),
 		},
 		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"outboard.dev/outboard/controlplane"
-	outboard "outboard.dev/outboard/extender"
+	"outboard.dev/outboard/decision"
 )
 
 const nginx = "docker.io/library/nginx:latest"

@@ -14,13 +14,12 @@ import (
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
-// What is asked of a policy in a sequence of requests to one engine. The view
+// What is asked of a policy without a signature in a sequence of requests to one engine: Prepare once for a pod and a view. The view
 // holds a, b and c, of which b is rejected.
-func TestMemory(t *testing.T) {
+func TestEvaluationsAreReused(t *testing.T) {
 	builder := new(snapshot.Builder)
 	for _, line := range []string{"a memory=9", "b memory=1", "c memory=9"} {
 		builder.SetNode(object(line))
@@ -60,21 +59,13 @@ func TestMemory(t *testing.T) {
 		}},
 		{"the same again", 0, []request{
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", pod, first, all, calls{}, true},
-			{"filter", podOf("u", "1"), first, all, calls{}, true}, // another object, the same pod
-		}},
-		{"rotated, fewer and more nodes", 0, []request{
-			{"filter", pod, first, []string{"a", "b"}, calls{Prepare: 1, Filter: 2}, false},
-			{"filter", pod, first, []string{"b", "a"}, calls{}, true},
-			{"filter", pod, first, []string{"b"}, calls{}, true},
-			{"filter", pod, first, []string{"c", "a", "b"}, calls{Filter: 1}, true},
-			{"filter", pod, first, nil, calls{}, true},
-			{"filter", pod, first, []string{"unknown", "c"}, calls{}, true},
+			{"filter", pod, first, []string{"c", "unknown"}, calls{Filter: 1}, true},
+			{"filter", podOf("u", "1"), first, all, calls{Filter: 3}, true}, // another object, the same pod
 		}},
 		{"another version of the pod", 0, []request{
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
 			{"filter", changed, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // only the latest is remembered
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // only the latest is kept
 		}},
 		{"another pod", 0, []request{
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
@@ -85,7 +76,7 @@ func TestMemory(t *testing.T) {
 			{"filter", pod, second, all, calls{Prepare: 1, Filter: 3}, false},
 			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
 		}},
-		{"a pod without UID is never remembered", 0, []request{
+		{"a pod without UID is always prepared for", 0, []request{
 			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
 			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
 			{"score", anonymous, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
@@ -98,7 +89,7 @@ func TestMemory(t *testing.T) {
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
 			{"explain", pod, first, all, calls{Filter: 3, Score: 3, NormalizeScore: 1}, true},
 			{"preempt", pod, first, []string{"a"}, calls{Filter: 1}, true},
-			{"filter", pod, first, all, calls{}, true},
+			{"filter", pod, first, all, calls{Filter: 3}, true},
 		}},
 	}
 	for _, tt := range tests {
@@ -135,8 +126,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// After a failed or cancelled request nothing half done is remembered.
-func TestMemoryAfterFailure(t *testing.T) {
+// After a failed or cancelled request nothing half done is kept.
+func TestFailedEvaluationIsNotReused(t *testing.T) {
 	view := viewOf("a memory=9", "b memory=1")
 	p := &fake{filter: atLeast("memory", 5, tooLittle)}
 	var fail error
@@ -154,32 +145,109 @@ func TestMemoryAfterFailure(t *testing.T) {
 	}
 }
 
-// A policy that builds its reasons in the request breaks its contract; it must
-// not fill the memory.
-func TestMemoryIsBounded(t *testing.T) {
-	p := &fake{filter: func(n *snapshot.Node) policy.Verdict {
-		return policy.Verdict{Reason: &policy.Reason{Code: "Odd", Text: "odd: " + n.Name}}
-	}}
-	e := newEngine(t, engine.Member{Name: "Odd", Policy: p})
-	var nodes []*snapshot.Node
-	for i := range 300 {
-		nodes = append(nodes, snapshot.NewNode(object(fmt.Sprintf("n%d", i))))
+// What is asked of a policy with a signature in a sequence of requests: nothing about nodes that it has let pass, or scored, for
+// another pod with the same signature, for as long as they do not change.
+func TestNodesAreCachedBySignature(t *testing.T) {
+	builder := new(snapshot.Builder)
+	var all []string
+	for i := range 10 {
+		all = append(all, fmt.Sprintf("n%d", i))
+		builder.SetNode(object(fmt.Sprintf("n%d memory=%d", i, i))) // five are rejected
 	}
-	req := engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View), Nodes: nodes}
-	prepared := 0
-	for range 100 {
+	first := builder.View()
+	builder.SetNode(object("n9 memory=8"))
+	builder.DeleteNode("n5")
+	builder.SetNode(object("n10 memory=7"))
+	second := builder.View()
+	passing := []string{"n5", "n6", "n7", "n8", "n9"}
+	many := append(slices.Clone(all[1:]), "unknown") // of the second view, with a node that it does not hold
+
+	type request struct {
+		verb      string
+		signature string
+		view      *snapshot.View
+		asked     []string
+		want      calls
+	}
+	for _, tt := range []struct {
+		name      string
+		normalize func([]int64)
+		requests  []request
+	}{
+		{"filter", nil, []request{
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}}, // those that are rejected
+			{"filter", "t", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}},
+		}},
+		{"nodes change", nil, []request{
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "s", second, many, calls{Prepare: 1, Filter: 5}}, // n1 to n4, and n9, which is another
+			{"filter", "s", second, many, calls{Prepare: 1, Filter: 4}},
+			{"score", "s", second, append(many[1:], "n10"), calls{Prepare: 1, Score: 8}},
+			{"score", "s", second, append(many[1:], "n10"), calls{Prepare: 1}},
+		}},
+		{"score", nil, []request{
+			{"score", "s", first, all, calls{Prepare: 1, Score: 10}},
+			{"score", "s", first, all, calls{Prepare: 1}},
+			{"score", "t", first, all, calls{Prepare: 1, Score: 10}},
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
+		}},
+		{"score and normalize", toLargest, []request{
+			{"score", "s", first, all, calls{Prepare: 1, Score: 10, NormalizeScore: 1}},
+			{"score", "s", first, all, calls{Prepare: 1, Score: 10, NormalizeScore: 1}},
+		}},
+		{"few nodes", nil, []request{
+			{"filter", "s", first, passing, calls{Prepare: 1, Filter: 5}},
+			{"filter", "s", first, passing, calls{Prepare: 1, Filter: 5}},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: tt.normalize}
+			e := newEngine(t, engine.Member{Name: "Memory", Policy: p, Weight: 1})
+			var result engine.Result
+			for i, r := range tt.requests {
+				p.signature = r.signature
+				req := asking(podOf(fmt.Sprintf("pod %d", i), "1"), r.view, r.asked...)
+				ask := e.Filter
+				if r.verb == "score" {
+					ask = e.Score
+				}
+				if err := ask(t.Context(), req, &result); err != nil {
+					t.Fatal(err)
+				}
+				if got := p.calls(); got != r.want {
+					t.Errorf("request %d (%s %v): asked %+v, want %+v", i, r.verb, r.asked, got, r.want)
+				}
+			}
+		})
+	}
+}
+
+// A node as it would be with another pod is not the one that is cached.
+func TestCacheIsForNodesOfTheView(t *testing.T) {
+	var lines []string
+	for i := range 10 {
+		lines = append(lines, fmt.Sprintf("n%d", i))
+	}
+	view := viewOf(lines...)
+	p := &fake{signature: "s", score: func(n *snapshot.Node) int64 { return int64(len(n.Pods)) }}
+	e := newEngine(t, engine.Member{Name: "Pods", Policy: p, Weight: 1})
+	req := asking(podOf("u", "1"), view, lines...)
+	for _, with := range []int{0, 3, 0, 7} {
+		var pods []*corev1.Pod
+		for i := range with {
+			pods = append(pods, podOf(fmt.Sprint(i), "1"))
+		}
+		req.Nodes[4] = view.Node("n4").With(pods...)
 		var result engine.Result
-		if err := e.Filter(t.Context(), req, &result); err != nil {
+		if err := e.Score(t.Context(), req, &result); err != nil {
 			t.Fatal(err)
 		}
-		prepared += p.calls().Prepare
-		if got := len(result.Record.Rejections); got != len(nodes) {
-			t.Fatalf("%d rejections, want %d", got, len(nodes))
+		if want := []int64{0, 0, 0, 0, int64(with), 0, 0, 0, 0, 0}; !slices.Equal(result.Totals, want) {
+			t.Errorf("with %d more pods, the totals are %v, want %v", with, result.Totals, want)
 		}
-	}
-	// 300 more in every request: beyond a thousand or so it begins anew.
-	if prepared < 20 {
-		t.Errorf("of 100 requests %d began anew: the memory of the others grew without end", prepared)
 	}
 }
 
@@ -187,8 +255,8 @@ func TestMemoryIsBounded(t *testing.T) {
 var ignoreRemembered = cmpopts.IgnoreFields(decision.Record{}, "Remembered")
 
 // Requests about the same pods, at once, over several views, get the answers of
-// an engine that remembers nothing.
-func TestMemoryConcurrent(t *testing.T) {
+// an engine that was never asked before.
+func TestCachesConcurrently(t *testing.T) {
 	members := []engine.Member{
 		{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1},
 		{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew), score: scoreBy("gpus"), normalize: toLargest}, Weight: 2},
@@ -200,6 +268,9 @@ func TestMemoryConcurrent(t *testing.T) {
 			builder.SetNode(object(fmt.Sprintf("n%02d memory=%d gpus=%d", n, (n*7+i)%10, (n*3+i)%5)))
 		}
 		views = append(views, builder.View())
+	}
+	for i := range members {
+		members[i].Policy.(*fake).signature = "the same for all pods"
 	}
 	pods := []*corev1.Pod{podOf("u", "1"), podOf("u", "2"), podOf("v", "1")}
 	e := newShortEngine(t, 3, members...)
