@@ -151,6 +151,11 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 				cluster.view = b.view(nodes, "")
 				fitting := *decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: largeGPUPod("p"), NodeNames: asked}))).NodeNames
 				scores := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: largeGPUPod("p"), NodeNames: &fitting})))
+				for _, name := range fitting { // a host that is left out has 0
+					if !slices.ContainsFunc(scores, func(s extenderv1.HostPriority) bool { return s.Host == name }) {
+						scores = append(scores, extenderv1.HostPriority{Host: name})
+					}
+				}
 				best := slices.MaxFunc(scores, func(a, b extenderv1.HostPriority) int { return int(a.Score - b.Score) })
 				for _, other := range scores {
 					if other.Host != best.Host && other.Score == best.Score {

@@ -2,6 +2,7 @@ package extender
 
 import (
 	"context"
+	"slices"
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -65,6 +66,19 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if !h.Fine {
 		engine.Levels(c.result.Totals, c.record.MaxTotal)
 	}
-	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, c.result.Totals, false)
+	subtractLeast(c.result.Totals)
+	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, nil, c.result.Totals)
 	return nil
+}
+
+// subtractLeast subtracts the least score from all, so that the nodes with the least can be left out of the answer. kube-scheduler
+// adds a node's scores up and compares nodes, so that the same number more or less for all of them changes nothing.
+func subtractLeast(scores []int64) {
+	if len(scores) == 0 {
+		return
+	}
+	least := slices.Min(scores)
+	for i := range scores {
+		scores[i] -= least
+	}
 }

@@ -249,9 +249,9 @@ func TestPrioritize(t *testing.T) {
 		fine bool
 		want extenderv1.HostPriorityList
 	}{
-		// 91 and 90 would both be level 9: the best moves up.
-		{false, extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}, {Host: "new", Score: 0}}},
-		{true, extenderv1.HostPriorityList{{Host: "better", Score: 91}, {Host: "good", Score: 90}, {Host: "full", Score: 10}, {Host: "new", Score: 0}}},
+		// 91 and 90 would both be level 9: the best moves up. The least, which is 0, is left out.
+		{false, extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}}},
+		{true, extenderv1.HostPriorityList{{Host: "better", Score: 91}, {Host: "good", Score: 90}, {Host: "full", Score: 10}}},
 	} {
 		t.Run(fmt.Sprintf("fine=%t", tt.fine), func(t *testing.T) {
 			s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) { o.Fine = tt.fine })
@@ -276,7 +276,7 @@ func TestPrioritizeUsesAllLevels(t *testing.T) {
 		e.Policies = append(e.Policies, engine.Member{Name: "Indifferent", Policy: indifferent{}, Weight: 9})
 	})
 	got := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("better", "good", "full")})))
-	want := extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}}
+	want := extenderv1.HostPriorityList{{Host: "better", Score: 9}, {Host: "good", Score: 8}} // levels 10, 9 and 1, less 1
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -431,7 +431,7 @@ func TestLowerCaseKeys(t *testing.T) {
 		t.Errorf("filter: %+v", got)
 	}
 	priorities := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", body))
-	if diff := cmp.Diff(extenderv1.HostPriorityList{{Host: "good", Score: 9}, {Host: "wrong", Score: 0}}, priorities); diff != "" {
+	if diff := cmp.Diff(extenderv1.HostPriorityList{{Host: "good", Score: 9}}, priorities); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -126,26 +126,31 @@ func (a *Answer) AppendFilterResult(r *Request, kept []int32, failed, unresolvab
 // AppendHostPriorities appends the answer to a prioritize call, a
 // HostPriorityList, to dst and returns it. Only if dst is too small is new memory
 // allocated, once.
-// scores[i] is the score of node i; there must be Len of them.
+// scores[k] is the score of node nodes[k], or of node k if nodes is nil.
 //
-// With omitZero, hosts with score 0 are left out. kube-scheduler counts a host
-// that is missing as 0 and decodes the shorter list sooner; other clients may
-// want every host they asked for.
-func AppendHostPriorities(dst []byte, r *Request, scores []int64, omitZero bool) []byte {
+// Hosts with score 0 are left out. kube-scheduler counts a host that is missing as
+// 0, and decodes the shorter list sooner.
+func AppendHostPriorities(dst []byte, r *Request, nodes []int32, scores []int64) []byte {
+	name := func(k int) []byte {
+		if nodes != nil {
+			k = int(nodes[k])
+		}
+		return r.quotedName(int32(k))
+	}
 	size := len("[]")
-	for i, score := range scores {
-		if score != 0 || !omitZero {
-			size += len(priorityNext) + len(r.quotedName(int32(i))) + len(priorityScore) + maxInt64
+	for k, score := range scores {
+		if score != 0 {
+			size += len(priorityNext) + len(name(k)) + len(priorityScore) + maxInt64
 		}
 	}
 	dst = slices.Grow(dst, size)
 	host := priorityFirst
-	for i, score := range scores {
-		if score == 0 && omitZero {
+	for k, score := range scores {
+		if score == 0 {
 			continue
 		}
 		dst = append(dst, host...)
-		dst = append(dst, r.quotedName(int32(i))...)
+		dst = append(dst, name(k)...)
 		dst = append(dst, priorityScore...)
 		dst = strconv.AppendInt(dst, score, 10)
 		host = priorityNext

@@ -147,35 +147,44 @@ func failuresMap(r *wire.Request, failures []wire.Failure) extenderv1.FailedNode
 
 func TestAppendHostPriorities(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		request  string
-		scores   []int64
-		omitZero bool
-		want     string
+		name    string
+		request string
+		nodes   []int32
+		scores  []int64
+		want    string
 	}{
-		{"names", threeNames, []int64{10, 0, 3}, false, `[{"Host":"a","Score":10},{"Host":"b","Score":0},{"Host":"c","Score":3}]`},
-		{"nodes", threeNodes, []int64{10, 0, 3}, false, `[{"Host":"a","Score":10},{"Host":"b","Score":0},{"Host":"c","Score":3}]`},
-		{"without zeros", threeNames, []int64{0, 7, 0}, true, `[{"Host":"b","Score":7}]`},
-		{"nothing but zeros", threeNames, []int64{0, 0, 0}, true, `[]`},
-		{"names as they were spelled", oddNames, []int64{1, 2, 3}, false, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
-		{"large", threeNames, []int64{math.MinInt64, math.MaxInt64, -1}, false, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
+		{"names", threeNames, nil, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
+		{"nodes", threeNodes, nil, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
+		{"with zeros", threeNames, nil, []int64{0, 7, 0}, `[{"Host":"b","Score":7}]`},
+		{"nothing but zeros", threeNames, nil, []int64{0, 0, 0}, `[]`},
+		{"some nodes", threeNames, []int32{0, 2}, []int64{10, 3}, `[{"Host":"a","Score":10},{"Host":"c","Score":3}]`},
+		{"some nodes with zeros", threeNodes, []int32{1, 2}, []int64{0, 3}, `[{"Host":"c","Score":3}]`},
+		{"no nodes", threeNames, []int32{}, nil, `[]`},
+		{"names as they were spelled", oddNames, nil, []int64{1, 2, 3}, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
+		{"large", threeNames, nil, []int64{math.MinInt64, math.MaxInt64, -1}, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := decoded(t, tc.request)
-			got := wire.AppendHostPriorities([]byte("before"), r, tc.scores, tc.omitZero)
+			got := wire.AppendHostPriorities([]byte("before"), r, tc.nodes, tc.scores)
 			if string(got) != "before"+tc.want {
 				t.Errorf("got  %s\nwant before%s", got, tc.want)
 			}
-			requirePriorities(t, r, got[len("before"):], tc.scores, tc.omitZero)
+			requirePriorities(t, r, got[len("before"):], tc.nodes, tc.scores)
 		})
 	}
 }
 
-func requirePriorities(t tester, r *wire.Request, answer []byte, scores []int64, omitZero bool) {
+// requirePriorities decodes the answer as kube-scheduler does: it holds the scores that are not 0, of the nodes, or of all if nodes
+// is nil.
+func requirePriorities(t tester, r *wire.Request, answer []byte, nodes []int32, scores []int64) {
 	t.Helper()
 	want := extenderv1.HostPriorityList{}
-	for i, score := range scores {
-		if score != 0 || !omitZero {
+	for k, score := range scores {
+		i := k
+		if nodes != nil {
+			i = int(nodes[k])
+		}
+		if score != 0 {
 			want = append(want, extenderv1.HostPriority{Host: string(r.Name(i)), Score: score})
 		}
 	}
@@ -244,7 +253,7 @@ func TestAnswersAllocateOnce(t *testing.T) {
 				a.AppendFilterResult(r, kept, failed, unresolvable)
 				return a.Text
 			},
-			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, scores, false) },
+			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, nil, scores) },
 			"error":      func(dst []byte) []byte { return wire.AppendError(dst, "request has no Pod") },
 		} {
 			pooled := appendTo(nil)

@@ -141,52 +141,21 @@ func marshalFilterResult(args *extenderv1.ExtenderArgs, kept []int32, failed []w
 
 func BenchmarkAppendHostPriorities(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
-		for _, omitZero := range []bool{false, true} {
-			b.Run(fmt.Sprintf("hosts=%d/omitZero=%v", nodes, omitZero), func(b *testing.B) {
-				var r wire.Request
-				if err := r.Decode(namesBody(b, nodes)); err != nil {
-					b.Fatal(err)
-				}
-				scores := make([]int64, nodes)
-				list := make(extenderv1.HostPriorityList, nodes)
-				for i := range scores {
-					scores[i] = int64(max(0, i%21-10))
-					list[i] = extenderv1.HostPriority{Host: nodeName(i), Score: scores[i]}
-				}
-				answer := wire.AppendHostPriorities(nil, &r, scores, omitZero)
-				against(b, len(answer),
-					func() error { answer = wire.AppendHostPriorities(answer[:0], &r, scores, omitZero); return nil },
-					func() error { _, err := json.Marshal(list); return err })
-			})
-		}
-	}
-}
-
-// A filter call as a whole: decode, keep every node, answer.
-func BenchmarkFilterRoundTrip(b *testing.B) {
-	for _, size := range requestSizes {
-		b.Run(fmt.Sprintf("%v=%d", size.mode, size.nodes), func(b *testing.B) {
-			body := body(b, size.mode, size.nodes)
-			kept, failed := verdicts(size.nodes, 10)
+		b.Run(fmt.Sprintf("hosts=%d", nodes), func(b *testing.B) {
 			var r wire.Request
-			var answer wire.Answer
-			against(b, len(body),
-				func() error {
-					if err := r.Decode(body); err != nil {
-						return err
-					}
-					answer.Reset()
-					answer.AppendFilterResult(&r, kept, failed, nil)
-					_, err := answer.WriteTo(io.Discard)
-					return err
-				},
-				func() error {
-					var args extenderv1.ExtenderArgs
-					if err := json.Unmarshal(body, &args); err != nil {
-						return err
-					}
-					return marshalFilterResult(&args, kept, failed)
-				})
+			if err := r.Decode(namesBody(b, nodes)); err != nil {
+				b.Fatal(err)
+			}
+			scores := make([]int64, nodes)
+			list := make(extenderv1.HostPriorityList, nodes)
+			for i := range scores {
+				scores[i] = int64(1 + i%10)
+				list[i] = extenderv1.HostPriority{Host: nodeName(i), Score: scores[i]}
+			}
+			answer := wire.AppendHostPriorities(nil, &r, nil, scores)
+			against(b, len(answer),
+				func() error { answer = wire.AppendHostPriorities(answer[:0], &r, nil, scores); return nil },
+				func() error { _, err := json.Marshal(list); return err })
 		})
 	}
 }

@@ -139,8 +139,7 @@ func FuzzFilterResult(f *testing.F) {
 		if wellFormedNodes(&r) {
 			requireRawFilterResult(t, &r, answer, kept, failed, unresolvable)
 		}
-		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, scores, true), scores, true)
-		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, scores, false), scores, false)
+		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, nil, scores), nil, scores)
 		if answer := wire.AppendError(nil, text2); !json.Valid(answer) {
 			t.Fatalf("malformed error: %s", answer)
 		}
