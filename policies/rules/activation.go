@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,12 +13,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// base is the variables that an author of rules knows; nil where a class of parts does
-// not see one.
-type base struct{ pod, podRequests, keyed, node, usage ref.Val }
+// activation holds the variables that authors of rules know. A nil variable is not visible to the class of parts that is
+// evaluated.
+type activation struct{ pod, podRequests, keyed, node, usage ref.Val }
 
 // ResolveName implements cel.Activation.
-func (b *base) ResolveName(name string) (any, bool) {
+func (b *activation) ResolveName(name string) (any, bool) {
 	var v ref.Val
 	switch name {
 	case podVar:
@@ -37,16 +36,15 @@ func (b *base) ResolveName(name string) (any, bool) {
 }
 
 // Parent implements cel.Activation.
-func (b *base) Parent() cel.Activation { return nil }
+func (b *activation) Parent() cel.Activation { return nil }
 
-// value is what became of a part; an error is a value, too.
+// value is the result of a part; an error is a value, too.
 type value struct {
 	ref.Val
 	unusual bool // of unusual size
 }
 
-// value is the part's value for the node, which is nil if the part is not about one. It
-// is shared.
+// value returns the part's value for the node, which is nil if the part does not depend on one. The value is shared.
 func (c *cycle) value(p *part, n *snapshot.Node) value {
 	switch p.class {
 	case constant:
@@ -61,16 +59,15 @@ func (c *cycle) value(p *part, n *snapshot.Node) value {
 	return value{Val: p.use.read(c.current(p, n))}
 }
 
-// frame is what the rest of an expression sees for one node: its parts. It belongs to
-// one evaluation at a time.
-type frame struct {
-	cycle      *cycle
-	node       *snapshot.Node
-	quantities []resource.Quantity // by number of part
+// partActivation holds the variables of what remains of an expression: its parts, for one node. Only one evaluation at a time
+// uses it.
+type partActivation struct {
+	cycle *cycle
+	node  *snapshot.Node
 }
 
 // ResolveName implements cel.Activation.
-func (f *frame) ResolveName(name string) (any, bool) {
+func (f *partActivation) ResolveName(name string) (any, bool) {
 	if name == "" || name[0] != '@' {
 		return nil, false
 	}
@@ -81,22 +78,20 @@ func (f *frame) ResolveName(name string) (any, bool) {
 	}
 	v := f.cycle.value(parts[number], f.node).Val
 	if q, ok := v.(apiservercel.Quantity); ok {
-		own := &f.quantities[number]
-		*own = q.DeepCopy() // which allocates only what int64 cannot hold
-		return apiservercel.Quantity{Quantity: own}, true
+		return copied(q.Quantity), true // functions write to it
 	}
 	return v, true
 }
 
 // Parent implements cel.Activation.
-func (f *frame) Parent() cel.Activation { return nil }
+func (f *partActivation) Parent() cel.Activation { return nil }
 
 var (
 	errNoNumber = errors.New("the signal has no current number for the node")
 	noNumber    = types.WrapErr(errNoNumber)
 )
 
-// read is what the expression gets to see of the number.
+// read returns what the expression sees of the number.
 func (u *signalUse) read(v snapshot.Value) ref.Val {
 	switch {
 	case u.want == isThere:
@@ -107,29 +102,13 @@ func (u *signalUse) read(v snapshot.Value) ref.Val {
 		return types.OptionalNone
 	case !v.Current():
 		return noNumber
-	case u.want == compared:
-		return types.Bool(u.compare(v.Number))
 	}
 	return types.Double(v.Number)
 }
 
-func (u *signalUse) compare(number float64) bool {
-	switch u.test {
-	case operators.Less:
-		return number < u.bound
-	case operators.LessEquals:
-		return number <= u.bound
-	case operators.Greater:
-		return number > u.bound
-	}
-	return number >= u.bound
-}
-
-// eval evaluates the expression for the node, which is nil if it is not about one.
-func (c *cycle) eval(e *expression, cost *plan, n *snapshot.Node) (ref.Val, error) {
-	if cost.exceeded {
-		return nil, errCostExceeded
-	}
+// eval evaluates the expression for the node, which is nil if the expression does not depend on one. It fails if the cost
+// exceeds the limit with the index.
+func (c *cycle) eval(e *expression, limit int, n *snapshot.Node) (ref.Val, error) {
 	if e.whole != nil {
 		v := c.value(e.whole, n).Val
 		if err, ok := v.(*types.Err); ok {
@@ -137,17 +116,17 @@ func (c *cycle) eval(e *expression, cost *plan, n *snapshot.Node) (ref.Val, erro
 		}
 		return v, nil
 	}
-	f := c.policy.frames.Get().(*frame)
+	f := c.policy.activations.Get().(*partActivation)
 	f.cycle, f.node = c, n
 	var v ref.Val
 	var err error
-	if program := c.counting(e, cost, n); program != nil {
+	if program := c.counting(e, limit, n); program != nil {
 		v, _, err = count(program, f)
 	} else {
 		v, _, err = e.program.Eval(f)
 	}
 	f.cycle, f.node = nil, nil
-	c.policy.frames.Put(f)
+	c.policy.activations.Put(f)
 	return v, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/parser"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
@@ -65,7 +64,6 @@ const (
 	number   presence = iota // the number, or an error
 	isThere                  // whether there is one
 	optional                 // an optional number
-	compared                 // how it compares with a number in the expression
 )
 
 // read is a use of a signal. Key is the key of one about keys, if it is written in the
@@ -94,11 +92,8 @@ type analysis struct {
 }
 
 type signalUse struct {
-	name  string
-	want  presence
-	test  string  // operator of a comparison
-	bound float64 // what the number is compared with
-	text  string  // of what names the signal
+	name string
+	want presence
 }
 
 func analyze(tree *ast.AST) *analysis {
@@ -121,8 +116,6 @@ func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 	}
 	if signal, ok := a.signalUse(e); ok {
 		d = signal
-	} else if a.comparison(e) {
-		d = onSignals
 	} else {
 		switch e.Kind() {
 		case ast.IdentKind:
@@ -193,53 +186,6 @@ func (a *analysis) signalUse(e ast.Expr) (deps, bool) {
 	}
 	if column, signal, _, ok := access(operand); ok && column.Kind() == ast.IdentKind && column.AsIdent() == keyedVar && !a.isLocal(keyedVar) {
 		a.reads = append(a.reads, read{signal: signal, keyed: true, key: &name})
-	}
-	return 0, false
-}
-
-// turned are the operators that say the same when their operands change places.
-var turned = map[string]string{
-	operators.Less: operators.Greater, operators.LessEquals: operators.GreaterEquals,
-	operators.Greater: operators.Less, operators.GreaterEquals: operators.LessEquals,
-}
-
-// comparison recognizes a signal that is compared with a number, such as signals.x < 0.8:
-// what most rules about signals are, and what needs no evaluation that allocates.
-func (a *analysis) comparison(e ast.Expr) bool {
-	if e.Kind() != ast.CallKind || turned[e.AsCall().FunctionName()] == "" {
-		return false
-	}
-	test, left, right := e.AsCall().FunctionName(), e.AsCall().Args()[0], e.AsCall().Args()[1]
-	if left.Kind() == ast.LiteralKind {
-		test, left, right = turned[test], right, left
-	}
-	bound, ok := literalNumber(right)
-	if !ok {
-		return false
-	}
-	if d, ok := a.signalUse(left); !ok || d != onSignals || a.signals[left.ID()].want != number {
-		return false
-	}
-	use := a.signals[left.ID()]
-	use.want, use.test, use.bound = compared, test, bound
-	if text, err := parser.Unparse(left, a.tree.SourceInfo()); err == nil {
-		use.text = text
-	}
-	a.signals[e.ID()] = use
-	a.deps[left.ID()] = onSignals
-	return true
-}
-
-// literalNumber returns a number that is written in an expression, if a double holds it.
-func literalNumber(e ast.Expr) (float64, bool) {
-	if e.Kind() != ast.LiteralKind {
-		return 0, false
-	}
-	switch v := e.AsLiteral().(type) {
-	case types.Double:
-		return float64(v), true
-	case types.Int:
-		return float64(v), v > -1<<53 && v < 1<<53
 	}
 	return 0, false
 }

@@ -65,21 +65,30 @@ func exceeds(err error) bool {
 	return ok && cancelled.Cause == interpreter.CostLimitExceeded
 }
 
-// plan is how the rest of an expression is evaluated for the pod.
-type plan struct {
-	// exceeded says that it would cost too much on any node.
+// planned is a rule that applies to the pod.
+type planned struct {
+	*rule
+	// exceeded says that it costs too much on any node.
 	exceeded bool
 	// limit is the index in limits of what an evaluation may cost.
 	limit int
 }
 
-// counting is the program to count the cost with, or nil if the expression cannot exceed its limit on the node.
-func (c *cycle) counting(e *expression, within *plan, n *snapshot.Node) cel.Program {
-	limit := limits[within.limit].cost
-	if e.possibleCost <= limit || e.usualCost <= limit && c.isUsual(e, n) {
+// result is what becomes of the rule on the node, which is nil if the rule is not about one.
+func (c *cycle) result(r *planned, n *snapshot.Node) (ref.Val, error) {
+	if r.exceeded {
+		return nil, errCostExceeded
+	}
+	return c.eval(r.expression, r.limit, n)
+}
+
+// counting is the program to count the cost with, or nil if the expression cannot exceed the limit with the index on the node.
+func (c *cycle) counting(e *expression, limit int, n *snapshot.Node) cel.Program {
+	cost := limits[limit].cost
+	if e.possibleCost <= cost || e.usualCost <= cost && c.isUsual(e, n) {
 		return nil
 	}
-	return e.counting[within.limit]
+	return e.counting[limit]
 }
 
 // isUsual says whether all parts of the expression are of usual size for the node, or, if n is nil, all parts about the pod.
@@ -95,84 +104,77 @@ func (c *cycle) isUsual(e *expression, n *snapshot.Node) bool {
 // plan plans how the rules are evaluated on nodes. A filter that would cost too much on all of them is left out if that is what
 // an error in it means.
 func (c *cycle) plan(ctx context.Context) error {
-	filters, scores := make([]planned, 0, len(c.filters)), make([]planned, 0, len(c.scores))
-	for i := range c.filters {
-		filters = append(filters, planned{c.filters[i].expression, &c.filters[i].cost})
-	}
-	for i := range c.scores {
-		scores = append(scores, planned{c.scores[i].expression, &c.scores[i].cost})
-	}
-	for _, all := range [][]planned{filters, scores} {
-		c.share(all)
-		for _, e := range all {
-			exceeded, err := c.probe(ctx, e)
-			if err != nil {
+	for _, rules := range [][]planned{c.filters, c.scores} {
+		c.share(rules)
+		for i := range rules {
+			if err := c.probe(ctx, &rules[i]); err != nil {
 				return err
 			}
-			e.plan.exceeded = e.plan.exceeded || exceeded
 		}
 	}
-	c.filters = slices.DeleteFunc(c.filters, func(f plannedFilter) bool {
-		if f.cost.exceeded && f.onError == Pass {
+	c.filters = slices.DeleteFunc(c.filters, func(f planned) bool {
+		if f.exceeded && f.onError == Pass {
 			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because it fails: %v", f.name, errCostExceeded))
 		}
-		return f.cost.exceeded && f.onError == Pass
+		return f.exceeded && f.onError == Pass
 	})
 	return nil
 }
 
-// planned is an expression and its plan.
-type planned struct {
-	*expression
-	plan *plan
-}
-
-// share gives each expression a part of what they may cost together. Those that cost little are given what they may need, and
-// the others equal parts of what is left.
-func (c *cycle) share(all []planned) {
+// share gives each rule a part of what they may cost together. Those that cost little are given what they may need, and the
+// others equal parts of what is left.
+func (c *cycle) share(rules []planned) {
 	nodes := uint64(c.view.Len())
 	if nodes == 0 {
 		nodes = assumedNodes
 	}
 	left := viewCost / nodes
-	slices.SortStableFunc(all, func(a, b planned) int { return cmp.Compare(a.usualCost, b.usualCost) })
-	for i, e := range all {
-		if e.whole != nil || e.plan.exceeded {
+	cheapest := make([]*planned, len(rules))
+	for i := range rules {
+		cheapest[i] = &rules[i]
+	}
+	slices.SortStableFunc(cheapest, func(a, b *planned) int { return cmp.Compare(a.expression.usualCost, b.expression.usualCost) })
+	for i, r := range cheapest {
+		if r.expression.whole != nil || r.exceeded {
 			continue
 		}
-		part := left / uint64(len(all)-i)
-		for e.plan.limit < len(limits)-1 && limits[e.plan.limit].cost > part {
-			e.plan.limit++
+		part := left / uint64(len(rules)-i)
+		for r.limit < len(limits)-1 && limits[r.limit].cost > part {
+			r.limit++
 		}
-		cost := limits[e.plan.limit].cost
-		if c.isUsual(e.expression, nil) {
-			cost = min(cost, e.usualCost)
+		cost := limits[r.limit].cost
+		if c.isUsual(r.expression, nil) {
+			cost = min(cost, r.expression.usualCost)
 		}
 		left -= min(left, cost)
 	}
 }
 
-// probe says whether the expression exceeds its limit on nodes from all over the view. Without probes, a pod that is made to
-// be expensive would cost as much as it may on each of thousands of nodes.
-func (c *cycle) probe(ctx context.Context, e planned) (exceeded bool, err error) {
-	rows := c.view.Rows()
+// probe finds out whether the rule exceeds its limit on nodes from all over the view. Without probes, a pod that is made to be
+// expensive would cost as much as it may on each of thousands of nodes.
+func (c *cycle) probe(ctx context.Context, r *planned) error {
+	if r.expression.whole != nil || r.exceeded {
+		return nil
+	}
+	exceeded, rows := false, c.view.Rows()
 	for i := range probes {
 		if err := ctx.Err(); err != nil {
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		n := c.firstNode(i*rows/probes, rows)
 		if n == nil {
 			continue
 		}
-		if e.whole != nil || c.counting(e.expression, e.plan, n) == nil {
-			return false, nil
+		if c.counting(r.expression, r.limit, n) == nil {
+			return nil
 		}
-		if _, err := c.eval(e.expression, e.plan, n); !exceeds(err) {
-			return false, nil
+		if _, err := c.eval(r.expression, r.limit, n); !exceeds(err) {
+			return nil
 		}
 		exceeded = true
 	}
-	return exceeded, nil
+	r.exceeded = exceeded
+	return nil
 }
 
 // firstNode is the first node from the row on.
@@ -186,7 +188,7 @@ func (c *cycle) firstNode(row, rows int) *snapshot.Node {
 }
 
 // compute evaluates the parts that are about the pod alone.
-func (c *cycle) compute(ctx context.Context, e *expression, vars *base) error {
+func (c *cycle) compute(ctx context.Context, e *expression, vars *activation) error {
 	for _, p := range e.parts {
 		if p.class != ofRequest {
 			continue

@@ -120,19 +120,17 @@ func TestRulesAboutThePodShareABudget(t *testing.T) {
 	p := built.(*rules)
 	c := &cycle{policy: p, view: labelledNodes(1), request: make([]value, p.counts[ofRequest])}
 	vars := p.requestVars(annotated(2_000), c.view)
-	for _, f := range p.filters {
-		if _, _, err := c.begin(t.Context(), &f.rule, vars); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := c.begin(t.Context(), p.filters, vars); err != nil {
+		t.Fatal(err)
 	}
 	if c.spent < prepareCost || c.spent > prepareCost+costLimit {
 		t.Errorf("%d units of cost were spent, want %d and at most %d more", c.spent, prepareCost, costLimit)
 	}
-	first, err := c.eval(p.filters[0].expression, new(plan), c.view.At(0))
+	first, err := c.eval(p.filters[0].expression, 0, c.view.At(0))
 	if err != nil || first.Value() != true {
 		t.Errorf("the first rule says %v, %v", first, err)
 	}
-	if _, err := c.eval(p.filters[maxRules-1].expression, new(plan), c.view.At(0)); !exceeds(err) {
+	if _, err := c.eval(p.filters[maxRules-1].expression, 0, c.view.At(0)); !exceeds(err) {
 		t.Errorf("the last rule fails with %v, want that it costs too much", err)
 	}
 }
@@ -183,7 +181,7 @@ func TestBoundsHold(t *testing.T) {
 		for _, pod := range somePods {
 			c := prepared(p, pod, view)
 			for n := range view.All() {
-				f := c.policy.frames.Get().(*frame)
+				f := c.policy.activations.Get().(*partActivation)
 				f.cycle, f.node = c, n
 				if _, cost, _ := count(e.counting[0], f); cost > e.possibleCost || cost > e.usualCost && c.isUsual(e, n) {
 					t.Fatalf("%s\npod %s, node %s: costs %d, more than %d, or %d when all is of usual size", text, pod.Name, n.Name, cost, e.possibleCost, e.usualCost)
@@ -226,14 +224,14 @@ func TestSharesAreBounded(t *testing.T) {
 			if err := c.compute(t.Context(), f.expression, vars); err != nil {
 				t.Fatal(err)
 			}
-			all[i] = planned{f.expression, new(plan)}
+			all[i] = planned{rule: f}
 		}
 		c.share(all)
 		var sum uint64
 		for _, e := range all {
-			cost := limits[e.plan.limit].cost
+			cost := limits[e.limit].cost
 			if c.isUsual(e.expression, nil) {
-				cost = min(cost, e.usualCost)
+				cost = min(cost, e.expression.usualCost)
 			}
 			sum += cost
 		}

@@ -32,7 +32,6 @@ const (
 // part is a piece of an expression that is computed apart from the rest.
 type part struct {
 	name    string // of the variable that stands for it
-	number  int    // among all parts of the policy
 	class   class
 	index   int // among the values of its class
 	text    string
@@ -194,7 +193,7 @@ func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, kind class
 	if err != nil {
 		return nil, err
 	}
-	p := &part{name: "@" + strconv.Itoa(len(c.parts)), number: len(c.parts), class: kind, text: text}
+	p := &part{name: "@" + strconv.Itoa(len(c.parts)), class: kind, text: text}
 	if kind == ofSignal {
 		use := a.signals[x.ID()]
 		p.use, p.signal = use, slices.Index(c.signals, use.name)

@@ -111,7 +111,7 @@ func TestPartsMakeTheWhole(t *testing.T) {
 			for n := range view.All() {
 				want, _, wantErr := whole.Eval(allVars(p, pod, n, view))
 				for range 2 {
-					got, err := c.eval(p.filters[0].expression, new(plan), n)
+					got, err := c.eval(p.filters[0].expression, 0, n)
 					if (err == nil) != (wantErr == nil) || err == nil && got != want {
 						t.Fatalf("%s\npod %s, node %s: %v, %v; as a whole %v, %v", text, pod.Name, n.Name, got, err, want, wantErr)
 					}
@@ -290,7 +290,7 @@ func TestKeptQuantitiesStay(t *testing.T) {
 		all.Go(func() {
 			for range 100 {
 				for _, name := range []string{"a", "b"} {
-					if v, err := c.eval(p.filters[0].expression, new(plan), view.Node(name)); err != nil || v != types.True {
+					if v, err := c.eval(p.filters[0].expression, 0, view.Node(name)); err != nil || v != types.True {
 						t.Errorf("node %s: %v, %v", name, v, err)
 						return
 					}

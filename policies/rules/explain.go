@@ -31,20 +31,20 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	var told []string
 	for i := range c.filters {
 		f := &c.filters[i]
-		v, err := c.eval(f.expression, &f.cost, n)
-		told = append(told, c.tell(&f.rule, n, v, err))
+		v, err := c.result(f, n)
+		told = append(told, c.tell(f.rule, n, v, err))
 	}
 	for i := range c.scores {
 		s := &c.scores[i]
-		v, err := c.eval(s.expression, &s.cost, n)
+		v, err := c.result(s, n)
 		if err == nil {
 			var rated float64
 			if rated, err = c.rate(s, n); err == nil && v.Equal(types.Double(rated)) != types.True {
-				told = append(told, c.tell(&s.rule, n, v, nil)+fmt.Sprintf("; counts as %g", rated))
+				told = append(told, c.tell(s.rule, n, v, nil)+fmt.Sprintf("; counts as %g", rated))
 				continue
 			}
 		}
-		told = append(told, c.tell(&s.rule, n, v, err))
+		told = append(told, c.tell(s.rule, n, v, err))
 	}
 	return told
 }
@@ -60,17 +60,12 @@ func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
 	}
 	var parts []string
 	for i, p := range r.expression.parts {
-		comparison := p.class == ofSignal && p.use.want == compared
-		if p == r.expression.whole && !comparison || p.class == constant {
+		if p == r.expression.whole || p.class == constant {
 			continue
 		}
 		if len(parts) == shownParts {
 			parts = append(parts, fmt.Sprintf("and %d more", len(r.expression.parts)-i))
 			break
-		}
-		if v := c.current(p, n); comparison && v.Current() {
-			parts = append(parts, fmt.Sprintf("%s is %g", p.use.text, v.Number))
-			continue
 		}
 		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), c.displayPart(p, n)))
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -22,56 +21,49 @@ import (
 // rules is the policy.
 type rules struct {
 	whenStale policy.WhenStale
-	filters   []*filterRule // those that evictions cannot help first
-	scores    []*scoreRule
+	filters   []*rule // those that evictions cannot help first
+	scores    []*rule
 	reads     []policy.Signal
 
-	schema    *schema
-	parts     []*part
-	counts    [classes]int
-	signals   []string // about nodes
-	keyed     []string // signals about keys
-	constants []value
-	ofObject  *snapshot.ObjectFact[[]value]
-	ofUsage   *snapshot.Fact[[]value]
-	frames    sync.Pool
+	schema      *schema
+	parts       []*part
+	counts      [classes]int
+	signals     []string // about nodes
+	keyed       []string // signals about keys
+	constants   []value
+	ofObject    *snapshot.ObjectFact[[]value]
+	ofUsage     *snapshot.Fact[[]value]
+	activations sync.Pool
 }
 
-// rule is what filters and scores have in common.
+// rule is a filter or a score.
 type rule struct {
 	name       string
 	expression *expression
 	when       *expression // nil: always
 	onError    OnError
-}
 
-type filterRule struct {
-	rule
+	// Of a filter.
 	reason       *policy.Reason
 	costExceeded *policy.Reason
 	unresolvable bool
-}
 
-type scoreRule struct {
-	rule
-	weight float64
+	weight float64 // of a score
 }
 
 // arrange makes what Prepare and the nodes need, when all rules are compiled.
 func (p *rules) arrange(c *compiler) {
 	p.schema, p.parts, p.counts, p.signals, p.constants = c.schema, c.parts, c.counts, c.signals, c.constants
 	p.ofObject = snapshot.NewObjectFact(func(node *corev1.Node) []value {
-		return p.evaluate(ofObject, &base{node: p.schema.valueOf(reflect.ValueOf(node))})
+		return p.evaluate(ofObject, &activation{node: p.schema.valueOf(reflect.ValueOf(node))})
 	})
 	p.ofUsage = snapshot.NewFact(func(n *snapshot.Node) []value {
-		return p.evaluate(ofUsage, &base{node: p.schema.valueOf(reflect.ValueOf(n.Object)), usage: p.schema.usageOf(n)})
+		return p.evaluate(ofUsage, &activation{node: p.schema.valueOf(reflect.ValueOf(n.Object)), usage: p.schema.usageOf(n)})
 	})
-	p.frames.New = func() any {
-		return &frame{quantities: make([]resource.Quantity, len(p.parts))}
-	}
+	p.activations.New = func() any { return new(partActivation) }
 }
 
-func (p *rules) evaluate(kind class, vars *base) []value {
+func (p *rules) evaluate(kind class, vars *activation) []value {
 	values := make([]value, p.counts[kind])
 	for _, part := range p.parts {
 		if part.class == kind {
@@ -91,27 +83,18 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 		c.columns = append(c.columns, view.Column(name))
 	}
 	vars := p.requestVars(pod, view)
-	for _, f := range p.filters {
-		applies, cost, err := c.begin(ctx, &f.rule, vars)
-		if err != nil {
-			return nil, err
-		}
-		if applies && !c.passes(f, &cost) {
-			c.filters = append(c.filters, plannedFilter{f, cost})
-		}
+	var err error
+	if c.filters, err = c.begin(ctx, p.filters, vars); err != nil {
+		return nil, err
 	}
-	for _, s := range p.scores {
-		applies, cost, err := c.begin(ctx, &s.rule, vars)
-		if err != nil {
-			return nil, err
-		}
-		if applies {
-			c.scores = append(c.scores, plannedScore{s, cost})
-			c.weights += s.weight
-		}
+	if c.scores, err = c.begin(ctx, p.scores, vars); err != nil {
+		return nil, err
 	}
 	if err := c.plan(ctx); err != nil {
 		return nil, err
+	}
+	for _, s := range c.scores {
+		c.weights += s.weight
 	}
 	switch {
 	case len(c.filters) > 0 && len(c.scores) > 0:
@@ -124,12 +107,12 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 	return nil, nil
 }
 
-func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *base {
+func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *activation {
 	keyed := map[string]ref.Val{}
 	for _, name := range p.keyed {
 		keyed[name] = column{view.Column(name), p.schema}
 	}
-	return &base{
+	return &activation{
 		pod:         p.schema.valueOf(reflect.ValueOf(pod)),
 		podRequests: p.schema.NativeToValue(podRequests(pod)),
 		keyed:       p.schema.NativeToValue(keyed),
@@ -139,8 +122,8 @@ func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *base {
 // cycle is the policy prepared for one pod.
 type cycle struct {
 	policy  *rules
-	filters []plannedFilter
-	scores  []plannedScore
+	filters []planned
+	scores  []planned
 	weights float64 // of scores
 	request []value
 	spent   uint64             // on request, in units of cost
@@ -149,54 +132,66 @@ type cycle struct {
 	silent  []string // rules that have nothing to say about any node, and why
 }
 
-type plannedFilter struct {
-	*filterRule
-	cost plan
+// begin evaluates what depends on the request alone, and returns the rules that apply to the pod and that may tell its nodes
+// apart.
+func (c *cycle) begin(ctx context.Context, rules []*rule, vars *activation) ([]planned, error) {
+	apply := make([]planned, 0, len(rules))
+	for _, r := range rules {
+		applies, exceeded, err := c.applies(ctx, r, vars)
+		if err != nil {
+			return nil, err
+		}
+		if !applies {
+			continue
+		}
+		if err := c.compute(ctx, r.expression, vars); err != nil {
+			return nil, err
+		}
+		if r := (planned{rule: r, exceeded: exceeded}); !c.passes(r) {
+			apply = append(apply, r)
+		}
+	}
+	return apply, nil
 }
 
-type plannedScore struct {
-	*scoreRule
-	cost plan
-}
-
-// begin evaluates what depends on the request alone, and says whether the rule is about
-// the pod. If that costs too much to tell, it is, and exceeds what it may cost.
-func (c *cycle) begin(ctx context.Context, r *rule, vars *base) (applies bool, cost plan, err error) {
+// applies says whether the rule applies to the pod. If that costs too much to tell, it does, and exceeds what it may cost.
+func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies, exceeded bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return false, plan{}, err
+		return false, false, err
 	}
-	if r.when != nil {
-		if err := c.compute(ctx, r.when, vars); err != nil {
-			return false, plan{}, err
-		}
-		v, err := c.eval(r.when, new(plan), nil)
-		switch {
-		case err != nil && r.onError == Pass:
-			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
-			return false, plan{}, nil
-		case exceeds(err):
-			return true, plan{exceeded: true}, nil
-		case err != nil:
-			return false, plan{}, fmt.Errorf("rule %s cannot tell from the pod whether it is about it: %w", r.name, err)
-		case v != types.True:
-			c.silent = append(c.silent, fmt.Sprintf("rule %s is not about the pod", r.name))
-			return false, plan{}, nil
-		}
+	if r.when == nil {
+		return true, false, nil
 	}
-	return true, plan{}, c.compute(ctx, r.expression, vars)
+	if err := c.compute(ctx, r.when, vars); err != nil {
+		return false, false, err
+	}
+	v, err := c.eval(r.when, 0, nil)
+	switch {
+	case err != nil && r.onError == Pass:
+		c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
+		return false, false, nil
+	case exceeds(err):
+		return true, true, nil
+	case err != nil:
+		return false, false, fmt.Errorf("rule %s cannot tell from the pod whether it is about it: %w", r.name, err)
+	case v != types.True:
+		c.silent = append(c.silent, fmt.Sprintf("rule %s is not about the pod", r.name))
+		return false, false, nil
+	}
+	return true, false, nil
 }
 
-// passes says whether it is known already that all nodes satisfy the rule.
-func (c *cycle) passes(f *filterRule, cost *plan) bool {
-	whole := f.expression.whole
+// passes says whether it is known already that all nodes satisfy the rule. No score is true.
+func (c *cycle) passes(r planned) bool {
+	whole := r.expression.whole
 	if whole == nil || whole.class > ofRequest {
 		return false
 	}
-	v, err := c.eval(f.expression, cost, nil)
+	v, err := c.result(&r, nil)
 	if err != nil || v != types.True {
 		return false
 	}
-	c.silent = append(c.silent, fmt.Sprintf("rule %s is satisfied on all nodes", f.name))
+	c.silent = append(c.silent, fmt.Sprintf("rule %s is satisfied on all nodes", r.name))
 	return true
 }
 
@@ -225,8 +220,8 @@ func (c *cycle) filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-func (c *cycle) judge(f *plannedFilter, n *snapshot.Node) policy.Verdict {
-	v, err := c.eval(f.expression, &f.cost, n)
+func (c *cycle) judge(f *planned, n *snapshot.Node) policy.Verdict {
+	v, err := c.result(f, n)
 	switch {
 	case err == nil && v == types.True:
 		return policy.Verdict{}
@@ -261,8 +256,8 @@ func (c *cycle) score(n *snapshot.Node) int64 {
 }
 
 // rate is what the rule gives the node, 0 to MaxScore.
-func (c *cycle) rate(s *plannedScore, n *snapshot.Node) (float64, error) {
-	v, err := c.eval(s.expression, &s.cost, n)
+func (c *cycle) rate(s *planned, n *snapshot.Node) (float64, error) {
+	v, err := c.result(s, n)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/policies/rules"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -54,6 +55,30 @@ func TestConformance(t *testing.T) {
 		Signals:   policytest.Signals("load: {a: 0.5, b: 0.25}\nseats: {cad: 3, sim: 0}"),
 		Allocates: policytest.Allocates{AtMost: 16, Why: "errors, and arithmetic with doubles, allocate in CEL"},
 	})
+}
+
+func TestExplain(t *testing.T) {
+	view := policytest.View(policytest.Nodes(`
+- metadata: {name: a, labels: {team: red}}
+  status: {allocatable: {cpu: "4"}}
+`), nil, policytest.Signals("load: {a: 0.5}\nheat: {a: {number: 91, stale: true}}"))
+	pod := policytest.Pods("metadata: {name: p, labels: {team: blue}}")[0]
+	for expression, want := range map[string]string{
+		`signals.load < 0.4`:              "rule One is false: signals.load is 0.5",
+		`0.4 > signals["load"]`:           `rule One is false: signals["load"] is 0.5`,
+		`signals.heat < 85`:               "rule One lacks a current number: signals.heat is not known (the signal has no current number for the node)",
+		`node.metadata.name == "b"`:       "rule One is false",
+		`usage.pods > 0`:                  "rule One is false",
+		`node.metadata.labels["x"] == ""`: "rule One cannot be evaluated: no such key: x",
+		`pod.metadata.labels["team"] == node.metadata.labels["team"]`: `rule One is false: pod.metadata.labels["team"] is "blue", node.metadata.labels["team"] is "red"`,
+		`podRequests["cpu"].compareTo(usage.free["cpu"]) > 0`:         `rule One is false: podRequests["cpu"] is 0, usage.free["cpu"] is 4`,
+	} {
+		p := policytest.Build(t, rules.Type(), "filter: [{name: One, expression: '"+expression+"'}]")
+		cycle := policytest.Prepare[policy.Explainer](t, p, pod, view)
+		if told := cycle.Explain(view.Node("a")); len(told) != 1 || told[0] != want {
+			t.Errorf("%s is explained as\n%q, want\n%q", expression, told, want)
+		}
+	}
 }
 
 // Every rule in the README stands in a scenario, where it lets some pod on a node; and

@@ -112,7 +112,7 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	slices.SortStableFunc(p.filters, func(a, b *filterRule) int {
+	slices.SortStableFunc(p.filters, func(a, b *rule) int {
 		if a.unresolvable == b.unresolvable {
 			return 0
 		} else if a.unresolvable {
@@ -129,18 +129,16 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 	if len(errs) > 0 {
 		return errs
 	}
-	reason := new(policy.Reason)
-	reason.Code, reason.Text = f.Name, f.Message
+	r.reason = &policy.Reason{Code: f.Name, Text: f.Message}
 	if f.Message == "" {
-		reason.Text = "node(s) do not satisfy rule " + f.Name
+		r.reason.Text = "node(s) do not satisfy rule " + f.Name
 	}
-	costExceeded := new(policy.Reason)
-	costExceeded.Code, costExceeded.Text = f.Name+costExceededSuffix, "node(s) on which rule "+f.Name+" exceeds its cost limit"
-	unresolvable := r.expression.deps&onUsage == 0
+	r.costExceeded = &policy.Reason{Code: f.Name + costExceededSuffix, Text: "node(s) on which rule " + f.Name + " exceeds its cost limit"}
+	r.unresolvable = r.expression.deps&onUsage == 0
 	if f.Resolvable != nil {
-		unresolvable = !*f.Resolvable
+		r.unresolvable = !*f.Resolvable
 	}
-	p.filters = append(p.filters, &filterRule{rule: *r, reason: reason, costExceeded: costExceeded, unresolvable: unresolvable})
+	p.filters = append(p.filters, r)
 	return nil
 }
 
@@ -149,7 +147,8 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	if len(errs) > 0 {
 		return errs
 	}
-	p.scores = append(p.scores, &scoreRule{rule: *r, weight: float64(max(1, s.Weight))})
+	r.weight = float64(max(1, s.Weight))
+	p.scores = append(p.scores, r)
 	return nil
 }
 
