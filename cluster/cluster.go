@@ -141,8 +141,9 @@ func New(o Options) (*Cluster, error) {
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
 		c.feeds = append(c.feeds, c.configMapFeed(namespace, namespaces[namespace]))
 	}
+	c.metrics.read(c)
 	if o.Registerer != nil {
-		if err := c.metrics.register(o.Registerer, c); err != nil {
+		if err := o.Registerer.Register(c.metrics.registry); err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}

@@ -1,29 +1,33 @@
 package cluster
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
+	registry    *prometheus.Registry // all of them
 	watchErrors *prometheus.CounterVec
 	binds       *prometheus.CounterVec
 	bindSeconds *prometheus.HistogramVec
 }
 
 func newMetrics() *metrics {
+	registry := prometheus.NewRegistry()
+	auto := promauto.With(registry)
 	return &metrics{
-		watchErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+		registry: registry,
+		watchErrors: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_watch_errors_total",
 			Help: "Failed list and watch requests, by resource.",
 		}, []string{"resource"}),
-		binds: prometheus.NewCounterVec(prometheus.CounterOpts{
+		binds: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_binds_total",
 			Help: "Bind calls, by outcome.",
 		}, []string{"outcome"}),
-		bindSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		bindSeconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_cluster_bind_duration_seconds",
 			Help:    "Duration of Bind calls, by outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
@@ -31,47 +35,38 @@ func newMetrics() *metrics {
 	}
 }
 
-// register registers the metrics, and those that are read from the Cluster.
-func (m *metrics) register(registerer prometheus.Registerer, c *Cluster) error {
-	gauge := func(name, help string, labels prometheus.Labels, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
+// read adds the metrics that are read from the Cluster when they are collected.
+func (m *metrics) read(c *Cluster) {
+	auto := promauto.With(m.registry)
+	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 	}
-	collectors := []prometheus.Collector{
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_publications_total", Help: "Views published."},
-			func() float64 { return float64(c.View().Generation()) }),
-		m.watchErrors, m.binds, m.bindSeconds,
-		gauge("outboard_cluster_view_generation", "Generation of the present view.", nil,
-			func() float64 { return float64(c.View().Generation()) }),
-		gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.", nil,
-			func() float64 { return time.Since(c.state.published.Load().at).Seconds() }),
-		gauge("outboard_cluster_nodes", "Nodes in the present view.", nil,
-			func() float64 { return float64(c.View().Len()) }),
-		gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.", nil,
-			func() float64 { return float64(c.state.count()) }),
-	}
+	auto.NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_publications_total", Help: "Views published."},
+		func() float64 { return float64(c.View().Generation()) })
+	gauge("outboard_cluster_view_generation", "Generation of the present view.", nil,
+		func() float64 { return float64(c.View().Generation()) })
+	gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.", nil,
+		func() float64 { return time.Since(c.state.published.Load().at).Seconds() })
+	gauge("outboard_cluster_nodes", "Nodes in the present view.", nil,
+		func() float64 { return float64(c.View().Len()) })
+	gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.", nil,
+		func() float64 { return float64(c.state.count()) })
 	for _, f := range c.feeds {
 		labels := prometheus.Labels{"resource": f.resource}
 		m.watchErrors.With(labels)
-		collectors = append(collectors,
-			gauge("outboard_cluster_synced", "1 if the resource was read completely.", labels, func() float64 {
-				if f.read.Load() {
-					return 1
-				}
-				return 0
-			}),
-			gauge("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.", labels, func() float64 {
-				if f.lastError.Load() != nil {
-					return 1
-				}
-				return 0
-			}),
-			gauge("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.", labels,
-				func() float64 { return f.age().Seconds() }),
-		)
+		gauge("outboard_cluster_synced", "1 if the resource was read completely.", labels, func() float64 {
+			if f.read.Load() {
+				return 1
+			}
+			return 0
+		})
+		gauge("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.", labels, func() float64 {
+			if f.lastError.Load() != nil {
+				return 1
+			}
+			return 0
+		})
+		gauge("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.", labels,
+			func() float64 { return f.age().Seconds() })
 	}
-	var errs []error
-	for _, collector := range collectors {
-		errs = append(errs, registerer.Register(collector))
-	}
-	return errors.Join(errs...)
 }

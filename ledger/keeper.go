@@ -117,7 +117,7 @@ func New(o Options) (*Keeper, error) {
 	}
 	k := &Keeper{options: o, metrics: newMetrics(), books: map[string]*book{}}
 	if o.Registerer != nil {
-		if err := k.metrics.register(o.Registerer); err != nil {
+		if err := o.Registerer.Register(k.metrics); err != nil {
 			return nil, fmt.Errorf("ledger: %w", err)
 		}
 	}

@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -15,6 +15,8 @@ const (
 )
 
 type metrics struct {
+	prometheus.Collector // all of them
+
 	claims     *prometheus.CounterVec
 	writes     *prometheus.HistogramVec
 	conflicts  prometheus.Counter
@@ -24,35 +26,30 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	registry := prometheus.NewRegistry()
+	auto := promauto.With(registry)
 	return &metrics{
-		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Collector: registry,
+		claims: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_ledger_claims_total", Help: "Claims asked for, by outcome (claimed, refused, error).",
 		}, []string{"outcome"}),
-		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		writes: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of writes of ledgers, by outcome (ok, conflict, error).",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
-		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+		conflicts: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_ledger_conflicts_total", Help: "Writes made again because somebody else was faster.",
 		}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+		dropped: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_ledger_dropped_claims_total", Help: "Claims taken back in the background, by cause (finished, reclaimed).",
 		}, []string{"cause"}),
-		overbooked: prometheus.NewGauge(prometheus.GaugeOpts{
+		overbooked: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_ledger_overbooked_units", Help: "Units with more claimed than they have, because hardware shrank or is gone.",
 		}),
-		refused: prometheus.NewGauge(prometheus.GaugeOpts{
+		refused: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_ledger_refused_reclaims", Help: "Unneeded claims and ledgers that cannot be removed because a permission is missing.",
 		}),
 	}
-}
-
-func (m *metrics) register(r prometheus.Registerer) error {
-	var errs []error
-	for _, c := range []prometheus.Collector{m.claims, m.writes, m.conflicts, m.dropped, m.overbooked, m.refused} {
-		errs = append(errs, r.Register(c))
-	}
-	return errors.Join(errs...)
 }
 
 // claim counts a claim that was refused by the policy, failed, or was made.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Label values of the metrics.
@@ -29,6 +30,8 @@ const (
 )
 
 type metrics struct {
+	prometheus.Collector // all of them
+
 	refusedCallers *prometheus.CounterVec // by reason
 	reloads        *prometheus.CounterVec // by outcome
 	certExpiry     *prometheus.GaugeVec   // by certificate
@@ -41,58 +44,43 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	registry := prometheus.NewRegistry()
+	auto := promauto.With(registry)
 	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		vec := auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 		for _, v := range values {
 			vec.WithLabelValues(v) // so that a rate over the first refusal is not lost
 		}
 		return vec
 	}
 	return &metrics{
+		Collector: registry,
 		refusedCallers: counters("outboard_server_refused_callers_total",
 			"Handshakes and requests refused because of who calls.", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
 		reloads: counters("outboard_server_tls_reloads_total",
 			"Changes of the certificate files, by whether they were taken over.", "outcome", reloadOK, reloadError),
-		certExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		certExpiry: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outboard_server_certificate_expiry_timestamp_seconds",
 			Help: "When the certificate in use ends; of several authorities, the one that ends first.",
 		}, []string{"certificate"}),
 		connections: counters("outboard_server_connections_total",
 			"Connections to the serving listener: accepted, closed for others while waiting for the client (evicted), refused for lack of room.",
 			"outcome", connAccepted, connEvicted, connRefused),
-		openConns: prometheus.NewGauge(prometheus.GaugeOpts{
+		openConns: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",
 		}),
-		inFlightBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlightBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_body_bytes_in_flight", Help: "Bytes of request bodies held in memory.",
 		}),
-		reservedBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+		reservedBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_reserved_bytes",
 			Help: "Memory reserved by requests, for their bodies and for what is made of them.",
 		}),
 		bodyRefusals: counters("outboard_server_body_refusals_total",
 			"Request bodies not taken in.", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_server_panics_total", Help: "Panics of handlers.",
 		}),
 	}
-}
-
-// register registers everything or nothing. A nil Registerer is no error.
-func (m *metrics) register(r prometheus.Registerer) error {
-	if r == nil {
-		return nil
-	}
-	all := []prometheus.Collector{m.refusedCallers, m.reloads, m.certExpiry, m.connections,
-		m.openConns, m.inFlightBytes, m.reservedBytes, m.bodyRefusals, m.panics}
-	for i, c := range all {
-		if err := r.Register(c); err != nil {
-			for _, done := range all[:i] {
-				r.Unregister(done)
-			}
-			return err
-		}
-	}
-	return nil
 }

@@ -81,8 +81,10 @@ func New(opts Options) (*Server, error) {
 	if err := s.loadTLS(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	if err := s.metrics.register(opts.Registerer); err != nil {
-		return nil, fmt.Errorf("server: metrics: %w", err)
+	if opts.Registerer != nil {
+		if err := opts.Registerer.Register(s.metrics); err != nil {
+			return nil, fmt.Errorf("server: metrics: %w", err)
+		}
 	}
 	return s, nil
 }

@@ -83,7 +83,7 @@ func NewManager(o Options) (*Manager, error) {
 	}
 	m := &Manager{options: o, metrics: newMetrics(), signals: map[string]*follower{}}
 	if o.Registerer != nil {
-		if err := m.metrics.register(o.Registerer); err != nil {
+		if err := o.Registerer.Register(m.metrics); err != nil {
 			return nil, fmt.Errorf("signal: %w", err)
 		}
 	}

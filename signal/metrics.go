@@ -1,13 +1,15 @@
 package signal
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
+	prometheus.Collector // all of them
+
 	readings *prometheus.CounterVec
 	duration *prometheus.GaugeVec
 	drops    *prometheus.CounterVec
@@ -17,14 +19,17 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	registry := prometheus.NewRegistry()
+	auto := promauto.With(registry)
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"signal"})
+		return auto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"signal"})
 	}
 	return &metrics{
-		readings: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Collector: registry,
+		readings: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_signal_readings_total", Help: "Readings of signals, by outcome (ok, error).",
 		}, []string{"signal", "outcome"}),
-		drops: prometheus.NewCounterVec(prometheus.CounterOpts{
+		drops: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_signal_dropped_values_total", Help: "Values left out of readings, by cause (not_a_number, duplicate, unknown_node).",
 		}, []string{"signal", "cause"}),
 		duration: gauge("outboard_signal_reading_duration_seconds", "Duration of the last reading."),
@@ -32,14 +37,6 @@ func newMetrics() *metrics {
 		stale:    gauge("outboard_signal_stale_values", "Values known that are too old to be used."),
 		newest:   gauge("outboard_signal_newest_timestamp_seconds", "When the newest value was true, as a Unix time."),
 	}
-}
-
-func (m *metrics) register(r prometheus.Registerer) error {
-	var errs []error
-	for _, c := range []prometheus.Collector{m.readings, m.drops, m.duration, m.values, m.stale, m.newest} {
-		errs = append(errs, r.Register(c))
-	}
-	return errors.Join(errs...)
 }
 
 // begin makes the signal's metrics, so that what has not happened yet is 0.

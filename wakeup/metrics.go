@@ -1,9 +1,10 @@
 package wakeup
 
 import (
-	"errors"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // What becomes of a pod that is to be woken, in metrics.
@@ -16,24 +17,32 @@ const (
 )
 
 type metrics struct {
+	prometheus.Collector // all of them
+
 	wakes   *prometheus.CounterVec
 	patches prometheus.Counter
 	dropped prometheus.Counter
 	judging prometheus.Counter
 }
 
-func newMetrics() *metrics {
+func newMetrics(waiting *atomic.Int64) *metrics {
+	registry := prometheus.NewRegistry()
+	auto := promauto.With(registry)
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outboard_wakeup_waiting_pods", Help: "Pods that wait because every node they were asked about was rejected here.",
+	}, func() float64 { return float64(waiting.Load()) })
 	m := &metrics{
-		wakes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Collector: registry,
+		wakes: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_wakeup_wakes_total", Help: "Waiting pods woken, by outcome (fits, rejected, unanswered, gone, error).",
 		}, []string{"outcome"}),
-		patches: prometheus.NewCounter(prometheus.CounterOpts{
+		patches: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_wakeup_patches_total", Help: "Annotations written to waiting pods to wake them.",
 		}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		dropped: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_wakeup_dropped_total", Help: "Rejections not remembered because too many pods wait.",
 		}),
-		judging: prometheus.NewCounter(prometheus.CounterOpts{
+		judging: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_wakeup_judging_seconds_total", Help: "Time spent on judging waiting pods again.",
 		}),
 	}
@@ -41,15 +50,4 @@ func newMetrics() *metrics {
 		m.wakes.WithLabelValues(outcome)
 	}
 	return m
-}
-
-func (m *metrics) register(r prometheus.Registerer, w *Waker) error {
-	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outboard_wakeup_waiting_pods", Help: "Pods that wait because every node they were asked about was rejected here.",
-	}, func() float64 { return float64(w.waiting.Load()) })
-	var errs []error
-	for _, c := range []prometheus.Collector{m.wakes, m.patches, m.dropped, m.judging, waiting} {
-		errs = append(errs, r.Register(c))
-	}
-	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package wakeup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -82,10 +83,11 @@ func New(o Options) (*Waker, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	w := &Waker{options: o, metrics: newMetrics(), changed: make(chan struct{}, 1), queue: queue{pods: map[id]*waiting{}}}
+	w := &Waker{options: o, changed: make(chan struct{}, 1), queue: queue{pods: map[id]*waiting{}}}
+	w.metrics = newMetrics(&w.waiting)
 	if o.Registerer != nil {
-		if err := w.metrics.register(o.Registerer, w); err != nil {
-			return nil, err
+		if err := o.Registerer.Register(w.metrics); err != nil {
+			return nil, fmt.Errorf("wakeup: %w", err)
 		}
 	}
 	return w, nil

@@ -1,0 +1,26 @@
+package signal_test
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/signal"
+)
+
+func TestMetricsAreRegisteredTogetherOrNotAtAll(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	taken := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_signal_values", Help: "Values known."}, []string{"signal"})
+	registry.MustRegister(taken)
+	options := signal.Options{Publisher: newBoard(), Registerer: registry}
+	if _, err := signal.NewManager(options); err == nil {
+		t.Error("a name that is taken is registered again")
+	}
+	registry.Unregister(taken)
+	if _, err := signal.NewManager(options); err != nil {
+		t.Errorf("after the name is free: %v", err)
+	}
+	if _, err := signal.NewManager(options); err == nil {
+		t.Error("two Managers share their metrics")
+	}
+}
