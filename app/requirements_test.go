@@ -26,12 +26,12 @@ profiles:
 		}
 		return requirementsOf(c)
 	}
-	for strategy, want := range map[string]bool{"binpack": false, "spread": false, "bestFit": false, "fgd": true, "leastWaste": true} {
+	for strategy, want := range map[string]bool{"binpack": false, "spread": false, "leastWaste": true} {
 		if got := requirementsWith(strategy); got.history != want {
 			t.Errorf("scoreNodes: %s needs the history: %v, want %v", strategy, got.history, want)
 		}
 	}
-	if !requirementsWith("binpack").cover(requirementsWith("fgd")) {
+	if !requirementsWith("binpack").cover(requirementsWith("leastWaste")) {
 		t.Error("a policy that reads the history takes a restart")
 	}
 }

@@ -88,7 +88,7 @@ func TestGPUStrategiesExample(t *testing.T) {
 	folder := filepath.Join("..", "examples", "gpu-strategies")
 	in := func(name string) string { return filepath.Join(folder, name) }
 	out, err := execute(t, "simulate", "--nodes", in("nodes.yaml"), "--pods", in("pods.yaml"), "--until", "1.1", "--seeds", "5",
-		"--config", in("binpack.yaml"), "--config", in("fgd.yaml"), "--config", in("least-waste.yaml"), "--picture", filepath.Join(t.TempDir(), "fill.svg"))
+		"--config", in("binpack.yaml"), "--config", in("least-waste.yaml"), "--picture", filepath.Join(t.TempDir(), "fill.svg"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,8 @@ package placement
 
 // Account is what an offer of [Waste] costs, part by part, for people. Costs are in GPUs.
 type Account struct {
-	// Lost is what could not be sold any more; it is negative where what is left can be
-	// sold better than before.
+	// Lost is what could not be allocated any more; it is negative where what is left can be
+	// allocated better than before.
 	Lost float64
 	// Scarce is for taking what pods need that can use no other model.
 	Scarce float64
@@ -51,10 +51,3 @@ func (s *Supply) Account(p *Prices, n *Node, shape Shape, o Offer) Account {
 }
 
 // After is the fragmentation of the node once it has the shape on the GPU, or on the
-// first with room.
-func (f *Fragmentation) After(n *Node, s Shape, gpu int) float64 {
-	after := *n
-	after.GPUs = append([]GPU(nil), n.GPUs...)
-	after.Take(s, gpu)
-	return f.Of(&after)
-}

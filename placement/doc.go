@@ -1,16 +1,10 @@
 // Package placement is the arithmetic of where pods that share GPUs should go so that
 // a cluster fills up instead of fragmenting. It knows neither Kubernetes nor policies:
 // a [Node] is what is free of one machine, a [Shape] is what a pod asks for, and all
-// of it is pure but for [Learner], [Supply] and [Index], which their owner updates.
+// of it is pure but for [Learner] and [Supply], which their owner updates.
 //
-// There are three ways to rate a place:
-//
-//   - [BestFit]: the node with the least left afterwards.
-//   - [Fragmentation]: Fragmentation Gradient Descent, as published in "Beware of
-//     Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-//     Descent" (USENIX ATC 2023).
-//   - [Waste]: the place that wastes the least of what could be sold to the pods that
-//     usually come.
+// [Waste] rates a place by how little it wastes of what could be allocated to the pods that
+// usually come.
 //
 // # Least waste
 //

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -31,6 +32,23 @@ type Mix struct {
 	weights  map[Shape]float64
 	departed map[Shape]float64 // those of the pods that have gone
 	seen     float64           // sum of the weights
+}
+
+type weighted struct {
+	Shape
+	weight float64
+	asked  float64 // of all GPUs together, in thousandths; see Waste
+}
+
+// All yields the shapes in a fixed order, each with its weight, of which Seen is the sum.
+func (m *Mix) All() iter.Seq2[Shape, float64] {
+	return func(yield func(Shape, float64) bool) {
+		for _, s := range m.shapes() {
+			if !yield(s.Shape, s.weight) {
+				return
+			}
+		}
+	}
 }
 
 // shapes are in a fixed order.

@@ -71,8 +71,8 @@ func (s Shape) units(k Kind) int64 {
 	return s.Share
 }
 
-// on is the same in thousandths.
-func (s Shape) on(k Kind) float64 { return float64(s.units(k)) / float64(max(1, k.Size)) * Whole }
+// On is what the shape asks for of each GPU of the kind, in thousandths.
+func (s Shape) On(k Kind) float64 { return float64(s.units(k)) / float64(max(1, k.Size)) * Whole }
 
 // Kind is what nodes with equal GPUs have in common.
 type Kind struct {
@@ -90,16 +90,16 @@ type GPU struct {
 // whole says that nobody uses the GPU.
 func (g GPU) whole() bool { return g.Free == g.Size && g.Size > 0 }
 
-// fits says whether the GPU has room for the shape.
-func (g GPU) fits(s Shape) bool {
+// Fits says whether the GPU has room for the shape.
+func (g GPU) Fits(s Shape) bool {
 	if s.Share == 0 {
 		return g.whole()
 	}
 	return g.Free >= s.Share
 }
 
-// take takes the shape's part.
-func (g *GPU) take(s Shape) {
+// Take takes the shape's part.
+func (g *GPU) Take(s Shape) {
 	if s.Share == 0 {
 		g.Free = 0
 	} else {
@@ -157,7 +157,7 @@ func (n *Node) Fits(s Shape) bool {
 	}
 	room := 0
 	for _, g := range n.GPUs {
-		if g.fits(s) {
+		if g.Fits(s) {
 			room++
 		}
 	}
@@ -173,8 +173,8 @@ func (n *Node) Take(s Shape, gpu int) []int {
 	n.CPU, n.Memory = n.CPU-s.CPU, n.Memory-s.Memory
 	var taken []int
 	for i := range n.GPUs {
-		if len(taken) < s.GPUs && n.GPUs[i].fits(s) && (gpu == FirstFree || gpu == i) {
-			n.GPUs[i].take(s)
+		if len(taken) < s.GPUs && n.GPUs[i].Fits(s) && (gpu == FirstFree || gpu == i) {
+			n.GPUs[i].Take(s)
 			taken = append(taken, i)
 		}
 	}
@@ -193,12 +193,12 @@ func (n *Node) Give(s Shape, gpus []int) {
 	}
 }
 
-// takeFirst takes what the shape asks for from the first GPUs with room.
-func takeFirst(gpus []GPU, s Shape) {
+// TakeFirst takes what the shape asks for from the first GPUs with room.
+func TakeFirst(gpus []GPU, s Shape) {
 	left := s.GPUs
 	for i := range gpus {
-		if left > 0 && gpus[i].fits(s) {
-			gpus[i].take(s)
+		if left > 0 && gpus[i].Fits(s) {
+			gpus[i].Take(s)
 			left--
 		}
 	}
@@ -230,18 +230,11 @@ type Offers struct {
 	count int8
 }
 
-// Plus adds the cost to each of the offers.
-func (o Offers) Plus(cost Cost) Offers {
-	for i := range o.All() {
-		o.list[i].Cost += cost
-	}
-	return o
-}
-
 // All returns the offers; none if the shape does not fit.
 func (o *Offers) All() []Offer { return o.list[:o.count] }
 
-func (o *Offers) add(offer Offer) {
+// Add adds an offer, one of at most two.
+func (o *Offers) Add(offer Offer) {
 	o.list[o.count] = offer
 	o.count++
 }

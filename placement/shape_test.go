@@ -70,7 +70,7 @@ func TestShapesOnKinds(t *testing.T) {
 		size  int64
 		want  float64
 	}{{Shape{GPUs: 1, Share: 8}, 16, 500}, {Shape{GPUs: 1, Share: 8}, 32, 250}, {Shape{GPUs: 1, Share: 8}, 8, Whole}, {Shape{GPUs: 1, Share: 8}, 4, 2 * Whole}, {Shape{GPUs: 2}, 16, Whole}, {Shape{CPU: 5}, 16, 0}} {
-		if got := tt.shape.on(Kind{"T4", 2, tt.size}); got != tt.want {
+		if got := tt.shape.On(Kind{"T4", 2, tt.size}); got != tt.want {
 			t.Errorf("%+v on GPUs of %d: %v", tt.shape, tt.size, got)
 		}
 	}

@@ -23,7 +23,7 @@ func Order(id string) Cost {
 	return Cost(x % uint64(orderSpan))
 }
 
-// Waste rates places by how much of the node could not be sold any more. It is made
+// Waste rates places by how much of the node could not be allocated any more. It is made
 // from a Mix and the kinds of nodes there are, and never changes.
 type Waste struct {
 	mix      *Mix
@@ -103,7 +103,7 @@ func (w *Waste) asked(s Shape, counts []float64) float64 {
 	sum, gpus := 0.0, 0.0
 	for i, kind := range w.kinds {
 		if s.units(kind) <= kind.Size && w.limits[s.Models].has[i] {
-			sum += counts[i] * s.on(kind)
+			sum += counts[i] * s.On(kind)
 			gpus += counts[i]
 		}
 	}
@@ -117,15 +117,15 @@ func (w *Waste) asked(s Shape, counts []float64) float64 {
 // offered share theirs.
 func (w *Waste) learnTables() {
 	type known struct {
-		buyers buyers
-		table  *table
+		workloads workloads
+		table     *table
 	}
 	var all []known
 	compute := func(kind Kind, need func(Shape) float64) *table {
 		worth := w.tables[w.index[kind]].worth
-		b := buyersOf(w.mix, kind, worth, need)
+		b := workloadsOf(w.mix, kind, worth, need)
 		for _, k := range all {
-			if k.table.steps == len(worth)-1 && maps.Equal(k.buyers, b) {
+			if k.table.steps == len(worth)-1 && maps.Equal(k.workloads, b) {
 				return k.table
 			}
 		}
@@ -171,7 +171,7 @@ func (w *Waste) limit(s Shape) *models {
 	return w.modelsOf(s.Models)
 }
 
-// value is how many thousandths of the GPUs will be sold, beside so much CPU and
+// value is how many thousandths of the GPUs will be allocated, beside so much CPU and
 // memory, of which each GPU has a part in proportion to what is free of it.
 func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 	t, size, total := &w.tables[kind], w.kinds[kind].Size, int64(0)
@@ -221,22 +221,22 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 	var buffer [MaxGPUs]GPU
 	gpus := append(buffer[:0], n.GPUs...)
 	if !s.Shares() {
-		takeFirst(gpus, s)
+		TakeFirst(gpus, s)
 		terms.takes = terms.whole - int8(wholes(gpus))
-		offers.add(Offer{Cost: loss(gpus), GPU: FirstFree, Terms: w.breaking(n, s, terms)})
+		offers.Add(Offer{Cost: loss(gpus), GPU: FirstFree, Terms: w.breaking(n, s, terms)})
 		return offers
 	}
 	var best [2]Offer // on a GPU in use, on a whole one
 	var found [2]bool
 	for i := range gpus {
-		if !gpus[i].fits(s) || slices.Contains(n.GPUs[:i], n.GPUs[i]) {
+		if !gpus[i].Fits(s) || slices.Contains(n.GPUs[:i], n.GPUs[i]) {
 			continue
 		}
 		takes := 0
 		if gpus[i].whole() {
 			takes = 1
 		}
-		gpus[i].take(s)
+		gpus[i].Take(s)
 		if lost := loss(gpus); !found[takes] || lost < best[takes].Cost {
 			best[takes], found[takes] = Offer{Cost: lost, GPU: int8(i)}, true
 		}
@@ -246,7 +246,7 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 		if found[takes] {
 			terms.takes = int8(takes)
 			best[takes].Terms = w.breaking(n, s, terms)
-			offers.add(best[takes])
+			offers.Add(best[takes])
 		}
 	}
 	return offers

@@ -30,7 +30,7 @@ func TestWasteKeepsWhatCanBeSold(t *testing.T) {
 	}
 }
 
-// With CPU for one pod only, a second GPU cannot be sold any more.
+// With CPU for one pod only, a second GPU cannot be allocated any more.
 func TestWasteSeesCPU(t *testing.T) {
 	s := Shape{CPU: 8000, GPUs: 1}
 	w := NewWaste(mixOf(map[Shape]float64{s: 1}), []Kind{{"T4", 2, Whole}})
@@ -55,11 +55,6 @@ func TestOrder(t *testing.T) {
 	}
 	if below < 200 || below > 300 || len(last) < 900 {
 		t.Errorf("%d of 1000 nodes are in the first quarter of the list, at %d places in all", below, len(last))
-	}
-	w, s := NewWaste(nil, []Kind{t4}), Shape{GPUs: 1}
-	offers := w.Rate(node("T4", 0, 0, 1000, 1000), s)
-	if more := offers.Plus(7); more.All()[0].Cost != offers.All()[0].Cost+7 {
-		t.Errorf("%+v and 7 are %+v", offers, more)
 	}
 }
 
@@ -89,13 +84,11 @@ func TestHostileNumbers(t *testing.T) {
 		supply := NewSupply(w)
 		supply.Add(n)
 		prices := supply.Prices()
-		for _, rate := range []func(*Node, Shape) Offers{w.Rate, NewFragmentation(m, kinds).Rate, NewBestFit(pick(), int(pick())).Rate} {
-			offers := rate(n, s)
-			for _, o := range offers.All() {
-				prices.Of(s, o.Terms)
-				if !n.Fits(s) {
-					t.Fatalf("%+v is offered to %+v", n, s)
-				}
+		offers := w.Rate(n, s)
+		for _, o := range offers.All() {
+			prices.Of(s, o.Terms)
+			if !n.Fits(s) {
+				t.Fatalf("%+v is offered to %+v", n, s)
 			}
 		}
 	}

@@ -145,7 +145,7 @@ func TestNothingToPlay(t *testing.T) {
 // What ledgers hold at the end is what was allocated, no unit has more than there is,
 // and removing pods gives everything back.
 func TestClaimsAddUp(t *testing.T) {
-	w := world(t, machines(4, 3), gpumemory.FGD)
+	w := world(t, machines(4, 3), gpumemory.LeastWaste)
 	r := w.begin(3)
 	sum := int64(0)
 	for i := range 60 {

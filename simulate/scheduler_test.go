@@ -48,7 +48,7 @@ func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod
 // the simulation goes on with, and the very scores, whatever was asked before.
 func TestDecisionsAreTheExtenders(t *testing.T) {
 	for _, shortlist := range []int{0, 1, 3} {
-		for _, strategy := range []gpumemory.NodeScore{gpumemory.Binpack, gpumemory.FGD, gpumemory.LeastWaste} {
+		for _, strategy := range []gpumemory.NodeScore{gpumemory.Binpack, gpumemory.LeastWaste} {
 			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
 				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
 				w.Extender.Engine = gpuEngine(t, strategy, shortlist)

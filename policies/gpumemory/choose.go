@@ -33,7 +33,7 @@ var nodeScorers = map[NodeScore]nodeScorer{
 // matter, a pod goes to the card of another of its size that has not been served
 // yet, if it fits there, whatever the order says. Otherwise it gets the preferred card,
 // if there is one (0 or more) and it fits.
-func (p *gpuMemory) choose(r *request, b *books, preferred int) []int {
+func (p *gpuMemory) choose(r *request, b *usage, preferred int) []int {
 	var fitting, together []int
 	for i, c := range b.cards {
 		if r.fits(c) {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/policies/gpumemory/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -20,18 +22,22 @@ type gpuMemory struct {
 	order    cardOrder
 	score    nodeScorer
 	hardware *snapshot.ObjectFact[hardware]
-	books    *snapshot.Fact[books]
-	placer   *placer // nil unless the strategy needs one
+	usage    *snapshot.Fact[usage]
+	ranker   *strategy.Ranker // nil: nodes are scored one by one
 }
 
-func newGPUMemory(config Config) *gpuMemory {
+// newGPUMemory returns the policy that ranks nodes by the strategy, or scores them one by one if it
+// is nil.
+func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 	p := &gpuMemory{config: config, order: cardOrders[config.ChooseCard], score: nodeScorers[config.ScoreNodes]}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
-	p.books = snapshot.NewFact(func(n *snapshot.Node) books {
-		return booksOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
+	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
+		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
 	})
-	if strategies[config.ScoreNodes] != nil {
-		p.placer = newPlacer(p)
+	if by != nil {
+		p.ranker = strategy.New(strategy.Options{Strategy: *by, Shape: p.shape, Node: func(n *snapshot.Node) placement.Node {
+			return p.room(n, p.usage.Of(n))
+		}})
 	}
 	return p
 }
@@ -40,7 +46,7 @@ func newGPUMemory(config Config) *gpuMemory {
 func (p *gpuMemory) Inputs() policy.Inputs {
 	return policy.Inputs{
 		ConfigMaps: []snapshot.ConfigMapSource{unhealthyCards},
-		History:    p.config.ScoreNodes == FGD || p.config.ScoreNodes == LeastWaste,
+		History:    p.ranker != nil,
 	}
 }
 
@@ -48,18 +54,24 @@ func (p *gpuMemory) Inputs() policy.Inputs {
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
 	fitting := fitting{policy: p, pod: askerOf(pod), request: r}
-	if p.placer == nil {
-		if r == nil {
-			return nil, nil
-		}
+	switch {
+	case p.ranker == nil && r == nil:
+		return nil, nil
+	case p.ranker == nil:
 		return &cycle{fitting}, nil
 	}
-	shape, _ := p.shape(pod)
-	ranking := ranking{market: p.placer.market(view), pod: askerOf(pod), query: newQuery(shape)}
+	ranking := ranking{policy: p, pod: askerOf(pod), Ranking: p.ranker.Rank(view, pod)}
 	if r == nil {
 		return &ranking, nil
 	}
 	return &rankedCycle{fitting, ranking}, nil
+}
+
+// Precompute implements engine.Precomputer.
+func (p *gpuMemory) Precompute(view *snapshot.View) {
+	if p.ranker != nil {
+		p.ranker.Precompute(view)
+	}
 }
 
 // fitting says on which nodes a pod that asks for GPUs fits.
@@ -74,7 +86,7 @@ type cycle struct{ fitting }
 
 // Filter implements policy.Filter.
 func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
-	b := c.policy.books.Of(n)
+	b := c.policy.usage.Of(n)
 	verdict := c.policy.judge(c.request, n, b)
 	if verdict.Fits() || c.request.refused != nil || !b.holds(c.pod) {
 		return verdict
@@ -84,7 +96,7 @@ func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 		return policy.Verdict{}
 	}
 	// The claim is going to be taken back. This is rare enough to count anew.
-	without := booksOf(n, ledger.Without(func(uid types.UID) bool { return uid == c.pod.uid }), c.policy.hardware.Of(n))
+	without := usageOf(n, ledger.Without(func(uid types.UID) bool { return uid == c.pod.uid }), c.policy.hardware.Of(n))
 	return c.policy.judge(c.request, n, &without)
 }
 
@@ -109,7 +121,7 @@ func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.N
 }
 
 // judge says whether the pod would get what it asks for.
-func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *books) policy.Verdict {
+func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict {
 	switch {
 	case r.refused != nil:
 		return policy.Verdict{Reason: r.refused, Unresolvable: true}
@@ -133,7 +145,7 @@ func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *books) policy.Verdict
 }
 
 // countCards judges a request for more than a share of one card.
-func (r *request) countCards(b *books) policy.Verdict {
+func (r *request) countCards(b *usage) policy.Verdict {
 	var fitting, possible int64
 	for _, card := range b.cards {
 		if r.fits(card) {
@@ -151,7 +163,7 @@ func (r *request) countCards(b *books) policy.Verdict {
 
 // Score implements policy.Score.
 func (c *cycle) Score(n *snapshot.Node) int64 {
-	b := c.policy.books.Of(n)
+	b := c.policy.usage.Of(n)
 	if b.capacity == 0 {
 		return 0
 	}
@@ -163,7 +175,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 }
 
 // expected is how much the pod would take, with whole cards of middling size.
-func (r *request) expected(b *books) int64 {
+func (r *request) expected(b *usage) int64 {
 	if r.whole() {
 		return b.capacity / int64(len(b.cards)) * min(r.cards, int64(len(b.cards)))
 	}
@@ -186,7 +198,7 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	}
 	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
 	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })
-	b := booksOf(others, ask.Ledger.Without(own), p.hardware.Of(ask.Node))
+	b := usageOf(others, ask.Ledger.Without(own), p.hardware.Of(ask.Node))
 	if verdict := p.judge(r, ask.Node, &b); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
@@ -195,7 +207,7 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: card.capacity})
 	}
 	var sizes []string
-	for _, i := range p.choose(r, &b, p.card(ask, others, &b)) {
+	for _, i := range p.choose(r, &b, p.preferred(ask, others, &b)) {
 		size, amount := b.cards[i].capacity, r.share
 		if r.whole() {
 			amount = size

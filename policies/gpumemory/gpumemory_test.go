@@ -24,8 +24,6 @@ func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"defaults":    `{}`,
 		"other":       `{unit: MiB, chooseCard: spread, scoreNodes: spread, sizesFrom: example.com/sizes, multiCard: true, multiContainer: true}`,
-		"best fit":    `{scoreNodes: bestFit, multiCard: true}`,
-		"fgd":         `{scoreNodes: fgd, multiCard: true, sizesFrom: example.com/sizes}`,
 		"least waste": `{scoreNodes: leastWaste, multiCard: true, multiContainer: true, sizesFrom: example.com/sizes}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +323,7 @@ func BenchmarkGPUMemory(b *testing.B) {
 		}
 	}
 	view := builder.View()
-	for _, strategy := range []string{"binpack", "bestFit", "fgd", "leastWaste"} {
+	for _, strategy := range []string{"binpack", "leastWaste"} {
 		b.Run(strategy, func(b *testing.B) {
 			policytest.Benchmark(b, build(b, "{scoreNodes: "+strategy+"}"), gpuPod("new", 6, 0), view)
 		})

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"outboard.dev/outboard/policies/gpumemory/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )
@@ -36,10 +37,6 @@ const (
 	Binpack NodeScore = "binpack"
 	// SpreadNodes prefers nodes whose cards are emptier.
 	SpreadNodes NodeScore = "spread"
-	// BestFitNodes prefers the node with the least left of CPU and cards; see [placement.BestFit].
-	BestFitNodes NodeScore = "bestFit"
-	// FGD is Fragmentation Gradient Descent; see [placement.Fragmentation].
-	FGD NodeScore = "fgd"
 	// LeastWaste prefers nodes, and cards, where the least is wasted of what the pods
 	// that usually come could use; see [placement.Waste].
 	LeastWaste NodeScore = "leastWaste"
@@ -53,8 +50,8 @@ type Config struct {
 	// ChooseCard is BestFit (the default) or SpreadCards. Of equal ones it is the
 	// one with the lowest index.
 	ChooseCard CardChoice `json:"chooseCard"`
-	// ScoreNodes is Binpack (the default), SpreadNodes, or one of BestFitNodes, FGD
-	// and LeastWaste, which rank the nodes and choose the card as well.
+	// ScoreNodes is Binpack (the default), SpreadNodes, or LeastWaste, which ranks the
+	// nodes and chooses the card as well.
 	ScoreNodes NodeScore `json:"scoreNodes"`
 	// SizesFrom is the key of a node annotation, or else label, with the memory of
 	// each card in order of index: "16,16,32", in a label "16-16-32" or
@@ -92,14 +89,28 @@ func New(config Config) (policy.Policy, error) {
 	if errs := config.validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return newGPUMemory(config), nil
+	if config.ScoreNodes == LeastWaste {
+		by := strategy.LeastWaste()
+		return newGPUMemory(config, &by), nil
+	}
+	return newGPUMemory(config, nil), nil
+}
+
+// NewWith returns the policy with another strategy than those of the configuration, to compare
+// it with these. ScoreNodes is as with LeastWaste.
+func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
+	config.ScoreNodes = LeastWaste
+	if errs := config.validate(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newGPUMemory(config, &by), nil
 }
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.OneOf(field.NewPath("unit"), c.Unit, GiB, MiB)
 	errs = append(errs, fields.OneOf(field.NewPath("chooseCard"), c.ChooseCard, BestFit, SpreadCards)...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoreNodes"), c.ScoreNodes, Binpack, SpreadNodes, BestFitNodes, FGD, LeastWaste)...)
-	if strategies[c.ScoreNodes] != nil && c.ChooseCard == SpreadCards {
+	errs = append(errs, fields.OneOf(field.NewPath("scoreNodes"), c.ScoreNodes, Binpack, SpreadNodes, LeastWaste)...)
+	if c.ScoreNodes == LeastWaste && c.ChooseCard == SpreadCards {
 		errs = append(errs, field.Invalid(field.NewPath("chooseCard"), c.ChooseCard, fmt.Sprintf("scoreNodes: %s chooses the card as well", c.ScoreNodes)))
 	}
 	errs = append(errs, fields.OptionalKey(field.NewPath("sizesFrom"), c.SizesFrom)...)

@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/test/strategies"
 )
 
 // This file measures how long a decision takes in a cluster that stays nearly full,
@@ -28,7 +29,6 @@ var deciders = []struct {
 	nodes int
 }{
 	{"bestFit, a look at every node", func(h *held) (decider, error) { return newScan(h), nil }, 20e6},
-	{"leastWaste, with an index", func(h *held) (decider, error) { return newIndexed(h), nil }, 100e6},
 	{"bestFit, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, bestFit, 100) }, 2e6},
 	{"leastWaste, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 100) }, 2e6},
 	{"bestFit, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, bestFit, 0) }, 2e6},
@@ -40,9 +40,7 @@ type decider interface {
 	// prepare does what is not part of a decision.
 	prepare() error
 	best(job int) (node, gpu int, ok bool)
-	// changing says that what is free of the node is about to change, and placed and
-	// removed that it has.
-	changing(node int)
+	// placed and removed say that what is free of the node has changed.
 	placed(p placed)
 	removed(p placed)
 }
@@ -111,7 +109,6 @@ func (h *held) end(d decider) {
 	h.running[i] = h.running[last]
 	h.running = h.running[:last]
 	h.used -= int64(len(p.gpus)) * h.shapes[p.job].Share
-	d.changing(p.node)
 	h.nodes[p.node].Give(h.shapes[p.job], p.gpus)
 	d.removed(p)
 }
@@ -132,7 +129,6 @@ func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Durat
 		job := h.random.IntN(len(h.jobs))
 		began := time.Now()
 		if node, gpu, ok := d.best(job); ok {
-			d.changing(node)
 			d.placed(h.add(job, node, gpu))
 		}
 		took = append(took, time.Since(began))
@@ -151,11 +147,10 @@ func newScan(h *held) *scan {
 	for _, n := range h.nodes {
 		cpu, gpus = max(cpu, n.CPUCapacity), max(gpus, len(n.GPUs))
 	}
-	return &scan{h, placement.NewBestFit(cpu, gpus).Rate}
+	return &scan{h, strategies.NewBestFit(cpu, gpus).Rate}
 }
 
 func (s *scan) prepare() error { return nil }
-func (s *scan) changing(int)   {}
 func (s *scan) placed(placed)  {}
 func (s *scan) removed(placed) {}
 

@@ -46,80 +46,6 @@ func shapeOf(pod *corev1.Pod) placement.Shape {
 	return s
 }
 
-// indexed is least waste by the arithmetic alone, with an index. It learns from the pods
-// that come; what is learnt is worked out beside the decisions.
-type indexed struct {
-	held    *held
-	kinds   []placement.Kind
-	orders  []placement.Cost
-	learner *placement.Learner
-	came    int
-	lesson  int
-	next    chan *placement.Waste // nil while nothing is being worked out
-	index   *placement.Index
-	supply  *placement.Supply
-	prices  *placement.Prices // nil when the supply has changed
-}
-
-func newIndexed(h *held) *indexed {
-	x := &indexed{held: h, learner: placement.NewLearner(len(h.nodes))}
-	for i, n := range h.nodes {
-		x.kinds, x.orders = append(x.kinds, n.Kind()), append(x.orders, placement.Order(h.objects[i].Name))
-	}
-	x.index = placement.NewIndex(h.nodes, nil)
-	x.use(placement.NewWaste(x.learner.Mix(), x.kinds))
-	return x
-}
-
-// use decides by what was learnt from now on.
-func (x *indexed) use(w *placement.Waste) {
-	x.index.Rerate(func(place int, n *placement.Node, s placement.Shape) placement.Offers {
-		return w.Rate(n, s).Plus(x.orders[place])
-	})
-	x.supply, x.prices = placement.NewSupply(w), nil
-	for _, n := range x.held.nodes {
-		x.supply.Add(n)
-	}
-}
-
-func (x *indexed) prepare() error { return nil }
-
-func (x *indexed) best(job int) (node, gpu int, ok bool) {
-	s := x.held.shapes[job]
-	x.learner.Arrive(s)
-	x.came++
-	select {
-	case w := <-x.next:
-		x.next = nil
-		x.use(w)
-	default:
-	}
-	if due := placement.NextLesson(x.came, len(x.held.nodes)); due != x.lesson && x.next == nil {
-		mix, next := x.learner.Mix(), make(chan *placement.Waste, 1)
-		x.lesson, x.next = due, next
-		go func() { next <- placement.NewWaste(mix, x.kinds) }()
-	}
-	if x.prices == nil {
-		x.prices = x.supply.Prices()
-	}
-	return x.index.Best(s, func(t placement.Terms) placement.Cost { return x.prices.Of(s, t) })
-}
-
-func (x *indexed) changing(node int) { x.supply.Remove(x.held.nodes[node]) }
-
-func (x *indexed) changed(node int) {
-	x.supply.Add(x.held.nodes[node])
-	x.index.Changed(node)
-	x.prices = nil
-}
-
-func (x *indexed) placed(p placed) { x.changed(p.node) }
-
-func (x *indexed) removed(p placed) {
-	x.learner.Depart(x.held.shapes[p.job])
-	x.changed(p.node)
-}
-
 // asked is a strategy of GPUMemory in an engine that answers with the best node, and
 // is asked about some nodes, as kube-scheduler asks.
 type asked struct {
@@ -194,6 +120,5 @@ func (a *asked) best(job int) (node, gpu int, ok bool) {
 	return a.places[a.nodes[a.result.Kept[0]].Name], placement.FirstFree, true
 }
 
-func (a *asked) changing(int)     {}
 func (a *asked) placed(p placed)  { a.builder.SetPod(a.bound(p)) }
 func (a *asked) removed(p placed) { a.builder.DeletePod(instance(a.held.jobs[p.job].Pod, p.id).UID) }

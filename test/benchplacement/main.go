@@ -1,5 +1,5 @@
-// Command benchplacement measures how the strategies of GPUMemory fill the cluster of a
-// published trace, through the engine that serves kube-scheduler.
+// Command benchplacement measures how the strategy of GPUMemory, and published ones beside it, fill the cluster
+// of a published trace, through the engine that serves kube-scheduler.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/test/strategies"
 )
 
 func main() {
@@ -75,9 +76,9 @@ type contender struct {
 }
 
 var (
-	bestFit           = contender{"bestFit", gpumemory.BestFitNodes, false, 1}
-	fgdKnown          = contender{"fgd, mix known", gpumemory.FGD, true, 1}
-	fgdLearned        = contender{"fgd, mix learned", gpumemory.FGD, false, 1}
+	bestFit           = contender{"bestFit", strategies.ScoreBestFit, false, 1}
+	fgdKnown          = contender{"fgd, mix known", strategies.ScoreFGD, true, 1}
+	fgdLearned        = contender{"fgd, mix learned", strategies.ScoreFGD, false, 1}
 	leastWasteKnown   = contender{"leastWaste, mix known", gpumemory.LeastWaste, true, 1}
 	leastWasteLearned = contender{"leastWaste, mix learned", gpumemory.LeastWaste, false, 1}
 
@@ -105,7 +106,7 @@ func fillings() map[string][]filling {
 		"wire": {{
 			title: "how the ranking reaches kube-scheduler, which looks at all nodes", percentage: 100, few: true,
 			contenders: []contender{
-				{"fgd, scores 0..10", gpumemory.FGD, true, 0}, {"fgd, shortlist 8", gpumemory.FGD, true, 8}, {"fgd, shortlist 1", gpumemory.FGD, true, 1},
+				{"fgd, scores 0..10", strategies.ScoreFGD, true, 0}, {"fgd, shortlist 8", strategies.ScoreFGD, true, 8}, {"fgd, shortlist 1", strategies.ScoreFGD, true, 1},
 				{"leastWaste, scores 0..10", gpumemory.LeastWaste, false, 0}, {"leastWaste, shortlist 8", gpumemory.LeastWaste, false, 8}, {"leastWaste, shortlist 1", gpumemory.LeastWaste, false, 1},
 			},
 		}},
@@ -189,7 +190,7 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
 	config.ScoreNodes, config.MultiCard = c.strategy, true // pods of the trace want parts of several GPUs
-	p, err := gpumemory.New(config)
+	p, err := strategies.New(config)
 	if err != nil {
 		return simulate.Extender{}, err
 	}

@@ -22,7 +22,7 @@ type arm struct {
 
 var arms = []arm{
 	{name: "kube-scheduler scores, best-fit GPU", scoreNodes: gpumemory.Binpack},
-	{name: "fgd, by prioritize", scoreNodes: gpumemory.FGD, prioritize: true},
+	{name: "leastWaste, by prioritize", scoreNodes: gpumemory.LeastWaste, prioritize: true},
 	{name: "leastWaste, shortlist of 1", scoreNodes: gpumemory.LeastWaste, shortlist: 1},
 }
 

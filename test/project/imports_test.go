@@ -30,7 +30,8 @@ var rules = []struct {
 	{"binding", nil, "what a Binding says depends on nobody"},
 	{"engine", []string{"snapshot", "policy", "decision"}, "the engine does no I/O"},
 	{"placement", nil, "arithmetic knows nothing of pods and nodes"},
-	{"policies/*", []string{"snapshot", "policy", "policy/fields", "placement", "policies/*"}, "a policy knows the contract only"},
+	{"policies/*", []string{"snapshot", "policy", "policy/fields", "placement", "policies/gpumemory/strategy", "policies/*"}, "a policy knows the contract only"},
+	{"policies/gpumemory/strategy", []string{"snapshot", "policy", "placement"}, "a strategy rates places, and knows no protocol of GPUs"},
 	{"extender", []string{"binding", "snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
@@ -61,6 +62,7 @@ var only = []struct {
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/...", "test/benchwire"}},
 	{"k8s.io/client-go/kubernetes/...", []string{"cluster", "signal/remote", "signal/configmap", "controlplane", "examples", "app", "test/..."}},
+	{module + "/policies/gpumemory/strategy", []string{"policies/gpumemory", "test/strategies"}},
 	{"k8s.io/kubernetes/...", nil},
 }
 

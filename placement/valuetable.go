@@ -18,13 +18,13 @@ const (
 	withoutGPU = 0.3
 )
 
-// table says how many thousandths of a GPU will be sold, of which f steps are free
+// table says how many thousandths of a GPU will be allocated, of which f steps are free
 // beside x cells of another resource: v[f][x].
 //
 // The GPU is offered pods from the mix, takes every one that fits, and closes with
 // probability δ after each offer, so that
 //
-//	v[f][x] = Σ q·(sold + v[f−Δf][x−Δx]) / (δ + Σ q)
+//	v[f][x] = Σ q·(allocated + v[f−Δf][x−Δx]) / (δ + Σ q)
 //
 // over the pods that fit.
 type table struct {
@@ -54,29 +54,29 @@ func divisor(a, b int64) int64 {
 	return a
 }
 
-// buyer is a kind of pod as a table knows it.
-type buyer struct{ f, x int }
+// workload is a kind of pod as a table knows it.
+type workload struct{ f, x int }
 
-// buyers are how likely each kind is to come next, and what it then pays.
-type buyers map[buyer]struct{ q, paid float64 }
+// workloads are how likely each kind is to come next, and what it then pays.
+type workloads map[workload]struct{ q, paid float64 }
 
-// buyersOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps;
+// workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps;
 // need is what a shape asks for of the other resource, in cells. Each GPU of a pod with several gets an equal
 // part of that, and so does each GPU of the node of a pod without.
-func buyersOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) buyers {
+func workloadsOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) workloads {
 	steps := len(worth) - 1
-	all := buyers{}
+	all := workloads{}
 	for _, s := range m.shapes() {
 		if !s.Models.Has(kind.Model) || s.units(kind) > kind.Size {
 			continue
 		}
-		b, q, paid := buyer{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
+		b, q, paid := workload{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
 		if s.GPUs > 0 {
-			b = buyer{f: stepsFor(s.Shape, kind, steps), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
+			b = workload{f: stepsFor(s.Shape, kind, steps), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
 			q = s.weight / m.seen
 			paid = worth[b.f] * Whole
 		}
-		if b == (buyer{}) {
+		if b == (workload{}) {
 			continue // takes nothing
 		}
 		sum := all[b]
@@ -88,34 +88,34 @@ func buyersOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) buye
 
 func atMost(limit int, x float64) int { return int(math.Min(float64(limit), x)) }
 
-func newTable(all buyers, steps int) *table {
+func newTable(all workloads, steps int) *table {
 	type offer struct {
-		buyer
+		workload
 		q, paid float64
 	}
 	var offers []offer // in a fixed order, because sums of fractions depend on it
 	for f := range steps + 1 {
 		for x := range cells + 1 {
-			if b, ok := all[buyer{f, x}]; ok {
-				offers = append(offers, offer{buyer{f, x}, b.q, b.paid})
+			if b, ok := all[workload{f, x}]; ok {
+				offers = append(offers, offer{workload{f, x}, b.q, b.paid})
 			}
 		}
 	}
 	t := &table{steps, make([][cells + 1]float32, steps+1)}
 	for f := range t.v {
 		for x := range t.v[f] {
-			sold, offered := 0.0, closing
+			allocated, offered := 0.0, closing
 			for i := range offers {
 				o := &offers[i]
 				if o.f > f {
 					break // and so are all that follow
 				}
 				if o.x <= x {
-					sold += o.paid + o.q*float64(t.v[f-o.f][x-o.x])
+					allocated += o.paid + o.q*float64(t.v[f-o.f][x-o.x])
 					offered += o.q
 				}
 			}
-			t.v[f][x] = float32(sold / offered)
+			t.v[f][x] = float32(allocated / offered)
 		}
 	}
 	return t

@@ -89,8 +89,8 @@ type card struct {
 // free is what can still be given away, healthy or not.
 func (c card) free() int64 { return max(0, c.capacity-c.used) }
 
-// books are what is known of the cards of a node, and who has what of them.
-type books struct {
+// usage is what is known of the cards of a node, and who has what of them.
+type usage struct {
 	problem *policy.Reason // why no card can be used
 	cards   []card         // by index
 	// holders are the pods that have something, and holderBits the bits of all of them.
@@ -105,9 +105,9 @@ type books struct {
 	mostFree, largest int64
 }
 
-// booksOf counts with the given ledger, which may be nil, instead of the node's own.
-func booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) books {
-	b := books{problem: hw.problem, cards: make([]card, len(hw.capacities))}
+// usageOf counts with the given ledger, which may be nil, instead of the node's own.
+func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
+	b := usage{problem: hw.problem, cards: make([]card, len(hw.capacities))}
 	ill := unhealthy(n)
 	for i := range b.cards {
 		b.cards[i] = card{capacity: hw.capacities[i], healthy: ill&(1<<i) == 0}
@@ -125,7 +125,7 @@ func booksOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) books {
 	return b
 }
 
-func (b *books) enter(h holding) {
+func (b *usage) enter(h holding) {
 	b.holders = append(b.holders, h.pod.UID)
 	b.holderBits |= bitOf(h.pod.UID)
 	for i := range b.cards {
@@ -160,7 +160,7 @@ func bitOf(uid types.UID) uint64 {
 }
 
 // holds says whether the pod has something of the node already.
-func (b *books) holds(pod asker) bool {
+func (b *usage) holds(pod asker) bool {
 	return b.holderBits&pod.bit != 0 && pod.uid != "" && slices.Contains(b.holders, pod.uid)
 }
 

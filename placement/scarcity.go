@@ -264,7 +264,7 @@ func (p *Prices) Of(s Shape, t Terms) Cost {
 
 // taken is the price of the GPUs of the model, in thousandths.
 func (p *Prices) taken(s Shape, t Terms) float64 {
-	return p.model[t.kind] * float64(s.GPUs) * s.on(p.waste.kinds[t.kind])
+	return p.model[t.kind] * float64(s.GPUs) * s.On(p.waste.kinds[t.kind])
 }
 
 // broken is the price of the slots that are broken, or of the GPUs that one is to be

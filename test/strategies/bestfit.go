@@ -1,4 +1,6 @@
-package placement
+package strategies
+
+import "outboard.dev/outboard/placement"
 
 // BestFit rates a node by what is left of its CPU and GPUs, each relative to the
 // largest node there is and with equal weight, as in the experiments of the FGD paper:
@@ -11,29 +13,29 @@ type BestFit struct {
 // NewBestFit returns a BestFit for nodes with at most so much CPU, in thousandths of
 // a core, and so many GPUs.
 func NewBestFit(maxCPU int64, maxGPUs int) *BestFit {
-	return &BestFit{maxCPU: float64(max(1, maxCPU)), maxGPU: float64(max(1, maxGPUs) * Whole)}
+	return &BestFit{maxCPU: float64(max(1, maxCPU)), maxGPU: float64(max(1, maxGPUs) * placement.Whole)}
 }
 
 // Rate returns the offer of the node.
-func (b *BestFit) Rate(n *Node, s Shape) Offers {
-	var offers Offers
+func (b *BestFit) Rate(n *placement.Node, s placement.Shape) placement.Offers {
+	var offers placement.Offers
 	if !n.Fits(s) {
 		return offers
 	}
 	kind := n.Kind()
-	left := float64(n.CPU-s.CPU)/b.maxCPU/2 + (freeOf(n.GPUs, kind.Size)-float64(s.GPUs)*s.on(kind))/b.maxGPU/2
-	offers.add(Offer{Cost: 100 - Cost(100*(1-left)), GPU: tightest(n, s)})
+	left := float64(n.CPU-s.CPU)/b.maxCPU/2 + (n.FreeGPUs()*placement.Whole-float64(s.GPUs)*s.On(kind))/b.maxGPU/2
+	offers.Add(placement.Offer{Cost: 100 - placement.Cost(100*(1-left)), GPU: tightest(n, s)})
 	return offers
 }
 
 // tightest is the GPU with the least room that is enough for a share.
-func tightest(n *Node, s Shape) int8 {
+func tightest(n *placement.Node, s placement.Shape) int8 {
 	if !s.Shares() {
-		return FirstFree
+		return placement.FirstFree
 	}
-	best := FirstFree
+	best := placement.FirstFree
 	for i, g := range n.GPUs {
-		if g.fits(s) && (best == FirstFree || g.Free < n.GPUs[best].Free) {
+		if g.Fits(s) && (best == placement.FirstFree || g.Free < n.GPUs[best].Free) {
 			best = i
 		}
 	}

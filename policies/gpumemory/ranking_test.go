@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/policies/gpumemory/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -44,10 +46,10 @@ func sharingPod(name string, cpu, memory, count int64, models string) *corev1.Po
 	return pod
 }
 
-func strategic(t testing.TB, strategy NodeScore) *gpuMemory {
+func strategic(t testing.TB, score NodeScore) *gpuMemory {
 	t.Helper()
 	config := Defaults()
-	config.ScoreNodes = strategy
+	config.ScoreNodes = score
 	p, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -76,30 +78,35 @@ func randomPod(rng *rand.Rand, name string) *corev1.Pod {
 // asked for the first time: nodes come and go, pods come, are placed, and go, and
 // what is learnt changes several times.
 func TestWhatIsKeptChangesNoDecision(t *testing.T) {
-	for _, strategy := range []NodeScore{BestFitNodes, FGD, LeastWaste} {
-		t.Run(string(strategy), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(5, uint64(len(strategy))))
-			old := strategic(t, strategy)
+	for name, ranked := range map[string]func() *gpuMemory{
+		"leastWaste":     func() *gpuMemory { return strategic(t, LeastWaste) },
+		"without prices": func() *gpuMemory { return withoutPrices(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(5, uint64(len(name))))
+			old := ranked()
 			var b snapshot.Builder
 			for i := range 12 {
 				b.SetNode(sharingNode(fmt.Sprintf("n%02d", i), []string{"T4", "P100"}[i%2], int64(1+i%4), 16))
 			}
 			var running []*corev1.Pod
-			lessons, decided := map[*lesson]bool{}, 0
+			models, kinds, decided := map[string]bool{}, 0, 0
 			for step := range 220 {
 				pod := randomPod(rng, fmt.Sprintf("p%03d", step))
 				b.SetPod(pod)
 				switch rng.IntN(25) {
 				case 0:
 					b.DeleteNode(fmt.Sprintf("n%02d", rng.IntN(12)))
+					kinds++
 				case 1:
 					i := rng.IntN(12)
 					b.SetNode(sharingNode(fmt.Sprintf("n%02d", i), "T4", int64(1+rng.IntN(4)), 16))
+					kinds++
 				}
 				view := b.View()
 				if rng.IntN(4) > 0 { // it does not see every View
-					compareDecisions(t, old, strategic(t, strategy), view, pod)
-					lessons[old.placer.latest.Load().lesson] = true
+					compareDecisions(t, old, ranked(), view, pod)
+					models[fmt.Sprint(kinds, learned(t, old, view))] = true
 				}
 				if node, card := place(t, old, view, pod); node != nil {
 					decided++
@@ -115,11 +122,33 @@ func TestWhatIsKeptChangesNoDecision(t *testing.T) {
 					running = slices.Delete(running, i, i+1)
 				}
 			}
-			if decided < 100 || len(lessons) < 6 {
-				t.Errorf("%d pods were placed, after %d lessons", decided, len(lessons))
+			if decided < 100 || len(models) < 6 {
+				t.Errorf("%d pods were placed, by %d models", decided, len(models))
 			}
 		})
 	}
+}
+
+// withoutPrices is a policy that ranks by what the pods that usually come leave of a GPU alone.
+func withoutPrices(t *testing.T) *gpuMemory {
+	t.Helper()
+	p, err := NewWith(Defaults(), strategy.Strategy{Name: "test", RemembersAll: true, Rater: func(mix *placement.Mix, nodes []placement.Kind) strategy.Rater {
+		return strategy.Rater{Rate: placement.NewWaste(mix, nodes).Rate}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*gpuMemory)
+}
+
+// learned is what the policy says it has learned from.
+func learned(t *testing.T, p *gpuMemory, view *snapshot.View) string {
+	t.Helper()
+	cycle, err := p.Prepare(t.Context(), sharingPod("any", 1, 6, 0, ""), view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(cycle.(policy.Explainer).Explain(nil), " ")
 }
 
 // compareDecisions asks both policies the same.
@@ -205,58 +234,7 @@ func TestLeastWasteLearns(t *testing.T) {
 
 var _ engine.Precomputer = (*gpuMemory)(nil)
 
-// What the next pods need is there before they ask.
-func TestPrecompute(t *testing.T) {
-	p := strategic(t, LeastWaste)
-	var b snapshot.Builder
-	b.SetNode(sharingNode("n", "T4", 4, 16))
-	come := func(from, to int) *snapshot.View {
-		for i := from; i < to; i++ {
-			b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, 6, 0, ""))
-		}
-		other := sharingNode("other", "T4", 1, 16)
-		other.Labels["from"] = fmt.Sprint(from) // for another View
-		b.SetNode(other)
-		return b.View()
-	}
-	view := come(0, 100)
-	now, next := placement.Lesson(100, 2), placement.NextLesson(100, 2)
-	if now == next {
-		t.Fatal("after 100 pods there is nothing to precompute")
-	}
-	p.Precompute(view)
-	p.Precompute(view)
-	known := map[int]*lesson{}
-	for _, l := range p.placer.lessons {
-		known[l.after] = l
-	}
-	if len(p.placer.lessons) != 2 || known[now] == nil || known[next] == nil || known[next].waste == nil {
-		t.Fatalf("the lessons are from %v", known)
-	}
-	if m := p.placer.market(come(100, 112)); m.lesson != known[next] {
-		t.Errorf("then the lesson is one from %d, and another than that from %d", m.lesson.after, next)
-	}
-	strategic(t, Binpack).Precompute(view)
-}
-
-func TestNormalizedRanks(t *testing.T) {
-	var r ranking
-	scores := []int64{-5, -3, -900, -5, 1 << 62, -3}
-	r.NormalizeScore(scores)
-	if !slices.Equal(scores, []int64{98, 99, 97, 98, 100, 99}) {
-		t.Errorf("%v", scores)
-	}
-	many := make([]int64, 250)
-	for i := range many {
-		many[i] = int64(i * 7 % 250)
-	}
-	r.NormalizeScore(many)
-	for i, s := range many {
-		if want := max(0, 100-(249-int64(i*7%250))); s != want {
-			t.Errorf("%d from the top: %d, want %d", 249-i*7%250, s, want)
-		}
-	}
-	if allocs := testing.AllocsPerRun(10, func() { r.NormalizeScore(many) }); allocs > 0 {
-		t.Errorf("%v allocations", allocs)
-	}
+// A policy without a strategy has nothing to compute ahead.
+func TestPrecomputeWithoutAStrategy(t *testing.T) {
+	strategic(t, Binpack).Precompute(new(snapshot.View))
 }

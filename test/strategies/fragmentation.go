@@ -1,15 +1,19 @@
-package placement
+package strategies
 
 import (
 	"cmp"
 	"math"
 	"slices"
+
+	"outboard.dev/outboard/placement"
 )
 
 // typicalShare is the part of all pods whose shapes are the typical ones.
 const typicalShare = 0.95
 
-// Fragmentation is Fragmentation Gradient Descent: a place is rated by how much more
+// Fragmentation is Fragmentation Gradient Descent, as published in "Beware of
+// Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
+// Descent" (USENIX ATC 2023): a place is rated by how much more
 // of the node's free GPUs typical pods cannot use afterwards. The cost is 0..100.
 type Fragmentation struct {
 	typical []weighted
@@ -17,20 +21,22 @@ type Fragmentation struct {
 }
 
 type weighted struct {
-	Shape
+	placement.Shape
 	weight float64
-	asked  float64 // of all GPUs together, in thousandths; see Waste
 }
 
 // NewFragmentation returns a Fragmentation whose typical pods are the most frequent
 // shapes of the mix, as many as make up 95 % of it.
-func NewFragmentation(m *Mix, kinds []Kind) *Fragmentation {
+func NewFragmentation(m *placement.Mix, kinds []placement.Kind) *Fragmentation {
 	f := &Fragmentation{usable: map[string][]bool{}}
-	shapes := m.shapes()
+	var shapes []weighted
+	for s, weight := range m.All() {
+		shapes = append(shapes, weighted{s, weight})
+	}
 	slices.SortStableFunc(shapes, func(a, b weighted) int { return cmp.Compare(b.weight, a.weight) })
 	sum := 0.0
 	for _, s := range shapes {
-		if sum >= typicalShare*m.seen {
+		if sum >= typicalShare*m.Seen() {
 			break
 		}
 		sum += s.weight
@@ -52,9 +58,9 @@ func NewFragmentation(m *Mix, kinds []Kind) *Fragmentation {
 // Of is the fragmentation of a node: what typical pods cannot use of what is free of
 // its GPUs, in thousandths. To a pod without GPUs, and to one that does not fit, all
 // of it is fragments; to others, the GPUs with too little room.
-func (f *Fragmentation) Of(n *Node) float64 { return f.of(n, n.CPU, n.GPUs) }
+func (f *Fragmentation) Of(n *placement.Node) float64 { return f.of(n, n.CPU, n.GPUs) }
 
-func (f *Fragmentation) of(n *Node, cpu int64, gpus []GPU) float64 {
+func (f *Fragmentation) of(n *placement.Node, cpu int64, gpus []placement.GPU) float64 {
 	var total, size int64
 	for _, g := range gpus {
 		total, size = total+g.Free, max(size, g.Size)
@@ -70,7 +76,7 @@ func (f *Fragmentation) of(n *Node, cpu int64, gpus []GPU) float64 {
 		if s.GPUs > 0 && s.CPU <= cpu && (known && allowed[i] || !known && s.Models.Has(n.Model)) {
 			small, room := int64(0), 0
 			for _, g := range gpus {
-				if g.fits(s.Shape) {
+				if g.Fits(s.Shape) {
 					room++
 				} else {
 					small += g.Free
@@ -82,38 +88,38 @@ func (f *Fragmentation) of(n *Node, cpu int64, gpus []GPU) float64 {
 		}
 		sum += s.weight * float64(fragments)
 	}
-	return sum / float64(size) * Whole
+	return sum / float64(size) * placement.Whole
 }
 
 // Rate returns the offer of the node with the GPU that is best on it.
-func (f *Fragmentation) Rate(n *Node, s Shape) Offers {
-	var offers Offers
+func (f *Fragmentation) Rate(n *placement.Node, s placement.Shape) placement.Offers {
+	var offers placement.Offers
 	if !n.Fits(s) {
 		return offers
 	}
 	before := f.Of(n)
-	var buffer [MaxGPUs]GPU
+	var buffer [placement.MaxGPUs]placement.GPU
 	gpus := append(buffer[:0], n.GPUs...)
-	rate := func(gpu int8) Offer {
-		gain := (before - f.of(n, n.CPU-s.CPU, gpus)) / Whole
-		return Offer{Cost: 100 - Cost(100/(1+math.Exp(-gain))), GPU: gpu}
+	rate := func(gpu int8) placement.Offer {
+		gain := (before - f.of(n, n.CPU-s.CPU, gpus)) / placement.Whole
+		return placement.Offer{Cost: 100 - placement.Cost(100/(1+math.Exp(-gain))), GPU: gpu}
 	}
 	if !s.Shares() {
-		takeFirst(gpus, s)
-		offers.add(rate(FirstFree))
+		placement.TakeFirst(gpus, s)
+		offers.Add(rate(placement.FirstFree))
 		return offers
 	}
-	best := Offer{Cost: math.MaxInt64}
+	best := placement.Offer{Cost: math.MaxInt64}
 	for i := range gpus {
-		if !gpus[i].fits(s) || slices.Contains(n.GPUs[:i], n.GPUs[i]) {
+		if !gpus[i].Fits(s) || slices.Contains(n.GPUs[:i], n.GPUs[i]) {
 			continue
 		}
-		gpus[i].take(s)
+		gpus[i].Take(s)
 		if offer := rate(int8(i)); offer.Cost < best.Cost {
 			best = offer
 		}
 		gpus[i] = n.GPUs[i]
 	}
-	offers.add(best)
+	offers.Add(best)
 	return offers
 }

@@ -1,58 +1,73 @@
 package gpumemory
 
 import (
-	"sync/atomic"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/policies/gpumemory/strategy"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
-// ratingSlots is how many ratings are kept with a node: about as many as there are
-// shapes of pods that come often.
-const ratingSlots = 64
+// This file is what a strategy is told of nodes and pods, and where its ranking is used.
 
-// room is what is free of a node, and how it was rated for some shapes of pods.
-type room struct {
-	node    placement.Node
-	kind    placement.Kind
-	order   placement.Cost
-	ratings [ratingSlots]atomic.Pointer[rating]
+// ranking is the Cycle of a pod without GPUs where nodes are ranked by a strategy.
+type ranking struct {
+	policy *gpuMemory
+	pod    asker
+	strategy.Ranking
 }
 
-// rating is what a node offers a shape. It never changes.
-type rating struct {
-	lesson *lesson
-	shape  placement.Shape
-	offers placement.Offers
+// rankedCycle is the Cycle of a pod with GPUs where nodes are ranked.
+type rankedCycle struct {
+	fitting
+	ranking
 }
 
-// roomOf counts with the given books instead of the node's own.
-func (p *gpuMemory) roomOf(n *snapshot.Node, b *books) *room {
+// Score implements policy.Score: no node is better than one on which the pod has its GPUs already.
+func (r *ranking) Score(n *snapshot.Node) int64 {
+	if r.policy.usage.Of(n).holds(r.pod) {
+		return math.MaxInt64
+	}
+	return r.Ranking.Score(n)
+}
+
+// preferred returns the card on which a share of it is placed best, or placement.FirstFree if no
+// strategy says.
+func (p *gpuMemory) preferred(ask policy.Ask, n *snapshot.Node, u *usage) int {
+	if p.ranker == nil {
+		return placement.FirstFree
+	}
+	room := p.room(n, u)
+	return p.ranker.GPU(ask.View, ask.Pod, &room)
+}
+
+// room is what is free of the node, counted with the given usage instead of the node's own.
+func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 	cpu, memory := n.Object.Status.Allocatable[corev1.ResourceCPU], n.Object.Status.Allocatable[corev1.ResourceMemory]
-	r := &room{node: placement.Node{
+	room := placement.Node{
 		Model: n.Object.Labels[p.config.ModelLabel],
 		CPU:   cpu.MilliValue(), CPUCapacity: cpu.MilliValue(),
 		Memory: memory.Value(), MemoryCapacity: memory.Value(),
-	}}
+	}
 	for _, pod := range n.Pods {
 		cpu, memory := cpuAndMemory(snapshot.PodRequests(pod))
-		r.node.CPU -= cpu
-		r.node.Memory -= memory
+		room.CPU -= cpu
+		room.Memory -= memory
 	}
-	if b.problem == nil {
-		for _, c := range b.cards {
+	if u.problem == nil {
+		for _, c := range u.cards {
 			gpu := placement.GPU{Size: c.capacity}
 			if c.healthy {
 				gpu.Free = c.free()
 			}
-			r.node.GPUs = append(r.node.GPUs, gpu)
+			room.GPUs = append(room.GPUs, gpu)
 		}
 	}
-	r.kind, r.order = r.node.Kind(), placement.Order(string(n.Object.UID))
-	return r
+	return room
 }
 
 // cpuAndMemory are in thousandths of a core and bytes, 0 or more.

@@ -17,7 +17,7 @@ func mixOf(weights map[Shape]float64) *Mix {
 func inCores(s Shape) float64 { return float64(s.CPU) / cpuCell }
 
 // A GPU is followed from offer to offer, with the probability of each state it can be
-// in, until it is almost certainly closed; what it has sold by then is what the table
+// in, until it is almost certainly closed; what it has allocated by then is what the table
 // says.
 func TestTableAgainstTheProcessItself(t *testing.T) {
 	m := mixOf(map[Shape]float64{
@@ -32,7 +32,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 	if steps != 100 {
 		t.Fatalf("%d steps", steps)
 	}
-	table := newTable(buyersOf(m, kind, worths(nil, steps), inCores), steps)
+	table := newTable(workloadsOf(m, kind, worths(nil, steps), inCores), steps)
 	type state struct{ f, x int }
 	type offer struct {
 		f, x    int
@@ -40,7 +40,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 	}
 	offers := []offer{{40, 4, 3.0 / 60, 400}, {30, 3, 2.0 / 60, 300}, {100, 8, 1.0 / 60, 1000}, {0, 3, 0.3 * 4 / 60, 0}}
 	for _, start := range []state{{100, 8}, {100, 7}, {100, 96}, {70, 7}, {70, 12}, {39, 10}, {30, 3}, {29, 50}, {0, 50}, {100, 0}} {
-		at, sold := map[state]float64{start: 1}, 0.0
+		at, allocated := map[state]float64{start: 1}, 0.0
 		for range 4000 {
 			next := map[state]float64{}
 			for s, p := range at {
@@ -48,7 +48,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 				for _, o := range offers {
 					if o.f <= s.f && o.x <= s.x {
 						stays -= o.q
-						sold += p * o.q * o.paid
+						allocated += p * o.q * o.paid
 						next[state{s.f - o.f, s.x - o.x}] += p * o.q
 					}
 				}
@@ -56,8 +56,8 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 			}
 			at = next
 		}
-		if got := float64(table.v[start.f][start.x]); math.Abs(got-sold) > 0.01 {
-			t.Errorf("a GPU with %d free and %d cores: the table says %.3f, %.3f are sold", start.f*10, start.x, got, sold)
+		if got := float64(table.v[start.f][start.x]); math.Abs(got-allocated) > 0.01 {
+			t.Errorf("a GPU with %d free and %d cores: the table says %.3f, %.3f are allocated", start.f*10, start.x, got, allocated)
 		}
 	}
 	if table.v[100][96] < 600 || table.v[0][96] != 0 {
@@ -66,7 +66,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 }
 
 func TestTableBetweenCellsAndBeyond(t *testing.T) {
-	table := newTable(buyersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, worths(nil, 100), inCores), 100)
+	table := newTable(workloadsOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, worths(nil, 100), inCores), 100)
 	nine, ten := float64(table.v[50][9]), float64(table.v[50][10])
 	if nine != 0 || ten < 490 {
 		t.Fatalf("worth %.1f with 9 cores, %.1f with 10", nine, ten)
@@ -84,13 +84,13 @@ func TestTableBetweenCellsAndBeyond(t *testing.T) {
 
 func TestTableOfNothing(t *testing.T) {
 	kind := Kind{"T4", 1, Whole}
-	for f, row := range newTable(buyersOf(nil, kind, worths(nil, 100), inCores), 100).v {
+	for f, row := range newTable(workloadsOf(nil, kind, worths(nil, 100), inCores), 100).v {
 		if row != [cells + 1]float32{} {
 			t.Errorf("a GPU with %d free that nobody wants is worth something", f)
 		}
 	}
 	huge := mixOf(map[Shape]float64{{CPU: math.MaxInt64, GPUs: 64, Share: 1}: 1, {CPU: math.MaxInt64}: 1})
-	if v := newTable(buyersOf(huge, kind, worths(nil, 100), inCores), 100).v[100][96]; v != 0 {
+	if v := newTable(workloadsOf(huge, kind, worths(nil, 100), inCores), 100).v[100][96]; v != 0 {
 		t.Errorf("what fits nowhere is worth %v", v)
 	}
 }
@@ -111,7 +111,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s: %d steps, want %d", tt.name, got, tt.steps)
 		}
 	}
-	table := newTable(buyersOf(inMiB, Kind{"T4", 1, 16 << 10}, worths(nil, 8), inCores), 8)
+	table := newTable(workloadsOf(inMiB, Kind{"T4", 1, 16 << 10}, worths(nil, 8), inCores), 8)
 	// ½·10 + ½·6, in sixteenths, but for what closing takes.
 	if got := table.at(10.0/16, 0); got < 490 || got > 500 {
 		t.Errorf("10 of 16 are worth %v", got)

@@ -1,0 +1,74 @@
+package strategy
+
+import (
+	"fmt"
+	"strconv"
+
+	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Explain says what it costs to place the pod on the node, or, if it is nil, what the strategy has
+// learned; and on which GPU of the node that costs the least, or [placement.FirstFree].
+func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
+	s := r.state
+	if n == nil {
+		return []string{fmt.Sprintf("%s: which pods are usual was learnt from the first %d that came.", s.ranker.options.Strategy.Name, s.model.after)}, placement.FirstFree
+	}
+	state := *s.ranker.states.Of(n)
+	offers := s.model.Rate(&state.node, r.shape)
+	best, found := s.best(&offers, r.shape)
+	if !found {
+		return nil, placement.FirstFree
+	}
+	if s.model.Waste == nil {
+		return nil, int(best.GPU)
+	}
+	for _, o := range offers.All() { // as it was before its price was added
+		if o.GPU == best.GPU {
+			best = o
+		}
+	}
+	return s.explain(state, r.shape, best), int(best.GPU)
+}
+
+// explain accounts for the cost of an offer without its price.
+func (s *clusterState) explain(n *nodeState, shape placement.Shape, o placement.Offer) []string {
+	a := s.supply.Account(s.prices, &n.node, shape, o)
+	order := float64(n.order) / float64(placement.OneGPU)
+	said := []string{fmt.Sprintf("Placing the pod here costs %s GPUs; the least is best:", gpus(a.Lost+a.Scarce+a.Slots+order))}
+	switch {
+	case gpus(a.Lost) == gpus(0):
+		said = append(said, "0.000: what is left can be sold as well as before.")
+	case a.Lost > 0:
+		said = append(said, fmt.Sprintf("%s: as much of the node's GPUs could not be sold any more to the pods that usually come.", gpus(a.Lost)))
+	default:
+		said = append(said, fmt.Sprintf("%s: what is left can be sold better than before.", gpus(a.Lost)))
+	}
+	if gpus(a.Scarce) != gpus(0) {
+		said = append(said, fmt.Sprintf("%s: the model %q is scarce: with a probability of %.2f pods that can use no other will want all that is free.", gpus(a.Scarce), n.node.Model, a.Likely))
+	}
+	if slots := a.Dearest; slots != nil && gpus(a.Slots) != gpus(0) {
+		said = append(said, gpus(a.Slots)+": "+explainSlots(slots))
+	}
+	return append(said, fmt.Sprintf("%s: the node's place in the order in which equally good ones are filled.", gpus(order)))
+}
+
+func explainSlots(a *placement.SlotAccount) string {
+	what := fmt.Sprintf("for pods with %d whole GPUs", a.GPUs)
+	if a.CPU > 0 {
+		what += fmt.Sprintf(" and %s cores", strconv.FormatFloat(float64(a.CPU)/1000, 'f', -1, 64))
+	}
+	if a.Broken == 0 {
+		return fmt.Sprintf("takes a GPU from which a place %s could be put together again when pods go; the cluster has %d.", what, a.Free)
+	}
+	return fmt.Sprintf("breaks %d of the cluster's %d places %s, of which more will be wanted than there are with a probability of %.2f.", a.Broken, a.Free, what, a.Likely)
+}
+
+// gpus is a cost in GPUs as people read it, without a negative zero.
+func gpus(x float64) string {
+	if x > -0.0005 && x < 0 {
+		x = 0
+	}
+	return strconv.FormatFloat(x, 'f', 3, 64)
+}

@@ -1,0 +1,49 @@
+// Package strategies holds ways to rank nodes for pods that share GPUs with which the one of
+// GPUMemory, least waste, is compared: best fit, and Fragmentation Gradient Descent. Nobody should
+// choose them for a cluster: see docs/which-gpu-policy.md.
+package strategies
+
+import (
+	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policies/gpumemory/strategy"
+	"outboard.dev/outboard/policy"
+)
+
+// The values of ScoreNodes that New knows beside those of GPUMemory.
+const (
+	ScoreBestFit gpumemory.NodeScore = "bestFit"
+	ScoreFGD     gpumemory.NodeScore = "fgd"
+)
+
+// FGD is Fragmentation Gradient Descent.
+func FGD() strategy.Strategy {
+	return strategy.Strategy{Name: string(ScoreFGD), RemembersAll: true, Rater: func(mix *placement.Mix, nodes []placement.Kind) strategy.Rater {
+		return strategy.Rater{Rate: NewFragmentation(mix, nodes).Rate}
+	}}
+}
+
+// maxCPU is the CPU of the largest node of the published trace, in thousandths of a core.
+const maxCPU = 128000
+
+// BestFitOf is best fit for nodes with at most so much CPU, in thousandths of a core.
+func BestFitOf(cpu int64) strategy.Strategy {
+	return strategy.Strategy{Name: string(ScoreBestFit), Rater: func(_ *placement.Mix, nodes []placement.Kind) strategy.Rater {
+		gpus := 0
+		for _, kind := range nodes {
+			gpus = max(gpus, kind.GPUs)
+		}
+		return strategy.Rater{Rate: NewBestFit(cpu, gpus).Rate}
+	}}
+}
+
+// New is gpumemory.New for a configuration whose ScoreNodes may be one of this package.
+func New(config gpumemory.Config) (policy.Policy, error) {
+	switch config.ScoreNodes {
+	case ScoreBestFit:
+		return gpumemory.NewWith(config, BestFitOf(maxCPU))
+	case ScoreFGD:
+		return gpumemory.NewWith(config, FGD())
+	}
+	return gpumemory.New(config)
+}
