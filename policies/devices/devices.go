@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -23,7 +24,7 @@ type devices struct {
 	together   bool
 	reasons    partReasons // where together is set
 	hardware   *snapshot.ObjectFact[hardware]
-	books      *snapshot.Fact[books]
+	usage      *snapshot.Fact[usage]
 	reporting  atomic.Int32 // the row of a node that had some when somebody looked last
 }
 
@@ -36,8 +37,8 @@ func newDevices(config Config) *devices {
 		p.together, p.reasons = true, ofOneGroup
 	}
 	p.hardware = snapshot.NewObjectFact(p.read)
-	p.books = snapshot.NewFact(func(n *snapshot.Node) books {
-		return p.booksOf(n, n.Ledger(config.Resource), p.hardware.Of(n))
+	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
+		return p.usageOf(n, n.Ledger(config.Resource), p.hardware.Of(n))
 	})
 	return p
 }
@@ -52,7 +53,7 @@ func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vie
 	if want == 0 {
 		return nil, nil
 	}
-	c := &cycle{policy: p, pod: pod.UID, want: want, none: noDevices}
+	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), want: want, none: noDevices}
 	if p.isUnreported(view) {
 		c.none = unreportedDevices
 	}
@@ -85,24 +86,24 @@ func (p *devices) reports(n *snapshot.Node) bool {
 // cycle is the policy prepared for one pod that asks for the resource.
 type cycle struct {
 	policy *devices
-	pod    types.UID
+	pod    claims.Pod
 	want   int64
 	none   *policy.Reason // why a node without any does not fit
 }
 
 // Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
-	hw, b := c.policy.hardware.Of(n), c.policy.books.Of(n)
-	if b.holds(c.pod) {
+	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
+	if u.holders.Has(c.pod) {
 		ledger := n.Ledger(c.policy.config.Resource)
-		if hw.serves(ledger, c.pod) || n.Has(c.pod) {
+		if hw.serves(ledger, c.pod.UID) || n.Has(c.pod.UID) {
 			return policy.Verdict{}
 		}
 		// The claim is going to be taken back. This is rare enough to count anew.
-		without := c.policy.booksOf(n, ledger.Without(func(uid types.UID) bool { return uid == c.pod }), hw)
-		b = &without
+		without := c.policy.usageOf(n, claims.Without(ledger, c.pod.UID), hw)
+		u = &without
 	}
-	verdict := c.policy.judge(c.want, hw, b)
+	verdict := c.policy.judge(c.want, hw, u)
 	if verdict.Reason == noDevices {
 		verdict.Reason = c.none
 	}
@@ -120,7 +121,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 }
 
 // judge says whether there is enough for a pod that asks for want.
-func (p *devices) judge(want int64, hw *hardware, b *books) policy.Verdict {
+func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
 	shares := p.config.PodGets == Shares
 	switch {
 	case hw.problem != nil:
@@ -129,10 +130,10 @@ func (p *devices) judge(want int64, hw *hardware, b *books) policy.Verdict {
 		return policy.Verdict{Reason: tooFewDevices, Unresolvable: true, Have: hw.capacity, Want: want}
 	case want > hw.largest && p.together:
 		return policy.Verdict{Reason: p.reasons.tooSmall, Unresolvable: true, Have: hw.largest, Want: want}
-	case want > b.left && !shares:
-		return policy.Verdict{Reason: insufficientDevices, Have: b.left, Want: want}
-	case want > b.mostFree && p.together:
-		return policy.Verdict{Reason: p.reasons.full, Have: b.mostFree, Want: want}
+	case want > u.left && !shares:
+		return policy.Verdict{Reason: insufficientDevices, Have: u.left, Want: want}
+	case want > u.mostFree && p.together:
+		return policy.Verdict{Reason: p.reasons.full, Have: u.mostFree, Want: want}
 	}
 	return policy.Verdict{}
 }
@@ -140,12 +141,12 @@ func (p *devices) judge(want int64, hw *hardware, b *books) policy.Verdict {
 // Score implements policy.Score. Where one group is only preferred, nodes on which it can be
 // had score 50 and more for pods that ask for several units, and others 50 and less.
 func (c *cycle) Score(n *snapshot.Node) int64 {
-	hw, b := c.policy.hardware.Of(n), c.policy.books.Of(n)
+	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
 	if hw.capacity == 0 {
 		return 0
 	}
-	used := hw.capacity - b.left
-	if !b.holds(c.pod) {
+	used := hw.capacity - u.left
+	if !u.holders.Has(c.pod) {
 		used = min(hw.capacity, snapshot.AddAmounts(used, c.want))
 	}
 	if c.policy.config.Strategy == Spread {
@@ -155,7 +156,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if c.policy.config.GroupsFrom == "" || c.policy.together || c.want == 1 {
 		return score
 	}
-	if score /= 2; b.mostFree >= c.want {
+	if score /= 2; u.mostFree >= c.want {
 		score += policy.MaxScore / 2
 	}
 	return score
@@ -171,16 +172,15 @@ func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Ledg
 
 // Reserve implements policy.Reserver.
 func (p *devices) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
-	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
-	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })
+	others, ledger := claims.Others(ask)
 	want, hw := p.asked(ask.Pod), p.hardware.Of(ask.Node)
-	b := p.booksOf(others, ask.Ledger.Without(own), hw)
-	if verdict := p.judge(want, hw, &b); !verdict.Fits() {
+	u := p.usageOf(others, ledger, hw)
+	if verdict := p.judge(want, hw, &u); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
-	claim := policy.Claim{Amounts: p.choose(want, hw, &b)}
-	for _, u := range hw.units {
-		claim.Units = append(claim.Units, policy.Capacity{Unit: u.name, Capacity: u.capacity})
+	claim := policy.Claim{Amounts: p.choose(want, hw, &u)}
+	for _, unit := range hw.units {
+		claim.Units = append(claim.Units, policy.Capacity{Unit: unit.name, Capacity: unit.capacity})
 	}
 	if p.annotation != "" {
 		names := make([]string, len(claim.Amounts))

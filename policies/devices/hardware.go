@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -73,15 +74,8 @@ func (p *devices) read(node *corev1.Node) hardware {
 
 // serves says whether the node has what the pod has claimed in the ledger, if anything.
 func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
-	if ledger.Pod(pod) == nil {
-		return true
-	}
-	for i := range ledger.Units {
-		amount := ledger.Units[i].Amount(pod)
-		if amount == 0 {
-			continue
-		}
-		if u, ok := hw.index[ledger.Units[i].Name]; !ok || amount > hw.units[u].capacity {
+	for name, amount := range claims.Of(ledger, pod) {
+		if u, ok := hw.index[name]; !ok || amount > hw.units[u].capacity {
 			return false
 		}
 	}
@@ -91,7 +85,7 @@ func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
 // units are those of the node, all in one part.
 func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 	if p.config.Units == Named {
-		return p.named(node)
+		return p.namedBy(node)
 	}
 	count, ok := p.count(node)
 	switch {
@@ -137,8 +131,8 @@ func lookUp(node *corev1.Node, key string) (text string, told, label bool) {
 	return text, told, told
 }
 
-// named are the units that the node names.
-func (p *devices) named(node *corev1.Node) ([]unit, *policy.Reason) {
+// namedBy are the units that the node names.
+func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 	text, _, label := lookUp(node, p.config.UnitsFrom)
 	if strings.TrimSpace(text) == "" {
 		return nil, noDevices

@@ -22,7 +22,7 @@ func (r *ranking) Explain(n *snapshot.Node) []string {
 
 // explain says what the strategy says, unless the pod has its GPUs on the node already.
 func (r *ranking) explain(n *snapshot.Node) (said []string, gpu int) {
-	if n != nil && r.policy.usage.Of(n).holds(r.pod) {
+	if n != nil && r.policy.usage.Of(n).holders.Has(r.pod) {
 		return nil, placement.FirstFree
 	}
 	return r.Ranking.Explain(n)
@@ -46,7 +46,7 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	b := c.policy.usage.Of(n)
 	verdict := c.policy.judge(c.request, n, b)
 	switch {
-	case b.holds(c.pod):
+	case b.holders.Has(c.pod):
 		return []string{"The pod has its GPUs here already."}
 	case b.problem != nil || verdict.Reason == wrongModel:
 		return nil

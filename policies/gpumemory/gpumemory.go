@@ -13,6 +13,7 @@ import (
 	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/policies/gpumemory/strategy"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -53,14 +54,14 @@ func (p *gpuMemory) Inputs() policy.Inputs {
 // Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
-	fitting := fitting{policy: p, pod: askerOf(pod), request: r}
+	fitting := fitting{policy: p, pod: claims.PodOf(pod.UID), request: r}
 	switch {
 	case p.ranker == nil && r == nil:
 		return nil, nil
 	case p.ranker == nil:
 		return &cycle{fitting}, nil
 	}
-	ranking := ranking{policy: p, pod: askerOf(pod), Ranking: p.ranker.Rank(view, pod)}
+	ranking := ranking{policy: p, pod: claims.PodOf(pod.UID), Ranking: p.ranker.Rank(view, pod)}
 	if r == nil {
 		return &ranking, nil
 	}
@@ -77,7 +78,7 @@ func (p *gpuMemory) Precompute(view *snapshot.View) {
 // fitting says on which nodes a pod that asks for GPUs fits.
 type fitting struct {
 	policy  *gpuMemory
-	pod     asker
+	pod     claims.Pod
 	request *request
 }
 
@@ -88,31 +89,24 @@ type cycle struct{ fitting }
 func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	b := c.policy.usage.Of(n)
 	verdict := c.policy.judge(c.request, n, b)
-	if verdict.Fits() || c.request.refused != nil || !b.holds(c.pod) {
+	if verdict.Fits() || c.request.refused != nil || !b.holders.Has(c.pod) {
 		return verdict
 	}
 	ledger := n.Ledger(memoryResource)
-	if c.policy.usable(ledger, c.pod.uid, n) || n.Has(c.pod.uid) {
+	if c.policy.usable(ledger, c.pod.UID, n) || n.Has(c.pod.UID) {
 		return policy.Verdict{}
 	}
 	// The claim is going to be taken back. This is rare enough to count anew.
-	without := usageOf(n, ledger.Without(func(uid types.UID) bool { return uid == c.pod.uid }), c.policy.hardware.Of(n))
+	without := usageOf(n, claims.Without(ledger, c.pod.UID), c.policy.hardware.Of(n))
 	return c.policy.judge(c.request, n, &without)
 }
 
 // usable says whether the pod can use what it has claimed in the ledger, if anything: the
 // cards are there, healthy, and large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
-	if ledger.Pod(uid) == nil {
-		return true
-	}
 	capacities, ill := p.hardware.Of(n).capacities, unhealthy(n)
-	for i := range ledger.Units {
-		amount := ledger.Units[i].Amount(uid)
-		if amount == 0 {
-			continue
-		}
-		card, err := strconv.Atoi(ledger.Units[i].Name)
+	for unit, amount := range claims.Of(ledger, uid) {
+		card, err := strconv.Atoi(unit)
 		if err != nil || card < 0 || card >= len(capacities) || amount > capacities[card] || ill&(1<<card) != 0 {
 			return false
 		}
@@ -168,7 +162,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 		return 0
 	}
 	used := b.used
-	if !b.holds(c.pod) {
+	if !b.holders.Has(c.pod) {
 		used = min(b.capacity, used+min(b.capacity, c.request.expected(b)))
 	}
 	return c.policy.score(used, b.capacity)
@@ -196,9 +190,8 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	if r == nil {
 		return policy.Claim{}, policy.Verdict{}
 	}
-	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
-	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })
-	b := usageOf(others, ask.Ledger.Without(own), p.hardware.Of(ask.Node))
+	others, ledger := claims.Others(ask)
+	b := usageOf(others, ledger, p.hardware.Of(ask.Node))
 	if verdict := p.judge(r, ask.Node, &b); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
@@ -232,10 +225,8 @@ func (p *gpuMemory) ValidateClaim(ask policy.Ask) (after []types.UID, verdict po
 		return nil, policy.Verdict{}
 	}
 	var given []policy.Amount
-	for i := range ask.Ledger.Units {
-		if amount := ask.Ledger.Units[i].Amount(ask.Pod.UID); amount > 0 {
-			given = append(given, policy.Amount{Unit: ask.Ledger.Units[i].Name, Amount: amount})
-		}
+	for unit, amount := range claims.Of(ask.Ledger, ask.Pod.UID) {
+		given = append(given, policy.Amount{Unit: unit, Amount: amount})
 	}
 	return served(ask.Node, ask.Ledger, ask.At, given, r.memory), policy.Verdict{}
 }

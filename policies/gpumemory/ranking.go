@@ -9,6 +9,7 @@ import (
 	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/policies/gpumemory/strategy"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -17,7 +18,7 @@ import (
 // ranking is the Cycle of a pod without GPUs where nodes are ranked by a strategy.
 type ranking struct {
 	policy *gpuMemory
-	pod    asker
+	pod    claims.Pod
 	strategy.Ranking
 }
 
@@ -29,7 +30,7 @@ type rankedCycle struct {
 
 // Score implements policy.Score: no node is better than one on which the pod has its GPUs already.
 func (r *ranking) Score(n *snapshot.Node) int64 {
-	if r.policy.usage.Of(n).holds(r.pod) {
+	if r.policy.usage.Of(n).holders.Has(r.pod) {
 		return math.MaxInt64
 	}
 	return r.Ranking.Score(n)

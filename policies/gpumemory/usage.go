@@ -1,7 +1,6 @@
 package gpumemory
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -93,9 +93,7 @@ func (c card) free() int64 { return max(0, c.capacity-c.used) }
 type usage struct {
 	problem *policy.Reason // why no card can be used
 	cards   []card         // by index
-	// holders are the pods that have something, and holderBits the bits of all of them.
-	holders    []types.UID
-	holderBits uint64
+	holders claims.Holders
 	// unserved are the cards of pods to which the device plugin has not given
 	// theirs yet, as bits, by what such a pod asks for in all.
 	unserved map[int64]uint64
@@ -126,8 +124,7 @@ func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
 }
 
 func (b *usage) enter(h holding) {
-	b.holders = append(b.holders, h.pod.UID)
-	b.holderBits |= bitOf(h.pod.UID)
+	b.holders.Add(h.pod.UID)
 	for i := range b.cards {
 		if h.card == i || h.card == everyCard {
 			b.cards[i].used = snapshot.AddAmounts(b.cards[i].used, h.amount)
@@ -141,29 +138,6 @@ func (b *usage) enter(h holding) {
 	}
 }
 
-// asker is a pod that may hold something already. The bit tells most nodes on which it
-// does not apart without a look at those that do.
-type asker struct {
-	uid types.UID // "" holds nothing
-	bit uint64
-}
-
-func askerOf(pod *corev1.Pod) asker { return asker{pod.UID, bitOf(pod.UID)} }
-
-// bitOf is the bit of a UID: one of 64.
-func bitOf(uid types.UID) uint64 {
-	hash := uint32(2166136261) // FNV-1a
-	for i := range len(uid) {
-		hash = (hash ^ uint32(uid[i])) * 16777619
-	}
-	return 1 << (hash >> 26)
-}
-
-// holds says whether the pod has something of the node already.
-func (b *usage) holds(pod asker) bool {
-	return b.holderBits&pod.bit != 0 && pod.uid != "" && slices.Contains(b.holders, pod.uid)
-}
-
 // holding is what one pod has of one card.
 type holding struct {
 	pod      Holder
@@ -173,40 +147,16 @@ type holding struct {
 	unserved bool  // the device plugin has not given it to the pod yet
 }
 
-// claimant is a pod with claims in the ledger.
-type claimant struct {
-	entry *snapshot.LedgerPod // nil: the ledger does not say more about it
-	pod   *corev1.Pod         // nil: not on the node yet
-	total int64
-}
-
-// holdings lists who has what. A pod that is in the ledger has what the ledger says,
-// and any other on the node what its annotations say.
+// holdings lists who has what, of the claims in the ledger, which may be nil, and else by the
+// annotations of the pods on the node.
 func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
-	if ledger == nil {
-		ledger = &snapshot.Ledger{}
-	}
-	claimants := map[types.UID]*claimant{}
-	for _, unit := range ledger.Units {
-		for _, claim := range unit.Claims {
-			if claimants[claim.Pod] == nil {
-				claimants[claim.Pod] = &claimant{}
-			}
-			claimants[claim.Pod].total = snapshot.AddAmounts(claimants[claim.Pod].total, claim.Amount)
-		}
-	}
-	for i := range ledger.Pods {
-		if c := claimants[ledger.Pods[i].UID]; c != nil {
-			c.entry = &ledger.Pods[i]
-		}
-	}
+	claimants, unclaimed := claims.On(n, ledger)
 	var all []holding
-	for _, pod := range n.Pods {
-		if c := claimants[pod.UID]; c != nil {
-			c.pod = pod
-		} else {
-			all = annotated(all, pod, hw)
-		}
+	for _, pod := range unclaimed {
+		all = annotated(all, pod, hw)
+	}
+	if ledger == nil {
+		return all
 	}
 	for _, unit := range ledger.Units {
 		index, err := strconv.Atoi(unit.Name)
@@ -215,29 +165,30 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		}
 		for _, claim := range unit.Claims {
 			c := claimants[claim.Pod]
-			all = append(all, holding{pod: c.holder(claim.Pod), card: index, amount: claim.Amount, total: c.total, unserved: c.unserved()})
+			all = append(all, holding{pod: holderOf(c, claim.Pod), card: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
 		}
 	}
 	return all
 }
 
-func (c *claimant) holder(uid types.UID) Holder {
+func holderOf(c *claims.Claimant, uid types.UID) Holder {
 	switch {
-	case c.pod != nil:
-		return Holder{c.pod.Namespace, c.pod.Name, uid}
-	case c.entry != nil:
-		return Holder{c.entry.Namespace, c.entry.Name, uid}
+	case c.Pod != nil:
+		return Holder{c.Pod.Namespace, c.Pod.Name, uid}
+	case c.Entry != nil:
+		return Holder{c.Entry.Namespace, c.Entry.Name, uid}
 	}
 	return Holder{UID: uid}
 }
 
-func (c *claimant) unserved() bool {
-	if c.pod == nil {
+// waits says whether the device plugin has yet to give the pod what it has claimed.
+func waits(c *claims.Claimant) bool {
+	if c.Pod == nil {
 		return true
 	}
 	// A pod just bound may be known by its claim before its annotations are.
-	if _, ok := c.pod.Annotations[assignedKey]; !ok && c.entry != nil {
-		return pending(c.pod) && c.entry.Annotations[assignedKey] == notAssigned
+	if _, ok := c.Pod.Annotations[assignedKey]; !ok && c.Entry != nil {
+		return pending(c.Pod) && c.Entry.Annotations[assignedKey] == notAssigned
 	}
-	return unserved(c.pod)
+	return unserved(c.Pod)
 }

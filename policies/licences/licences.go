@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -87,7 +88,7 @@ func (p *licences) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	if err != nil || len(needs) == 0 {
 		return nil, err
 	}
-	c := &cycle{policy: p, pod: pod.UID, view: view}
+	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), view: view}
 	for _, n := range needs {
 		j := judged{need: n}
 		if n.feature.floating() {
@@ -108,7 +109,7 @@ func (p *licences) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 // cycle is the policy prepared for one pod that needs seats.
 type cycle struct {
 	policy *licences
-	pod    types.UID
+	pod    claims.Pod
 	view   *snapshot.View
 	needs  []judged
 }
@@ -140,7 +141,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 }
 
 // local says whether the node has the feature, and seats of its own.
-func (j *judged) local(n *snapshot.Node, pod types.UID) policy.Verdict {
+func (j *judged) local(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 	switch {
 	case !j.feature.on(n):
 		return policy.Verdict{Reason: notInstalled, Unresolvable: true}
@@ -148,7 +149,7 @@ func (j *judged) local(n *snapshot.Node, pod types.UID) policy.Verdict {
 		return policy.Verdict{}
 	}
 	l := j.feature.local.Of(n)
-	if l.holds(pod) {
+	if l.holders.Has(pod) {
 		return policy.Verdict{}
 	}
 	return l.judge(j.seats)
@@ -237,9 +238,8 @@ func (p *licences) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		c.NotBefore = s.asOf // what has been counted already does not hold these seats
 		return c, policy.Verdict{}
 	}
-	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
-	others := ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) })
-	l := p.localOf(f, others, ask.Ledger.Without(own))
+	others, ledger := claims.Others(ask)
+	l := p.localOf(f, others, ledger)
 	if verdict := l.judge(seats); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}

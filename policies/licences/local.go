@@ -1,39 +1,27 @@
 package licences
 
 import (
-	"k8s.io/apimachinery/pkg/types"
-
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
 // local is how a node's own seats of a feature stand.
 type local struct {
 	total, used int64
-	holders     map[types.UID]struct{} // nil: none
-	full        bool                   // the ledger can hold no more claims
+	holders     claims.Holders
+	full        bool // the ledger can hold no more claims
 }
 
 // localOf counts with the given ledger, which may be nil. A pod in the ledger has what
 // the ledger says, and any other on the node what it asks for.
 func (p *licences) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) local {
-	l := local{total: *f.SeatsPerNode, used: used(ledger)}
-	hold := func(uid types.UID) {
-		if l.holders == nil {
-			l.holders = map[types.UID]struct{}{}
-		}
-		l.holders[uid] = struct{}{}
+	l := local{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
+	claimants, unclaimed := claims.On(n, ledger)
+	for uid := range claimants {
+		l.holders.Add(uid)
 	}
-	if ledger != nil {
-		l.full = len(ledger.Pods) >= snapshot.MaxLedgerPods
-		for i := range ledger.Pods {
-			hold(ledger.Pods[i].UID)
-		}
-	}
-	for _, pod := range n.Pods {
-		if l.holds(pod.UID) {
-			continue
-		}
+	for _, pod := range unclaimed {
 		needs, err := p.needs(pod)
 		if err != nil {
 			continue // nobody knows what it has
@@ -41,19 +29,11 @@ func (p *licences) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger
 		for _, need := range needs {
 			if need.feature == f {
 				l.used = snapshot.AddAmounts(l.used, need.seats)
-				if pod.UID != "" {
-					hold(pod.UID)
-				}
+				l.holders.Add(pod.UID)
 			}
 		}
 	}
 	return l
-}
-
-// holds says whether the pod has seats of the node already.
-func (l *local) holds(uid types.UID) bool {
-	_, ok := l.holders[uid]
-	return ok
 }
 
 func (l *local) free() int64 {

@@ -1,0 +1,121 @@
+package claims_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/snapshot"
+)
+
+func pod(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + string(uid), UID: uid}}
+}
+
+func nodeWith(uids ...types.UID) *snapshot.Node {
+	var pods []*corev1.Pod
+	for _, uid := range uids {
+		pods = append(pods, pod(uid))
+	}
+	return snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, pods...)
+}
+
+var ledger = &snapshot.Ledger{
+	Units: []snapshot.LedgerUnit{
+		{Name: "0", Capacity: 9, Claims: []snapshot.LedgerClaim{{Pod: "bound", Amount: 2}, {Pod: "coming", Amount: 3}}},
+		{Name: "1", Capacity: 9, Claims: []snapshot.LedgerClaim{{Pod: "bound", Amount: 4}, {Pod: "huge", Amount: math.MaxInt64}}},
+		{Name: "2", Capacity: 9, Claims: []snapshot.LedgerClaim{{Pod: "huge", Amount: 1}}},
+	},
+	Pods: []snapshot.LedgerPod{{UID: "bound", Name: "pod-bound"}, {UID: "coming", Name: "pod-coming"}, {UID: "nothing"}},
+}
+
+// The ledger wins, and who is not in it speaks for itself.
+func TestOn(t *testing.T) {
+	claimants, unclaimed := claims.On(nodeWith("other", "bound", "", "nothing"), ledger)
+	got := ""
+	for _, uid := range []types.UID{"bound", "coming", "huge"} {
+		c := claimants[uid]
+		got += fmt.Sprintf("%s: %d, entry %t, pod %t; ", uid, c.Total, c.Entry != nil && c.Entry.UID == uid, c.Pod != nil && c.Pod.UID == uid)
+	}
+	want := fmt.Sprintf("bound: 6, entry true, pod true; coming: 3, entry true, pod false; huge: %d, entry false, pod false; ", math.MaxInt64)
+	if got != want || len(claimants) != 3 {
+		t.Errorf("claimants: %s, want %s", got, want)
+	}
+	names := ""
+	for _, p := range unclaimed {
+		names += p.Name + " "
+	}
+	if names != "pod- pod-nothing pod-other " { // who is listed without a claim has claimed nothing
+		t.Errorf("unclaimed: %s", names)
+	}
+	for _, empty := range []*snapshot.Ledger{nil, {}} {
+		if claimants, unclaimed := claims.On(nodeWith("other"), empty); len(claimants) != 0 || len(unclaimed) != 1 {
+			t.Errorf("without claims: %v, %v", claimants, unclaimed)
+		}
+	}
+}
+
+func TestOf(t *testing.T) {
+	for uid, want := range map[types.UID]string{"bound": "map[0:2 1:4]", "huge": "map[]", "nothing": "map[]", "": "map[]"} {
+		if got := fmt.Sprint(maps.Collect(claims.Of(ledger, uid))); got != want {
+			t.Errorf("%q has %s, want %s", uid, got, want)
+		}
+	}
+	if got := maps.Collect(claims.Of(nil, "bound")); len(got) != 0 {
+		t.Errorf("without a ledger: %v", got)
+	}
+	for unit := range claims.Of(ledger, "bound") {
+		if unit != "0" {
+			t.Error("it goes on after a break")
+		}
+		break
+	}
+}
+
+// The pod that asks is not counted against itself, and one without a UID is nobody.
+func TestOthers(t *testing.T) {
+	ask := policy.Ask{Pod: pod("bound"), Node: nodeWith("bound", "other"), Ledger: ledger}
+	n, l := claims.Others(ask)
+	if n.Has("bound") || !n.Has("other") || l.Pod("bound") != nil || l.Unit("0").Used() != 3 || ledger.Unit("0").Used() != 5 {
+		t.Errorf("left are %v and %v", n.Pods, l)
+	}
+	ask.Pod, ask.Node = pod(""), nodeWith("", "other")
+	if n, l := claims.Others(ask); n != ask.Node || l != ledger {
+		t.Error("a pod without a UID takes others along")
+	}
+	if l := claims.Without(ledger, "coming"); l.Unit("0").Used() != 2 || l.Unit("1").Amount("bound") != 4 {
+		t.Errorf("without a pod: %v", l)
+	}
+}
+
+// Holders are a set.
+func TestHolders(t *testing.T) {
+	uids := rapid.SliceOfN(rapid.StringMatching(`[ab]{0,3}`), 0, 8)
+	rapid.Check(t, func(t *rapid.T) {
+		var h claims.Holders
+		all := map[types.UID]bool{}
+		for _, uid := range uids.Draw(t, "uids") {
+			h.Add(types.UID(uid))
+			all[types.UID(uid)] = uid != ""
+		}
+		for _, uid := range append(uids.Draw(t, "others"), "", "a", "b") {
+			if got := h.Has(claims.PodOf(types.UID(uid))); got != all[types.UID(uid)] {
+				t.Errorf("%q is among them: %t", uid, got)
+			}
+		}
+	})
+	var h claims.Holders
+	h.Add("a")
+	p := claims.PodOf("b")
+	if n := testing.AllocsPerRun(10, func() { h.Has(p) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
