@@ -163,7 +163,7 @@ func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err e
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
 	}, metav1.CreateOptions{})
-	return d.left.Load(), err
+	return d.left.Load(), c.denials.observe(writeBinding, err)
 }
 
 // refused says that the API server has answered, and that the Binding had and

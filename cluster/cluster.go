@@ -110,6 +110,7 @@ type Cluster struct {
 	metrics  *metrics
 	clock    *ledger.Clock
 	failures atomic.Uint64 // requests that the API server did not answer, as the transport sees it
+	denials  denials
 	started  atomic.Bool
 }
 
@@ -398,9 +399,9 @@ func (c *Cluster) Synced() error {
 }
 
 // Warnings returns a line for each resource that was read and cannot be at the moment: what
-// the View holds of it may be out of date.
+// the View holds of it may be out of date; and one for each kind of write that the API server denies.
 func (c *Cluster) Warnings() []string {
-	var lines []string
+	lines := c.denials.lines()
 	for _, f := range c.feeds {
 		if text := f.trouble(); text != "" && f.read.Load() {
 			lines = append(lines, "cluster: "+text)

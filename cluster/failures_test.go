@@ -63,6 +63,8 @@ func TestMeaningOfFailures(t *testing.T) {
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f ledger/crd.yaml)", "does not serve"},
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f ledger/crd.yaml)", ""},
 		{forbidden, "ledgers (the API server forbids reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", "forbids"},
+		{apierrors.NewMethodNotSupported(resource, "list"), "ledgers (the API server does not serve a resource: list is not supported on resources of kind \"ledgers.outboard.dev\"; kubectl apply -f ledger/crd.yaml)", "does not serve"},
+		{apierrors.NewResourceExpired("too old"), "ledgers (the API server refuses a request: too old)", "refuses a request"},
 		{errors.New("timeout"), "ledgers (the API server does not answer: timeout)", "does not answer"},
 		{errors.New("another"), "ledgers (the API server does not answer: another)", ""},
 		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see cluster.kubeconfig)", "credentials"},
@@ -77,5 +79,38 @@ func TestMeaningOfFailures(t *testing.T) {
 		if got := log.String(); (got == "") != (step.logged == "") || !strings.Contains(got, step.logged) {
 			t.Errorf("step %d: the log says %q, want %q", i, got, step.logged)
 		}
+	}
+}
+
+// A write that the API server denies says what helps, and warns until one succeeds; one that is not answered says nothing about
+// the next.
+func TestDeniedWrites(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	forbidden := apierrors.NewForbidden(pods, "p", errors.New(`User "outboard" cannot create resource "pods/binding"`))
+	said := `pods "p" is forbidden: User "outboard" cannot create resource "pods/binding"; grant it: deploy/outboard.yaml has all permissions that Outboard needs`
+	var d denials
+	for i, step := range []struct {
+		err            error
+		text, warnings string
+	}{
+		{nil, "", ""},
+		{forbidden, said, "cluster: binding pods fails: " + said},
+		{errors.New("timeout"), "timeout", "cluster: binding pods fails: " + said},
+		{apierrors.NewConflict(pods, "p", errors.New("no")), `Operation cannot be fulfilled on pods "p": no`, "cluster: binding pods fails: " + said},
+		{nil, "", ""},
+		{apierrors.NewUnauthorized("who"), "the API server does not accept the credentials: who; see cluster.kubeconfig",
+			"cluster: binding pods fails: the API server does not accept the credentials: who; see cluster.kubeconfig"},
+	} {
+		got := d.observe(writeBinding, step.err)
+		if (got == nil) != (step.err == nil) || got != nil && got.Error() != step.text || !errors.Is(got, step.err) {
+			t.Errorf("step %d: the error is %v, want %s", i, got, step.text)
+		}
+		if got := strings.Join(d.lines(), "\n"); got != step.warnings {
+			t.Errorf("step %d: the warnings are %q, want %q", i, got, step.warnings)
+		}
+	}
+	_ = d.observe(writeLedger, nil)
+	if got := len(d.lines()); got != 1 {
+		t.Errorf("%d warnings after another write", got)
 	}
 }

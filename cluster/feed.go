@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -161,12 +162,16 @@ func (f *feed) meaning(err error) (what, hint string) {
 	switch {
 	case apierrors.IsForbidden(err):
 		return "the API server forbids reading a resource", "grant the verbs list and watch on " + resource
-	case apierrors.IsNotFound(err) && f.resource == ledger.Resource.Resource:
+	case (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)) && f.resource == ledger.Resource.Resource:
 		return "the API server does not serve a resource", "kubectl apply -f ledger/crd.yaml"
 	case apierrors.IsNotFound(err):
 		return "the API server does not serve a resource", ""
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept the credentials", "see cluster.kubeconfig"
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code/100 == 4 {
+		return "the API server refuses a request", ""
 	}
 	return "the API server does not answer", ""
 }

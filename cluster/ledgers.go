@@ -84,7 +84,7 @@ func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obje
 		request = c.ledgers.rest.Put().Name(o.Name)
 	}
 	written := new(ledger.Object)
-	if err := request.Resource(ledger.Resource.Resource).Body(o).Do(ctx).Into(written); err != nil {
+	if err := c.denials.observe(writeLedger, request.Resource(ledger.Resource.Resource).Body(o).Do(ctx).Into(written)); err != nil {
 		return nil, err
 	}
 	written.ManagedFields = nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,19 +161,19 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 type unserved struct {
 	*server
 	gone          bool
-	asked         int
+	asked         atomic.Int64
 	read, created error
 }
 
 func (u *unserved) GetLedger(ctx context.Context, name string) (*ledger.Object, error) {
-	if u.asked++; u.gone {
+	if u.asked.Add(1); u.gone {
 		return nil, u.read
 	}
 	return u.server.GetLedger(ctx, name)
 }
 
 func (u *unserved) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Object, error) {
-	u.asked++
+	u.asked.Add(1)
 	switch {
 	case u.gone && o.ResourceVersion == "":
 		return nil, u.created
@@ -203,13 +204,14 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 				t.Fatal(err)
 			}
 			clear(w.server.ledgers)
-			api.gone, api.asked = true, 0
+			api.gone = true
+			api.asked.Store(0)
 			err := claim("during")
 			if !errors.Is(err, ledger.ErrNotServed) || !strings.Contains(err.Error(), "kubectl apply -f ledger/crd.yaml") || strings.Contains(err.Error(), "not known") {
 				t.Errorf("error %v", err)
 			}
-			if api.asked > 3 {
-				t.Errorf("%d requests for one claim", api.asked)
+			if asked := api.asked.Load(); asked > 3 {
+				t.Errorf("%d requests for one claim", asked)
 			}
 			api.gone = false
 			if err := claim("after"); err != nil {
@@ -217,6 +219,27 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 			}
 			if held := w.server.ledgers[ledger.Name(gpuOnA)].Spec.Pods; len(held) != 1 || held[0].UID != "after" {
 				t.Errorf("the ledger holds %v", held)
+			}
+		})
+	}
+}
+
+// A claim that the API server denies fails at once, with what it says.
+func TestClaimsThatAreDenied(t *testing.T) {
+	for name, denial := range map[string]error{
+		"forbidden":    apierrors.NewForbidden(ledger.Resource.GroupResource(), "l", errors.New("RBAC says no")),
+		"unauthorized": apierrors.NewUnauthorized("who are you"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			api := &unserved{server: w.server, gone: true, read: denial, created: denial}
+			k := keep(t, api, w.server)
+			_, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3))
+			if !errors.Is(err, denial) || strings.Contains(err.Error(), "not known") {
+				t.Errorf("error %v", err)
+			}
+			if asked := api.asked.Load(); asked > 3 { // taking it back, in case, is one of them
+				t.Errorf("%d requests for one claim", asked)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 			return k.writeEach(ctx, name, key, operations) // so that one does not spoil it for all
 		case apierrors.IsInvalid(err) && refusals < maxRefusals:
 			refusals++
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), errors.Is(err, errForeign):
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), errors.Is(err, errForeign):
 			return failed(operations, err), nil
 		default:
 			select {

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The writes that everything depends on, as an operator would say it.
+const (
+	writeBinding = "binding pods"
+	writeLedger  = "writing ledgers"
+)
+
+// denials are the writes that the API server denies us at the moment. The zero value is empty.
+type denials struct {
+	mu      sync.Mutex
+	byWrite map[string]error
+}
+
+// observe takes in the outcome of a write, and returns it, with what helps if the write is denied.
+func (d *denials) observe(write string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err): // it names the permission, and whose it should be
+		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has all permissions that Outboard needs", err)
+	case apierrors.IsUnauthorized(err):
+		err = fmt.Errorf("the API server does not accept the credentials: %w; see cluster.kubeconfig", err)
+	case err != nil:
+		return err // it says nothing about the next write
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		delete(d.byWrite, write)
+		return nil
+	}
+	if d.byWrite == nil {
+		d.byWrite = map[string]error{}
+	}
+	d.byWrite[write] = err
+	return err
+}
+
+// lines returns a line for each.
+func (d *denials) lines() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var lines []string
+	for _, write := range slices.Sorted(maps.Keys(d.byWrite)) {
+		lines = append(lines, fmt.Sprintf("cluster: %s fails: %v", write, d.byWrite[write]))
+	}
+	return lines
+}
