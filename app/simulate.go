@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +35,7 @@ type simulateOptions struct {
 	extenderWeight           int64
 	mostAllocated            bool
 	first                    bool
-	more, picture            string
+	more, picture, output    string
 	minLifetime, maxLifetime time.Duration
 }
 
@@ -49,8 +51,11 @@ simulated as well. Several configurations are compared, each with several seeds.
 
 Nodes and pods are manifests, as "kubectl get nodes,pods -A -o yaml" prints them, or the
 CSV files of the openb trace (with the header "sn,cpu_milli,…" or "name,cpu_milli,…").
-Pods that are on a node stay there, and pods like those that are not come one after the
-other until as much as --until says has arrived; if all are on a node, pods like them.
+Pods that are on a node stay there. Of a file in which pods run, those that are pending
+come first, once each, and then pods like those that run, until as much as --until says
+has arrived. If a file holds pods none of which runs, pods like these come instead. Pods of
+DaemonSets and static pods belong to their nodes: they stay, and none like them come. The
+output says what is played.
 
 With --load pods come and go for --hours instead, and wait when they fit nowhere. With
 --more it is counted how many pods like the one in that file fit.
@@ -68,7 +73,7 @@ The same input and seed give the same result.`,
 	flags.StringSliceVar(&o.configs, "config", nil, "a configuration of Outboard; several are compared; without any, pods are placed without Outboard")
 	flags.StringVar(&o.profile, "profile", "", "the path of the profile; needed if a configuration has several")
 	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "the resource that allocation is measured in")
-	flags.BoolVar(&o.empty, "empty", false, "begin with an empty cluster: pods that are on a node come again like the others")
+	flags.BoolVar(&o.empty, "empty", false, "begin with an empty cluster: pods that are on a node come again, but for those of DaemonSets and static ones")
 	flags.BoolVar(&o.known, "known", false, "let policies learn from all pods before the first comes")
 	flags.Uint64Var(&o.seed, "seed", 42, "the first seed")
 	flags.IntVar(&o.seeds, "seeds", 3, "how many seeds")
@@ -82,6 +87,7 @@ The same input and seed give the same result.`,
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
 	flags.BoolVar(&o.first, "first-of-equal", false, "of equal nodes take the first in order of name instead of any")
 	flags.StringVar(&o.more, "more", "", "a manifest of one pod: count how many more like it fit")
+	flags.StringVarP(&o.output, "output", "o", string(simulate.Text), "text, csv, json or markdown; csv and json hold the figures of each seed")
 	flags.StringVar(&o.picture, "picture", "", "write a picture of the result to this file (SVG)")
 	return cmd
 }
@@ -89,7 +95,7 @@ The same input and seed give the same result.`,
 // stage is what is played.
 type stage struct {
 	world simulate.World
-	jobs  []simulate.Job
+	plan  *simulate.Plan
 	gpus  float64 // how much there is of the resource, in unit
 	unit  string
 }
@@ -102,31 +108,66 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	names := o.configs
-	if len(names) == 0 {
-		names = []string{""}
+	files := o.configs
+	if len(files) == 0 {
+		files = []string{""}
 	}
+	names := namesOf(files)
 	progress := &simulate.Progress{W: cmd.ErrOrStderr(), Every: 500 * time.Millisecond, Now: time.Now}
 	var arms []simulate.Arm
-	for _, file := range names {
-		extender, shortName, err := o.extender(file)
+	for i, file := range files {
+		extender, signals, err := o.extender(file)
 		if err != nil {
 			return err
 		}
+		if len(signals) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: signals are not read (%s): policies find none, and do what they do when a signal is stale\n", names[i], strings.Join(signals, ", "))
+		}
 		s.world.Extender = extender
 		if o.more != "" {
-			if err := o.howMany(cmd, s, shortName); err != nil {
+			if err := o.howMany(cmd, s, names[i]); err != nil {
 				return err
 			}
 			continue
 		}
-		arm, err := o.play(cmd.Context(), s, shortName, progress)
+		arm, err := o.play(cmd.Context(), s, names[i], progress)
 		if err != nil {
 			return err
 		}
 		arms = append(arms, arm)
 	}
 	return o.report(cmd, s, arms)
+}
+
+// namesOf returns a name for each configuration: that of its file, or, where several are
+// called so, with as many of its folders as tell them apart.
+func namesOf(files []string) []string {
+	names := make([]string, len(files))
+	for i, file := range files {
+		if names[i] = "kube-scheduler alone"; file == "" {
+			continue
+		}
+		parts := strings.Split(strings.TrimSuffix(filepath.ToSlash(filepath.Clean(file)), filepath.Ext(file)), "/")
+		same := func(length int) int {
+			count := 0
+			for _, other := range files {
+				path := strings.TrimSuffix(filepath.ToSlash(filepath.Clean(other)), filepath.Ext(other))
+				if strings.HasSuffix("/"+path, "/"+strings.Join(parts[len(parts)-length:], "/")) {
+					count++
+				}
+			}
+			return count
+		}
+		length := 1
+		for length < len(parts) && same(length) > 1 {
+			length++
+		}
+		names[i] = strings.Join(parts[len(parts)-length:], "/")
+		if again := slices.Index(names[:i], names[i]); again >= 0 {
+			names[i] = fmt.Sprintf("%s (%d)", filepath.ToSlash(file), i+1)
+		}
+	}
+	return names
 }
 
 func (o *simulateOptions) validate() error {
@@ -147,10 +188,12 @@ func (o *simulateOptions) validate() error {
 		return fmt.Errorf("--extender-weight=%d: must be 1 or more", o.extenderWeight)
 	case o.minLifetime <= 0 || o.maxLifetime < o.minLifetime:
 		return fmt.Errorf("--min-lifetime=%v --max-lifetime=%v: must be more than 0, the first not more than the second", o.minLifetime, o.maxLifetime)
+	case o.more != "" && o.output != string(simulate.Text):
+		return fmt.Errorf("--output=%s: with --more there is only text", o.output)
 	case o.picture != "" && (o.load > 0 || o.more != ""):
 		return fmt.Errorf("--picture shows how a cluster fills up: it does not go with --load or --more")
 	}
-	return nil
+	return oneOf("output", o.output, string(simulate.Text), string(simulate.CSV), string(simulate.JSON), string(simulate.Markdown))
 }
 
 // stage reads nodes and pods.
@@ -164,74 +207,96 @@ func (o *simulateOptions) stage() (*stage, error) {
 	if o.mostAllocated {
 		s.world.Scheduler.ResourceScore = simulate.MostAllocated
 	}
-	var all simulate.Objects
-	for _, file := range append(append([]string{}, o.nodes...), o.pods...) {
-		objects, jobs, err := readObjects(file)
+	var files []simulate.File
+	for _, name := range append(append([]string{}, o.nodes...), o.pods...) {
+		file, err := readFile(name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		all.Nodes, all.Pods, s.jobs = append(all.Nodes, objects.Nodes...), append(all.Pods, objects.Pods...), append(s.jobs, jobs...)
+		files = append(files, *file)
 	}
-	running, waiting := all.Divide()
-	s.jobs = append(s.jobs, waiting...)
-	if o.empty || len(s.jobs) == 0 {
-		s.jobs = append(s.jobs, simulate.Again(running)...)
-	}
-	s.world.Nodes = all.Nodes
-	if !o.empty {
-		s.world.Running = running
-	}
+	s.plan = simulate.NewPlan(files, o.empty)
+	s.world.Nodes, s.world.Running, s.world.Pending = s.plan.Nodes, s.plan.Running, s.plan.Pending
 	if o.known {
-		s.world.Known = s.jobs
+		s.world.Known = append(append([]simulate.Job{}, s.plan.Pending...), s.plan.Mix...)
 	}
-	if len(all.Nodes) == 0 {
+	if len(s.world.Nodes) == 0 {
 		return nil, fmt.Errorf("there are no nodes in %s", strings.Join(o.nodes, ", "))
 	}
-	s.gpus, s.unit = simulate.Count(all.Nodes, s.world.Resource)
+	if o.more == "" {
+		if err := o.measurable(s); err != nil {
+			return nil, err
+		}
+	}
+	s.gpus, s.unit = simulate.Count(s.world.Nodes, s.world.Resource)
 	return s, nil
 }
 
-// readObjects reads manifests, or a table of a trace.
-func readObjects(file string) (*simulate.Objects, []simulate.Job, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, nil, err
+// measurable says why allocation cannot be measured in the resource, or nil.
+func (o *simulateOptions) measurable(s *stage) error {
+	if s.world.Capacity() == 0 {
+		return fmt.Errorf("no node has any %s: choose with --resource what allocation is measured in (nodes have %s)", o.resource, simulate.Resources(s.world.Nodes))
 	}
-	defer f.Close()
-	if filepath.Ext(file) == ".csv" {
-		return simulate.ReadOpenB(f)
+	if s.plan.Demand(s.world.Resource) == 0 {
+		return fmt.Errorf("none of the pods that would come asks for %s: choose another resource with --resource, or other pods with --pods (%s)",
+			o.resource, strings.Join(s.plan.Text("in turn"), " "))
 	}
-	objects, err := simulate.ReadManifests(f)
-	return objects, nil, err
+	return nil
 }
 
-// extender makes what the configuration says, and a name for it.
-func (o *simulateOptions) extender(file string) (simulate.Extender, string, error) {
+// readFile reads manifests, or a table of a trace.
+func readFile(name string) (*simulate.File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if filepath.Ext(name) == ".csv" {
+		objects, jobs, err := simulate.ReadOpenB(f)
+		if err != nil {
+			return nil, err
+		}
+		return &simulate.File{Objects: *objects, Jobs: jobs}, nil
+	}
+	objects, err := simulate.ReadManifests(f)
+	if err != nil {
+		return nil, err
+	}
+	return &simulate.File{Objects: *objects}, nil
+}
+
+// extender makes what the configuration says, and names the signals that it reads.
+func (o *simulateOptions) extender(file string) (simulate.Extender, []string, error) {
 	if file == "" {
-		return simulate.Extender{}, "kube-scheduler alone", nil
+		return simulate.Extender{}, nil, nil
 	}
 	c, err := config.Load(file, o.types)
 	if err != nil {
-		return simulate.Extender{}, "", listed(err)
+		return simulate.Extender{}, nil, listed(err)
 	}
 	var found *config.Profile
 	for i := range c.Profiles {
 		if p := &c.Profiles[i]; p.Path == o.profile || o.profile == "" {
 			if found != nil {
-				return simulate.Extender{}, "", fmt.Errorf("%s has several profiles: choose one with --profile", file)
+				return simulate.Extender{}, nil, fmt.Errorf("%s has several profiles: choose one with --profile", file)
 			}
 			found = p
 		}
 	}
 	if found == nil {
-		return simulate.Extender{}, "", fmt.Errorf("%s has no profile at %q", file, o.profile)
+		return simulate.Extender{}, nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
 	}
 	extender := simulate.Extender{Fine: found.Resolution == config.Fine}
 	for _, r := range found.ManagedResources {
 		extender.Managed = append(extender.Managed, corev1.ResourceName(r.Name))
 	}
+	extender.Ignored = c.IgnoredByScheduler()
 	extender.Engine, err = engineOf(found, nil)
-	return extender, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), err
+	var signals []string
+	for i := range c.Signals {
+		signals = append(signals, c.Signals[i].Name)
+	}
+	return extender, signals, err
 }
 
 // play plays one arm with all seeds.
@@ -241,7 +306,7 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 		seed := o.seed + uint64(i)
 		title := fmt.Sprintf("%s, seed %d", name, seed)
 		if o.load == 0 {
-			f, err := s.world.FillUp(ctx, s.jobs, seed, o.until, progress.Of(title))
+			f, err := s.world.FillUp(ctx, s.plan.Mix, seed, o.until, progress.Of(title))
 			if err != nil {
 				return arm, err
 			}
@@ -250,7 +315,7 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 			continue
 		}
 		until := time.Duration(o.hours * float64(time.Hour))
-		jobs, err := s.world.Arrivals(s.jobs, simulate.Load{Offered: o.load, For: until, MinLifetime: o.minLifetime, MaxLifetime: o.maxLifetime}, seed)
+		jobs, err := s.world.Arrivals(s.plan.Mix, simulate.Load{Offered: o.load, For: until, MinLifetime: o.minLifetime, MaxLifetime: o.maxLifetime}, seed)
 		if err != nil {
 			return arm, err
 		}
@@ -266,7 +331,7 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 
 // howMany counts how many more pods fit.
 func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) error {
-	objects, _, err := readObjects(o.more)
+	objects, err := readFile(o.more)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.more, err)
 	}
@@ -278,27 +343,35 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more pods like %s/%s fit\n", name, count, like.Namespace, like.Name)
+	beside := ""
+	if len(s.plan.Pending) > 0 {
+		beside = fmt.Sprintf(" (pending pods, of which there are %d, are not placed before)", len(s.plan.Pending))
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more pods like %s/%s fit%s\n", name, count, like.Namespace, like.Name, beside)
 	return err
 }
 
 func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.Arm) error {
-	switch {
-	case o.more != "":
+	if o.more != "" {
 		return nil
-	case o.load > 0:
-		return simulate.WriteReplayed(cmd.OutOrStdout(), arms)
 	}
-	if err := simulate.WriteFilled(cmd.OutOrStdout(), arms, o.until, s.gpus, s.unit); err != nil || o.picture == "" {
+	report, arriving := simulate.FilledReport(arms, o.until, s.gpus, s.unit), fmt.Sprintf("until pods that ask for %.4g %% of the %s have come", 100*o.until, o.resource)
+	if o.load > 0 {
+		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and go for %v hours, so that they ask for %.4g %% of the %s on average", o.hours, 100*o.load, o.resource)
+	}
+	report.Notes, report.FirstSeed = s.plan.Text(arriving), o.seed
+	if format := simulate.Format(o.output); format == simulate.CSV {
+		fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(report.Notes, "\n"))
+	}
+	if err := report.Write(cmd.OutOrStdout(), simulate.Format(o.output)); err != nil || o.picture == "" {
 		return err
 	}
 	f, err := os.Create(o.picture)
 	if err != nil {
 		return err
 	}
-	if err := simulate.WritePicture(f, arms, o.until); err != nil {
-		f.Close()
-		return err
+	picture := &simulate.Picture{
+		Arms: arms, Until: o.until, Resource: o.resource, Amount: s.gpus, Unit: s.unit, Nodes: len(s.world.Nodes), FirstSeed: o.seed,
 	}
-	return f.Close()
+	return errors.Join(picture.Write(f), f.Close())
 }

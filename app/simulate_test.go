@@ -3,6 +3,7 @@ package app
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -99,5 +100,68 @@ func TestGPUStrategiesExample(t *testing.T) {
 	table := out[strings.Index(out, "allocated % at"):]
 	if !strings.Contains(string(readme), "```text\n"+table+"```\n") {
 		t.Errorf("the README does not show\n%s", table)
+	}
+}
+
+// What a real cluster is like: pods of DaemonSets, one that is pending, and no GPUs.
+const dumpedCluster = `
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, apiVersion: v1, metadata: {name: a}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10}}}
+- {kind: Pod, apiVersion: v1, metadata: {name: proxy, ownerReferences: [{kind: DaemonSet, name: proxy, apiVersion: apps/v1, uid: u}]}, spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}
+- {kind: Pod, apiVersion: v1, metadata: {name: web}, spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}
+- {kind: Pod, apiVersion: v1, metadata: {name: big}, spec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}}
+`
+
+func TestSimulateARealCluster(t *testing.T) {
+	nodes := file(t, dumpedCluster)
+	if _, err := execute(t, "simulate", "--nodes", nodes); err == nil || !strings.Contains(err.Error(), "no node has any aliyun.com/gpu-mem: choose with --resource") || !strings.Contains(err.Error(), "cpu, memory") {
+		t.Errorf("without GPUs: %v", err)
+	}
+	out, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "--seeds", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 0.5 and 1 run, 3 are pending, and three of 1 fit then.
+	for _, want := range []string{"1 node; 2 pods stay there, 1 of them of DaemonSets or static.\n1 pending pod comes first.\nPods like the 1 pod that runs come until", "93.75 % allocated"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got\n%swant %q", out, want)
+		}
+	}
+	if out, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "--seeds", "1", "-o", "csv"); err != nil || !strings.Contains(out, "\nconfiguration,seed,") || !strings.Contains(out, "\nkube-scheduler alone,42,") {
+		t.Errorf("as CSV: %s (%v)", out, err)
+	}
+	if _, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "-o", "xml"); err == nil || !strings.Contains(err.Error(), "markdown") {
+		t.Errorf("in an unknown format: %v", err)
+	}
+}
+
+func TestSimulateWarnsOfSignals(t *testing.T) {
+	uses := file(t, header+`
+signals:
+- name: nodes
+  metrics: {resource: cpu}
+profiles:
+- policies: [{name: ImageLocality}]
+`)
+	out, err := execute(t, "simulate", "--nodes", file(t, dumpedCluster), "--resource", "cpu", "--seeds", "1", "--config", uses)
+	if err != nil || !strings.Contains(out, "outboard: signals are not read (nodes)") {
+		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+func TestNamesOfConfigurations(t *testing.T) {
+	for _, tt := range []struct{ files, want []string }{
+		{[]string{""}, []string{"kube-scheduler alone"}},
+		{[]string{"a/binpack.yaml", "b/fgd.yaml"}, []string{"binpack", "fgd"}},
+		{[]string{"now/outboard.yaml", "next/outboard.yaml", "x.yaml"}, []string{"now/outboard", "next/outboard", "x"}},
+		{[]string{"outboard.yaml", "next/outboard.yaml"}, []string{"outboard", "next/outboard"}},
+		{[]string{"a.yaml", "a.yaml"}, []string{"a", "a.yaml (2)"}},
+		{[]string{"a.yaml", "a.yml"}, []string{"a", "a.yml (2)"}},
+	} {
+		if got := namesOf(tt.files); !slices.Equal(got, tt.want) {
+			t.Errorf("%v: %v, want %v", tt.files, got, tt.want)
+		}
 	}
 }

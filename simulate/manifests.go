@@ -127,21 +127,6 @@ func completeRequests(containers []corev1.Container) {
 	}
 }
 
-// Divide returns the pods that are on a node and have not ended, and the others that
-// have not.
-func (o *Objects) Divide() (running []*corev1.Pod, waiting []Job) {
-	for _, p := range o.Pods {
-		switch {
-		case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
-		case p.Spec.NodeName != "":
-			running = append(running, p)
-		default:
-			waiting = append(waiting, Job{Pod: p})
-		}
-	}
-	return running, waiting
-}
-
 // Again are jobs like the pods, which are on no node. What annotations say that they
 // had is written anew when they are bound.
 func Again(pods []*corev1.Pod) []Job {

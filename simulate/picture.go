@@ -8,115 +8,290 @@ import (
 	"strings"
 )
 
+// Picture shows how clusters filled up.
+type Picture struct {
+	Arms  []Arm
+	Until float64
+	// Resource is what was measured, Amount how much of it there is, in Unit, and Nodes on
+	// how many nodes.
+	Resource string
+	Amount   float64
+	Unit     string
+	Nodes    int
+	// FirstSeed is the first of the seeds, which follow each other.
+	FirstSeed uint64
+}
+
 const (
-	chartWidth, chartHeight = 760.0, 300.0
-	chartLeft, chartTop     = 56.0, 34.0
-	panelWidth              = 372.0
-	square                  = 4.0 // a GPU
-	captionHeight           = 40.0
+	pictureWidth            = 860.0
+	chartLeft, chartTop     = 64.0, 62.0
+	chartWidth, chartHeight = 770.0, 320.0
+	panelsTop               = chartTop + chartHeight + 82
+	panelWidth, panelGap    = 372.0, 26.0
+	captionHeight           = 26.0
+	// panelArea is how many pixels the GPUs of one arm take, if their squares can be of that
+	// size.
+	panelArea            = panelWidth * 110
+	minSquare, maxSquare = 4.0, 16.0 // a GPU
+	curvePoints          = 300
 )
 
 // colors tell arms apart, also to people who do not see all colors.
 var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
-// WritePicture draws, as SVG, how the clusters filled up, one line for each arm, and
-// below each cluster at its end, one square for each GPU: black when it is full, and the
-// brighter the more of it is free. Of each arm it shows the first seed.
-func WritePicture(w io.Writer, arms []Arm, until float64) error {
-	var b strings.Builder
-	low := 1.0
-	for _, arm := range arms {
-		low = min(low, arm.Filled[0].At(until*0.6))
-	}
-	low = math.Floor(low*20) / 20
-	from := low // of what arrives: up to there all fits
-	for _, arm := range arms {
-		if arm.Filled[0].Curve[0].Allocated > 0 {
-			from = 0
+// scale says where in the chart things are.
+type scale struct{ fromX, toX, fromY, toY float64 }
+
+func (s *scale) x(arrived float64) float64 {
+	return chartLeft + chartWidth*(arrived-s.fromX)/(s.toX-s.fromX)
+}
+
+func (s *scale) y(allocated float64) float64 {
+	return chartTop + chartHeight*(s.toY-min(max(allocated, s.fromY), s.toY))/(s.toY-s.fromY)
+}
+
+// scale returns a scale on which the arms differ visibly. A cluster that is empty at first
+// takes all that comes for long: of that only the end is shown, from the corner.
+func (p *Picture) scale() scale {
+	s := scale{0, p.Until, 0.95, 1}
+	began := false
+	for _, arm := range p.Arms {
+		for _, f := range arm.Filled {
+			first, last := f.Curve[0].Allocated, f.Curve[len(f.Curve)-1].Allocated
+			s.toY = max(s.toY, last)
+			if began = began || first > 0; first > 0 {
+				s.fromY = min(s.fromY, first)
+			}
+			s.fromY = min(s.fromY, f.At(0.6*p.Until))
 		}
 	}
-	x := func(arrived float64) float64 { return chartLeft + chartWidth*(arrived-from)/(until-from) }
-	columns := int((panelWidth - 20) / square)
-	panelHeight := 0.0
-	for _, arm := range arms {
-		panelHeight = max(panelHeight, captionHeight+square*math.Ceil(float64(len(arm.Filled[0].GPUs))/float64(columns)))
+	s.fromY = math.Floor(20*s.fromY) / 20
+	if !began {
+		s.fromX = s.fromY
 	}
-	width := chartLeft + chartWidth + 40
-	height := chartTop + chartHeight + 50 + panelHeight*math.Ceil(float64(len(arms))/2) + 10
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="13">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", width, height)
-	axes(&b, low, from, until, x)
-	for i, arm := range arms {
-		line(&b, arm, low, until, x, colors[i%len(colors)], i)
+	return s
+}
+
+// Write draws, as SVG, one line for each arm, the mean over the seeds with their range, and
+// below each cluster at its end, one square for each GPU: black when it is full, and the
+// brighter the more of it is free. Of each arm that is the cluster of the seed that is nearest
+// to the mean.
+func (p *Picture) Write(w io.Writer) error {
+	var b strings.Builder
+	panels := panelsHeight(p.Arms)
+	height := panelsTop + panels
+	if panels == 0 {
+		height = chartTop + chartHeight + 56
 	}
-	for i, arm := range arms {
-		x := chartLeft - 36 + float64(i%2)*(panelWidth+30)
-		y := chartTop + chartHeight + 50 + float64(i/2)*panelHeight
-		panel(&b, arm, x, y, columns, colors[i%len(colors)])
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="13">`+"\n", pictureWidth, height)
+	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", pictureWidth, height)
+	p.titles(&b)
+	s := p.scale()
+	axes(&b, &s)
+	for i := range p.Arms {
+		p.line(&b, &s, i)
+	}
+	p.legend(&b)
+	if panels > 0 {
+		fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">The GPUs at the end: black is full; the brighter, the more of the GPU is free.</text>`+"\n", chartLeft-36, panelsTop-10)
+	}
+	y := panelsTop
+	for i := range p.Arms {
+		if i%2 == 0 && i > 0 {
+			y += rowHeight(p.Arms, i-2)
+		}
+		p.panel(&b, i, chartLeft-36+float64(i%2)*(panelWidth+panelGap), y)
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func chartY(allocated, low float64) float64 {
-	return chartTop + chartHeight*(1-math.Max(0, allocated-low)/(1-low))
+func (p *Picture) titles(b *strings.Builder) {
+	fmt.Fprintf(b, `<text x="%.0f" y="22" font-size="16" font-weight="bold">How much %s is allocated as pods arrive</text>`+"\n", chartLeft, html.EscapeString(p.Resource))
+	unit := p.Unit
+	if unit == p.Resource {
+		unit = "of it"
+	}
+	subtitle := fmt.Sprintf("%s with %.0f %s; ", count(p.Nodes, "node", "nodes"), p.Amount, unit)
+	if seeds := len(p.Arms[0].Filled); seeds > 1 {
+		subtitle += fmt.Sprintf("lines are means over the seeds %d to %d, shades go from the least to the most", p.FirstSeed, p.FirstSeed+uint64(seeds)-1)
+	} else {
+		subtitle += fmt.Sprintf("seed %d", p.FirstSeed)
+	}
+	fmt.Fprintf(b, `<text x="%.0f" y="44" fill="#444">%s</text>`+"\n", chartLeft, html.EscapeString(subtitle))
 }
 
-func axes(b *strings.Builder, low, from, until float64, x func(float64) float64) {
-	fmt.Fprintf(b, `<text x="%.0f" y="20" font-weight="bold">Allocated, by what has arrived (%% of capacity)</text>`+"\n", chartLeft)
-	for y := low; y <= 1.0001; y += 0.05 {
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%.1f" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
-			chartLeft, chartLeft+chartWidth, chartY(y, low), chartY(y, low), chartLeft-6, chartY(y, low)+4, 100*y)
-	}
-	step := 0.1
-	if from > 0 {
-		step = 0.05
-	}
-	for arrived := from; arrived <= until+0.0001; arrived += step {
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%.0f</text>`+"\n", x(arrived), chartTop+chartHeight+18, 100*arrived)
-	}
-}
-
-func line(b *strings.Builder, arm Arm, low, until float64, x func(float64) float64, color string, row int) {
-	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="`, color)
-	for _, p := range arm.Filled[0].Curve {
-		if p.Allocated >= low && p.Arrived <= until*1.001 {
-			fmt.Fprintf(b, "%.1f,%.1f ", x(min(p.Arrived, until)), chartY(p.Allocated, low))
+// step is a distance between ticks such that there are ten at most.
+func step(length float64) float64 {
+	for _, s := range []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5} {
+		if length/s <= 10.001 {
+			return s
 		}
 	}
-	b.WriteString(`"/>` + "\n")
-	y := chartTop + chartHeight - 12 - 18*float64(row)
-	last := arm.Filled[0].Curve[len(arm.Filled[0].Curve)-1]
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s" font-weight="bold">%s %.2f %%</text>`+"\n",
-		chartLeft+chartWidth-8, y, color, html.EscapeString(arm.Name), 100*last.Allocated)
+	return 10
 }
 
-// panel draws the GPUs of one arm.
-func panel(b *strings.Builder, arm Arm, x, y float64, columns int, color string) {
-	gpus, pieces, free := arm.Filled[0].GPUs, 0, 0.0
+// ticks are the multiples of a step in a range.
+func ticks(from, to float64) []float64 {
+	var all []float64
+	distance := step(to - from)
+	for i := math.Ceil(from/distance - 1e-6); i*distance <= to+1e-6; i++ {
+		all = append(all, i*distance)
+	}
+	return all
+}
+
+func axes(b *strings.Builder, s *scale) {
+	bottom, right := chartTop+chartHeight, chartLeft+chartWidth
+	for _, allocated := range ticks(s.fromY, s.toY) {
+		y := s.y(allocated)
+		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%.1f" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
+			chartLeft, right, y, y, chartLeft-8, y+4, 100*allocated)
+	}
+	for _, arrived := range ticks(s.fromX, s.toX) {
+		x := s.x(arrived)
+		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#555"/><text x="%.1f" y="%.1f" text-anchor="middle">%.0f</text>`+"\n",
+			x, x, bottom, bottom+4, x, bottom+19, 100*arrived)
+	}
+	fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="#555"/>`+"\n", chartLeft, chartTop, bottom, right)
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">what pods that have arrived ask for, %% of the capacity</text>`+"\n", chartLeft+chartWidth/2, bottom+40)
+	fmt.Fprintf(b, `<text transform="translate(18 %.1f) rotate(-90)" text-anchor="middle">allocated, %% of the capacity</text>`+"\n", chartTop+chartHeight/2)
+}
+
+// spread is the mean of values and their range.
+func spread(all []*Filled, value func(*Filled) float64) (mean, least, most float64) {
+	least, most = math.Inf(1), math.Inf(-1)
+	for _, f := range all {
+		v := value(f)
+		mean += v / float64(len(all))
+		least, most = min(least, v), max(most, v)
+	}
+	return mean, least, most
+}
+
+func atEnd(f *Filled) float64 { return f.Curve[len(f.Curve)-1].Allocated }
+
+func (p *Picture) line(b *strings.Builder, s *scale, i int) {
+	var upper, lower []string
+	var line strings.Builder
+	for at := range curvePoints + 1 {
+		arrived := s.fromX + (s.toX-s.fromX)*float64(at)/curvePoints
+		mean, least, most := spread(p.Arms[i].Filled, func(f *Filled) float64 { return f.At(arrived) })
+		x := s.x(arrived)
+		fmt.Fprintf(&line, "%.1f,%.1f ", x, s.y(mean))
+		upper = append(upper, fmt.Sprintf("%.1f,%.1f", x, s.y(most)))
+		lower = append([]string{fmt.Sprintf("%.1f,%.1f", x, s.y(least))}, lower...)
+	}
+	color := colors[i%len(colors)]
+	if len(p.Arms[i].Filled) > 1 {
+		fmt.Fprintf(b, `<polygon fill="%s" fill-opacity="0.2" points="%s %s"/>`+"\n", color, strings.Join(upper, " "), strings.Join(lower, " "))
+	}
+	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", color, strings.TrimSpace(line.String()))
+}
+
+// legend says which line is which, and where they end.
+func (p *Picture) legend(b *strings.Builder) {
+	const lineHeight = 20.0
+	longest := 0
+	texts := make([]string, len(p.Arms))
+	for i, arm := range p.Arms {
+		mean, least, most := spread(arm.Filled, atEnd)
+		texts[i] = fmt.Sprintf("%s: %.2f %% at the end", arm.Name, 100*mean)
+		if len(arm.Filled) > 1 {
+			texts[i] += fmt.Sprintf(" (%.2f to %.2f)", 100*least, 100*most)
+		}
+		longest = max(longest, len([]rune(texts[i])))
+	}
+	width := min(40+7.2*float64(longest), chartWidth)
+	x, y := chartLeft+chartWidth-width-8, chartTop+chartHeight-12-lineHeight*float64(len(texts))
+	fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="white" fill-opacity="0.85" stroke="#bbb"/>`+"\n", x, y, width, lineHeight*float64(len(texts))+6)
+	for i, text := range texts {
+		middle := y + lineHeight*(float64(i)+0.5) + 3
+		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="3"/><text x="%.1f" y="%.1f">%s</text>`+"\n",
+			x+8, x+28, middle, middle, colors[i%len(colors)], x+34, middle+4, html.EscapeString(text))
+	}
+}
+
+// typical returns the index of the seed that is nearest to the mean at the end.
+func typical(all []*Filled) int {
+	mean, _, _ := spread(all, atEnd)
+	best := 0
+	for i, f := range all {
+		if math.Abs(atEnd(f)-mean) < math.Abs(atEnd(all[best])-mean) {
+			best = i
+		}
+	}
+	return best
+}
+
+// squares are the sizes of what shows GPUs: the side of one, and how many stand in a row.
+func squares(gpus int) (side float64, columns int) {
+	side = min(max(math.Floor(math.Sqrt(panelArea/float64(max(1, gpus)))), minSquare), maxSquare)
+	return side, int(panelWidth / side)
+}
+
+// rowHeight is that of the panels of two arms beside each other, from the index on.
+func rowHeight(arms []Arm, from int) float64 {
+	height := 0.0
+	for _, arm := range arms[from:min(from+2, len(arms))] {
+		gpus := len(arm.Filled[0].GPUs)
+		side, columns := squares(gpus)
+		height = max(height, captionHeight+side*math.Ceil(float64(gpus)/float64(columns))+14)
+	}
+	return height
+}
+
+// panelsHeight is that of all panels; 0 if there are no GPUs.
+func panelsHeight(arms []Arm) float64 {
+	height, any := 0.0, false
+	for i, arm := range arms {
+		any = any || len(arm.Filled[0].GPUs) > 0
+		if i%2 == 0 {
+			height += rowHeight(arms, i)
+		}
+	}
+	if !any {
+		return 0
+	}
+	return height
+}
+
+// panel draws the GPUs of one arm, if there are any.
+func (p *Picture) panel(b *strings.Builder, i int, x, y float64) {
+	which := typical(p.Arms[i].Filled)
+	gpus, pieces, free := p.Arms[i].Filled[which].GPUs, 0, 0.0
+	if len(gpus) == 0 {
+		return
+	}
 	for _, used := range gpus {
 		if used < 1 {
 			pieces++
 			free += 1 - used
 		}
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f"><tspan fill="%s" font-weight="bold">%s</tspan>: %.1f GPUs free, in %d pieces</text>`+"\n",
-		x, y+14, color, html.EscapeString(arm.Name), free, pieces)
-	for row := 0; row*columns < len(gpus); row++ { // as if all were full
-		n := min(columns, len(gpus)-row*columns)
-		fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="%.0f" height="3" fill="#333"/>`, x, y+24+square*float64(row), square*float64(n))
+	seed := ""
+	if len(p.Arms[i].Filled) > 1 {
+		seed = fmt.Sprintf(" (seed %d)", p.FirstSeed+uint64(which))
 	}
-	var shades [10]strings.Builder // what is free, as paths by how much of a GPU it is
-	for i, used := range gpus {
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f"><tspan fill="%s" font-weight="bold">%s</tspan>: %.1f GPUs free, on %d GPUs%s</text>`+"\n",
+		x, y+14, colors[i%len(colors)], html.EscapeString(p.Arms[i].Name), free, pieces, seed)
+	side, columns := squares(len(gpus))
+	var shades [11]strings.Builder // GPUs as paths by how much of them is free, in tenths; the first is for full ones
+	for at, used := range gpus {
+		shade := 0
 		if used < 1 {
-			shade := &shades[int((1-used)*9.999)]
-			fmt.Fprintf(shade, "M%.0f %.0fh4v3h-4z", x+square*float64(i%columns), y+24+square*float64(i/columns))
+			shade = 1 + int((1-used)*9.999)
 		}
+		fmt.Fprintf(&shades[shade], "M%.0f %.0fh%.0fv%.0fh-%.0fz", x+side*float64(at%columns), y+captionHeight+side*float64(at/columns), side-1, side-1, side-1)
 	}
-	for i := range shades {
-		if shades[i].Len() > 0 {
-			fmt.Fprintf(b, `<path d="%s" fill="hsl(40,95%%,%d%%)"/>`, shades[i].String(), 45+5*i)
+	for shade := range shades {
+		fill := "#333"
+		if shade > 0 {
+			fill = fmt.Sprintf("hsl(40,95%%,%d%%)", 40+5*shade)
+		}
+		if shades[shade].Len() > 0 {
+			fmt.Fprintf(b, `<path d="%s" fill="%s"/>`, shades[shade].String(), fill)
 		}
 	}
 	b.WriteString("\n")

@@ -1,9 +1,8 @@
 package simulate
 
 import (
-	"encoding/xml"
-	"errors"
-	"io"
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -30,14 +29,14 @@ metadata: {name: other}
 	if err != nil {
 		t.Fatal(err)
 	}
-	running, waiting := o.Divide()
-	if len(o.Nodes) != 1 || len(running) != 1 || running[0].Name != "runs" || len(waiting) != 1 || waiting[0].Pod.Name != "waits" {
+	running, waiting := o.divide()
+	if len(o.Nodes) != 1 || len(running) != 1 || running[0].Name != "runs" || len(waiting) != 1 || waiting[0].Name != "waits" {
 		t.Fatalf("%d nodes, %d running, %d waiting", len(o.Nodes), len(running), len(waiting))
 	}
 	if n := o.Nodes[0]; n.UID != "a" || n.Status.Allocatable.Cpu().Value() != 4 {
 		t.Errorf("what an API server would fill in is missing: %+v", n)
 	}
-	if p := waiting[0].Pod; p.Namespace != "default" || p.UID != "default/waits" {
+	if p := waiting[0]; p.Namespace != "default" || p.UID != "default/waits" {
 		t.Errorf("%s %s", p.Namespace, p.UID)
 	}
 	if asked := running[0].Spec.Containers[0].Resources.Requests; asked.Cpu().Value() != 1 || asked.Memory().Value() != 3 {
@@ -123,7 +122,7 @@ func TestReports(t *testing.T) {
 	two := &Filled{Curve: []Point{{0, 0}, {1, 1}, {1.3, 1}}, GPUs: []float64{1, 1, 1}}
 	arms := []Arm{{Name: "a<b", Filled: []*Filled{one, two}}, {Name: "c", Filled: []*Filled{two}}}
 	var b strings.Builder
-	if err := WriteFilled(&b, arms, 1.3, 100, "GPUs"); err != nil {
+	if err := FilledReport(arms, 1.3, 100, "GPUs").Write(&b, Text); err != nil {
 		t.Fatal(err)
 	}
 	const table = "allocated % at arrived %  80          90          95          100         110         120         130         first rejected at %  unallocated GPUs  rejected pods\n" +
@@ -133,26 +132,46 @@ func TestReports(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", b.String(), table)
 	}
 	b.Reset()
-	if err := WriteReplayed(&b, []Arm{{Name: "a", Replayed: []*Replayed{{Demanded: 0.95, Served: 0.99, Pods: 200, Delayed: 3, Waited: 1500 * time.Millisecond, Waiting: 2}}}}); err != nil {
+	if err := ReplayedReport([]Arm{{Name: "a", Replayed: []*Replayed{{Demanded: 0.95, Served: 0.99, Pods: 200, Delayed: 3, Waited: 1500 * time.Millisecond, Waiting: 2}}}}).Write(&b, Text); err != nil {
 		t.Fatal(err)
 	}
 	if want := "a  95.00       99.00     200   1.50       1.50 s     2.0\n"; !strings.HasSuffix(b.String(), want) {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
-	b.Reset()
-	if err := WritePicture(&b, arms, 1.3); err != nil {
-		t.Fatal(err)
-	}
-	for decoder := xml.NewDecoder(strings.NewReader(b.String())); ; {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+}
+
+// figures of two arms, the first with two seeds, in the one of which nothing was rejected.
+func figures() *Report {
+	one := &Filled{Curve: []Point{{0, 0}, {1, 0.9}, {1.3, 0.9}}, FirstRejected: 0.8, Rejected: 7}
+	two := &Filled{Curve: []Point{{0, 0}, {1, 1}, {1.3, 1}}}
+	r := FilledReport([]Arm{{Name: "a, or b|c", Filled: []*Filled{one, two}}}, 0.8, 100, "GPUs")
+	r.Notes, r.FirstSeed = []string{"2 nodes.", "Pods come."}, 42
+	return r
+}
+
+func TestReportFormats(t *testing.T) {
+	for format, want := range map[Format]string{
+		Markdown: "2 nodes. Pods come.\n\n" +
+			"| allocated % at arrived % | 80 | first rejected at % | unallocated GPUs | rejected pods |\n|---|---:|---:|---:|---:|\n" +
+			"| a, or b\\|c | 76.00±5.66 | 80.00 (in 1 of 2) | 5.0±7.1 | 4±5 |\n",
+		CSV: "configuration,seed,allocatedPercentAt80,firstRejectedAtPercent,unallocated,rejectedPods\n\"a, or b|c\",42,72,80,10,7\n\"a, or b|c\",43,80,,0,0\n",
+		JSON: `{"notes":["2 nodes.","Pods come."],"configurations":[{"name":"a, or b|c","seeds":[` +
+			`{"seed":42,"figures":{"allocatedPercentAt80":72,"firstRejectedAtPercent":80,"rejectedPods":7,"unallocated":10}},` +
+			`{"seed":43,"figures":{"allocatedPercentAt80":80,"firstRejectedAtPercent":null,"rejectedPods":0,"unallocated":0}}]}]}`,
+	} {
+		var b, compact bytes.Buffer
+		if err := figures().Write(&b, format); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, want := range []string{"a&lt;b 90.00 %", "c 100.00 %", ">: 1.5 GPUs free, in 2 pieces"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the picture does not say %q", want)
+		got := b.String()
+		if format == JSON {
+			if err := json.Compact(&compact, b.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			got = compact.String()
+		}
+		if got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", format, got, want)
 		}
 	}
 }

@@ -249,7 +249,7 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 	}
 	fmt.Fprintf(b.out, "\nFilling %d nodes, %d seeds; %s:\n", len(b.world.Nodes), seeds, f.title)
 	gpus, unit := simulate.Count(b.world.Nodes, resource)
-	if err := simulate.WriteFilled(b.out, arms, until, gpus, unit); err != nil || f.picture == "" {
+	if err := simulate.FilledReport(arms, until, gpus, unit).Write(b.out, simulate.Text); err != nil || f.picture == "" {
 		return err
 	}
 	return b.draw(f.picture, arms)
@@ -265,7 +265,9 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 	if err != nil {
 		return err
 	}
-	err = simulate.WritePicture(f, arms, until)
+	gpus, unit := simulate.Count(b.world.Nodes, resource)
+	p := &simulate.Picture{Arms: arms, Until: until, Resource: resource, Amount: gpus, Unit: unit, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
+	err = p.Write(f)
 	fmt.Fprintln(b.out, "picture:", name)
 	return errors.Join(err, f.Close())
 }
@@ -303,7 +305,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 		return nil
 	}
 	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %v hours, %d seeds:\n", load, b.hours, seeds)
-	return simulate.WriteReplayed(b.out, arms)
+	return simulate.ReplayedReport(arms).Write(b.out, simulate.Text)
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.

@@ -1,0 +1,101 @@
+package simulate
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// drawn returns the picture, which is well-formed and shows everything within its frame.
+func drawn(t *testing.T, p *Picture) string {
+	t.Helper()
+	var b strings.Builder
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	svg := b.String()
+	for decoder := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+		t.Errorf("a number is none:\n%s", svg)
+	}
+	for _, m := range regexp.MustCompile(`([-\d.]+),([-\d.]+)`).FindAllStringSubmatch(strings.Join(points.FindAllString(svg, -1), " "), -1) {
+		x, _ := strconv.ParseFloat(m[1], 64)
+		y, _ := strconv.ParseFloat(m[2], 64)
+		if x < chartLeft-0.1 || x > chartLeft+chartWidth+0.1 || y < chartTop-0.1 || y > chartTop+chartHeight+0.1 {
+			t.Errorf("a line goes to %v, %v, out of the chart", x, y)
+		}
+	}
+	return svg
+}
+
+var points = regexp.MustCompile(`points="[^"]*"`)
+
+func contains(t *testing.T, svg string, texts ...string) {
+	t.Helper()
+	for _, want := range texts {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture does not say %q", want)
+		}
+	}
+}
+
+func TestPicture(t *testing.T) {
+	ends := func(at float64, gpus ...float64) *Filled {
+		return &Filled{Curve: []Point{{0, 0}, {at, at}, {1.3, at}}, GPUs: gpus}
+	}
+	p := &Picture{
+		Arms: []Arm{
+			{Name: "a<b", Filled: []*Filled{ends(0.9, 1, 0.2), ends(0.95, 1, 0.5), ends(1, 1, 1)}},
+			{Name: "c", Filled: []*Filled{ends(1, 1, 1), ends(1, 1, 1), ends(1, 1, 1)}},
+		},
+		Until: 1.3, Resource: "example.com/gpu-mem", Amount: 2, Unit: "GPUs", Nodes: 1, FirstSeed: 42,
+	}
+	contains(t, drawn(t, p),
+		"How much example.com/gpu-mem is allocated as pods arrive", "1 node with 2 GPUs; lines are means over the seeds 42 to 44",
+		"what pods that have arrived ask for, % of the capacity", "allocated, % of the capacity",
+		"a&lt;b: 95.00 % at the end (90.00 to 100.00)", "c: 100.00 % at the end (100.00 to 100.00)",
+		"</tspan>: 0.5 GPUs free, on 1 GPUs (seed 43)", "</tspan>: 0.0 GPUs free, on 0 GPUs")
+}
+
+// Where no GPUs are handed out, none are shown.
+func TestPictureWithoutGPUs(t *testing.T) {
+	p := &Picture{
+		Arms:  []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 0.3}, {1.3, 0.8}}}}}},
+		Until: 1.3, Resource: "cpu", Amount: 64, Unit: "cpu", Nodes: 2,
+	}
+	svg := drawn(t, p)
+	contains(t, svg, "2 nodes with 64 of it; seed 0", "a: 80.00 % at the end")
+	if strings.Contains(svg, "GPU") {
+		t.Error("there are GPUs")
+	}
+}
+
+// A cluster that is full at the beginning has nothing to scale by.
+func TestPictureOfAFullCluster(t *testing.T) {
+	drawn(t, &Picture{Arms: []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 1}, {1.3, 1}}}}}}, Until: 1.3, Resource: "cpu", Amount: 64, Unit: "cpu"})
+	drawn(t, &Picture{Arms: []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 0}, {0.01, 0.01}}}}}}, Until: 0.01, Resource: "cpu", Amount: 64, Unit: "cpu"})
+	drawn(t, &Picture{Arms: []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 0}, {1, 1}, {100, 1}}}}}}, Until: 100, Resource: "cpu", Amount: 64, Unit: "cpu"})
+}
+
+// Squares are large enough to be seen, and all fit.
+func TestSquares(t *testing.T) {
+	for _, tt := range []struct {
+		gpus int
+		want float64
+	}{{0, 16}, {1, 16}, {128, 16}, {1000, 6}, {6212, 4}} {
+		side, columns := squares(tt.gpus)
+		if side != tt.want || side*float64(columns) > panelWidth {
+			t.Errorf("%d GPUs: squares of %v, %d in a row", tt.gpus, side, columns)
+		}
+	}
+}

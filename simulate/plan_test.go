@@ -1,0 +1,109 @@
+package simulate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// somePod is on the node, "" for none, and belongs to an object of the kind, "" for none.
+func somePod(name, node, owner string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
+	if owner != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner}}
+	}
+	return p
+}
+
+func podNames(jobs []Job) string {
+	var names []string
+	for _, j := range jobs {
+		names = append(names, j.Pod.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestPlan(t *testing.T) {
+	running, daemon, static := somePod("runs", "n", "ReplicaSet"), somePod("proxy", "n", "DaemonSet"), somePod("etcd", "n", "Node")
+	pending, waitingDaemon, other := somePod("waits", "", ""), somePod("proxy-2", "", "DaemonSet"), somePod("other", "", "")
+	ended := somePod("done", "n", "Job")
+	ended.Status.Phase = corev1.PodSucceeded
+	file := func(pods ...*corev1.Pod) File {
+		return File{Objects: Objects{Pods: pods, Nodes: []*corev1.Node{{}}}}
+	}
+	for _, tt := range []struct {
+		name                  string
+		files                 []File
+		empty                 bool
+		running, pending, mix string
+		text                  string
+	}{
+		{
+			"a dump", []File{file(running, daemon, static, pending, waitingDaemon, ended)}, false,
+			"proxy etcd runs", "waits", "runs",
+			"1 node; 3 pods stay there, 2 of them of DaemonSets or static. 1 pending pod comes first. Pods like the 1 pod that runs come in turn. 1 pending pod of a DaemonSet is left out.",
+		},
+		{
+			"a dump, emptied", []File{file(running, daemon, pending)}, true,
+			"proxy", "waits", "runs",
+			"1 node; 1 pod stays there, 1 of them of DaemonSets or static. 1 pending pod comes first. Pods like the 1 pod that runs come in turn.",
+		},
+		{
+			"what is to come, by itself", []File{file(pending, other)}, false,
+			"", "", "waits other",
+			"1 node; no pod stays there. Pods like the 2 pods of the files come in turn.",
+		},
+		{
+			"what is to come, beside a dump", []File{file(running, pending), file(other)}, false,
+			"runs", "waits", "other",
+			"2 nodes; 1 pod stays there. 1 pending pod comes first. Pods like the 1 pod of the files come in turn.",
+		},
+		{
+			"a trace", []File{{Jobs: []Job{{Pod: other}}}}, false,
+			"", "", "other",
+			"0 nodes; no pod stays there. Pods like the 1 pod of the files come in turn.",
+		},
+		{
+			"a new cluster", []File{file(daemon, pending)}, false,
+			"proxy", "", "waits",
+			"1 node; 1 pod stays there, 1 of them of DaemonSets or static. Pods like the 1 pod of the files come in turn.",
+		},
+	} {
+		p := NewPlan(tt.files, tt.empty)
+		if got := podNames(Again(p.Running)); got != tt.running || podNames(p.Pending) != tt.pending || podNames(p.Mix) != tt.mix {
+			t.Errorf("%s: %q run, %q are pending, %q come", tt.name, got, podNames(p.Pending), podNames(p.Mix))
+		}
+		if got := strings.Join(p.Text("in turn"), " "); got != tt.text {
+			t.Errorf("%s: says %q", tt.name, got)
+		}
+	}
+}
+
+// Pods that are pending come before all others, and once.
+func TestPendingPodsComeFirst(t *testing.T) {
+	w := &World{Nodes: machines(1, 4), Resource: gpuMemory, Pending: []Job{job("pending-a", 1, 0), job("pending-b", 1, 0)}}
+	pods, err := w.Order([]Job{job("mix-a", 2, 0), job("mix-b", 2, 0)}, 3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, pod := range pods {
+		if strings.HasPrefix(pod.Name, "pending-") != (i < 2) {
+			t.Errorf("pod %d is %s", i, pod.Name)
+		}
+	}
+	if len(pods) != 33 {
+		t.Errorf("%d pods come", len(pods))
+	}
+	arrivals, err := w.Arrivals([]Job{job("mix", 2, 0)}, Load{Offered: 0.5, For: 3600e9, MinLifetime: 1e9, MaxLifetime: 60e9}, 1)
+	if err != nil || len(arrivals) < 10 {
+		t.Fatalf("%d arrivals, %v", len(arrivals), err)
+	}
+	pending := slices.IndexFunc(arrivals, func(j Job) bool { return !strings.HasPrefix(j.Pod.Name, "pending") })
+	if pending != 2 || arrivals[0].Created != 0 || arrivals[1].Lifetime != 60e9 {
+		t.Errorf("%d pending pods come first: %+v", pending, arrivals[:2])
+	}
+}
