@@ -19,7 +19,7 @@ func findBinaries(dir, module string, programs ...string) (string, error) {
 	if dir == "" {
 		root, err := checkout()
 		if err != nil {
-			return "", fmt.Errorf("%w: set the directory of %s", err, strings.Join(programs, ", "))
+			return "", fmt.Errorf("%w: set BinDir to the directory of %s", err, strings.Join(programs, ", "))
 		}
 		dir = filepath.Join(root, module, "bin")
 		advice = fmt.Sprintf("; build it with: make -C %s", filepath.Dir(dir))

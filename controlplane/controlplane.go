@@ -22,8 +22,11 @@ import (
 
 // Options say how to start a control plane. The zero value is a good choice.
 type Options struct {
-	// BinDir is the directory of etcd, kube-apiserver, kube-scheduler and kubectl.
-	// Default: kubernetes/bin of the checkout that the working directory is in.
+	// BinDir is the directory of the programs: etcd and kube-apiserver, and, for
+	// StartScheduler and Kubectl, kube-scheduler and kubectl. The directory that
+	// envtest names in KUBEBUILDER_ASSETS has all but kube-scheduler, for which there is
+	// SchedulerOptions.Path. Default: kubernetes/bin of the checkout that the working
+	// directory is in, which must have all four.
 	BinDir string
 
 	// Dir is where keys, kubeconfig files, logs and data are kept. It must be
@@ -72,7 +75,11 @@ type ControlPlane struct {
 // given three minutes at most. The error of a server that does not start contains
 // the end of its log.
 func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
-	binDir, err := findBinaries(opts.BinDir, "kubernetes", "etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+	programs := []string{"etcd", "kube-apiserver"}
+	if opts.BinDir == "" {
+		programs = append(programs, "kube-scheduler", "kubectl")
+	}
+	binDir, err := findBinaries(opts.BinDir, "kubernetes", programs...)
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}

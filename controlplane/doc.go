@@ -13,7 +13,12 @@
 //
 //	make -C kubernetes
 //
-// and found in any directory of the checkout.
+// and found in any directory of the checkout. Tests in a module of your own set
+// [Options].BinDir. For example, with the programs of envtest, and a kube-scheduler from
+// elsewhere:
+//
+//	cp, err := controlplane.Start(ctx, controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")})
+//	_, err = cp.StartScheduler(ctx, controlplane.SchedulerOptions{Path: "/usr/local/bin/kube-scheduler"})
 //
 // [StartPrometheus] starts a Prometheus server, without a control plane; it is compiled
 // with make -C prometheus.

@@ -74,13 +74,16 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 	if err := os.WriteFile(configFile, config, 0o600); err != nil {
 		return nil, err
 	}
+	path := opts.Path
+	if path == "" {
+		if _, err := findBinaries(cp.binDir, "", "kube-scheduler"); err != nil {
+			return nil, fmt.Errorf("%w: set SchedulerOptions.Path", err)
+		}
+		path = filepath.Join(cp.binDir, "kube-scheduler")
+	}
 	port, err := cp.holdPort()
 	if err != nil {
 		return nil, err
-	}
-	path := opts.Path
-	if path == "" {
-		path = filepath.Join(cp.binDir, "kube-scheduler")
 	}
 	p, err := cp.start(Command{
 		Name: name,
