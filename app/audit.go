@@ -85,7 +85,7 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	}
 	client, err := clientConfig(o.cluster)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (set --kubeconfig)", err)
 	}
 	client.QPS = -1 // a few lists
 	api, err := kubernetes.NewForConfig(client)

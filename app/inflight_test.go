@@ -57,7 +57,7 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newService(c, config.Types{Policies: standard.Types()}, nil, live, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	s, err := newService(c, config.Types{Policies: standard.Types()}, connection{cluster: live}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,5 @@ func requirementsOf(c *config.Config) requirements {
 	return r
 }
 
-// cover says whether everything wanted is there that has to be from the start.
-func (r requirements) cover(wanted requirements) bool {
-	return (r.ledgers || !wanted.ledgers) &&
-		!slices.ContainsFunc(wanted.configMaps, func(s snapshot.ConfigMapSource) bool { return !slices.Contains(r.configMaps, s) })
-}
+// none says whether nothing is needed but what requests and signals say.
+func (r requirements) none() bool { return !r.ledgers && len(r.configMaps) == 0 && !r.history }

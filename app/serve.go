@@ -16,10 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
-	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/server"
 )
 
@@ -79,56 +77,34 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	var client *rest.Config
-	var live *cluster.Cluster
-	var keeper *ledger.Keeper
-	if !c.Cluster.None {
-		required := requirementsOf(c)
-		var err error
-		if client, err = clientConfig(c.Cluster); err != nil {
-			return err
-		}
-		if live, err = cluster.New(cluster.Options{
-			Config: client, QPS: float32(c.Cluster.QPS), Burst: c.Cluster.Burst, Logger: logger, Registerer: registry,
-			Ledgers: required.ledgers, ConfigMaps: required.configMaps,
-		}); err != nil {
-			return err
-		}
-		if required.ledgers {
-			if keeper, err = ledger.New(ledger.Options{
-				API: toAPI(live), Cache: live, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: live.Clock().Latest, Logger: logger, Registerer: registry,
-			}); err != nil {
-				return err
-			}
-		}
-	}
-	s, err := newService(c, types, client, live, keeper, registry, logger)
+	registerBuildInfo(registry)
+	to, err := connect(c, registry, logger)
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(s.serverOptions(c, registry))
+	s, err := newService(c, types, to, registry, logger)
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(s.serverOptions(c))
 	if err != nil {
 		return err
 	}
 	watcher, err := filewatch.New(filewatch.Options{
 		Paths:    []string{file},
 		OnChange: func(contents map[string][]byte) { s.reload(file, contents[file]) },
-		OnError:  func(err error) { s.reloadFailed(err) },
+		OnError:  s.watchFailed,
 	})
 	if err != nil {
 		return err
 	}
-	if err := srv.Listen(); err != nil {
-		return err
-	}
-	logger.Info("serving", "address", srv.Addr().String(), "admin", srv.AdminAddr().String(), "urls", s.current.Load().urls(), "version", version())
-	return run(ctx, srv, s, watcher)
+	logger.Info("starting", "version", version(), "config", file, "urls", s.current.Load().urls())
+	return run(ctx, srv, s, file, watcher)
 }
 
 // run keeps the cluster, the signals and the configuration in sight for as long as the
 // server answers calls, which is longer than ctx lives.
-func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch.Watcher) error {
-	live, keeper := s.cluster, s.keeper
+func run(ctx context.Context, srv *server.Server, s *service, file string, watcher *filewatch.Watcher) error {
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -141,11 +117,19 @@ func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch
 		return nil
 	})
 	group.Go(func() error {
+		s.retryReloads(behind, file)
+		return nil
+	})
+	group.Go(func() error {
 		s.signals.Run(behind)
 		return nil
 	})
-	if live != nil {
-		group.Go(func() error { return live.Run(behind) })
+	if s.cluster != nil {
+		group.Go(func() error { return s.cluster.Run(behind) })
+		group.Go(func() error {
+			s.keepLedgers(behind)
+			return nil
+		})
 	}
 	if s.waker != nil {
 		group.Go(func() error {
@@ -157,16 +141,20 @@ func run(ctx context.Context, srv *server.Server, s *service, watcher *filewatch
 		s.precompute(behind)
 		return nil
 	})
-	if keeper != nil {
-		group.Go(func() error {
-			// Before, nothing is known about who needs a claim.
-			if live.WaitForSync(behind) == nil {
-				keeper.Run(behind)
-			}
-			return nil
-		})
-	}
 	return group.Wait()
+}
+
+// keepLedgers keeps ledgers from when a policy claims something until ctx ends.
+func (s *service) keepLedgers(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-s.claimed:
+	}
+	// Before, nothing is known about who needs a claim.
+	if s.cluster.WaitForSync(ctx) == nil {
+		s.keeper.Run(ctx)
+	}
 }
 
 func newLogger(c config.Log) *slog.Logger {
@@ -197,7 +185,7 @@ func clientConfig(c config.Cluster) (*rest.Config, error) {
 	rules.ExplicitPath = c.Kubeconfig
 	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("cluster: no API server to talk to (set cluster.kubeconfig, or cluster: none): %w", err)
+		return nil, fmt.Errorf("cluster: no API server to talk to: %w", err)
 	}
 	return named(found), nil
 }

@@ -2,13 +2,13 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,68 +32,87 @@ import (
 // service answers calls with the profiles in force, which a reload swaps as a
 // whole.
 type service struct {
-	cluster      *cluster.Cluster // nil: judge from the request alone
-	requirements requirements     // of the configuration that serving began with
-	keeper       *ledger.Keeper   // nil: nothing is handed out
-	waker        *wakeup.Waker    // nil: nobody is woken
-	signals      *signal.Manager
-	types        config.Types
-	client       *rest.Config // for the API server; nil without a cluster
-	columns      *columns     // where signals go without a cluster; nil with one
-	inFlight     *extender.InFlight
-	log          *decision.Log
-	metrics      *extender.Metrics
-	reloads      *prometheus.CounterVec
-	logger       *slog.Logger
-	current      atomic.Pointer[profiles]
-	enforced     chan struct{} // capacity 1: current is another
+	types    config.Types
+	started  *config.Config // with which the process was started
+	registry *prometheus.Registry
+	logger   *slog.Logger
+
+	connection
+	claims  sync.Once     // that a policy claims something
+	claimed chan struct{} // closed when one does
+	waker   *wakeup.Waker // nil: nobody is woken
+	columns *columns      // where signals go without a cluster; nil with one
+
+	signals  *signal.Manager
+	inFlight *extender.InFlight
+	log      *decision.Log
+	metrics  *extender.Metrics
+	reloads  *reloads
+	current  atomic.Pointer[profiles]
+	enforced chan struct{} // capacity 1: current is another
+
+	reloading sync.Mutex
+	retry     []byte // the file to reload again; nil: none
+}
+
+// connection is what works with the API server; the zero value judges from requests alone.
+type connection struct {
+	cluster *cluster.Cluster
+	client  *rest.Config // of its API server
+	keeper  *ledger.Keeper
+}
+
+// connect makes the connection of the configuration. It makes no request.
+func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logger) (to connection, err error) {
+	if c.Cluster.None {
+		return to, nil
+	}
+	if to.client, err = clientConfig(c.Cluster); err != nil {
+		return to, fmt.Errorf("%w (set cluster.kubeconfig, or cluster: none)", err)
+	}
+	needed := requirementsOf(c)
+	if to.cluster, err = cluster.New(cluster.Options{
+		Config: to.client, QPS: float32(c.Cluster.QPS), Burst: c.Cluster.Burst, Logger: logger, Registerer: registry,
+		Ledgers: needed.ledgers, ConfigMaps: needed.configMaps,
+	}); err != nil {
+		return to, err
+	}
+	to.keeper, err = ledger.New(ledger.Options{
+		API: toAPI(to.cluster), Cache: to.cluster, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: to.cluster.Clock().Latest, Logger: logger, Registerer: registry,
+	})
+	return to, err
 }
 
 // profiles are what one configuration serves.
 type profiles struct {
-	config  *config.Config
-	engines map[string]*engine.Engine
-	routes  map[string]http.Handler
-	signals []signal.Followed
+	config       *config.Config
+	requirements requirements
+	engines      map[string]*engine.Engine
+	routes       map[string]http.Handler
+	signals      []signal.Followed
 }
 
-func newService(c *config.Config, types config.Types, client *rest.Config, live *cluster.Cluster, keeper *ledger.Keeper, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
+// newService makes a service of the configuration with which the process is started. It
+// reads nothing yet.
+func newService(c *config.Config, types config.Types, to connection, registry *prometheus.Registry, logger *slog.Logger) (*service, error) {
 	s := &service{
-		types:        types,
-		client:       client,
-		cluster:      live,
-		requirements: requirementsOf(c),
-		keeper:       keeper,
-		inFlight:     extender.NewInFlight(),
-		enforced:     make(chan struct{}, 1),
-		log:          decision.NewLog(0),
-		metrics:      extender.NewMetrics(registry),
-		logger:       logger,
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_config_reloads_total",
-			Help: "Changes of the configuration file, by outcome (ok, error).",
-		}, []string{"outcome"}),
+		connection: to, types: types, started: c, registry: registry, logger: logger, claimed: make(chan struct{}),
+		log: decision.NewLog(0), metrics: extender.NewMetrics(registry), reloads: newReloads(registry),
+		inFlight: extender.NewInFlight(), enforced: make(chan struct{}, 1),
 	}
-	for _, outcome := range []string{"ok", "error"} {
-		s.reloads.WithLabelValues(outcome)
-	}
-	if err := registry.Register(s.reloads); err != nil {
-		return nil, err
-	}
-	if live != nil && c.WakeUp.PerSecond > 0 {
-		var err error
-		if s.waker, err = wakeup.New(wakeup.Options{Cluster: live, PerSecond: c.WakeUp.PerSecond, Logger: logger, Registerer: registry}); err != nil {
-			return nil, err
-		}
-	}
-	following := signal.Options{Publisher: live, Logger: logger, Registerer: registry}
-	if live == nil {
+	following := signal.Options{Logger: logger, Registerer: registry}
+	var err error
+	if s.cluster == nil {
 		s.columns = newColumns()
 		following.Publisher = s.columns
 	} else {
-		following.Now = live.Clock().Earliest
+		if c.WakeUp.PerSecond > 0 {
+			if s.waker, err = wakeup.New(wakeup.Options{Cluster: s.cluster, PerSecond: c.WakeUp.PerSecond, Logger: logger, Registerer: registry}); err != nil {
+				return nil, err
+			}
+		}
+		following.Publisher, following.Now = s.cluster, s.cluster.Clock().Earliest
 	}
-	var err error
 	if s.signals, err = signal.NewManager(following); err != nil {
 		return nil, err
 	}
@@ -108,7 +127,10 @@ func newService(c *config.Config, types config.Types, client *rest.Config, live 
 // enforce puts into force what was provisioned.
 func (s *service) enforce(p *profiles) {
 	if s.cluster != nil {
-		s.cluster.KeepHistory(requirementsOf(p.config).history)
+		s.cluster.KeepHistory(p.requirements.history)
+	}
+	if p.requirements.ledgers {
+		s.claims.Do(func() { close(s.claimed) })
 	}
 	s.signals.Follow(p.signals)
 	s.current.Store(p)
@@ -123,10 +145,7 @@ func (s *service) enforce(p *profiles) {
 
 // provision makes what the configuration asks for, and puts nothing into force.
 func (s *service) provision(c *config.Config) (*profiles, error) {
-	if wanted := requirementsOf(c); s.cluster != nil && !s.requirements.cover(wanted) {
-		return nil, errors.New("a policy has been added that hands something out or reads ConfigMaps, which takes a restart")
-	}
-	p := &profiles{config: c, engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}
+	p := &profiles{config: c, requirements: requirementsOf(c), engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}
 	for i := range c.Profiles {
 		profile := &c.Profiles[i]
 		e, err := engineOf(profile, time.Now)
@@ -149,7 +168,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		if s.waker != nil {
 			options.Filtered = s.waker.Observer(profile.Path, e)
 		}
-		if s.keeper != nil {
+		if s.keeper != nil && p.requirements.ledgers {
 			options.Ledgers = toLedgers(s.keeper)
 		}
 		handler := extender.New(options)
@@ -231,32 +250,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }
 
-// reload puts a changed configuration file into force, if it is valid.
-func (s *service) reload(file string, data []byte) {
-	c, err := config.Parse(file, data, s.types)
-	if err != nil {
-		s.reloadFailed(listed(err))
-		return
-	}
-	p, err := s.provision(c)
-	if err != nil {
-		s.reloadFailed(err)
-		return
-	}
-	if fields := config.NeedsRestart(s.current.Load().config, c); len(fields) > 0 {
-		s.logger.Warn("some changes of the configuration take effect at the next start only", "fields", fields)
-	}
-	s.enforce(p)
-	s.reloads.WithLabelValues("ok").Inc()
-	s.logger.Info("configuration reloaded", "urls", p.urls())
-}
-
-func (s *service) reloadFailed(err error) {
-	s.reloads.WithLabelValues("error").Inc()
-	s.logger.Error("configuration not reloaded, the former one stays in force", "error", err)
-}
-
-func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry) server.Options {
+func (s *service) serverOptions(c *config.Config) server.Options {
 	options := server.Options{
 		Address:          c.Serving.Address,
 		Handler:          s,
@@ -266,10 +260,10 @@ func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry)
 		LameDuck:         c.Serving.LameDuck,
 		DrainTimeout:     c.Serving.DrainTimeout,
 		Logger:           s.logger,
-		Registerer:       registry,
+		Registerer:       s.registry,
 		Admin: server.AdminOptions{
 			Address: c.Admin.Address, AllowRemote: c.Admin.AllowRemote, Pprof: c.Admin.Pprof,
-			Gatherer: registry,
+			Gatherer: s.registry,
 			Handlers: map[string]http.Handler{
 				"GET " + explain.Path:      explain.Handler(s.source()),
 				"GET " + inspectPath + "/": http.HandlerFunc(s.inspectAny),
@@ -294,11 +288,11 @@ func (s *service) serverOptions(c *config.Config, registry *prometheus.Registry)
 
 // warnings are lines about what does not work as it should although calls are answered.
 func (s *service) warnings() []string {
-	lines := s.signals.Warnings()
+	lines := append(s.reloads.warnings(), s.signals.Warnings()...)
 	if s.cluster != nil {
 		lines = append(lines, s.cluster.Warnings()...)
 	}
-	if s.keeper != nil {
+	if s.keeper != nil && s.current.Load().requirements.ledgers {
 		lines = append(lines, s.keeper.Warnings()...)
 	}
 	return lines

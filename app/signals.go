@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -28,12 +29,15 @@ func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, erro
 }
 
 func follow(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
+	if s.Type.NeedsCluster && cluster.Client == nil {
+		return signal.Followed{}, errors.New("it needs an API server, and the process was started with cluster: none: restart it")
+	}
 	text, err := strictyaml.Marshal(s.Config)
 	if err != nil {
 		return signal.Followed{}, err
 	}
 	source, err := s.Open(cluster)
-	return signal.Followed{Settings: s.Settings, About: s.About, Config: s.Type + ":\n" + string(text), Source: source}, err
+	return signal.Followed{Settings: s.Settings, About: s.About, Config: s.Type.Name + ":\n" + string(text), Source: source}, err
 }
 
 // closeSources closes sources that were never read.

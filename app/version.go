@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -35,4 +36,14 @@ func version() string {
 		}
 	}
 	return "(devel)"
+}
+
+// registerBuildInfo registers the metric that says what runs.
+func registerBuildInfo(registry *prometheus.Registry) {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "outboard_build_info", Help: "1, with the version that runs as a label.",
+		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	registry.MustRegister(info)
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,7 +43,7 @@ type Options struct {
 
 	// Ledgers makes the Cluster follow Ledgers, too. It needs Config.
 	Ledgers bool
-	// ConfigMaps are the families of ConfigMaps to follow.
+	// ConfigMaps are the families of ConfigMaps to follow. Follow adds to both.
 	ConfigMaps []snapshot.ConfigMapSource
 
 	// Logger is slog.Default() if nil.
@@ -105,13 +103,18 @@ type Cluster struct {
 	client   kubernetes.Interface
 	state    *state
 	limiter  *limiter      // nil: no limit
-	ledgers  *ledgerClient // nil unless Options.Ledgers
-	feeds    []*feed
+	ledgers  *ledgerClient // nil with Options.Client
+	feeds    atomic.Pointer[[]*feed]
 	metrics  *metrics
 	clock    *ledger.Clock
 	failures atomic.Uint64 // requests that the API server did not answer, as the transport sees it
 	denials  denials
 	started  atomic.Bool
+
+	followMu sync.Mutex
+	resources
+	ctx     context.Context // of Run; nil before
+	running sync.WaitGroup  // what Run waits for
 }
 
 // New returns a Cluster that knows nothing until Run is called. It makes no
@@ -131,17 +134,12 @@ func New(o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}
-	c.feeds = []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
-	if c.ledgers != nil {
-		c.feeds = append(c.feeds, c.ledgerFeed())
+	c.resources = resources{o.Ledgers, o.ConfigMaps}
+	feeds := []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
+	for _, r := range c.resources.split() {
+		feeds = append(feeds, c.feedOf(r))
 	}
-	namespaces := map[string][]snapshot.ConfigMapSource{}
-	for _, source := range o.ConfigMaps {
-		namespaces[source.Namespace] = append(namespaces[source.Namespace], source)
-	}
-	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		c.feeds = append(c.feeds, c.configMapFeed(namespace, namespaces[namespace]))
-	}
+	c.feeds.Store(&feeds)
 	c.metrics.read(c)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(c.metrics.registry); err != nil {
@@ -160,11 +158,9 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 		config.UserAgent = "outboard"
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures, c.clock} })
-	if o.Ledgers {
-		var err error
-		if c.ledgers, err = newLedgerClient(config); err != nil {
-			return nil, err
-		}
+	var err error
+	if c.ledgers, err = newLedgerClient(config); err != nil {
+		return nil, err
 	}
 	// Ledgers have a limit of their own: what is claimed can be released however many Bindings wait.
 	if c.limiter = newLimiter(o.QPS, o.Burst); c.limiter != nil {
@@ -254,12 +250,13 @@ func (c *Cluster) budgetFeed() *feed {
 }
 
 func (c *Cluster) feed(resource string) *feed {
+	resource = c.unique(resource)
 	return &feed{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
 }
 
 // completed is called when a resource was read.
 func (c *Cluster) completed() {
-	for _, f := range c.feeds {
+	for _, f := range *c.feeds.Load() {
 		if !f.read.Load() {
 			return
 		}
@@ -275,13 +272,18 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return errors.New("cluster: Run was called twice")
 	}
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.options.Logger.Handler()))
-	var running sync.WaitGroup
-	for _, f := range c.feeds {
-		running.Go(func() { f.reflector.RunWithContext(ctx) })
+	c.followMu.Lock()
+	c.ctx = ctx
+	for _, f := range *c.feeds.Load() {
+		c.running.Go(func() { f.reflector.RunWithContext(ctx) })
 	}
-	running.Go(func() { c.publish(ctx) })
-	running.Go(func() { c.confirm(ctx) })
-	running.Wait()
+	c.followMu.Unlock()
+	c.running.Go(func() { c.publish(ctx) })
+	c.running.Go(func() { c.confirm(ctx) })
+	<-ctx.Done()
+	c.followMu.Lock() // nothing is started any more
+	defer c.followMu.Unlock()
+	c.running.Wait()
 	return nil
 }
 
@@ -386,7 +388,7 @@ func (c *Cluster) WaitForSync(ctx context.Context) error {
 // request failed.
 func (c *Cluster) Synced() error {
 	var missing []string
-	for _, f := range c.feeds {
+	for _, f := range *c.feeds.Load() {
 		if f.read.Load() {
 			continue
 		}
@@ -402,7 +404,7 @@ func (c *Cluster) Synced() error {
 // the View holds of it may be out of date; and one for each kind of write that the API server denies.
 func (c *Cluster) Warnings() []string {
 	lines := c.denials.lines()
-	for _, f := range c.feeds {
+	for _, f := range *c.feeds.Load() {
 		if text := f.trouble(); text != "" && f.read.Load() {
 			lines = append(lines, "cluster: "+text)
 		}

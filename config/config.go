@@ -330,27 +330,35 @@ func Default() *Config {
 // YAML returns the configuration as a file, with defaults filled in and paths of
 // files made absolute. Loading it gives the same configuration. There is nothing
 // secret in it.
-func (c *Config) YAML() ([]byte, error) {
+func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(c.document()) }
+
+func (c *Config) document() document {
 	d := document{Process: &c.Process, Profiles: c.Profiles}
 	for i := range c.Signals {
 		d.Signals = append(d.Signals, c.Signals[i].written)
 	}
-	return strictyaml.Marshal(d)
+	return d
+}
+
+// Diff returns the paths of the fields that differ between two configurations. The path is
+// that of a list item if only one of them has it.
+func Diff(old, new *Config) []string { return differ(old.document(), new.document()) }
+
+func differ(old, new any) []string {
+	encoded := func(v any) strictyaml.Value {
+		value, err := strictyaml.Encode(v)
+		if err != nil {
+			panic(err) // it was decoded, or encoded already
+		}
+		return value
+	}
+	return strictyaml.Diff(encoded(old), encoded(new))
 }
 
 // NeedsRestart returns the paths of the fields that differ between two
 // configurations and are read only when the process starts: those of Process. (The
 // contents of certificate files are not configuration; the server follows them by itself.)
-func NeedsRestart(old, new *Config) []string {
-	fixed := func(p Process) strictyaml.Value {
-		v, err := strictyaml.Encode(p)
-		if err != nil {
-			panic(err) // the fields are strings, numbers, booleans and lists of them
-		}
-		return v
-	}
-	return strictyaml.Diff(fixed(old.Process), fixed(new.Process))
-}
+func NeedsRestart(old, new *Config) []string { return differ(old.Process, new.Process) }
 
 // IgnoredByScheduler are the resources that kube-scheduler does not count itself: it
 // ignores those of all its extenders, whichever a pod is for.

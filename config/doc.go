@@ -95,7 +95,7 @@
 //
 // A file is decoded over the defaults, validated, and its policies are built; the
 // result is one [Config] that is never changed. A reload makes a new one and swaps
-// the whole; if that fails the old one stays. Only profiles are swapped while
+// the whole; if that fails the old one stays. Only profiles and signals are swapped while
 // serving; [NeedsRestart] names the other fields that differ. [Config.YAML] shows
 // what is in force.
 package config

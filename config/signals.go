@@ -22,8 +22,8 @@ const maxSignals = 200
 // file, the configuration of the source is in the field that its type names.
 type Signal struct {
 	signal.Settings
-	// Type is the name of the source's type.
-	Type string
+	// Type is the source's type.
+	Type signal.Type
 	// Config is the configuration of the source, with its defaults.
 	Config strictyaml.Value
 	// Spec is the source, built from Config.
@@ -63,7 +63,7 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 			continue
 		}
 		given = append(given, t)
-		s.Type = t.Name
+		s.Type = t
 		s.Spec, s.Config = build(l, at.Child(t.Name), config, t.New, "")
 		file.Field(i + 1).Set(reflect.ValueOf(s.Config))
 		if noCluster && t.NeedsCluster {

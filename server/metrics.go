@@ -59,7 +59,7 @@ func newMetrics() *metrics {
 			"Handshakes and requests refused because of who calls.", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
 		reloads: counters("outboard_server_tls_reloads_total",
-			"Changes of the certificate files, by whether they were taken over.", "outcome", reloadOK, reloadError),
+			"Changes of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
 		certExpiry: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outboard_server_certificate_expiry_timestamp_seconds",
 			Help: "When the certificate in use ends; of several authorities, the one that ends first.",

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 
 	"outboard.dev/outboard/certs"
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/snapshot"
 )
 
 // Two extenders in one scheduler, one strict and one ignorable: without the
@@ -166,9 +168,53 @@ func TestReload(t *testing.T) {
 	}
 	write(bytes.Replace(text, []byte("max: 1"), []byte("max: 2"), 1))
 	th.eventually("the valid file is in force", func() bool {
-		return th.metric(o, `outboard_config_reloads_total{outcome="ok"} `) == "1"
+		return th.metric(o, `outboard_config_reloads_total{outcome="success"} `) == "1"
 	})
 	th.willBeBound(second.Pod)
+}
+
+// A reload starts what the first policy that claims something needs, once the API server has it.
+func TestReloadStartsLedgers(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 2, 16))
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ledgers.outboard.dev"
+	if err := th.Client.Discovery().RESTClient().Delete().AbsPath(path).Do(th.ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	o := th.outboard(strings.Replace(gpushare, "{name: GPUMemory, weight: 1}", "{name: ImageLocality}", 1))
+	th.scheduler(gpushareScheduler(o))
+	th.boundAndSeen(o, gpuPod("before", 1))
+	text, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("name: ImageLocality"), []byte("name: GPUMemory"), 1)
+	if err := th.WriteFile(filepath.Base(o.ConfigFile), text); err != nil {
+		t.Fatal(err)
+	}
+	th.eventually("/readyz says what is missing", func() bool {
+		ready := th.get(o.Admin + "/readyz")
+		return strings.Contains(ready, "[!] configuration not reloaded") && strings.Contains(ready, installLedgers) && !strings.Contains(ready, "[-]")
+	})
+	if got := th.metric(o, "outboard_config_last_reload_successful "); got != "0" {
+		t.Errorf("the gauge is %q", got)
+	}
+	th.apply(nil, "-f", filepath.Join(th.Root, "ledger", "crd.yaml"))
+	th.eventually("the configuration is in force", func() bool { return th.metric(o, "outboard_config_last_reload_successful ") == "1" })
+	if got := th.metric(o, `outboard_cluster_synced{resource="ledgers"} `); got != "1" {
+		t.Errorf("the metric of the resource is %q", got)
+	}
+	pod := th.bound(gpuPod("after", 16))
+	if pod.Annotations[gpuIndex] == "" {
+		t.Errorf("the pod has no GPU: %v", pod.Annotations)
+	}
+	claimed := false
+	for _, l := range th.ledgers() {
+		claimed = claimed || slices.ContainsFunc(l.Spec.Pods, func(p snapshot.LedgerPod) bool { return p.UID == pod.UID })
+	}
+	if !claimed {
+		t.Errorf("no ledger has a claim of the pod: %+v", th.ledgers())
+	}
 }
 
 // A replica that is told to stop serves until nobody calls it any more.

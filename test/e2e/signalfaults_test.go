@@ -297,6 +297,9 @@ func (c *caller) scores(t testing.TB, profile string) map[string]int64 {
 	var answer extenderv1.HostPriorityList
 	c.ask(t, profile+"/prioritize", &answer)
 	scores := map[string]int64{}
+	for _, node := range c.nodes {
+		scores[node] = 0 // the lowest, which the answer leaves out
+	}
 	for _, host := range answer {
 		if scores[host.Host] = host.Score; host.Score < 0 || host.Score > extenderv1.MaxExtenderPriority {
 			t.Errorf("%s has the score %d", host.Host, host.Score)

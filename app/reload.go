@@ -1,0 +1,179 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/filewatch"
+)
+
+const (
+	// followTimeout is how long a reload waits for what the policies of the new
+	// configuration read to be read for the first time.
+	followTimeout = 15 * time.Second
+	// retryReloadEvery is the time between two attempts to put the same file into force.
+	retryReloadEvery = 10 * time.Second
+	// maxChanges bounds how many changed fields are logged.
+	maxChanges = 20
+)
+
+// Outcomes of a reload, as label values.
+const (
+	reloadSuccess = "success"
+	reloadError   = "error"
+)
+
+// reloads counts reloads, and remembers how the last one went.
+type reloads struct {
+	total      *prometheus.CounterVec // by outcome
+	successful prometheus.Gauge
+	succeeded  prometheus.Gauge
+	failure    atomic.Pointer[error] // of the last one; nil if it succeeded
+}
+
+func newReloads(registry *prometheus.Registry) *reloads {
+	r := &reloads{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_config_reloads_total",
+			Help: "Changes of the configuration file, by outcome (success, error).",
+		}, []string{"outcome"}),
+		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_config_last_reload_successful",
+			Help: "1 if the configuration file as it is now is in force, 0 if it could not be loaded.",
+		}),
+		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_config_last_reload_success_timestamp_seconds",
+			Help: "When the configuration in force was loaded.",
+		}),
+	}
+	for _, outcome := range []string{reloadSuccess, reloadError} {
+		r.total.WithLabelValues(outcome)
+	}
+	registry.MustRegister(r.total, r.successful, r.succeeded)
+	r.loaded()
+	return r
+}
+
+// loaded says that a configuration has come into force.
+func (r *reloads) loaded() {
+	r.failure.Store(nil)
+	r.successful.Set(1)
+	r.succeeded.SetToCurrentTime()
+}
+
+// failed says that the configuration could not be loaded.
+func (r *reloads) failed(err error) {
+	r.failure.Store(&err)
+	r.successful.Set(0)
+	r.total.WithLabelValues(reloadError).Inc()
+}
+
+// warnings returns a line if the last reload failed.
+func (r *reloads) warnings() []string {
+	if err := r.failure.Load(); err != nil {
+		return []string{"configuration not reloaded, the former one stays in force: " + strings.Join(strings.Fields((*err).Error()), " ")}
+	}
+	return nil
+}
+
+// reload puts a changed configuration file into force, if it is valid.
+func (s *service) reload(file string, data []byte) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	s.reloadLocked(file, data)
+}
+
+func (s *service) reloadLocked(file string, data []byte) {
+	s.retry = nil
+	c, err := config.Parse(file, data, s.types)
+	if err != nil {
+		s.reloadFailed(listed(err))
+		return
+	}
+	p, err := s.prepare(c)
+	if err != nil {
+		s.retry = data
+		s.reloadFailed(err)
+		return
+	}
+	former := s.current.Load().config
+	if fields := config.NeedsRestart(s.started, c); len(fields) > 0 {
+		s.logger.Warn("some changes of the configuration take effect at the next start only", "fields", fields)
+	}
+	s.enforce(p)
+	s.reloads.loaded()
+	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
+	s.logger.Info("configuration reloaded", "changed", changes(former, c), "urls", p.urls())
+}
+
+// retryReloads tries again, until ctx ends, to put a valid configuration into force that
+// could not be for a reason outside of the file, such as a permission that is missing.
+func (s *service) retryReloads(ctx context.Context, file string) {
+	ticker := time.NewTicker(retryReloadEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s.reloading.Lock()
+		if s.retry != nil {
+			s.reloadLocked(file, s.retry)
+		}
+		s.reloading.Unlock()
+	}
+}
+
+// prepare provisions the configuration and starts to follow what its policies read.
+func (s *service) prepare(c *config.Config) (*profiles, error) {
+	p, err := s.provision(c)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.cluster != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
+		defer cancel()
+		if err = s.cluster.Follow(ctx, p.requirements.ledgers, p.requirements.configMaps); err != nil {
+			err = fmt.Errorf("its policies need more of the cluster: %w", err)
+		}
+	case !p.requirements.none():
+		err = errors.New("its policies need an API server, and the process was started with cluster: none: restart it")
+	}
+	if err != nil {
+		closeSources(p.signals)
+		return nil, err
+	}
+	return p, nil
+}
+
+// changes returns the fields in which two configurations differ.
+func changes(former, c *config.Config) []string {
+	fields := config.Diff(former, c)
+	if more := len(fields) - maxChanges; more > 0 {
+		fields = append(fields[:maxChanges:maxChanges], fmt.Sprintf("and %d more", more))
+	}
+	return fields
+}
+
+// watchFailed is called when the configuration file cannot be watched, or not be read.
+func (s *service) watchFailed(err error) {
+	if errors.Is(err, filewatch.ErrNoNotifications) {
+		s.logger.Warn("changes of the configuration file are found by polling", "error", err)
+		return
+	}
+	s.reloadFailed(err)
+}
+
+func (s *service) reloadFailed(err error) {
+	s.reloads.failed(err)
+	s.logger.Error("configuration not reloaded, the former one stays in force", "error", err)
+}

@@ -1,0 +1,109 @@
+package app
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/filewatch"
+)
+
+// reloading is a service without a cluster, and what it has logged.
+type reloading struct {
+	*service
+	t    *testing.T
+	file string
+	log  bytes.Buffer
+}
+
+const alone = header + "cluster: none\n"
+
+func newReloading(t *testing.T, text string) *reloading {
+	t.Helper()
+	r := &reloading{t: t, file: filepath.Join(t.TempDir(), "outboard.yaml")}
+	c, err := config.Parse(r.file, []byte(text), typesOf(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.service, err = newService(c, typesOf(nil), connection{}, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// says reloads and fails unless the log then has the text.
+func (r *reloading) says(text, want string) {
+	r.t.Helper()
+	r.log.Reset()
+	r.reload(r.file, []byte(text))
+	if !strings.Contains(r.log.String(), want) {
+		r.t.Errorf("the log is\n%swant %q", r.log.String(), want)
+	}
+}
+
+// A restart is needed for what differs from the configuration at the start of the process, however many reloads ago.
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	const policies = "profiles:\n- policies: [{name: ImageLocality}]\n"
+	r := newReloading(t, alone+policies)
+	const warning = "take effect at the next start only"
+	r.says(alone+"log: {level: debug}\n"+policies, warning)
+	r.says(alone+"log: {level: debug}\n"+policies+"  shortlist: 5\n", warning)
+	r.says(alone+policies+"  shortlist: 5\n", "configuration reloaded")
+	if strings.Contains(r.log.String(), warning) {
+		t.Errorf("back to the start: %s", r.log.String())
+	}
+}
+
+func TestReloadSaysWhatChanged(t *testing.T) {
+	r := newReloading(t, alone+"profiles:\n- policies: [{name: ImageLocality}]\n")
+	r.says(alone+"profiles:\n- policies: [{name: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="[profiles[0].shortlist profiles[0].policies[0].weight]"`)
+	many := alone + "profiles:\n- policies:\n"
+	for range 30 {
+		many += "  - {name: ImageLocality, as: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"
+	}
+	r.says(many, "and 12 more")
+}
+
+// A failed reload shows until the file can be loaded again.
+func TestFailedReloadShows(t *testing.T) {
+	const good = alone + "profiles:\n- policies: [{name: ImageLocality}]\n"
+	r := newReloading(t, good)
+	shows := func(step string, want float64, warning string) {
+		t.Helper()
+		if got := testutil.ToFloat64(r.reloads.successful); got != want {
+			t.Errorf("%s: successful is %v, want %v", step, got, want)
+		}
+		if got := strings.Join(r.warnings(), "\n"); !strings.Contains(got, warning) || (got == "") != (warning == "") {
+			t.Errorf("%s: warnings %q, want %q", step, got, warning)
+		}
+	}
+	shows("at the start", 1, "")
+	r.says(strings.Replace(good, "policies", "polices", 1), "configuration not reloaded")
+	shows("broken", 0, `profiles[0].polices: Unknown field: did you mean "policies"?`)
+	r.says(good, "configuration reloaded")
+	shows("mended", 1, "")
+	r.watchFailed(filewatch.ErrNoNotifications)
+	shows("polling", 1, "")
+	for outcome, want := range map[string]float64{"success": 1, "error": 1} {
+		if got := testutil.ToFloat64(r.reloads.total.WithLabelValues(outcome)); got != want {
+			t.Errorf("%v reloads with outcome %s, want %v", got, outcome, want)
+		}
+	}
+}
+
+// A process without a cluster cannot begin to need one.
+func TestReloadCannotConnect(t *testing.T) {
+	r := newReloading(t, alone+"profiles:\n- policies: [{name: ImageLocality}]\n")
+	for _, text := range []string{
+		header + "profiles:\n- policies: [{name: GPUMemory}]\n",
+		header + "signals: [{name: a, nodes: {label: a}}]\nprofiles:\n- policies: [{name: ImageLocality}]\n",
+	} {
+		r.says(text, "started with cluster: none: restart it")
+	}
+}
