@@ -15,8 +15,20 @@ const defaultAdmin = "http://127.0.0.1:8080"
 // adminTimeout bounds a question to a running service.
 const adminTimeout = 10 * time.Second
 
-func adminFlag(cmd *cobra.Command, admin *string) {
-	cmd.Flags().StringVar(admin, "admin", defaultAdmin, "the admin address of the running service; for a pod, forward it: kubectl port-forward POD 8080")
+// adminAddress is the admin address of a running service: a URL, or an address without a scheme.
+type adminAddress string
+
+func (a *adminAddress) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVar((*string)(a), "admin", defaultAdmin, "the admin address of the running service; for a pod, forward it: kubectl port-forward POD 8080")
+}
+
+// url returns the address as a URL that does not end in a slash.
+func (a *adminAddress) url() string {
+	address := strings.TrimRight(string(*a), "/")
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	return address
 }
 
 func adminClient() *http.Client {
@@ -25,15 +37,15 @@ func adminClient() *http.Client {
 }
 
 func probeCommand() *cobra.Command {
-	var admin string
+	var admin adminAddress
 	cmd := &cobra.Command{
 		Use:       "probe healthz|readyz",
 		Short:     "Say whether the running service is alive or ready, by exit status",
 		Long:      "Ask the running service for /healthz or /readyz on its admin address. For exec probes: the admin address is on loopback, where the kubelet's HTTP probes cannot reach it.",
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(positional("healthz or readyz"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"healthz", "readyz"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, strings.TrimRight(admin, "/")+"/"+args[0], nil)
+			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, admin.url()+"/"+args[0], nil)
 			if err != nil {
 				return fmt.Errorf("admin address %q: %w", admin, err)
 			}
@@ -51,6 +63,6 @@ func probeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	adminFlag(cmd, &admin)
+	admin.flag(cmd)
 	return cmd
 }

@@ -38,7 +38,7 @@ in the annotations of gpushare. Nothing is changed, and no running Outboard is a
 
 The exit status is 0 if nothing is wrong, 1 if something is, and 2 if that could not
 be found out.`,
-		Args: func(cmd *cobra.Command, args []string) error { return notAudited(cobra.NoArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return notAudited(positional()(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := o.run(cmd.Context())
 			if err != nil {

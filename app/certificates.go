@@ -31,7 +31,7 @@ for kube-scheduler. They are printed as two Secrets, for kubectl apply, or with
 new certificates need a new authority, on both sides.`,
 		Example: `  outboard certificates --server-name outboard.outboard-system.svc | kubectl apply -f -
   outboard certificates --server-name 127.0.0.1 --dir ./tls`,
-		Args: cobra.NoArgs,
+		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			authority, server, client, err := o.issue()
 			if err != nil {

@@ -53,9 +53,10 @@ func NewCommand(options ...Option) *cobra.Command {
 		Short:         "A scheduler extender for Kubernetes, and its tools",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs, // so that an unknown command is an error
+		Version:       versionLine(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	root.SetVersionTemplate("{{.Version}}")
+	root.AddCommand(serveCommand(types), checkCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
 	return root
 }

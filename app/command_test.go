@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/snapshot"
 )
 
 // execute runs the command line and returns what it prints.
@@ -64,7 +69,17 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"mode", []string{"verify", "http://127.0.0.1:1", "--mode", "some"}, []string{"--mode"}},
 		{"resource", []string{"verify", "http://127.0.0.1:1", "--resource", "a=b"}, []string{"--resource a=b"}},
 		{"no name", []string{"certificates"}, []string{"server-name"}},
-		{"unknown command", []string{"sevre"}, []string{"sevre"}},
+		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
+		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD"}},
+		{"no URL to verify", []string{"verify"}, []string{"URL is missing"}},
+		{"no file to check", []string{"check"}, []string{"FILE is missing"}},
+		{"too many", []string{"gpus", "a", "b"}, []string{`takes no argument "b"`, "gpus [NODE]"}},
+		{"two namespaces", []string{"explain", "a/b", "-n", "c"}, []string{"--namespace=c does not go with a/b"}},
+		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"asking the service", "refused"}},
+		{"no cluster to audit", []string{"audit", "--context", "none"}, []string{"set --kubeconfig"}},
+		{"check", []string{"check", wrong, "-o", "xml"}, []string{"--output"}},
+		{"claims without a cluster", []string{"serve", "--config", file(t, header+"cluster: none\nprofiles:\n- policies: [{name: GPUMemory}]\n")},
+			[]string{":5: profiles[0].policies[0].name: Forbidden: GPUMemory claims", "cluster is none"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := execute(t, tt.args...)
@@ -113,6 +128,71 @@ func TestOwnSignals(t *testing.T) {
 	for wheel, want := range map[string]string{"wheel: {turns: 0}": ":4: signals[0].wheel.turns: Invalid value: 0", "whel: {}": `:4: signals[0].whel: Unknown field: did you mean "wheel"?`} {
 		if _, err := print(wheel); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", wheel, err, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	flag, err := execute(t, "--version")
+	if command, _ := execute(t, "version"); err != nil || flag != command || !strings.HasPrefix(flag, "outboard ") {
+		t.Errorf("--version says %q (%v), version %q", flag, err, command)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := file(t, header+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{name: ImageLocality}, {name: PodLimit, config: {max: 1, selector: {}}}]\n")
+	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit\nsignal load: file\n" {
+		t.Errorf("a valid file: %v\n%s", err, out)
+	}
+	bad := file(t, header+"profiles:\n- policies: [{name: PodLimit, config: {max: 0, selector: {matchLabel: {a: b}}}}]\n  shortlst: 1\n")
+	for _, tt := range []struct{ format, want string }{
+		{"text", bad + `:4: profiles[0].policies[0].config.selector.matchLabel: Unknown field: did you mean "matchLabels"? (policy PodLimit)
+` + bad + `:4: profiles[0].policies[0].config.max: Invalid value: 0: must be at least 1 (policy PodLimit)
+` + bad + `:5: profiles[0].shortlst: Unknown field: did you mean "shortlist"?
+`},
+		{"json", `"line": 5,` + "\n" + `      "field": "profiles[0].shortlst"`},
+	} {
+		out, err := execute(t, "check", "-o", tt.format, bad)
+		if exitStatus(err) != 1 || len(strings.Split(out, ":4:")) != 3 {
+			t.Errorf("-o %s: status %d\n%s", tt.format, exitStatus(err), out)
+		}
+		for _, line := range strings.SplitAfter(tt.want, "\n") {
+			if !strings.Contains(out, line) {
+				t.Errorf("-o %s\n%swant %s", tt.format, out, line)
+			}
+		}
+	}
+}
+
+// What explain prints, it takes; its exit status says whether the service knows anything of the pod.
+func TestExplainPod(t *testing.T) {
+	pods := map[string]*corev1.Pod{}
+	source := explain.Source{
+		Log: decision.NewLog(0), Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/gpu": nil} },
+		View: new(snapshot.Builder).View,
+		Pod:  func(namespace, name string) *corev1.Pod { return pods[namespace+"/"+name] },
+	}
+	pods["team/web-1"] = &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}
+	server := httptest.NewServer(explain.Handler(source))
+	defer server.Close()
+	admin := strings.TrimPrefix(server.URL, "http://")
+	for _, tt := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"team/web-1", 0, "Pod team/web-1 is on node n."},
+		{"web-1 -n team", 0, "Pod team/web-1 is on node n."},
+		{"web-1", 1, "Pod default/web-1 is not known"},
+		{"web-1 -o json", 1, `"known": false`},
+		{"team/web-1 --profile /gpus", 1, `there is no profile "/gpus": the profiles are /gpu`},
+	} {
+		out, err := execute(t, append([]string{"explain", "--admin", admin}, strings.Fields(tt.args)...)...)
+		if err != nil {
+			out += err.Error()
+		}
+		if exitStatus(err) != tt.status || !strings.Contains(out, tt.want) {
+			t.Errorf("explain %s: status %d\n%swant %q", tt.args, exitStatus(err), out, tt.want)
 		}
 	}
 }

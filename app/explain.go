@@ -1,9 +1,11 @@
 package app
 
 import (
-	"encoding/json"
+	"fmt"
+	"io"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,33 +13,46 @@ import (
 )
 
 func explainCommand() *cobra.Command {
-	var admin, namespace, profile, node, output string
+	var admin adminAddress
+	var namespace, profile, node, output string
 	decisions, nodes := explain.DefaultDecisions, explain.DefaultNodes
 	cmd := &cobra.Command{
-		Use:   "explain POD",
+		Use:   "explain [NAMESPACE/]POD",
 		Short: "Tell why a pod is where it is, or nowhere",
-		Long:  "Ask the running service for its latest decisions about a pod, and, while the pod waits, what every policy says about every node now.",
-		Args:  cobra.ExactArgs(1),
+		Long:  "Ask the running service for its latest decisions about a pod, and, while the pod waits, what every policy says about every node now. The exit status is 1 if it knows nothing of the pod.",
+		Args:  positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			doc, err := explain.Fetch(cmd.Context(), adminClient(), admin, url.Values{
-				"namespace": {namespace}, "pod": {args[0]}, "profile": {profile}, "node": {node},
+			pod := args[0]
+			if before, after, ok := strings.Cut(pod, "/"); ok {
+				if cmd.Flags().Changed("namespace") && namespace != before {
+					return fmt.Errorf("--namespace=%s does not go with %s", namespace, pod)
+				}
+				namespace, pod = before, after
+			}
+			doc, err := explain.Fetch(cmd.Context(), adminClient(), admin.url(), url.Values{
+				"namespace": {namespace}, "pod": {pod}, "profile": {profile}, "node": {node},
 				"decisions": {strconv.Itoa(decisions)}, "nodes": {strconv.Itoa(nodes)},
 			})
 			if err != nil {
 				return err
 			}
+			write := doc.Text
 			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(doc)
+				write = func(w io.Writer) error { return writeJSON(w, doc) }
 			}
-			return doc.Text(cmd.OutOrStdout())
+			if err := write(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if !doc.Known && len(doc.Decisions) == 0 {
+				return errSilent
+			}
+			return nil
 		},
 	}
-	adminFlag(cmd, &admin)
+	admin.flag(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&namespace, "namespace", "n", "default", "the pod's namespace")
 	flags.StringVar(&profile, "profile", "", "tell about the profile with this path only")

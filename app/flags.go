@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // oneOf checks the value of a flag that takes one of a few words.
@@ -12,4 +14,19 @@ func oneOf(flag, value string, words ...string) error {
 		return nil
 	}
 	return fmt.Errorf("--%s=%q: must be %s", flag, value, strings.Join(words, " or "))
+}
+
+// positional requires one argument for each name: an optional one is in brackets, as in the command's Use.
+func positional(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(names) {
+			return fmt.Errorf("%s takes no argument %q: usage: %s", cmd.CommandPath(), args[len(names)], cmd.UseLine())
+		}
+		for i, name := range names {
+			if i >= len(args) && !strings.HasPrefix(name, "[") {
+				return fmt.Errorf("%s is missing: usage: %s", name, cmd.UseLine())
+			}
+		}
+		return nil
+	}
 }

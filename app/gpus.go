@@ -16,31 +16,30 @@ import (
 )
 
 func gpusCommand() *cobra.Command {
-	var admin, output string
+	var admin adminAddress
+	var output string
 	cmd := &cobra.Command{
 		Use:   "gpus [NODE]",
 		Short: "Show every GPU that is shared, and who has what of it",
 		Long: `Ask the running service for the GPUs of all nodes, or of one: how much memory of
 each is used by pods, how much of that is reserved for pods whose containers have
 not started, and how much is free.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			report, err := fetchGPUs(cmd.Context(), adminClient(), admin, args)
+			report, err := fetchGPUs(cmd.Context(), adminClient(), admin.url(), args)
 			if err != nil {
 				return err
 			}
 			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(report)
+				return writeJSON(cmd.OutOrStdout(), report)
 			}
 			return gpuTable(cmd.OutOrStdout(), report)
 		},
 	}
-	adminFlag(cmd, &admin)
+	admin.flag(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }

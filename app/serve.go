@@ -30,7 +30,7 @@ func serveCommand(types config.Types) *cobra.Command {
 		Long: `Answer kube-scheduler's calls as the configuration file says. The profiles in the
 file are followed while serving: a valid change takes effect at once, an invalid
 one is reported and changes nothing.`,
-		Args: cobra.NoArgs,
+		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(file, types)
 			if err != nil {

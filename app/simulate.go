@@ -64,7 +64,7 @@ The same input and seed give the same result.`,
 		Example: `  kubectl get nodes,pods -A -o yaml > now.yaml
   outboard simulate --nodes now.yaml --config outboard.yaml --config other.yaml --picture fill.svg
   outboard simulate --nodes now.yaml --config outboard.yaml --more pod.yaml`,
-		Args: cobra.NoArgs,
+		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := cmd.Flags()

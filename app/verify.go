@@ -40,7 +40,7 @@ of your cluster.`,
 		Example: `  outboard verify http://127.0.0.1:8888/scheduler
   outboard verify https://127.0.0.1:8443 --ca ca.crt --cert client.crt --key client.key --cluster
   outboard verify http://127.0.0.1:8888/my_scheduler_extension/my_new_priorities --prioritize image_score`,
-		Args: cobra.ExactArgs(1),
+		Args: positional("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.URL = args[0]
 			if err := o.complete(cmd.Context()); err != nil {

@@ -30,6 +30,8 @@ type Config struct {
 	Signals []Signal
 	// Profiles are the sets of policies, each at its own URLs. At least one.
 	Profiles []Profile
+	// Warnings are about what is valid, and probably not meant.
+	Warnings Errors
 }
 
 // Types are the types of what a configuration file can name.

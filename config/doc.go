@@ -79,7 +79,7 @@
 //     as another name.
 //   - With serve, path is not /. shortlist is for filter and resolution: fine for
 //     prioritize; schedulerNames is for bind; shortlist and serve: prioritize need a policy with a weight.
-//     serve: bind needs a cluster.
+//     serve: bind needs a cluster, and so do policies that claim what they give to pods.
 //
 // # Errors
 //

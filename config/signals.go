@@ -3,14 +3,12 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/config/strictyaml"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
@@ -110,44 +108,4 @@ func sourceNames(types []signal.Type) string {
 		return strings.Join(names[:last], ", ") + " or " + names[last]
 	}
 	return strings.Join(names, "")
-}
-
-// validateUse checks that the signals policies name exist.
-func (c *Config) validateUse() field.ErrorList {
-	var errs field.ErrorList
-	var names []string
-	for i := range c.Signals {
-		names = append(names, c.Signals[i].Name)
-	}
-	for i := range c.Profiles {
-		for j, p := range c.Profiles[i].Policies {
-			reader, ok := p.Policy.(policy.InputReader)
-			if !ok {
-				continue
-			}
-			at := field.NewPath("profiles").Index(i).Child("policies").Index(j).Child("config")
-			for _, use := range reader.Inputs().Signals {
-				known := slices.Index(names, use.Name)
-				where := field.NewPath(at.String() + "." + use.Field)
-				switch {
-				case known < 0:
-					errs = append(errs, unknownSignal(where, use.Name, names))
-				case use.About != "" && c.Signals[known].About != "" && use.About != c.Signals[known].About:
-					errs = append(errs, field.Invalid(where, use.Name, fmt.Sprintf("must be about %s, but signals[%d] is about %s", use.About, known, c.Signals[known].About)))
-				}
-			}
-		}
-	}
-	return errs
-}
-
-func unknownSignal(at *field.Path, name string, names []string) *field.Error {
-	rule := "there are no signals"
-	if len(names) > 0 {
-		rule = "known signals: " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
-	}
-	if near := strictyaml.Nearest(name, names); near != "" {
-		rule = fmt.Sprintf("did you mean %q?", near)
-	}
-	return unsupported(at, name, rule)
 }

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/config"
+)
+
+func checkCommand(types config.Types) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file",
+		Long: `Load a configuration file as serve does, with the policies and signals in it, and
+report everything that is wrong. Nothing is read but this file, no request is made,
+and nothing is served. The exit status is 1 if the file cannot be loaded.`,
+		Example: `  outboard check outboard.yaml
+  outboard check -o json outboard.yaml`,
+		Args: positional("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
+			c, err := check(args[0], types)
+			report := checked{Valid: err == nil}
+			if errs := (config.Errors)(nil); errors.As(err, &errs) {
+				report.Errors = places(errs)
+			} else if err != nil {
+				return err
+			}
+			if c != nil {
+				report.Warnings = places(c.Warnings)
+			}
+			if output == "json" {
+				err = writeJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = report.text(cmd.OutOrStdout(), args[0], c)
+			}
+			if err == nil && !report.Valid {
+				err = errSilent
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// check loads the file, and makes the engines of its profiles.
+func check(file string, types config.Types) (*config.Config, error) {
+	c, err := config.Load(file, types)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Profiles {
+		if _, err := engineOf(&c.Profiles[i], nil); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// checked is the report about a configuration file.
+type checked struct {
+	Valid    bool    `json:"valid"`
+	Errors   []place `json:"errors,omitempty"`
+	Warnings []place `json:"warnings,omitempty"`
+}
+
+// place is something that is wrong in a file.
+type place struct {
+	File string `json:"file"`
+	// Line is from 1; 0 is the file as a whole.
+	Line  int    `json:"line,omitempty"`
+	Field string `json:"field,omitempty"`
+	// Message is the whole line of text.
+	Message string `json:"message"`
+}
+
+func places(errs config.Errors) []place {
+	var all []place
+	for _, e := range errs {
+		all = append(all, place{e.File, e.Line, e.Path, e.Error()})
+	}
+	return all
+}
+
+// text writes a line for each error and warning. c is the configuration, if it is valid.
+func (r *checked) text(w io.Writer, file string, c *config.Config) error {
+	var b strings.Builder
+	for _, e := range r.Errors {
+		fmt.Fprintln(&b, e.Message)
+	}
+	for _, e := range r.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", e.Message)
+	}
+	if r.Valid {
+		fmt.Fprintf(&b, "%s is valid.\n", file)
+		for _, p := range c.Profiles {
+			var names []string
+			for _, policy := range p.Policies {
+				names = append(names, policy.As)
+			}
+			fmt.Fprintf(&b, "profile %s: %s\n", p.Path, strings.Join(names, ", "))
+		}
+		for i := range c.Signals {
+			fmt.Fprintf(&b, "signal %s: %s\n", c.Signals[i].Name, c.Signals[i].Type.Name)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
