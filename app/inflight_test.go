@@ -17,7 +17,6 @@ import (
 
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/policies/standard"
 )
 
 // While a pod is being bound by one profile, the others count it on its node, also after a reload.
@@ -53,11 +52,11 @@ profiles:
 	if err := live.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Parse("test", []byte(file), config.Types{Policies: standard.Types()})
+	c, err := config.Parse("test", []byte(file), typesOf(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newService(c, config.Types{Policies: standard.Types()}, connection{cluster: live}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	s, err := newService(c, typesOf(nil), connection{cluster: live}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,7 @@ type profiles struct {
 	requirements requirements
 	engines      map[string]*engine.Engine
 	routes       map[string]http.Handler
+	verbs        map[string]decision.Verb // by path, as routes
 	signals      []signal.Followed
 }
 
@@ -145,7 +146,10 @@ func (s *service) enforce(p *profiles) {
 
 // provision makes what the configuration asks for, and puts nothing into force.
 func (s *service) provision(c *config.Config) (*profiles, error) {
-	p := &profiles{config: c, requirements: requirementsOf(c), engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}}
+	p := &profiles{
+		config: c, requirements: requirementsOf(c),
+		engines: map[string]*engine.Engine{}, routes: map[string]http.Handler{}, verbs: map[string]decision.Verb{},
+	}
 	for i := range c.Profiles {
 		profile := &c.Profiles[i]
 		e, err := engineOf(profile, time.Now)
@@ -174,7 +178,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		handler := extender.New(options)
 		p.engines[profile.Path] = e
 		for _, route := range profile.Routes() {
-			p.routes[route.Path] = handler.Verb(route.Verb)
+			p.routes[route.Path], p.verbs[route.Path] = handler.Verb(route.Verb), route.Verb
 		}
 	}
 	var err error
@@ -250,6 +254,15 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }
 
+// refused answers a caller that is known but not allowed, so that the pod's events say why.
+func (s *service) refused(w http.ResponseWriter, r *http.Request, err error) bool {
+	verb, ok := s.current.Load().verbs[r.URL.Path]
+	if ok = ok && r.Method == http.MethodPost; ok {
+		extender.WriteError(w, verb, err)
+	}
+	return ok
+}
+
 func (s *service) serverOptions(c *config.Config) server.Options {
 	options := server.Options{
 		Address:          c.Serving.Address,
@@ -275,7 +288,7 @@ func (s *service) serverOptions(c *config.Config) server.Options {
 	}
 	if tls := c.Serving.TLS; tls != nil {
 		options.TLS = &server.TLSOptions{
-			CertFile: tls.CertFile, KeyFile: tls.KeyFile, ClientCAFile: tls.ClientCAFile, AllowedClients: tls.AllowedClients,
+			CertFile: tls.CertFile, KeyFile: tls.KeyFile, ClientCAFile: tls.ClientCAFile, AllowedClients: tls.AllowedClients, Refused: s.refused,
 		}
 	}
 	options.Admin.Checks = []server.Check{{Name: "signals", Ready: s.signals.Tried}}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/throttle"
 )
 
 // Cluster is what a handler needs of a cluster.
@@ -94,8 +96,9 @@ type Options struct {
 // goroutines.
 type Handler struct {
 	Options
-	calls calls
-	nodes requestNodes
+	calls    calls
+	nodes    requestNodes
+	failures throttle.Log
 }
 
 // New returns a Handler.
@@ -222,7 +225,23 @@ func (h *Handler) finish(c *call, err error) {
 	if p := (*engine.PolicyError)(nil); errors.As(err, &p) && p.Stack != nil {
 		attrs = append(attrs, "stack", string(p.Stack))
 	}
-	h.Logger.Warn("call failed", attrs...)
+	h.failures.Log(h.Logger, slog.LevelWarn, kindOf(err), "call failed", attrs...)
+}
+
+// kindOf tells causes of failed calls apart: by the error's text without words that look like names and numbers.
+func kindOf(err error) string {
+	words := slices.DeleteFunc(strings.Fields(oneLine(err)), func(word string) bool { return strings.ContainsAny(word, "\"/0123456789") })
+	return strings.Join(words, " ")
+}
+
+// WriteError answers a call of the verb with the error, in the form in which kube-scheduler takes it in: an answer that is not
+// 200 shows it no text.
+func WriteError(w http.ResponseWriter, verb decision.Verb, err error) {
+	answer := appendError(nil, verb, oneLine(err))
+	header := w.Header()
+	header["Content-Type"] = contentType
+	header.Set("Content-Length", strconv.Itoa(len(answer)))
+	_, _ = w.Write(answer) // the connection is gone if this fails; there is nobody to tell
 }
 
 // appendError appends the answer of a call that failed.

@@ -1,15 +1,18 @@
 package extender_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -241,4 +244,46 @@ func TestManyNewNodesAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// Whoever may call cannot fill the log: of each cause a few lines are written.
+func TestFailuresDoNotFillTheLog(t *testing.T) {
+	var log lockedBuffer
+	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for i := range 300 {
+		s.post(t, "filter", `{"Pod":`)
+		s.post(t, "bind", fmt.Sprintf(`{"PodName":"p%d","PodNamespace":"default","PodUID":"u","Node":"good"}`, i))
+	}
+	s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod("error", "x"), NodeNames: names("good")}))
+	for range 5000 { // a call is logged after it is answered
+		if strings.Contains(log.String(), "policy Labels") {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	lines := log.String()
+	for text, want := range map[string]int{"does not exist": 10, "verb=filter": 11, "policy Labels": 1} {
+		if got := strings.Count(lines, text); got != want {
+			t.Errorf("%d lines with %q, want %d:\n%s", got, text, want, lines)
+		}
+	}
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

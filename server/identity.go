@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"outboard.dev/outboard/throttle"
 )
 
 // A credential is one valid set of certificate, key and client authorities. It is immutable; a reload makes a new one.
@@ -28,7 +31,7 @@ type identifier struct {
 	http2   bool
 	logger  *slog.Logger
 	metrics *metrics
-	refused throttle
+	refused throttle.Log
 	current atomic.Pointer[credential]
 }
 
@@ -75,30 +78,37 @@ func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if c.clients != nil {
-		// The certificate is required and verified by VerifyConnection, by the rules that hold for every request too.
+		// The certificate is required and verified by verify, by the rules that hold for every request too.
 		// tls.RequireAndVerifyClientCert would refuse the same callers, without telling why to anything but a log line.
 		config.ClientAuth = tls.RequestClientCert
 		config.ClientCAs = c.clients
-		config.VerifyConnection = func(state tls.ConnectionState) error {
-			// By the authorities of now, not by those of the handshake's beginning: a client may have come by its new
-			// certificate in between.
-			verdict := id.current.Load().judge(state.PeerCertificates, nil)
-			if verdict.refused != "" {
-				id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
-				id.refused.log(id.logger, slog.LevelWarn, "caller refused in the handshake",
-					"reason", verdict.refused, "error", verdict.err, "caller", callerName(state.PeerCertificates))
-			}
-			return verdict.err
-		}
 	}
 	return config
+}
+
+// verify judges the caller in the handshake. The authorities are those of now, not those of the handshake's beginning: a client
+// may have come by its new certificate in between.
+func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
+	verdict := id.current.Load().judge(state.PeerCertificates, nil)
+	if verdict.refused != "" {
+		id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
+		id.refused.Log(id.logger, slog.LevelWarn, "handshake "+verdict.refused, "caller refused in the handshake",
+			"reason", verdict.refused, "error", verdict.err, "caller", callerName(state.PeerCertificates), "remote", remote.String())
+	}
+	return verdict.err
 }
 
 // serverConfig is the configuration of the listener; every handshake gets the one in force.
 func (id *identifier) serverConfig() *tls.Config {
 	config := id.current.Load().config.Clone()
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return id.current.Load().config, nil
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		current := id.current.Load()
+		if current.clients == nil {
+			return current.config, nil
+		}
+		config, remote := current.config.Clone(), hello.Conn.RemoteAddr()
+		config.VerifyConnection = func(state tls.ConnectionState) error { return id.verify(state, remote) }
+		return config, nil
 	}
 	return config
 }
@@ -153,7 +163,7 @@ func (c *credential) judge(chain []*x509.Certificate, allowed []string) *verdict
 	if len(allowed) > 0 && !slices.ContainsFunc(certNames(chain[0]), func(name string) bool {
 		return slices.Contains(allowed, name)
 	}) {
-		return refuse(refusedName, fmt.Errorf("client %q is not allowed to call", callerName(chain)))
+		return refuse(refusedName, fmt.Errorf("client %q is not allowed to call: add a name of its certificate to serving.tls.allowedClients", callerName(chain)))
 	}
 	v := &verdict{under: c}
 	for _, path := range verified { // the certificate is good for as long as the best path
@@ -227,11 +237,13 @@ func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
-	id.refused.log(id.logger, slog.LevelWarn, "caller refused", "reason", verdict.refused, "error", verdict.err,
+	id.refused.Log(id.logger, slog.LevelWarn, verdict.refused, "caller refused", "reason", verdict.refused, "error", verdict.err,
 		"remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
 	// The connection is of no use to this caller; another one may carry a newer certificate.
 	w.Header().Set("Connection", "close")
 	hangUp(w, r)
-	http.Error(w, verdict.err.Error(), http.StatusForbidden)
+	if verdict.refused != refusedName || id.opts.Refused == nil || !id.opts.Refused(w, r, verdict.err) {
+		http.Error(w, verdict.err.Error(), http.StatusForbidden)
+	}
 	return false
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -92,6 +93,46 @@ func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
 					t.Errorf("the log holds the body:\n%s", r.log.all())
 				}
 			})
+		}
+	}
+}
+
+// A caller without an allowed name may be answered by somebody who can say why; the handler never sees it. Others are refused as
+// before, and the log says from where they called.
+func TestRefusedCallersAreAnswered(t *testing.T) {
+	p := newPKI(t)
+	opts := p.options("system:kube-scheduler")
+	opts.Refused = func(w http.ResponseWriter, r *http.Request, err error) bool {
+		if r.URL.Path == "/other" {
+			return false
+		}
+		_, _ = fmt.Fprintf(w, "why: %v", err)
+		return true
+	}
+	r := start(t, server.Options{TLS: opts, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the handler was called")
+	})})
+	known := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "kubelet", Client: true})))
+	const why = `client "kubelet" is not allowed to call: add a name of its certificate to serving.tls.allowedClients`
+	for path, want := range map[string]struct {
+		status int
+		answer string
+	}{"/bind": {200, "why: " + why}, "/other": {403, why}} {
+		status, answer, err := post(known, "https://"+r.addr+path, "hello")
+		if err != nil || status != want.status || strings.TrimSpace(answer) != want.answer {
+			t.Errorf("POST %s = %d %q, %v", path, status, answer, err)
+		}
+	}
+	if got := r.metric(t, "outboard_server_refused_callers_total", "name_not_allowed"); got != 2 {
+		t.Errorf("refused callers: %v, want 2", got)
+	}
+	if _, _, err := post(newClient(t, p.config(nil)), "https://"+r.addr+"/bind", "hello"); err == nil {
+		t.Error("a caller without a certificate is answered")
+	}
+	r.log.wait(t, "caller refused in the handshake", 1)
+	for line := range strings.Lines(r.log.all()) {
+		if strings.Contains(line, "caller refused") && !strings.Contains(line, "remote=127.0.0.1:") {
+			t.Errorf("the log does not say from where: %s", line)
 		}
 	}
 }

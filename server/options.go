@@ -106,6 +106,10 @@ type TLSOptions struct {
 	// URI names of the caller's certificate. Needs ClientCAFile. Empty: whoever has a certificate.
 	AllowedClients []string
 
+	// Refused, if not nil, answers a caller whose certificate is valid but has no allowed name, for whoever drops the body of
+	// a 403. It returns false to have the request answered with 403. It must not read the body.
+	Refused func(w http.ResponseWriter, r *http.Request, err error) bool
+
 	// ReloadInterval is the time between two readings of the files, besides the notifications of the file system.
 	// Default: 10 s.
 	ReloadInterval time.Duration

@@ -33,7 +33,7 @@ var rules = []struct {
 	{"placement", nil, "arithmetic knows nothing of pods and nodes"},
 	{"policies/*", []string{"snapshot", "policy", "policy/claims", "policy/fields", "placement", "policies/gpumemory/strategy", "policies/*"}, "a policy knows the contract only"},
 	{"policies/gpumemory/strategy", []string{"snapshot", "policy", "placement"}, "a strategy rates places, and knows no protocol of GPUs"},
-	{"extender", []string{"binding", "snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
+	{"extender", []string{"throttle", "binding", "snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
@@ -51,7 +51,8 @@ var rules = []struct {
 	{"signal/httpdoc", []string{"signal", "signal/httpclient", "signal/content", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
 	{"signal/configmap", []string{"signal", "signal/content", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
 	{"signal/file", []string{"signal", "signal/content", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml", "filewatch"}, "a source knows what it reads"},
-	{"server", []string{"filewatch"}, "the server knows nothing of scheduling"},
+	{"throttle", nil, "records are throttled whatever they say"},
+	{"server", []string{"filewatch", "throttle"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
 	{"certs", nil, "certificates only"},
 }

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/config"
+)
+
+// kube-scheduler shows the Error of an answer in the pod's events, and of a 403 nothing. So a caller that is not allowed is told so
+// in the answer of the verb it calls.
+func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
+	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, cluster: none, profiles: [{policies: [{name: ImageLocality}]}]}"), typesOf(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newService(c, typesOf(nil), connection{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ method, path, want string }{
+		{"POST", "/filter", `{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":"no, \"x\""}`},
+		{"POST", "/bind", `{"Error":"no, \"x\""}`},
+		{"GET", "/filter", ""},
+		{"POST", "/unknown", ""},
+	} {
+		w := httptest.NewRecorder()
+		told := s.refused(w, httptest.NewRequest(test.method, test.path, strings.NewReader("x")), errors.New(`no, "x"`))
+		if told != (test.want != "") || w.Body.String() != test.want {
+			t.Errorf("%s %s: %v, %s", test.method, test.path, told, w.Body)
+		}
+	}
+}
