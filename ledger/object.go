@@ -40,11 +40,13 @@ type Object struct {
 	Summary Summary `json:"summary"`
 }
 
-// Summary is what kubectl get shows.
+// Summary is what kubectl get shows. It tells claims alone: a pod that has none, because another tool has bound it or its ledger
+// was deleted, is not in it.
 type Summary struct {
 	Capacity int64 `json:"capacity"`
-	Used     int64 `json:"used"`
-	// Free is the sum of what each unit has free: an over-booked one has 0.
+	// Used is the sum of all claims.
+	Used int64 `json:"used"`
+	// Free is the sum of what is unclaimed of each unit: of an over-booked one, 0.
 	Free int64 `json:"free"`
 }
 

@@ -44,7 +44,7 @@ const (
 	Leaked Kind = "leaked"
 	// Unannotated: a bound pod does not say, or not rightly, what it was given.
 	Unannotated Kind = "unannotated"
-	// Unclaimed: a bound pod says what it was given, and no ledger knows. This is a note: another tool may have bound it.
+	// Unclaimed: a bound pod says what it was given, and no ledger knows. This is a note: another tool has bound it, or its ledger was deleted.
 	Unclaimed Kind = "unclaimed"
 )
 

@@ -131,7 +131,7 @@ func TestAudit(t *testing.T) {
 			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "n", 8, given("0", 8, 16))},
 			want: []string{
 				"oversold     " + memory + " 0 on node n: 20 of 16 by annotations: ns/a has 12, ns/b has 8",
-				"unclaimed    " + memory + " on node n: ns/b has 8: no ledger has a claim of the pod: another tool may have bound it",
+				"unclaimed    " + memory + " on node n: ns/b has 8: no ledger has a claim of the pod: another tool has bound it, or its ledger was deleted",
 			},
 		},
 		{

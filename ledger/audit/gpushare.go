@@ -73,7 +73,7 @@ func (a *auditor) auditGPUPod(pod *corev1.Pod, says bool) {
 	f := Finding{
 		Kind: Unclaimed, Resource: memoryResource, Node: pod.Spec.NodeName,
 		Holders: []Holder{{pod.Namespace, pod.Name, pod.UID, memory}},
-		Detail:  "no ledger has a claim of the pod: another tool may have bound it",
+		Detail:  "no ledger has a claim of the pod: another tool has bound it, or its ledger was deleted",
 	}
 	if !says {
 		f.Kind, f.Detail = Unannotated, "no annotation "+indexKey+" says which GPU it has, and no ledger has a claim of it"
