@@ -17,6 +17,30 @@
 // it then neither rejects nor scores any node. Filter and Score do the little
 // that is left for each node, usually by asking a [snapshot.Fact].
 //
+// # What a policy implements
+//
+// [Policy] alone must be implemented, and by its Cycle [Filter], [Score] or both. The rest is
+// for policies that need it:
+//
+//   - [NormalizeScore], by a Cycle: scores that mean something only beside each other.
+//   - [Explainer], by a Cycle: the numbers behind a verdict and a score, in words.
+//   - [InputReader]: what the View must hold beside nodes, pods and ledgers: signals,
+//     ConfigMaps, the history of pods.
+//   - [Reserver]: something countable is claimed for a pod before it is bound.
+//   - [ClaimValidator], beside Reserver: units can fail, or pods must be bound in order.
+//
+// Two more interfaces are those of whoever calls them: Precomputer of package engine, for what
+// takes long and serves many requests, and Inspector of package app, for what tools read.
+//
+// # Scores
+//
+// The engine asks Score about the nodes of one request, then NormalizeScore if the Cycle has
+// it, and then replaces each [NoOpinion] that is left with the mean of the policy's other
+// scores in the request, rounded down, or with MaxScore/2 if there are no others. So a policy
+// that knows nothing current about a node returns NoOpinion, and needs no NormalizeScore for
+// that. One that has a NormalizeScore finds NoOpinion among the scores. It may leave it, or
+// decide on a score for the node; it must not make it of any other score.
+//
 // # What must hold
 //
 // Everything a policy decides follows from its configuration, the pod, and the
@@ -31,7 +55,7 @@
 //     autoscaler about one that does not exist. Such nodes may have nil maps, no
 //     pods and an empty status.
 //   - Pods, Nodes and the View are read-only and shared.
-//   - Facts from outside the cluster are columns of the View, never calls.
+//   - Facts from outside the cluster are signals in the View, never calls.
 //   - An error is never an answer about a node. It fails the request, or, with
 //     onError: skip, leaves the policy out of it. What a policy cannot make out
 //     from the node alone, such as a label that is no number, is no error but a
@@ -47,7 +71,8 @@
 // annotations into the Binding, and takes back what nobody needs. What Filter sees of
 // a ledger ([snapshot.Node.Ledger], [snapshot.View.Ledger]) may be a moment old; what
 // Reserve is given is what the claim is written to. A pod that has a claim fits, unless
-// a [ClaimValidator] says that the claim cannot be used any more.
+// a [ClaimValidator] says that the claim cannot be used any more. Package claims counts who
+// has what of a node, by the ledger and by what pods without claims say themselves.
 //
 // # Reasons
 //

@@ -4,7 +4,6 @@ package devices
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 
@@ -53,7 +52,7 @@ func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vie
 	if want == 0 {
 		return nil, nil
 	}
-	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), want: want, none: noDevices}
+	c := &cycle{policy: p, view: view, pod: claims.PodOf(pod.UID), want: want, none: noDevices}
 	if p.isUnreported(view) {
 		c.none = unreportedDevices
 	}
@@ -86,6 +85,7 @@ func (p *devices) reports(n *snapshot.Node) bool {
 // cycle is the policy prepared for one pod that asks for the resource.
 type cycle struct {
 	policy *devices
+	view   *snapshot.View
 	pod    claims.Pod
 	want   int64
 	none   *policy.Reason // why a node without any does not fit
@@ -108,16 +108,6 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 		verdict.Reason = c.none
 	}
 	return verdict
-}
-
-// Explain implements policy.Explainer.
-func (c *cycle) Explain(n *snapshot.Node) []string {
-	if n != nil || c.none != unreportedDevices {
-		return nil
-	}
-	resource := c.policy.config.Resource
-	return []string{fmt.Sprintf("No node reports %s in status.allocatable. If a DeviceClass has it as its extendedResourceName, "+
-		"kube-scheduler allocates it from ResourceSlices, which Devices does not count: then remove %s from Devices and from managedResources.", resource, resource)}
 }
 
 // judge says whether there is enough for a pod that asks for want.

@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,5 +63,44 @@ func TestDevicesAreHandedOutOnce(t *testing.T) {
 				t.Errorf("the pod that waited was told %q, want %q", more.Annotations[told], one.Annotations[told])
 			}
 		})
+	}
+}
+
+// The example does what its README says, and explain tells who has what.
+func TestDevicesExample(t *testing.T) {
+	th := open(t)
+	play := th.play("devices")
+	waiting := map[string]string{
+		"pair-3":     "1 node(s) have fewer devices than the pod asks for, even if all were free, 1 node(s) have no devices of the kind the pod asks for",
+		"signer-too": "Insufficient example.com/dongle",
+	}
+	placed := map[string]string{}
+	for _, pod := range play.Example.Pods {
+		p, err := th.Place(th.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := waiting[pod.Name]; want == "" && p.Waiting != "" || !strings.Contains(p.Waiting, want) {
+			t.Errorf("%s waits because %q, want %q", pod.Name, p.Waiting, want)
+		}
+		placed[pod.Name] = p.Pod.Spec.NodeName + " " + p.Pod.Annotations["outboard.dev/example.com.fpga"]
+	}
+	want := map[string]string{
+		"one": "lab-2 fpga0", "pair-1": "lab-1 fpga0,fpga1", "pair-2": "lab-1 fpga2,fpga3", "pair-3": " ", "signer": "desk ", "signer-too": " ",
+	}
+	if !maps.Equal(placed, want) {
+		t.Errorf("the pods got %q, want %q", placed, want)
+	}
+	th.audited()
+	readme, err := os.ReadFile(filepath.Join(th.Root, "examples", "devices", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range th.explain(play.Outboard, "pair-3").Now[0].Explanations {
+		for _, p := range x.Policies {
+			if line := x.Node + ": " + strings.Join(p.Notes, " "); len(p.Notes) > 0 && !strings.Contains(string(readme), "\n"+line+"\n") {
+				t.Errorf("the README does not show\n%s", line)
+			}
+		}
 	}
 }

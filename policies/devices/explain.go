@@ -1,0 +1,181 @@
+package devices
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	maxListedUnits = 16 // of a node, one by one
+	maxListedPods  = 4  // of a unit, by name
+)
+
+// Explain implements policy.Explainer.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	if n == nil {
+		return c.explainPod()
+	}
+	p, resource := c.policy, c.policy.config.Resource
+	hw, u := p.hardware.Of(n), p.usage.Of(n)
+	if hw.problem != nil {
+		return nil
+	}
+	var said []string
+	switch has := p.unitsOf(c.pod.UID, n); {
+	case u.holders.Has(c.pod) && has != "":
+		said = append(said, fmt.Sprintf("The pod has %s here already.", has))
+	case u.holders.Has(c.pod):
+		said = append(said, fmt.Sprintf("The pod has some of %s here already.", resource))
+	case p.config.Units != None && c.Filter(n).Fits():
+		var names []string
+		for _, amount := range p.choose(c.want, hw, u) {
+			names = append(names, amount.Unit)
+		}
+		said = append(said, fmt.Sprintf("The pod would get %s.", strings.Join(names, ", ")))
+	}
+	return append(said, p.explainUnits(n, hw, u)...)
+}
+
+// explainPod says what the pod has, and on which node.
+func (c *cycle) explainPod() []string {
+	resource := c.policy.config.Resource
+	if c.none == unreportedDevices {
+		return []string{fmt.Sprintf("No node reports %s in status.allocatable. If a DeviceClass has it as its extendedResourceName, "+
+			"kube-scheduler allocates it from ResourceSlices, which Devices does not count: then remove %s from Devices and from managedResources.", resource, resource)}
+	}
+	var said []string
+	for n := range c.view.All() {
+		if !c.policy.usage.Of(n).holders.Has(c.pod) {
+			continue
+		}
+		if units := c.policy.unitsOf(c.pod.UID, n); units != "" {
+			said = append(said, fmt.Sprintf("The pod has %s of node %s.", units, n.Name))
+		}
+	}
+	return said
+}
+
+// unitsOf names the units of the node that the pod has: by its claim, or else by its annotation. It
+// is "" where units are not told apart.
+func (p *devices) unitsOf(uid types.UID, n *snapshot.Node) string {
+	if p.config.Units == None {
+		return ""
+	}
+	var names []string
+	for name := range claims.Of(n.Ledger(p.config.Resource), uid) {
+		names = append(names, name)
+	}
+	at := slices.IndexFunc(n.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
+	if len(names) == 0 && at >= 0 {
+		hw := p.hardware.Of(n)
+		for _, u := range p.named(n.Pods[at], hw) {
+			names = append(names, hw.units[u].name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// explainUnits lists the units of the node, what is free of each, and who has the rest.
+func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []string {
+	held := p.holdings(n, hw)
+	var listed []string
+	for i, unit := range hw.units {
+		if len(listed) == maxListedUnits {
+			listed = append(listed, fmt.Sprintf("and %d more", len(hw.units)-maxListedUnits))
+			break
+		}
+		text := unit.name + ": "
+		if unit.name == pool {
+			text = ""
+		}
+		switch {
+		case unit.capacity == 0:
+			text += "out of use"
+		case unit.capacity == 1 && u.free[i] == 1:
+			text += "free"
+		case unit.capacity == 1:
+			text += "in use"
+		default:
+			text += fmt.Sprintf("%d of %d free", u.free[i], unit.capacity)
+		}
+		listed = append(listed, text+pods(held.byUnit[i]))
+	}
+	said := []string{"The node has " + strings.Join(listed, ", ") + "."}
+	if len(held.unplaced) > 0 && hw.units[0].name != pool {
+		said = append(said, fmt.Sprintf("It is not known which units some pods have%s; in all, %d are left.", pods(held.unplaced), u.left))
+	}
+	capacity := n.Object.Status.Capacity[corev1.ResourceName(p.config.Resource)]
+	allocatable := n.Object.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
+	if unhealthy := capacity.Value() - allocatable.Value(); p.config.Units != Named && unhealthy > 0 {
+		said = append(said, fmt.Sprintf("%d of %d are in status.capacity and not in status.allocatable: the kubelet reports them as unhealthy.", unhealthy, capacity.Value()))
+	}
+	return said
+}
+
+// pods lists who has something, in parentheses.
+func pods(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	if more := len(names) - maxListedPods; more > 0 {
+		names = append(names[:maxListedPods], fmt.Sprintf("and %d more", more))
+	}
+	return " (" + strings.Join(names, ", ") + ")"
+}
+
+// holdings are who has what of a node, by name.
+type holdings struct {
+	byUnit   [][]string // as units of the hardware
+	unplaced []string   // who has units of which it is not known which they are, or that are gone
+}
+
+func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
+	h := holdings{byUnit: make([][]string, len(hw.units))}
+	ledger := n.Ledger(p.config.Resource)
+	claimants, unclaimed := claims.On(n, ledger)
+	for uid, c := range claimants {
+		for name := range claims.Of(ledger, uid) {
+			if u, ok := hw.index[name]; ok {
+				h.byUnit[u] = append(h.byUnit[u], nameOf(uid, c))
+			} else {
+				h.unplaced = append(h.unplaced, nameOf(uid, c))
+			}
+		}
+	}
+	for _, pod := range unclaimed {
+		want := p.asked(pod)
+		if want == 0 {
+			continue
+		}
+		name, units := pod.Namespace+"/"+pod.Name, p.named(pod, hw)
+		if _, ok := hw.index[pool]; ok {
+			units = []int{0}
+		}
+		for _, u := range units {
+			h.byUnit[u] = append(h.byUnit[u], name)
+		}
+		if len(units) == 0 || hw.units[0].name != pool && p.config.PodGets == WholeUnits && int64(len(units)) < want {
+			h.unplaced = append(h.unplaced, name)
+		}
+	}
+	return h
+}
+
+// nameOf is the name of a pod with claims, or its UID if nobody knows more.
+func nameOf(uid types.UID, c *claims.Claimant) string {
+	switch {
+	case c.Pod != nil:
+		return c.Pod.Namespace + "/" + c.Pod.Name
+	case c.Entry != nil:
+		return c.Entry.Namespace + "/" + c.Entry.Name
+	}
+	return string(uid)
+}

@@ -1,0 +1,90 @@
+package devices_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// said is what is said about the node as it is now, for a pod that asks for something.
+func (w *world) said(t *testing.T, config string, pod *corev1.Pod) string {
+	t.Helper()
+	p := policytest.Build(t, devices.Type(), config)
+	c := policytest.Prepare[policy.Explainer](t, p, pod, new(snapshot.View))
+	return strings.Join(c.Explain(w.snapshot()), " ")
+}
+
+// Who has what of a node, what is free, and what is out of use.
+func TestExplainNode(t *testing.T) {
+	claiming := func(config string, node *corev1.Node, pods ...*corev1.Pod) *world {
+		w, p := &world{node: node}, policytest.Build(t, devices.Type(), config)
+		for _, pod := range pods {
+			w.claim(t, p, pod)
+		}
+		return w
+	}
+	mine := asking("mine", 2)
+	partly := &world{node: naming("a,b,c,d=0", ""), pods: []*corev1.Pod{bound("x", 2, "b"), bound("y", 1, "-")}}
+	held := claiming(named, naming("a,b,c", ""), mine)
+	gone := claiming(named, naming("a,b,c", ""), asking("old", 2))
+	gone.node = naming("b,c", "")
+	broken := &world{node: counting(3)}
+	broken.node.Status.Capacity = list(5)
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	many := &world{node: naming(strings.Join(names, ","), "")}
+	crowd := claiming(counted, counting(9), asking("a", 1), asking("b", 1), asking("c", 1), asking("d", 1), asking("e", 1))
+	for _, tt := range []struct {
+		name   string
+		w      *world
+		config string
+		pod    *corev1.Pod
+		want   string
+	}{
+		{"nothing in use", &world{node: naming("a,b,c", "")}, named, asking("p", 2), "The pod would get a, b. The node has a: free, b: free, c: free."},
+		{"claims", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 1),
+			"The pod would get c. The node has a: in use (default/x), b: in use (default/x), c: free."},
+		{"no room", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 2), "The node has a: in use (default/x), b: in use (default/x), c: free."},
+		{"its own claim", held, named, mine, "The pod has a, b here already. The node has a: in use (default/mine), b: in use (default/mine), c: free."},
+		{"bound without claims, out of use", partly, named, asking("p", 1),
+			"The node has a: free, b: in use (default/x), c: free, d: out of use. " +
+				"It is not known which units some pods have (default/x, default/y); in all, 0 are left."},
+		{"of units that are gone", gone, named, asking("p", 1),
+			"The node has b: in use (default/old), c: free. It is not known which units some pods have (default/old); in all, 0 are left."},
+		{"shares", claiming(shared, naming("a,b=2", ""), asking("x", 3), asking("y", 1)), shared, asking("p", 2),
+			"The pod would get b. The node has a: 0 of 4 free (default/x, default/y), b: 2 of 2 free."},
+		{"a pool", crowd, counted, asking("p", 1), "The node has 4 of 9 free (default/a, default/b, default/c, default/d, and 1 more)."},
+		{"unhealthy", broken, numbered, asking("p", 1),
+			"The pod would get 0. The node has 0: free, 1: free, 2: free. 2 of 5 are in status.capacity and not in status.allocatable: the kubelet reports them as unhealthy."},
+		{"none", &world{node: naming("", "")}, named, asking("p", 1), ""},
+		{"very many", many, named, asking("p", 1), "n15: free, and 4 more."},
+	} {
+		if got := tt.w.said(t, tt.config, tt.pod); got != tt.want && (tt.name != "very many" || !strings.HasSuffix(got, tt.want)) {
+			t.Errorf("%s: it says\n%q, want\n%q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Of the pod as a whole it is said what it has, and where.
+func TestExplainPod(t *testing.T) {
+	w, p, pod := &world{node: naming("a,b,c", "")}, policytest.Build(t, devices.Type(), named), asking("mine", 2)
+	w.claim(t, p, pod)
+	var b snapshot.Builder
+	b.SetNode(w.node)
+	b.SetLedger(w.ledger)
+	for _, tt := range []struct{ pod, want string }{{"mine", "[The pod has a, b of node n.]"}, {"other", "[]"}} {
+		c := policytest.Prepare[policy.Explainer](t, p, asking(tt.pod, 2), b.View())
+		if got := fmt.Sprint(c.Explain(nil)); got != tt.want {
+			t.Errorf("of %s it says %s, want %s", tt.pod, got, tt.want)
+		}
+	}
+}
