@@ -42,7 +42,6 @@ type part struct {
 
 // expression is what remains of an expression when its parts are known.
 type expression struct {
-	text    string
 	whole   *part       // if it is all there is
 	program cel.Program // counts no cost
 	// counting count the cost, and end when it exceeds the limit with the same index in limits. They are nil if program
@@ -112,7 +111,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	e := &expression{text: text, reads: a.reads, deps: a.deps[root]}
+	e := &expression{reads: a.reads, deps: a.deps[root]}
 	for _, p := range c.split(checked, a, e) {
 		errs = append(errs, invalid(path, text, at(p.id), p.message))
 	}
