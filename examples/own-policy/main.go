@@ -1,0 +1,16 @@
+// Command outboard is Outboard with the policy Seats beside those that come with it.
+package main
+
+import (
+	"os"
+
+	"outboard.dev/outboard/app"
+	"outboard.dev/outboard/policies/standard"
+
+	"example.com/cad/seats"
+)
+
+func main() {
+	policies := append(standard.Types(), seats.Type())
+	os.Exit(app.Run(app.NewCommand(app.WithPolicies(policies...))))
+}

@@ -1,0 +1,88 @@
+// Package seats is a policy of one's own: pods with a label get one of the seats of a
+// license that the whole cluster shares.
+package seats
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Config is the configuration of the policy.
+type Config struct {
+	// License is the value of the label example.com/license of pods that need a seat.
+	// Required.
+	License string `json:"license"`
+	// Seats is how many there are, at least 1. Default 2.
+	Seats int64 `json:"seats"`
+}
+
+// Type is the policy as configuration files know it.
+func Type() policy.Type { return policy.TypeOf("Seats", Defaults, New) }
+
+// Defaults is the configuration of a policy of which everything is missing.
+func Defaults() Config { return Config{Seats: 2} }
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(c Config) (policy.Policy, error) {
+	var errs field.ErrorList
+	if c.License == "" {
+		errs = append(errs, field.Required(field.NewPath("license"), "must be the value of a label"))
+	}
+	if c.Seats < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("seats"), c.Seats, "must be at least 1"))
+	}
+	return &seats{c, snapshot.LedgerKey{Resource: "seats/" + c.License}}, errs.ToAggregate()
+}
+
+type seats struct {
+	config Config
+	ledger snapshot.LedgerKey
+}
+
+var noSeat = &policy.Reason{Code: "NoSeat", Text: "all seats of the license are taken", Unit: "seats"}
+
+func (s *seats) concerns(pod *corev1.Pod) bool {
+	return pod.Labels["example.com/license"] == s.config.License
+}
+
+func (s *seats) judge(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
+	used := ledger.Unit("seat").Used()
+	if used >= s.config.Seats && ledger.Pod(pod.UID) == nil {
+		return policy.Verdict{Reason: noSeat, Unresolvable: true, Have: s.config.Seats - used, Want: 1}
+	}
+	return policy.Verdict{}
+}
+
+func (s *seats) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	if !s.concerns(pod) {
+		return nil, nil
+	}
+	return cycle{s.judge(pod, view.Ledger(s.ledger))}, nil
+}
+
+type cycle struct{ verdict policy.Verdict }
+
+func (c cycle) Filter(*snapshot.Node) policy.Verdict { return c.verdict }
+
+func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	if !s.concerns(pod) {
+		return nil, nil
+	}
+	return []snapshot.LedgerKey{s.ledger}, nil
+}
+
+func (s *seats) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+	if verdict := s.judge(ask.Pod, ask.Ledger); !verdict.Fits() {
+		return policy.Claim{}, verdict
+	}
+	return policy.Claim{
+		Units:       []policy.Capacity{{Unit: "seat", Capacity: s.config.Seats}},
+		Amounts:     []policy.Amount{{Unit: "seat", Amount: 1}},
+		Annotations: map[string]string{"example.com/seat": s.config.License},
+	}, policy.Verdict{}
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// A program with a policy of one's own, in a module of its own, serves it: pods are bound with claims, explain tells its
+// reasons, and a reload changes its configuration.
+func TestOwnPolicy(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	program := filepath.Join(t.TempDir(), "outboard")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
+	build.Dir = filepath.Join("..", "..", "examples", "own-policy")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s, err := stage.Set(ctx, stage.Options{Outboard: program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	th := &theater{Stage: s, t: t, ctx: ctx}
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	config, err := os.ReadFile(filepath.Join(build.Dir, "outboard.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := th.outboard(strings.Replace(string(config), "{license: cad}", "{license: cad, seats: 2}", 1))
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
+	seat := func(name string) controlplane.PodSpec {
+		return controlplane.PodSpec{Name: name, Labels: map[string]string{"example.com/license": "cad"}}
+	}
+	for _, name := range []string{"first", "second"} {
+		if pod := th.boundAndSeen(o, seat(name)); pod.Annotations["example.com/seat"] != "cad" {
+			t.Errorf("%s has the annotations %v", name, pod.Annotations)
+		}
+	}
+	third := th.place(seat("third"))
+	if !strings.Contains(third.Waiting, "all seats of the license are taken") {
+		t.Fatalf("the third pod waits because of %q", third.Waiting)
+	}
+	explained, err := exec.CommandContext(ctx, program, "explain", "default/third", "--admin", strings.TrimPrefix(o.Admin, "http://")).CombinedOutput()
+	if err != nil || !bytes.Contains(explained, []byte("all seats of the license are taken")) || !bytes.Contains(explained, []byte("Seats")) {
+		t.Errorf("explain: %v\n%s", err, explained)
+	}
+	text, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := th.WriteFile(filepath.Base(o.ConfigFile), bytes.Replace(text, []byte("seats: 2"), []byte("seats: 3"), 1)); err != nil {
+		t.Fatal(err)
+	}
+	th.willBeBound(third.Pod)
+	claims := 0
+	for _, l := range th.ledgers() {
+		if l.Spec.Resource == "seats/cad" {
+			claims += len(l.Spec.Pods)
+		}
+	}
+	if claims != 3 {
+		t.Errorf("the ledger has %d claims, want 3: %+v", claims, th.ledgers())
+	}
+	th.logs(o, "profiles[0].policies[0].config.seats")
+}
