@@ -453,9 +453,19 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	if got := show(c, "away"); got != "away-1[away]" {
 		t.Errorf("view is %q", got)
 	}
+	warned := func(want bool) func() error {
+		return func() error {
+			if lines := strings.Join(c.Warnings(), "\n"); strings.Contains(lines, "cluster: pods (the API server does not answer: ") != want {
+				return fmt.Errorf("the warnings are %q", lines)
+			}
+			return nil
+		}
+	}
+	await(t, "a warning while the API server is away", warned(true))
 	if err := cp.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	await(t, "no warning after the restart", warned(false))
 	await(t, "bind after the restart", func() error { return c.Bind(t.Context(), bindingOf(other, "away-1")) })
 	third := createPod(t, client, controlplane.PodSpec{Name: "away-third", NodeName: "away-1"})
 	awaitView(t, c, "away", "away-1[away away-other away-third]")

@@ -11,7 +11,7 @@
 // application/json, an exact Content-Length and no trailing newline:
 // kube-scheduler drops the body of any other status, and throws away a
 // connection whose answer was chunked. What went wrong stands in the answer's
-// Error. Two answers have no such field in kube-scheduler's types: an error of
+// Error, also that the caller is not allowed to call: see [WriteError]. Two answers have no such field in kube-scheduler's types: an error of
 // prioritize is an object where a list is expected, which kube-scheduler logs
 // and ignores; an error of preempt is an empty result, which ends the
 // preemption, with the Error beside it for people. What is no extender call at
