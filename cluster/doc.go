@@ -44,7 +44,7 @@
 //
 // # Permissions
 //
-// The service account needs these and nothing else:
+// The service account needs these, and what the options named below take:
 //
 //	rules:
 //	- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}

@@ -36,6 +36,7 @@ func (fake) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle,
 
 type gpuMemory struct {
 	PerDeviceMiB int                  `json:"perDeviceMiB"`
+	MultiCard    bool                 `json:"multiCard"`
 	Selector     metav1.LabelSelector `json:"selector"`
 	Names        []string             `json:"names"`
 	Wait         time.Duration        `json:"wait"`
@@ -189,7 +190,7 @@ func TestManual(t *testing.T) {
 	}
 	without, err := config.Parse("config.yaml", []byte(`{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration,
   serving: {tls: {certFile: tls.crt, keyFile: tls.key, clientCAFile: ca.crt}},
-  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{name: GPUMemory, weight: 5, config: {perDeviceMiB: 16384}}, {name: ImageLocality}]},
+  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{name: GPUMemory, weight: 5, config: {multiCard: true}}, {name: ImageLocality}]},
     {path: /my_scheduler_extension/my_new_priorities/image_score, serve: prioritize, policies: [{name: ImageLocality}]}]}`), types)
 	if err != nil {
 		t.Fatal(err)

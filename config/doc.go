@@ -24,7 +24,7 @@
 //	  lameDuck: 10s                 # serve, but not ready, when asked to stop; 0s..10m
 //	  drainTimeout: 20s             # then finish requests; 1s..10m
 //
-//	admin:                          # metrics, health, explanations, dashboard
+//	admin:                          # metrics, health, explanations
 //	  address: 127.0.0.1:8080
 //	  allowRemote: false            # true: accept an address that other hosts can reach
 //	  pprof: false                  # true: /debug/pprof/, on a loopback address only
@@ -57,7 +57,7 @@
 //	    weight: 5                   # default 1; 0..100, 0: filter only
 //	    onError: fail               # skip: go on without the policy
 //	    config:                     # the policy's own
-//	      perDeviceMiB: 16384
+//	      multiCard: true
 //	  - name: ImageLocality
 //	- path: /my_scheduler_extension/my_new_priorities/image_score
 //	  serve: prioritize             # default: none; filter, prioritize, preempt, bind: this verb alone, at the path itself
@@ -95,7 +95,7 @@
 //
 // A file is decoded over the defaults, validated, and its policies are built; the
 // result is one [Config] that is never changed. A reload makes a new one and swaps
-// the whole; if that fails the old one stays. Only profiles and signals are swapped while
-// serving; [NeedsRestart] names the other fields that differ. [Config.YAML] shows
-// what is in force.
+// the whole; if that fails the old one stays. Profiles and signals are swapped while
+// serving; the fields of [Process] are read once, and [NeedsRestart] names those that
+// differ. [Config.YAML] shows what is in force.
 package config
