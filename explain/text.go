@@ -80,7 +80,11 @@ func (d *Document) Text(w io.Writer) error {
 func (p *Profile) text(b *strings.Builder) {
 	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit", p.Profile, p.Fit, p.Nodes)
 	if excluded := p.excluded(); excluded > 0 {
-		fmt.Fprintf(b, "; kube-scheduler excludes %d others", excluded)
+		others := "others"
+		if excluded == 1 {
+			others = "other"
+		}
+		fmt.Fprintf(b, "; kube-scheduler excludes %d %s", excluded, others)
 	}
 	b.WriteString(".\n")
 	for _, x := range p.Excluded {
