@@ -1,6 +1,10 @@
 // Package docs runs what the documentation shows: every YAML block is given to
-// what it is for, every command is run, and every piece of Go stands in a file
-// that is compiled.
+// what it is for, every command is run, what it prints is compared with the text
+// below it, and every piece of Go stands in a file that is compiled. A block of
+// which this cannot be done is behind a comment that says why:
+//
+//	<!-- not run: it takes an hour -->
+//	<!-- not compared: times differ -->
 package docs
 
 import (
@@ -28,7 +32,8 @@ import (
 type block struct {
 	page, language, text string
 	line                 int
-	next                 bool // only an empty line stands between it and the block before
+	next                 bool   // only an empty line stands between it and the block before
+	unchecked            string // "run" or "compared" if a comment says that it is not; else ""
 }
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
@@ -37,7 +42,38 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 // commands it is what these print.
 var languages = []string{"yaml", "sh", "go", "text"}
 
-var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+var (
+	fence     = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	unchecked = regexp.MustCompile(`<!-- not (run|compared): \S.* -->\n$`)
+	// unfenced is code that Markdown knows and fence does not: indented behind an empty line, or
+	// fenced in another way.
+	unfenced = regexp.MustCompile("(?m)(?:\\A|^[ \t]*\n)(?: {4}|\t)[ \t]*\\S.*$|^.*(?:```|~~~).*$")
+)
+
+// blocksOf returns the blocks of a page, and the lines at which code stands that is in none.
+func blocksOf(page string, text []byte) (found []block, elsewhere []int) {
+	rest, end := bytes.Clone(text), -1
+	for _, m := range fence.FindAllSubmatchIndex(text, -1) {
+		b := block{
+			page: page, language: string(text[m[2]:m[3]]), text: string(text[m[4]:m[5]]),
+			line: 1 + bytes.Count(text[:m[0]], []byte("\n")),
+			next: end > 0 && len(bytes.TrimSpace(text[end:m[0]])) == 0,
+		}
+		if mark := unchecked.FindSubmatch(text[:m[0]]); mark != nil {
+			b.unchecked = string(mark[1])
+		}
+		found, end = append(found, b), m[1]
+		for i := m[0]; i < m[1]; i++ {
+			if rest[i] != '\n' {
+				rest[i] = '-'
+			}
+		}
+	}
+	for _, m := range unfenced.FindAllIndex(rest, -1) {
+		elsewhere = append(elsewhere, 1+bytes.Count(rest[:m[1]], []byte("\n")))
+	}
+	return found, elsewhere
+}
 
 func blocks(t *testing.T, root string) []block {
 	t.Helper()
@@ -60,15 +96,11 @@ func blocks(t *testing.T, root string) []block {
 		if err != nil {
 			return err
 		}
-		end := -1
-		for _, m := range fence.FindAllSubmatchIndex(text, -1) {
-			found = append(found, block{
-				page: page, language: string(text[m[2]:m[3]]), text: string(text[m[4]:m[5]]),
-				line: 1 + bytes.Count(text[:m[0]], []byte("\n")),
-				next: end > 0 && len(bytes.TrimSpace(text[end:m[0]])) == 0,
-			})
-			end = m[1]
+		ofPage, elsewhere := blocksOf(page, text)
+		for _, line := range elsewhere {
+			t.Errorf("%s:%d: code that is in no fenced block, and so is not checked", page, line)
 		}
+		found = append(found, ofPage...)
 		return nil
 	})
 	if err != nil {
@@ -78,6 +110,24 @@ func blocks(t *testing.T, root string) []block {
 		t.Fatalf("no page below %s has a block", root)
 	}
 	return found
+}
+
+// Every way to write code in Markdown is seen.
+func TestBlocks(t *testing.T) {
+	const page = "# Title\n\n```sh\nls\n```\n\n```text\na\n    b\n```\n\nText:\n\n    indented\n      more\n\n" +
+		"<!-- not run: it takes an hour -->\n```sh\nsleep 3600\n```\n\n* item\n\n  ```sh\n  ls\n  ```\n\n\ttab\n\n~~~\nx\n~~~\n* a list\n    goes on\n"
+	found, elsewhere := blocksOf("page.md", []byte(page))
+	want := []block{
+		{page: "page.md", language: "sh", text: "ls\n", line: 3},
+		{page: "page.md", language: "text", text: "a\n    b\n", line: 7, next: true},
+		{page: "page.md", language: "sh", text: "sleep 3600\n", line: 18, unchecked: "run"},
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("blocks are %+v", found)
+	}
+	if !slices.Equal(elsewhere, []int{14, 24, 26, 28, 30, 32}) {
+		t.Errorf("code outside of blocks is seen at lines %v", elsewhere)
+	}
 }
 
 func TestDocumentation(t *testing.T) {
@@ -103,6 +153,12 @@ func TestDocumentation(t *testing.T) {
 			runner.t = t
 			if b.language != "text" {
 				runner.ran = false
+			}
+			if b.unchecked != "" {
+				if (b.unchecked == "compared") != (b.language == "text") || b.language == "go" {
+					t.Errorf("a block in %q is marked as not %s", b.language, b.unchecked)
+				}
+				return
 			}
 			switch b.language {
 			case "yaml":
@@ -239,7 +295,7 @@ func (r *runner) shell(b block) {
 // it have printed; but for lines that say that others are left out.
 func (r *runner) output(b block) {
 	if !r.ran || !b.next {
-		return
+		r.t.Fatal("is compared with nothing: it does not follow commands that are run, and no comment says why not")
 	}
 	rest := r.printed
 	for line := range strings.Lines(b.text) {
