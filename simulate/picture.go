@@ -109,11 +109,7 @@ func (p *Picture) Write(w io.Writer) error {
 
 func (p *Picture) titles(b *strings.Builder) {
 	fmt.Fprintf(b, `<text x="%.0f" y="22" font-size="16" font-weight="bold">How much %s is allocated as pods arrive</text>`+"\n", chartLeft, html.EscapeString(p.Resource))
-	unit := p.Unit
-	if unit == p.Resource {
-		unit = "of it"
-	}
-	subtitle := fmt.Sprintf("%s with %.0f %s; ", count(p.Nodes, "node", "nodes"), p.Amount, unit)
+	subtitle := fmt.Sprintf("%s, %.0f %s; ", count(p.Nodes, "node", "nodes"), p.Amount, p.Unit)
 	if seeds := len(p.Arms[0].Filled); seeds > 1 {
 		subtitle += fmt.Sprintf("lines are means over the seeds %d to %d, shades go from the least to the most", p.FirstSeed, p.FirstSeed+uint64(seeds)-1)
 	} else {
@@ -136,8 +132,8 @@ func step(length float64) float64 {
 func ticks(from, to float64) []float64 {
 	var all []float64
 	distance := step(to - from)
-	for i := math.Ceil(from/distance - 1e-6); i*distance <= to+1e-6; i++ {
-		all = append(all, i*distance)
+	for i := int(math.Ceil(from/distance - 1e-6)); float64(i)*distance <= to+1e-6; i++ {
+		all = append(all, float64(i)*distance)
 	}
 	return all
 }
