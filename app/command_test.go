@@ -164,6 +164,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestCheckWarns(t *testing.T) {
+	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{name: GPUMemory}]\n")
+	out, err := execute(t, "check", odd)
+	if err != nil || !strings.HasPrefix(out, "warning: "+odd+":6: profiles[0].managedResources[1].ignoredByScheduler: ") || strings.Count(out, "warning") != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // What explain prints, it takes; its exit status says whether the service knows anything of the pod.
 func TestExplainPod(t *testing.T) {
 	pods := map[string]*corev1.Pod{}

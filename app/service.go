@@ -127,6 +127,9 @@ func newService(c *config.Config, types config.Types, to connection, registry *p
 
 // enforce puts into force what was provisioned.
 func (s *service) enforce(p *profiles) {
+	for _, warning := range p.config.Warnings {
+		s.logger.Warn("the configuration is probably not what you mean", "warning", warning.Error())
+	}
 	if s.cluster != nil {
 		s.cluster.KeepHistory(p.requirements.history)
 	}

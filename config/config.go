@@ -190,10 +190,10 @@ type Profile struct {
 	// Serve is the one verb to serve, at the path itself. "" (the default) serves
 	// all four, at path/filter, path/prioritize, path/preempt and path/bind.
 	Serve decision.Verb `json:"serve"`
-	// ManagedResources are the extended resources that make a pod our concern;
-	// kube-scheduler does not call us for others. None (the default): every pod.
-	// No resource may be in two profiles.
-	// Bind refuses others.
+	// ManagedResources are the extended resources of which a pod must name one for the
+	// profile to judge it, with those that its policies allocate among them;
+	// kube-scheduler does not call for other pods. None (the default): every pod. No
+	// resource may be in two profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
 	// None (the default): any.
@@ -249,8 +249,8 @@ const (
 type ManagedResource struct {
 	// Name is a qualified extended resource name such as example.com/gpu-memory.
 	Name string `json:"name"`
-	// IgnoredByScheduler tells kube-scheduler not to count the resource itself:
-	// then only our policies do. Default false.
+	// IgnoredByScheduler says that kube-scheduler does not count the resource itself, as
+	// its configuration says: then only policies do. Default false.
 	IgnoredByScheduler bool `json:"ignoredByScheduler"`
 }
 

@@ -34,6 +34,14 @@ func (fake) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle,
 	return nil, nil
 }
 
+// allocator allocates resources.
+type allocator struct {
+	fake
+	Resources []corev1.ResourceName `json:"resources"`
+}
+
+func (a allocator) Inputs() policy.Inputs { return policy.Inputs{Resources: a.Resources} }
+
 type gpuMemory struct {
 	PerDeviceMiB int                  `json:"perDeviceMiB"`
 	MultiCard    bool                 `json:"multiCard"`
@@ -86,6 +94,7 @@ var types = config.Types{Signals: standard.Types(), Policies: []policy.Type{
 		}
 		return fake{c}, nil
 	}},
+	policy.TypeOf("Allocator", func() allocator { return allocator{} }, func(a allocator) (policy.Policy, error) { return a, nil }),
 	{Name: "Careless", New: func(decode func(any) error) (policy.Policy, error) {
 		var c struct {
 			N int `json:"count"`

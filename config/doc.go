@@ -77,6 +77,7 @@
 //   - No two profiles may have the same path, serve at the same URL, or manage the
 //     same resource. The same policy may be in a profile more than once, each time
 //     as another name.
+//   - managedResources, if there are any, list what the profile's policies allocate.
 //   - With serve, path is not /. shortlist is for filter and resolution: fine for
 //     prioritize; schedulerNames is for bind; shortlist and serve: prioritize need a policy with a weight.
 //     serve: bind needs a cluster, and so do policies that claim what they give to pods.

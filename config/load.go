@@ -76,6 +76,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	if err := l.err(); err != nil {
 		return nil, err
 	}
+	c.Warnings = root.Place(c.warnUncounted().ToAggregate())
 	return c, nil
 }
 

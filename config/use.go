@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/config/strictyaml"
@@ -24,8 +25,51 @@ func (c *Config) validateUse() field.ErrorList {
 				errs = append(errs, c.validateSignalUse(at.Child("config"), reader.Inputs().Signals)...)
 			}
 		}
+		errs = append(errs, c.Profiles[i].validateResources(field.NewPath("profiles").Index(i).Child("managedResources"))...)
 	}
 	return errs
+}
+
+// validateResources checks that managedResources lists what policies allocate.
+func (p *Profile) validateResources(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(p.ManagedResources) == 0 {
+		return nil
+	}
+	for _, q := range p.Policies {
+		for _, name := range allocated(q.Policy) {
+			if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(name) }) {
+				errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: kube-scheduler does not ask about pods that ask for it alone", name, q.As)))
+			}
+		}
+	}
+	return errs
+}
+
+// warnUncounted warns of resources that nobody counts.
+func (c *Config) warnUncounted() field.ErrorList {
+	var warnings field.ErrorList
+	for i, p := range c.Profiles {
+		var counted []corev1.ResourceName
+		for _, q := range p.Policies {
+			counted = append(counted, allocated(q.Policy)...)
+		}
+		for j, m := range p.ManagedResources {
+			if m.IgnoredByScheduler && !slices.Contains(counted, corev1.ResourceName(m.Name)) {
+				at := field.NewPath("profiles").Index(i).Child("managedResources").Index(j).Child("ignoredByScheduler")
+				warnings = append(warnings, field.Invalid(at, true, "nobody counts "+m.Name+": kube-scheduler ignores it, and no policy of the profile allocates it"))
+			}
+		}
+	}
+	return warnings
+}
+
+// allocated are the resources that a policy allocates. p may be nil.
+func allocated(p policy.Policy) []corev1.ResourceName {
+	if reader, ok := p.(policy.InputReader); ok {
+		return reader.Inputs().Resources
+	}
+	return nil
 }
 
 // validateSignalUse checks that the signals that a policy names exist.

@@ -35,6 +35,10 @@ type Record struct {
 	// call, whose verdicts were used again.
 	Remembered bool `json:"remembered,omitempty"`
 
+	// Unmanaged says that the pod asks for none of the profile's managedResources, so that
+	// no policy was asked: all nodes fit, and none is better.
+	Unmanaged bool `json:"unmanaged,omitempty"`
+
 	// Asked is the number of nodes in the call, Fit how many of them passed every
 	// filter, and Returned how many the answer held; Returned is less than Fit
 	// only with a shortlist.

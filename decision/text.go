@@ -16,6 +16,9 @@ func (r *Record) Text(w io.Writer) error {
 	if r.Error != "" {
 		fmt.Fprintf(&b, "  error: %s\n", Plain(r.Error))
 	}
+	if r.Unmanaged {
+		b.WriteString("  the pod asks for none of the profile's managedResources, so no policy was asked\n")
+	}
 	for _, p := range r.Policies {
 		switch {
 		case p.Skipped != "":

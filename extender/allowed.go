@@ -43,7 +43,7 @@ func (h *Handler) allowed(pod *corev1.Pod, node *snapshot.Node) error {
 // owns says why the pod is not one that the profile binds, or nil.
 func (h *Handler) owns(pod *corev1.Pod) error {
 	name := pod.Namespace + "/" + pod.Name
-	if len(h.ManagedResources) > 0 && !slices.ContainsFunc(h.ManagedResources, func(r string) bool { return asksFor(pod, corev1.ResourceName(r)) }) {
+	if !h.manages(pod) {
 		return fmt.Errorf("pod %s asks for none of the managedResources of profile %s: %s", name, h.Profile, strings.Join(h.ManagedResources, ", "))
 	}
 	scheduler := pod.Spec.SchedulerName
@@ -54,17 +54,6 @@ func (h *Handler) owns(pod *corev1.Pod) error {
 		return fmt.Errorf("pod %s is for scheduler %q, which is none of the schedulerNames of profile %s: %s", name, scheduler, h.Profile, strings.Join(h.SchedulerNames, ", "))
 	}
 	return nil
-}
-
-// asksFor says whether the pod names the resource, as kube-scheduler sees it that calls an extender for its managedResources:
-// in a request or limit of a container or init container, also with the value 0.
-func asksFor(pod *corev1.Pod, name corev1.ResourceName) bool {
-	in := func(c corev1.Container) bool {
-		_, requested := c.Resources.Requests[name]
-		_, limited := c.Resources.Limits[name]
-		return requested || limited
-	}
-	return slices.ContainsFunc(pod.Spec.Containers, in) || slices.ContainsFunc(pod.Spec.InitContainers, in)
 }
 
 // untolerated finds a taint of the node that keeps the pod away. An unschedulable node has one, as in kube-scheduler.

@@ -13,7 +13,11 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	err = h.Engine.Filter(ctx, req, &c.result)
+	if h.manages(req.Pod) {
+		err = h.Engine.Filter(ctx, req, &c.result)
+	} else {
+		unmanaged(req, &c.result)
+	}
 	c.record = c.result.Record
 	if err != nil {
 		return err
@@ -58,7 +62,11 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	err = h.Engine.Score(ctx, req, &c.result)
+	if h.manages(req.Pod) {
+		err = h.Engine.Score(ctx, req, &c.result)
+	} else {
+		unmanaged(req, &c.result)
+	}
 	c.record = c.result.Record
 	if err != nil {
 		return err

@@ -68,8 +68,8 @@ type Options struct {
 	// View returns what is known from outside when there is no Cluster: a View
 	// without nodes. Nil: nothing is.
 	View func() *snapshot.View
-	// ManagedResources are those of which a pod must name one to be bound; none: any pod.
-	// It changes nothing about the other verbs, which kube-scheduler calls for such pods only.
+	// ManagedResources are those of which a pod must name one; none: any pod. Another pod is not
+	// bound, and the other verbs answer as if kube-scheduler had not called: see Record.Unmanaged.
 	ManagedResources []string
 	// SchedulerNames are the schedulers whose pods are bound; none: any.
 	SchedulerNames []string

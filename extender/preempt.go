@@ -45,11 +45,16 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	kept, err := h.Engine.Preempt(ctx, engine.PreemptRequest{
-		Request:    engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)},
-		Candidates: given,
-		Enough:     func() bool { return time.Since(c.started) > preemptTime },
-	}, &c.result)
+	req := engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)}
+	kept := given
+	if h.manages(pod) {
+		kept, err = h.Engine.Preempt(ctx, engine.PreemptRequest{
+			Request: req, Candidates: given,
+			Enough: func() bool { return time.Since(c.started) > preemptTime },
+		}, &c.result)
+	} else {
+		unmanaged(req, &c.result)
+	}
 	c.record = c.result.Record
 	if err != nil {
 		return err

@@ -171,14 +171,19 @@ const (
 // is given it like any other score, and either leaves it or decides on a score itself.
 const NoOpinion int64 = -1
 
-// InputReader is implemented by a Policy that judges by more than nodes, pods and ledgers.
+// InputReader is implemented by a Policy that judges by more than nodes, pods and ledgers, or
+// that must be asked about every pod with certain resources.
 type InputReader interface {
-	// Inputs says what the policy reads as it is configured: always the same.
+	// Inputs says what the policy needs as it is configured: always the same.
 	Inputs() Inputs
 }
 
-// Inputs are what a View holds only if a policy reads it.
+// Inputs are what a View holds only if a policy reads it, and what the policy must be asked
+// about.
 type Inputs struct {
+	// Resources are the extended resources that the policy allocates to pods. A profile with
+	// managedResources must list them: kube-scheduler asks about pods with those only.
+	Resources []corev1.ResourceName
 	// Signals are those the policy reads: see [snapshot.View.Column].
 	Signals []Signal
 	// ConfigMaps are the families of ConfigMaps by which it judges nodes: see

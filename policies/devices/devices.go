@@ -46,6 +46,11 @@ func (p *devices) asked(pod *corev1.Pod) int64 {
 	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
 }
 
+// Inputs implements policy.InputReader.
+func (p *devices) Inputs() policy.Inputs {
+	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(p.config.Resource)}}
+}
+
 // Prepare implements policy.Policy.
 func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	want := p.asked(pod)

@@ -46,6 +46,7 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 // Inputs implements policy.InputReader.
 func (p *gpuMemory) Inputs() policy.Inputs {
 	return policy.Inputs{
+		Resources:  []corev1.ResourceName{memoryResource},
 		ConfigMaps: []snapshot.ConfigMapSource{unhealthyCards},
 		History:    p.ranker != nil,
 	}

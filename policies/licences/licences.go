@@ -80,7 +80,15 @@ func (f *feature) on(n *snapshot.Node) bool {
 }
 
 // Inputs implements policy.InputReader.
-func (p *licences) Inputs() policy.Inputs { return policy.Inputs{Signals: p.signals} }
+func (p *licences) Inputs() policy.Inputs {
+	inputs := policy.Inputs{Signals: p.signals}
+	for _, f := range p.features {
+		if f.Resource != "" {
+			inputs.Resources = append(inputs.Resources, corev1.ResourceName(f.Resource))
+		}
+	}
+	return inputs
+}
 
 // Prepare implements policy.Policy.
 func (p *licences) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
