@@ -182,6 +182,14 @@ func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
 	return c
 }
 
+// nameOf is the name of the node with the index in the request.
+func (ev *evaluation) nameOf(n *snapshot.Node, index int) string {
+	if ev.cache == nil || ev.key.view.At(int(ev.rows[index])) != n {
+		return n.Name
+	}
+	return ev.key.view.NodeIndex().Name(int(ev.rows[index]))
+}
+
 // scoreOf is the score of the node with the index in the request, from the cache if it is there.
 func (ev *evaluation) scoreOf(scorer *scorerRef, n *snapshot.Node, index int) int64 {
 	var c *cachedNode

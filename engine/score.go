@@ -195,9 +195,12 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 	s := &result.scratch
 	best := top(s.totals, decision.TopNodes, make([]int32, 0, decision.TopNodes))
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
+	scores := make([]decision.Score, len(best)*len(ev.scorers))
 	for _, j := range best {
-		n := nodes[indices[j]]
-		scored := decision.ScoredNode{Node: n.Name, Total: s.totals[j], HoldsClaim: ev.holdsClaim(n), Scores: make([]decision.Score, 0, len(ev.scorers))}
+		i := indices[j]
+		n := nodes[i]
+		scored := decision.ScoredNode{Node: ev.nameOf(n, int(i)), Total: s.totals[j], HoldsClaim: ev.holdsClaim(n)}
+		scored.Scores, scores = scores[:0:len(ev.scorers)], scores[len(ev.scorers):]
 		for at := range ev.scorers {
 			scorer := &ev.scorers[at]
 			scored.Scores = append(scored.Scores, decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight})
@@ -220,7 +223,7 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 func (ev *evaluation) copyScores(nodes []*snapshot.Node, indices []int32, s *scratch, all *decision.Scores) {
 	all.Nodes = slices.Grow(all.Nodes[:0], len(indices))[:len(indices)]
 	for j, i := range indices {
-		all.Nodes[j] = nodes[i].Name
+		all.Nodes[j] = ev.nameOf(nodes[i], int(i))
 	}
 	all.Totals = slices.Grow(all.Totals[:0], len(indices))[:len(indices)]
 	for j, total := range s.totals {

@@ -24,15 +24,17 @@ type call struct {
 	asked        []*snapshot.Node
 	rows         []int32  // of the nodes asked; -1: not in the view
 	known        bool     // all nodes asked are in the view
-	seen         []uint32 // by row: the mark of the call that last saw the row
-	mark         uint32
+	seen         []uint64 // a bit for each row that was asked
 	result       engine.Result
 	failed       []wire.Failure
 	unresolvable []wire.Failure
 	record       *decision.Record
-	reserved     bool  // memory for what is made of the body
-	decodesNodes bool  // requestNodes.begin was called, and end was not
-	podWeight    int64 // what decoding the pod may take; 0: our own copy is used
+	filtered     engine.Request // of a filter call
+	binding      *boundPods     // when a filter call began
+	kept         []int32        // the nodes that passed, while they are scored
+	reserved     bool           // memory for what is made of the body
+	decodesNodes bool           // requestNodes.begin was called, and end was not
+	podWeight    int64          // what decoding the pod may take; 0: our own copy is used
 }
 
 const (
@@ -73,6 +75,7 @@ func (cs *calls) put(c *call) {
 	clear(c.asked) // nodes that came with the request
 	c.asked, c.record, c.result.Record = c.asked[:0], nil, nil
 	c.reserved, c.podWeight = false, 0
+	c.filtered, c.binding = engine.Request{}, nil
 	c.answer.Reset()
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -29,6 +29,15 @@
 // out of the answer: kube-scheduler uses them only to explain why nothing fits.
 // In every other case each node asked is in exactly one of the answer's lists.
 //
+// # Scores
+//
+// kube-scheduler asks about a pod twice, filter and then prioritize. When a filter call
+// by names has been answered, the nodes that passed are scored at once, while what is known of
+// them is in the processor's caches; a prioritize call with exactly the body that follows from the answer gets these scores. So
+// both are answered by the same View, unless a second has passed, a pod is being bound to one of the
+// nodes since, or pods have been evicted for another pod. Nothing is computed ahead for a scheduler that
+// makes no prioritize calls.
+//
 // # Bind
 //
 // A bind call binds pods of the profile only, and only where kube-scheduler would let

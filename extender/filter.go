@@ -9,11 +9,13 @@ import (
 )
 
 func (h *Handler) filter(ctx context.Context, c *call) error {
+	c.binding = h.InFlight.now() // before the View is read
 	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err
 	}
 	if h.manages(req.Pod) {
+		c.filtered = req
 		err = h.Engine.Filter(ctx, req, &c.result)
 	} else {
 		unmanaged(req, &c.result)
@@ -58,6 +60,9 @@ func (c *call) unknown() []string {
 }
 
 func (h *Handler) prioritize(ctx context.Context, c *call) error {
+	if h.prescored(c) {
+		return nil
+	}
 	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err
@@ -71,12 +76,17 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if !h.Fine {
-		engine.Levels(c.result.Totals, c.record.MaxTotal)
-	}
-	subtractLeast(c.result.Totals)
+	h.scale(&c.result)
 	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, nil, c.result.Totals)
 	return nil
+}
+
+// scale makes the totals the scores to answer with.
+func (h *Handler) scale(result *engine.Result) {
+	if !h.Fine {
+		engine.Levels(result.Totals, result.Record.MaxTotal)
+	}
+	subtractLeast(result.Totals)
 }
 
 // subtractLeast subtracts the least score from all, so that the nodes with the least can be left out of the answer. kube-scheduler

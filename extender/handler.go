@@ -96,9 +96,10 @@ type Options struct {
 // goroutines.
 type Handler struct {
 	Options
-	calls    calls
-	nodes    requestNodes
-	failures throttle.Log
+	calls     calls
+	nodes     requestNodes
+	prescores prescores
+	failures  throttle.Log
 }
 
 // New returns a Handler.
@@ -136,6 +137,10 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		header.Set("Content-Length", strconv.Itoa(c.answer.Len()))
 		_, _ = c.answer.WriteTo(w) // the connection is gone if this fails; there is nobody to tell
 		h.finish(c, err)
+		if verb == decision.Filter && err == nil {
+			_ = http.NewResponseController(w).Flush() // kube-scheduler goes on meanwhile
+			h.prescore(r.Context(), c)
+		}
 		h.calls.put(c)
 	})
 }

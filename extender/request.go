@@ -97,34 +97,26 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 	return pod, nil
 }
 
-// nextMark makes a mark that no row has.
-func (c *call) nextMark() {
-	if c.mark++; c.mark == 0 {
-		clear(c.seen)
-		c.mark = 1
-	}
-}
-
 // resolve sets c.asked to the nodes asked, in order.
 func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) error {
 	if h.Cluster == nil && c.request.Mode() == wire.Names {
 		return errors.New("the request holds node names only, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
 	}
-	if len(c.seen) < view.Rows() {
-		c.seen, c.mark = make([]uint32, view.Rows()), 0
-	}
-	c.nextMark()
 	n := c.request.Len()
 	c.rows, c.asked = slices.Grow(c.rows[:0], n)[:n], slices.Grow(c.asked[:0], n)[:n]
 	view.Find(c.rows, c.request.Name)
+	words := (view.Rows() + 63) / 64
+	c.seen = slices.Grow(c.seen[:0], words)[:words]
+	clear(c.seen)
 	var foreign map[string]bool // names that are not in the view
 	var added int64             // for nodes that are decoded
 	for i, row := range c.rows {
 		if row >= 0 {
-			if c.seen[row] == c.mark {
+			word, bit := &c.seen[row/64], uint64(1)<<(row%64)
+			if *word&bit != 0 {
 				return fmt.Errorf("node %q is in the request twice", c.request.Name(i))
 			}
-			c.seen[row] = c.mark
+			*word |= bit
 			c.asked[i] = view.At(int(row))
 			continue
 		}

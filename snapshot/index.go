@@ -55,6 +55,9 @@ func newNodeIndex(rows []*Node) *NodeIndex {
 	return x
 }
 
+// Name returns the name of the node at the row, which must be one of the View's; it does so without looking at the node.
+func (x *NodeIndex) Name(row int) string { return x.name(int32(row)) }
+
 func (x *NodeIndex) name(row int32) string {
 	if row == 0 {
 		return x.names[:x.ends[0]]
@@ -93,6 +96,8 @@ func (x *NodeIndex) row(name string) int32 {
 func (x *NodeIndex) find(rows []int32, name func(i int) []byte) {
 	const block = 64
 	var hashes [block]uint64
+	var begins [block]int32
+	var letters [block]byte
 	for first := 0; first < len(rows); first += block {
 		some := rows[first:min(first+block, len(rows))]
 		for j := range some {
@@ -102,7 +107,18 @@ func (x *NodeIndex) find(rows []int32, name func(i int) []byte) {
 			some[j], _ = x.candidate(x.home(hashes[j]), hashes[j])
 		}
 		for j, row := range some {
-			if asked := name(first + j); row >= 0 && x.name(row) != string(asked) {
+			if begins[j] = 0; row > 0 {
+				begins[j] = x.ends[row-1]
+			}
+		}
+		for j, row := range some {
+			if letters[j] = 0; row >= 0 {
+				letters[j] = x.names[begins[j]]
+			}
+		}
+		for j, row := range some {
+			asked := name(first + j)
+			if row >= 0 && (len(asked) == 0 || asked[0] != letters[j] || x.names[begins[j]:x.ends[row]] != string(asked)) {
 				some[j] = x.row(string(asked)) // two names with the same hash, nearly always
 			}
 		}

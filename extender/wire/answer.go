@@ -202,6 +202,22 @@ func (r *Request) run(kept []int32) (text []byte, rest []int32) {
 	return r.body[r.names[first].from-1 : r.names[last].to+1], kept[n:]
 }
 
+// AppendKept appends the body of the request as it would be about the kept nodes alone, which are listed in ascending order and each
+// once: what kube-scheduler sends in the prioritize call that follows a filter call. The request must be by names.
+func (r *Request) AppendKept(dst []byte, kept []int32) []byte {
+	dst = slices.Grow(dst, len(r.body))
+	dst = append(dst, r.body[:r.names[0].from-1]...)
+	for rest := kept; len(rest) > 0; {
+		if len(rest) < len(kept) {
+			dst = append(dst, ',')
+		}
+		var run []byte
+		run, rest = r.run(rest)
+		dst = append(dst, run...)
+	}
+	return append(dst, r.body[r.names[len(r.names)-1].to+1:]...)
+}
+
 // keptSize is the length of the runs that are copied, and of the commas.
 func (r *Request) keptSize(kept []int32) (size int) {
 	for len(kept) > 0 {

@@ -174,6 +174,24 @@ func TestAppendHostPriorities(t *testing.T) {
 	}
 }
 
+// AppendKept makes the body that kube-scheduler sends next.
+func TestAppendKept(t *testing.T) {
+	const body = `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","b","c","d"]}`
+	for _, tc := range []struct {
+		kept []int32
+		want string
+	}{
+		{[]int32{0, 1, 2, 3}, body},
+		{[]int32{1, 2}, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["b","c"]}`},
+		{[]int32{0, 2, 3}, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","c","d"]}`},
+		{nil, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":[]}`},
+	} {
+		if got := decoded(t, body).AppendKept([]byte("before"), tc.kept); string(got) != "before"+tc.want {
+			t.Errorf("of nodes %v: %s, want before%s", tc.kept, got, tc.want)
+		}
+	}
+}
+
 // requirePriorities decodes the answer as kube-scheduler does: it holds the scores that are not 0, of the nodes, or of all if nodes
 // is nil.
 func requirePriorities(t tester, r *wire.Request, answer []byte, nodes []int32, scores []int64) {

@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
 // What the arms are compared by is comparable: each answers a filter call with all the names, as they stand in the call.
@@ -25,5 +29,33 @@ func TestOthersPassAllNames(t *testing.T) {
 	some, err := prioritizeBody(body, []byte(`{"Nodes":null,"NodeNames":["node-00001"],"FailedNodes":null}`))
 	if want := `{"Pod":{"metadata":{"name":"web","uid":"1"}},"Nodes":null,"NodeNames":["node-00001"]}`; err != nil || string(some) != want {
 		t.Errorf("when one node passes, kube-scheduler is said to ask\n%s (%v)\nwant\n%s", some, err, want)
+	}
+}
+
+// The arm that is measured answers what it is sent, also after the cluster has changed.
+func TestOutboardArmAnswers(t *testing.T) {
+	calls, err := readRecording("../../extender/testdata/wire/filter-5000-default.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := newOutboard(calls, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(path string, body []byte) []byte {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
+		return w.Body.Bytes()
+	}
+	for _, c := range calls[:3] {
+		body, err := prioritizeBody(c.body, post("/filter", c.body))
+		if err != nil || !bytes.Equal(body, c.body) {
+			t.Fatalf("not all nodes pass: kube-scheduler would ask %.2000s (%v)", body, err)
+		}
+		var scores extenderv1.HostPriorityList
+		if answer := post("/prioritize", body); json.Unmarshal(answer, &scores) != nil {
+			t.Fatalf("prioritize answers %.2000s", answer)
+		}
+		post(changePath, nil)
 	}
 }

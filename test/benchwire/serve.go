@@ -70,21 +70,13 @@ func serveOutboard(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	c := newCluster(calls)
-	e, err := newEngine()
+	registry := prometheus.NewRegistry()
+	handler, err := newOutboard(calls, registry)
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	h := extender.New(extender.Options{
-		Profile: "/", Engine: e, Cluster: c, Reserve: server.Reserve, Log: decision.NewLog(0), Metrics: extender.NewMetrics(registry),
-	})
-	mux := http.NewServeMux()
-	mux.Handle("/filter", h.Verb(decision.Filter))
-	mux.Handle("/prioritize", h.Verb(decision.Prioritize))
-	mux.HandleFunc(changePath, func(http.ResponseWriter, *http.Request) { c.change() })
 	s, err := server.New(server.Options{
-		Address: "127.0.0.1:0", Handler: mux, LameDuck: -1, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
+		Address: "127.0.0.1:0", Handler: handler, LameDuck: -1, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
 		Admin: server.AdminOptions{Address: "127.0.0.1:0"},
 	})
 	if err != nil {
@@ -95,6 +87,23 @@ func serveOutboard(ctx context.Context, path string) error {
 	}
 	fmt.Printf("http://%s\n", s.Addr())
 	return s.Run(ctx)
+}
+
+// newOutboard answers the calls, and changes the cluster when it is told to.
+func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, error) {
+	c := newCluster(calls)
+	e, err := newEngine()
+	if err != nil {
+		return nil, err
+	}
+	h := extender.New(extender.Options{
+		Profile: "/", Engine: e, Cluster: c, Reserve: server.Reserve, Log: decision.NewLog(0), Metrics: extender.NewMetrics(registry),
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/filter", h.Verb(decision.Filter))
+	mux.Handle("/prioritize", h.Verb(decision.Prioritize))
+	mux.HandleFunc(changePath, func(http.ResponseWriter, *http.Request) { c.change() })
+	return mux, nil
 }
 
 // newEngine has two cheap policies: one that compares what a pod needs with what a node has, and one that counts pods.
@@ -171,6 +180,9 @@ func (c *memoryCluster) change() {
 	c.builder.SetPod(&pod)
 	c.view.Store(c.builder.View())
 }
+
+// Synced implements extender.Cluster.
+func (c *memoryCluster) Synced() error { return nil }
 
 // View implements extender.Cluster.
 func (c *memoryCluster) View() *snapshot.View { return c.view.Load() }
