@@ -170,25 +170,25 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 }
 
 func (c *Cluster) nodeFeed() *feed {
-	var machines likes[nodeKey, *corev1.Node]
-	var images likes[string, []string]
-	return newFeed(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), sink[*corev1.Node]{
+	var machines templates[nodeKey, *corev1.Node]
+	var images templates[string, []string]
+	return newFeed(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
 		trim: snapshot.TrimNode,
-		share: func(node *corev1.Node) {
-			imageNames(&images, node)
+		intern: func(node *corev1.Node) {
+			internImages(&images, node)
 			if like := machines.swap(nodeKeyOf(node), node); like != nil {
-				shareNode(node, like)
+				internNode(node, like)
 			}
 			if before := c.View().Node(node.Name); before != nil {
-				shareNode(node, before.Object)
+				internNode(node, before.Object)
 			}
 			machines.sweep(c.machines)
 			images.sweep(c.images)
 		},
-		set:     c.state.setNode,
-		remove:  c.state.removeNode,
-		replace: c.state.replaceNodes,
-		done:    c.completed,
+		set:    c.state.setNode,
+		remove: c.state.removeNode,
+		known:  c.state.allNodes,
+		done:   c.completed,
 	})
 }
 
@@ -211,26 +211,26 @@ func (c *Cluster) images(yield func(string, []string) bool) {
 }
 
 func (c *Cluster) podFeed() *feed {
-	var templates likes[podKey, *corev1.Pod]
-	return newFeed(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), sink[*corev1.Pod]{
+	var pods templates[podKey, *corev1.Pod]
+	return newFeed(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
 		trim: trimPod,
-		share: func(pod *corev1.Pod) {
-			if like := templates.swap(podKeyOf(pod), pod); like != nil {
-				sharePod(pod, like)
+		intern: func(pod *corev1.Pod) {
+			if like := pods.swap(podKeyOf(pod), pod); like != nil {
+				internPod(pod, like)
 			}
 			if before := c.state.seen(pod.UID); before != nil {
-				sharePod(pod, before)
+				internPod(pod, before) // costs little: what both share already is not compared
 			}
-			templates.sweep(c.templates)
+			pods.sweep(c.podTemplates)
 		},
-		set:     c.state.setPod,
-		remove:  c.state.removePod,
-		replace: c.state.replacePods,
-		done:    c.completed,
+		set:    c.state.setPod,
+		remove: c.state.removePod,
+		known:  c.state.allPods,
+		done:   c.completed,
 	})
 }
 
-func (c *Cluster) templates(yield func(podKey, *corev1.Pod) bool) {
+func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
 	for _, pod := range c.state.allPods() {
 		if !yield(podKeyOf(pod), pod) {
 			return
@@ -239,13 +239,12 @@ func (c *Cluster) templates(yield func(podKey, *corev1.Pod) bool) {
 }
 
 func (c *Cluster) budgetFeed() *feed {
-	return newFeed(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), sink[*policyv1.PodDisruptionBudget]{
-		trim:    func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
-		share:   func(*policyv1.PodDisruptionBudget) {},
-		set:     c.state.setBudget,
-		remove:  c.state.removeBudget,
-		replace: c.state.replaceBudgets,
-		done:    c.completed,
+	return newFeed(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
+		trim:   func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
+		set:    c.state.setBudget,
+		remove: c.state.removeBudget,
+		known:  c.state.allBudgets,
+		done:   c.completed,
 	})
 }
 

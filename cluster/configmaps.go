@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,14 +13,13 @@ import (
 // configMapFeed follows the families of ConfigMaps in one namespace. Of the others
 // there, nothing but the name is kept, and that no longer than an event.
 func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *feed {
-	k := &configMaps{state: c.state, sources: sources, known: map[string]struct{}{}}
-	return newFeed(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), sink[*corev1.ConfigMap]{
-		trim:    k.trim,
-		share:   func(*corev1.ConfigMap) {},
-		set:     k.set,
-		remove:  k.remove,
-		replace: k.replace,
-		done:    c.completed,
+	k := &configMaps{state: c.state, sources: sources, known: map[string]*corev1.ConfigMap{}}
+	return newFeed(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), store[*corev1.ConfigMap]{
+		trim:   k.trim,
+		set:    k.set,
+		remove: k.remove,
+		known:  k.all,
+		done:   c.completed,
 	})
 }
 
@@ -27,7 +28,7 @@ func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSo
 type configMaps struct {
 	state   *state
 	sources []snapshot.ConfigMapSource
-	known   map[string]struct{} // the names of those with data
+	known   map[string]*corev1.ConfigMap // those with data, by name
 }
 
 // of yields the families the ConfigMap belongs to, and the node it is about.
@@ -55,7 +56,7 @@ func (k *configMaps) set(m *corev1.ConfigMap) {
 	if m.Data == nil {
 		return
 	}
-	k.known[m.Name] = struct{}{}
+	k.known[m.Name] = m
 	k.put(m.Name, m.Data)
 }
 
@@ -64,19 +65,7 @@ func (k *configMaps) remove(m *corev1.ConfigMap) {
 	k.put(m.Name, nil)
 }
 
-func (k *configMaps) replace(maps []*corev1.ConfigMap) {
-	listed := map[string]bool{}
-	for _, m := range maps {
-		listed[m.Name] = true
-		k.set(m)
-	}
-	for name := range k.known {
-		if !listed[name] {
-			delete(k.known, name)
-			k.put(name, nil)
-		}
-	}
-}
+func (k *configMaps) all() []*corev1.ConfigMap { return slices.Collect(maps.Values(k.known)) }
 
 func (k *configMaps) put(name string, data map[string]string) {
 	k.state.mu.Lock()

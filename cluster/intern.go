@@ -9,19 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// likes finds, for an object just read, another one that probably has much in
+// templates finds, for an object just read, another one that probably has much in
 // common with it, so that the two can share memory: the last one with the same
 // key. A wrong guess costs memory and nothing else. The zero value is empty.
 //
 // It belongs to one goroutine.
-type likes[K comparable, T any] struct {
+type templates[K comparable, T any] struct {
 	seen  map[K]T
 	swept int // length of seen after the last sweep
 }
 
 // swap returns the last one seen with the key, and takes object in its place. The
 // zero value if it is the first.
-func (l *likes[K, T]) swap(key K, object T) T {
+func (l *templates[K, T]) swap(key K, object T) T {
 	last := l.seen[key]
 	if l.seen == nil {
 		l.seen = map[K]T{}
@@ -32,7 +32,7 @@ func (l *likes[K, T]) swap(key K, object T) T {
 
 // sweep forgets what no live object resembles any more, when that may be much. As
 // long as nothing is live, everything is still being read: nothing is forgotten.
-func (l *likes[K, T]) sweep(live iter.Seq2[K, T]) {
+func (l *templates[K, T]) sweep(live iter.Seq2[K, T]) {
 	if len(l.seen) < 2*l.swept+1000 {
 		return
 	}
@@ -63,63 +63,63 @@ func nodeKeyOf(node *corev1.Node) nodeKey {
 	return nodeKey{node.Labels[corev1.LabelInstanceTypeStable], node.Status.Capacity.Memory().Value()}
 }
 
-// sharePod makes pod use the memory of like wherever they are equal. pod must not
+// internPod makes pod use the memory of like wherever they are equal. pod must not
 // be known to anyone yet; what its parts point to, and like, are only read.
-func sharePod(pod, like *corev1.Pod) {
-	adopt(&pod.Namespace, like.Namespace)
-	adopt(&pod.Spec.NodeName, like.Spec.NodeName)
-	adopt(&pod.Spec.SchedulerName, like.Spec.SchedulerName)
-	adopt(&pod.Spec.ServiceAccountName, like.Spec.ServiceAccountName)
-	adopt(&pod.Spec.DeprecatedServiceAccount, pod.Spec.ServiceAccountName)
-	adopt(&pod.Spec.PriorityClassName, like.Spec.PriorityClassName)
-	adoptStrings(&pod.Labels, like.Labels)
-	adoptStrings(&pod.Annotations, like.Annotations)
-	adoptDeep(&pod.OwnerReferences, like.OwnerReferences)
-	adoptDeep(&pod.Spec.InitContainers, like.Spec.InitContainers)
-	adoptDeep(&pod.Spec.Containers, like.Spec.Containers)
-	adoptDeep(&pod.Spec.Volumes, like.Spec.Volumes)
-	adoptDeep(&pod.Spec.NodeSelector, like.Spec.NodeSelector)
-	adoptDeep(&pod.Spec.Affinity, like.Spec.Affinity)
-	adoptDeep(&pod.Spec.Tolerations, like.Spec.Tolerations)
-	adoptDeep(&pod.Spec.TopologySpreadConstraints, like.Spec.TopologySpreadConstraints)
-	adoptDeep(&pod.Spec.Overhead, like.Spec.Overhead)
-	adoptDeep(&pod.Spec.Resources, like.Spec.Resources)
-	adoptDeep(&pod.Spec.ResourceClaims, like.Spec.ResourceClaims)
-	adoptDeep(&pod.Status.Conditions, like.Status.Conditions)
-	adoptDeep(&pod.Status.ContainerStatuses, like.Status.ContainerStatuses)
-	adoptDeep(&pod.Status.InitContainerStatuses, like.Status.InitContainerStatuses)
-	adoptDeep(&pod.Status.AllocatedResources, like.Status.AllocatedResources)
-	adoptDeep(&pod.Status.Resources, like.Status.Resources)
+func internPod(pod, like *corev1.Pod) {
+	intern(&pod.Namespace, like.Namespace)
+	intern(&pod.Spec.NodeName, like.Spec.NodeName)
+	intern(&pod.Spec.SchedulerName, like.Spec.SchedulerName)
+	intern(&pod.Spec.ServiceAccountName, like.Spec.ServiceAccountName)
+	intern(&pod.Spec.DeprecatedServiceAccount, pod.Spec.ServiceAccountName)
+	intern(&pod.Spec.PriorityClassName, like.Spec.PriorityClassName)
+	internMap(&pod.Labels, like.Labels)
+	internMap(&pod.Annotations, like.Annotations)
+	internDeep(&pod.OwnerReferences, like.OwnerReferences)
+	internDeep(&pod.Spec.InitContainers, like.Spec.InitContainers)
+	internDeep(&pod.Spec.Containers, like.Spec.Containers)
+	internDeep(&pod.Spec.Volumes, like.Spec.Volumes)
+	internDeep(&pod.Spec.NodeSelector, like.Spec.NodeSelector)
+	internDeep(&pod.Spec.Affinity, like.Spec.Affinity)
+	internDeep(&pod.Spec.Tolerations, like.Spec.Tolerations)
+	internDeep(&pod.Spec.TopologySpreadConstraints, like.Spec.TopologySpreadConstraints)
+	internDeep(&pod.Spec.Overhead, like.Spec.Overhead)
+	internDeep(&pod.Spec.Resources, like.Spec.Resources)
+	internDeep(&pod.Spec.ResourceClaims, like.Spec.ResourceClaims)
+	internDeep(&pod.Status.Conditions, like.Status.Conditions)
+	internDeep(&pod.Status.ContainerStatuses, like.Status.ContainerStatuses)
+	internDeep(&pod.Status.InitContainerStatuses, like.Status.InitContainerStatuses)
+	internDeep(&pod.Status.AllocatedResources, like.Status.AllocatedResources)
+	internDeep(&pod.Status.Resources, like.Status.Resources)
 }
 
-// shareNode is sharePod for nodes.
-func shareNode(node, like *corev1.Node) {
-	adoptStrings(&node.Labels, like.Labels)
-	adoptStrings(&node.Annotations, like.Annotations)
-	adoptDeep(&node.Spec.Taints, like.Spec.Taints)
-	adoptDeep(&node.Status.Capacity, like.Status.Capacity)
-	adoptDeep(&node.Status.Allocatable, like.Status.Allocatable)
-	adoptDeep(&node.Status.Conditions, like.Status.Conditions)
-	adopt(&node.Status.NodeInfo.KernelVersion, like.Status.NodeInfo.KernelVersion)
-	adopt(&node.Status.NodeInfo.OSImage, like.Status.NodeInfo.OSImage)
-	adopt(&node.Status.NodeInfo.ContainerRuntimeVersion, like.Status.NodeInfo.ContainerRuntimeVersion)
-	adopt(&node.Status.NodeInfo.KubeletVersion, like.Status.NodeInfo.KubeletVersion)
+// internNode is internPod for nodes.
+func internNode(node, like *corev1.Node) {
+	internMap(&node.Labels, like.Labels)
+	internMap(&node.Annotations, like.Annotations)
+	internDeep(&node.Spec.Taints, like.Spec.Taints)
+	internDeep(&node.Status.Capacity, like.Status.Capacity)
+	internDeep(&node.Status.Allocatable, like.Status.Allocatable)
+	internDeep(&node.Status.Conditions, like.Status.Conditions)
+	intern(&node.Status.NodeInfo.KernelVersion, like.Status.NodeInfo.KernelVersion)
+	intern(&node.Status.NodeInfo.OSImage, like.Status.NodeInfo.OSImage)
+	intern(&node.Status.NodeInfo.ContainerRuntimeVersion, like.Status.NodeInfo.ContainerRuntimeVersion)
+	intern(&node.Status.NodeInfo.KubeletVersion, like.Status.NodeInfo.KubeletVersion)
 }
 
-func adopt(part *string, like string) {
+func intern(part *string, like string) {
 	if *part == like {
 		*part = like
 	}
 }
 
-func adoptDeep[T any](part *T, like T) {
+func internDeep[T any](part *T, like T) {
 	if equality.Semantic.DeepEqual(*part, like) {
 		*part = like
 	}
 }
 
-// adoptStrings takes the whole map if it is equal, and else what is equal in it.
-func adoptStrings(part *map[string]string, like map[string]string) {
+// internMap takes the whole map if it is equal, and else what is equal in it.
+func internMap(part *map[string]string, like map[string]string) {
 	if maps.Equal(*part, like) {
 		*part = like
 		return
@@ -127,7 +127,7 @@ func adoptStrings(part *map[string]string, like map[string]string) {
 	own := make(map[string]string, len(*part))
 	for key, value := range like {
 		if mine, ok := (*part)[key]; ok {
-			adopt(&mine, value)
+			intern(&mine, value)
 			own[key] = mine
 		}
 	}
@@ -139,8 +139,8 @@ func adoptStrings(part *map[string]string, like map[string]string) {
 	*part = own
 }
 
-// imageNames makes the images of a node use the names of equal images of others.
-func imageNames(known *likes[string, []string], node *corev1.Node) {
+// internImages makes the images of a node use the names of equal images of others.
+func internImages(known *templates[string, []string], node *corev1.Node) {
 	for i := range node.Status.Images {
 		image := &node.Status.Images[i]
 		if len(image.Names) == 0 {

@@ -41,8 +41,8 @@ func TestFirstReadingIsShared(t *testing.T) {
 	}
 }
 
-func TestLikesAreForgotten(t *testing.T) {
-	var known likes[int, *corev1.Pod]
+func TestTemplatesAreForgotten(t *testing.T) {
+	var known templates[int, *corev1.Pod]
 	live := &corev1.Pod{}
 	for i := range 5000 {
 		known.swap(i, &corev1.Pod{})
@@ -64,7 +64,7 @@ func TestLikesAreForgotten(t *testing.T) {
 }
 
 // Sharing changes nothing but where the parts are, and writes to no part of another.
-func TestSharePod(t *testing.T) {
+func TestInternPod(t *testing.T) {
 	trimmed := func(name, cpu, address string) *corev1.Pod {
 		pod := examplePod(0, name)
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = quantity(cpu)
@@ -76,7 +76,7 @@ func TestSharePod(t *testing.T) {
 	unchanged := one.DeepCopy()
 	for _, p := range []*corev1.Pod{two, three} {
 		before := p.DeepCopy()
-		sharePod(p, one)
+		internPod(p, one)
 		if diff := cmp.Diff(before, p) + cmp.Diff(unchanged, one); diff != "" {
 			t.Errorf("pod %s or the first one was changed (-before +after):\n%s", p.Name, diff)
 		}
@@ -98,7 +98,7 @@ func TestSharePod(t *testing.T) {
 }
 
 // What is kept of a pod while it is resized is shared with its next version.
-func TestShareResizedPod(t *testing.T) {
+func TestInternResizedPod(t *testing.T) {
 	resized := func(version string) *corev1.Pod {
 		pod := examplePod(0, "resized")
 		pod.ResourceVersion = version
@@ -109,7 +109,7 @@ func TestShareResizedPod(t *testing.T) {
 	}
 	one, two := resized("1"), resized("2")
 	before := two.DeepCopy()
-	sharePod(two, one)
+	internPod(two, one)
 	if diff := cmp.Diff(before, two); diff != "" {
 		t.Errorf("the pod was changed (-before +after):\n%s", diff)
 	}
@@ -121,13 +121,13 @@ func TestShareResizedPod(t *testing.T) {
 	}
 }
 
-func TestShareNode(t *testing.T) {
-	var images likes[string, []string]
+func TestInternNode(t *testing.T) {
+	var images templates[string, []string]
 	read := func(i int) *corev1.Node {
 		node := exampleNode(i)
 		snapshot.TrimNode(node)
 		before := node.DeepCopy()
-		imageNames(&images, node)
+		internImages(&images, node)
 		if diff := cmp.Diff(before, node); diff != "" {
 			t.Errorf("node %d was changed (-before +after):\n%s", i, diff)
 		}
@@ -135,7 +135,7 @@ func TestShareNode(t *testing.T) {
 	}
 	one, two := read(0), read(97*400) // as much memory, and the same images
 	unchanged, before := one.DeepCopy(), two.DeepCopy()
-	shareNode(two, one)
+	internNode(two, one)
 	if diff := cmp.Diff(before, two) + cmp.Diff(unchanged, one); diff != "" {
 		t.Errorf("a node was changed (-before +after):\n%s", diff)
 	}

@@ -53,13 +53,12 @@ func (c *ledgerClient) Watch(ctx context.Context, opts metav1.ListOptions) (watc
 }
 
 func (c *Cluster) ledgerFeed() *feed {
-	return newFeed(c.ledgers.rest, c.feed("ledgers"), "", c.ledgers, sink[*ledger.Object]{
-		trim:    func(o *ledger.Object) { o.ManagedFields = nil },
-		share:   func(*ledger.Object) {},
-		set:     c.state.setLedger,
-		remove:  c.state.removeLedger,
-		replace: c.state.replaceLedgers,
-		done:    c.completed,
+	return newFeed(c.ledgers.rest, c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
+		trim:   func(o *ledger.Object) { o.ManagedFields = nil },
+		set:    c.state.setLedger,
+		remove: c.state.removeLedger,
+		known:  c.state.allLedgers,
+		done:   c.completed,
 	})
 }
 
@@ -212,19 +211,6 @@ func (s *state) claimsEnd(uid types.UID, gone bool) {
 	for uid := range s.gone { // few: those whose claims are about to be taken back
 		if len(s.claims[uid]) == 0 {
 			delete(s.gone, uid)
-		}
-	}
-}
-
-func (s *state) replaceLedgers(objects []*ledger.Object) {
-	listed := map[string]bool{}
-	for _, o := range objects {
-		listed[o.Name] = true
-		s.setLedger(o)
-	}
-	for _, o := range s.allLedgers() {
-		if !listed[o.Name] {
-			s.removeLedger(o)
 		}
 	}
 }

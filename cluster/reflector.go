@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -42,29 +43,35 @@ type feed struct {
 	logger    *slog.Logger
 }
 
+// object is what a feed follows.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
 // lister is the part of a typed client that a feed needs.
 type lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// sink is where a feed's objects go: the ReflectorStore of its Reflector.
-type sink[T runtime.Object] struct {
+// store is where a feed's objects go: the ReflectorStore of its Reflector.
+type store[T object] struct {
 	feed *feed
 	// trim writes to the parts of an object, and is called once for each, before
-	// share: after that, the parts may be those of an object in use.
+	// intern: after that, the parts may be those of an object in use.
 	trim func(T)
-	// share makes an object use the parts of others, and is called once for each.
-	share   func(T)
-	set     func(T)
-	remove  func(T)
-	replace func([]T)
-	done    func() // after replace
+	// intern makes an object use the parts of others, and is called once for each. Nil: nothing is shared.
+	intern func(T)
+	set    func(T)
+	remove func(T)
+	known  func() []T // what was set and not removed
+	done   func()     // after everything was read
 }
 
-// newFeed makes f follow a resource and write into the sink. fieldSelector may be
+// newFeed makes f follow a resource and write into the store. fieldSelector may be
 // empty. client is what the lister was made from.
-func newFeed[T runtime.Object, L runtime.Object](client any, f *feed, fieldSelector string, from lister[L], to sink[T]) *feed {
+func newFeed[T object, L runtime.Object](client any, f *feed, fieldSelector string, from lister[L], to store[T]) *feed {
 	f.lastEvent.Store(time.Now().UnixNano())
 	to.feed = f
 	lw := &cache.ListWatch{
@@ -77,7 +84,7 @@ func newFeed[T runtime.Object, L runtime.Object](client any, f *feed, fieldSelec
 			f.since.Store(f.failures.Load())
 			if err == nil {
 				err = meta.EachListItem(list, func(object runtime.Object) error {
-					return to.change(object, to.trim, to.share)
+					return to.change(object, to.trim, to.intern)
 				})
 			}
 			return list, f.observe(err)
@@ -194,36 +201,38 @@ func (f *feed) heard() { f.lastEvent.Store(time.Now().UnixNano()) }
 // age is the time since the API server last said something about the resource.
 func (f *feed) age() time.Duration { return time.Since(time.Unix(0, f.lastEvent.Load())) }
 
-func (s sink[T]) change(object any, apply ...func(T)) error {
+func (s store[T]) change(object any, apply ...func(T)) error {
 	typed, ok := object.(T)
 	if !ok {
 		return fmt.Errorf("%s: got a %T", s.feed.resource, object)
 	}
 	s.feed.heard()
 	for _, f := range apply {
-		f(typed)
+		if f != nil {
+			f(typed)
+		}
 	}
 	return nil
 }
 
 // Add is called by the Reflector for an object the watch shows first.
-func (s sink[T]) Add(object any) error { return s.change(object, s.trim, s.share, s.set) }
+func (s store[T]) Add(object any) error { return s.change(object, s.trim, s.intern, s.set) }
 
 // Update is called by the Reflector for an object that has changed.
-func (s sink[T]) Update(object any) error { return s.change(object, s.trim, s.share, s.set) }
+func (s store[T]) Update(object any) error { return s.change(object, s.trim, s.intern, s.set) }
 
 // Delete is called by the Reflector for an object that is gone.
-func (s sink[T]) Delete(object any) error { return s.change(object, s.remove) }
+func (s store[T]) Delete(object any) error { return s.change(object, s.remove) }
 
 // Transformer makes the Reflector prepare the objects it collects from the watch
 // before it calls Replace.
-func (s sink[T]) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return object, s.change(object, s.trim, s.share) }
+func (s store[T]) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return object, s.change(object, s.trim, s.intern) }
 }
 
 // Replace is called by the Reflector with all there is. The objects come from
 // the Transformer, or from a list that was prepared as it came.
-func (s sink[T]) Replace(objects []any, _ string) error {
+func (s store[T]) Replace(objects []any, _ string) error {
 	s.feed.heard()
 	typed := make([]T, 0, len(objects))
 	for _, object := range objects {
@@ -231,19 +240,38 @@ func (s sink[T]) Replace(objects []any, _ string) error {
 			return err
 		}
 	}
-	s.replace(typed)
+	replace(typed, s.known, s.set, s.remove)
 	s.feed.lastRead.Store(time.Now().UnixNano())
 	s.feed.read.Store(true)
 	s.done()
 	return nil
 }
 
+// replace sets what is listed, and removes what is known and not listed: lists do not go back in time.
+func replace[T object](listed []T, known func() []T, set, remove func(T)) {
+	type identity struct {
+		namespace, name string
+		uid             types.UID
+	}
+	of := func(o T) identity { return identity{o.GetNamespace(), o.GetName(), o.GetUID()} }
+	there := make(map[identity]struct{}, len(listed))
+	for _, o := range listed {
+		there[of(o)] = struct{}{}
+		set(o)
+	}
+	for _, o := range known() {
+		if _, ok := there[of(o)]; !ok {
+			remove(o)
+		}
+	}
+}
+
 // Bookmark is called by the Reflector when the API server has nothing new to
 // say, about once a minute.
-func (s sink[T]) Bookmark(string) error {
+func (s store[T]) Bookmark(string) error {
 	s.feed.heard()
 	return nil
 }
 
 // Resync does nothing: there is no second store to compare with.
-func (s sink[T]) Resync() error { return nil }
+func (s store[T]) Resync() error { return nil }

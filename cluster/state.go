@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/ledger"
@@ -41,8 +40,6 @@ type state struct {
 	mu       sync.Mutex
 	builder  snapshot.Builder
 	complete bool // everything was read once: Views may be published
-	nodes    map[string]struct{}
-	budgets  map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	binds    map[types.UID]*bind
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID]struct{} // pods that are gone and have claims
@@ -70,8 +67,6 @@ func newState() *state {
 		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
-		nodes:   map[string]struct{}{},
-		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 		binds:   map[types.UID]*bind{},
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID]struct{}{},
@@ -143,7 +138,6 @@ func (s *state) wake() {
 func (s *state) setNode(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.nodes[node.Name] = struct{}{}
 	s.builder.SetNode(node)
 	s.wake()
 }
@@ -151,38 +145,19 @@ func (s *state) setNode(node *corev1.Node) {
 func (s *state) removeNode(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.nodes, node.Name)
 	s.builder.DeleteNode(node.Name)
 	s.wake()
 }
 
-func (s *state) replaceNodes(nodes []*corev1.Node) {
+func (s *state) allNodes() []*corev1.Node {
 	s.mu.Lock()
-	gone := maps.Clone(s.nodes)
-	s.mu.Unlock()
-	for _, node := range nodes {
-		s.setNode(node)
-		delete(gone, node.Name)
-	}
-	for name := range gone {
-		node := &corev1.Node{}
-		node.Name = name
-		s.removeNode(node)
-	}
+	defer s.mu.Unlock()
+	return slices.Collect(s.builder.Nodes())
 }
 
 func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
-	if old := s.budgets[key]; old != nil {
-		same := *old
-		same.ResourceVersion = budget.ResourceVersion
-		if equality.Semantic.DeepEqual(&same, budget) {
-			return
-		}
-	}
-	s.budgets[key] = budget
 	s.builder.SetDisruptionBudget(budget)
 	s.wake()
 }
@@ -190,23 +165,14 @@ func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
 func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
-	delete(s.budgets, key)
-	s.builder.DeleteDisruptionBudget(key)
+	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.wake()
 }
 
-func (s *state) replaceBudgets(budgets []*policyv1.PodDisruptionBudget) {
+func (s *state) allBudgets() []*policyv1.PodDisruptionBudget {
 	s.mu.Lock()
-	gone := maps.Clone(s.budgets)
-	s.mu.Unlock()
-	for _, budget := range budgets {
-		s.setBudget(budget)
-		delete(gone, types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
-	}
-	for _, budget := range gone {
-		s.removeBudget(budget)
-	}
+	defer s.mu.Unlock()
+	return slices.Collect(s.builder.DisruptionBudgets())
 }
 
 // seen returns the pod as the watch last showed it, or nil.
@@ -230,7 +196,8 @@ func (s *state) count() int {
 	return len(s.pods)
 }
 
-// allPods returns the pods as the watch showed them.
+// allPods returns the pods as the watch showed them. One that is known only because we bound it is not among them: it may be
+// newer than a list.
 func (s *state) allPods() []*corev1.Pod {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
@@ -271,22 +238,6 @@ func (s *state) removePod(pod *corev1.Pod) {
 	s.displace(pod)
 	s.claimsEnd(pod.UID, true)
 	s.wake()
-}
-
-// replacePods takes a complete list from the watch. A pod that is not in it is
-// gone, if the watch has shown it before: lists do not go back in time. One that
-// is known only because we bound it may be newer than the list.
-func (s *state) replacePods(pods []*corev1.Pod) {
-	listed := make(map[types.UID]struct{}, len(pods))
-	for _, pod := range pods {
-		listed[pod.UID] = struct{}{}
-		s.setPod(pod)
-	}
-	for _, pod := range s.allPods() {
-		if _, ok := listed[pod.UID]; !ok {
-			s.removePod(pod)
-		}
-	}
 }
 
 // place counts the pod on its node, if it has one, and returns the object that

@@ -130,7 +130,7 @@ func (w *world) list(at int) {
 			delete(w.gone, pod.UID)
 		}
 	}
-	w.state.replacePods(pods)
+	replace(pods, w.state.allPods, w.state.setPod, w.state.removePod)
 	w.at, w.relist = at, false
 }
 

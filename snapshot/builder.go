@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -68,6 +69,17 @@ func (b *Builder) SetNode(object *corev1.Node) {
 	state.object, state.facts = object, new(facts)
 	b.objectsChanged = true
 	b.touch(object.Name)
+}
+
+// Nodes yields the Node objects, in no order.
+func (b *Builder) Nodes() iter.Seq[*corev1.Node] {
+	return func(yield func(*corev1.Node) bool) {
+		for _, state := range b.nodes {
+			if state.object != nil && !yield(state.object) {
+				return
+			}
+		}
+	}
 }
 
 // DeleteNode removes the node. Its pods stay known, and are on the node again if
@@ -141,13 +153,23 @@ func (b *Builder) removePod(uid types.UID) {
 func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid] }
 
 // SetDisruptionBudget adds the budget, or replaces the one with the same
-// namespace and name.
+// namespace and name. A budget that differs from the present one only in its
+// resourceVersion is not a change.
 func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) {
 	if b.budgets == nil {
 		b.budgets = map[types.NamespacedName]*policyv1.PodDisruptionBudget{}
 	}
-	b.budgets[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}] = budget
+	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
+	if old := b.budgets[key]; old != nil && sameBudget(old, budget) {
+		return
+	}
+	b.budgets[key] = budget
 	b.budgetsDirty = true
+}
+
+// DisruptionBudgets yields the budgets, in no order.
+func (b *Builder) DisruptionBudgets() iter.Seq[*policyv1.PodDisruptionBudget] {
+	return maps.Values(b.budgets)
 }
 
 // DeleteDisruptionBudget removes the budget. An unknown one changes nothing.
@@ -371,6 +393,12 @@ func sameNode(a, b *corev1.Node) bool {
 	if a == b {
 		return true
 	}
+	other := *b
+	other.ResourceVersion = a.ResourceVersion
+	return equality.Semantic.DeepEqual(a, &other)
+}
+
+func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
 	other := *b
 	other.ResourceVersion = a.ResourceVersion
 	return equality.Semantic.DeepEqual(a, &other)

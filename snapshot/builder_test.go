@@ -109,6 +109,11 @@ func TestBuilder(t *testing.T) {
 			}, "a/b a/z b/a", true},
 			{func(b *snapshot.Builder) { b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: "z"}) }, "a/b b/a", true},
 			{func(b *snapshot.Builder) { b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: "z"}) }, "a/b b/a", false},
+			{func(b *snapshot.Builder) {
+				newer := budget("a", "b")
+				newer.ResourceVersion = "newer"
+				b.SetDisruptionBudget(newer)
+			}, "a/b b/a", false},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
