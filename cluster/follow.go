@@ -90,7 +90,6 @@ func (c *Cluster) followOne(ctx context.Context, more resources) error {
 	c.feeds.Store(&feeds)
 	c.followsLedgers = c.followsLedgers || more.followsLedgers
 	c.configMaps = append(slices.Clip(c.configMaps), more.configMaps...)
-	c.metrics.readFeed(f)
 	return nil
 }
 

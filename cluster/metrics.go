@@ -39,39 +39,57 @@ func newMetrics() *metrics {
 func (m *metrics) read(c *Cluster) {
 	promauto.With(m.registry).NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_publications_total", Help: "Views published."},
 		func() float64 { return float64(c.View().Generation()) })
-	m.gauge("outboard_cluster_view_generation", "Generation of the present view.", nil,
+	m.gauge("outboard_cluster_view_generation", "Generation of the present view.",
 		func() float64 { return float64(c.View().Generation()) })
-	m.gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.", nil,
+	m.gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.",
 		func() float64 { return time.Since(c.state.published.Load().at).Seconds() })
-	m.gauge("outboard_cluster_nodes", "Nodes in the present view.", nil,
+	m.gauge("outboard_cluster_nodes", "Nodes in the present view.",
 		func() float64 { return float64(c.View().Len()) })
-	m.gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.", nil,
+	m.gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.",
 		func() float64 { return float64(c.state.count()) })
-	for _, f := range *c.feeds.Load() {
-		m.readFeed(f)
+	m.registry.MustRegister(feedMetrics{c})
+}
+
+// feedMetrics are the metrics of the resources that a Cluster follows, which may become more.
+type feedMetrics struct{ cluster *Cluster }
+
+func feedDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"resource"}, nil)
+}
+
+var (
+	syncedDesc     = feedDesc("outboard_cluster_synced", "1 if the resource was read completely.")
+	unreadableDesc = feedDesc("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.")
+	lastEventDesc  = feedDesc("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.")
+)
+
+// Describe implements prometheus.Collector.
+func (feedMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{syncedDesc, unreadableDesc, lastEventDesc} {
+		to <- desc
 	}
 }
 
-// readFeed adds the metrics of one feed.
-func (m *metrics) readFeed(f *feed) {
-	labels := prometheus.Labels{"resource": f.resource}
-	m.watchErrors.With(labels)
-	m.gauge("outboard_cluster_synced", "1 if the resource was read completely.", labels, func() float64 {
-		if f.read.Load() {
-			return 1
+// Collect implements prometheus.Collector.
+func (m feedMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, f := range *m.cluster.feeds.Load() {
+		gauge := func(desc *prometheus.Desc, value float64) {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, f.resource)
 		}
-		return 0
-	})
-	m.gauge("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.", labels, func() float64 {
-		if f.lastError.Load() != nil {
-			return 1
-		}
-		return 0
-	})
-	m.gauge("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.", labels,
-		func() float64 { return f.age().Seconds() })
+		gauge(syncedDesc, one(f.read.Load()))
+		gauge(unreadableDesc, one(f.lastError.Load() != nil))
+		gauge(lastEventDesc, f.age().Seconds())
+	}
 }
 
-func (m *metrics) gauge(name, help string, labels prometheus.Labels, value func() float64) {
-	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
+// one is 1 if the condition holds, and else 0.
+func one(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
+
+func (m *metrics) gauge(name, help string, value func() float64) {
+	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 }
