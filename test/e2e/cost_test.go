@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
@@ -22,9 +25,8 @@ func TestCheapestNodeExample(t *testing.T) {
 	if next := th.bound(controlplane.PodSpec{Name: "batch-3", CPU: "2", Memory: "4Gi"}); next.Spec.NodeName != "own" {
 		t.Errorf("with a dear spot node batch-3 is on %s, want own", next.Spec.NodeName)
 	}
-	// One that fits nowhere is told the prices.
-	th.place(controlplane.PodSpec{Name: "huge", CPU: "64"})
-	notes := th.notes(play.Outboard, "huge", "general-spot")
+	th.gated(play.Outboard, controlplane.PodSpec{Name: "gated"})
+	notes := th.notes(play.Outboard, "gated", "general-spot")
 	if want := "1.7 (signal price-list of "; !strings.Contains(notes, want) || !strings.Contains(notes, " USD/h: ") {
 		t.Errorf("explained as %q, want %q", notes, want)
 	}
@@ -87,6 +89,17 @@ func (th *theater) rewrite(o *stage.Outboard, file, text string, signals ...stri
 			th.eventually("signal "+signal+" is read", func() bool { return readings(signal) != before[signal] })
 		}
 	}
+}
+
+// gated creates a pod that kube-scheduler does not try, and for which explain judges the nodes as they are.
+func (th *theater) gated(o *stage.Outboard, spec controlplane.PodSpec) {
+	th.t.Helper()
+	pod := spec.Pod()
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.ctx, pod, metav1.CreateOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+	th.eventually("Outboard has seen "+spec.Name, func() bool { return th.explain(o, spec.Name).Gates != nil })
 }
 
 // notes are what policies say in words about the node, for a pod that waits.

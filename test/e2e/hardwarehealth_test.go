@@ -23,14 +23,16 @@ func TestDegradedHardwareExample(t *testing.T) {
 			t.Errorf("train-large waits because %q, want %q", waits.Waiting, want)
 		}
 	}
-	for node, want := range map[string]string{
-		"gpu-1": "rule xid rejects: condition XidCriticalError is True (Xid79)",
-		"gpu-2": "rule hot rejects: signal gpu-hot is 1 since ",
-		"cpu-1": "rule deadlock rejects: condition KernelDeadlock is True (DockerHung)",
-		"cpu-2": `rule suspect takes 50 points: label example.com/suspect is ""`,
+	// A pod for which kube-scheduler does not rule out the nodes without GPUs.
+	th.gated(play.Outboard, controlplane.PodSpec{Name: "gated"})
+	for _, test := range []struct{ pod, node, want string }{
+		{"train-large", "gpu-1", "rule xid rejects: condition XidCriticalError is True (Xid79)"},
+		{"train-large", "gpu-2", "rule hot rejects: signal gpu-hot is 1 since "},
+		{"gated", "cpu-1", "rule deadlock rejects: condition KernelDeadlock is True (DockerHung)"},
+		{"gated", "cpu-2", `rule suspect takes 50 points: label example.com/suspect is ""`},
 	} {
-		if notes := th.notes(play.Outboard, "train-large", node); !strings.Contains(notes, want) {
-			t.Errorf("%s is explained as %q, want %q", node, notes, want)
+		if notes := th.notes(play.Outboard, test.pod, test.node); !strings.Contains(notes, test.want) {
+			t.Errorf("%s on %s is explained as %q, want %q", test.pod, test.node, notes, test.want)
 		}
 	}
 	th.condition("gpu-1", "XidCriticalError", corev1.ConditionFalse)
