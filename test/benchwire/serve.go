@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -142,8 +143,9 @@ type memoryCluster struct {
 
 func newCluster(calls []call) *memoryCluster {
 	c := &memoryCluster{byUID: map[types.UID]*corev1.Pod{}}
+	images := newImages()
 	for i := range clusterNodes {
-		c.builder.SetNode(newNode(i))
+		c.builder.SetNode(newNode(i, images))
 	}
 	c.view.Store(c.builder.View())
 	for _, recorded := range calls {
@@ -157,17 +159,26 @@ func newCluster(calls []call) *memoryCluster {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i%clusterNodes) }
 
-func newNode(i int) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{"rack": strconv.Itoa(i / 20)}}}
-	for k := range nodeImages {
-		repository := fmt.Sprintf("registry.example.com/team-%d/service-%02d", k%5, k)
-		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
-			Names:     []string{fmt.Sprintf("%s@sha256:%064x", repository, k+1), fmt.Sprintf("%s:v1.%d.%d", repository, k, 3*k)},
-			SizeBytes: 900e6,
-		})
+// newNode is a node as the cluster package keeps it: all nodes share the names of their images.
+func newNode(i int, images []corev1.ContainerImage) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{"rack": strconv.Itoa(i / 20)}},
+		Status:     corev1.NodeStatus{Images: slices.Clone(images)},
 	}
 	snapshot.TrimNode(node)
 	return node
+}
+
+func newImages() []corev1.ContainerImage {
+	images := make([]corev1.ContainerImage, nodeImages)
+	for k := range images {
+		repository := fmt.Sprintf("registry.example.com/team-%d/service-%02d", k%5, k)
+		images[k] = corev1.ContainerImage{
+			Names:     []string{fmt.Sprintf("%s@sha256:%064x", repository, k+1), fmt.Sprintf("%s:v1.%d.%d", repository, k, 3*k)},
+			SizeBytes: 900e6,
+		}
+	}
+	return images
 }
 
 // change publishes a view in which one node has another pod, as after each binding.
