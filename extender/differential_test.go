@@ -279,8 +279,10 @@ func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 		}
 		return node
 	}
+	pods := 0
 	drawPod := func(t *rapid.T) *corev1.Pod {
-		uid := fmt.Sprint(rapid.IntRange(0, 1<<30).Draw(t, "uid"))
+		pods++
+		uid := fmt.Sprint(pods) // a UID and version are those of one pod
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "namespace"), Name: uid, UID: types.UID(uid), ResourceVersion: "1",
 			Labels: map[string]string{"app": rapid.SampledFrom([]string{"bench", "bench", "other"}).Draw(t, "app")},
