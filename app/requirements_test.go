@@ -19,16 +19,16 @@ kind: OutboardConfiguration
 profiles:
 - path: /
   policies:
-  - {name: GPUMemory, config: {scoreNodes: `+strategy+`}}
+  - {name: GPUMemory, config: {scoringStrategy: {type: `+strategy+`}}}
 `), config.Types{Policies: standard.Types(), Signals: signals.Types()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return requirementsOf(c)
 	}
-	for strategy, want := range map[string]bool{"binpack": false, "spread": false, "leastWaste": true} {
+	for strategy, want := range map[string]bool{"BinPack": false, "Spread": false, "LeastWaste": true} {
 		if got := requirementsWith(strategy); got.history != want {
-			t.Errorf("scoreNodes: %s needs the history: %v, want %v", strategy, got.history, want)
+			t.Errorf("scoringStrategy.type: %s needs the history: %v, want %v", strategy, got.history, want)
 		}
 	}
 }

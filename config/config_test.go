@@ -44,7 +44,7 @@ func (a allocator) Inputs() policy.Inputs { return policy.Inputs{Resources: a.Re
 
 type gpuMemory struct {
 	PerDeviceMiB int                  `json:"perDeviceMiB"`
-	MultiCard    bool                 `json:"multiCard"`
+	MultiGPU    bool                 `json:"multiGPU"`
 	Selector     metav1.LabelSelector `json:"selector"`
 	Names        []string             `json:"names"`
 	Wait         time.Duration        `json:"wait"`
@@ -199,7 +199,7 @@ func TestManual(t *testing.T) {
 	}
 	without, err := config.Parse("config.yaml", []byte(`{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration,
   serving: {tls: {certFile: tls.crt, keyFile: tls.key, clientCAFile: ca.crt}},
-  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{name: GPUMemory, weight: 5, config: {multiCard: true}}, {name: ImageLocality}]},
+  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{name: GPUMemory, weight: 5, config: {multiGPU: true}}, {name: ImageLocality}]},
     {path: /my_scheduler_extension/my_new_priorities/image_score, serve: prioritize, policies: [{name: ImageLocality}]}]}`), types)
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@
 //	    weight: 5                   # default 1; 0..100, 0: filter only
 //	    onError: fail               # skip: go on without the policy
 //	    config:                     # the policy's own
-//	      multiCard: true
+//	      multiGPU: true
 //	  - name: ImageLocality
 //	- path: /my_scheduler_extension/my_new_priorities/image_score
 //	  serve: prioritize             # default: none; filter, prioritize, preempt, bind: this verb alone, at the path itself

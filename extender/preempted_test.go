@@ -184,12 +184,12 @@ func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
 	runs := on(sharing("runs", 0, 6), "n", "0")
 	important, other := nominatedTo("n", sharing("important", 1000, 16)), sharing("other", 0, 8)
-	g := serveGPUProfile(t, func(c *gpumemory.Config) { c.ChooseCard = gpumemory.SpreadCards }, important, other)
+	g := serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = gpumemory.SpreadGPUs }, important, other)
 	g.see(nodes, runs)
 	if got := g.bind("other", "n"); got != "GPU 1" {
 		t.Fatalf("with nobody nominated: %s, want GPU 1, of which most is free", got)
 	}
-	g = serveGPUProfile(t, func(c *gpumemory.Config) { c.ChooseCard = gpumemory.SpreadCards }, important, other)
+	g = serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = gpumemory.SpreadGPUs }, important, other)
 	g.see(nodes, runs, important)
 	if got := g.bind("other", "n"); got != "GPU 0" {
 		t.Errorf("beside a pod that needs GPU 1: %s, want GPU 0", got)

@@ -12,7 +12,7 @@ import (
 
 func TestFillUpByHand(t *testing.T) {
 	// 4 GPUs of 16, pods with 10: four fit, 40 of 64.
-	w := world(t, machines(2, 2), gpumemory.Binpack)
+	w := world(t, machines(2, 2), gpumemory.BinPack)
 	parts := 0
 	f, err := w.FillUp(t.Context(), []Job{job("ten", 10, 0), job("none", 0, 0)}, 1, 1.3, func(float64) { parts++ })
 	if err != nil {
@@ -55,8 +55,8 @@ func TestSeedsDecide(t *testing.T) {
 // All that come by Order come in FillUp, and no others, whatever is drawn for equal nodes.
 func TestOrderIsWhatFillsUp(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 10, 0), job("c", 7, 0), job("d", 16, 0), job("e", 0, 0)}
-	w := world(t, machines(6, 3), gpumemory.Binpack)
-	w.Extender.Engine = gpuEngine(t, gpumemory.Binpack, 0)
+	w := world(t, machines(6, 3), gpumemory.BinPack)
+	w.Extender.Engine = gpuEngine(t, gpumemory.BinPack, 0)
 	w.Scheduler.NoPrioritize = true
 	pods, err := w.Order(jobs, 7, 1.3)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 // mix: see the README of GPUMemory.)
 func TestLeastWasteFillsBetter(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 6, 0), job("c", 10, 0)}
-	mean := func(strategy gpumemory.NodeScore) float64 {
+	mean := func(strategy gpumemory.ScoringStrategyType) float64 {
 		sum := 0.0
 		for seed := range uint64(5) {
 			f, err := world(t, machines(20, 4), strategy).FillUp(t.Context(), jobs, seed, 1, nil)
@@ -103,7 +103,7 @@ func TestLeastWasteFillsBetter(t *testing.T) {
 		}
 		return sum
 	}
-	binpack, least := mean(gpumemory.Binpack), mean(gpumemory.LeastWaste)
+	binpack, least := mean(gpumemory.BinPack), mean(gpumemory.LeastWaste)
 	if least < binpack+0.01 {
 		t.Errorf("binpack allocates %.4f, least waste %.4f", binpack, least)
 	}
@@ -111,7 +111,7 @@ func TestLeastWasteFillsBetter(t *testing.T) {
 }
 
 func TestRunningPodsAreThere(t *testing.T) {
-	w := world(t, machines(1, 2), gpumemory.Binpack)
+	w := world(t, machines(1, 2), gpumemory.BinPack)
 	running := job("old", 16, 0).Pod
 	running.Spec.NodeName, running.Status.Phase = "n00", corev1.PodRunning
 	running.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0"}
@@ -129,12 +129,12 @@ func TestRunningPodsAreThere(t *testing.T) {
 }
 
 func TestNothingToPlay(t *testing.T) {
-	for name, w := range map[string]*World{"no GPUs": world(t, machines(1, 0), gpumemory.Binpack), "no nodes": world(t, nil, gpumemory.Binpack)} {
+	for name, w := range map[string]*World{"no GPUs": world(t, machines(1, 0), gpumemory.BinPack), "no nodes": world(t, nil, gpumemory.BinPack)} {
 		if _, err := w.FillUp(t.Context(), []Job{job("a", 1, 0)}, 1, 1, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	w := world(t, machines(1, 1), gpumemory.Binpack)
+	w := world(t, machines(1, 1), gpumemory.BinPack)
 	for _, jobs := range [][]Job{nil, {job("none", 0, 0)}} {
 		if _, err := w.FillUp(t.Context(), jobs, 1, 1, nil); err == nil {
 			t.Errorf("%d jobs that ask for nothing: no error", len(jobs))

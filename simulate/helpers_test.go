@@ -54,10 +54,10 @@ func job(name string, units int, lifetime time.Duration) Job {
 }
 
 // gpuEngine runs GPUMemory alone.
-func gpuEngine(t testing.TB, strategy gpumemory.NodeScore, shortlist int) *engine.Engine {
+func gpuEngine(t testing.TB, strategy gpumemory.ScoringStrategyType, shortlist int) *engine.Engine {
 	t.Helper()
 	config := gpumemory.Defaults()
-	config.ScoreNodes, config.MultiCard = strategy, true
+	config.ScoringStrategy.Type, config.MultiGPU = strategy, true
 	p, err := gpumemory.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func gpuEngine(t testing.TB, strategy gpumemory.NodeScore, shortlist int) *engin
 	return e
 }
 
-func world(t testing.TB, nodes []*corev1.Node, strategy gpumemory.NodeScore) *World {
+func world(t testing.TB, nodes []*corev1.Node, strategy gpumemory.ScoringStrategyType) *World {
 	return &World{
 		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ExtenderWeight: 1, ResourceScore: LeastAllocated},
 		Extender: Extender{Engine: gpuEngine(t, strategy, 1)},

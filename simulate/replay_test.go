@@ -12,7 +12,7 @@ import (
 // One GPU. What counts begins at 100 s: then a pod has it until 200 s, one that comes at
 // 120 s waits for it until then, and one that comes at 390 s until the end at 400 s.
 func TestReplayByHand(t *testing.T) {
-	w := world(t, machines(1, 1), gpumemory.Binpack)
+	w := world(t, machines(1, 1), gpumemory.BinPack)
 	at := func(created, lifetime time.Duration, units int) Job {
 		j := job("p", units, lifetime*time.Second)
 		j.Created = created * time.Second
@@ -42,7 +42,7 @@ func TestReplayByHand(t *testing.T) {
 }
 
 func TestArrivals(t *testing.T) {
-	w := world(t, machines(10, 4), gpumemory.Binpack)
+	w := world(t, machines(10, 4), gpumemory.BinPack)
 	jobs := []Job{job("a", 8, time.Hour), job("b", 4, 20*time.Hour), job("c", 2, time.Second), job("d", 1, 0)}
 	load := Load{Offered: 0.8, For: 1000 * time.Hour, MinLifetime: time.Minute, MaxLifetime: 2 * time.Hour}
 	arrivals, err := w.Arrivals(jobs, load, 5)

@@ -48,7 +48,7 @@ func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod
 // the simulation goes on with, and the very scores, whatever was asked before.
 func TestDecisionsAreTheExtenders(t *testing.T) {
 	for _, shortlist := range []int{0, 1, 3} {
-		for _, strategy := range []gpumemory.NodeScore{gpumemory.Binpack, gpumemory.LeastWaste} {
+		for _, strategy := range []gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.LeastWaste} {
 			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
 				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
 				w.Extender.Engine = gpuEngine(t, strategy, shortlist)
@@ -269,7 +269,7 @@ func TestEqualNodes(t *testing.T) {
 }
 
 func TestPodsThatAreNotManaged(t *testing.T) {
-	w := world(t, machines(2, 1), gpumemory.Binpack)
+	w := world(t, machines(2, 1), gpumemory.BinPack)
 	w.Extender.Managed = []corev1.ResourceName{gpuMemory}
 	r := w.begin(1)
 	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {

@@ -11,17 +11,17 @@ import (
 // [slices.SortFunc].
 type cardOrder func(a, b card) int
 
-var cardOrders = map[CardChoice]cardOrder{
-	BestFit:     func(a, b card) int { return cmp.Compare(a.free(), b.free()) },
-	SpreadCards: func(a, b card) int { return cmp.Compare(b.free(), a.free()) },
+var cardOrders = map[GPUSelection]cardOrder{
+	BestFit:    func(a, b card) int { return cmp.Compare(a.free(), b.free()) },
+	SpreadGPUs: func(a, b card) int { return cmp.Compare(b.free(), a.free()) },
 }
 
 // nodeScorer scores a node on whose healthy cards so much would be used with the
 // pod, of more than 0 and at least used.
 type nodeScorer func(used, capacity int64) int64
 
-var nodeScorers = map[NodeScore]nodeScorer{
-	Binpack:     func(used, capacity int64) int64 { return policy.MaxScore * used / capacity },
+var nodeScorers = map[ScoringStrategyType]nodeScorer{
+	BinPack:     func(used, capacity int64) int64 { return policy.MaxScore * used / capacity },
 	SpreadNodes: func(used, capacity int64) int64 { return policy.MaxScore * (capacity - used) / capacity },
 }
 

@@ -33,29 +33,29 @@ func TestExplain(t *testing.T) {
 	usual := append(past(100, 1, 6, 0, ""), past(100, 1, 10, 0, "")...)
 	tests := []struct {
 		name     string
-		strategy NodeScore
+		strategy ScoringStrategyType
 		came     []*corev1.Pod
 		pod      *corev1.Pod
 		node     string // "": about the pod
 		want     string // what is said, in part; "" is nothing; parts between ellipses
 	}{
-		{"binpack: the GPU", Binpack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "The pod would get GPU 1 (free: 4 of 16 GiB)."},
-		{"binpack: no room", Binpack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
-		{"binpack: whole GPUs", Binpack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "The pod would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)."},
-		{"binpack: another model", Binpack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
-		{"binpack: nothing learnt", Binpack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
-		{"binpack: has it already", Binpack, nil, running[0], "shared", "The pod has its GPUs here already."},
-		{"leastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB).…!costs"},
-		{"leastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the least is best:…node's place"},
-		{"leastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could not be sold any more to the pods that usually come"},
-		{"leastWaste: what was learnt", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "leastWaste: which pods are usual was learnt from the first 156 that came."},
-		{"leastWaste: the scarce model", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "scarce",
+		{"BinPack: the GPU", BinPack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "The pod would get GPU 1 (free: 4 of 16 GiB)."},
+		{"BinPack: no room", BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
+		{"BinPack: whole GPUs", BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "The pod would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)."},
+		{"BinPack: another model", BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
+		{"BinPack: nothing learnt", BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
+		{"BinPack: has it already", BinPack, nil, running[0], "shared", "The pod has its GPUs here already."},
+		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB).…!costs"},
+		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the least is best:…node's place"},
+		{"LeastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could not be sold any more to the pods that usually come"},
+		{"LeastWaste: what was learnt", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: which pods are usual was learnt from the first 156 that came."},
+		{"LeastWaste: the scarce model", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "scarce",
 			`the model "P100" is scarce: with a probability of 0.94 pods that can use no other`},
-		{"leastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "costs …!scarce"},
-		{"leastWaste: a place for eight", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 6, 0, ""), "large",
+		{"LeastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "costs …!scarce"},
+		{"LeastWaste: a place for eight", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 6, 0, ""), "large",
 			"breaks 1 of the cluster's 1 places for pods with 8 whole GPUs"},
-		{"leastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "costs …!breaks"},
-		{"leastWaste: cores of a place for eight", LeastWaste, append(past(50, 20, 0, 8, ""), usual...), sharingPod("p", 16, 0, 0, ""), "large",
+		{"LeastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "costs …!breaks"},
+		{"LeastWaste: cores of a place for eight", LeastWaste, append(past(50, 20, 0, 8, ""), usual...), sharingPod("p", 16, 0, 0, ""), "large",
 			"places for pods with 8 whole GPUs and 20 cores"},
 	}
 	for _, tt := range tests {

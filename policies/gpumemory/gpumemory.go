@@ -30,7 +30,7 @@ type gpuMemory struct {
 // newGPUMemory returns the policy that ranks nodes by the strategy, or scores them one by one if it
 // is nil.
 func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
-	p := &gpuMemory{config: config, order: cardOrders[config.ChooseCard], score: nodeScorers[config.ScoreNodes]}
+	p := &gpuMemory{config: config, order: cardOrders[config.GPUSelection], score: nodeScorers[config.ScoringStrategy.Type]}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))

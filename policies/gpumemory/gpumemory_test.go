@@ -23,8 +23,8 @@ func TestScenarios(t *testing.T) {
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"defaults":    `{}`,
-		"other":       `{unit: MiB, chooseCard: spread, scoreNodes: spread, sizesFrom: example.com/sizes, multiCard: true, multiContainer: true}`,
-		"least waste": `{scoreNodes: leastWaste, multiCard: true, multiContainer: true, sizesFrom: example.com/sizes}`,
+		"other":       `{unit: MiB, gpuSelection: Spread, scoringStrategy: {type: Spread}, sizesFrom: example.com/sizes, multiGPU: true, multiContainer: true}`,
+		"least waste": `{scoringStrategy: {type: LeastWaste}, multiGPU: true, multiContainer: true, sizesFrom: example.com/sizes}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -75,12 +75,12 @@ func TestAnnotations(t *testing.T) {
 			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 		}},
-		"share of one card among several": {`{multiCard: true}`, gpuPod("p", 6, 1), map[string]string{
+		"share of one card among several": {`{multiGPU: true}`, gpuPod("p", 6, 1), map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 			"scheduler.framework.gpushare.allocation": `{"0":{"1":6}}`,
 		}},
-		"shares of two cards": {`{multiCard: true}`, gpuPod("p", 20, 2), map[string]string{
+		"shares of two cards": {`{multiGPU: true}`, gpuPod("p", 20, 2), map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "0,2", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "20",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 			"scheduler.framework.gpushare.allocation": `{"0":{"0":10,"2":10}}`,
@@ -107,7 +107,7 @@ func TestAllocationOfContainers(t *testing.T) {
 	second.Resources.Limits = list(6, 0)
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "plain"}, *second)
 	w := &world{node: gpuNode("n", 2, 16)}
-	got := w.claim(t, build(t, `{multiCard: true, multiContainer: true}`), pod)
+	got := w.claim(t, build(t, `{multiGPU: true, multiContainer: true}`), pod)
 	expect(t, "allocation", got["scheduler.framework.gpushare.allocation"], `{"0":{"0":2,"1":2},"2":{"0":3,"1":3}}`)
 	expect(t, "amount", got["ALIYUN_COM_GPU_MEM_POD"], "10")
 }
@@ -148,11 +148,11 @@ func TestChooseCard(t *testing.T) {
 		{`{}`, 7, 0, "2"},
 		{`{}`, 11, 0, "0"},
 		{`{}`, 0, 1, "0"},
-		{`{chooseCard: spread}`, 2, 0, "0"},
-		{`{chooseCard: spread}`, 16, 0, "0"},
-		{`{multiCard: true}`, 8, 2, "1,3"},
-		{`{multiCard: true}`, 14, 2, "0,2"},
-		{`{multiCard: true, chooseCard: spread}`, 8, 2, "0,2"},
+		{`{gpuSelection: Spread}`, 2, 0, "0"},
+		{`{gpuSelection: Spread}`, 16, 0, "0"},
+		{`{multiGPU: true}`, 8, 2, "1,3"},
+		{`{multiGPU: true}`, 14, 2, "0,2"},
+		{`{multiGPU: true, gpuSelection: Spread}`, 8, 2, "0,2"},
 	} {
 		w := &world{
 			node: gpuNode("n", 5, 16),
@@ -168,7 +168,7 @@ func TestChooseCard(t *testing.T) {
 // only by the order in which they were bound, so they get the same card while there
 // is room, and any other as soon as they have theirs.
 func TestEqualPodsGoTogether(t *testing.T) {
-	p := build(t, `{chooseCard: spread}`)
+	p := build(t, `{gpuSelection: Spread}`)
 	w := &world{node: gpuNode("n", 2, 16)}
 	first := gpuPod("first", 4, 0)
 	index := func(pod *corev1.Pod) string {
@@ -323,9 +323,9 @@ func BenchmarkGPUMemory(b *testing.B) {
 		}
 	}
 	view := builder.View()
-	for _, strategy := range []string{"binpack", "leastWaste"} {
+	for _, strategy := range []string{"BinPack", "LeastWaste"} {
 		b.Run(strategy, func(b *testing.B) {
-			policytest.Benchmark(b, build(b, "{scoreNodes: "+strategy+"}"), gpuPod("new", 6, 0), view)
+			policytest.Benchmark(b, build(b, "{scoringStrategy: {type: "+strategy+"}}"), gpuPod("new", 6, 0), view)
 		})
 	}
 }

@@ -69,7 +69,7 @@ func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amoun
 	}
 	if r.whole() {
 		written[assignedKey] = assigned // nobody asks the device plugin for whole cards
-	} else if p.config.MultiCard {
+	} else if p.config.MultiGPU {
 		written[allocationKey] = allocation(ask.Pod, indexes)
 	}
 	return written

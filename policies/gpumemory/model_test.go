@@ -184,10 +184,10 @@ func (m *model) lostSum() int64 {
 // has free, and Filter says that a pod fits exactly when Reserve finds it a card.
 func TestAgainstModel(t *testing.T) {
 	config := gpumemory.Defaults()
-	config.SizesFrom, config.MultiCard = "sizes", true
+	config.SizesFrom, config.MultiGPU = "sizes", true
 	rapid.Check(t, func(t *rapid.T) {
-		config.ChooseCard = rapid.SampledFrom([]gpumemory.CardChoice{gpumemory.BestFit, gpumemory.SpreadCards}).Draw(t, "choose")
-		config.ScoreNodes = rapid.SampledFrom([]gpumemory.NodeScore{gpumemory.Binpack, gpumemory.SpreadNodes}).Draw(t, "score")
+		config.GPUSelection = rapid.SampledFrom([]gpumemory.GPUSelection{gpumemory.BestFit, gpumemory.SpreadGPUs}).Draw(t, "choose")
+		config.ScoringStrategy.Type = rapid.SampledFrom([]gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.SpreadNodes}).Draw(t, "score")
 		p, err := gpumemory.New(config)
 		if err != nil {
 			t.Fatal(err)

@@ -46,10 +46,10 @@ func sharingPod(name string, cpu, memory, count int64, models string) *corev1.Po
 	return pod
 }
 
-func strategic(t testing.TB, score NodeScore) *gpuMemory {
+func strategic(t testing.TB, score ScoringStrategyType) *gpuMemory {
 	t.Helper()
 	config := Defaults()
-	config.ScoreNodes = score
+	config.ScoringStrategy.Type = score
 	p, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func randomPod(rng *rand.Rand, name string) *corev1.Pod {
 // what is learnt changes several times.
 func TestWhatIsKeptChangesNoDecision(t *testing.T) {
 	for name, ranked := range map[string]func() *gpuMemory{
-		"leastWaste":     func() *gpuMemory { return strategic(t, LeastWaste) },
+		"LeastWaste":     func() *gpuMemory { return strategic(t, LeastWaste) },
 		"without prices": func() *gpuMemory { return withoutPrices(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,5 +236,5 @@ var _ engine.Precomputer = (*gpuMemory)(nil)
 
 // A policy without a strategy has nothing to compute ahead.
 func TestPrecomputeWithoutAStrategy(t *testing.T) {
-	strategic(t, Binpack).Precompute(new(snapshot.View))
+	strategic(t, BinPack).Precompute(new(snapshot.View))
 }

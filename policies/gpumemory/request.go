@@ -61,7 +61,7 @@ func (p *gpuMemory) request(pod *corev1.Pod) *request {
 	case r.refused != nil:
 	case !p.config.MultiContainer && asking(pod.Spec.Containers) > 1:
 		r.refused = severalContainers
-	case !p.config.MultiCard && !r.whole() && r.cards > 1:
+	case !p.config.MultiGPU && !r.whole() && r.cards > 1:
 		r.refused = severalCards
 	case !evenly(pod.Spec.Containers, r.cards):
 		r.refused = unevenShares

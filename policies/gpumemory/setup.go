@@ -19,27 +19,34 @@ const (
 	MiB Unit = "MiB"
 )
 
-// CardChoice is which of the cards of a node that fit a pod gets.
-type CardChoice string
+// GPUSelection is which of the GPUs of a node that fit a pod gets.
+type GPUSelection string
 
 const (
 	// BestFit is the one with the least memory free.
-	BestFit CardChoice = "bestFit"
-	// SpreadCards is the one with the most memory free.
-	SpreadCards CardChoice = "spread"
+	BestFit GPUSelection = "BestFit"
+	// SpreadGPUs is the one with the most memory free.
+	SpreadGPUs GPUSelection = "Spread"
 )
 
-// NodeScore is which nodes are better.
-type NodeScore string
+// ScoringStrategy is which nodes are better.
+type ScoringStrategy struct {
+	// Type is BinPack (the default), SpreadNodes, or LeastWaste, which ranks the nodes
+	// and selects the GPU as well.
+	Type ScoringStrategyType `json:"type"`
+}
+
+// ScoringStrategyType is the type of a ScoringStrategy.
+type ScoringStrategyType string
 
 const (
-	// Binpack prefers nodes whose cards are fuller.
-	Binpack NodeScore = "binpack"
-	// SpreadNodes prefers nodes whose cards are emptier.
-	SpreadNodes NodeScore = "spread"
-	// LeastWaste prefers nodes, and cards, where the least is wasted of what the pods
+	// BinPack prefers nodes whose GPUs are fuller.
+	BinPack ScoringStrategyType = "BinPack"
+	// SpreadNodes prefers nodes whose GPUs are emptier.
+	SpreadNodes ScoringStrategyType = "Spread"
+	// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods
 	// that usually come could use; see [placement.Waste].
-	LeastWaste NodeScore = "leastWaste"
+	LeastWaste ScoringStrategyType = "LeastWaste"
 )
 
 // Config is the configuration of the policy.
@@ -47,24 +54,23 @@ type Config struct {
 	// Unit is GiB (the default) or MiB. Numbers are the device plugin's whatever
 	// it says: it names them in reasons.
 	Unit Unit `json:"unit"`
-	// ChooseCard is BestFit (the default) or SpreadCards. Of equal ones it is the
+	// GPUSelection is BestFit (the default) or SpreadGPUs. Of equal ones it is the
 	// one with the lowest index.
-	ChooseCard CardChoice `json:"chooseCard"`
-	// ScoreNodes is Binpack (the default), SpreadNodes, or LeastWaste, which ranks the
-	// nodes and chooses the card as well.
-	ScoreNodes NodeScore `json:"scoreNodes"`
+	GPUSelection GPUSelection `json:"gpuSelection"`
+	// ScoringStrategy says which nodes are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// SizesFrom is the key of a node annotation, or else label, with the memory of
-	// each card in order of index: "16,16,32", in a label "16-16-32" or
-	// "16_16_32". Nodes without it have cards of one size. "" means that all have.
+	// each GPU in order of index: "16,16,32", in a label "16-16-32" or
+	// "16_16_32". Nodes without it have GPUs of one size. "" means that all have.
 	SizesFrom string `json:"sizesFrom"`
-	// ModelLabel is the key of the node label that names the model of its cards.
+	// ModelLabel is the key of the node label that names the model of its GPUs.
 	ModelLabel string `json:"modelLabel"`
 	// ModelAnnotation is the key of a pod annotation with the models that may be
 	// used, separated by commas. Pods without it may use any.
 	ModelAnnotation string `json:"modelAnnotation"`
-	// MultiCard says that the device plugin gives a pod a share of each of several
-	// cards, which the one of gpushare does not.
-	MultiCard bool `json:"multiCard"`
+	// MultiGPU says that the device plugin gives a pod a share of each of several
+	// GPUs, which the one of gpushare does not.
+	MultiGPU bool `json:"multiGPU"`
 	// MultiContainer says that the device plugin serves pods several of whose
 	// containers ask for GPU memory, which the one of gpushare does not.
 	MultiContainer bool `json:"multiContainer"`
@@ -77,8 +83,8 @@ func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }
 func Defaults() Config {
 	return Config{
 		Unit:            GiB,
-		ChooseCard:      BestFit,
-		ScoreNodes:      Binpack,
+		GPUSelection:    BestFit,
+		ScoringStrategy: ScoringStrategy{Type: BinPack},
 		ModelLabel:      "nvidia.com/gpu.product",
 		ModelAnnotation: "outboard.dev/gpu-models",
 	}
@@ -89,7 +95,7 @@ func New(config Config) (policy.Policy, error) {
 	if errs := config.validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	if config.ScoreNodes == LeastWaste {
+	if config.ScoringStrategy.Type == LeastWaste {
 		by := strategy.LeastWaste()
 		return newGPUMemory(config, &by), nil
 	}
@@ -97,9 +103,9 @@ func New(config Config) (policy.Policy, error) {
 }
 
 // NewWith returns the policy with another strategy than those of the configuration, to compare
-// it with these. ScoreNodes is as with LeastWaste.
+// it with these. The type of the scoring strategy is as with LeastWaste.
 func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
-	config.ScoreNodes = LeastWaste
+	config.ScoringStrategy.Type = LeastWaste
 	if errs := config.validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
@@ -108,10 +114,10 @@ func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.OneOf(field.NewPath("unit"), c.Unit, GiB, MiB)
-	errs = append(errs, fields.OneOf(field.NewPath("chooseCard"), c.ChooseCard, BestFit, SpreadCards)...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoreNodes"), c.ScoreNodes, Binpack, SpreadNodes, LeastWaste)...)
-	if c.ScoreNodes == LeastWaste && c.ChooseCard == SpreadCards {
-		errs = append(errs, field.Invalid(field.NewPath("chooseCard"), c.ChooseCard, fmt.Sprintf("scoreNodes: %s chooses the card as well", c.ScoreNodes)))
+	errs = append(errs, fields.OneOf(field.NewPath("gpuSelection"), c.GPUSelection, BestFit, SpreadGPUs)...)
+	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, BinPack, SpreadNodes, LeastWaste)...)
+	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == SpreadGPUs {
+		errs = append(errs, field.Invalid(field.NewPath("gpuSelection"), c.GPUSelection, fmt.Sprintf("scoringStrategy.type: %s selects the GPU as well", LeastWaste)))
 	}
 	errs = append(errs, fields.OptionalKey(field.NewPath("sizesFrom"), c.SizesFrom)...)
 	errs = append(errs, fields.Key(field.NewPath("modelLabel"), c.ModelLabel)...)

@@ -28,11 +28,11 @@ var deciders = []struct {
 	// nodes bounds the decisions: about so many nodes are looked at by what looks at all.
 	nodes int
 }{
-	{"bestFit, a look at every node", func(h *held) (decider, error) { return newScan(h), nil }, 20e6},
-	{"bestFit, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, bestFit, 100) }, 2e6},
-	{"leastWaste, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 100) }, 2e6},
-	{"bestFit, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, bestFit, 0) }, 2e6},
-	{"leastWaste, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 0) }, 2e6},
+	{"BestFit, a look at every node", func(h *held) (decider, error) { return newScan(h), nil }, 20e6},
+	{"BestFit, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, bestFit, 100) }, 2e6},
+	{"LeastWaste, a filter call about all nodes", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 100) }, 2e6},
+	{"BestFit, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, bestFit, 0) }, 2e6},
+	{"LeastWaste, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 0) }, 2e6},
 }
 
 // decider finds the place for the pod of a job.

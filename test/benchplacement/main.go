@@ -69,18 +69,18 @@ const (
 // contender is a way to place pods.
 type contender struct {
 	name     string
-	strategy gpumemory.NodeScore
+	strategy gpumemory.ScoringStrategyType
 	known    bool // from all pods, before the first comes
 	// shortlist is how many nodes filter answers with; 0: all that fit.
 	shortlist int
 }
 
 var (
-	bestFit           = contender{"bestFit", strategies.ScoreBestFit, false, 1}
-	fgdKnown          = contender{"fgd, mix known", strategies.ScoreFGD, true, 1}
-	fgdLearned        = contender{"fgd, mix learned", strategies.ScoreFGD, false, 1}
-	leastWasteKnown   = contender{"leastWaste, mix known", gpumemory.LeastWaste, true, 1}
-	leastWasteLearned = contender{"leastWaste, mix learned", gpumemory.LeastWaste, false, 1}
+	bestFit           = contender{"BestFit", strategies.ScoreBestFit, false, 1}
+	fgdKnown          = contender{"FGD, mix known", strategies.ScoreFGD, true, 1}
+	fgdLearned        = contender{"FGD, mix learned", strategies.ScoreFGD, false, 1}
+	leastWasteKnown   = contender{"LeastWaste, mix known", gpumemory.LeastWaste, true, 1}
+	leastWasteLearned = contender{"LeastWaste, mix learned", gpumemory.LeastWaste, false, 1}
 
 	contenders = []contender{bestFit, fgdKnown, fgdLearned, leastWasteKnown, leastWasteLearned}
 )
@@ -106,8 +106,8 @@ func fillings() map[string][]filling {
 		"wire": {{
 			title: "how the ranking reaches kube-scheduler, which looks at all nodes", percentage: 100, few: true,
 			contenders: []contender{
-				{"fgd, scores 0..10", strategies.ScoreFGD, true, 0}, {"fgd, shortlist 8", strategies.ScoreFGD, true, 8}, {"fgd, shortlist 1", strategies.ScoreFGD, true, 1},
-				{"leastWaste, scores 0..10", gpumemory.LeastWaste, false, 0}, {"leastWaste, shortlist 8", gpumemory.LeastWaste, false, 8}, {"leastWaste, shortlist 1", gpumemory.LeastWaste, false, 1},
+				{"FGD, scores 0..10", strategies.ScoreFGD, true, 0}, {"FGD, shortlist 8", strategies.ScoreFGD, true, 8}, {"FGD, shortlist 1", strategies.ScoreFGD, true, 1},
+				{"LeastWaste, scores 0..10", gpumemory.LeastWaste, false, 0}, {"LeastWaste, shortlist 8", gpumemory.LeastWaste, false, 8}, {"LeastWaste, shortlist 1", gpumemory.LeastWaste, false, 1},
 			},
 		}},
 	}
@@ -189,7 +189,7 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 // extender is one that nobody has asked anything yet.
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
-	config.ScoreNodes, config.MultiCard = c.strategy, true // pods of the trace want parts of several GPUs
+	config.ScoringStrategy.Type, config.MultiGPU = c.strategy, true // pods of the trace want parts of several GPUs
 	p, err := strategies.New(config)
 	if err != nil {
 		return simulate.Extender{}, err

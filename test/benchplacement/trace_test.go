@@ -11,8 +11,8 @@ import (
 // arrived: the mean of ten seeds (experiments/analysis/expected_results of its repository).
 var published = map[float64]float64{.90: 89.98, .95: 94.91, 1: 95.23, 1.10: 95.30, 1.20: 95.35, 1.30: 95.39}
 
-// One seed of the published trace, through the engine: fgd is the paper's, and
-// leastWaste is nowhere behind it, though kube-scheduler looks at some of the nodes only.
+// One seed of the published trace, through the engine: FGD is the paper's, and
+// LeastWaste is nowhere behind it, though kube-scheduler looks at some of the nodes only.
 func TestPublishedTrace(t *testing.T) {
 	world, jobs, err := read(&options{data: "../openb", pods: simulate.OpenBPods})
 	if err != nil {
@@ -35,13 +35,13 @@ func TestPublishedTrace(t *testing.T) {
 		theirs, ours := 100*fgd.At(mark), 100*waste.At(mark)
 		// Single seeds are within 0.5 of their mean.
 		if want, known := published[mark]; known && math.Abs(theirs-want) > 0.6 {
-			t.Errorf("fgd at %.0f %%: %.2f, published %.2f", 100*mark, theirs, want)
+			t.Errorf("FGD at %.0f %%: %.2f, published %.2f", 100*mark, theirs, want)
 		}
 		if ours < theirs-0.05 {
-			t.Errorf("at %.0f %%: leastWaste %.2f, fgd %.2f", 100*mark, ours, theirs)
+			t.Errorf("at %.0f %%: LeastWaste %.2f, FGD %.2f", 100*mark, ours, theirs)
 		}
 	}
 	if first := 100 * waste.FirstRejected; first < 95.5 {
-		t.Errorf("leastWaste rejects a pod with GPUs when %.2f %% have arrived", first)
+		t.Errorf("LeastWaste rejects a pod with GPUs when %.2f %% have arrived", first)
 	}
 }

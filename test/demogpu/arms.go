@@ -12,8 +12,8 @@ import (
 
 // arm is one way to place pods.
 type arm struct {
-	name       string
-	scoreNodes gpumemory.NodeScore
+	name     string
+	strategy gpumemory.ScoringStrategyType
 	// shortlist is how many nodes filter returns; 0: all that fit.
 	shortlist int
 	// prioritize makes kube-scheduler ask for scores, which decide.
@@ -21,9 +21,9 @@ type arm struct {
 }
 
 var arms = []arm{
-	{name: "kube-scheduler scores, best-fit GPU", scoreNodes: gpumemory.Binpack},
-	{name: "leastWaste, by prioritize", scoreNodes: gpumemory.LeastWaste, prioritize: true},
-	{name: "leastWaste, shortlist of 1", scoreNodes: gpumemory.LeastWaste, shortlist: 1},
+	{name: "kube-scheduler scores, best-fit GPU", strategy: gpumemory.BinPack},
+	{name: "LeastWaste, by prioritize", strategy: gpumemory.LeastWaste, prioritize: true},
+	{name: "LeastWaste, shortlist of 1", strategy: gpumemory.LeastWaste, shortlist: 1},
 }
 
 // decisive is a weight with which one of the 10 levels of an extender's scores outweighs
@@ -33,7 +33,7 @@ const decisive = 1000
 // config is that of the policy. Pods of the trace want parts of several GPUs.
 func (a *arm) config() gpumemory.Config {
 	c := gpumemory.Defaults()
-	c.ScoreNodes, c.MultiCard = a.scoreNodes, true
+	c.ScoringStrategy.Type, c.MultiGPU = a.strategy, true
 	return c
 }
 

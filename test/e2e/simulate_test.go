@@ -21,7 +21,7 @@ kind: OutboardConfiguration
 profiles:
 - shortlist: 1
   policies:
-  - {name: GPUMemory, config: {scoreNodes: leastWaste}}
+  - {name: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}
 `
 
 // What the simulation says of a cluster is what happens in it: pod after pod goes to the node and the GPU that it has
@@ -35,7 +35,7 @@ func TestWhatIsSimulatedHappens(t *testing.T) {
 	o := th.outboard(leastWaste)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind preempt"}))
 	config := gpumemory.Defaults()
-	config.ScoreNodes = gpumemory.LeastWaste
+	config.ScoringStrategy.Type = gpumemory.LeastWaste
 	policy, err := gpumemory.New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// The values of ScoreNodes that New knows beside those of GPUMemory.
+// The types of scoring strategies that New knows beside those of GPUMemory.
 const (
-	ScoreBestFit gpumemory.NodeScore = "bestFit"
-	ScoreFGD     gpumemory.NodeScore = "fgd"
+	ScoreBestFit gpumemory.ScoringStrategyType = "BestFit"
+	ScoreFGD     gpumemory.ScoringStrategyType = "FGD"
 )
 
 // FGD is Fragmentation Gradient Descent.
@@ -37,9 +37,9 @@ func BestFitOf(cpu int64) strategy.Strategy {
 	}}
 }
 
-// New is gpumemory.New for a configuration whose ScoreNodes may be one of this package.
+// New is gpumemory.New for a configuration whose scoring strategy may be one of this package.
 func New(config gpumemory.Config) (policy.Policy, error) {
-	switch config.ScoreNodes {
+	switch config.ScoringStrategy.Type {
 	case ScoreBestFit:
 		return gpumemory.NewWith(config, BestFitOf(maxCPU))
 	case ScoreFGD:

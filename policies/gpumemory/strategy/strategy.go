@@ -37,7 +37,7 @@ type Rater struct {
 // LeastWaste prefers places where the least is wasted of what the pods that usually come could use; see
 // [placement.Waste].
 func LeastWaste() Strategy {
-	return Strategy{Name: "leastWaste", Rater: func(mix *placement.Mix, nodes []placement.Kind) Rater {
+	return Strategy{Name: "LeastWaste", Rater: func(mix *placement.Mix, nodes []placement.Kind) Rater {
 		w := placement.NewWaste(mix, nodes)
 		return Rater{Rate: w.Rate, Waste: w}
 	}}
