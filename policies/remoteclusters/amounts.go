@@ -62,12 +62,12 @@ func add(a, b int64) int64 { return min(a+b, most) }
 
 // arrivals are the pods on a node, with what they ask for.
 type arrivals struct {
-	snapshot.Arrivals
+	snapshot.PodsByBindTime
 	asked map[corev1.ResourceName][]int64 // by the first so many pods: one longer than these
 }
 
 func arrivalsOf(n *snapshot.Node) arrivals {
-	all := arrivals{snapshot.ArrivalsOf(n), map[corev1.ResourceName][]int64{}}
+	all := arrivals{snapshot.PodsByBindTimeOf(n), map[corev1.ResourceName][]int64{}}
 	for i, pod := range all.Pods {
 		requests := requestsOf(pod)
 		for resource := range requests {

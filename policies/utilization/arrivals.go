@@ -26,12 +26,12 @@ type amounts [kinds]float64
 
 // arrivals are the pods on a node, with what they are predicted to use.
 type arrivals struct {
-	snapshot.Arrivals
+	snapshot.PodsByBindTime
 	uses []amounts // of the first so many pods: one longer than these
 }
 
 func (p *utilization) arrivalsOf(n *snapshot.Node) arrivals {
-	all := arrivals{snapshot.ArrivalsOf(n), make([]amounts, len(n.Pods)+1)}
+	all := arrivals{snapshot.PodsByBindTimeOf(n), make([]amounts, len(n.Pods)+1)}
 	for i, pod := range all.Pods {
 		all.uses[i+1] = all.uses[i]
 		for k, uses := range p.predict(pod) {

@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestArrivals: what a search finds is what looking at each pod finds.
-func TestArrivals(t *testing.T) {
+// TestPodsByBindTime: Since finds by a search what looking at each pod finds.
+func TestPodsByBindTime(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		since := start.Add(time.Duration(rapid.IntRange(-1000, 8000).Draw(t, "since")) * time.Millisecond)
@@ -42,17 +42,17 @@ func TestArrivals(t *testing.T) {
 		}
 		n := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, on...)
 		before := slices.Clone(n.Pods)
-		arrivals := snapshot.ArrivalsOf(n)
+		pods := snapshot.PodsByBindTimeOf(n)
 		var got []string
-		for _, pod := range arrivals.Pods[:arrivals.Since(since)] {
+		for _, pod := range pods.Pods[:pods.Since(since)] {
 			got = append(got, pod.Name)
 		}
 		slices.Sort(got)
 		if slices.Sort(want); !slices.Equal(got, want) {
 			t.Fatalf("%q were bound since %v, want %q", got, since, want)
 		}
-		if len(arrivals.Pods) != len(on) || !slices.Equal(n.Pods, before) {
-			t.Fatalf("of %d pods there are %d, or the node's are in another order", len(on), len(arrivals.Pods))
+		if len(pods.Pods) != len(on) || !slices.Equal(n.Pods, before) {
+			t.Fatalf("of %d pods there are %d, or the node's are in another order", len(on), len(pods.Pods))
 		}
 	})
 }

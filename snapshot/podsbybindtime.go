@@ -1,0 +1,60 @@
+package snapshot
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PodsByBindTime holds the pods on a node, the last bound first, so that a binary search finds
+// those bound since a time: the pods that a reading of that time does not include. It never
+// changes, and belongs in a [Fact].
+type PodsByBindTime struct {
+	// Pods are the pods on the node, the last bound first.
+	Pods  []*corev1.Pod
+	bound []int64 // Unix seconds; see boundAt
+}
+
+// PodsByBindTimeOf returns the pods of the node by bind time.
+func PodsByBindTimeOf(n *Node) PodsByBindTime {
+	a := PodsByBindTime{Pods: slices.Clone(n.Pods), bound: make([]int64, len(n.Pods))}
+	slices.SortStableFunc(a.Pods, func(x, y *corev1.Pod) int { return cmp.Compare(boundAt(y), boundAt(x)) })
+	for i, pod := range a.Pods {
+		a.bound[i] = boundAt(pod)
+	}
+	return a
+}
+
+// Since returns how many of Pods were bound at the time or later. The API server truncates its
+// times to seconds: a pod that may have been bound later counts.
+func (a *PodsByBindTime) Since(t time.Time) int {
+	first := t.Unix()
+	return sort.Search(len(a.bound), func(i int) bool { return a.bound[i] < first })
+}
+
+// BoundBefore returns a time, by the API server's clock, before which the pod was bound. It is
+// not known for a pod that Outboard has just bound and that no watch event has shown since.
+func BoundBefore(pod *corev1.Pod) (at time.Time, known bool) {
+	seconds := boundAt(pod)
+	if seconds == math.MaxInt64 {
+		return time.Time{}, false
+	}
+	return time.Unix(seconds+1, 0).UTC(), true // the API server truncates to seconds
+}
+
+// boundAt returns when the pod was bound, in Unix seconds. A pod without the time has just been
+// bound by Outboard and not been seen since: it counts as later than all others. Its PodScheduled
+// condition, if any, is from an earlier attempt that failed.
+func boundAt(pod *corev1.Pod) int64 {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Unix()
+		}
+	}
+	return math.MaxInt64
+}
