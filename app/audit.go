@@ -20,7 +20,7 @@ import (
 const statusNotAudited = 2
 
 type auditOptions struct {
-	cluster        config.Cluster
+	cluster        config.ClientConnection
 	grace, recheck time.Duration
 	sizesFrom      string
 	output         string

@@ -105,7 +105,7 @@ func (r *checked) text(w io.Writer, file string, c *config.Config) error {
 		for _, p := range c.Profiles {
 			var names []string
 			for _, policy := range p.Policies {
-				names = append(names, policy.As)
+				names = append(names, policy.Name)
 			}
 			fmt.Fprintf(&b, "profile %s: %s\n", p.Path, strings.Join(names, ", "))
 		}

@@ -53,7 +53,7 @@ func file(t *testing.T, text string) string {
 const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
 
 func TestErrorsOfAnOperator(t *testing.T) {
-	wrong := file(t, header+"profiles:\n- policies: [{name: ImageLocality, wieght: 2}]\n  shortlist: -1\n")
+	wrong := file(t, header+"profiles:\n- policies: [{type: ImageLocality, wieght: 2}]\n  shortlist: -1\n")
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -78,8 +78,8 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"asking the service", "refused"}},
 		{"no cluster to audit", []string{"audit", "--context", "none"}, []string{"set --kubeconfig"}},
 		{"check", []string{"check", wrong, "-o", "xml"}, []string{"--output"}},
-		{"claims without a cluster", []string{"serve", "--config", file(t, header+"cluster: none\nprofiles:\n- policies: [{name: GPUMemory}]\n")},
-			[]string{":5: profiles[0].policies[0].name: Forbidden: GPUMemory claims", "cluster is none"}},
+		{"claims without a cluster", []string{"serve", "--config", file(t, header+"clientConnection: None\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
+			[]string{":5: profiles[0].policies[0].type: Forbidden: GPUMemory claims", "clientConnection is None"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := execute(t, tt.args...)
@@ -100,7 +100,7 @@ func TestSignalWithTwoSources(t *testing.T) {
 	_, err := execute(t, "serve", "--print-config", "--config", file(t, header+`signals:
 - {name: load, file: {path: load.yaml}, prometheus: {address: "http://prometheus:9090", query: load}}
 profiles:
-- policies: [{name: Utilization, config: {cpu: {signal: load, unit: fraction}}}]
+- policies: [{type: Utilization, config: {cpu: {signal: load, unit: fraction}}}]
 `))
 	if err == nil || !strings.Contains(err.Error(), ":4: signals[0].file: Forbidden: a signal has one source, and this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v", err)
@@ -120,7 +120,7 @@ func TestOwnSignals(t *testing.T) {
 	}
 	option := WithSignals(append(standard.Types(), signal.TypeOf("wheel", func() config { return config{Turns: 3} }, build))...)
 	print := func(wheel string) (string, error) {
-		return executeWith(t, []Option{option}, "serve", "--print-config", "--config", file(t, header+"signals:\n- {name: a, "+wheel+"}\nprofiles:\n- policies: [{name: ImageLocality}]\n"))
+		return executeWith(t, []Option{option}, "serve", "--print-config", "--config", file(t, header+"signals:\n- {name: a, "+wheel+"}\nprofiles:\n- policies: [{type: ImageLocality}]\n"))
 	}
 	if text, err := print("wheel: {}"); err != nil || !strings.Contains(text, "    wheel:\n      turns: 3\n") {
 		t.Errorf("the default: %v\n%s", err, text)
@@ -140,11 +140,11 @@ func TestVersion(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := file(t, header+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{name: ImageLocality}, {name: PodLimit, config: {max: 1, selector: {}}}]\n")
+	good := file(t, header+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
 	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit\nsignal load: file\n" {
 		t.Errorf("a valid file: %v\n%s", err, out)
 	}
-	bad := file(t, header+"profiles:\n- policies: [{name: PodLimit, config: {max: 0, selector: {matchLabel: {a: b}}}}]\n  shortlst: 1\n")
+	bad := file(t, header+"profiles:\n- policies: [{type: PodLimit, config: {max: 0, selector: {matchLabel: {a: b}}}}]\n  shortlst: 1\n")
 	for _, tt := range []struct{ format, want string }{
 		{"text", bad + `:4: profiles[0].policies[0].config.selector.matchLabel: Unknown field: did you mean "matchLabels"? (policy PodLimit)
 ` + bad + `:4: profiles[0].policies[0].config.max: Invalid value: 0: must be at least 1 (policy PodLimit)
@@ -165,7 +165,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheckWarns(t *testing.T) {
-	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{name: GPUMemory}]\n")
+	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{type: GPUMemory}]\n")
 	out, err := execute(t, "check", odd)
 	if err != nil || !strings.HasPrefix(out, "warning: "+odd+":6: profiles[0].managedResources[1].ignoredByScheduler: ") || strings.Count(out, "warning") != 1 {
 		t.Errorf("%v\n%s", err, out)
@@ -206,11 +206,11 @@ func TestExplainPod(t *testing.T) {
 }
 
 func TestPrintConfigPrintsWhatLoads(t *testing.T) {
-	first, err := execute(t, "serve", "--print-config", "--config", file(t, header+"profiles:\n- policies: [{name: ImageLocality}]\n"))
+	first, err := execute(t, "serve", "--print-config", "--config", file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(first, "scoreBy: count") || !strings.Contains(first, "lameDuck: 10s") {
+	if !strings.Contains(first, "scoreBy: count") || !strings.Contains(first, "shutdownDelay: 10s") {
 		t.Errorf("defaults are missing:\n%s", first)
 	}
 	again, err := execute(t, "serve", "--print-config", "--config", file(t, first))

@@ -25,8 +25,8 @@ func TestPodsInFlightAreSharedAndSurviveReloads(t *testing.T) {
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
-- {path: /a, policies: [{name: PodLimit, config: {max: 1, selector: {}}}]}
-- {path: /b, policies: [{name: PodLimit, config: {max: 1, selector: {}}}]}
+- {path: /a, policies: [{type: PodLimit, config: {max: 1, selector: {}}}]}
+- {path: /b, policies: [{type: PodLimit, config: {max: 1, selector: {}}}]}
 `
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}

@@ -15,7 +15,7 @@ import (
 // kube-scheduler shows the Error of an answer in the pod's events, and of a 403 nothing. So a caller that is not allowed is told so
 // in the answer of the verb it calls.
 func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
-	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, cluster: none, profiles: [{policies: [{name: ImageLocality}]}]}"), typesOf(nil))
+	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, clientConnection: None, profiles: [{policies: [{type: ImageLocality}]}]}"), typesOf(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func (s *service) prepare(c *config.Config) (*profiles, error) {
 			err = fmt.Errorf("its policies need more of the cluster: %w", err)
 		}
 	case !p.requirements.none():
-		err = errors.New("its policies need an API server, and the process was started with cluster: none: restart it")
+		err = errors.New("its policies need an API server, and the process was started with clientConnection: None: restart it")
 	}
 	if err != nil {
 		closeSources(p.signals)

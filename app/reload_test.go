@@ -22,7 +22,7 @@ type reloading struct {
 	log  bytes.Buffer
 }
 
-const alone = header + "cluster: none\n"
+const alone = header + "clientConnection: None\n"
 
 func newReloading(t *testing.T, text string) *reloading {
 	t.Helper()
@@ -49,7 +49,7 @@ func (r *reloading) says(text, want string) {
 
 // A restart is needed for what differs from the configuration at the start of the process, however many reloads ago.
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
-	const policies = "profiles:\n- policies: [{name: ImageLocality}]\n"
+	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
 	const warning = "take effect at the next start only"
 	r.says(alone+"log: {level: debug}\n"+policies, warning)
@@ -61,18 +61,18 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 }
 
 func TestReloadSaysWhatChanged(t *testing.T) {
-	r := newReloading(t, alone+"profiles:\n- policies: [{name: ImageLocality}]\n")
-	r.says(alone+"profiles:\n- policies: [{name: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="[profiles[0].shortlist profiles[0].policies[0].weight]"`)
+	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	r.says(alone+"profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="[profiles[0].shortlist profiles[0].policies[0].weight]"`)
 	many := alone + "profiles:\n- policies:\n"
 	for range 30 {
-		many += "  - {name: ImageLocality, as: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"
+		many += "  - {type: ImageLocality, name: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"
 	}
 	r.says(many, "and 12 more")
 }
 
 // A failed reload shows until the file can be loaded again.
 func TestFailedReloadShows(t *testing.T) {
-	const good = alone + "profiles:\n- policies: [{name: ImageLocality}]\n"
+	const good = alone + "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, good)
 	shows := func(step string, want float64, warning string) {
 		t.Helper()
@@ -99,11 +99,11 @@ func TestFailedReloadShows(t *testing.T) {
 
 // A process without a cluster cannot begin to need one.
 func TestReloadCannotConnect(t *testing.T) {
-	r := newReloading(t, alone+"profiles:\n- policies: [{name: ImageLocality}]\n")
+	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	for _, text := range []string{
-		header + "profiles:\n- policies: [{name: GPUMemory}]\n",
-		header + "signals: [{name: a, nodes: {label: a}}]\nprofiles:\n- policies: [{name: ImageLocality}]\n",
+		header + "profiles:\n- policies: [{type: GPUMemory}]\n",
+		header + "signals: [{name: a, nodes: {label: a}}]\nprofiles:\n- policies: [{type: ImageLocality}]\n",
 	} {
-		r.says(text, "started with cluster: none: restart it")
+		r.says(text, "started with clientConnection: None: restart it")
 	}
 }

@@ -19,7 +19,7 @@ kind: OutboardConfiguration
 profiles:
 - path: /
   policies:
-  - {name: GPUMemory, config: {scoringStrategy: {type: `+strategy+`}}}
+  - {type: GPUMemory, config: {scoringStrategy: {type: `+strategy+`}}}
 `), config.Types{Policies: standard.Types(), Signals: signals.Types()})
 		if err != nil {
 			t.Fatal(err)

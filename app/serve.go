@@ -171,7 +171,7 @@ func newLogger(c config.Log) *slog.Logger {
 
 // clientConfig finds the API server: in the file named, or in the pod we run in,
 // or where kubectl would look.
-func clientConfig(c config.Cluster) (*rest.Config, error) {
+func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Context == "" {
 		inCluster, err := rest.InClusterConfig()
 		if err == nil {

@@ -64,15 +64,15 @@ type connection struct {
 
 // connect makes the connection of the configuration. It makes no request.
 func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logger) (to connection, err error) {
-	if c.Cluster.None {
+	if c.ClientConnection.None {
 		return to, nil
 	}
-	if to.client, err = clientConfig(c.Cluster); err != nil {
-		return to, fmt.Errorf("%w (set cluster.kubeconfig, or cluster: none)", err)
+	if to.client, err = clientConfig(c.ClientConnection); err != nil {
+		return to, fmt.Errorf("%w (set clientConnection.kubeconfig, or clientConnection: None)", err)
 	}
 	needed := requirementsOf(c)
 	if to.cluster, err = cluster.New(cluster.Options{
-		Config: to.client, QPS: float32(c.Cluster.QPS), Burst: c.Cluster.Burst, Logger: logger, Registerer: registry,
+		Config: to.client, QPS: float32(c.ClientConnection.QPS), Burst: c.ClientConnection.Burst, Logger: logger, Registerer: registry,
 		Ledgers: needed.ledgers, ConfigMaps: needed.configMaps,
 	}); err != nil {
 		return to, err
@@ -107,8 +107,8 @@ func newService(c *config.Config, types config.Types, to connection, registry *p
 		s.columns = newColumns()
 		following.Publisher = s.columns
 	} else {
-		if c.WakeUp.PerSecond > 0 {
-			if s.waker, err = wakeup.New(wakeup.Options{Cluster: s.cluster, PerSecond: c.WakeUp.PerSecond, Logger: logger, Registerer: registry}); err != nil {
+		if c.Requeue.PerSecond > 0 {
+			if s.waker, err = wakeup.New(wakeup.Options{Cluster: s.cluster, PerSecond: c.Requeue.PerSecond, Logger: logger, Registerer: registry}); err != nil {
 				return nil, err
 			}
 		}
@@ -160,7 +160,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 			return nil, err
 		}
 		options := extender.Options{
-			Profile: profile.Path, Engine: e, Fine: profile.Resolution == config.Fine,
+			Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange,
 			Reserve: server.Reserve, InFlight: s.inFlight, Log: s.log, Metrics: s.metrics, Logger: s.logger,
 			SchedulerNames: profile.SchedulerNames,
 		}
@@ -193,7 +193,7 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
 	members := make([]engine.Member, 0, len(profile.Policies))
 	for _, m := range profile.Policies {
-		members = append(members, engine.Member{Name: m.As, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
+		members = append(members, engine.Member{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
 	}
 	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *service) serverOptions(c *config.Config) server.Options {
 		HTTP2:            c.Serving.HTTP2,
 		MaxBodyBytes:     int64(c.Serving.MaxBodyBytes),
 		MaxInFlightBytes: int64(c.Serving.MaxInFlightBytes),
-		LameDuck:         c.Serving.LameDuck,
+		ShutdownDelay:    c.Serving.ShutdownDelay,
 		DrainTimeout:     c.Serving.DrainTimeout,
 		Logger:           s.logger,
 		Registerer:       s.registry,
@@ -286,8 +286,8 @@ func (s *service) serverOptions(c *config.Config) server.Options {
 			},
 		},
 	}
-	if options.LameDuck == 0 {
-		options.LameDuck = -1 // none, where 0 would mean the default
+	if options.ShutdownDelay == 0 {
+		options.ShutdownDelay = -1 // none, where 0 would mean the default
 	}
 	if tls := c.Serving.TLS; tls != nil {
 		options.TLS = &server.TLSOptions{

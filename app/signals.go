@@ -30,7 +30,7 @@ func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, erro
 
 func follow(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
 	if s.Type.NeedsCluster && cluster.Client == nil {
-		return signal.Followed{}, errors.New("it needs an API server, and the process was started with cluster: none: restart it")
+		return signal.Followed{}, errors.New("it needs an API server, and the process was started with clientConnection: None: restart it")
 	}
 	text, err := strictyaml.Marshal(s.Config)
 	if err != nil {

@@ -286,7 +286,7 @@ func (o *simulateOptions) extender(file string) (simulate.Extender, []string, er
 	if found == nil {
 		return simulate.Extender{}, nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
 	}
-	extender := simulate.Extender{Fine: found.Resolution == config.Fine}
+	extender := simulate.Extender{Fine: found.ScoreRange == config.TotalRange}
 	for _, r := range found.ManagedResources {
 		extender.Managed = append(extender.Managed, corev1.ResourceName(r.Name))
 	}

@@ -24,7 +24,7 @@ const onePod = `{kind: Pod, apiVersion: v1, metadata: {name: new}, spec: {contai
 
 func TestSimulate(t *testing.T) {
 	nodes, pod := file(t, simulatedCluster), file(t, onePod)
-	binpack := file(t, header+"profiles:\n- shortlist: 1\n  policies: [{name: GPUMemory}]\n")
+	binpack := file(t, header+"profiles:\n- shortlist: 1\n  policies: [{type: GPUMemory}]\n")
 	picture := filepath.Join(t.TempDir(), "fill.svg")
 	out, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--picture", picture)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestSimulate(t *testing.T) {
 
 func TestSimulateNeedsSense(t *testing.T) {
 	nodes, twoPods := file(t, simulatedCluster), file(t, onePod+"\n---\n"+strings.ReplaceAll(onePod, "new", "other"))
-	two := file(t, header+"profiles:\n- {path: /a, policies: [{name: GPUMemory}]}\n- {path: /b, policies: [{name: GPUMemory}]}\n")
+	two := file(t, header+"profiles:\n- {path: /a, policies: [{type: GPUMemory}]}\n- {path: /b, policies: [{type: GPUMemory}]}\n")
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -143,7 +143,7 @@ signals:
 - name: nodes
   metrics: {resource: cpu}
 profiles:
-- policies: [{name: ImageLocality}]
+- policies: [{type: ImageLocality}]
 `)
 	out, err := execute(t, "simulate", "--nodes", file(t, dumpedCluster), "--resource", "cpu", "--seeds", "1", "--config", uses)
 	if err != nil || !strings.Contains(out, "outboard: signals are not read (nodes)") {

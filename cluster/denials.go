@@ -27,7 +27,7 @@ func (d *denials) observe(write string, err error) error {
 	case apierrors.IsForbidden(err): // it names the permission, and whose it should be
 		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has all permissions that Outboard needs", err)
 	case apierrors.IsUnauthorized(err):
-		err = fmt.Errorf("the API server does not accept the credentials: %w; see cluster.kubeconfig", err)
+		err = fmt.Errorf("the API server does not accept the credentials: %w; see clientConnection.kubeconfig", err)
 	case err != nil:
 		return err // it says nothing about the next write
 	}

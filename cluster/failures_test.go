@@ -67,7 +67,7 @@ func TestMeaningOfFailures(t *testing.T) {
 		{apierrors.NewResourceExpired("too old"), "ledgers (the API server refuses a request: too old)", "refuses a request"},
 		{errors.New("timeout"), "ledgers (the API server does not answer: timeout)", "does not answer"},
 		{errors.New("another"), "ledgers (the API server does not answer: another)", ""},
-		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see cluster.kubeconfig)", "credentials"},
+		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see clientConnection.kubeconfig)", "credentials"},
 		{nil, "", "answers again"},
 		{nil, "", ""},
 	} {
@@ -98,8 +98,8 @@ func TestDeniedWrites(t *testing.T) {
 		{errors.New("timeout"), "timeout", "cluster: binding pods fails: " + said},
 		{apierrors.NewConflict(pods, "p", errors.New("no")), `Operation cannot be fulfilled on pods "p": no`, "cluster: binding pods fails: " + said},
 		{nil, "", ""},
-		{apierrors.NewUnauthorized("who"), "the API server does not accept the credentials: who; see cluster.kubeconfig",
-			"cluster: binding pods fails: the API server does not accept the credentials: who; see cluster.kubeconfig"},
+		{apierrors.NewUnauthorized("who"), "the API server does not accept the credentials: who; see clientConnection.kubeconfig",
+			"cluster: binding pods fails: the API server does not accept the credentials: who; see clientConnection.kubeconfig"},
 	} {
 		got := d.observe(writeBinding, step.err)
 		if (got == nil) != (step.err == nil) || got != nil && got.Error() != step.text || !errors.Is(got, step.err) {

@@ -127,10 +127,10 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {address: "127.0.0.1:0"}
 admin: {address: %q, pprof: true}
-cluster: {kubeconfig: %q}
+clientConnection: {kubeconfig: %q}
 log: {level: warn}
 profiles:
-- policies: [{name: ImageLocality}]
+- policies: [{type: ImageLocality}]
 `, admin, kubeconfig))
 	command := exec.CommandContext(b.Context(), outboard, "serve", "--config", config)
 	command.Stderr = os.Stderr

@@ -174,7 +174,7 @@ func (f *feed) meaning(err error) (what, hint string) {
 	case apierrors.IsNotFound(err):
 		return "the API server does not serve a resource", ""
 	case apierrors.IsUnauthorized(err):
-		return "the API server does not accept the credentials", "see cluster.kubeconfig"
+		return "the API server does not accept the credentials", "see clientConnection.kubeconfig"
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code/100 == 4 {

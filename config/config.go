@@ -51,12 +51,12 @@ type Process struct {
 	Serving Serving `json:"serving"`
 	// Admin is where metrics, health and explanations are read.
 	Admin Admin `json:"admin"`
-	// Cluster is how we reach the API server.
-	Cluster Cluster `json:"cluster"`
+	// ClientConnection is how Outboard reaches the API server.
+	ClientConnection ClientConnection `json:"clientConnection"`
 	// Ledgers is how what is handed out is kept.
 	Ledgers Ledgers `json:"ledgers"`
-	// WakeUp is how pods that wait are tried again.
-	WakeUp WakeUp `json:"wakeUp"`
+	// Requeue is how pending pods are requeued.
+	Requeue Requeue `json:"requeue"`
 	// Log is what is logged, and how.
 	Log Log `json:"log"`
 }
@@ -87,9 +87,9 @@ type Serving struct {
 	// MaxInFlightBytes is how much memory the bodies of all requests longer than
 	// 96Ki may take together, maxBodyBytes..1Ti. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
-	// LameDuck is how long to go on serving, but report not ready, when asked to
+	// ShutdownDelay is how long to go on serving, but report not ready, when asked to
 	// stop, 0s..10m. Default 10s.
-	LameDuck time.Duration `json:"lameDuck"`
+	ShutdownDelay time.Duration `json:"shutdownDelay"`
 	// DrainTimeout is how long, after that, requests may take to finish,
 	// 1s..10m. Default 20s.
 	DrainTimeout time.Duration `json:"drainTimeout"`
@@ -122,9 +122,9 @@ type Admin struct {
 	Pprof bool `json:"pprof"`
 }
 
-// Cluster configures the connection to the API server. In a file it is a mapping,
-// or the word none.
-type Cluster struct {
+// ClientConnection configures the connection to the API server. In a file it is a mapping,
+// or the word None.
+type ClientConnection struct {
 	// None judges from the requests alone and talks to no API server.
 	None bool `json:"-"`
 	// Kubeconfig is a file; "" (the default) takes the in-cluster configuration,
@@ -139,21 +139,21 @@ type Cluster struct {
 	Burst int `json:"burst"`
 }
 
-// UnmarshalText reads the word none.
-func (c *Cluster) UnmarshalText(text []byte) error {
-	if string(text) != "none" {
-		return errors.New("must be a mapping, or the word none")
+// UnmarshalText reads the word None.
+func (c *ClientConnection) UnmarshalText(text []byte) error {
+	if string(text) != "None" {
+		return errors.New("must be a mapping, or the word None")
 	}
-	*c = Cluster{None: true}
+	*c = ClientConnection{None: true}
 	return nil
 }
 
-// MarshalText returns the word none, or errors.ErrUnsupported.
-func (c Cluster) MarshalText() ([]byte, error) {
+// MarshalText returns the word None, or errors.ErrUnsupported.
+func (c ClientConnection) MarshalText() ([]byte, error) {
 	if !c.None {
 		return nil, errors.ErrUnsupported
 	}
-	return []byte("none"), nil
+	return []byte("None"), nil
 }
 
 // Ledgers configures the keeping of claims, for policies that hand something out.
@@ -165,11 +165,11 @@ type Ledgers struct {
 	ReclaimAfter time.Duration `json:"reclaimAfter"`
 }
 
-// WakeUp configures that kube-scheduler is made to try pods again that wait because
-// of us, when they would fit by now.
-type WakeUp struct {
-	// PerSecond is how many pods are woken per second at most, 0..1000. Each takes a
-	// write of the pod, for which the permission to patch pods is needed. 0 wakes
+// Requeue configures the requeuing of pending pods: kube-scheduler retries pods that Outboard
+// rejected, when they would fit by now.
+type Requeue struct {
+	// PerSecond is how many pods are requeued per second at most, 0..1000. Each takes a
+	// write of the pod, for which the permission to patch pods/status is needed. 0 requeues
 	// none. Default 20.
 	PerSecond int `json:"perSecond"`
 }
@@ -187,9 +187,9 @@ type Profile struct {
 	// Path is where the profile is served, and its name in metrics and
 	// explanations. It begins with / and is unique. Default "/".
 	Path string `json:"path"`
-	// Serve is the one verb to serve, at the path itself. "" (the default) serves
+	// Verb is the one verb to serve, at the path itself. "" (the default) serves
 	// all four, at path/filter, path/prioritize, path/preempt and path/bind.
-	Serve decision.Verb `json:"serve"`
+	Verb decision.Verb `json:"verb"`
 	// ManagedResources are the extended resources of which a pod must name one for the
 	// profile to judge it, with those that its policies allocate among them;
 	// kube-scheduler does not call for other pods. None (the default): every pod. No
@@ -201,14 +201,14 @@ type Profile struct {
 	// Shortlist makes filter return only that many of the nodes that fit, those
 	// with the best scores, 1..1000. 0 (the default) returns all.
 	Shortlist int `json:"shortlist"`
-	// Resolution is how scores are sent. Default levels.
-	Resolution Resolution `json:"resolution"`
+	// ScoreRange is the range in which scores are sent. Default Extender.
+	ScoreRange ScoreRange `json:"scoreRange"`
 	// Policies are asked in this order. 1..100.
 	Policies []Policy `json:"policies"`
 }
 
 // SetDefaults fills in the defaults.
-func (p *Profile) SetDefaults() { *p = Profile{Path: "/", Resolution: Levels} }
+func (p *Profile) SetDefaults() { *p = Profile{Path: "/", ScoreRange: ExtenderRange} }
 
 // Route is one URL of a profile.
 type Route struct {
@@ -219,8 +219,8 @@ type Route struct {
 
 // Routes returns the URLs at which the profile is served.
 func (p *Profile) Routes() []Route {
-	if p.Serve != "" {
-		return []Route{{p.Serve, p.Path}}
+	if p.Verb != "" {
+		return []Route{{p.Verb, p.Path}}
 	}
 	prefix := p.Path
 	if prefix == "/" {
@@ -233,16 +233,16 @@ func (p *Profile) Routes() []Route {
 	return routes
 }
 
-// Resolution is how the scores of a profile are sent to kube-scheduler.
-type Resolution string
+// ScoreRange is the range in which the scores of a profile are sent to kube-scheduler.
+type ScoreRange string
 
-// The resolutions.
+// The ranges.
 const (
-	// Levels sends 0..10, as kube-scheduler expects.
-	Levels Resolution = "levels"
-	// Fine sends the weighted sum of the policies' scores as it is; the
+	// ExtenderRange sends 0..10, as kube-scheduler expects.
+	ExtenderRange ScoreRange = "Extender"
+	// TotalRange sends a node's total, the weighted sum of the policies' scores, as it is; the
 	// extender's weight in kube-scheduler's configuration must allow for that.
-	Fine Resolution = "fine"
+	TotalRange ScoreRange = "Total"
 )
 
 // ManagedResource is an extended resource that makes a pod our concern.
@@ -256,16 +256,16 @@ type ManagedResource struct {
 
 // Policy is one policy of a profile.
 type Policy struct {
-	// Name is the kind of policy. Required.
+	// Type is the type of policy. Required.
+	Type string `json:"type"`
+	// Name is the policy's name in metrics and explanations, unique in its profile.
+	// Default: Type.
 	Name string `json:"name"`
-	// As is the policy's name in metrics and explanations, unique in its profile.
-	// Default: Name.
-	As string `json:"as"`
 	// Weight is what the policy's scores are multiplied by, 0..100. With 0 it only
 	// filters. Default 1.
 	Weight int64 `json:"weight"`
-	// FailurePolicy is what happens when the policy cannot judge a pod. Default fail.
-	FailurePolicy policy.FailurePolicy `json:"onError"`
+	// FailurePolicy is what happens when the policy cannot judge a pod. Default Fail.
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 	// Config is the policy's own configuration, with its defaults; the zero Value
 	// if it has none.
 	Config strictyaml.Value `json:"config"`
@@ -318,14 +318,14 @@ func Default() *Config {
 			Address:          "127.0.0.1:8443",
 			MaxBodyBytes:     128 << 20,
 			MaxInFlightBytes: 256 << 20,
-			LameDuck:         10 * time.Second,
+			ShutdownDelay:    10 * time.Second,
 			DrainTimeout:     20 * time.Second,
 		},
-		Admin:   Admin{Address: "127.0.0.1:8080"},
-		Cluster: Cluster{QPS: 100, Burst: 200},
-		Ledgers: Ledgers{ReclaimAfter: 5 * time.Minute},
-		WakeUp:  WakeUp{PerSecond: 20},
-		Log:     Log{Level: "info", Format: "text"},
+		Admin:            Admin{Address: "127.0.0.1:8080"},
+		ClientConnection: ClientConnection{QPS: 100, Burst: 200},
+		Ledgers:          Ledgers{ReclaimAfter: 5 * time.Minute},
+		Requeue:          Requeue{PerSecond: 20},
+		Log:              Log{Level: "info", Format: "text"},
 	}}
 }
 

@@ -44,7 +44,7 @@ func (a allocator) Inputs() policy.Inputs { return policy.Inputs{Resources: a.Re
 
 type gpuMemory struct {
 	PerDeviceMiB int                  `json:"perDeviceMiB"`
-	MultiGPU    bool                 `json:"multiGPU"`
+	MultiGPU     bool                 `json:"multiGPU"`
 	Selector     metav1.LabelSelector `json:"selector"`
 	Names        []string             `json:"names"`
 	Wait         time.Duration        `json:"wait"`
@@ -199,8 +199,8 @@ func TestManual(t *testing.T) {
 	}
 	without, err := config.Parse("config.yaml", []byte(`{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration,
   serving: {tls: {certFile: tls.crt, keyFile: tls.key, clientCAFile: ca.crt}},
-  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{name: GPUMemory, weight: 5, config: {multiGPU: true}}, {name: ImageLocality}]},
-    {path: /my_scheduler_extension/my_new_priorities/image_score, serve: prioritize, policies: [{name: ImageLocality}]}]}`), types)
+  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{type: GPUMemory, weight: 5, config: {multiGPU: true}}, {type: ImageLocality}]},
+    {path: /my_scheduler_extension/my_new_priorities/image_score, verb: prioritize, policies: [{type: ImageLocality}]}]}`), types)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestManual(t *testing.T) {
 }
 
 func TestPoliciesAreBuilt(t *testing.T) {
-	c, err := config.Parse("f", []byte(minimal+"    config: {perDeviceMiB: 5}\n  - name: ImageLocality\n"), types)
+	c, err := config.Parse("f", []byte(minimal+"    config: {perDeviceMiB: 5}\n  - type: ImageLocality\n"), types)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestPoliciesAreBuilt(t *testing.T) {
 	if got := p[0].Policy.(fake).config.(gpuMemory); got.PerDeviceMiB != 5 || got.Wait != time.Second {
 		t.Errorf("got %+v", got)
 	}
-	if p[1].Policy == nil || p[1].As != "ImageLocality" || p[1].Weight != 1 || p[1].FailurePolicy != policy.Fail || !p[1].Config.IsZero() {
+	if p[1].Policy == nil || p[1].Name != "ImageLocality" || p[1].Weight != 1 || p[1].FailurePolicy != policy.Fail || !p[1].Config.IsZero() {
 		t.Errorf("got %+v", p[1])
 	}
 }
@@ -227,7 +227,7 @@ const minimal = `apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: GPUMemory
+  - type: GPUMemory
 `
 
 func TestRoutes(t *testing.T) {
@@ -237,7 +237,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{config.Profile{Path: "/"}, "filter=/filter prioritize=/prioritize preempt=/preempt bind=/bind"},
 		{config.Profile{Path: "/a/b"}, "filter=/a/b/filter prioritize=/a/b/prioritize preempt=/a/b/preempt bind=/a/b/bind"},
-		{config.Profile{Path: "/a/b", Serve: decision.Preempt}, "preempt=/a/b"},
+		{config.Profile{Path: "/a/b", Verb: decision.Preempt}, "preempt=/a/b"},
 	} {
 		var got []string
 		for _, r := range tt.profile.Routes() {
@@ -250,7 +250,7 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestNeedsRestart(t *testing.T) {
-	base := minimal + "  - {name: ImageLocality, as: x}\nserving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"
+	base := minimal + "  - {type: ImageLocality, name: x}\nserving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"
 	load := func(old, new string) *config.Config {
 		c, err := config.Parse("/etc/outboard/config.yaml", []byte(strings.Replace(base, old, new, 1)), types)
 		if err != nil {
@@ -265,16 +265,16 @@ func TestNeedsRestart(t *testing.T) {
 		{"a default written out", "serving: {", "serving: {http2: false, ", ""},
 		{"a policy", "as: x", "as: x, weight: 3", ""},
 		{"a policy's configuration", "GPUMemory\n", "GPUMemory\n    config: {perDeviceMiB: 7}\n", ""},
-		{"a profile", "- policies:", "- path: /more\n  policies: [{name: ImageLocality}]\n- policies:", ""},
+		{"a profile", "- policies:", "- path: /more\n  policies: [{type: ImageLocality}]\n- policies:", ""},
 		{"the address", "serving: {", "serving: {address: 127.0.0.1:9443, ", "serving.address"},
 		{"admin", "serving: {", "admin: {address: 127.0.0.1:9090, pprof: true}\nserving: {", "admin.address admin.pprof"},
 		{"tls off", "tls: {certFile: a, keyFile: b, clientCAFile: c}", "tls: null", "serving.tls"},
 		{"a file", "certFile: a", "certFile: z", "serving.tls.certFile"},
 		{"a client", "clientCAFile: c", "clientCAFile: c, allowedClients: [system:kube-scheduler, me]", "serving.tls.allowedClients[1]"},
-		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, lameDuck: 0s, ", "serving.maxBodyBytes serving.lameDuck"},
-		{"cluster off", "serving:", "cluster: none\nserving:", "cluster"},
-		{"cluster", "serving:", "cluster: {context: x, qps: 5}\nserving:", "cluster.context cluster.qps"},
-		{"wakeUp", "serving:", "wakeUp: {perSecond: 5}\nserving:", "wakeUp.perSecond"},
+		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, shutdownDelay: 0s, ", "serving.maxBodyBytes serving.shutdownDelay"},
+		{"no API server", "serving:", "clientConnection: None\nserving:", "clientConnection"},
+		{"cluster", "serving:", "clientConnection: {context: x, qps: 5}\nserving:", "clientConnection.context clientConnection.qps"},
+		{"requeue", "serving:", "requeue: {perSecond: 5}\nserving:", "requeue.perSecond"},
 		{"ledgers", "serving:", "ledgers: {reclaimAfter: 1m}\nserving:", "ledgers.reclaimAfter"},
 		{"log", "serving:", "log: {level: debug}\nserving:", "log.level"},
 	} {
@@ -293,11 +293,11 @@ func TestLoad(t *testing.T) {
 		}
 		return path
 	}
-	c, err := config.Load(write("good.yaml", minimal+"cluster: {kubeconfig: ../kube/config}\nserving: {tls: {certFile: tls/a.crt, keyFile: /abs/a.key}}\n"), types)
+	c, err := config.Load(write("good.yaml", minimal+"clientConnection: {kubeconfig: ../kube/config}\nserving: {tls: {certFile: tls/a.crt, keyFile: /abs/a.key}}\n"), types)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{c.Cluster.Kubeconfig, c.Serving.TLS.CertFile, c.Serving.TLS.KeyFile, c.Serving.TLS.ClientCAFile}
+	got := []string{c.ClientConnection.Kubeconfig, c.Serving.TLS.CertFile, c.Serving.TLS.KeyFile, c.Serving.TLS.ClientCAFile}
 	want := []string{filepath.Join(filepath.Dir(dir), "kube/config"), filepath.Join(dir, "tls/a.crt"), "/abs/a.key", ""}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

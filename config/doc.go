@@ -21,7 +21,7 @@
 //	  http2: false                  # true needs tls
 //	  maxBodyBytes: 128Mi           # the longest request, 1Ki..64Gi
 //	  maxInFlightBytes: 256Mi       # all requests longer than 96Ki together, maxBodyBytes..1Ti
-//	  lameDuck: 10s                 # serve, but not ready, when asked to stop; 0s..10m
+//	  shutdownDelay: 10s                 # serve, but not ready, when asked to stop; 0s..10m
 //	  drainTimeout: 20s             # then finish requests; 1s..10m
 //
 //	admin:                          # metrics, health, explanations
@@ -29,13 +29,13 @@
 //	  allowRemote: false            # true: accept an address that other hosts can reach
 //	  pprof: false                  # true: /debug/pprof/, on a loopback address only
 //
-//	cluster:                        # or the word none: judge from the requests alone
+//	clientConnection:                        # or the word none: judge from the requests alone
 //	  kubeconfig: ""                # "": in-cluster, or else ~/.kube/config
 //	  context: ""                   # "": the current one
 //	  qps: 100                      # requests to the API server per second, 1..10000
 //	  burst: 200                    # and at once, qps..100000
 //
-//	wakeUp:                         # pods that wait because of us, and need not any more
+//	requeue:                         # pods that wait because of us, and need not any more
 //	  perSecond: 20                 # wake so many at most, 0..1000; 0: none
 //
 //	log:
@@ -50,19 +50,19 @@
 //	  schedulerNames:               # default: none, bind pods of any scheduler
 //	  - gpu-scheduler
 //	  shortlist: 0                  # filter returns the best so many, 1..1000; 0: all that fit
-//	  resolution: levels            # fine: scores beyond 0..10
+//	  scoreRange: Extender            # fine: scores beyond 0..10
 //	  policies:
-//	  - name: GPUMemory             # required
-//	    as: GPUMemory               # default: name; unique in the profile
+//	  - type: GPUMemory             # required
+//	    name: GPUMemory               # default: name; unique in the profile
 //	    weight: 5                   # default 1; 0..100, 0: filter only
-//	    onError: fail               # skip: go on without the policy
+//	    failurePolicy: Fail               # skip: go on without the policy
 //	    config:                     # the policy's own
 //	      multiGPU: true
-//	  - name: ImageLocality
+//	  - type: ImageLocality
 //	- path: /my_scheduler_extension/my_new_priorities/image_score
-//	  serve: prioritize             # default: none; filter, prioritize, preempt, bind: this verb alone, at the path itself
+//	  verb: prioritize             # default: none; filter, prioritize, preempt, bind: this verb alone, at the path itself
 //	  policies:
-//	  - name: ImageLocality
+//	  - type: ImageLocality
 //
 // Relative paths of files are relative to the directory of the configuration file.
 // A null is the same as a field that is not there. The fields are described with
@@ -78,9 +78,9 @@
 //     same resource. The same policy may be in a profile more than once, each time
 //     as another name.
 //   - managedResources, if there are any, list what the profile's policies allocate.
-//   - With serve, path is not /. shortlist is for filter and resolution: fine for
-//     prioritize; schedulerNames is for bind; shortlist and serve: prioritize need a policy with a weight.
-//     serve: bind needs a cluster, and so do policies that claim what they give to pods.
+//   - With serve, path is not /. shortlist is for filter and scoreRange: Total for
+//     prioritize; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a weight.
+//     verb: bind needs a cluster, and so do policies that claim what they give to pods.
 //
 // # Errors
 //

@@ -150,7 +150,7 @@ type fileField struct {
 
 // files returns the fields that are paths of files, but for those of signals.
 func (c *Config) files() []fileField {
-	files := []fileField{{field.NewPath("cluster", "kubeconfig"), &c.Cluster.Kubeconfig}}
+	files := []fileField{{field.NewPath("clientConnection", "kubeconfig"), &c.ClientConnection.Kubeconfig}}
 	if t := c.Serving.TLS; t != nil {
 		at := field.NewPath("serving", "tls")
 		files = append(files,
@@ -177,16 +177,24 @@ func (l *loader) resolve(files []fileField) field.ErrorList {
 
 // policy builds a policy and fills in its effective configuration. at is where it is.
 func (l *loader) policy(p *Policy, at *field.Path) {
-	if p.Name == "" {
-		return // told by validate
+	named := func(name string) int {
+		return slices.IndexFunc(l.types.Policies, func(t policy.Type) bool { return t.Name == name })
 	}
-	known := slices.IndexFunc(l.types.Policies, func(t policy.Type) bool { return t.Name == p.Name })
-	if known < 0 {
-		l.place(field.ErrorList{unknownPolicy(at.Child("name"), p.Name, l.types.Policies)})
+	if p.Type == "" {
+		rule := "must be a type of policy"
+		if named(p.Name) >= 0 {
+			rule += ": did you mean type: " + p.Name + "? name is what this policy is called here"
+		}
+		l.place(field.ErrorList{field.Required(at.Child("type"), rule)})
 		return
 	}
-	p.As = cmp.Or(p.As, p.Name)
-	p.Policy, p.Config = build(l, at.Child("config"), p.Config, l.types.Policies[known].New, fmt.Sprintf(" (policy %s)", p.As))
+	known := named(p.Type)
+	if known < 0 {
+		l.place(field.ErrorList{unknownPolicy(at.Child("type"), p.Type, l.types.Policies)})
+		return
+	}
+	p.Name = cmp.Or(p.Name, p.Type)
+	p.Policy, p.Config = build(l, at.Child("config"), p.Config, l.types.Policies[known].New, fmt.Sprintf(" (policy %s)", p.Name))
 }
 
 // build has create build something from the configuration written at at, and returns it

@@ -39,7 +39,7 @@ func (l *loader) signals(c *Config, written []strictyaml.Value) {
 	}
 	names := fields.Unique{}
 	for i := range written {
-		s := l.signal(at.Index(i), written[i], c.Cluster.None)
+		s := l.signal(at.Index(i), written[i], c.ClientConnection.None)
 		l.place(names.Add(at.Index(i).Child("name"), s.Name))
 		c.Signals = append(c.Signals, s)
 	}

@@ -18,8 +18,8 @@ func (c *Config) validateUse() field.ErrorList {
 	for i := range c.Profiles {
 		for j, p := range c.Profiles[i].Policies {
 			at := field.NewPath("profiles").Index(i).Child("policies").Index(j)
-			if _, ok := p.Policy.(policy.Reserver); ok && c.Cluster.None {
-				errs = append(errs, field.Forbidden(at.Child("name"), p.Name+" claims what it gives to pods in ledgers of the API server, but cluster is none"))
+			if _, ok := p.Policy.(policy.Reserver); ok && c.ClientConnection.None {
+				errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims what it gives to pods in ledgers of the API server, but clientConnection is None"))
 			}
 			if reader, ok := p.Policy.(policy.InputReader); ok {
 				errs = append(errs, c.validateSignalUse(at.Child("config"), reader.Inputs().Signals)...)
@@ -39,7 +39,7 @@ func (p *Profile) validateResources(at *field.Path) field.ErrorList {
 	for _, q := range p.Policies {
 		for _, name := range allocated(q.Policy) {
 			if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(name) }) {
-				errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: kube-scheduler does not ask about pods that ask for it alone", name, q.As)))
+				errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: kube-scheduler does not ask about pods that ask for it alone", name, q.Name)))
 			}
 		}
 	}

@@ -42,9 +42,9 @@ func (c *Config) validateHeader() field.ErrorList {
 func (c *Config) validate() field.ErrorList {
 	errs := c.Serving.validate(field.NewPath("serving"))
 	errs = append(errs, c.Admin.validate(field.NewPath("admin"), c.Serving.Address)...)
-	errs = append(errs, c.Cluster.validate(field.NewPath("cluster"))...)
+	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
 	errs = append(errs, fields.Between(field.NewPath("ledgers", "reclaimAfter"), c.Ledgers.ReclaimAfter, time.Second, 24*time.Hour)...)
-	errs = append(errs, fields.Between(field.NewPath("wakeUp", "perSecond"), c.WakeUp.PerSecond, 0, 1000)...)
+	errs = append(errs, fields.Between(field.NewPath("requeue", "perSecond"), c.Requeue.PerSecond, 0, 1000)...)
 	errs = append(errs, fields.OneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
 	errs = append(errs, fields.OneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
 	return append(errs, c.validateProfiles(field.NewPath("profiles"))...)
@@ -77,7 +77,7 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 	} else {
 		errs = append(errs, fields.Between(at.Child("maxInFlightBytes"), s.MaxInFlightBytes, s.MaxBodyBytes, mostInFlight)...)
 	}
-	errs = append(errs, fields.Between(at.Child("lameDuck"), s.LameDuck, 0, 10*time.Minute)...)
+	errs = append(errs, fields.Between(at.Child("shutdownDelay"), s.ShutdownDelay, 0, 10*time.Minute)...)
 	return append(errs, fields.Between(at.Child("drainTimeout"), s.DrainTimeout, time.Second, 10*time.Minute)...)
 }
 
@@ -122,7 +122,7 @@ func (a *Admin) validate(at *field.Path, serving string) field.ErrorList {
 	return errs
 }
 
-func (c *Cluster) validate(at *field.Path) field.ErrorList {
+func (c *ClientConnection) validate(at *field.Path) field.ErrorList {
 	if c.None {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 				urls[r.Path] = at
 			}
 		}
-		errs = append(errs, p.validate(at, c.Cluster.None)...)
+		errs = append(errs, p.validate(at, c.ClientConnection.None)...)
 		for j, r := range p.ManagedResources {
 			at := at.Child("managedResources").Index(j).Child("name")
 			errs = append(errs, fields.ExtendedResource(at, r.Name)...)
@@ -200,11 +200,11 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 
 func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	errs := fields.Between(at.Child("shortlist"), p.Shortlist, 0, 1000)
-	if p.Serve != "" {
-		errs = append(errs, fields.OneOf(at.Child("serve"), p.Serve, decision.Verbs()...)...)
-		errs = append(errs, p.validateServe(at, noCluster)...)
+	if p.Verb != "" {
+		errs = append(errs, fields.OneOf(at.Child("verb"), p.Verb, decision.Verbs()...)...)
+		errs = append(errs, p.validateVerb(at, noCluster)...)
 	}
-	errs = append(errs, fields.OneOf(at.Child("resolution"), p.Resolution, Levels, Fine)...)
+	errs = append(errs, fields.OneOf(at.Child("scoreRange"), p.ScoreRange, ExtenderRange, TotalRange)...)
 	schedulers := fields.Unique{}
 	for i, name := range p.SchedulerNames {
 		at := at.Child("schedulerNames").Index(i)
@@ -223,29 +223,29 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	if !scored && p.Shortlist > 0 {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "needs a policy with a weight: without scores no node is better than another"))
 	}
-	if !scored && p.Serve == decision.Prioritize {
-		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs a policy with a weight: without one there are no scores"))
+	if !scored && p.Verb == decision.Prioritize {
+		errs = append(errs, field.Invalid(at.Child("verb"), string(p.Verb), "needs a policy with a weight: without one there are no scores"))
 	}
 	return append(errs, p.validatePolicies(at.Child("policies"))...)
 }
 
-// validateServe checks what does not go with serving one verb only.
-func (p *Profile) validateServe(at *field.Path, noCluster bool) field.ErrorList {
+// validateVerb checks what does not go with serving one verb only.
+func (p *Profile) validateVerb(at *field.Path, noCluster bool) field.ErrorList {
 	var errs field.ErrorList
 	if p.Path == "/" {
-		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be a path of its own with serve: kube-scheduler never calls /"))
+		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be a path of its own with verb: kube-scheduler never calls /"))
 	}
-	if p.Shortlist > 0 && p.Serve != decision.Filter {
-		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but serve is "+string(p.Serve)))
+	if p.Shortlist > 0 && p.Verb != decision.Filter {
+		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but verb is "+string(p.Verb)))
 	}
-	if p.Resolution == Fine && p.Serve != decision.Prioritize {
-		errs = append(errs, field.Invalid(at.Child("resolution"), string(p.Resolution), "is for prioritize, but serve is "+string(p.Serve)))
+	if p.ScoreRange == TotalRange && p.Verb != decision.Prioritize {
+		errs = append(errs, field.Invalid(at.Child("scoreRange"), string(p.ScoreRange), "is for prioritize, but verb is "+string(p.Verb)))
 	}
-	if len(p.SchedulerNames) > 0 && p.Serve != decision.Bind {
-		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but serve is "+string(p.Serve)))
+	if len(p.SchedulerNames) > 0 && p.Verb != decision.Bind {
+		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but verb is "+string(p.Verb)))
 	}
-	if p.Serve == decision.Bind && noCluster {
-		errs = append(errs, field.Invalid(at.Child("serve"), string(p.Serve), "needs an API server to bind pods, but cluster is none"))
+	if p.Verb == decision.Bind && noCluster {
+		errs = append(errs, field.Invalid(at.Child("verb"), string(p.Verb), "needs an API server to bind pods, but clientConnection is None"))
 	}
 	return errs
 }
@@ -257,23 +257,22 @@ func (p *Profile) validatePolicies(at *field.Path) field.ErrorList {
 	names := fields.Unique{}
 	for i, q := range p.Policies {
 		at := at.Index(i)
-		where, as := at.Child("as"), q.As
-		if as == "" {
-			where, as = at.Child("name"), q.Name
+		where, name := at.Child("name"), q.Name
+		if name == "" {
+			where, name = at.Child("type"), q.Type
 		}
 		switch {
-		case q.Name == "":
-			errs = append(errs, field.Required(at.Child("name"), "must name a policy"))
-		case q.As != "" && !policyName.MatchString(q.As):
-			errs = append(errs, field.Invalid(where, q.As, "must be at most 63 letters, digits and . _ - with a letter or digit at both ends"))
+		case q.Type == "": // told by loader.policy
+		case q.Name != "" && !policyName.MatchString(q.Name):
+			errs = append(errs, field.Invalid(where, q.Name, "must be at most 63 letters, digits and . _ - with a letter or digit at both ends"))
 		default:
-			for _, err := range names.Add(where, as) {
-				err.Detail += `: tell them apart with "as"`
+			for _, err := range names.Add(where, name) {
+				err.Detail += `: tell them apart with "name"`
 				errs = append(errs, err)
 			}
 		}
 		errs = append(errs, fields.Between(at.Child("weight"), q.Weight, 0, 100)...)
-		errs = append(errs, fields.OneOf(at.Child("onError"), q.FailurePolicy, policy.Fail, policy.Ignore)...)
+		errs = append(errs, fields.OneOf(at.Child("failurePolicy"), q.FailurePolicy, policy.Fail, policy.Ignore)...)
 	}
 	return errs
 }

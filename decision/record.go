@@ -87,7 +87,7 @@ type Policy struct {
 	Weight int64  `json:"weight"`
 	// Unconcerned says that the policy had nothing to say about this pod.
 	Unconcerned bool `json:"unconcerned,omitempty"`
-	// Skipped is the error for which the policy was left out (onError: skip).
+	// Skipped is the error for which the policy was left out (failurePolicy: Ignore).
 	Skipped string `json:"skipped,omitempty"`
 	// Duration is the time the policy took; 0 if it was not measured.
 	Duration time.Duration `json:"durationNanoseconds,omitempty"`

@@ -33,7 +33,7 @@
 // with all of MaxTotal is on level 10 already. Order is kept in any case: a
 // better node never gets a lower level than a worse one. Among the nodes that
 // are not the best, differences smaller than a level are lost; where that
-// matters, use a shortlist or resolution: fine, which sends totals as they are.
+// matters, use a shortlist or scoreRange: Total, which sends totals as they are.
 //
 // # Shortlist
 //
@@ -90,7 +90,7 @@
 //
 // # Errors
 //
-// A policy that fails or panics fails the request, or (onError: skip) is left
+// A policy that fails or panics fails the request, or (failurePolicy: Ignore) is left
 // out, and the request is decided anew without it. A request whose context has
 // ended fails with its cause, whatever the policies say.
 //

@@ -36,7 +36,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"profile", "policy", "reason"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_policy_skipped_total",
-			Help: "Requests in which a policy was left out because it failed (onError: skip), by profile and policy.",
+			Help: "Requests in which a policy was left out because it failed (failurePolicy: Ignore), by profile and policy.",
 		}, []string{"profile", "policy"}),
 		policies: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_policy_duration_seconds",

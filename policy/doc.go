@@ -57,7 +57,7 @@
 //   - Pods, Nodes and the View are read-only and shared.
 //   - Facts from outside the cluster are signals in the View, never calls.
 //   - An error is never an answer about a node. It fails the request, or, with
-//     onError: skip, leaves the policy out of it. What a policy cannot make out
+//     failurePolicy: Ignore, leaves the policy out of it. What a policy cannot make out
 //     from the node alone, such as a label that is no number, is no error but a
 //     Verdict with a Reason of its own.
 //

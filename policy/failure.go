@@ -6,7 +6,7 @@ type FailurePolicy string
 
 const (
 	// Fail fails the request: the pod waits rather than be placed without the policy's word.
-	Fail FailurePolicy = "fail"
+	Fail FailurePolicy = "Fail"
 	// Ignore leaves the policy out of this request, which is decided as if the profile did not hold it.
-	Ignore FailurePolicy = "skip"
+	Ignore FailurePolicy = "Ignore"
 )

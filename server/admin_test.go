@@ -90,7 +90,7 @@ func TestAdminKeepsToLoopback(t *testing.T) {
 		{"10.0.0.1:0", false, "not a loopback address"},
 		{"nonsense", false, "admin address"},
 	} {
-		s, err := server.New(server.Options{Handler: echo, Address: "127.0.0.1:0", LameDuck: -1, Logger: slog.New(slog.DiscardHandler), Admin: server.AdminOptions{Address: tc.address, AllowRemote: tc.allow}})
+		s, err := server.New(server.Options{Handler: echo, Address: "127.0.0.1:0", ShutdownDelay: -1, Logger: slog.New(slog.DiscardHandler), Admin: server.AdminOptions{Address: tc.address, AllowRemote: tc.allow}})
 		if err != nil {
 			t.Fatal(err)
 		}

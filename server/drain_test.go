@@ -59,15 +59,15 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 				time.Sleep(time.Millisecond) // the work
 				echo(w, r)
 			})
-			lameDucks := map[*replica]chan time.Time{}
+			shutdownDelays := map[*replica]chan time.Time{}
 			launch := func() *replica {
 				over := make(chan time.Time)
 				r := start(t, opts, func(s *server.Server) {
-					s.SetLameDuck(over)
+					s.SetShutdownDelay(over)
 					s.SetHurryGrace(10 * time.Second)
 				})
 				t.Cleanup(func() { close(over) }) // before start's own, which waits for the end
-				lameDucks[r] = over
+				shutdownDelays[r] = over
 				return r
 			}
 			old, kept := launch(), launch()
@@ -110,7 +110,7 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 				await(50)
 				balancer.set(kept, fresh)
 				await(100) // the connections at hand are used, and left
-				lameDucks[old] <- time.Time{}
+				shutdownDelays[old] <- time.Time{}
 				// http.Transport may have opened a connection and not used it, so that it was not told to leave. To
 				// call on it when the server ends it is lost, as HTTP has it; the client ends it before.
 				for ended := false; !ended; {
@@ -134,8 +134,8 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 	}
 }
 
-func TestLameDuckServesAndSaysGoodbye(t *testing.T) {
-	r := start(t, server.Options{LameDuck: time.Hour, Handler: echo})
+func TestShutdownDelayServesAndSaysGoodbye(t *testing.T) {
+	r := start(t, server.Options{ShutdownDelay: time.Hour, Handler: echo})
 	client := newClient(t, nil)
 	call := func() bool {
 		t.Helper()
@@ -170,7 +170,7 @@ func TestLameDuckServesAndSaysGoodbye(t *testing.T) {
 	r.listenerFails(t)
 }
 
-// listenerFails ends a test's server without its lame duck.
+// listenerFails ends a test's server without its shutdown delay.
 func (r *replica) listenerFails(t *testing.T) {
 	t.Helper()
 	r.CloseListener()

@@ -11,5 +11,5 @@ func (s *Server) SetHurryGrace(d time.Duration) { s.listener.hurryGrace = d }
 // ServesTLS reports whether the serving listener speaks TLS.
 func (s *Server) ServesTLS() bool { return s.identity != nil }
 
-// SetLameDuck lets an event end the lame duck instead of time. Call it before Run.
-func (s *Server) SetLameDuck(over <-chan time.Time) { s.lameDuck = over }
+// SetShutdownDelay lets an event end the shutdown delay instead of time. Call it before Run.
+func (s *Server) SetShutdownDelay(over <-chan time.Time) { s.shutdownDelay = over }

@@ -37,15 +37,15 @@ type replica struct {
 	err      error // after ended
 }
 
-// start runs a server on free ports until the test ends or stop is called. Without a LameDuck there is none.
+// start runs a server on free ports until the test ends or stop is called. Without a ShutdownDelay there is none.
 func start(t testing.TB, opts server.Options, adjust ...func(*server.Server)) *replica {
 	t.Helper()
 	r := &replica{registry: prometheus.NewRegistry(), log: newLogBook(), ended: make(chan struct{})}
 	opts.Address, opts.Admin.Address = "127.0.0.1:0", "127.0.0.1:0"
 	opts.Logger = slog.New(r.log)
 	opts.Registerer, opts.Admin.Gatherer = r.registry, r.registry
-	if opts.LameDuck == 0 {
-		opts.LameDuck = -1
+	if opts.ShutdownDelay == 0 {
+		opts.ShutdownDelay = -1
 	}
 	var err error
 	if r.Server, err = server.New(opts); err != nil {

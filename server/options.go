@@ -74,11 +74,11 @@ type Options struct {
 	// BusyTimeout is how long one request may wait for memory. Default: 2 s.
 	BusyTimeout time.Duration
 
-	// LameDuck is how long the server, asked to stop, says that it is not ready but serves everybody, so that callers
+	// ShutdownDelay is how long the server, asked to stop, says that it is not ready but serves everybody, so that callers
 	// can move elsewhere. Negative: not at all. Default: 10 s.
-	LameDuck time.Duration
+	ShutdownDelay time.Duration
 
-	// DrainTimeout is how long requests may take to finish after LameDuck. Default: 20 s.
+	// DrainTimeout is how long requests may take to finish after ShutdownDelay. Default: 20 s.
 	DrainTimeout time.Duration
 
 	// Admin configures the admin listener.
@@ -166,7 +166,7 @@ func (o Options) withDefaults() Options {
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 128<<20)
 	o.MaxInFlightBytes = cmp.Or(o.MaxInFlightBytes, max(256<<20, o.MaxBodyBytes))
 	o.BusyTimeout = cmp.Or(o.BusyTimeout, 2*time.Second)
-	o.LameDuck = cmp.Or(o.LameDuck, 10*time.Second)
+	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 20*time.Second)
 	o.Admin.Address = cmp.Or(o.Admin.Address, "127.0.0.1:8080")
 	if o.Logger == nil {

@@ -27,10 +27,10 @@ type Server struct {
 	listener      *listener // nil until Listen
 	adminListener *listener
 
-	inFlight atomic.Int64
-	running  atomic.Bool
-	stopping atomic.Bool
-	lameDuck <-chan time.Time // when it is over; nil: by time
+	inFlight      atomic.Int64
+	running       atomic.Bool
+	stopping      atomic.Bool
+	shutdownDelay <-chan time.Time // when it is over; nil: by time
 }
 
 // New checks the options, reads the TLS files and registers the metrics. It holds nothing that needs closing. The error
@@ -186,7 +186,7 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// Run serves until ctx ends, then stops in two phases: for [Options.LameDuck] it says that it is not ready and asks
+// Run serves until ctx ends, then stops in two phases: for [Options.ShutdownDelay] it says that it is not ready and asks
 // callers to leave with every answer, and serves everybody; then it accepts no more connections and lets the
 // requests at hand finish, for at most [Options.DrainTimeout]. The admin listener answers until the end.
 //
@@ -233,13 +233,13 @@ func (s *Server) serve() error {
 // arrived but not been parsed: their callers would see a reset.
 func (s *Server) drain(servingEnded <-chan error) error {
 	s.stopping.Store(true)
-	s.opts.Logger.Info("stopping: not ready any more, still serving", "for", max(s.opts.LameDuck, 0))
-	lameDuck := s.lameDuck
-	if lameDuck == nil {
-		lameDuck = time.After(s.opts.LameDuck)
+	s.opts.Logger.Info("stopping: not ready any more, still serving", "for", max(s.opts.ShutdownDelay, 0))
+	shutdownDelay := s.shutdownDelay
+	if shutdownDelay == nil {
+		shutdownDelay = time.After(s.opts.ShutdownDelay)
 	}
 	select {
-	case <-lameDuck:
+	case <-shutdownDelay:
 	case err := <-servingEnded:
 		return fmt.Errorf("server: serving listener: %w", err)
 	}

@@ -53,7 +53,7 @@ const (
 // Extender is what kube-scheduler asks.
 type Extender struct {
 	Engine *engine.Engine
-	// Fine sends scores as they are: resolution: fine.
+	// Fine sends scores as they are: scoreRange: Total.
 	Fine bool
 	// Managed are the resources that make a pod its concern; none: every pod is.
 	Managed []corev1.ResourceName

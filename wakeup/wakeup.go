@@ -321,7 +321,7 @@ func (w *Waker) notWoken(p *waiting, err error) {
 		hint := ""
 		if apierrors.IsForbidden(err) {
 			w.notBefore = time.Now().Add(forbiddenPause)
-			hint = "grant the verb patch on pods/status, or set wakeUp.perSecond to 0"
+			hint = "grant the verb patch on pods/status, or set requeue.perSecond to 0"
 		}
 		if !w.failing {
 			w.options.Logger.Warn("a waiting pod was not woken although it fits by now", "pod", p.namespace+"/"+p.name, "error", err, "hint", hint)

@@ -39,7 +39,7 @@ func loadAll(tb testing.TB) *config.Config {
 func members(c *config.Config) []engine.Member {
 	var all []engine.Member
 	for _, p := range c.Profiles[0].Policies {
-		all = append(all, engine.Member{Name: p.As, Policy: p.Policy, Weight: p.Weight})
+		all = append(all, engine.Member{Name: p.Name, Policy: p.Policy, Weight: p.Weight})
 	}
 	return all
 }

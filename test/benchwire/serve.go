@@ -77,7 +77,7 @@ func serveOutboard(ctx context.Context, path string) error {
 		return err
 	}
 	s, err := server.New(server.Options{
-		Address: "127.0.0.1:0", Handler: handler, LameDuck: -1, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
+		Address: "127.0.0.1:0", Handler: handler, ShutdownDelay: -1, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
 		Admin: server.AdminOptions{Address: "127.0.0.1:0"},
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ kind: OutboardConfiguration
 profiles:
 - managedResources: [{name: aliyun.com/gpu-mem}]
   schedulerNames: [default-scheduler]
-  policies: [{name: GPUMemory}]
+  policies: [{type: GPUMemory}]
 `
 
 // burstScheduler has the httpTimeout of the documentation.
@@ -58,7 +58,7 @@ const perSecond = 250
 // Pods that come faster than Outboard may send requests are all bound in the end. None of them leaves a claim behind that is not
 // its own, and no outcome of a Binding is unknown because Outboard's own limit made it wait.
 func TestBurst(t *testing.T) {
-	b := burst{nodes: 12, cards: 4, pods: 300, limits: "cluster: {qps: 30, burst: 60}", patience: 5 * time.Minute}
+	b := burst{nodes: 12, cards: 4, pods: 300, limits: "clientConnection: {qps: 30, burst: 60}", patience: 5 * time.Minute}
 	if *full {
 		b = burst{nodes: 50, cards: 8, pods: 2000, patience: 15 * time.Minute} // with the default limits
 	}

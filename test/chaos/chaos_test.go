@@ -77,13 +77,13 @@ type scene struct {
 const outboardConfig = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-serving: {lameDuck: 0s}
-cluster: {kubeconfig: %q, qps: 1000, burst: 2000}
+serving: {shutdownDelay: 0s}
+clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
 ledgers: {reclaimAfter: %s}
 log: {level: info}
 profiles:
 - managedResources: [{name: aliyun.com/gpu-mem}]
-  policies: [{name: GPUMemory}]
+  policies: [{type: GPUMemory}]
 `
 
 const schedulerConfig = `

@@ -193,7 +193,7 @@ func newRunner(t *testing.T, ctx context.Context, s *stage.Stage) *runner {
 	o, err := s.StartOutboard(ctx, `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-profiles: [{policies: [{name: ImageLocality}]}]
+profiles: [{policies: [{type: ImageLocality}]}]
 serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}}
 `)
 	if err != nil {

@@ -37,7 +37,7 @@ func BenchmarkBinds(b *testing.B) {
 	if err := controlplane.CreateNodes(ctx, s.Client, nodes...); err != nil {
 		b.Fatal(err)
 	}
-	o, err := s.StartOutboard(ctx, gpushare+"cluster: {qps: 1000, burst: 2000}\n")
+	o, err := s.StartOutboard(ctx, gpushare+"clientConnection: {qps: 1000, burst: 2000}\n")
 	if err != nil {
 		b.Fatal(err)
 	}

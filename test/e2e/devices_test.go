@@ -17,7 +17,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: Devices
+  - type: Devices
     weight: 1
     config: {resource: example.com/fpga, units: named, unitsFrom: example.com/fpgas}
 `

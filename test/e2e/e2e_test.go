@@ -277,7 +277,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: PodLimit
+  - type: PodLimit
     config: {max: 1, selector: {matchLabels: {app: web}}}
 `
 

@@ -23,7 +23,7 @@ profiles:
   managedResources:
   - {name: aliyun.com/gpu-mem}
   policies:
-  - {name: GPUMemory, weight: 1}
+  - {type: GPUMemory, weight: 1}
 `
 
 // gpushareScheduler is the scheduler configuration of a gpushare installation, which stays as it is.

@@ -64,13 +64,13 @@ func TestFlappingSignal(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-wakeUp: {perSecond: 0}
+requeue: {perSecond: 0}
 signals:
 - {name: temperature, file: {path: temperatures.yaml}}
 - {name: hot, file: {path: temperatures.yaml}, hysteresis: {above: 85, clearBelow: 75}}
 profiles:
 - policies:
-  - name: HardwareHealth
+  - type: HardwareHealth
     config:
       rules:
       - {name: state, signal: {name: hot}, reject: true, pods: {selector: {matchLabels: {by: state}}}}

@@ -20,7 +20,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: Licences
+  - type: Licences
     config: {features: [{name: solver, seats: 2}]}
 `
 

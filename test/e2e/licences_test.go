@@ -105,7 +105,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 signals: [{name: flexnet, file: {path: lmstat.txt, format: lmstat}}]
 profiles:
-- policies: [{name: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
+- policies: [{type: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
 	th.bound(licensed("first", "solver=2"))
@@ -130,7 +130,7 @@ func TestReplicasShareSeats(t *testing.T) {
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
-- policies: [{name: Licences, config: {features: [{name: solver, seats: %d}, {name: mesh, seats: %d}]}}]
+- policies: [{type: Licences, config: {features: [{name: solver, seats: %d}, {name: mesh, seats: %d}]}}]
 `, seats, seats+1)
 	names := []string{"one", "two"}
 	for _, name := range names {

@@ -89,7 +89,7 @@ func (th *theater) rules(path, kind string) []rbacv1.PolicyRule {
 func TestG5StoppingServiceFollowsTheCluster(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
-	o := th.outboard(gpushare + "serving: {lameDuck: 2m}\n")
+	o := th.outboard(gpushare + "serving: {shutdownDelay: 2m}\n")
 	go func() { _ = o.Stop() }() // the service is killed long before it has finished
 	defer o.Kill()
 	th.eventually("the service is stopping", func() bool {

@@ -27,9 +27,9 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - path: /my_scheduler_extension/my_new_priorities/image_score
-  serve: prioritize
+  verb: prioritize
   policies:
-  - name: ImageLocality
+  - type: ImageLocality
 `)
 			th.scheduler(schedulerConfig(extender{o: o, path: "/my_scheduler_extension/my_new_priorities", verbs: "prioritize=image_score", nodes: mode == "nodes"}))
 			first := th.boundAndSeen(o, controlplane.PodSpec{Name: "first", Image: "nginx", CPU: "1"})
@@ -126,7 +126,7 @@ func TestBindThroughUs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			th := open(t)
 			th.nodes(controlplane.NodeSpec{Name: "a", Images: map[string]int64{nginx: 1 << 27}}, controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"})
-			o := th.outboard(oneWeb + "  - name: ImageLocality\n" + tt.tls)
+			o := th.outboard(oneWeb + "  - type: ImageLocality\n" + tt.tls)
 			th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind", nodes: tt.nodes}))
 			const pods = 20
 			for i := range pods {
@@ -163,7 +163,7 @@ kind: OutboardConfiguration
 profiles:
 - managedResources: [{name: example.com/licence, ignoredByScheduler: true}]
   policies:
-  - name: PodLimit
+  - type: PodLimit
     config: {max: 1, selector: {}}
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter", managed: []string{"example.com/licence"}}))

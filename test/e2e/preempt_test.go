@@ -26,7 +26,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: PodLimit
+  - type: PodLimit
     config: {max: 2, selector: {matchLabels: {app: web}}}
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter preempt bind"}))

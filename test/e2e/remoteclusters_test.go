@@ -52,7 +52,7 @@ signals:
 - {name: west, interval: 1s, timeout: 3s, maxAge: 10s, cluster: {kubeconfig: west.kubeconfig}}
 profiles:
 - policies:
-  - name: RemoteClusters
+  - type: RemoteClusters
     weight: 1
     config: {clusterLabel: example.com/cluster, homeScore: 0, settle: 0s, clusters: [{name: west, signal: west}]}
 `

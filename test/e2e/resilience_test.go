@@ -31,7 +31,7 @@ func TestStrictAndIgnorable(t *testing.T) {
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
-- policies: [{name: ImageLocality}]
+- policies: [{type: ImageLocality}]
 `)
 	th.scheduler(schedulerConfig(
 		extender{o: strict, verbs: "filter"},
@@ -182,14 +182,14 @@ func TestReloadStartsLedgers(t *testing.T) {
 	if err := th.Client.Discovery().RESTClient().Delete().AbsPath(path).Do(th.ctx).Error(); err != nil {
 		t.Fatal(err)
 	}
-	o := th.outboard(strings.Replace(gpushare, "{name: GPUMemory, weight: 1}", "{name: ImageLocality}", 1))
+	o := th.outboard(strings.Replace(gpushare, "{type: GPUMemory, weight: 1}", "{type: ImageLocality}", 1))
 	th.scheduler(gpushareScheduler(o))
 	th.boundAndSeen(o, gpuPod("before", 1))
 	text, err := os.ReadFile(o.ConfigFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = bytes.Replace(text, []byte("name: ImageLocality"), []byte("name: GPUMemory"), 1)
+	text = bytes.Replace(text, []byte("type: ImageLocality"), []byte("type: GPUMemory"), 1)
 	if err := th.WriteFile(filepath.Base(o.ConfigFile), text); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestReloadStartsLedgers(t *testing.T) {
 func TestStopLosesNoCall(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(oneWeb + "serving: {lameDuck: 3s}\n")
+	o := th.outboard(oneWeb + "serving: {shutdownDelay: 3s}\n")
 	body := `{"Pod":{"metadata":{"name":"p","namespace":"default"}},"NodeNames":["a"]}`
 	ctx, cancel := context.WithCancel(th.ctx)
 	defer cancel()

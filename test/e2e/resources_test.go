@@ -94,7 +94,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: Devices
+  - type: Devices
     config: {resource: example.com/fpga}
 `
 

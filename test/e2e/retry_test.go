@@ -31,7 +31,7 @@ func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 		specs[i] = fmt.Sprintf("n%d", i)
 		th.nodes(gpus(specs[i], cards, each))
 	}
-	o := th.outboard(gpushare + "cluster: {qps: 1000, burst: 2000}\n")
+	o := th.outboard(gpushare + "clientConnection: {qps: 1000, burst: 2000}\n")
 	group, ctx := errgroup.WithContext(th.ctx)
 	group.SetLimit(16)
 	for i := range pods {

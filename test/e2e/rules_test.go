@@ -43,7 +43,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - name: Rules
+  - type: Rules
     config:
       filter:
       - name: HalfFull

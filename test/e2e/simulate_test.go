@@ -21,7 +21,7 @@ kind: OutboardConfiguration
 profiles:
 - shortlist: 1
   policies:
-  - {name: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}
+  - {type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}
 `
 
 // What the simulation says of a cluster is what happens in it: pod after pod goes to the node and the GPU that it has

@@ -86,7 +86,7 @@ signals: [{name: cpu, interval: 1h, maxAge: 24h, file: {path: use.yaml}}]
 profiles:
 - shortlist: 1
   policies:
-  - name: Utilization
+  - type: Utilization
     weight: 1
     config: {cpu: {signal: cpu, unit: fraction}, prediction: {requestFactor: %d}}
 `, requestFactor))

@@ -23,7 +23,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 signals: [{name: flexnet, file: {path: lmstat.txt, format: lmstat}}]
 profiles:
-- policies: [{name: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
+- policies: [{type: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `
 
 // BenchmarkWakeUp is the time from when somebody outside returns a licence to when the pod that waits for it is bound, on a

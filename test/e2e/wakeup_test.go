@@ -25,7 +25,7 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-const wakesNobody = "wakeUp: {perSecond: 0}\n"
+const wakesNobody = "requeue: {perSecond: 0}\n"
 
 // calm is how long nothing must have happened to say that nothing will. kube-scheduler tries a pod again after a second here,
 // if at all.
@@ -369,7 +369,7 @@ signals:
 - {name: temperature, file: {path: temperatures.yaml}}
 profiles:
 - policies:
-  - name: HardwareHealth
+  - type: HardwareHealth
     config:
       whenStale: reject
       rules: [{name: hot, signal: {name: temperature, above: 85}, reject: true}]

@@ -147,10 +147,10 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {address: %q}
 admin: {address: %q, pprof: true}
-cluster: {kubeconfig: %q}
+clientConnection: {kubeconfig: %q}
 log: {level: error}
 profiles:
-- policies: [{name: ImageLocality}, {name: PodLimit, config: {max: 100, selector: {matchLabels: {app: web}}}}]
+- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 100, selector: {matchLabels: {app: web}}}}]
 `, serving, admin, kubeconfig), 0o600))
 	if err != nil {
 		return nil, err

@@ -63,8 +63,8 @@ func TestOwnPolicy(t *testing.T) {
 		t.Errorf("main.go has %d lines, and should have 20 at most", lines)
 	}
 	const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
-	good := p.file("good.yaml", header+"profiles:\n- policies: [{name: Seats, config: {license: cad}}]\n")
-	wrong := p.file("wrong.yaml", header+"profiles:\n- policies:\n  - name: Seats\n    config:\n      licence: cad\n      seats: 0\n  - name: Seat\n")
+	good := p.file("good.yaml", header+"profiles:\n- policies: [{type: Seats, config: {license: cad}}]\n")
+	wrong := p.file("wrong.yaml", header+"profiles:\n- policies:\n  - type: Seats\n    config:\n      licence: cad\n      seats: 0\n  - name: Seat\n")
 	nodes := p.file("nodes.yaml", "kind: Node\napiVersion: v1\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 8, memory: 16Gi, pods: 10}}\n")
 	pod := p.file("pod.yaml", "kind: Pod\napiVersion: v1\nmetadata: {name: new, labels: {example.com/license: cad}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}\n")
 	for _, tt := range []struct {
