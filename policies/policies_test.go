@@ -215,7 +215,7 @@ func TestReadmeExampleIsAConfiguration(t *testing.T) {
 				continue
 			}
 			uses := slices.ContainsFunc(c.Profiles, func(p config.Profile) bool {
-				return slices.ContainsFunc(p.Policies, func(p config.Policy) bool { return p.Name == kind.Name })
+				return slices.ContainsFunc(p.Policies, func(p config.Policy) bool { return p.Type == kind.Name })
 			})
 			if !uses {
 				t.Errorf("the example does not use %s", kind.Name)

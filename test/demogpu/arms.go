@@ -42,7 +42,7 @@ func (a *arm) config() gpumemory.Config {
 func (a *arm) outboard() (string, error) {
 	profile := map[string]any{
 		"path":     "/",
-		"policies": []any{map[string]any{"name": "GPUMemory", "config": a.config()}},
+		"policies": []any{map[string]any{"type": "GPUMemory", "config": a.config()}},
 	}
 	if a.shortlist > 0 {
 		profile["shortlist"] = a.shortlist
@@ -53,8 +53,8 @@ func (a *arm) outboard() (string, error) {
 		"serving": map[string]any{"tls": map[string]any{
 			"certFile": "server.crt", "keyFile": "server.key", "clientCAFile": "ca.crt", "allowedClients": []any{"kube-scheduler"},
 		}},
-		"cluster":  map[string]any{"qps": apiQPS, "burst": apiQPS},
-		"profiles": []any{profile},
+		"clientConnection": map[string]any{"qps": apiQPS, "burst": apiQPS},
+		"profiles":         []any{profile},
 	})
 	return string(text), err
 }

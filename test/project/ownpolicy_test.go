@@ -64,7 +64,7 @@ func TestOwnPolicy(t *testing.T) {
 	}
 	const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
 	good := p.file("good.yaml", header+"profiles:\n- policies: [{type: Seats, config: {license: cad}}]\n")
-	wrong := p.file("wrong.yaml", header+"profiles:\n- policies:\n  - type: Seats\n    config:\n      licence: cad\n      seats: 0\n  - name: Seat\n")
+	wrong := p.file("wrong.yaml", header+"profiles:\n- policies:\n  - type: Seats\n    config:\n      licence: cad\n      seats: 0\n  - type: Seat\n")
 	nodes := p.file("nodes.yaml", "kind: Node\napiVersion: v1\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 8, memory: 16Gi, pods: 10}}\n")
 	pod := p.file("pod.yaml", "kind: Pod\napiVersion: v1\nmetadata: {name: new, labels: {example.com/license: cad}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}\n")
 	for _, tt := range []struct {
@@ -76,7 +76,7 @@ func TestOwnPolicy(t *testing.T) {
 		{"check " + wrong, 1, []string{
 			`:7: profiles[0].policies[0].config.licence: Unknown field: did you mean "license"?`,
 			`:8: profiles[0].policies[0].config.seats: Invalid value: 0: must be at least 1 (policy Seats)`,
-			`:9: profiles[0].policies[1].name: Unsupported value: "Seat": did you mean "Seats"?`,
+			`:9: profiles[0].policies[1].type: Unsupported value: "Seat": did you mean "Seats"?`,
 		}},
 		{"serve --print-config --config " + good, 0, []string{"license: cad\n", "seats: 2\n"}},
 		{"simulate --resource cpu --nodes " + nodes + " --config " + good + " --more " + pod, 0, []string{"good: 2 more pods like default/new fit"}},
