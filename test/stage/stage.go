@@ -184,9 +184,9 @@ func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, er
 	serving["address"] = "127.0.0.1:0"
 	section(o.config, "admin")["address"] = "127.0.0.1:0"
 	section(o.config, "log")["format"] = "json"
-	if o.config["cluster"] != "none" {
-		if cluster := section(o.config, "cluster"); cluster["kubeconfig"] == nil || cluster["kubeconfig"] == "" {
-			cluster["kubeconfig"] = s.kubeconfig
+	if o.config["clientConnection"] != "None" {
+		if connection := section(o.config, "clientConnection"); connection["kubeconfig"] == nil || connection["kubeconfig"] == "" {
+			connection["kubeconfig"] = s.kubeconfig
 		}
 	}
 	if _, ok := serving["tls"]; ok {
