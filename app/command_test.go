@@ -100,7 +100,7 @@ func TestSignalWithTwoSources(t *testing.T) {
 	_, err := execute(t, "serve", "--print-config", "--config", file(t, header+`signals:
 - {name: load, file: {path: load.yaml}, prometheus: {address: "http://prometheus:9090", query: load}}
 profiles:
-- policies: [{type: Utilization, config: {cpu: {signal: load, unit: fraction}}}]
+- policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
 `))
 	if err == nil || !strings.Contains(err.Error(), ":4: signals[0].file: Forbidden: a signal has one source, and this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v", err)
@@ -210,7 +210,7 @@ func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(first, "scoreBy: count") || !strings.Contains(first, "shutdownDelay: 10s") {
+	if !strings.Contains(first, "type: Count") || !strings.Contains(first, "shutdownDelay: 10s") {
 		t.Errorf("defaults are missing:\n%s", first)
 	}
 	again, err := execute(t, "serve", "--print-config", "--config", file(t, first))

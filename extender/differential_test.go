@@ -69,8 +69,8 @@ type differential struct {
 }
 
 // cheapPolicies are ImageLocality and PodLimit.
-func cheapPolicies(t tester, scoreBy imagelocality.Measure, most int32) []engine.Member {
-	images, err := imagelocality.New(imagelocality.Config{ScoreBy: scoreBy})
+func cheapPolicies(t tester, strategy imagelocality.ScoringStrategyType, most int32) []engine.Member {
+	images, err := imagelocality.New(imagelocality.Config{ScoringStrategy: imagelocality.ScoringStrategy{Type: strategy}})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -298,8 +298,8 @@ func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 			builder.SetNode(drawNode(t))
 		}
 		cluster := &fakeCluster{view: builder.View()}
-		scoreBy := rapid.SampledFrom([]imagelocality.Measure{imagelocality.Count, imagelocality.Size}).Draw(t, "score by")
-		d := newDifferential(t, cheapPolicies(t, scoreBy, rapid.Int32Range(1, 3).Draw(t, "max")), rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "shortlist"), cluster)
+		strategy := rapid.SampledFrom([]imagelocality.ScoringStrategyType{imagelocality.Count, imagelocality.Size}).Draw(t, "scoring strategy")
+		d := newDifferential(t, cheapPolicies(t, strategy, rapid.Int32Range(1, 3).Draw(t, "max")), rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "shortlist"), cluster)
 		t.Repeat(map[string]func(*rapid.T){
 			"place": func(t *rapid.T) {
 				pod := drawPod(t)

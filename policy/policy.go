@@ -159,9 +159,9 @@ type WhenStale string
 const (
 	// Neutral says that the fact speaks neither for nor against the node: a Filter
 	// lets it pass, and its score is [NoOpinion].
-	Neutral WhenStale = "neutral"
+	Neutral WhenStale = "Neutral"
 	// Reject says that the node does not fit until the fact is known again.
-	Reject WhenStale = "reject"
+	Reject WhenStale = "Reject"
 )
 
 // NoOpinion is what Score returns about a node of which it knows nothing current: the

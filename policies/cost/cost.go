@@ -167,28 +167,29 @@ func (c *cycle) expected(h *host, p price) float64 {
 	return amount
 }
 
-// costs is what the node costs in terms of Config.Per. It may be infinite.
+// costs is the cost of the node that the scoring strategy names. It may be infinite.
 func (c *cycle) costs(h *host, p price) float64 {
 	whole := c.expected(h, p)
-	switch c.policy.config.Per {
-	case Pod:
+	strategy := &c.policy.config.ScoringStrategy
+	switch strategy.Type {
+	case PodCost:
 		share, _ := c.share(h)
 		return whole * share
-	case Node:
+	case NodeCost:
 		return whole
 	}
-	if units := c.policy.config.Per.units(h); units > 0 {
+	if units := strategy.units(h); units > 0 {
 		return whole / units
 	}
 	return math.Inf(1)
 }
 
-// units is how many units the node has of a resource.
-func (p Per) units(h *host) float64 {
-	if p == Memory {
+// units is how many units the node has of the resource: of memory, GiB.
+func (s *ScoringStrategy) units(h *host) float64 {
+	if s.Resource == corev1.ResourceMemory {
 		return h.allocatable[corev1.ResourceMemory] / (1 << 30)
 	}
-	return h.allocatable[corev1.ResourceName(p)]
+	return h.allocatable[s.Resource]
 }
 
 // share is the part of the node that the pod takes: the largest of its parts of the
@@ -226,7 +227,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	switch {
 	case p.source < 0:
 		return policy.NoOpinion
-	case c.policy.config.SunkCost && !*c.policy.used.Of(n):
+	case c.policy.config.ScoringStrategy.SunkCost && !*c.policy.used.Of(n):
 		return count(c.expected(h, p), billionths)
 	}
 	return count(c.costs(h, p), billionths)

@@ -30,16 +30,16 @@ prices:
 - {signal: list, keyLabels: [node.kubernetes.io/instance-type]}
 - annotation: example.com/price
 - label: example.com/price
-- table: [{instanceType: m6i.large, zone: a, capacityType: spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
+- table: [{instanceType: m6i.large, zone: a, capacityType: Spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
 `
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"share":    "whenStale: reject",
-		"sunk":     "sunkCost: true\nmaxPrice: 0.3\nspot: {fromPriority: 10, riskFactor: 1.3}\ncurrency: USD/h",
-		"per node": "per: node\nsurcharge: 0.01\nwhenUnknown: reject",
-		"per core": "per: cpu\nmaxPrice: 0.3",
-		"per unit": "per: example.com/fpga",
+		"share":    "whenStale: Reject",
+		"sunk":     "scoringStrategy: {sunkCost: true}\nmaxPrice: 0.3\nspot: {fromPriority: 10, riskFactor: 1.3}\ncurrency: USD/h",
+		"per node": "scoringStrategy: {type: NodeCost}\nsurcharge: 0.01\nwhenUnknown: Reject",
+		"per core": "scoringStrategy: {type: ResourceCost, resource: cpu}\nmaxPrice: 0.3",
+		"per unit": "scoringStrategy: {type: ResourceCost, resource: example.com/fpga}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -104,7 +104,7 @@ func TestExplain(t *testing.T) {
 prices: [{signal: prices}, {annotation: example.com/price}, {label: example.com/price}]
 currency: USD/h
 surcharge: 0.02
-sunkCost: true
+scoringStrategy: {sunkCost: true}
 spot: {riskFactor: 1.5, fromPriority: 5}
 `
 	const nodes = `
@@ -139,20 +139,20 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 	}
 }
 
-func TestExplainPer(t *testing.T) {
+func TestExplainScoringStrategies(t *testing.T) {
 	node := snapshot.NewNode(policytest.Nodes(`
 metadata: {name: a, labels: {example.com/price: "0.4"}}
 status: {allocatable: {cpu: 4, memory: 8Gi}}
 `)[0])
-	for per, want := range map[string]string{
-		"node":           "the node costs 0.4: 0.4 (label example.com/price)",
-		"cpu":            "one core costs 0.1: 0.4 (label example.com/price) / 4",
-		"memory":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
-		"nvidia.com/gpu": "the node has no nvidia.com/gpu, and counts as the most expensive",
+	for strategy, want := range map[string]string{
+		"{type: NodeCost}":                               "the node costs 0.4: 0.4 (label example.com/price)",
+		"{type: ResourceCost, resource: cpu}":            "one core costs 0.1: 0.4 (label example.com/price) / 4",
+		"{type: ResourceCost, resource: memory}":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
+		"{type: ResourceCost, resource: nvidia.com/gpu}": "the node has no nvidia.com/gpu, and counts as the most expensive",
 	} {
-		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{label: example.com/price}], per: "+per+"}"), new(corev1.Pod), new(snapshot.View))
+		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{label: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
 		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: got %q, want %q", per, got, want)
+			t.Errorf("%s: got %q, want %q", strategy, got, want)
 		}
 	}
 }
@@ -206,12 +206,12 @@ func BenchmarkCost(b *testing.B) {
 	view := builder.View()
 	var table strings.Builder
 	for i := range 300 {
-		fmt.Fprintf(&table, "  - {instanceType: type-%d, capacityType: spot, price: 0.1}\n  - {instanceType: type-%d, price: 0.2}\n", i, i)
+		fmt.Fprintf(&table, "  - {instanceType: type-%d, capacityType: Spot, price: 0.1}\n  - {instanceType: type-%d, price: 0.2}\n", i, i)
 	}
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
 	for name, config := range map[string]string{
 		"signal": "prices: [{signal: prices}]\nsunkCost: true\nmaxPrice: 5",
-		"table":  "sunkCost: true\nmaxPrice: 5\nprices:\n- table:\n" + table.String(),
+		"table":  "scoringStrategy: {sunkCost: true}\nmaxPrice: 5\nprices:\n- table:\n" + table.String(),
 	} {
 		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, cost.Type(), config), pod, view) })
 	}

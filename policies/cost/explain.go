@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -23,7 +25,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		said = append(said, "the node's price is not known")
 	} else {
 		said = append(said, c.explainCost(n, h, p))
-		if c.policy.config.SunkCost && !*c.policy.used.Of(n) {
+		if c.policy.config.ScoringStrategy.SunkCost && !*c.policy.used.Of(n) {
 			said = append(said, "the node is empty, so its score is for its whole price, "+c.money(c.expected(h, p)))
 		}
 	}
@@ -52,27 +54,28 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	if h.spot {
 		text += fmt.Sprintf(" × %.4g (spot)", config.Spot.RiskFactor)
 	}
-	switch config.Per {
-	case Pod:
+	strategy := &config.ScoringStrategy
+	switch strategy.Type {
+	case PodCost:
 		if share, of := c.share(h); of == "" {
 			text += " × 1 (the node does not say how much it has)"
 		} else {
 			text += fmt.Sprintf(" × %.4g (the pod's share of %s)", share, of)
 		}
 		return fmt.Sprintf("the pod costs %s: %s", c.money(c.costs(h, p)), text)
-	case Node:
+	case NodeCost:
 		return fmt.Sprintf("the node costs %s: %s", c.money(c.costs(h, p)), text)
 	}
-	unit := string(config.Per)
-	switch config.Per {
-	case CPU:
+	unit := string(strategy.Resource)
+	switch strategy.Resource {
+	case corev1.ResourceCPU:
 		unit = "core"
-	case Memory:
+	case corev1.ResourceMemory:
 		unit = "GiB of memory"
 	}
-	units := config.Per.units(h)
+	units := strategy.units(h)
 	if units == 0 {
-		return fmt.Sprintf("the node has no %s, and counts as the most expensive", config.Per)
+		return fmt.Sprintf("the node has no %s, and counts as the most expensive", strategy.Resource)
 	}
 	return fmt.Sprintf("one %s costs %s: %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
 }

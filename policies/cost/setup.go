@@ -2,8 +2,8 @@ package cost
 
 import (
 	"fmt"
-	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -11,19 +11,17 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Per is what nodes are compared by. Beside the constants it may be the name of an
-// extended resource: the price of one unit of it.
-type Per string
+// ScoringStrategyType says which cost nodes are compared by.
+type ScoringStrategyType string
 
 const (
-	// Pod is what the part of the node costs that the pod takes.
-	Pod Per = "pod"
-	// Node is what the whole node costs.
-	Node Per = "node"
-	// CPU is what one core costs.
-	CPU Per = "cpu"
-	// Memory is what one GiB costs.
-	Memory Per = "memory"
+	// PodCost is the cost of the part of the node that the pod takes.
+	PodCost ScoringStrategyType = "PodCost"
+	// NodeCost is the cost of the whole node.
+	NodeCost ScoringStrategyType = "NodeCost"
+	// ResourceCost is the cost of one unit of a resource: a core, a GiB of memory, or
+	// one of an extended resource.
+	ResourceCost ScoringStrategyType = "ResourceCost"
 )
 
 // CapacityType is how a node was bought.
@@ -31,9 +29,9 @@ type CapacityType string
 
 const (
 	// Spot nodes are cheaper, and may be taken away at any time.
-	Spot CapacityType = "spot"
+	Spot CapacityType = "Spot"
 	// OnDemand are all others.
-	OnDemand CapacityType = "on-demand"
+	OnDemand CapacityType = "OnDemand"
 )
 
 // maxPrice bounds the prices that are believed, so that no product of them overflows.
@@ -49,16 +47,12 @@ type Config struct {
 	// counts. At least one.
 	Prices []Source `json:"prices"`
 	// Surcharge is what every node costs beside its price, 0..1e9: agents and
-	// licences that are billed by the host. Default 0.
+	// licenses that are billed by the host. Default 0.
 	Surcharge float64 `json:"surcharge"`
-	// Per is what nodes are compared by: Pod (the default), Node, CPU, Memory or
-	// an extended resource.
-	Per Per `json:"per"`
-	// SunkCost compares empty nodes by their whole price, so that nodes which are
-	// paid for and used are filled first. Needs Per Pod. Default false.
-	SunkCost bool `json:"sunkCost"`
-	// MaxPrice is the most that may be paid, in terms of Per: nodes that cost more
-	// do not fit. 0 (the default) is no limit.
+	// ScoringStrategy says which cost nodes are compared by.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+	// MaxPrice is the highest cost at which a node fits, of the type that
+	// ScoringStrategy names. 0 (the default) is no limit.
 	MaxPrice float64 `json:"maxPrice"`
 	// Currency is what explanations call the unit of prices, as in USD/h.
 	Currency string `json:"currency"`
@@ -70,6 +64,18 @@ type Config struct {
 	// WhenStale is what to think of a node whose price is known to a signal only,
 	// and too old. Neutral (the default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
+}
+
+// ScoringStrategy says which cost nodes are compared by. The lowest is best.
+type ScoringStrategy struct {
+	// Type is PodCost (the default), NodeCost or ResourceCost.
+	Type ScoringStrategyType `json:"type"`
+	// Resource is cpu, memory or an extended resource. Required for ResourceCost, and
+	// for that only.
+	Resource corev1.ResourceName `json:"resource"`
+	// SunkCost compares empty nodes by their whole price, so that nodes which are
+	// paid for and used are filled first. For PodCost only. Default false.
+	SunkCost bool `json:"sunkCost"`
 }
 
 // Source is one place with prices: exactly one of Signal, Label, Annotation and Table.
@@ -132,7 +138,7 @@ func Type() policy.Type { return policy.TypeOf("Cost", Defaults, New) }
 // Defaults is the configuration of a policy of which only the prices are missing.
 func Defaults() Config {
 	return Config{
-		Per: Pod,
+		ScoringStrategy: ScoringStrategy{Type: PodCost},
 		Spot: SpotConfig{
 			Labels: []Label{
 				{"karpenter.sh/capacity-type", "spot"},
@@ -167,10 +173,7 @@ func (c *Config) validate() field.ErrorList {
 		errs = append(errs, c.Prices[i].validate(prices.Index(i))...)
 	}
 	errs = append(errs, fields.Between(field.NewPath("surcharge"), c.Surcharge, 0, maxPrice)...)
-	errs = append(errs, c.Per.validate(field.NewPath("per"))...)
-	if c.SunkCost && c.Per != Pod {
-		errs = append(errs, field.Forbidden(field.NewPath("sunkCost"), "needs per: pod"))
-	}
+	errs = append(errs, c.ScoringStrategy.validate(field.NewPath("scoringStrategy"))...)
 	errs = append(errs, fields.Between(field.NewPath("maxPrice"), c.MaxPrice, 0, maxPrice)...)
 	errs = append(errs, c.Spot.validate(field.NewPath("spot"))...)
 	errs = append(errs, fields.OneOf(field.NewPath("whenUnknown"), c.WhenUnknown, policy.Neutral, policy.Reject)...)
@@ -220,14 +223,21 @@ func (r *Row) covers(other *Row) bool {
 		(r.CapacityType == "" || r.CapacityType == other.CapacityType)
 }
 
-func (p Per) validate(at *field.Path) field.ErrorList {
-	if slices.Contains([]Per{Pod, Node, CPU, Memory}, p) {
-		return nil
+func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
+	errs := fields.OneOf(at.Child("type"), s.Type, PodCost, NodeCost, ResourceCost)
+	switch resource := at.Child("resource"); {
+	case s.Type == ResourceCost && s.Resource == "":
+		errs = append(errs, field.Required(resource, "names the resource whose unit cost nodes are compared by"))
+	case s.Type != ResourceCost && s.Resource != "":
+		errs = append(errs, field.Forbidden(resource, "needs type: ResourceCost"))
+	case s.Resource == "" || s.Resource == corev1.ResourceCPU || s.Resource == corev1.ResourceMemory:
+	case len(fields.ExtendedResource(resource, string(s.Resource))) > 0:
+		errs = append(errs, field.Invalid(resource, s.Resource, "must be cpu, memory or an extended resource such as nvidia.com/gpu"))
 	}
-	if len(fields.ExtendedResource(at, string(p))) > 0 {
-		return field.ErrorList{field.Invalid(at, p, "must be pod, node, cpu, memory or an extended resource such as nvidia.com/gpu")}
+	if s.SunkCost && s.Type != PodCost {
+		errs = append(errs, field.Forbidden(at.Child("sunkCost"), "needs type: PodCost"))
 	}
-	return nil
+	return errs
 }
 
 func (s *SpotConfig) validate(at *field.Path) field.ErrorList {

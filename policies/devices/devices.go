@@ -30,7 +30,7 @@ type devices struct {
 func newDevices(config Config) *devices {
 	p := &devices{config: config, annotation: config.annotation()}
 	switch {
-	case config.PodGets == Shares:
+	case config.AllocationMode == Shares:
 		p.together, p.reasons = true, ofOneUnit
 	case config.SameGroup == Required:
 		p.together, p.reasons = true, ofOneGroup
@@ -117,7 +117,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 
 // judge says whether there is enough for a pod that asks for want.
 func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
-	shares := p.config.PodGets == Shares
+	shares := p.config.AllocationMode == Shares
 	switch {
 	case hw.problem != nil:
 		return policy.Verdict{Reason: hw.problem, Unresolvable: true}
@@ -144,7 +144,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if !u.holders.Has(c.pod) {
 		used = min(hw.capacity, snapshot.AddAmounts(used, c.want))
 	}
-	if c.policy.config.Strategy == Spread {
+	if c.policy.config.ScoringStrategy.Type == Spread {
 		used = hw.capacity - used
 	}
 	score := policy.MaxScore * used / hw.capacity

@@ -26,9 +26,9 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"counted":  `{resource: example.com/fpga, capacityFrom: example.com/count, strategy: spread}`,
-		"numbered": `{resource: example.com/fpga, units: numbered, podGets: shares, sharesPerUnit: 2}`,
-		"named":    `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, groupsFrom: example.com/groups}`,
+		"counted":  `{resource: example.com/fpga, capacityFrom: example.com/count, scoringStrategy: {type: Spread}}`,
+		"numbered": `{resource: example.com/fpga, units: Numbered, allocationMode: Shares, sharesPerUnit: 2}`,
+		"named":    `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, groupsFrom: example.com/groups}`,
 		"grouped":  grouped,
 		"shared":   shared,
 	} {
@@ -94,7 +94,7 @@ func TestClaim(t *testing.T) {
 			[]policy.Amount{{Unit: "b", Amount: 3}}, map[string]string{fpgaKey: "b"},
 		},
 		"numbered and shared": {
-			`{resource: example.com/fpga, units: numbered, podGets: shares, sharesPerUnit: 4, annotation: example.com/told}`,
+			`{resource: example.com/fpga, units: Numbered, allocationMode: Shares, sharesPerUnit: 4, annotation: example.com/told}`,
 			counting(11), 3,
 			[]policy.Capacity{{Unit: "0", Capacity: 4}, {Unit: "1", Capacity: 4}},
 			[]policy.Amount{{Unit: "0", Amount: 3}}, map[string]string{"example.com/told": "0"},
@@ -124,8 +124,10 @@ func TestLedgers(t *testing.T) {
 // TestChoose: which of the units that are free a pod gets.
 func TestChoose(t *testing.T) {
 	const units, groups = "a0,a1,b0,b1,b2,c0,c1,c2,c3,lone", "a0,a1;b2,b1,b0;c0,c1,c2,c3,gone"
-	preferred := strings.Replace(grouped, "required", "preferred", 1)
-	spread := func(config string) string { return strings.Replace(config, "}", ", strategy: spread}", 1) }
+	preferred := strings.Replace(grouped, "Required", "Preferred", 1)
+	spread := func(config string) string {
+		return strings.Replace(config, "}", ", scoringStrategy: {type: Spread}}", 1)
+	}
 	for _, tc := range []struct {
 		what, config string
 		node         *corev1.Node

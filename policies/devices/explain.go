@@ -162,7 +162,7 @@ func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
 		for _, u := range units {
 			h.byUnit[u] = append(h.byUnit[u], name)
 		}
-		if len(units) == 0 || hw.units[0].name != pool && p.config.PodGets == WholeUnits && int64(len(units)) < want {
+		if len(units) == 0 || hw.units[0].name != pool && p.config.AllocationMode == WholeUnits && int64(len(units)) < want {
 			h.unplaced = append(h.unplaced, name)
 		}
 	}

@@ -154,7 +154,7 @@ func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 			if err != nil || n < 0 || n > maxCapacity {
 				return nil, invalidDevices
 			}
-			if p.config.PodGets == WholeUnits {
+			if p.config.AllocationMode == WholeUnits {
 				n = min(n, 1)
 			}
 			units[i].capacity = n
@@ -176,7 +176,7 @@ func validName(name string) bool {
 // divide puts the units into parts. It returns false when the node puts a unit into two
 // groups. Names of units that the node does not have are ignored.
 func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
-	if p.config.PodGets == WholeUnits && p.config.GroupsFrom == "" {
+	if p.config.AllocationMode == WholeUnits && p.config.GroupsFrom == "" {
 		return true
 	}
 	for i := range hw.units {

@@ -25,10 +25,10 @@ const (
 // The configurations of most tests.
 const (
 	counted  = `{resource: example.com/fpga}`
-	numbered = `{resource: example.com/fpga, units: numbered}`
-	named    = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units}`
-	shared   = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, podGets: shares, sharesPerUnit: 4}`
-	grouped  = `{resource: example.com/fpga, units: named, unitsFrom: example.com/units, groupsFrom: example.com/groups, sameGroup: required}`
+	numbered = `{resource: example.com/fpga, units: Numbered}`
+	named    = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units}`
+	shared   = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, allocationMode: Shares, sharesPerUnit: 4}`
+	grouped  = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, groupsFrom: example.com/groups, sameGroup: Required}`
 )
 
 // counting is node n with so much allocatable.

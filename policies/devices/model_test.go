@@ -62,13 +62,13 @@ func (m *model) free() (units map[string]int64, all int64) {
 			}
 		}
 		for unit := range known {
-			if m.config.PodGets == devices.Shares {
+			if m.config.AllocationMode == devices.Shares {
 				enter(unit, l.want)
 			} else {
 				enter(unit, 1)
 			}
 		}
-		if m.config.PodGets != devices.Shares {
+		if m.config.AllocationMode != devices.Shares {
 			unknown += max(0, l.want-int64(len(known)))
 		} else if len(known) == 0 {
 			unknown += l.want
@@ -90,7 +90,7 @@ func (m *model) fits(want int64, units map[string]int64, all int64) bool {
 	sums := map[string]int64{}
 	for unit, free := range units {
 		switch group, ok := m.groups[unit]; {
-		case m.config.PodGets == devices.Shares:
+		case m.config.AllocationMode == devices.Shares:
 			sums[unit] += free
 		case m.config.SameGroup != devices.Required:
 			sums[""] += free
@@ -251,7 +251,7 @@ func (m *model) named(t *rapid.T) {
 			size = rapid.Int64Range(0, 5).Draw(t, "size")
 			entry += fmt.Sprint("=", size)
 		}
-		if m.config.PodGets == devices.WholeUnits {
+		if m.config.AllocationMode == devices.WholeUnits {
 			size = min(size, 1)
 		}
 		m.sizes[name] = size
@@ -278,7 +278,7 @@ func configs() *rapid.Generator[devices.Config] {
 	return rapid.Custom(func(t *rapid.T) devices.Config {
 		c := devices.Defaults()
 		c.Resource = fpga
-		c.Strategy = rapid.SampledFrom([]devices.Strategy{devices.Binpack, devices.Spread}).Draw(t, "strategy")
+		c.ScoringStrategy.Type = rapid.SampledFrom([]devices.ScoringStrategyType{devices.BinPack, devices.Spread}).Draw(t, "strategy")
 		c.Units = rapid.SampledFrom([]devices.Units{devices.None, devices.Numbered, devices.Named}).Draw(t, "units")
 		switch c.Units {
 		case devices.None:
@@ -290,7 +290,7 @@ func configs() *rapid.Generator[devices.Config] {
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
-			c.PodGets, c.SharesPerUnit = devices.Shares, rapid.Int32Range(1, 4).Draw(t, "shares")
+			c.AllocationMode, c.SharesPerUnit = devices.Shares, rapid.Int32Range(1, 4).Draw(t, "shares")
 		case 1:
 			c.GroupsFrom, c.SameGroup = groupsKey, devices.Required
 		case 2:

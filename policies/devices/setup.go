@@ -14,21 +14,21 @@ type Units string
 
 const (
 	// None is not at all: only their number counts.
-	None Units = "none"
+	None Units = "None"
 	// Numbered is by numbers from 0.
-	Numbered Units = "numbered"
+	Numbered Units = "Numbered"
 	// Named is by the names in Config.UnitsFrom.
-	Named Units = "named"
+	Named Units = "Named"
 )
 
-// PodGets is what a pod gets that asks for n.
-type PodGets string
+// AllocationMode is what is allocated to a pod that requests n of the resource.
+type AllocationMode string
 
 const (
 	// WholeUnits are n units that nobody else has.
-	WholeUnits PodGets = "units"
+	WholeUnits AllocationMode = "WholeUnits"
 	// Shares are n shares of one unit.
-	Shares PodGets = "shares"
+	Shares AllocationMode = "Shares"
 )
 
 // SameGroup is whether the units of one pod must be in one group.
@@ -36,19 +36,25 @@ type SameGroup string
 
 const (
 	// Required says that they must be.
-	Required SameGroup = "required"
+	Required SameGroup = "Required"
 	// Preferred says that they need not, but should be.
-	Preferred SameGroup = "preferred"
+	Preferred SameGroup = "Preferred"
 )
 
-// Strategy is which nodes are better, and on a node which units and groups.
-type Strategy string
+// ScoringStrategy is which nodes are better, and on a node which units and groups.
+type ScoringStrategy struct {
+	// Type is BinPack (the default) or Spread.
+	Type ScoringStrategyType `json:"type"`
+}
+
+// ScoringStrategyType is the type of a ScoringStrategy.
+type ScoringStrategyType string
 
 const (
-	// Binpack prefers those with less left.
-	Binpack Strategy = "binpack"
+	// BinPack prefers those with less left.
+	BinPack ScoringStrategyType = "BinPack"
 	// Spread prefers those with more left.
-	Spread Strategy = "spread"
+	Spread ScoringStrategyType = "Spread"
 )
 
 // Config is the configuration of the policy.
@@ -65,8 +71,8 @@ type Config struct {
 	// "fpga0,fpga1", if need be with how many shares they have, "fpga0=4,fpga1=2";
 	// or else of a label with names alone, "fpga0_fpga1". For Named units only.
 	UnitsFrom string `json:"unitsFrom"`
-	// PodGets is WholeUnits (the default) or Shares.
-	PodGets PodGets `json:"podGets"`
+	// AllocationMode is WholeUnits (the default) or Shares.
+	AllocationMode AllocationMode `json:"allocationMode"`
 	// SharesPerUnit is how many shares a unit has of which nothing else is said, at
 	// least 1. For Shares only.
 	SharesPerUnit int32 `json:"sharesPerUnit"`
@@ -80,8 +86,8 @@ type Config struct {
 	GroupsFrom string `json:"groupsFrom"`
 	// SameGroup is Preferred (the default) or Required.
 	SameGroup SameGroup `json:"sameGroup"`
-	// Strategy is Binpack (the default) or Spread.
-	Strategy Strategy `json:"strategy"`
+	// ScoringStrategy says which nodes are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
 
 // Type is the policy as a configuration file knows it.
@@ -89,7 +95,7 @@ func Type() policy.Type { return policy.TypeOf("Devices", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the resource is missing.
 func Defaults() Config {
-	return Config{Units: None, PodGets: WholeUnits, SharesPerUnit: 1, SameGroup: Preferred, Strategy: Binpack}
+	return Config{Units: None, AllocationMode: WholeUnits, SharesPerUnit: 1, SameGroup: Preferred, ScoringStrategy: ScoringStrategy{Type: BinPack}}
 }
 
 // New returns the policy, or an aggregate of field.Error values.
@@ -114,9 +120,9 @@ func (c *Config) annotation() string {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.ExtendedResource(field.NewPath("resource"), c.Resource)
 	errs = append(errs, fields.OneOf(field.NewPath("units"), c.Units, None, Numbered, Named)...)
-	errs = append(errs, fields.OneOf(field.NewPath("podGets"), c.PodGets, WholeUnits, Shares)...)
+	errs = append(errs, fields.OneOf(field.NewPath("allocationMode"), c.AllocationMode, WholeUnits, Shares)...)
 	errs = append(errs, fields.OneOf(field.NewPath("sameGroup"), c.SameGroup, Required, Preferred)...)
-	errs = append(errs, fields.OneOf(field.NewPath("strategy"), c.Strategy, Binpack, Spread)...)
+	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, BinPack, Spread)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("capacityFrom"), c.CapacityFrom)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("unitsFrom"), c.UnitsFrom)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
@@ -141,13 +147,13 @@ func (c *Config) validateTogether() field.ErrorList {
 	if c.Units == Named && c.UnitsFrom == "" {
 		errs = append(errs, field.Required(field.NewPath("unitsFrom"), "says where nodes name their units"))
 	}
-	forbid(c.Units != Named && c.UnitsFrom != "", "unitsFrom", "needs units: named")
+	forbid(c.Units != Named && c.UnitsFrom != "", "unitsFrom", "needs units: Named")
 	forbid(c.Units == Named && c.CapacityFrom != "", "capacityFrom", "nodes that name their units say with it how many they have")
-	forbid(c.Units == None && c.Annotation != "", "annotation", "needs units: numbered or named")
-	forbid(c.Units == None && c.PodGets == Shares, "podGets", "shares need units: numbered or named")
-	forbid(c.PodGets != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs podGets: shares")
-	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: numbered or named")
-	forbid(c.PodGets == Shares && c.GroupsFrom != "", "groupsFrom", "shares are always of one unit")
+	forbid(c.Units == None && c.Annotation != "", "annotation", "needs units: Numbered or Named")
+	forbid(c.Units == None && c.AllocationMode == Shares, "allocationMode", "Shares needs units: Numbered or Named")
+	forbid(c.AllocationMode != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs allocationMode: Shares")
+	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: Numbered or Named")
+	forbid(c.AllocationMode == Shares && c.GroupsFrom != "", "groupsFrom", "shares are always of one unit")
 	forbid(c.GroupsFrom == "" && c.SameGroup == Required, "sameGroup", "needs groupsFrom, or nothing says which units are a group")
 	return errs
 }

@@ -70,7 +70,7 @@ func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []in
 
 // each is what a pod that asks for want has of each unit that its annotation names.
 func (p *devices) each(want int64) int64 {
-	if p.config.PodGets == WholeUnits {
+	if p.config.AllocationMode == WholeUnits {
 		return 1
 	}
 	return want
@@ -110,7 +110,7 @@ func (p *devices) choose(want int64, hw *hardware, u *usage) []policy.Amount {
 	}
 	slices.SortStableFunc(parts, func(i, j int) int {
 		more := cmp.Compare(u.partFree[j], u.partFree[i])
-		if p.config.Strategy == Binpack && u.partFree[i] >= want && u.partFree[j] >= want {
+		if p.config.ScoringStrategy.Type == BinPack && u.partFree[i] >= want && u.partFree[j] >= want {
 			return -more
 		}
 		return more

@@ -131,7 +131,7 @@ func (p *health) tolerated(pod *corev1.Pod) []string {
 }
 
 func (p *Pods) asksFor(requests corev1.ResourceList) bool {
-	return len(p.AskFor) == 0 || slices.ContainsFunc(p.AskFor, func(name corev1.ResourceName) bool {
+	return len(p.Resources) == 0 || slices.ContainsFunc(p.Resources, func(name corev1.ResourceName) bool {
 		q, ok := requests[name]
 		return ok && q.Sign() > 0
 	})

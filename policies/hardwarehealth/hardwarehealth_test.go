@@ -24,7 +24,7 @@ func TestScenarios(t *testing.T) {
 // everySource has a rule of each kind, some for some pods only.
 const everySource = `
 rules:
-- {name: xid, condition: {type: XidCriticalError}, reject: true, pods: {askFor: [nvidia.com/gpu]}}
+- {name: xid, condition: {type: XidCriticalError}, reject: true, pods: {resources: [nvidia.com/gpu]}}
 - {name: kernel, condition: {type: KernelDeadlock}, penalty: 20}
 - {name: repair, label: {key: example.com/repair, values: ["yes"]}, reject: true}
 - {name: noted, annotation: {key: example.com/noise}, penalty: 30, pods: {selector: {matchLabels: {app: web}}}}

@@ -79,11 +79,11 @@ type Signal struct {
 	Below *float64 `json:"below"`
 }
 
-// Pods are the pods that have a label and ask for a resource.
+// Pods are the pods that have certain labels and request certain resources.
 type Pods struct {
-	// AskFor are resources; a pod asks for at least one of them. None (the
-	// default): whatever it asks for.
-	AskFor []corev1.ResourceName `json:"askFor"`
+	// Resources are those of which a pod requests at least one. None (the default):
+	// whatever it requests.
+	Resources []corev1.ResourceName `json:"resources"`
 	// Selector is for the pods' labels; nil (the default) and {} are all pods.
 	Selector *metav1.LabelSelector `json:"selector"`
 }
@@ -156,8 +156,8 @@ func (r *Rule) validate(at *field.Path) field.ErrorList {
 	case !r.Reject:
 		errs = append(errs, fields.Between(at.Child("penalty"), r.Penalty, 1, policy.MaxScore)...)
 	}
-	for i, name := range r.Pods.AskFor {
-		errs = append(errs, fields.Key(at.Child("pods", "askFor").Index(i), string(name))...)
+	for i, name := range r.Pods.Resources {
+		errs = append(errs, fields.Key(at.Child("pods", "resources").Index(i), string(name))...)
 	}
 	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
 }

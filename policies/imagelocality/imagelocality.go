@@ -34,7 +34,7 @@ type imageLocality struct {
 }
 
 func newImageLocality(config Config) *imageLocality {
-	return &imageLocality{bySize: config.ScoreBy == Size, sizes: snapshot.NewObjectFact(imagesOn)}
+	return &imageLocality{bySize: config.ScoringStrategy.Type == Size, sizes: snapshot.NewObjectFact(imagesOn)}
 }
 
 func imagesOn(n *corev1.Node) map[image]int64 {

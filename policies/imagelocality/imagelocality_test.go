@@ -23,10 +23,10 @@ func TestScenarios(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
-	for _, scoreBy := range []string{"count", "size"} {
-		t.Run(scoreBy, func(t *testing.T) {
+	for _, strategy := range []string{"Count", "Size"} {
+		t.Run(strategy, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
-				New: policytest.FromYAML(imagelocality.Type(), "scoreBy: "+scoreBy),
+				New: policytest.FromYAML(imagelocality.Type(), "scoringStrategy: {type: "+strategy+"}"),
 				Pods: policytest.Pods(`
 - metadata: {name: one}
   spec: {containers: [{name: a, image: nginx}]}
@@ -68,7 +68,7 @@ func TestScore(t *testing.T) {
 	images := []string{"a.io/a:1", "a.io/b:1", "a.io/c:1", "a.io/d:1", "a.io/e:1"}
 	sizes := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 5000), rapid.Int64(), rapid.Just(int64(math.MaxInt64)))
 	rapid.Check(t, func(t *rapid.T) {
-		p := policytest.Build(t, imagelocality.Type(), "scoreBy: "+rapid.SampledFrom([]string{"count", "size"}).Draw(t, "scoreBy"))
+		p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: "+rapid.SampledFrom([]string{"Count", "Size"}).Draw(t, "strategy")+"}")
 		var b snapshot.Builder
 		for i := range rapid.IntRange(0, 4).Draw(t, "nodes") {
 			b.SetNode(nodeWith(fmt.Sprint(i), rapid.MapOf(rapid.SampledFrom(images), sizes).Draw(t, "images")))
@@ -98,7 +98,7 @@ func TestSearchForSizesEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := policytest.Build(t, imagelocality.Type(), "scoreBy: size")
+	p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: Size}")
 	if _, err := p.Prepare(ctx, podOf("nginx"), b.View()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}
@@ -127,9 +127,9 @@ func BenchmarkImageLocality(b *testing.B) {
 		"known":   known,
 		"unknown": slices.Concat(known[:2], []string{"registry.example.com/new:1"}),
 	} {
-		for _, measure := range []imagelocality.Measure{imagelocality.Count, imagelocality.Size} {
-			b.Run(fmt.Sprintf("%s/%s", measure, name), func(b *testing.B) {
-				policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), "scoreBy: "+string(measure)), podOf(images...), view)
+		for _, strategy := range []imagelocality.ScoringStrategyType{imagelocality.Count, imagelocality.Size} {
+			b.Run(fmt.Sprintf("%s/%s", strategy, name), func(b *testing.B) {
+				policytest.Benchmark(b, policytest.Build(b, imagelocality.Type(), "scoringStrategy: {type: "+string(strategy)+"}"), podOf(images...), view)
 			})
 		}
 	}

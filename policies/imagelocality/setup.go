@@ -7,31 +7,37 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Measure is what scores are proportional to.
-type Measure string
+// ScoringStrategy says which nodes are better.
+type ScoringStrategy struct {
+	// Type is Count (the default) or Size.
+	Type ScoringStrategyType `json:"type"`
+}
+
+// ScoringStrategyType is what scores are proportional to.
+type ScoringStrategyType string
 
 const (
 	// Count counts images.
-	Count Measure = "count"
+	Count ScoringStrategyType = "Count"
 	// Size adds up the sizes of images.
-	Size Measure = "size"
+	Size ScoringStrategyType = "Size"
 )
 
 // Config is the configuration of the policy.
 type Config struct {
-	// ScoreBy is Count (the default) or Size.
-	ScoreBy Measure `json:"scoreBy"`
+	// ScoringStrategy says which nodes are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
 
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("ImageLocality", Defaults, New) }
 
 // Defaults is the configuration of a policy about which nothing is said.
-func Defaults() Config { return Config{ScoreBy: Count} }
+func Defaults() Config { return Config{ScoringStrategy: ScoringStrategy{Type: Count}} }
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	if errs := fields.OneOf(field.NewPath("scoreBy"), config.ScoreBy, Count, Size); len(errs) > 0 {
+	if errs := fields.OneOf(field.NewPath("scoringStrategy", "type"), config.ScoringStrategy.Type, Count, Size); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	return newImageLocality(config), nil

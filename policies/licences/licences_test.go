@@ -23,7 +23,7 @@ func TestScenarios(t *testing.T) {
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"floating": `{features: [{name: solver, seats: 3, resource: example.com/solver, maxPerNamespace: 2}, {name: cad, seats: 1}]}`,
-		"server": `{whenStale: reject, features: [{name: solver, server: {signal: flexnet, counts: everybody}, spare: 1},
+		"server": `{whenStale: Reject, features: [{name: solver, server: {signal: flexnet, counts: everybody}, spare: 1},
 {name: cad, seats: 4, server: {signal: flexnet, feature: CAD}}]}`,
 		"nodes": `{features: [{name: solver, nodeLabel: example.com/solver, seatsPerNode: 2}, {name: cad, nodeLabel: example.com/solver=new}]}`,
 	} {

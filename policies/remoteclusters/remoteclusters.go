@@ -135,7 +135,7 @@ func (p *remoteClusters) read(column *snapshot.Column, asked []amount) offer {
 		}
 		o.stocks[j] = s
 	}
-	o.since = o.at.Add(-p.config.Settle.Duration)
+	o.since = o.at.Add(-p.config.MetricDelay.Duration)
 	return o
 }
 
@@ -190,7 +190,7 @@ func (c *cycle) inDoubt(reason *policy.Reason) policy.Verdict {
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	place := *c.policy.places.Of(n)
 	if place == home {
-		return int64(c.policy.config.HomeScore)
+		return int64(c.policy.config.ScoringStrategy.LocalScore)
 	}
 	if place == unknown || !c.offers[place].known {
 		return policy.NoOpinion
@@ -199,7 +199,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if !ok {
 		return policy.NoOpinion
 	}
-	if c.policy.config.Strategy == Binpack {
+	if c.policy.config.ScoringStrategy.Type == BinPack {
 		rest = 1 - rest
 	}
 	weight := float64(c.policy.config.Clusters[place].weight()) / float64(c.policy.largest)

@@ -26,7 +26,7 @@ func TestScenarios(t *testing.T) {
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"spread":  "",
-		"binpack": "strategy: binpack\nhomeScore: 30\nwhenStale: neutral\nsettle: 0s",
+		"binpack": "scoringStrategy: {type: BinPack, localScore: 30}\nwhenStale: Neutral\nmetricDelay: 0s",
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{

@@ -11,19 +11,28 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Strategy is which clusters are better.
-type Strategy string
+// ScoringStrategy says which clusters are better.
+type ScoringStrategy struct {
+	// Type is Spread (the default) or BinPack.
+	Type ScoringStrategyType `json:"type"`
+	// LocalScore is the score of nodes of this cluster, 0..100. Default 100: pods go to
+	// other clusters only when they must.
+	LocalScore int32 `json:"localScore"`
+}
+
+// ScoringStrategyType is the type of a ScoringStrategy.
+type ScoringStrategyType string
 
 const (
 	// Spread prefers those with more left.
-	Spread Strategy = "spread"
-	// Binpack prefers those with less left.
-	Binpack Strategy = "binpack"
+	Spread ScoringStrategyType = "Spread"
+	// BinPack prefers those with less left.
+	BinPack ScoringStrategyType = "BinPack"
 )
 
 const (
 	maxWeight   = 100
-	maxSettle   = time.Hour
+	maxDelay    = time.Hour
 	maxClusters = 1000
 )
 
@@ -34,14 +43,11 @@ type Config struct {
 	ClusterLabel string `json:"clusterLabel"`
 	// Clusters are the others, at least one.
 	Clusters []Cluster `json:"clusters"`
-	// Strategy is Spread (the default) or Binpack.
-	Strategy Strategy `json:"strategy"`
-	// HomeScore is the score of nodes that are home, 0..100. Default 100: pods leave
-	// home only when they must.
-	HomeScore int32 `json:"homeScore"`
-	// Settle is how long it may take until a pod that is bound to a node is counted in
+	// ScoringStrategy says which clusters are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+	// MetricDelay is how long it may take until a pod that is bound to a node is counted in
 	// the cluster it stands for, 0s..1h. Default 10s.
-	Settle metav1.Duration `json:"settle"`
+	MetricDelay metav1.Duration `json:"metricDelay"`
 	// WhenStale is what to think of a cluster of which nothing current is known. Reject
 	// (the default) or Neutral.
 	WhenStale policy.WhenStale `json:"whenStale"`
@@ -64,10 +70,9 @@ func Type() policy.Type { return policy.TypeOf("RemoteClusters", Defaults, New) 
 // Defaults is the configuration of a policy of which the label and the clusters are missing.
 func Defaults() Config {
 	return Config{
-		Strategy:  Spread,
-		HomeScore: int32(policy.MaxScore),
-		Settle:    metav1.Duration{Duration: 10 * time.Second},
-		WhenStale: policy.Reject,
+		ScoringStrategy: ScoringStrategy{Type: Spread, LocalScore: int32(policy.MaxScore)},
+		MetricDelay:     metav1.Duration{Duration: 10 * time.Second},
+		WhenStale:       policy.Reject,
 	}
 }
 
@@ -82,9 +87,9 @@ func New(config Config) (policy.Policy, error) {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Key(field.NewPath("clusterLabel"), c.ClusterLabel)
 	errs = append(errs, c.validateClusters(field.NewPath("clusters"))...)
-	errs = append(errs, fields.OneOf(field.NewPath("strategy"), c.Strategy, Spread, Binpack)...)
-	errs = append(errs, fields.Between(field.NewPath("homeScore"), c.HomeScore, 0, int32(policy.MaxScore))...)
-	errs = append(errs, fields.Between(field.NewPath("settle"), c.Settle.Duration, 0, maxSettle)...)
+	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, Spread, BinPack)...)
+	errs = append(errs, fields.Between(field.NewPath("scoringStrategy", "localScore"), c.ScoringStrategy.LocalScore, 0, int32(policy.MaxScore))...)
+	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, maxDelay)...)
 	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 }
 

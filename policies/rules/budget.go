@@ -113,10 +113,10 @@ func (c *cycle) plan(ctx context.Context) error {
 		}
 	}
 	c.filters = slices.DeleteFunc(c.filters, func(f planned) bool {
-		if f.exceeded && f.onError == Pass {
+		if f.exceeded && f.failurePolicy == Ignore {
 			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because it fails: %v", f.name, errCostExceeded))
 		}
-		return f.exceeded && f.onError == Pass
+		return f.exceeded && f.failurePolicy == Ignore
 	})
 	return nil
 }

@@ -48,8 +48,8 @@ func TestPodThatCostsTooMuch(t *testing.T) {
 		{"pod alone", `filter: [{name: Short, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}]`, "ShortCostExceeded"},
 		{"part about the pod", `filter: [{name: Short, expression: 'pod.metadata.annotations.all(k, k.size() < 100) || node.spec.unschedulable'}]`, "ShortCostExceeded"},
 		{"when", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'node.spec.unschedulable'}]`, "ShortCostExceeded"},
-		{"rule that may fail", `filter: [{name: NoClash, expression: '` + noClash + `', onEvaluationError: pass}]`, ""},
-		{"when that may fail", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'false && node.spec.unschedulable', onEvaluationError: pass}]`, ""},
+		{"rule that may fail", `filter: [{name: NoClash, expression: '` + noClash + `', failurePolicy: Ignore}]`, ""},
+		{"when that may fail", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'false && node.spec.unschedulable', failurePolicy: Ignore}]`, ""},
 		{"beside another", `filter: [{name: NoClash, expression: '` + noClash + `'}, {name: HasLabel, expression: '"label-0" in node.metadata.labels'}]`, "NoClashCostExceeded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

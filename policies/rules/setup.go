@@ -13,15 +13,16 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// OnError is what an expression that cannot be evaluated means: a key that is not there,
-// a version that is none, more than an evaluation may cost.
-type OnError string
+// FailurePolicy says what happens when an expression cannot be evaluated: a key is
+// missing, a text is not a version, or the evaluation exceeds its cost limit.
+type FailurePolicy string
 
 const (
-	// Reject says that the node does not fit.
-	Reject OnError = "reject"
-	// Pass says that the rule is left out.
-	Pass OnError = "pass"
+	// Fail rejects the node if the expression is about it, and fails the request if the
+	// expression is about the pod.
+	Fail FailurePolicy = "Fail"
+	// Ignore leaves the rule out.
+	Ignore FailurePolicy = "Ignore"
 )
 
 // Config is the configuration of the policy. At least one rule must be given.
@@ -49,8 +50,8 @@ type FilterRule struct {
 	// Resolvable says whether the pod may run there when others have left. Nil means
 	// that it may if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
-	// OnEvaluationError is Reject ("", the default) or Pass.
-	OnEvaluationError OnError `json:"onEvaluationError"`
+	// FailurePolicy is Fail ("", the default) or Ignore.
+	FailurePolicy FailurePolicy `json:"failurePolicy"`
 }
 
 // ScoreRule says how good a node is.
@@ -64,9 +65,9 @@ type ScoreRule struct {
 	// Weight is how much the rule counts among the others of the policy, 1..100. 0, the
 	// default, stands for 1.
 	Weight int32 `json:"weight"`
-	// OnEvaluationError says what an error of When means: Reject ("", the default),
-	// which fails the request, or Pass.
-	OnEvaluationError OnError `json:"onEvaluationError"`
+	// FailurePolicy says what happens when When cannot be evaluated: Fail ("", the
+	// default), which fails the request, or Ignore.
+	FailurePolicy FailurePolicy `json:"failurePolicy"`
 }
 
 const (
@@ -125,7 +126,7 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 }
 
 func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.ErrorList {
-	r, errs := p.newRule(c, path, f.Name, f.When, f.Expression, f.OnEvaluationError, types.BoolType)
+	r, errs := p.newRule(c, path, f.Name, f.When, f.Expression, f.FailurePolicy, types.BoolType)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -143,7 +144,7 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 }
 
 func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.ErrorList {
-	r, errs := p.newRule(c, path, s.Name, s.When, s.Expression, s.OnEvaluationError, types.DoubleType, types.IntType, types.UintType)
+	r, errs := p.newRule(c, path, s.Name, s.When, s.Expression, s.FailurePolicy, types.DoubleType, types.IntType, types.UintType)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -152,10 +153,10 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	return nil
 }
 
-func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, onError OnError, results ...*types.Type) (*rule, field.ErrorList) {
-	r := &rule{name: name, onError: onError}
-	if onError == "" {
-		r.onError = Reject
+func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, failurePolicy FailurePolicy, results ...*types.Type) (*rule, field.ErrorList) {
+	r := &rule{name: name, failurePolicy: failurePolicy}
+	if failurePolicy == "" {
+		r.failurePolicy = Fail
 	}
 	var errs, more field.ErrorList
 	if when != "" {
@@ -190,19 +191,19 @@ func (c *Config) validate() field.ErrorList {
 	names := map[string]bool{signalStale.Code: true, ruleFailed.Code: true}
 	for i := range c.Filter {
 		path := field.NewPath("filter").Index(i)
-		errs = append(errs, validateRule(path, names, c.Filter[i].Name, c.Filter[i].OnEvaluationError)...)
+		errs = append(errs, validateRule(path, names, c.Filter[i].Name, c.Filter[i].FailurePolicy)...)
 		errs = append(errs, validateMessage(path.Child("message"), c.Filter[i].Message)...)
 	}
 	for i := range c.Score {
 		path := field.NewPath("score").Index(i)
-		errs = append(errs, validateRule(path, names, c.Score[i].Name, c.Score[i].OnEvaluationError)...)
+		errs = append(errs, validateRule(path, names, c.Score[i].Name, c.Score[i].FailurePolicy)...)
 		errs = append(errs, fields.Between(path.Child("weight"), c.Score[i].Weight, 0, 100)...)
 	}
 	return errs
 }
 
 // validateRule notes the name among those that are taken.
-func validateRule(path *field.Path, names map[string]bool, name string, onError OnError) field.ErrorList {
+func validateRule(path *field.Path, names map[string]bool, name string, failurePolicy FailurePolicy) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case name == "":
@@ -217,8 +218,8 @@ func validateRule(path *field.Path, names map[string]bool, name string, onError 
 		errs = append(errs, field.Invalid(path.Child("name"), name, "must not end in "+costExceededSuffix+", as the codes of rules that cost too much do"))
 	}
 	names[name] = true
-	if onError != "" {
-		errs = append(errs, fields.OneOf(path.Child("onEvaluationError"), onError, Reject, Pass)...)
+	if failurePolicy != "" {
+		errs = append(errs, fields.OneOf(path.Child("failurePolicy"), failurePolicy, Fail, Ignore)...)
 	}
 	return errs
 }

@@ -32,15 +32,15 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 		text += fmt.Sprintf(" (%d%% of that by the forecast)", c.policy.config.ForecastWeight)
 	}
 	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.fresh), pods(l.arrived),
-		l.at.Add(-c.policy.config.Settle.Duration).UTC().Format(time.RFC3339))
+		l.at.Add(-c.policy.config.MetricDelay.Duration).UTC().Format(time.RFC3339))
 	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
 	if r.Deviation != "" {
 		text += fmt.Sprintf(", deviating by %s", percent(l.deviation))
 	}
-	if c.policy.config.Model == RiskOfOverload {
-		text += fmt.Sprintf("; above %d%% with a probability of %s", c.policy.config.SafeUse, percent(c.policy.config.risk(l)))
+	if c.policy.config.ScoringStrategy.Type == RiskOfOverload {
+		text += fmt.Sprintf("; above %d%% with a probability of %s", c.policy.config.ScoringStrategy.SafeUtilization, percent(c.policy.config.ScoringStrategy.risk(l)))
 	}
-	return text + fmt.Sprintf("; scores %.0f", c.policy.config.score(l))
+	return text + fmt.Sprintf("; scores %.0f", c.policy.config.ScoringStrategy.score(l))
 }
 
 // missing says why load is not ok.

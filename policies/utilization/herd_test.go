@@ -30,7 +30,7 @@ var machines = []machine{
 // were below it. When what was bound since the sample does not count, the node that is best at first gets them all.
 func TestNoHerd(t *testing.T) {
 	const pods, cores = 200, 0.3 // each requests 200m, and is predicted to use 1.5 times that
-	counted := fill(t, `{cpu: {signal: cpu, unit: fraction}}`, pods)
+	counted := fill(t, `{cpu: {signal: cpu, unit: Fraction}}`, pods)
 	level := waterLevel(pods * cores)
 	for _, m := range machines {
 		got := m.used + cores*float64(counted[m.name])/m.cores
@@ -40,7 +40,7 @@ func TestNoHerd(t *testing.T) {
 			t.Errorf("%s is filled to %.3f by %d pods, want %.3f ± %.3f", m.name, got, counted[m.name], want, tolerance)
 		}
 	}
-	herd := fill(t, `{cpu: {signal: cpu, unit: fraction}, prediction: {requestFactor: 0}}`, pods)
+	herd := fill(t, `{cpu: {signal: cpu, unit: Fraction}, prediction: {requestFactor: 0}}`, pods)
 	if herd["e"] != pods {
 		t.Errorf("when fresh pods are not counted they are on %v: this test does not tell a herd from water", herd)
 	}

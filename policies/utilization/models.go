@@ -8,18 +8,18 @@ const rounding = 1e-9
 // leastDeviation is where the Beta distribution becomes a step: a thousandth of a node.
 const leastDeviation = 0.001
 
-// score is how good a node with this load is for the pod, 0..100, by the model. All models
+// score is how good a node with this load is for the pod, 0..100. All strategies
 // but one are published by others, whose scores are 0..10 or 0..100. Of a node's resources,
 // the one with the lower score counts, as it does there.
-func (c *Config) score(l load) float64 {
+func (s *ScoringStrategy) score(l load) float64 {
 	mu := min(l.total(), 1)
-	switch c.Model {
+	switch s.Type {
 	case TargetLoadPacking:
-		return targetLoadPacking(100*l.total(), float64(c.Target))
+		return targetLoadPacking(100*l.total(), float64(s.TargetUtilization))
 	case LoadVariationRisk:
-		return loadVariationRisk(mu, min(l.deviation, 1), c.Margin, c.Sensitivity)
+		return loadVariationRisk(mu, min(l.deviation, 1), s.Margin, s.Sensitivity)
 	case RiskOfOverload:
-		return safeOverload(c.risk(l), float64(c.MaxRisk)/100)
+		return safeOverload(s.risk(l), float64(s.MaxRisk)/100)
 	}
 	return 100 * (1 - mu)
 }
@@ -51,9 +51,9 @@ func safeOverload(risk, tolerated float64) float64 {
 	return 100 * (1 - math.Sqrt(min(risk/tolerated, 1)))
 }
 
-// risk is how likely more than SafeUse is used.
-func (c *Config) risk(l load) float64 {
-	return overloadRisk(min(l.total(), 1), min(l.deviation, 1), float64(c.SafeUse)/100)
+// risk is how likely more than SafeUtilization is used.
+func (s *ScoringStrategy) risk(l load) float64 {
+	return overloadRisk(min(l.total(), 1), min(l.deviation, 1), float64(s.SafeUtilization)/100)
 }
 
 // overloadRisk is how likely more than safe is used, if use has the Beta distribution with

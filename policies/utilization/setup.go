@@ -17,30 +17,32 @@ type Unit string
 
 const (
 	// Fraction is of what the node has allocatable: 0.25.
-	Fraction Unit = "fraction"
+	Fraction Unit = "Fraction"
 	// Percent is of what the node has allocatable: 25.
-	Percent Unit = "percent"
+	Percent Unit = "Percent"
 	// Absolute is cores, or bytes: 4, 17179869184.
-	Absolute Unit = "absolute"
+	Absolute Unit = "Absolute"
 )
 
-// Model is how use becomes a score.
-type Model string
+// ScoringStrategyType is how utilization becomes a score.
+type ScoringStrategyType string
 
 const (
 	// LeastUsed prefers nodes that use less.
-	LeastUsed Model = "leastUsed"
+	LeastUsed ScoringStrategyType = "LeastUsed"
 	// TargetLoadPacking fills nodes up to a target, and avoids those above it.
-	TargetLoadPacking Model = "targetLoadPacking"
+	TargetLoadPacking ScoringStrategyType = "TargetLoadPacking"
 	// LoadVariationRisk prefers nodes that use less, and more evenly.
-	LoadVariationRisk Model = "loadVariationRisk"
+	LoadVariationRisk ScoringStrategyType = "LoadVariationRisk"
 	// RiskOfOverload prefers nodes that are less likely to use too much.
-	RiskOfOverload Model = "riskOfOverload"
+	RiskOfOverload ScoringStrategyType = "RiskOfOverload"
 )
 
-var models = []Model{LeastUsed, TargetLoadPacking, LoadVariationRisk, RiskOfOverload}
+var strategyTypes = []ScoringStrategyType{LeastUsed, TargetLoadPacking, LoadVariationRisk, RiskOfOverload}
 
-func (m Model) needsDeviation() bool { return m == LoadVariationRisk || m == RiskOfOverload }
+func (t ScoringStrategyType) needsDeviation() bool {
+	return t == LoadVariationRisk || t == RiskOfOverload
+}
 
 // Config is the configuration of the policy. Percentages are whole numbers.
 type Config struct {
@@ -50,26 +52,34 @@ type Config struct {
 	// WhenStale is what it means that a signal is missing or stale: policy.Neutral
 	// (the default) or policy.Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
-	// Settle is how long after a pod was bound its use is not yet in the signals,
+	// MetricDelay is how long after a pod was bound its use is not yet in the signals,
 	// 0..24h. Default 1m.
-	Settle metav1.Duration `json:"settle"`
+	MetricDelay metav1.Duration `json:"metricDelay"`
 	// Prediction is what pods will use.
 	Prediction Prediction `json:"prediction"`
 	// ForecastWeight is the weight of forecasts beside measurements, 0..100 percent.
 	// Default 20.
 	ForecastWeight int64 `json:"forecastWeight"`
-	// Model is LeastUsed (the default) or one of the others.
-	Model Model `json:"model"`
-	// Target is up to where TargetLoadPacking fills a node, 1..99 percent. Default 40.
-	Target int64 `json:"target"`
+	// ScoringStrategy is how utilization becomes a score.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+}
+
+// ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too.
+type ScoringStrategy struct {
+	// Type is LeastUsed (the default) or one of the others.
+	Type ScoringStrategyType `json:"type"`
+	// TargetUtilization is up to where TargetLoadPacking fills a node, 1..99 percent.
+	// Default 40.
+	TargetUtilization int64 `json:"targetUtilization"`
 	// Margin, 0..10, and Sensitivity, more than 0 and up to 10, say how much the
 	// deviation weighs in LoadVariationRisk. Default 1.
 	Margin      float64 `json:"margin"`
 	Sensitivity float64 `json:"sensitivity"`
-	// SafeUse is what RiskOfOverload takes for an overload if it is exceeded, 1..99
-	// percent, and MaxRisk how likely that may be, 1..100 percent. Default 90 and 30.
-	SafeUse int64 `json:"safeUse"`
-	MaxRisk int64 `json:"maxRisk"`
+	// SafeUtilization is the utilization above which a node is overloaded to
+	// RiskOfOverload, 1..99 percent, and MaxRisk the highest probability of that at which
+	// a node fits, 1..100 percent. Default 90 and 30.
+	SafeUtilization int64 `json:"safeUtilization"`
+	MaxRisk         int64 `json:"maxRisk"`
 }
 
 // Use says how much nodes use of a resource.
@@ -80,7 +90,7 @@ type Use struct {
 	// Unit is that of all signals here. Required.
 	Unit Unit `json:"unit"`
 	// Deviation is the name of a signal with the standard deviation of what each node
-	// uses. For models that need it.
+	// uses. For the scoring strategies that need it.
 	Deviation string `json:"deviation"`
 	// Forecast is the name of a signal with what each node is going to use. Optional.
 	Forecast string `json:"forecast"`
@@ -106,15 +116,17 @@ func Type() policy.Type { return policy.TypeOf("Utilization", Defaults, New) }
 func Defaults() Config {
 	return Config{
 		WhenStale:      policy.Neutral,
-		Settle:         metav1.Duration{Duration: time.Minute},
+		MetricDelay:    metav1.Duration{Duration: time.Minute},
 		Prediction:     Prediction{RequestFactor: 1.5, CPU: resource.NewQuantity(1, resource.DecimalSI), Memory: resource.NewQuantity(200<<20, resource.BinarySI)},
 		ForecastWeight: 20,
-		Model:          LeastUsed,
-		Target:         40,
-		Margin:         1,
-		Sensitivity:    1,
-		SafeUse:        90,
-		MaxRisk:        30,
+		ScoringStrategy: ScoringStrategy{
+			Type:              LeastUsed,
+			TargetUtilization: 40,
+			Margin:            1,
+			Sensitivity:       1,
+			SafeUtilization:   90,
+			MaxRisk:           30,
+		},
 	}
 }
 
@@ -127,54 +139,55 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := fields.OneOf(field.NewPath("model"), c.Model, models...)
+	strategy := field.NewPath("scoringStrategy")
+	errs := fields.OneOf(strategy.Child("type"), c.ScoringStrategy.Type, strategyTypes...)
 	errs = append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 	if c.CPU.Signal == "" && c.Memory.Signal == "" {
 		errs = append(errs, field.Required(field.NewPath("cpu", "signal"), "or memory.signal: at least one says what nodes use"))
 	}
-	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.Model)...)
-	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.Model)...)
-	errs = append(errs, fields.Between(field.NewPath("settle"), c.Settle.Duration, 0, 24*time.Hour)...)
+	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.ScoringStrategy.Type)...)
+	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.ScoringStrategy.Type)...)
+	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, 24*time.Hour)...)
 	errs = append(errs, fields.Between(field.NewPath("forecastWeight"), c.ForecastWeight, 0, 100)...)
 	errs = append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
-	return append(errs, c.validateModel()...)
+	if c.ForecastWeight != Defaults().ForecastWeight && c.CPU.Forecast == "" && c.Memory.Forecast == "" {
+		errs = append(errs, field.Forbidden(field.NewPath("forecastWeight"), "needs cpu.forecast or memory.forecast"))
+	}
+	return append(errs, c.ScoringStrategy.validate(strategy)...)
 }
 
-// validateModel is about the fields that belong to one model.
-func (c *Config) validateModel() field.ErrorList {
-	errs := fields.Between(field.NewPath("target"), c.Target, 1, 99)
-	errs = append(errs, fields.Between(field.NewPath("safeUse"), c.SafeUse, 1, 99)...)
-	errs = append(errs, fields.Between(field.NewPath("maxRisk"), c.MaxRisk, 1, 100)...)
-	errs = append(errs, fields.Between(field.NewPath("margin"), c.Margin, 0, 10)...)
-	if !(c.Sensitivity > 0 && c.Sensitivity <= 10) {
-		errs = append(errs, field.Invalid(field.NewPath("sensitivity"), c.Sensitivity, "must be more than 0, and at most 10"))
+// validate is about the parameters, each of which belongs to one type.
+func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
+	errs := fields.Between(at.Child("targetUtilization"), s.TargetUtilization, 1, 99)
+	errs = append(errs, fields.Between(at.Child("safeUtilization"), s.SafeUtilization, 1, 99)...)
+	errs = append(errs, fields.Between(at.Child("maxRisk"), s.MaxRisk, 1, 100)...)
+	errs = append(errs, fields.Between(at.Child("margin"), s.Margin, 0, 10)...)
+	if !(s.Sensitivity > 0 && s.Sensitivity <= 10) {
+		errs = append(errs, field.Invalid(at.Child("sensitivity"), s.Sensitivity, "must be more than 0, and at most 10"))
 	}
-	if !slices.Contains(models, c.Model) {
+	if !slices.Contains(strategyTypes, s.Type) {
 		return errs
 	}
-	d := Defaults()
+	d := Defaults().ScoringStrategy
 	for _, f := range []struct {
 		name  string
 		given bool
-		model Model
+		needs ScoringStrategyType
 	}{
-		{"target", c.Target != d.Target, TargetLoadPacking},
-		{"margin", c.Margin != d.Margin, LoadVariationRisk},
-		{"sensitivity", c.Sensitivity != d.Sensitivity, LoadVariationRisk},
-		{"safeUse", c.SafeUse != d.SafeUse, RiskOfOverload},
-		{"maxRisk", c.MaxRisk != d.MaxRisk, RiskOfOverload},
+		{"targetUtilization", s.TargetUtilization != d.TargetUtilization, TargetLoadPacking},
+		{"margin", s.Margin != d.Margin, LoadVariationRisk},
+		{"sensitivity", s.Sensitivity != d.Sensitivity, LoadVariationRisk},
+		{"safeUtilization", s.SafeUtilization != d.SafeUtilization, RiskOfOverload},
+		{"maxRisk", s.MaxRisk != d.MaxRisk, RiskOfOverload},
 	} {
-		if f.given && c.Model != f.model {
-			errs = append(errs, field.Forbidden(field.NewPath(f.name), "needs model: "+string(f.model)))
+		if f.given && s.Type != f.needs {
+			errs = append(errs, field.Forbidden(at.Child(f.name), "needs type: "+string(f.needs)))
 		}
-	}
-	if c.ForecastWeight != d.ForecastWeight && c.CPU.Forecast == "" && c.Memory.Forecast == "" {
-		errs = append(errs, field.Forbidden(field.NewPath("forecastWeight"), "needs cpu.forecast or memory.forecast"))
 	}
 	return errs
 }
 
-func (u *Use) validate(path *field.Path, model Model) field.ErrorList {
+func (u *Use) validate(path *field.Path, strategy ScoringStrategyType) field.ErrorList {
 	if u.Signal == "" {
 		if *u != (Use{}) {
 			return field.ErrorList{field.Required(path.Child("signal"), "says what nodes use")}
@@ -183,15 +196,15 @@ func (u *Use) validate(path *field.Path, model Model) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if u.Unit == "" {
-		errs = append(errs, field.Required(path.Child("unit"), "fraction, percent, or absolute (cores or bytes)"))
+		errs = append(errs, field.Required(path.Child("unit"), "Fraction, Percent, or Absolute (cores or bytes)"))
 	} else {
 		errs = fields.OneOf(path.Child("unit"), u.Unit, Fraction, Percent, Absolute)
 	}
 	switch {
-	case u.Deviation == "" && model.needsDeviation():
-		errs = append(errs, field.Required(path.Child("deviation"), "model: "+string(model)+" needs the standard deviation"))
-	case u.Deviation != "" && !model.needsDeviation():
-		errs = append(errs, field.Forbidden(path.Child("deviation"), "needs model: loadVariationRisk or riskOfOverload"))
+	case u.Deviation == "" && strategy.needsDeviation():
+		errs = append(errs, field.Required(path.Child("deviation"), "scoringStrategy.type: "+string(strategy)+" needs the standard deviation"))
+	case u.Deviation != "" && !strategy.needsDeviation():
+		errs = append(errs, field.Forbidden(path.Child("deviation"), "needs scoringStrategy.type: LoadVariationRisk or RiskOfOverload"))
 	}
 	return append(errs, fields.Between(path.Child("max"), u.Max, 0, 100)...)
 }

@@ -126,7 +126,7 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 		l.deviation = r.fraction(deviation.Number, capacity)
 	}
 	arrivals := c.policy.arrivals.Of(n)
-	l.arrived = arrivals.Since(use.At.Add(-c.policy.config.Settle.Duration))
+	l.arrived = arrivals.Since(use.At.Add(-c.policy.config.MetricDelay.Duration))
 	l.fresh = min(arrivals.uses[l.arrived][r.kind]/capacity, most)
 	if !c.isOn(n) {
 		l.pod = min(c.needs[r.kind]/capacity, most)
@@ -186,14 +186,14 @@ func (c *cycle) judge(r *reading, l load) policy.Verdict {
 			Have: int64(math.Floor(100 * (limit - l.measured - l.fresh + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
 		}
 	}
-	if c.policy.config.Model != RiskOfOverload {
+	if c.policy.config.ScoringStrategy.Type != RiskOfOverload {
 		return policy.Verdict{}
 	}
-	tolerated := float64(c.policy.config.MaxRisk) / 100
-	if risk := c.policy.config.risk(l); risk > tolerated+rounding {
+	tolerated := float64(c.policy.config.ScoringStrategy.MaxRisk) / 100
+	if risk := c.policy.config.ScoringStrategy.risk(l); risk > tolerated+rounding {
 		return policy.Verdict{
-			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.risk(settled) > tolerated+rounding,
-			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - c.policy.config.MaxRisk,
+			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.ScoringStrategy.risk(settled) > tolerated+rounding,
+			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - c.policy.config.ScoringStrategy.MaxRisk,
 		}
 	}
 	return policy.Verdict{}
@@ -207,7 +207,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 		if !ok {
 			return policy.NoOpinion
 		}
-		score = min(score, c.policy.config.score(l))
+		score = min(score, c.policy.config.ScoringStrategy.score(l))
 	}
 	return int64(math.Round(score))
 }

@@ -24,10 +24,10 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"leastUsed": `{cpu: {signal: cpu, unit: percent, max: 80}, memory: {signal: memory, unit: absolute, forecast: next, max: 90}, whenStale: reject}`,
-		"packing":   `{cpu: {signal: cpu, unit: percent}, model: targetLoadPacking, settle: 0s}`,
-		"variation": `{cpu: {signal: cpu, unit: percent, deviation: deviation}, model: loadVariationRisk, sensitivity: 0.1, margin: 10}`,
-		"risk":      `{cpu: {signal: cpu, unit: percent, deviation: deviation}, memory: {signal: memory, unit: absolute, deviation: memory}, model: riskOfOverload}`,
+		"LeastUsed": `{cpu: {signal: cpu, unit: Percent, max: 80}, memory: {signal: memory, unit: Absolute, forecast: next, max: 90}, whenStale: Reject}`,
+		"packing":   `{cpu: {signal: cpu, unit: Percent}, scoringStrategy: {type: TargetLoadPacking}, metricDelay: 0s}`,
+		"variation": `{cpu: {signal: cpu, unit: Percent, deviation: deviation}, scoringStrategy: {type: LoadVariationRisk, sensitivity: 0.1, margin: 10}}`,
+		"risk":      `{cpu: {signal: cpu, unit: Percent, deviation: deviation}, memory: {signal: memory, unit: Absolute, deviation: memory}, scoringStrategy: {type: RiskOfOverload}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -105,7 +105,7 @@ type cycle interface {
 // kubernetes-sigs/scheduler-plugins, pkg/trimaran/targetloadpacking/targetloadpacking_test.go. Its last one, a node
 // without measurements, has the score 0 there; here whenStale says what it means.
 func TestPublishedTargetLoadPacking(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{model: targetLoadPacking, cpu: {signal: cpu, unit: percent}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: TargetLoadPacking}, cpu: {signal: cpu, unit: Percent}}`)
 	for _, tc := range []struct {
 		what string
 		pod  *corev1.Pod
@@ -142,7 +142,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 		{"hot node", 1, 1, 0, 100, 0, 50},
 		{"average and stDev metrics", 1, 1, 20, 30, 16, 67},
 	} {
-		p := policytest.Build(t, utilization.Type(), fmt.Sprintf(`{model: loadVariationRisk, margin: %v, sensitivity: %v, cpu: {signal: use, unit: absolute, deviation: deviation}}`,
+		p := policytest.Build(t, utilization.Type(), fmt.Sprintf(`{scoringStrategy: {type: LoadVariationRisk, margin: %v, sensitivity: %v}, cpu: {signal: use, unit: Absolute, deviation: deviation}}`,
 			tc.margin, tc.sensitivity))
 		pod := podOf(container(nil, amounts(fmt.Sprint(tc.request), "")))
 		if tc.request == 0 {
@@ -153,7 +153,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
 		}
 	}
-	p := policytest.Build(t, utilization.Type(), `{model: loadVariationRisk, cpu: {signal: cpu, unit: percent, deviation: cpu-std}, memory: {signal: memory, unit: percent, deviation: memory-std}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk}, cpu: {signal: cpu, unit: Percent, deviation: cpu-std}, memory: {signal: memory, unit: Percent, deviation: memory-std}}`)
 	pod := podOf(container(nil, amounts("100m", "512Mi")))
 	for signals, want := range map[string]int64{
 		"{cpu: {x: 40}, cpu-std: {x: 16}, memory: {x: 50}, memory-std: {x: 10}}": 45, // CPU and Memory metrics
@@ -169,7 +169,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 // TestSafeBalance: with margin 1 and sensitivity 2 the score is that of safe-balance in IBM/kube-safe-scheduler,
 // round(10·(1-(mu+√sigma)/2)), with ten times the levels.
 func TestSafeBalance(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{model: loadVariationRisk, sensitivity: 2, cpu: {signal: cpu, unit: fraction, deviation: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk, sensitivity: 2}, cpu: {signal: cpu, unit: Fraction, deviation: deviation}}`)
 	for _, tc := range []struct {
 		mu, sigma float64
 		want      int64
@@ -187,7 +187,7 @@ func TestSafeBalance(t *testing.T) {
 
 // TestRiskOfOverload: distributions whose function can be written down, with the safe use 0.9 and the largest risk 0.3.
 func TestRiskOfOverload(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{model: riskOfOverload, cpu: {signal: cpu, unit: fraction, deviation: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Fraction, deviation: deviation}}`)
 	for _, tc := range []struct {
 		what          string
 		mu, deviation float64
@@ -222,7 +222,7 @@ func TestRiskOfOverload(t *testing.T) {
 
 // TestPrediction of what a pod will use, seen in what an idle node of 100 cores and 100 GiB has left.
 func TestPrediction(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: fraction}, memory: {signal: use, unit: fraction}, prediction: {requestFactor: 2, cpu: "3", memory: 3Gi}}`)
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: Fraction}, memory: {signal: use, unit: Fraction}, prediction: {requestFactor: 2, cpu: "3", memory: 3Gi}}`)
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container(amounts("4", "4Gi"), nil)
 	sidecar.RestartPolicy = &always
@@ -291,7 +291,7 @@ func TestPrediction(t *testing.T) {
 
 // TestRemovingPods makes room only if they are not in the measurement.
 func TestRemovingPods(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: cpu, unit: percent, max: 80}}`)
+	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: cpu, unit: Percent, max: 80}}`)
 	fresh := bound("fresh", time.Time{})
 	measured := bound("measured", policytest.Now.Add(-time.Hour))
 	pod := podOf(container(nil, amounts("2", "")))
@@ -324,7 +324,7 @@ func bound(name string, at time.Time) *corev1.Pod {
 }
 
 func TestExplain(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{model: riskOfOverload, cpu: {signal: cpu, unit: percent, deviation: std, forecast: next}, memory: {signal: memory, unit: absolute, deviation: std}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Percent, deviation: std, forecast: next}, memory: {signal: memory, unit: Absolute, deviation: std}}`)
 	const signals = `{cpu: {x: 25, old: {number: 7, stale: true}}, next: {x: 50}, std: {x: 10, old: 1, bare: 1}, memory: {bare: 1}}`
 	pod := podOf(container(nil, amounts("500m", "1Gi")))
 	for _, tc := range []struct {
@@ -369,11 +369,11 @@ func BenchmarkUtilization(b *testing.B) {
 	builder.SetColumn(snapshot.NewColumn("use", use))
 	builder.SetColumn(snapshot.NewColumn("deviation", deviation))
 	view := builder.View()
-	for _, model := range []string{"leastUsed", "riskOfOverload"} {
-		b.Run(model, func(b *testing.B) {
-			config := `{cpu: {signal: use, unit: fraction, max: 90}, memory: {signal: use, unit: fraction}}`
-			if model == "riskOfOverload" {
-				config = `{model: riskOfOverload, cpu: {signal: use, unit: fraction, deviation: deviation}, memory: {signal: use, unit: fraction, deviation: deviation}}`
+	for _, strategy := range []string{"LeastUsed", "RiskOfOverload"} {
+		b.Run(strategy, func(b *testing.B) {
+			config := `{cpu: {signal: use, unit: Fraction, max: 90}, memory: {signal: use, unit: Fraction}}`
+			if strategy == "RiskOfOverload" {
+				config = `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: use, unit: Fraction, deviation: deviation}, memory: {signal: use, unit: Fraction, deviation: deviation}}`
 			}
 			policytest.Benchmark(b, policytest.Build(b, utilization.Type(), config), podOf(container(amounts("1", "1Gi"), nil)), view)
 		})

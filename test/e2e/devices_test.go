@@ -19,7 +19,7 @@ profiles:
 - policies:
   - type: Devices
     weight: 1
-    config: {resource: example.com/fpga, units: named, unitsFrom: example.com/fpgas}
+    config: {resource: example.com/fpga, units: Named, unitsFrom: example.com/fpgas}
 `
 
 // With ignoredByScheduler: true nobody but this policy counts, on a node whose kubelet knows nothing of the devices; with

@@ -54,7 +54,7 @@ profiles:
 - policies:
   - type: RemoteClusters
     weight: 1
-    config: {clusterLabel: example.com/cluster, homeScore: 0, settle: 0s, clusters: [{name: west, signal: west}]}
+    config: {clusterLabel: example.com/cluster, scoringStrategy: {localScore: 0}, metricDelay: 0s, clusters: [{name: west, signal: west}]}
 `
 
 // What is free in another cluster decides who may go there; when it cannot be reached, pods

@@ -27,7 +27,7 @@ kind: OutboardConfiguration
 signals:
 - {name: load, interval: 1s, configMap: {namespace: default, name: prices, key: prices.yaml}}
 profiles:
-- policies: [{type: Utilization, config: {cpu: {signal: load, unit: fraction}}}]
+- policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
 `)
 	if ready := th.get(o.Admin + "/readyz"); !strings.Contains(ready, `cannot get resource "configmaps"`) {
 		t.Errorf("without the right to get it /readyz says %q", ready)

@@ -98,9 +98,9 @@ signals:
   prometheus: {address: %q, query: load, nodeLabel: node}
 profiles:
 - path: /
-  policies: [{type: Utilization, config: {cpu: {signal: load, unit: fraction}, settle: 0s}}]
+  policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}, metricDelay: 0s}}]
 - path: /strict
-  policies: [{type: Utilization, config: {cpu: {signal: load, unit: fraction}, settle: 0s, whenStale: reject}}]
+  policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}, metricDelay: 0s, whenStale: Reject}}]
 `
 
 // Whatever happens to Prometheus, calls are answered by the rules, and what is stale is

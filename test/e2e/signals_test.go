@@ -24,7 +24,7 @@ signals:
 - {name: price, interval: 1s, nodes: {label: example.com/price}}
 profiles:
 - policies:
-  - {type: Cost, weight: 1, config: {prices: [{signal: price}], whenUnknown: reject, maxPrice: 10}}
+  - {type: Cost, weight: 1, config: {prices: [{signal: price}], whenUnknown: Reject, maxPrice: 10}}
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind"}))
 	values := func() string { return th.metric(o, `outboard_signal_values{signal="price"} `) }

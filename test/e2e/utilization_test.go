@@ -88,7 +88,7 @@ profiles:
   policies:
   - type: Utilization
     weight: 1
-    config: {cpu: {signal: cpu, unit: fraction}, prediction: {requestFactor: %d}}
+    config: {cpu: {signal: cpu, unit: Fraction}, prediction: {requestFactor: %d}}
 `, requestFactor))
 	for i := range pods {
 		th.create(controlplane.PodSpec{Name: fmt.Sprint("pod-", i), CPU: "50m"})

@@ -371,7 +371,7 @@ profiles:
 - policies:
   - type: HardwareHealth
     config:
-      whenStale: reject
+      whenStale: Reject
       rules: [{name: hot, signal: {name: temperature, above: 85}, reject: true}]
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
