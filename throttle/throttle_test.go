@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,34 @@ import (
 	"outboard.dev/outboard/throttle"
 )
 
+// book is a text that may be written by any number of goroutines.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *book) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *book) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
 // Of each kind a few records are written in a period, and then how many were left out, also if nothing follows.
 func TestRecordsAreLeftOutAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out book
 		logger := slog.New(slog.NewTextHandler(&out, nil))
 		lines := func(with string) int {
 			n := 0
