@@ -131,9 +131,9 @@ func run(ctx context.Context, srv *server.Server, s *service, file string, watch
 			return nil
 		})
 	}
-	if s.waker != nil {
+	if s.requeuer != nil {
 		group.Go(func() error {
-			s.waker.Run(behind)
+			s.requeuer.Run(behind)
 			return nil
 		})
 	}

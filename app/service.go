@@ -24,9 +24,9 @@ import (
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/requeue"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/wakeup"
 )
 
 // service answers calls with the profiles in force, which a reload swaps as a
@@ -38,10 +38,10 @@ type service struct {
 	logger   *slog.Logger
 
 	connection
-	claims  sync.Once     // that a policy claims something
-	claimed chan struct{} // closed when one does
-	waker   *wakeup.Waker // nil: nobody is woken
-	columns *columns      // where signals go without a cluster; nil with one
+	claims      sync.Once         // that a policy claims something
+	claimed     chan struct{}     // closed when one does
+	requeuer    *requeue.Requeuer // nil: no pod is requeued
+	signalViews *signalViews      // where signals go without a cluster; nil with one
 
 	signals  *signal.Manager
 	inFlight *extender.InFlight
@@ -104,11 +104,11 @@ func newService(c *config.Config, types config.Types, to connection, registry *p
 	following := signal.Options{Logger: logger, Registerer: registry}
 	var err error
 	if s.cluster == nil {
-		s.columns = newColumns()
-		following.Publisher = s.columns
+		s.signalViews = newSignalViews()
+		following.Publisher = s.signalViews
 	} else {
 		if c.Requeue.PerSecond > 0 {
-			if s.waker, err = wakeup.New(wakeup.Options{Cluster: s.cluster, PerSecond: c.Requeue.PerSecond, Logger: logger, Registerer: registry}); err != nil {
+			if s.requeuer, err = requeue.New(requeue.Options{Cluster: s.cluster, PerSecond: c.Requeue.PerSecond, Logger: logger, Registerer: registry}); err != nil {
 				return nil, err
 			}
 		}
@@ -142,8 +142,8 @@ func (s *service) enforce(p *profiles) {
 	case s.enforced <- struct{}{}:
 	default:
 	}
-	if s.waker != nil {
-		s.waker.Use(p.engines)
+	if s.requeuer != nil {
+		s.requeuer.Use(p.engines)
 	}
 }
 
@@ -170,10 +170,10 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 		if s.cluster != nil {
 			options.Cluster = toCluster(s.cluster)
 		} else {
-			options.View = s.columns.View
+			options.View = s.signalViews.View
 		}
-		if s.waker != nil {
-			options.Filtered = s.waker.Observer(profile.Path, e)
+		if s.requeuer != nil {
+			options.Filtered = s.requeuer.Observer(profile.Path, e)
 		}
 		if s.keeper != nil && p.requirements.ledgers {
 			options.Ledgers = toLedgers(s.keeper)
@@ -316,10 +316,10 @@ func (s *service) warnings() []string {
 
 func (s *service) source() explain.Source {
 	source := explain.Source{Log: s.log, Engines: func() map[string]*engine.Engine { return s.current.Load().engines }}
-	if s.waker != nil {
-		source.Waiting = func(profile string, pod types.UID) *explain.Waiting {
-			if status, ok := s.waker.Status(profile, pod); ok {
-				return (*explain.Waiting)(&status)
+	if s.requeuer != nil {
+		source.Pending = func(profile string, pod types.UID) *explain.Pending {
+			if status, ok := s.requeuer.Status(profile, pod); ok {
+				return (*explain.Pending)(&status)
 			}
 			return nil
 		}

@@ -49,38 +49,38 @@ func closeSources(all []signal.Followed) {
 	}
 }
 
-// columns are Views of outside facts alone, for judging from the request without a
+// signalViews publishes Views that hold nothing but signals, for requests without a
 // cluster.
-type columns struct {
+type signalViews struct {
 	mu      sync.Mutex
 	builder snapshot.Builder
 	view    atomic.Pointer[snapshot.View]
 }
 
-func newColumns() *columns {
-	c := &columns{}
+func newSignalViews() *signalViews {
+	c := &signalViews{}
 	c.view.Store(c.builder.View())
 	return c
 }
 
-// SetColumn publishes the column.
-func (c *columns) SetColumn(column *snapshot.Column) {
+// SetSignal publishes the signal.
+func (c *signalViews) SetSignal(s *snapshot.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.builder.SetColumn(column)
+	c.builder.SetSignal(s)
 	c.view.Store(c.builder.View())
 }
 
-// DeleteColumn leaves the column out from now on.
-func (c *columns) DeleteColumn(name string) {
+// DeleteSignal removes the signal from the Views from now on.
+func (c *signalViews) DeleteSignal(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.builder.DeleteColumn(name)
+	c.builder.DeleteSignal(name)
 	c.view.Store(c.builder.View())
 }
 
-// View is what is known now.
-func (c *columns) View() *snapshot.View { return c.view.Load() }
+// View returns the latest View.
+func (c *signalViews) View() *snapshot.View { return c.view.Load() }
 
 // explained is how the signals stand, for people.
 func explained(m *signal.Manager) []explain.Signal {

@@ -347,12 +347,12 @@ func (c *Cluster) Clock() *ledger.Clock { return c.clock }
 // have none. It may change at any time: the History begins with the pods there are.
 func (c *Cluster) KeepHistory(keep bool) { c.state.keepHistory(keep) }
 
-// SetColumn makes the column part of the Views from now on, in the place of the one
+// SetSignal adds the signal to the Views from now on, in the place of the one
 // with its name.
-func (c *Cluster) SetColumn(column *snapshot.Column) { c.state.setColumn(column) }
+func (c *Cluster) SetSignal(s *snapshot.Signal) { c.state.setSignal(s) }
 
-// DeleteColumn leaves the column out of the Views from now on.
-func (c *Cluster) DeleteColumn(name string) { c.state.deleteColumn(name) }
+// DeleteSignal removes the signal from the Views from now on.
+func (c *Cluster) DeleteSignal(name string) { c.state.deleteSignal(name) }
 
 // Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil.
 // A pod on a node may be missing here although the View has it: versions of it

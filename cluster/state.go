@@ -114,17 +114,17 @@ func (s *state) publishLocked() {
 	}
 }
 
-func (s *state) setColumn(c *snapshot.Column) {
+func (s *state) setSignal(c *snapshot.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.builder.SetColumn(c)
+	s.builder.SetSignal(c)
 	s.wake()
 }
 
-func (s *state) deleteColumn(name string) {
+func (s *state) deleteSignal(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.builder.DeleteColumn(name)
+	s.builder.DeleteSignal(name)
 	s.wake()
 }
 

@@ -26,7 +26,7 @@ const (
 // once loaded.
 type Config struct {
 	Process
-	// Signals are outside facts that policies judge by.
+	// Signals are the signals that policies read.
 	Signals []Signal
 	// Profiles are the sets of policies, each at its own URLs. At least one.
 	Profiles []Profile

@@ -16,8 +16,8 @@ import (
 // maxSignals bounds how many sources are read.
 const maxSignals = 200
 
-// Signal is an outside fact: a source of numbers that is read in the background. In a
-// file, the configuration of the source is in the field that its type names.
+// Signal is a named source of numbers that is read in the background. In a file, the
+// configuration of the source is in the field that its type names.
 type Signal struct {
 	signal.Settings
 	// Type is the source's type.

@@ -58,11 +58,11 @@ type Document struct {
 	// Now is what would be decided about the pod at this moment, by profile; nil
 	// if the pod is on a node or not known, or there is no profile.
 	Now []Profile `json:"now,omitempty"`
-	// Signals are the outside facts as they are now, by name.
+	// Signals are the signals as they are now, by name.
 	Signals []Signal `json:"signals,omitempty"`
 }
 
-// Signal is one outside fact, as it is now.
+// Signal is the state of one signal now.
 type Signal struct {
 	Name string `json:"name"`
 	// Values is how many numbers are known, Stale how many of them are too old.
@@ -89,8 +89,8 @@ type Profile struct {
 	Explanations []engine.Explanation `json:"explanations"`
 	// Notes are what policies say about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
-	// Waiting is since when the pod waits because of this profile; nil if it does not, as far as this replica knows.
-	Waiting *Waiting `json:"waiting,omitempty"`
+	// Pending says since when the pod is pending because of this profile; nil if it is not, as far as this replica knows.
+	Pending *Pending `json:"pending,omitempty"`
 	// Error is why the policies cannot judge the pod.
 	Error string `json:"error,omitempty"`
 }
@@ -104,13 +104,13 @@ type Exclusion struct {
 	Examples []string `json:"examples"`
 }
 
-// Waiting is about a pod of which all nodes that kube-scheduler asked about were rejected.
-type Waiting struct {
-	// Since is when that was first so.
+// Pending describes a pod for which Outboard rejected every node that kube-scheduler asked about.
+type Pending struct {
+	// Since is when that first happened.
 	Since time.Time `json:"since"`
-	// Woken is how often kube-scheduler was made to try it again since, and Last when; zero if never.
-	Woken int       `json:"woken"`
-	Last  time.Time `json:"last,omitzero"`
+	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did; zero if never.
+	Requeues     int       `json:"requeues"`
+	LastRequeued time.Time `json:"lastRequeued,omitzero"`
 }
 
 // Source is where a Handler finds what it tells.
@@ -123,9 +123,9 @@ type Source struct {
 	Pod  func(namespace, name string) *corev1.Pod
 	// Ignored returns the resources that kube-scheduler does not count itself; nil: it counts all.
 	Ignored func() []corev1.ResourceName
-	// Waiting returns since when a pod waits because of a profile, or nil; it is nil when nobody is woken.
-	Waiting func(profile string, pod types.UID) *Waiting
-	// Signals returns the outside facts; nil if there are none.
+	// Pending returns since when a pod is pending because of a profile, or nil. Nil: Outboard requeues no pods.
+	Pending func(profile string, pod types.UID) *Pending
+	// Signals returns the state of the signals; nil if there are none.
 	Signals func() []Signal
 }
 
@@ -192,8 +192,8 @@ func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *cor
 		}
 		explanations := all.Nodes
 		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
-		if s.Waiting != nil {
-			p.Waiting = s.Waiting(path, pod.UID)
+		if s.Pending != nil {
+			p.Pending = s.Pending(path, pod.UID)
 		}
 		for _, x := range explanations {
 			if x.Fits {

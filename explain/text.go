@@ -94,10 +94,10 @@ func (p *Profile) text(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "  %d %s (%s)\n", x.Nodes, x.Reason, names)
 	}
-	if p.Waiting != nil {
-		fmt.Fprintf(b, "  waits since %s", p.Waiting.Since.UTC().Format(time.RFC3339))
-		if p.Waiting.Woken > 0 {
-			fmt.Fprintf(b, "; woken %d times, last at %s", p.Waiting.Woken, p.Waiting.Last.UTC().Format(time.RFC3339))
+	if p.Pending != nil {
+		fmt.Fprintf(b, "  pending since %s", p.Pending.Since.UTC().Format(time.RFC3339))
+		if p.Pending.Requeues > 0 {
+			fmt.Fprintf(b, "; requeued %d times, last at %s", p.Pending.Requeues, p.Pending.LastRequeued.UTC().Format(time.RFC3339))
 		}
 		b.WriteString("\n")
 	}

@@ -106,7 +106,7 @@ func TestRemoteClustersCountsPodsInFlight(t *testing.T) {
 	for _, n := range nodes {
 		builder.SetNode(n)
 	}
-	builder.SetColumn(policytest.Signals("west: {pods/free: 1}")[0])
+	builder.SetSignal(policytest.Signals("west: {pods/free: 1}")[0])
 	waiting := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
 	}

@@ -184,7 +184,7 @@ type Inputs struct {
 	// Resources are the extended resources that the policy allocates to pods. A profile with
 	// managedResources must list them: kube-scheduler asks about pods with those only.
 	Resources []corev1.ResourceName
-	// Signals are those the policy reads: see [snapshot.View.Column].
+	// Signals are those the policy reads: see [snapshot.View.Signal].
 	Signals []Signal
 	// ConfigMaps are the families of ConfigMaps by which it judges nodes: see
 	// [snapshot.Node.ConfigMap].

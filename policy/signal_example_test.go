@@ -22,10 +22,10 @@ func (p *coolNodes) Inputs() policy.Inputs {
 }
 
 func (p *coolNodes) Prepare(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	return &coolCycle{view.Column(p.signal)}, nil
+	return &coolCycle{view.Signal(p.signal)}, nil
 }
 
-type coolCycle struct{ celsius *snapshot.Column }
+type coolCycle struct{ celsius *snapshot.Signal }
 
 func (c *coolCycle) Filter(n *snapshot.Node) policy.Verdict {
 	if v := c.celsius.Of(n); v.Current() && v.Number > 85 {

@@ -34,7 +34,7 @@ func TestValuesAreDatedByTheClock(t *testing.T) {
 				go m.Run(t.Context())
 				after(5 * time.Second)
 				for key, want := range map[string]time.Duration{"plain": 0, "own": time.Second, "future": 5 * time.Second} {
-					if got := b.View().Column("s").Get(key).At.Sub(began); got != want {
+					if got := b.View().Signal("s").Get(key).At.Sub(began); got != want {
 						t.Errorf("%s is from %v after the reading began, want %v", key, got, want)
 					}
 				}

@@ -1,6 +1,6 @@
-// Package signal follows outside facts: what Prometheus, a license server, a file or
-// another cluster says. A [Source] is read again and again in the background, and what
-// it says is published as a [snapshot.Column]; no request ever waits for one. The
-// types of sources are the packages below this one; a [Type] is what a configuration
-// needs to know of one.
+// Package signal reads numbers from external sources: Prometheus, a license server, a
+// file, another cluster. It reads each [Source] periodically in the background and
+// publishes the result as a [snapshot.Signal]; no request ever waits for a source. The
+// packages below this one are the types of sources; a [Type] describes one to the
+// configuration.
 package signal

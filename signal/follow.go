@@ -192,7 +192,7 @@ func (f *follower) publish(expiry *time.Timer) {
 	if f.states != nil {
 		f.states.date(values)
 	}
-	f.publisher.SetColumn(snapshot.NewColumn(f.Settings.Name, values))
+	f.publisher.SetSignal(snapshot.NewSignal(f.Settings.Name, values))
 	f.mu.Lock()
 	before := f.status.Stale
 	f.status.Values, f.status.Stale, f.status.Newest, f.status.Read = len(values), stale, known.newest(), true

@@ -19,10 +19,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Publisher is where columns go.
+// Publisher receives the signals.
 type Publisher interface {
-	SetColumn(*snapshot.Column)
-	DeleteColumn(name string)
+	SetSignal(*snapshot.Signal)
+	DeleteSignal(name string)
 	// View is what was published last. Values about nodes that it does not have are
 	// dropped, unless it has none at all.
 	View() *snapshot.View
@@ -92,7 +92,7 @@ func NewManager(o Options) (*Manager, error) {
 
 // Follow follows these signals from now on, or once Run is called, and no others. One
 // that is followed already with the same configuration goes on as it is, and the source
-// given here is closed. Columns of signals that are not followed any more are deleted.
+// given here is closed. Signals that are no longer followed are deleted.
 func (m *Manager) Follow(all []Followed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,13 +116,13 @@ func (m *Manager) Follow(all []Followed) {
 		if !wanted[name] {
 			m.drop(f)
 			delete(m.signals, name)
-			m.options.Publisher.DeleteColumn(name)
+			m.options.Publisher.DeleteSignal(name)
 			m.metrics.forget(name)
 		}
 	}
 }
 
-// Run reads the signals until ctx ends, and returns when all have ended. The columns
+// Run reads the signals until ctx ends, and returns when all have ended. The signals
 // stay. It may be called once.
 func (m *Manager) Run(ctx context.Context) {
 	m.mu.Lock()

@@ -49,7 +49,7 @@ func saying(samples ...signal.Sample) *source {
 	return &source{read: func(context.Context) ([]signal.Sample, error) { return samples, nil }}
 }
 
-// board is where columns are published.
+// board receives the signals.
 type board struct {
 	mu      sync.Mutex
 	builder snapshot.Builder
@@ -71,16 +71,16 @@ func (b *board) nodes(names ...string) {
 	}
 }
 
-func (b *board) SetColumn(c *snapshot.Column) {
+func (b *board) SetSignal(c *snapshot.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.builder.SetColumn(c)
+	b.builder.SetSignal(c)
 }
 
-func (b *board) DeleteColumn(name string) {
+func (b *board) DeleteSignal(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.builder.DeleteColumn(name)
+	b.builder.DeleteSignal(name)
 }
 
 func (b *board) View() *snapshot.View {
@@ -89,10 +89,10 @@ func (b *board) View() *snapshot.View {
 	return b.builder.View()
 }
 
-// show writes a column as "a=1 b=2?", with a question mark for what is stale.
+// show writes a signal as "a=1 b=2?", with a question mark for what is stale.
 func (b *board) show(name string) string {
 	var parts []string
-	for key, v := range b.View().Column(name).All() {
+	for key, v := range b.View().Signal(name).All() {
 		text := fmt.Sprintf("%s=%g", key, v.Number)
 		if v.Stale {
 			text += "?"
@@ -430,10 +430,10 @@ func TestHysteresisIsApplied(t *testing.T) {
 		says(80, "a=0")
 		says(86, "a=0")
 		says(86, "a=1")
-		since := b.View().Column("hot").Get("a").At
+		since := b.View().Signal("hot").Get("a").At
 		says(80, "a=1")
 		says(86, "a=1")
-		if again := b.View().Column("hot").Get("a").At; !again.Equal(since) {
+		if again := b.View().Signal("hot").Get("a").At; !again.Equal(since) {
 			t.Errorf("since %s, and then since %s", since, again)
 		}
 		down.Store(true)

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Source reads one outside fact. It is asked by one goroutine at a time. One that
-// holds something which must be given back is also an io.Closer; it is closed when
-// nobody will ask it again.
+// Source reads one signal. One goroutine at a time uses it. A Source that holds
+// resources is also an io.Closer; it is closed after its last use.
 type Source interface {
-	// Read returns all there is to know now. It ends soon after ctx does, and holds no
-	// more in memory than limits say, whatever the source sends. An error leaves what
-	// was read before in force. The text of an error is shown to operators, and holds
-	// no secret.
+	// Read returns all current values. It returns soon after ctx ends, and holds no more
+	// in memory than limits allow, whatever the source sends. After an error, the values
+	// read before stay in force. Operators read the text of the error: it holds no
+	// secret.
 	Read(ctx context.Context, limits Limits) ([]Sample, error)
 }
 

@@ -23,7 +23,7 @@ type Builder struct {
 	pods    map[types.UID]*corev1.Pod // the pods on a node, by UID
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	pools   map[string]*Ledger // the ledgers of no node, by resource
-	columns map[string]*Column // by name
+	signals map[string]*Signal // by name
 	// nominated are the pods that are nominated to a node, by UID.
 	nominated map[types.UID]*corev1.Pod
 
@@ -32,11 +32,11 @@ type Builder struct {
 	objectsChanged bool                // an object of a node is another
 	budgetsDirty   bool
 	poolsDirty     bool
-	columnsDirty   bool
+	signalsDirty   bool
 	nominatedDirty bool
 	freeRows       []int32
 	rows           []*Node
-	laid           map[string]laidColumn
+	byRow          map[string]rowSignal
 	journal        journal
 	current        *View
 }
@@ -53,8 +53,8 @@ type nodeState struct {
 	row        int32  // -1 while object is nil
 }
 
-// laidColumn is a column as it is in the last View.
-type laidColumn struct{ of, column *Column }
+// rowSignal is a Signal as given, and with its values by row as in the last View.
+type rowSignal struct{ source, signal *Signal }
 
 // SetNode adds the node, or replaces the one with the same name. A node that
 // differs from the present one only in its resourceVersion is not a change.
@@ -250,20 +250,20 @@ func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[str
 	b.dropIfEmpty(node)
 }
 
-// SetColumn adds the column, or replaces the one with the same name.
-func (b *Builder) SetColumn(c *Column) {
-	if b.columns == nil {
-		b.columns = map[string]*Column{}
+// SetSignal adds the signal, or replaces the one with the same name.
+func (b *Builder) SetSignal(c *Signal) {
+	if b.signals == nil {
+		b.signals = map[string]*Signal{}
 	}
-	b.columns[c.name] = c
-	b.columnsDirty = true
+	b.signals[c.name] = c
+	b.signalsDirty = true
 }
 
-// DeleteColumn removes the column. An unknown one changes nothing.
-func (b *Builder) DeleteColumn(name string) {
-	if _, ok := b.columns[name]; ok {
-		delete(b.columns, name)
-		b.columnsDirty = true
+// DeleteSignal removes the signal. An unknown name changes nothing.
+func (b *Builder) DeleteSignal(name string) {
+	if _, ok := b.signals[name]; ok {
+		delete(b.signals, name)
+		b.signalsDirty = true
 	}
 }
 
@@ -272,14 +272,14 @@ func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resour
 // View publishes the present state. While nothing changes it returns the same
 // View. The cost is that of the changed nodes, plus copying one pointer a node.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.columnsDirty && !b.nominatedDirty {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
 		return b.current
 	}
 	next := &View{generation: 1}
 	if b.current != nil {
 		next.generation = b.current.generation + 1
 		next.objects = b.current.objects
-		next.index, next.budgets, next.pools, next.columns = b.current.index, b.current.budgets, b.current.pools, b.current.columns
+		next.index, next.budgets, next.pools, next.signals = b.current.index, b.current.budgets, b.current.pools, b.current.signals
 		next.nominated = b.current.nominated
 	}
 	// In order of row: a request then finds nodes it asks about one after the other
@@ -291,9 +291,9 @@ func (b *Builder) View() *View {
 	}
 	clear(b.dirty)
 	next.rows = slices.Clone(b.rows)
-	if b.columnsDirty || b.setChanged {
-		next.columns = b.laidOut(next.rows)
-		b.columnsDirty = false
+	if b.signalsDirty || b.setChanged {
+		next.signals = b.signalsByRow(next.rows)
+		b.signalsDirty = false
 	}
 	if b.setChanged || next.index == nil {
 		next.index = newNodeIndex(next.rows)
@@ -322,22 +322,22 @@ func (b *Builder) View() *View {
 	return next
 }
 
-// laidOut returns the columns with their values by row. Those that have not changed since the last View, and whose rows have
-// not either, are shared with it.
-func (b *Builder) laidOut(rows []*Node) map[string]*Column {
-	columns := make(map[string]*Column, len(b.columns))
-	for name, c := range b.columns {
-		if before := b.laid[name]; before.of == c && !b.setChanged {
-			columns[name] = before.column
+// signalsByRow returns the signals with their values by row. It reuses those of the last View that have not changed, unless a
+// node was added or deleted.
+func (b *Builder) signalsByRow(rows []*Node) map[string]*Signal {
+	signals := make(map[string]*Signal, len(b.signals))
+	for name, c := range b.signals {
+		if before := b.byRow[name]; before.source == c && !b.setChanged {
+			signals[name] = before.signal
 			continue
 		}
-		columns[name] = c.laidOut(rows)
+		signals[name] = c.withRows(rows)
 	}
-	b.laid = make(map[string]laidColumn, len(columns))
-	for name, c := range columns {
-		b.laid[name] = laidColumn{b.columns[name], c}
+	b.byRow = make(map[string]rowSignal, len(signals))
+	for name, c := range signals {
+		b.byRow[name] = rowSignal{b.signals[name], c}
 	}
-	return columns
+	return signals
 }
 
 // compareRows orders names of nodes by their rows; names without a node come first.

@@ -28,11 +28,11 @@
 // change. A request over 5,000 nodes after one pod was bound computes it for one
 // node, not for 5,000, whatever the number of pods.
 //
-// # Columns
+// # Signals
 //
-// What outside sources say about nodes, or about anything else, is a [Column]: numbers
-// by key, each with its age. Whether a number is stale is decided when the View is
-// published, so that whoever judges by it needs no clock.
+// A [Signal] holds the numbers that an external source reports about nodes, or about
+// anything else, by key, each with its age. Whether a number is stale is decided when the
+// View is published, so that policies need no clock.
 //
 // # History
 //

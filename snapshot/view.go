@@ -18,7 +18,7 @@ type View struct {
 	rows       []*Node
 	budgets    []*policyv1.PodDisruptionBudget
 	pools      map[string]*Ledger // by resource
-	columns    map[string]*Column // by name
+	signals    map[string]*Signal // by name
 	history    *History
 	nominated  map[string][]*corev1.Pod // by node
 }
@@ -107,15 +107,14 @@ func (v *View) Ledger(key LedgerKey) *Ledger {
 	return nil
 }
 
-// Column returns what the outside source with the name says, or nil, which is
-// nothing.
-func (v *View) Column(name string) *Column { return v.columns[name] }
+// Signal returns the signal with the name, or nil, which is an empty one.
+func (v *View) Signal(name string) *Signal { return v.signals[name] }
 
-// Columns yields every column in order of name.
-func (v *View) Columns() iter.Seq[*Column] {
-	return func(yield func(*Column) bool) {
-		for _, name := range slices.Sorted(maps.Keys(v.columns)) {
-			if !yield(v.columns[name]) {
+// Signals yields every signal in order of name.
+func (v *View) Signals() iter.Seq[*Signal] {
+	return func(yield func(*Signal) bool) {
+		for _, name := range slices.Sorted(maps.Keys(v.signals)) {
+			if !yield(v.signals[name]) {
 				return
 			}
 		}

@@ -84,10 +84,10 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 	if err != nil {
 		return nil, err
 	}
-	c := &cycle{policy: p, refusal: refusal, columns: make([]*snapshot.Column, len(p.config.Prices)), asked: []amount{{corev1.ResourcePods, 1}}}
+	c := &cycle{policy: p, refusal: refusal, columns: make([]*snapshot.Signal, len(p.config.Prices)), asked: []amount{{corev1.ResourcePods, 1}}}
 	for i, s := range p.config.Prices {
 		if s.Signal != "" {
-			c.columns[i] = view.Column(s.Signal)
+			c.columns[i] = view.Signal(s.Signal)
 		}
 	}
 	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {
@@ -125,7 +125,7 @@ func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 type cycle struct {
 	policy  *cost
 	refusal string             // why no spot nodes; "" for any
-	columns []*snapshot.Column // by source
+	columns []*snapshot.Signal // by source
 	asked   []amount           // in order of resource; more than 0, and at least one
 }
 

@@ -202,7 +202,7 @@ func BenchmarkCost(b *testing.B) {
 			})
 		}
 	}
-	builder.SetColumn(snapshot.NewColumn("prices", prices))
+	builder.SetSignal(snapshot.NewSignal("prices", prices))
 	view := builder.View()
 	var table strings.Builder
 	for i := range 300 {

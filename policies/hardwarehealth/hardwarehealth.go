@@ -107,7 +107,7 @@ func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View
 		}
 		use := use{Rule: r, at: i}
 		if r.Signal != nil {
-			use.column = view.Column(r.Signal.Name)
+			use.column = view.Signal(r.Signal.Name)
 		}
 		c.rules = append(c.rules, use)
 	}
@@ -148,7 +148,7 @@ type cycle struct {
 type use struct {
 	*Rule
 	at     int              // in the configuration
-	column *snapshot.Column // of the signal; nil without, and when nothing is known
+	column *snapshot.Signal // of the signal; nil without, and when nothing is known
 }
 
 // state is what a rule says about a node.

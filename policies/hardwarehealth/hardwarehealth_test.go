@@ -139,7 +139,7 @@ rules:
 			}
 		}
 		for name, v := range values {
-			b.SetColumn(snapshot.NewColumn(name, v))
+			b.SetSignal(snapshot.NewSignal(name, v))
 		}
 		view := b.View()
 		p := policytest.Build(t, hardwarehealth.Type(), config)
@@ -213,8 +213,8 @@ func BenchmarkHardwareHealth(b *testing.B) {
 		temperature[name] = snapshot.Value{Number: float64(i % 97), At: policytest.Now}
 		ecc[name] = snapshot.Value{Number: float64(i % 2), At: policytest.Now}
 	}
-	builder.SetColumn(snapshot.NewColumn("temperature", temperature))
-	builder.SetColumn(snapshot.NewColumn("ecc", ecc))
+	builder.SetSignal(snapshot.NewSignal("temperature", temperature))
+	builder.SetSignal(snapshot.NewSignal("ecc", ecc))
 	view := builder.View()
 	pod := policytest.Pods(conformancePods)[1]
 	for name, config := range map[string]string{

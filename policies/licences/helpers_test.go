@@ -65,7 +65,7 @@ func (w *world) build(b *snapshot.Builder) {
 	}
 	if w.signals != "" {
 		for _, c := range policytest.Signals(w.signals) {
-			b.SetColumn(c)
+			b.SetSignal(c)
 		}
 	}
 }

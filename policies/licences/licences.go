@@ -100,7 +100,7 @@ func (p *licences) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	for _, n := range needs {
 		j := judged{need: n}
 		if n.feature.floating() {
-			j.pool = n.feature.pool(view.Column(n.feature.signal), p.poolView(view).pools[n.feature], p.whenStale)
+			j.pool = n.feature.pool(view.Signal(n.feature.signal), p.poolView(view).pools[n.feature], p.whenStale)
 			j.pool.nominated = p.nominated(n.feature, pod, view, &j.pool)
 			if j.pool.all.Pod(pod.UID) == nil {
 				j.verdict = n.feature.judge(&j.pool, n.seats, pod.Namespace)
@@ -237,7 +237,7 @@ func (p *licences) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	f, seats := needs[i].feature, needs[i].seats
 	if ask.Ledger.Node == "" {
 		holders := f.holders(ask.Ledger, p.poolView(ask.View).bound[f], ask.Pod.UID)
-		s := f.pool(ask.View.Column(f.signal), holders, p.whenStale)
+		s := f.pool(ask.View.Signal(f.signal), holders, p.whenStale)
 		s.nominated = p.nominated(f, ask.Pod, ask.View, &s)
 		if verdict := f.judge(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
 			return policy.Claim{}, verdict

@@ -41,7 +41,7 @@ func (s *pool) free() int64 {
 }
 
 // pool counts with the given holders.
-func (f *feature) pool(column *snapshot.Column, h holders, whenStale policy.WhenStale) pool {
+func (f *feature) pool(column *snapshot.Signal, h holders, whenStale policy.WhenStale) pool {
 	s := pool{holders: h, spare: f.Spare, held: used(h.all)}
 	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
 	if f.Seats != nil {

@@ -69,7 +69,7 @@ func (p *remoteClusters) Inputs() policy.Inputs {
 func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, asked: amountsOf(pod), offers: make([]offer, len(p.config.Clusters))}
 	for i := range c.offers {
-		c.offers[i] = p.read(view.Column(p.config.Clusters[i].Signal), c.asked)
+		c.offers[i] = p.read(view.Signal(p.config.Clusters[i].Signal), c.asked)
 	}
 	for _, row := range p.rows(view) {
 		n := view.At(row)
@@ -116,7 +116,7 @@ func (s *stock) left() int64 { return s.free - s.taken }
 
 // read is what the signal says. Every cluster has room for so many pods: nothing is known of
 // one that does not say so. Of another resource that it does not name it has none.
-func (p *remoteClusters) read(column *snapshot.Column, asked []amount) offer {
+func (p *remoteClusters) read(column *snapshot.Signal, asked []amount) offer {
 	o := offer{known: true, stocks: make([]stock, len(asked))}
 	for j, a := range asked {
 		free, total, largest := column.Get(a.free), column.Get(a.total), column.Get(a.largest)

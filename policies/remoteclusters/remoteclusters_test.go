@@ -93,7 +93,7 @@ func TestNothingIsGivenTwice(t *testing.T) {
 		for _, name := range []string{"west-1", "west-2"} {
 			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"cluster": "west"}}})
 		}
-		b.SetColumn(policytest.Signals(fmt.Sprintf("west: {cpu/free: %g, pods/free: 10}", float64(free)/1000))[0])
+		b.SetSignal(policytest.Signals(fmt.Sprintf("west: {cpu/free: %g, pods/free: 10}", float64(free)/1000))[0])
 		placed := map[string]*corev1.Pod{}
 		given := int64(0)
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -140,7 +140,7 @@ func TestNodesChangeTheirCluster(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}, {name: east, signal: east}]}")
 	var b snapshot.Builder
 	for _, column := range policytest.Signals("west: {pods/free: 1}\neast: {pods/free: 1}") {
-		b.SetColumn(column)
+		b.SetSignal(column)
 	}
 	node := func(name, cluster string) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
@@ -235,7 +235,7 @@ func BenchmarkRemoteClusters(b *testing.B) {
 		builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i), Labels: map[string]string{"kubernetes.io/os": "linux"}}})
 	}
 	for _, column := range policytest.Signals(signals.String()) {
-		builder.SetColumn(column)
+		builder.SetSignal(column)
 	}
 	policytest.Benchmark(b, policytest.Build(b, remoteclusters.Type(), config.String()), podOf("new", "", 500, time.Time{}), builder.View())
 }

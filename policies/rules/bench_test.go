@@ -18,19 +18,19 @@ import (
 // byHand is what somebody would write in Go instead of three rules.
 type byHand struct {
 	free   *snapshot.Fact[resource.Quantity]
-	passes func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Column) bool
+	passes func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Signal) bool
 }
 
 type byHandCycle struct {
 	policy *byHand
 	pod    *corev1.Pod
-	load   *snapshot.Column
+	load   *snapshot.Signal
 }
 
 var no = &policy.Reason{Code: "No", Text: "no"}
 
 func (p *byHand) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	return &byHandCycle{p, pod, view.Column("load")}, nil
+	return &byHandCycle{p, pod, view.Signal("load")}, nil
 }
 
 func (c *byHandCycle) Filter(n *snapshot.Node) policy.Verdict {
@@ -44,13 +44,13 @@ func (c *byHandCycle) Filter(n *snapshot.Node) policy.Verdict {
 var arms = []struct {
 	name   string
 	rules  string
-	byHand func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Column) bool
+	byHand func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Signal) bool
 }{
 	{"pod", `
 - {name: A, expression: 'pod.spec.containers.all(c, c.image.startsWith("registry.example.com/"))'}
 - {name: B, expression: 'pod.metadata.labels["team"] != "green"'}
 - {name: C, expression: 'pod.spec.containers.size() < 2'}
-`, func(_ *byHand, pod *corev1.Pod, _ *snapshot.Node, _ *snapshot.Column) bool {
+`, func(_ *byHand, pod *corev1.Pod, _ *snapshot.Node, _ *snapshot.Signal) bool {
 		for i := range pod.Spec.Containers {
 			if !strings.HasPrefix(pod.Spec.Containers[i].Image, "registry.example.com/") {
 				return false
@@ -62,7 +62,7 @@ var arms = []struct {
 - {name: A, expression: 'node.metadata.labels["team"] == "red"'}
 - {name: B, expression: 'node.status.nodeInfo.kubeletVersion.startsWith("v1.36.")'}
 - {name: C, expression: 'node.status.allocatable["cpu"].compareTo(quantity("8")) >= 0'}
-`, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, _ *snapshot.Column) bool {
+`, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, _ *snapshot.Signal) bool {
 		return n.Object.Labels["team"] == "red" && strings.HasPrefix(n.Object.Status.NodeInfo.KubeletVersion, "v1.36.") &&
 			n.Object.Status.Allocatable.Cpu().Cmp(eight) >= 0
 	}},
@@ -70,7 +70,7 @@ var arms = []struct {
 - {name: A, expression: 'signals.load < 0.9'}
 - {name: B, expression: 'signals.load >= 0'}
 - {name: C, expression: 'signals.load <= 0.5'}
-`, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, load *snapshot.Column) bool {
+`, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, load *snapshot.Signal) bool {
 		v := load.Of(n)
 		return v.Current() && v.Number < 0.9 && v.Number >= 0 && v.Number <= 0.5
 	}},
@@ -78,7 +78,7 @@ var arms = []struct {
 - {name: A, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
 - {name: B, expression: 'usage.free["cpu"].compareTo(podRequests["cpu"]) >= 0'}
 - {name: C, expression: 'pod.metadata.name != node.metadata.labels["zone"]'}
-`, func(p *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Column) bool {
+`, func(p *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Signal) bool {
 		free := *p.free.Of(n)
 		return n.Object.Labels["team"] == pod.Labels["team"] && free.Cmp(pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]) >= 0 &&
 			pod.Name != n.Object.Labels["zone"]
@@ -87,7 +87,7 @@ var arms = []struct {
 - {name: A, expression: 'pod.spec.containers.all(c, c.image != node.metadata.name)'}
 - {name: B, expression: 'pod.spec.containers.exists(c, c.name != node.metadata.labels["zone"])'}
 - {name: C, expression: 'node.metadata.labels.exists(k, node.metadata.labels[k] == pod.metadata.labels["team"])'}
-`, func(_ *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Column) bool {
+`, func(_ *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Signal) bool {
 		other := false
 		for i := range pod.Spec.Containers {
 			if pod.Spec.Containers[i].Image == n.Name {
@@ -106,7 +106,7 @@ var arms = []struct {
 
 var eight = resource.MustParse("8")
 
-func newByHand(passes func(*byHand, *corev1.Pod, *snapshot.Node, *snapshot.Column) bool) *byHand {
+func newByHand(passes func(*byHand, *corev1.Pod, *snapshot.Node, *snapshot.Signal) bool) *byHand {
 	return &byHand{passes: passes, free: snapshot.NewFact(func(n *snapshot.Node) resource.Quantity {
 		free := n.Object.Status.Allocatable.Cpu().DeepCopy()
 		for _, pod := range n.Pods {

@@ -158,7 +158,7 @@ func asWhole(t fataler, env *cel.Env, text string) cel.Program {
 func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
 	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
-		c.columns = append(c.columns, view.Column(name))
+		c.columns = append(c.columns, view.Signal(name))
 	}
 	if err := c.compute(context.Background(), p.filters[0].expression, p.requestVars(pod, view)); err != nil {
 		panic(err)
@@ -169,11 +169,11 @@ func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
 // allVars are the variables as they are documented.
 func allVars(p *rules, pod *corev1.Pod, n *snapshot.Node, view *snapshot.View) map[string]any {
 	load := map[string]float64{}
-	if v := view.Column("load").Of(n); v.Current() {
+	if v := view.Signal("load").Of(n); v.Current() {
 		load["load"] = v.Number
 	}
 	seats := map[string]float64{}
-	for key, v := range view.Column("seats").All() {
+	for key, v := range view.Signal("seats").All() {
 		if v.Current() {
 			seats[key] = v.Number
 		}

@@ -80,7 +80,7 @@ func (p *rules) Inputs() policy.Inputs { return policy.Inputs{Signals: p.reads} 
 func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
-		c.columns = append(c.columns, view.Column(name))
+		c.columns = append(c.columns, view.Signal(name))
 	}
 	vars := p.requestVars(pod, view)
 	var err error
@@ -110,7 +110,7 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *activation {
 	keyed := map[string]ref.Val{}
 	for _, name := range p.keyed {
-		keyed[name] = column{view.Column(name), p.schema}
+		keyed[name] = column{view.Signal(name), p.schema}
 	}
 	return &activation{
 		pod:         p.schema.valueOf(reflect.ValueOf(pod)),
@@ -127,7 +127,7 @@ type cycle struct {
 	weights float64 // of scores
 	request []value
 	spent   uint64             // on request, in units of cost
-	columns []*snapshot.Column // by signal
+	columns []*snapshot.Signal // by signal
 	view    *snapshot.View
 	silent  []string // rules that have nothing to say about any node, and why
 }
@@ -204,7 +204,7 @@ func (c *cycle) stale(e *expression, n *snapshot.Node) bool {
 		}
 	}
 	for _, r := range e.reads {
-		if r.key != nil && !c.view.Column(r.signal).Get(*r.key).Current() {
+		if r.key != nil && !c.view.Signal(r.signal).Get(*r.key).Current() {
 			return true
 		}
 	}

@@ -171,7 +171,7 @@ status: {allocatable: {cpu: "%d", memory: 64Gi}, nodeInfo: {kubeletVersion: v1.3
 			name, []string{"red", "blue"}[i%2], i%3, 8+i%8, i%9))[0])
 		load[name] = snapshot.Value{Number: float64(i%100) / 100, At: policytest.Now}
 	}
-	b.SetColumn(snapshot.NewColumn("load", load))
+	b.SetSignal(snapshot.NewSignal("load", load))
 	return policytest.Pods(`
 metadata: {name: new, labels: {team: red}}
 spec: {containers: [{name: a, image: registry.example.com/a, resources: {requests: {cpu: "1"}}}, {name: b, image: registry.example.com/b}]}`)[0], b.View()

@@ -205,7 +205,7 @@ func (o *object) Value() any { return o.value.Interface() }
 
 // column is what a signal about keys says now: a map of the numbers that are current.
 type column struct {
-	*snapshot.Column
+	*snapshot.Signal
 	adapter types.Adapter
 }
 
@@ -215,7 +215,7 @@ func (c column) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
-	v := c.Column.Get(string(text))
+	v := c.Signal.Get(string(text))
 	return types.Double(v.Number), v.Current()
 }
 

@@ -172,7 +172,7 @@ func busyView(c *config.Config, count int) *snapshot.View {
 		}
 	}
 	for name, values := range signals {
-		b.SetColumn(snapshot.NewColumn(name, values))
+		b.SetSignal(snapshot.NewSignal(name, values))
 	}
 	return b.View()
 }

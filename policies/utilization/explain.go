@@ -47,7 +47,7 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 	for _, s := range []struct {
 		name   string
-		column *snapshot.Column
+		column *snapshot.Signal
 	}{{r.Signal, r.use}, {r.Deviation, r.deviation}, {r.Forecast, r.forecast}} {
 		switch v := s.column.Of(n); {
 		case s.name == "" || v.Current():

@@ -75,7 +75,7 @@ func fill(t *testing.T, config string, pods int) map[string]int {
 		b.SetNode(node(m.name, fmt.Sprint(m.cores), ""))
 		use[m.name] = snapshot.Value{Number: m.used, At: policytest.Now}
 	}
-	b.SetColumn(snapshot.NewColumn("cpu", use))
+	b.SetSignal(snapshot.NewSignal("cpu", use))
 	got := map[string]int{}
 	var result engine.Result
 	for i := range pods {

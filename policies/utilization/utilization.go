@@ -66,7 +66,7 @@ func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot
 		if use.Signal != "" {
 			c.readings = append(c.readings, reading{
 				kind: kind(k), Use: use,
-				use: view.Column(use.Signal), deviation: view.Column(use.Deviation), forecast: view.Column(use.Forecast),
+				use: view.Signal(use.Signal), deviation: view.Signal(use.Deviation), forecast: view.Signal(use.Forecast),
 			})
 		}
 	}
@@ -85,7 +85,7 @@ type cycle struct {
 type reading struct {
 	kind
 	Use
-	use, deviation, forecast *snapshot.Column
+	use, deviation, forecast *snapshot.Signal
 }
 
 // load is what is known about a resource of a node, in fractions of what it has.

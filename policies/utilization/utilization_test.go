@@ -366,8 +366,8 @@ func BenchmarkUtilization(b *testing.B) {
 			builder.SetPod(pod)
 		}
 	}
-	builder.SetColumn(snapshot.NewColumn("use", use))
-	builder.SetColumn(snapshot.NewColumn("deviation", deviation))
+	builder.SetSignal(snapshot.NewSignal("use", use))
+	builder.SetSignal(snapshot.NewSignal("deviation", deviation))
 	view := builder.View()
 	for _, strategy := range []string{"LeastUsed", "RiskOfOverload"} {
 		b.Run(strategy, func(b *testing.B) {

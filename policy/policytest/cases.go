@@ -23,7 +23,7 @@ type cluster struct {
 	name      string
 	nodes     []*corev1.Node
 	pods      []*corev1.Pod
-	signals   []*snapshot.Column
+	signals   []*snapshot.Signal
 	strangers bool // the nodes are only in the request, and the View is empty
 }
 
@@ -55,8 +55,8 @@ func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
 	as(nodes, pods)
 	w := &world{view: new(snapshot.View)}
 	var b snapshot.Builder
-	for _, column := range c.signals {
-		b.SetColumn(column)
+	for _, signal := range c.signals {
+		b.SetSignal(signal)
 	}
 	if c.strangers {
 		w.view = b.View()
@@ -208,12 +208,12 @@ func hostileSignals(given *cluster) []*cluster {
 	}
 	with := func(name string, change func(snapshot.Value) snapshot.Value) *cluster {
 		next := &cluster{name: name, nodes: given.nodes, pods: given.pods}
-		for _, column := range given.signals {
+		for _, signal := range given.signals {
 			values := map[string]snapshot.Value{}
-			for key, value := range column.All() {
+			for key, value := range signal.All() {
 				values[key] = change(value)
 			}
-			next.signals = append(next.signals, snapshot.NewColumn(column.Name(), values))
+			next.signals = append(next.signals, snapshot.NewSignal(signal.Name(), values))
 		}
 		return next
 	}
@@ -234,12 +234,12 @@ func hostileSignals(given *cluster) []*cluster {
 func (c *cluster) sayingOf(node, other string) *cluster {
 	next := *c
 	next.signals = nil
-	for _, column := range c.signals {
-		values := maps.Collect(column.All())
+	for _, signal := range c.signals {
+		values := maps.Collect(signal.All())
 		if value, ok := values[node]; ok {
 			values[other] = value
 		}
-		next.signals = append(next.signals, snapshot.NewColumn(column.Name(), values))
+		next.signals = append(next.signals, snapshot.NewSignal(signal.Name(), values))
 	}
 	return &next
 }

@@ -27,8 +27,8 @@ func Build(t T, kind policy.Type, config string) policy.Policy {
 	return p
 }
 
-// View returns a View of these nodes, the pods on them, and the columns.
-func View(nodes []*corev1.Node, pods []*corev1.Pod, columns []*snapshot.Column) *snapshot.View {
+// View returns a View of these nodes, the pods on them, and the signals.
+func View(nodes []*corev1.Node, pods []*corev1.Pod, signals []*snapshot.Signal) *snapshot.View {
 	var b snapshot.Builder
 	for _, n := range nodes {
 		b.SetNode(n)
@@ -36,8 +36,8 @@ func View(nodes []*corev1.Node, pods []*corev1.Pod, columns []*snapshot.Column) 
 	for _, p := range pods {
 		b.SetPod(p)
 	}
-	for _, c := range columns {
-		b.SetColumn(c)
+	for _, c := range signals {
+		b.SetSignal(c)
 	}
 	return b.View()
 }

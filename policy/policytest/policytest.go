@@ -25,9 +25,9 @@ type Options struct {
 	// Assigned are pods on these nodes, by their spec.nodeName. Their UIDs are
 	// distinct.
 	Assigned []*corev1.Pod
-	// Signals are the columns of every View, also of one whose nodes are in the
+	// Signals are the signals of every View, also of one whose nodes are in the
 	// request only.
-	Signals []*snapshot.Column
+	Signals []*snapshot.Signal
 	// Allocates is for a policy that cannot judge a node without allocating. The zero
 	// value is for all others.
 	Allocates Allocates

@@ -154,8 +154,8 @@ func TestPolicyThatLooksAtNamesPasses(t *testing.T) {
 func TestPolicyThatReadsASignalPasses(t *testing.T) {
 	o := options(func() (policy.Policy, error) {
 		return prepareFunc(func(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-			column := view.Column("load")
-			return scoreFunc(func(n *snapshot.Node) int64 { return int64(min(100, max(0, column.Of(n).Number))) }), nil
+			signal := view.Signal("load")
+			return scoreFunc(func(n *snapshot.Node) int64 { return int64(min(100, max(0, signal.Of(n).Number))) }), nil
 		}), nil
 	})
 	o.Signals = policytest.Signals(`load: {a: 10, b: 20}`)

@@ -58,7 +58,7 @@ const (
 //
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes,
 // pod.yaml the pod to place; all but the last may be left out. A further file,
-// signals.yaml, says what the columns of the View hold, as [Signals] reads it, and
+// signals.yaml, says what the signals of the View hold, as [Signals] reads it, and
 // allocates.txt that the policy may allocate, as in "2: it boxes numbers" ([Allocates]). As in the engine,
 // nodes that do not fit get no score, and the others' are normalized together; NoOpinion
 // is replaced.
@@ -118,7 +118,7 @@ type scenario struct {
 	nodes     []*corev1.Node
 	assigned  []*corev1.Pod
 	pod       *corev1.Pod
-	signals   []*snapshot.Column
+	signals   []*snapshot.Signal
 	allocates Allocates
 	want      string
 }

@@ -13,7 +13,7 @@ import (
 // Now is when the values of [Signals] are from, unless they say otherwise.
 var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Signals returns the columns in a YAML mapping of their names to what they hold: by
+// Signals returns the signals in a YAML mapping of their names to what they hold: by
 // key, a number, or a mapping with the number, when it was true, and whether it is
 // stale. It panics if the text is not that.
 //
@@ -21,7 +21,7 @@ var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	  a: 0.25
 //	  b: {number: 0.5, at: "2026-01-01T11:59:30Z"}
 //	  c: {number: 0.5, stale: true}
-func Signals(text string) []*snapshot.Column { return must(parseSignals(text)) }
+func Signals(text string) []*snapshot.Signal { return must(parseSignals(text)) }
 
 // signalValue is a value as it is written.
 type signalValue struct {
@@ -39,12 +39,12 @@ func (v *signalValue) UnmarshalJSON(data []byte) error {
 	return unmarshal(data, (*plain)(v))
 }
 
-func parseSignals(text string) ([]*snapshot.Column, error) {
+func parseSignals(text string) ([]*snapshot.Signal, error) {
 	var written map[string]map[string]signalValue
 	if err := unmarshal([]byte(text), &written); err != nil {
 		return nil, fmt.Errorf("signals: %w", err)
 	}
-	var columns []*snapshot.Column
+	var signals []*snapshot.Signal
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		values := map[string]snapshot.Value{}
 		for key, v := range written[name] {
@@ -53,7 +53,7 @@ func parseSignals(text string) ([]*snapshot.Column, error) {
 			}
 			values[key] = snapshot.Value{Number: v.Number, At: v.At, Stale: v.Stale}
 		}
-		columns = append(columns, snapshot.NewColumn(name, values))
+		signals = append(signals, snapshot.NewSignal(name, values))
 	}
-	return columns, nil
+	return signals, nil
 }

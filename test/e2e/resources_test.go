@@ -76,7 +76,7 @@ func TestGatedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	th.eventually("explain says that the pod is gated", func() bool { return slices.Equal(th.explain(o, "gated").Gates, []string{"example.com/quota"}) })
-	if doc := th.explain(o, "gated"); len(doc.Decisions) > 0 || doc.Now[0].Waiting != nil {
+	if doc := th.explain(o, "gated"); len(doc.Decisions) > 0 || doc.Now[0].Pending != nil {
 		t.Errorf("a gated pod is told as %+v", doc)
 	}
 	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Patch(th.ctx, pod.Name, types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{}); err != nil {

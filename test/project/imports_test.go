@@ -41,7 +41,7 @@ var rules = []struct {
 	{"cluster", []string{"binding", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "policy/fields"}, "what follows sources knows none in particular"},
-	{"wakeup", []string{"snapshot", "policy", "decision", "engine"}, "who waits is told by whoever judges"},
+	{"requeue", []string{"snapshot", "policy", "decision", "engine"}, "requeuing depends on what rejects pods, and on no client"},
 	{"signal/nodes", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signal/metricsapi", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signal/remote", []string{"signal", "snapshot", "policy", "policy/fields"}, "another cluster is a source of numbers, not of views"},

@@ -1,4 +1,4 @@
-package wakeup
+package requeue
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// stillCluster has nodes whose GPUs are all taken, and pods that wait for one.
-type stillCluster struct {
+// fullCluster has nodes whose GPUs are all allocated, and pods that need one.
+type fullCluster struct {
 	builder snapshot.Builder
 	view    *snapshot.View
 	pods    map[types.UID]*corev1.Pod
 }
 
-func (c *stillCluster) View() *snapshot.View                      { return c.view }
-func (c *stillCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
-func (c *stillCluster) PodByUID(uid types.UID) *corev1.Pod        { return c.pods[uid] }
-func (c *stillCluster) RetryPod(context.Context, string, string, types.UID) (bool, error) {
+func (c *fullCluster) View() *snapshot.View                      { return c.view }
+func (c *fullCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
+func (c *fullCluster) PodByUID(uid types.UID) *corev1.Pod        { return c.pods[uid] }
+func (c *fullCluster) RetryPod(context.Context, string, string, types.UID) (bool, error) {
 	return true, nil
 }
 
@@ -44,8 +44,8 @@ func benchPod(name string) *corev1.Pod {
 	}
 }
 
-// crowd is a Waker that knows of pods that wait for one of the nodes' GPUs.
-func crowd(tb testing.TB, pods, nodes int) (*Waker, *stillCluster, func(engine.Request, bool, []string)) {
+// crowd returns a Requeuer with pods that need one of the nodes' GPUs.
+func crowd(tb testing.TB, pods, nodes int) (*Requeuer, *fullCluster, func(engine.Request, bool, []string)) {
 	tb.Helper()
 	p, err := gpumemory.New(gpumemory.Defaults())
 	if err != nil {
@@ -55,7 +55,7 @@ func crowd(tb testing.TB, pods, nodes int) (*Waker, *stillCluster, func(engine.R
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := &stillCluster{pods: map[types.UID]*corev1.Pod{}}
+	c := &fullCluster{pods: map[types.UID]*corev1.Pod{}}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%04d", i)
 		c.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: quantities("128", "8")}})
@@ -84,8 +84,8 @@ func crowd(tb testing.TB, pods, nodes int) (*Waker, *stillCluster, func(engine.R
 	return w, c, observe
 }
 
-// BenchmarkLook is judging 1,000 pods that wait on 500 nodes each, after one node has changed.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkEvaluate evaluates 1,000 pending pods on 500 nodes each, after one node has changed.
+func BenchmarkEvaluate(b *testing.B) {
 	w, c, _ := crowd(b, 1000, 500)
 	round := 0
 	for b.Loop() {
@@ -94,14 +94,14 @@ func BenchmarkLook(b *testing.B) {
 		node.Labels = map[string]string{"round": fmt.Sprint(round)}
 		c.builder.SetNode(node)
 		c.view = c.builder.View()
-		if found, _ := w.find(b.Context(), time.Now()); found != nil {
+		if found, _ := w.nextFitting(b.Context(), time.Now()); found != nil {
 			b.Fatalf("%s fits", found.name)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/look")
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/evaluation")
 }
 
-// BenchmarkFiltered is what a filter call of 500 nodes costs more while 1,000 pods wait.
+// BenchmarkFiltered is what 1,000 pending pods add to the cost of a filter call of 500 nodes.
 func BenchmarkFiltered(b *testing.B) {
 	_, c, observe := crowd(b, 1000, 500)
 	req := engine.Request{Pod: c.pods["waits-0000"], View: c.view, Nodes: slices.Collect(c.view.All())}
@@ -120,7 +120,7 @@ func BenchmarkFiltered(b *testing.B) {
 	})
 }
 
-// A filter call that finds a node allocates nothing more, and one that finds none the same for any number of nodes.
+// A filter call that finds a node allocates nothing here, and one that finds none the same for any number of nodes.
 func TestAllocations(t *testing.T) {
 	for _, nodes := range []int{10, 1000} {
 		_, c, observe := crowd(t, 100, nodes)

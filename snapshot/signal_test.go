@@ -10,27 +10,27 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func column(name string, numbers map[string]float64) *snapshot.Column {
+func signal(name string, numbers map[string]float64) *snapshot.Signal {
 	values := map[string]snapshot.Value{}
 	for key, number := range numbers {
 		values[key] = snapshot.Value{Number: number, At: noon}
 	}
-	return snapshot.NewColumn(name, values)
+	return snapshot.NewSignal(name, values)
 }
 
-// A column says the same about a node wherever the node is: in a view, changed by
+// A signal says the same about a node wherever the node is: in a view, changed by
 // preemption, or in the request only; and rows follow nodes that come and go.
-func TestColumnFollowsNodes(t *testing.T) {
+func TestSignalFollowsNodes(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("b"))
-	b.SetColumn(column("cpu", map[string]float64{"a": 1, "b": 2, "elsewhere": 3}))
+	b.SetSignal(signal("cpu", map[string]float64{"a": 1, "b": 2, "elsewhere": 3}))
 	before := b.View()
 	b.DeleteNode("b")
 	b.SetNode(node("a"))
 	b.SetNode(node("c"))
 	b.SetPod(pod("p", "a"))
 	view := b.View()
-	cpu := view.Column("cpu")
+	cpu := view.Signal("cpu")
 	a := view.Node("a")
 	for name, tt := range map[string]struct {
 		got  snapshot.Value
@@ -40,9 +40,9 @@ func TestColumnFollowsNodes(t *testing.T) {
 		"with another pod":     {cpu.Of(a.With(pod("q", "a"))), 1},
 		"by key":               {cpu.Get("elsewhere"), 3},
 		"a stranger":           {cpu.Of(snapshot.NewNode(node("elsewhere"))), 3},
-		"in the earlier view":  {before.Column("cpu").Of(before.Node("b")), 2},
+		"in the earlier view":  {before.Signal("cpu").Of(before.Node("b")), 2},
 		"of no node any more":  {cpu.Get("b"), 2},
-		"by no source":         {view.Column("memory").Of(a), 0},
+		"by no source":         {view.Signal("memory").Of(a), 0},
 		"about an unseen node": {cpu.Of(view.Node("c")), 0},
 	} {
 		if tt.got.Number != tt.want || tt.got.Current() != (tt.want != 0) {
@@ -51,46 +51,46 @@ func TestColumnFollowsNodes(t *testing.T) {
 	}
 }
 
-func TestColumnsArePublished(t *testing.T) {
+func TestSignalsArePublished(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("a"))
 	first := b.View()
-	b.SetColumn(column("cpu", map[string]float64{"a": 1}))
+	b.SetSignal(signal("cpu", map[string]float64{"a": 1}))
 	second := b.View()
-	if first == second || first.Column("cpu") != nil || second.Node("a") != first.Node("a") {
-		t.Error("a new column is not a new view of the same nodes")
+	if first == second || first.Signal("cpu") != nil || second.Node("a") != first.Node("a") {
+		t.Error("a new signal is not a new view of the same nodes")
 	}
 	b.SetPod(pod("p", "a"))
-	if third := b.View(); third.Column("cpu") != second.Column("cpu") {
-		t.Error("a column that has not changed is not shared")
+	if third := b.View(); third.Signal("cpu") != second.Signal("cpu") {
+		t.Error("a signal that has not changed is not shared")
 	}
-	b.SetColumn(column("memory", nil))
+	b.SetSignal(signal("memory", nil))
 	var names []string
-	for c := range b.View().Columns() {
+	for c := range b.View().Signals() {
 		names = append(names, c.Name())
 	}
 	if len(names) != 2 || names[0] != "cpu" || names[1] != "memory" {
-		t.Errorf("columns %q", names)
+		t.Errorf("signals %q", names)
 	}
-	b.DeleteColumn("cpu")
-	if b.View().Column("cpu") != nil {
-		t.Error("a deleted column is still there")
+	b.DeleteSignal("cpu")
+	if b.View().Signal("cpu") != nil {
+		t.Error("a deleted signal is still there")
 	}
 	if v := b.View(); b.View() != v {
 		t.Error("a new view although nothing has changed")
 	}
 }
 
-func TestColumnHoldsNumbersOnly(t *testing.T) {
-	c := column("x", map[string]float64{"nan": math.NaN(), "inf": math.Inf(1), "minus": math.Inf(-1), "one": 1})
+func TestSignalHoldsNumbersOnly(t *testing.T) {
+	c := signal("x", map[string]float64{"nan": math.NaN(), "inf": math.Inf(1), "minus": math.Inf(-1), "one": 1})
 	if c.Len() != 1 || c.Get("one").Number != 1 {
 		t.Errorf("%d values", c.Len())
 	}
-	var none *snapshot.Column
+	var none *snapshot.Signal
 	if none.Len() != 0 || none.Name() != "" || none.Get("").Current() || none.Of(snapshot.NewNode(node("a"))).Current() {
-		t.Error("a nil column is not empty")
+		t.Error("a nil signal is not empty")
 	}
 	for range none.All() {
-		t.Error("a nil column has a value")
+		t.Error("a nil signal has a value")
 	}
 }

@@ -25,13 +25,13 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-const wakesNobody = "requeue: {perSecond: 0}\n"
+const requeuesNothing = "requeue: {perSecond: 0}\n"
 
-// calm is how long nothing must have happened to say that nothing will. kube-scheduler tries a pod again after a second here,
-// if at all.
+// calm is how long nothing must happen before the tests assume that nothing will. kube-scheduler retries a pod after a second
+// here, if at all.
 const calm = 3 * time.Second
 
-// attempts is how often Outboard was asked to filter for the pod.
+// attempts returns how many filter calls Outboard received for the pod.
 func (th *theater) attempts(o *stage.Outboard, pod string) int {
 	th.t.Helper()
 	n := 0
@@ -43,7 +43,7 @@ func (th *theater) attempts(o *stage.Outboard, pod string) int {
 	return n
 }
 
-// asleep waits until kube-scheduler has left the pod alone for a while, and returns how often it has tried it.
+// asleep waits until kube-scheduler has not retried the pod for a while, and returns the number of attempts.
 func (th *theater) asleep(o *stage.Outboard, pod string) int {
 	th.t.Helper()
 	n, since := -1, time.Now()
@@ -56,7 +56,7 @@ func (th *theater) asleep(o *stage.Outboard, pod string) int {
 	return n
 }
 
-// unhealthy is what a device plugin writes about card 0 of the node.
+// unhealthy is what a device plugin writes about GPU 0 of the node.
 func (th *theater) unhealthy(node string) *corev1.ConfigMap {
 	th.t.Helper()
 	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-" + node}, Data: map[string]string{"gpus": "0"}}
@@ -66,7 +66,7 @@ func (th *theater) unhealthy(node string) *corev1.ConfigMap {
 	return health
 }
 
-// heal says that the card is well again. To kube-scheduler that is no event.
+// heal marks the GPU as healthy. To kube-scheduler that is not an event.
 func (th *theater) heal(health *corev1.ConfigMap) {
 	th.t.Helper()
 	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.ctx, health.Name, metav1.DeleteOptions{}); err != nil {
@@ -83,20 +83,20 @@ func (th *theater) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// gpushareIgnored is gpushareScheduler, but nobody other than Outboard counts the memory.
+// gpushareIgnored is gpushareScheduler, but only Outboard counts the memory.
 func gpushareIgnored(o *stage.Outboard) string {
 	return strings.ReplaceAll(gpushareScheduler(o), "ignoredByScheduler: false", "ignoredByScheduler: true")
 }
 
-// A card is well again. The pod that needed it is tried once more, and bound; another that still fits nowhere is not touched.
-// Without being woken the first goes on waiting.
-func TestWakeUpWhenACardIsWell(t *testing.T) {
-	for name, wake := range map[string]string{"woken": "", "not woken": wakesNobody} {
+// A GPU becomes healthy. The pod that needs it is retried once, and bound; a pod that still fits on no node is not patched.
+// Without requeuing, the first stays pending.
+func TestRequeueWhenAGPUIsHealthy(t *testing.T) {
+	for name, requeue := range map[string]string{"requeued": "", "not requeued": requeuesNothing} {
 		t.Run(name, func(t *testing.T) {
 			th := open(t)
 			th.nodes(gpus("gpu-node", 2, 16))
 			health := th.unhealthy("gpu-node")
-			o := th.outboard(gpushare + wake)
+			o := th.outboard(gpushare + requeue)
 			th.scheduler(gpushareIgnored(o))
 			th.bound(gpuPod("first", 14))
 			waits, large := th.place(gpuPod("waits", 5)), th.place(gpuPod("large", 17))
@@ -108,10 +108,10 @@ func TestWakeUpWhenACardIsWell(t *testing.T) {
 			before := th.pod("large")
 			th.heal(health)
 			healed := time.Now()
-			if wake != "" {
-				th.eventually("Outboard knows that the card is well", func() bool { return th.explain(o, "waits").Now[0].Fit == 1 })
+			if requeue != "" {
+				th.eventually("Outboard knows that the GPU is healthy", func() bool { return th.explain(o, "waits").Now[0].Fit == 1 })
 				if now := th.asleep(o, "waits"); now != tried || th.pod("waits").Spec.NodeName != "" {
-					t.Errorf("without being woken it was tried %d times more, and is on node %q", now-tried, th.pod("waits").Spec.NodeName)
+					t.Errorf("without requeuing it was tried %d times more, and is on node %q", now-tried, th.pod("waits").Spec.NodeName)
 				}
 				return
 			}
@@ -123,23 +123,23 @@ func TestWakeUpWhenACardIsWell(t *testing.T) {
 			if _, err := time.Parse(time.RFC3339Nano, bound.Annotations[cluster.RetryAnnotation]); err != nil {
 				t.Error(err)
 			}
-			th.asleep(o, "large") // the pod that was bound is an event, which makes kube-scheduler try it
+			th.asleep(o, "large") // binding a pod is an event: kube-scheduler retries the other
 			if after := th.pod("large"); after.ResourceVersion != before.ResourceVersion {
-				t.Errorf("a pod that fits nowhere was changed: %v", after.Annotations)
+				t.Errorf("a pod that fits on no node was changed: %v", after.Annotations)
 			}
-			if got, err := strconv.Atoi(th.metric(o, "outboard_wakeup_patches_total ")); err != nil || got < 1 || got > limit {
+			if got, err := strconv.Atoi(th.metric(o, "outboard_requeue_patches_total ")); err != nil || got < 1 || got > limit {
 				t.Errorf("%d patches, want at most %d (%v)", got, limit, err)
 			}
 		})
 	}
 }
 
-// What Outboard builds on: any change of a waiting pod, also one of its status that only writes an annotation, makes
-// kube-scheduler try it once more, not twice, and no other pod.
+// Outboard relies on this: any change of a pending pod, even a patch of its status that only sets an annotation, makes
+// kube-scheduler retry it once, and no other pod.
 func TestAPatchIsOneAttempt(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(oneWeb + wakesNobody)
+	o := th.outboard(oneWeb + requeuesNothing)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
 	th.boundAndSeen(o, web("first"))
 	th.place(web("one"))
@@ -180,8 +180,8 @@ func (th *theater) abandon(node string) {
 	}
 }
 
-// A claim of a pod that was never bound is taken back. Who waited for it is woken.
-func TestWakeUpWhenAClaimIsTakenBack(t *testing.T) {
+// The claim of a pod that was never bound is released. The pod that needs it is requeued.
+func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
 	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 20s}\n")
@@ -205,8 +205,8 @@ func TestWakeUpWhenAClaimIsTakenBack(t *testing.T) {
 	}
 }
 
-// A thousand pods wait for one unit that becomes free. One of them is woken and gets it; the others are not touched.
-func TestWakeUpOneOfAThousand(t *testing.T) {
+// A thousand pods need one unit that becomes free. One of them is requeued and bound; the others are not patched.
+func TestRequeueOneOfAThousand(t *testing.T) {
 	th := open(t)
 	const pods = 1000
 	th.nodes(gpus("gpu-node", 1, 1))
@@ -224,14 +224,14 @@ func TestWakeUpOneOfAThousand(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	th.eventually("all pods wait", func() bool { return th.metric(o, "outboard_wakeup_waiting_pods ") == strconv.Itoa(pods) })
+	th.eventually("all pods are pending", func() bool { return th.metric(o, "outboard_requeue_pending_pods ") == strconv.Itoa(pods) })
 	th.quiet(o)
 	patched := th.patchedPods()
 	th.heal(health)
 	started := time.Now()
 	th.eventually("one is bound", func() bool { return th.boundPods() == 1 })
 	took := time.Since(started)
-	th.quiet(o) // the pod that was bound is an event, which makes kube-scheduler try all others
+	th.quiet(o) // binding a pod is an event: kube-scheduler retries all others
 	if got := th.boundPods(); got != 1 {
 		t.Errorf("%d pods are bound", got)
 	}
@@ -239,21 +239,21 @@ func TestWakeUpOneOfAThousand(t *testing.T) {
 	if patches < 1 || patches > limit {
 		t.Errorf("%d pods were patched, want at most %d", patches, limit)
 	}
-	if got := th.metric(o, "outboard_wakeup_patches_total "); got != strconv.Itoa(patches) {
+	if got := th.metric(o, "outboard_requeue_patches_total "); got != strconv.Itoa(patches) {
 		t.Errorf("%s patches counted, and the API server has seen %d", got, patches)
 	}
-	t.Logf("bound after %v, with %d patches; judging took %s s", took, patches, th.metric(o, "outboard_wakeup_judging_seconds_total "))
+	t.Logf("bound after %v, with %d patches; evaluating took %s s", took, patches, th.metric(o, "outboard_requeue_evaluation_seconds_total "))
 }
 
-// patchesIn is how many patches it may take until a pod is bound that fits now: one, and another for each second that
-// kube-scheduler took to get to it.
+// patchesIn returns the maximum number of patches until a pod that fits is bound: one, and another for each second that
+// kube-scheduler took to retry it.
 func patchesIn(took time.Duration) int { return 1 + int(took/time.Second) }
 
 // quiet waits until kube-scheduler has not asked for a while.
 func (th *theater) quiet(o *stage.Outboard) {
 	th.t.Helper()
 	calls, since := "", time.Now()
-	th.eventually("kube-scheduler does not ask any more", func() bool {
+	th.eventually("kube-scheduler stops asking", func() bool {
 		if now := th.metric(o, `outboard_request_duration_seconds_count{outcome="ok",profile="/gpushare-scheduler",verb="filter"} `); now != calls {
 			calls, since = now, time.Now()
 		}
@@ -261,7 +261,7 @@ func (th *theater) quiet(o *stage.Outboard) {
 	})
 }
 
-// patchedPods is how many pods were patched so that kube-scheduler tries them again.
+// patchedPods returns the number of pods that Outboard patched to requeue them.
 func (th *theater) patchedPods() int {
 	th.t.Helper()
 	list, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{})
@@ -286,8 +286,8 @@ func (th *theater) boundPods() int {
 	return len(list.Items)
 }
 
-// A pod that fits by our word and not by kube-scheduler's own is left alone ever longer.
-func TestWakeUpInVain(t *testing.T) {
+// The backoff of a pod that fits for Outboard and not for kube-scheduler grows.
+func TestRequeueFails(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
 	health := th.unhealthy("gpu-node")
@@ -303,15 +303,15 @@ func TestWakeUpInVain(t *testing.T) {
 	before := th.tries(s)
 	th.heal(health)
 	patches := func() int {
-		n, err := strconv.Atoi(th.metric(o, "outboard_wakeup_patches_total "))
+		n, err := strconv.Atoi(th.metric(o, "outboard_requeue_patches_total "))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	th.eventually("it was woken three times", func() bool { return patches() >= 3 })
+	th.eventually("it was requeued three times", func() bool { return patches() >= 3 })
 	why, err := exec.CommandContext(th.ctx, th.Binary(), "explain", "waits", "--admin", o.Admin).CombinedOutput()
-	if told := regexp.MustCompile(`(?m)^  waits since \S+; woken [0-9]+ times, last at \S+$`); err != nil || !told.Match(why) {
+	if told := regexp.MustCompile(`(?m)^  pending since \S+; requeued [0-9]+ times, last at \S+$`); err != nil || !told.Match(why) {
 		t.Errorf("%v\n%s", err, why)
 	}
 	if got := th.attempts(o, "waits"); got != tried {
@@ -320,14 +320,14 @@ func TestWakeUpInVain(t *testing.T) {
 	if got := th.tries(s) - before; got > patches() {
 		t.Errorf("%d attempts after %d patches", got, patches())
 	}
-	patch = []byte(`{"spec":{"unschedulable":false}}`) // an event: no need to be woken
+	patch = []byte(`{"spec":{"unschedulable":false}}`) // an event: kube-scheduler retries the pod by itself
 	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, "gpu-node", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	th.willBeBound(th.pod("waits"))
 }
 
-// tries is how many attempts of any pod kube-scheduler has made.
+// tries returns how many scheduling attempts kube-scheduler has made for all pods.
 func (th *theater) tries(s *controlplane.Scheduler) int {
 	th.t.Helper()
 	res, err := s.Client().Get(s.URL() + "/metrics")
@@ -352,8 +352,8 @@ func (th *theater) tries(s *controlplane.Scheduler) int {
 	return sum
 }
 
-// A machine has cooled down, says a file. The pod that waits for it is bound, without anything having happened in the cluster.
-func TestWakeUpWhenASignalChanges(t *testing.T) {
+// A file reports that a machine has cooled down. The pod that needs it is bound without any event in the cluster.
+func TestRequeueWhenASignalChanges(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
 	write := func(text string) {
@@ -387,8 +387,8 @@ profiles:
 	}
 }
 
-// Without the permission to patch the status of pods all else works, and it is said what is missing.
-func TestWakeUpWithoutPermission(t *testing.T) {
+// Without the permission to patch the status of pods, everything else works, and a log line names the permission.
+func TestRequeueWithoutPermission(t *testing.T) {
 	th := open(t)
 	roles := th.Client.RbacV1().ClusterRoles()
 	role, err := roles.Get(th.ctx, "outboard", metav1.GetOptions{})
@@ -408,12 +408,12 @@ func TestWakeUpWithoutPermission(t *testing.T) {
 	th.asleep(o, "waits")
 	th.heal(health)
 	th.eventually("the API server has refused", func() bool {
-		return th.metric(o, `outboard_wakeup_wakes_total{outcome="error"} `) == "1"
+		return th.metric(o, `outboard_requeue_pods_total{outcome="error"} `) == "1"
 	})
 	th.logs(o, "grant the verb patch on pods/status")
 	th.bound(gpuPod("second", 2)) // which is an event
 	th.willBeBound(waits.Pod)
-	if got := th.metric(o, "outboard_wakeup_patches_total "); got != "0" {
+	if got := th.metric(o, "outboard_requeue_patches_total "); got != "0" {
 		t.Errorf("%s patches", got)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-var wakeUpWait = flag.Duration("wakeup.wait", 20*time.Second,
-	"how long BenchmarkWakeUp waits for a pod that nobody wakes; kube-scheduler takes up to 5m30s")
+var requeueWait = flag.Duration("requeue.wait", 20*time.Second,
+	"how long BenchmarkRequeue waits for a pod that is not requeued; kube-scheduler takes up to 5m30s")
 
 // licenceServer gives pods what is left of one seat.
 const licenceServer = `
@@ -26,11 +26,11 @@ profiles:
 - policies: [{type: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `
 
-// BenchmarkWakeUp is the time from when somebody outside returns a licence to when the pod that waits for it is bound, on a
-// cluster in which nothing else happens: with waiting pods being woken, and without. The latter ends after -wakeup.wait at the latest, and
-// capped is how many of the measurements have.
-func BenchmarkWakeUp(b *testing.B) {
-	arms := []*wakeUpArm{{name: "woken"}, {name: "not-woken", config: wakesNobody}}
+// BenchmarkRequeue measures the time from when somebody outside returns a license until the pod that needs it is bound, in an
+// otherwise idle cluster: with requeuing, and without. The latter ends after -requeue.wait at the latest; capped is the number
+// of measurements that did.
+func BenchmarkRequeue(b *testing.B) {
+	arms := []*requeueArm{{name: "requeued"}, {name: "not-requeued", config: requeuesNothing}}
 	for _, a := range arms {
 		a.set(b)
 	}
@@ -45,12 +45,12 @@ func BenchmarkWakeUp(b *testing.B) {
 		b.ReportMetric(a.took.Seconds()*1e3/float64(b.N), a.name+"-ms")
 	}
 	b.ReportMetric(float64(arms[1].capped), "capped")
-	b.ReportMetric(float64(arms[1].took)/float64(arms[0].took), "not-woken/woken")
+	b.ReportMetric(float64(arms[1].took)/float64(arms[0].took), "not-requeued/requeued")
 	b.ReportMetric(0, "ns/op")
 }
 
-// wakeUpArm is a cluster with one node, beside a license server with one seat.
-type wakeUpArm struct {
+// requeueArm is a cluster with one node, beside a license server with one seat.
+type requeueArm struct {
 	name, config string
 	took         time.Duration
 	capped       int
@@ -59,7 +59,7 @@ type wakeUpArm struct {
 	outboard *stage.Outboard
 }
 
-func (a *wakeUpArm) set(b *testing.B) {
+func (a *requeueArm) set(b *testing.B) {
 	var err error
 	if a.stage, err = stage.Set(b.Context(), stage.Options{}); err != nil {
 		b.Fatal(err)
@@ -79,14 +79,14 @@ func (a *wakeUpArm) set(b *testing.B) {
 }
 
 // used says how many seats people have.
-func (a *wakeUpArm) used(b *testing.B, seats int) {
+func (a *requeueArm) used(b *testing.B, seats int) {
 	text := fmt.Sprintf("Users of solver:  (Total of 1 licenses issued;  Total of %d licenses in use)\n", seats)
 	if err := a.stage.WriteFile("lmstat.txt", []byte(text)); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (a *wakeUpArm) measure(b *testing.B, name string) {
+func (a *requeueArm) measure(b *testing.B, name string) {
 	ctx, client := b.Context(), a.stage.Client
 	a.used(b, 1)
 	time.Sleep(time.Second) // for Outboard to know
@@ -99,7 +99,7 @@ func (a *wakeUpArm) measure(b *testing.B, name string) {
 	a.used(b, 0)
 	limit := patience
 	if a.config != "" {
-		limit = *wakeUpWait
+		limit = *requeueWait
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -116,7 +116,7 @@ func (a *wakeUpArm) measure(b *testing.B, name string) {
 }
 
 // calm returns when kube-scheduler has left the pod alone for a while.
-func (a *wakeUpArm) calm(b *testing.B, name string) {
+func (a *requeueArm) calm(b *testing.B, name string) {
 	for n, since := -1, time.Now(); time.Since(since) < calm; time.Sleep(50 * time.Millisecond) {
 		doc, err := explain.Fetch(b.Context(), http.DefaultClient, a.outboard.Admin, url.Values{"pod": {name}, "decisions": {"100"}})
 		if err != nil {

@@ -1,4 +1,4 @@
-package wakeup_test
+package requeue_test
 
 import (
 	"bytes"
@@ -21,14 +21,14 @@ import (
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/requeue"
 	"outboard.dev/outboard/snapshot"
-	"outboard.dev/outboard/wakeup"
 )
 
-// places is a policy: as many pods fit on a node as its label says.
+// places is a policy: a label of the node says how many pods fit.
 type places struct {
 	asked *atomic.Int64
-	slow  *atomic.Int64 // nanoseconds that judging one node takes
+	slow  *atomic.Int64 // nanoseconds that evaluating one node takes
 }
 
 var full = &policy.Reason{Code: "Full", Text: "node(s) are full"}
@@ -46,57 +46,57 @@ func (p places) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{Reason: full}
 }
 
-// fakeCluster is a cluster with a kube-scheduler that does nothing unless a pod is changed. It lives in a bubble of synctest.
+// fakeCluster is a cluster with a kube-scheduler that acts only when a pod changes. It lives in a bubble of synctest.
 type fakeCluster struct {
-	t       *testing.T
-	engine  *engine.Engine
-	observe func(engine.Request, bool, []string)
-	waker   *wakeup.Waker
-	log     bytes.Buffer
-	metrics *prometheus.Registry
-	asked   atomic.Int64 // nodes, by the policy
-	slow    atomic.Int64
+	t        *testing.T
+	engine   *engine.Engine
+	observe  func(engine.Request, bool, []string)
+	requeuer *requeue.Requeuer
+	log      bytes.Buffer
+	metrics  *prometheus.Registry
+	asked    atomic.Int64 // nodes, by the policy
+	slow     atomic.Int64
 
-	mu         sync.Mutex
-	builder    snapshot.Builder
-	view       *snapshot.View
-	superseded chan struct{} // closed when there is another view
-	pods       map[types.UID]*corev1.Pod
-	retried    []string // pods, and when, in seconds since the start
-	start      time.Time
-	deaf       map[string]bool // pods that kube-scheduler itself finds no node for
-	busy       time.Duration   // how long kube-scheduler takes to get to a pod
-	err        error           // of RetryPod
-	unknown    string          // a pod that is gone
+	mu                sync.Mutex
+	builder           snapshot.Builder
+	view              *snapshot.View
+	superseded        chan struct{} // closed when view changes
+	pods              map[types.UID]*corev1.Pod
+	retried           []string // pods, and when, in seconds since the start
+	start             time.Time
+	rejectedElsewhere map[string]bool // pods that kube-scheduler itself rejects on every node
+	busy              time.Duration   // how long kube-scheduler takes to retry a pod
+	err               error           // of RetryPod
+	unknown           string          // a pod that does not exist
 }
 
-// simulate runs the test in a bubble, with a Waker that runs.
+// simulate runs the test in a bubble, with a running Requeuer.
 func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeCluster{
 			t: t, superseded: make(chan struct{}), pods: map[types.UID]*corev1.Pod{}, start: time.Now(),
-			deaf: map[string]bool{}, busy: 5 * time.Millisecond, metrics: prometheus.NewRegistry(),
+			rejectedElsewhere: map[string]bool{}, busy: 5 * time.Millisecond, metrics: prometheus.NewRegistry(),
 		}
 		var err error
 		if c.engine, err = engine.New(engine.Options{Policies: []engine.Member{{Name: "Places", Policy: places{&c.asked, &c.slow}}}}); err != nil {
 			t.Fatal(err)
 		}
-		c.waker, err = wakeup.New(wakeup.Options{
+		c.requeuer, err = requeue.New(requeue.Options{
 			Cluster: c, PerSecond: perSecond, Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.observe = c.waker.Observer("/", c.engine)
-		c.waker.Use(map[string]*engine.Engine{"/": c.engine})
+		c.observe = c.requeuer.Observer("/", c.engine)
+		c.requeuer.Use(map[string]*engine.Engine{"/": c.engine})
 		c.change(func(*snapshot.Builder) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { c.waker.Run(ctx) })
+		running.Go(func() { c.requeuer.Run(ctx) })
 		test(c)
 		cancel()
 		running.Wait()
-		time.Sleep(time.Hour) // attempts that are under way end
+		time.Sleep(time.Hour) // attempts in progress end
 	})
 }
 
@@ -133,7 +133,7 @@ func (c *fakeCluster) RetryPod(_ context.Context, _, name string, uid types.UID)
 	if c.pods[uid] == nil || name == c.unknown {
 		return false, nil
 	}
-	if !c.deaf[name] {
+	if !c.rejectedElsewhere[name] {
 		time.AfterFunc(c.busy, func() { c.attempt(name) })
 	}
 	return true, nil
@@ -151,13 +151,13 @@ func (c *fakeCluster) change(how func(*snapshot.Builder)) {
 	}
 }
 
-// node makes the node have so many places.
+// node creates or updates the node with so many places.
 func (c *fakeCluster) node(name string, places int) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"places": fmt.Sprint(places)}}}
 	c.change(func(b *snapshot.Builder) { b.SetNode(node) })
 }
 
-// create makes pods, which kube-scheduler tries at once.
+// create creates pods, which kube-scheduler tries at once.
 func (c *fakeCluster) create(names ...string) {
 	for i, name := range names {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -175,7 +175,7 @@ func (c *fakeCluster) set(pod *corev1.Pod) {
 	c.pods[pod.UID] = pod
 }
 
-// attempt asks about the pod, on all nodes, and binds it where it fits.
+// attempt filters all nodes for the pod, and binds it where it fits.
 func (c *fakeCluster) attempt(name string, unknown ...string) {
 	view, pod := c.View(), c.PodByUID(types.UID(name))
 	if pod == nil || pod.Spec.NodeName != "" {
@@ -198,18 +198,18 @@ func (c *fakeCluster) attempt(name string, unknown ...string) {
 	}
 }
 
-// after waits so long, and returns who was woken since, and when.
+// after waits, and returns which pods were requeued since, and when.
 func (c *fakeCluster) after(d time.Duration) string {
 	time.Sleep(d)
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	woken := strings.Join(c.retried, " ")
+	requeued := strings.Join(c.retried, " ")
 	c.retried = nil
-	return woken
+	return requeued
 }
 
-// metric is the value of a counter or gauge; of one with an outcome, of that.
+// metric returns the value of a counter or gauge, with the outcome if that is not "".
 func (c *fakeCluster) metric(name, outcome string) float64 {
 	families, err := c.metrics.Gather()
 	if err != nil {

@@ -1,0 +1,42 @@
+package requeue
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A result about a pod is ignored when the pod has changed in the queue since: it has passed, or was rejected again.
+func TestNewerResultWins(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
+	p := id{"/", "p"}
+	for name, happens := range map[string]func(*queue){
+		"passed":   func(q *queue) { q.passed(p) },
+		"rejected": func(q *queue) { q.rejected(p, pod, nodes{rows: []uint64{2}}, evaluation{generation: 2}, now) },
+	} {
+		q := &queue{pods: map[id]*pendingPod{}}
+		q.rejected(p, pod, nodes{rows: []uint64{1}}, evaluation{generation: 1}, now)
+		found, _ := q.due(now)
+		happens(q)
+		newer := q.pods[p]
+		if q.requeue(found[0], now) || q.current != nil {
+			t.Errorf("%s in the meantime, and requeued", name)
+		}
+		q.stillRejected(found[0], evaluation{generation: 3})
+		q.remove(found[0])
+		if q.pods[p] != newer {
+			t.Errorf("%s in the meantime, and that was lost", name)
+		}
+	}
+}
+
+func TestBackoffIsBounded(t *testing.T) {
+	for failures, want := range map[int]time.Duration{0: firstBackoff, 1: firstBackoff, 2: 2 * firstBackoff, 9: 256 * time.Second, 10: maxBackoff, 1 << 40: maxBackoff} {
+		if got := backoff(failures); got != want {
+			t.Errorf("after %d failures: %v, want %v", failures, got, want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package snapshot
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Value is one number of a Signal. The zero Value is an unknown number.
+type Value struct {
+	// Number is never NaN nor infinite.
+	Number float64
+	// At is when the number was true, as the source reports it if it does. Zero: the
+	// number is unknown.
+	At time.Time
+	// Stale says that the number was too old when the View was published.
+	Stale bool
+}
+
+// Current reports whether the number is known and not stale.
+func (v Value) Current() bool { return !v.At.IsZero() && !v.Stale }
+
+// Signal holds the numbers that one external source reports, by key. The keys are the
+// names of nodes, or of whatever the source counts: features of a license server,
+// resources of another cluster. The key of a single number is "". A Signal never
+// changes; new numbers are a new Signal in the next View. A nil *Signal is empty.
+type Signal struct {
+	name   string
+	values map[string]Value
+	rows   []Value // by row of the View that holds the Signal
+}
+
+// NewSignal returns a Signal. values must not be written to afterwards. Numbers
+// that are NaN or infinite are left out.
+func NewSignal(name string, values map[string]Value) *Signal {
+	for _, v := range values {
+		if math.IsNaN(v.Number) || math.IsInf(v.Number, 0) {
+			values = maps.Clone(values)
+			maps.DeleteFunc(values, func(_ string, v Value) bool { return math.IsNaN(v.Number) || math.IsInf(v.Number, 0) })
+			break
+		}
+	}
+	return &Signal{name: name, values: values}
+}
+
+// Name returns the name of the signal.
+func (s *Signal) Name() string {
+	if s == nil {
+		return ""
+	}
+	return s.name
+}
+
+// Of returns the value of the node, which belongs to the View that holds the Signal, or
+// to no View. It does not allocate.
+func (s *Signal) Of(n *Node) Value {
+	if s == nil {
+		return Value{}
+	}
+	if row := n.Row(); row >= 0 && row < len(s.rows) {
+		return s.rows[row]
+	}
+	return s.values[n.Name]
+}
+
+// Get returns the value of the key. It does not allocate.
+func (s *Signal) Get(key string) Value {
+	if s == nil {
+		return Value{}
+	}
+	return s.values[key]
+}
+
+// All yields the values in order of key.
+func (s *Signal) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		if s == nil {
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.values)) {
+			if !yield(key, s.values[key]) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of values.
+func (s *Signal) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.values)
+}
+
+// withRows returns the Signal with its values by row of the nodes.
+func (s *Signal) withRows(rows []*Node) *Signal {
+	next := &Signal{name: s.name, values: s.values, rows: make([]Value, len(rows))}
+	for row, n := range rows {
+		if n != nil {
+			next.rows[row] = s.values[n.Name]
+		}
+	}
+	return next
+}
