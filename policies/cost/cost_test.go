@@ -210,7 +210,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
 	for name, config := range map[string]string{
-		"signal": "prices: [{signal: prices}]\nsunkCost: true\nmaxPrice: 5",
+		"signal": "prices: [{signal: prices}]\nscoringStrategy: {sunkCost: true}\nmaxPrice: 5",
 		"table":  "scoringStrategy: {sunkCost: true}\nmaxPrice: 5\nprices:\n- table:\n" + table.String(),
 	} {
 		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, cost.Type(), config), pod, view) })

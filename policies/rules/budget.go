@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -113,10 +114,10 @@ func (c *cycle) plan(ctx context.Context) error {
 		}
 	}
 	c.filters = slices.DeleteFunc(c.filters, func(f planned) bool {
-		if f.exceeded && f.failurePolicy == Ignore {
+		if f.exceeded && f.failurePolicy == policy.Ignore {
 			c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because it fails: %v", f.name, errCostExceeded))
 		}
-		return f.exceeded && f.failurePolicy == Ignore
+		return f.exceeded && f.failurePolicy == policy.Ignore
 	})
 	return nil
 }

@@ -41,7 +41,7 @@ type rule struct {
 	name          string
 	expression    *expression
 	when          *expression // nil: always
-	failurePolicy FailurePolicy
+	failurePolicy policy.FailurePolicy
 
 	// Of a filter.
 	reason       *policy.Reason
@@ -167,7 +167,7 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies
 	}
 	v, err := c.eval(r.when, 0, nil)
 	switch {
-	case err != nil && r.failurePolicy == Ignore:
+	case err != nil && r.failurePolicy == policy.Ignore:
 		c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
 		return false, false, nil
 	case exceeds(err):
@@ -227,14 +227,14 @@ func (c *cycle) judge(f *planned, n *snapshot.Node) policy.Verdict {
 		return policy.Verdict{}
 	case err == nil:
 		return policy.Verdict{Reason: f.reason, Unresolvable: f.unresolvable}
-	case exceeds(err) && f.failurePolicy == Fail:
+	case exceeds(err) && f.failurePolicy == policy.Fail:
 		return policy.Verdict{Reason: f.costExceeded, Unresolvable: true}
 	case !exceeds(err) && c.stale(f.expression, n):
 		if c.policy.whenStale == policy.Reject {
 			return policy.Verdict{Reason: signalStale, Unresolvable: true}
 		}
 		return policy.Verdict{}
-	case f.failurePolicy == Ignore:
+	case f.failurePolicy == policy.Ignore:
 		return policy.Verdict{}
 	}
 	return policy.Verdict{Reason: ruleFailed, Unresolvable: f.unresolvable}

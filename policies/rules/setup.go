@@ -13,18 +13,6 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// FailurePolicy says what happens when an expression cannot be evaluated: a key is
-// missing, a text is not a version, or the evaluation exceeds its cost limit.
-type FailurePolicy string
-
-const (
-	// Fail rejects the node if the expression is about it, and fails the request if the
-	// expression is about the pod.
-	Fail FailurePolicy = "Fail"
-	// Ignore leaves the rule out.
-	Ignore FailurePolicy = "Ignore"
-)
-
 // Config is the configuration of the policy. At least one rule must be given.
 type Config struct {
 	// WhenStale is policy.Neutral (the default) or policy.Reject: what it means to a
@@ -50,8 +38,11 @@ type FilterRule struct {
 	// Resolvable says whether the pod may run there when others have left. Nil means
 	// that it may if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
-	// FailurePolicy is Fail ("", the default) or Ignore.
-	FailurePolicy FailurePolicy `json:"failurePolicy"`
+	// FailurePolicy says what happens when Expression or When cannot be evaluated,
+	// because a key is missing, a text is not a version, or it exceeds its cost limit.
+	// policy.Fail ("", the default) rejects the node if it is Expression, and fails the
+	// request if it is When; policy.Ignore leaves the rule out.
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 }
 
 // ScoreRule says how good a node is.
@@ -65,9 +56,9 @@ type ScoreRule struct {
 	// Weight is how much the rule counts among the others of the policy, 1..100. 0, the
 	// default, stands for 1.
 	Weight int32 `json:"weight"`
-	// FailurePolicy says what happens when When cannot be evaluated: Fail ("", the
-	// default), which fails the request, or Ignore.
-	FailurePolicy FailurePolicy `json:"failurePolicy"`
+	// FailurePolicy says what happens when When cannot be evaluated: policy.Fail ("", the
+	// default), which fails the request, or policy.Ignore.
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 }
 
 const (
@@ -153,10 +144,10 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	return nil
 }
 
-func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, failurePolicy FailurePolicy, results ...*types.Type) (*rule, field.ErrorList) {
+func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, failurePolicy policy.FailurePolicy, results ...*types.Type) (*rule, field.ErrorList) {
 	r := &rule{name: name, failurePolicy: failurePolicy}
 	if failurePolicy == "" {
-		r.failurePolicy = Fail
+		r.failurePolicy = policy.Fail
 	}
 	var errs, more field.ErrorList
 	if when != "" {
@@ -203,7 +194,7 @@ func (c *Config) validate() field.ErrorList {
 }
 
 // validateRule notes the name among those that are taken.
-func validateRule(path *field.Path, names map[string]bool, name string, failurePolicy FailurePolicy) field.ErrorList {
+func validateRule(path *field.Path, names map[string]bool, name string, failurePolicy policy.FailurePolicy) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case name == "":
@@ -219,7 +210,7 @@ func validateRule(path *field.Path, names map[string]bool, name string, failureP
 	}
 	names[name] = true
 	if failurePolicy != "" {
-		errs = append(errs, fields.OneOf(path.Child("failurePolicy"), failurePolicy, Fail, Ignore)...)
+		errs = append(errs, fields.OneOf(path.Child("failurePolicy"), failurePolicy, policy.Fail, policy.Ignore)...)
 	}
 	return errs
 }
