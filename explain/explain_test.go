@@ -175,7 +175,7 @@ Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
 
 // However many policies there are, and however long their reasons, lines fit a terminal.
 func TestNowFitsATerminal(t *testing.T) {
-	labels := []string{"GPUMemory", "Utilization", "Licences", "RemoteClusters", "HardwareHealth"}
+	labels := []string{"GPUMemory", "Utilization", "Licenses", "RemoteClusters", "HardwareHealth"}
 	view := cluster(labels...)
 	for count := 1; count <= len(labels); count++ {
 		source := explain.Source{

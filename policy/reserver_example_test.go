@@ -13,15 +13,15 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// seats hands out the seats of a licence that the whole cluster shares, one to each
+// seats hands out the seats of a license that the whole cluster shares, one to each
 // pod that is labelled with it.
 type seats struct {
 	count int64
 }
 
-var licence = snapshot.LedgerKey{Resource: "licences/cad"}
+var license = snapshot.LedgerKey{Resource: "licenses/cad"}
 
-var noSeat = &policy.Reason{Code: "NoSeat", Text: "all seats of the licence are taken", Unit: "seats"}
+var noSeat = &policy.Reason{Code: "NoSeat", Text: "all seats of the license are taken", Unit: "seats"}
 
 func (s *seats) judge(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
 	if used := ledger.Unit("seat").Used(); used >= s.count && ledger.Pod(pod.UID) == nil {
@@ -31,10 +31,10 @@ func (s *seats) judge(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
 }
 
 func (s *seats) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	if pod.Labels["licence"] != "cad" {
+	if pod.Labels["license"] != "cad" {
 		return nil, nil
 	}
-	return seatsCycle{s.judge(pod, view.Ledger(licence))}, nil
+	return seatsCycle{s.judge(pod, view.Ledger(license))}, nil
 }
 
 type seatsCycle struct{ verdict policy.Verdict }
@@ -42,10 +42,10 @@ type seatsCycle struct{ verdict policy.Verdict }
 func (c seatsCycle) Filter(*snapshot.Node) policy.Verdict { return c.verdict }
 
 func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	if pod.Labels["licence"] != "cad" {
+	if pod.Labels["license"] != "cad" {
 		return nil, nil
 	}
-	return []snapshot.LedgerKey{licence}, nil
+	return []snapshot.LedgerKey{license}, nil
 }
 
 func (s *seats) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
@@ -60,7 +60,7 @@ func (s *seats) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 }
 
 func ExampleReserver() {
-	pod := policytest.Pods(`metadata: {name: new, uid: new, labels: {licence: cad}}`)[0]
+	pod := policytest.Pods(`metadata: {name: new, uid: new, labels: {license: cad}}`)[0]
 	s := &seats{count: 2}
 	for _, taken := range []int64{1, 2} {
 		ledger := &snapshot.Ledger{Units: []snapshot.LedgerUnit{
@@ -75,14 +75,14 @@ func ExampleReserver() {
 	}
 	// Output:
 	// [{seat 1}] map[example.com/seat-since:1970-01-01T00:00:00Z]
-	// all seats of the licence are taken
+	// all seats of the license are taken
 }
 
 func TestReserverExample(t *testing.T) {
 	policytest.Run(t, policytest.Options{
 		New: func() (policy.Policy, error) { return &seats{count: 2}, nil },
 		Pods: policytest.Pods(`
-- metadata: {name: new, labels: {licence: cad}}
+- metadata: {name: new, labels: {license: cad}}
 - metadata: {name: other}
 `),
 		Nodes: policytest.Nodes(`

@@ -17,7 +17,7 @@ const (
 
 // LedgerKey says what a ledger is about.
 type LedgerKey struct {
-	// Resource is what is handed out, such as "aliyun.com/gpu-mem" or "licences/matlab".
+	// Resource is what is handed out, such as "aliyun.com/gpu-mem" or "licenses/matlab".
 	Resource string
 	// Node is the node whose units they are; "" for a pool of the whole cluster.
 	Node string

@@ -107,9 +107,9 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			name:    "claims exceed the capacity that the latest of them was written with",
-			ledgers: []ledger.Object{book("licences/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 6, 2 * time.Second, nil}, claim{"b", "pool", 5, time.Second, nil})},
+			ledgers: []ledger.Object{book("licenses/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 6, 2 * time.Second, nil}, claim{"b", "pool", 5, time.Second, nil})},
 			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "m", 0, nil)},
-			want:    []string{"oversold     licences/x pool: 11 of 10 by claims: ns/a has 6, ns/b has 5"},
+			want:    []string{"oversold     licenses/x pool: 11 of 10 by claims: ns/a has 6, ns/b has 5"},
 		},
 		{
 			name:    "claims exceed a capacity that shrank before the latest of another unit",

@@ -8,7 +8,7 @@ import (
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/hardwarehealth"
 	"outboard.dev/outboard/policies/imagelocality"
-	"outboard.dev/outboard/policies/licences"
+	"outboard.dev/outboard/policies/licenses"
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/policies/remoteclusters"
 	"outboard.dev/outboard/policies/rules"
@@ -24,7 +24,7 @@ func Types() []policy.Type {
 		gpumemory.Type(),
 		hardwarehealth.Type(),
 		imagelocality.Type(),
-		licences.Type(),
+		licenses.Type(),
 		podlimit.Type(),
 		remoteclusters.Type(),
 		rules.Type(),

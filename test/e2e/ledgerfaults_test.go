@@ -20,7 +20,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - type: Licences
+  - type: Licenses
     config: {features: [{name: solver, seats: 2}]}
 `
 

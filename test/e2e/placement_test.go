@@ -161,14 +161,14 @@ func TestManagedResources(t *testing.T) {
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
-- managedResources: [{name: example.com/licence, ignoredByScheduler: true}]
+- managedResources: [{name: example.com/license, ignoredByScheduler: true}]
   policies:
   - type: PodLimit
     config: {max: 1, selector: {}}
 `)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter", managed: []string{"example.com/licence"}}))
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter", managed: []string{"example.com/license"}}))
 	licensed := func(name string) controlplane.PodSpec {
-		return controlplane.PodSpec{Name: name, Resources: map[string]string{"example.com/licence": "1"}}
+		return controlplane.PodSpec{Name: name, Resources: map[string]string{"example.com/license": "1"}}
 	}
 	// No node reports the resource, and nobody but us is asked about it.
 	th.boundAndSeen(o, licensed("one"))

@@ -17,13 +17,13 @@ import (
 var requeueWait = flag.Duration("requeue.wait", 20*time.Second,
 	"how long BenchmarkRequeue waits for a pod that is not requeued; kube-scheduler takes up to 5m30s")
 
-// licenceServer gives pods what is left of one seat.
-const licenceServer = `
+// licenseServer gives pods what is left of one seat.
+const licenseServer = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 signals: [{name: flexnet, file: {path: lmstat.txt, format: lmstat}}]
 profiles:
-- policies: [{type: Licences, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
+- policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `
 
 // BenchmarkRequeue measures the time from when somebody outside returns a license until the pod that needs it is bound, in an
@@ -69,7 +69,7 @@ func (a *requeueArm) set(b *testing.B) {
 		b.Fatal(err)
 	}
 	a.used(b, 1)
-	if a.outboard, err = a.stage.StartOutboard(b.Context(), licenceServer+a.config); err != nil {
+	if a.outboard, err = a.stage.StartOutboard(b.Context(), licenseServer+a.config); err != nil {
 		b.Fatal(err)
 	}
 	config := schedulerConfig(extender{o: a.outboard, verbs: "filter bind"})

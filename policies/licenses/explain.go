@@ -1,0 +1,87 @@
+package licenses
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// maxNamed is how many holders are named.
+const maxNamed = 20
+
+// Explain implements policy.Explainer.
+func (c *cycle) Explain(n *snapshot.Node) []string {
+	var said []string
+	for i := range c.needs {
+		j := &c.needs[i]
+		switch {
+		case n == nil && j.feature.floating():
+			said = append(said, j.aboutPool())
+		case n != nil && j.feature.local != nil && j.feature.on(n):
+			l := j.feature.local.Of(n)
+			said = append(said, fmt.Sprintf("%s: needs %s of %d the node has; %d used%s",
+				j.feature.Name, plural(j.seats), l.total, l.used, named(n.Ledger(j.feature.ledger()))))
+		}
+	}
+	return said
+}
+
+func (j *judged) aboutPool() string {
+	s := &j.pool
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: needs %s of %d", j.feature.Name, plural(j.seats), s.total)
+	if j.feature.Server != nil {
+		if s.asOf.IsZero() {
+			text.WriteString("; the server tells nothing")
+		} else {
+			fmt.Fprintf(&text, "; %d used by others as of %s", s.others, s.asOf.UTC().Format(time.RFC3339))
+			if s.stale {
+				text.WriteString(" (stale)")
+			}
+		}
+	}
+	if s.spare > 0 {
+		fmt.Fprintf(&text, "; %d kept spare", s.spare)
+	}
+	fmt.Fprintf(&text, "; %d claimed by pods%s", used(s.claims), named(s.claims))
+	if s.unclaimed != nil {
+		fmt.Fprintf(&text, "; %d used by pods without a claim%s", used(s.unclaimed), named(s.unclaimed))
+	}
+	if s.nominated > 0 {
+		fmt.Fprintf(&text, "; %d kept for nominated pods", s.nominated)
+	}
+	return text.String()
+}
+
+// named says who has claims.
+func named(l *snapshot.Ledger) string {
+	if l == nil || len(l.Pods) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	for i := range l.Pods {
+		separator := ", "
+		switch i {
+		case 0:
+			separator = ": "
+		case maxNamed:
+			fmt.Fprintf(&text, " and %d more", len(l.Pods)-i)
+			return text.String()
+		}
+		p := &l.Pods[i]
+		fmt.Fprintf(&text, "%s%s/%s", separator, p.Namespace, p.Name)
+		if n := held(l, p.UID); n != 1 {
+			fmt.Fprintf(&text, " (%d)", n)
+		}
+	}
+	return text.String()
+}
+
+func plural(seats int64) string {
+	if seats == 1 {
+		return "1 seat"
+	}
+	return fmt.Sprintf("%d seats", seats)
+}

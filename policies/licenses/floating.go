@@ -1,0 +1,172 @@
+package licenses
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// pool is how the floating seats of a feature stand.
+type pool struct {
+	holders
+	// unknown says that nobody tells how many seats there are, or are used, or that
+	// what was told is too old to count.
+	unknown bool
+	total   int64 // that there are
+	others  int64 // of them, used by others, at least as far as is known
+	spare   int64 // of them, not for pods
+	held    int64 // by pods; with the others' it may be more than total
+	// nominated are the seats that nominated pods are to get, before the pod that asks.
+	nominated int64
+	// asOf is when the server counted the seats used; zero if it does not count.
+	asOf  time.Time
+	stale bool
+}
+
+// capacity is what there is for pods.
+func (s *pool) capacity() int64 { return max(0, s.total-s.spare-s.others) }
+
+// free is what is left; less than 0 if seats have gone that were handed out.
+func (s *pool) free() int64 {
+	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
+		return 0
+	}
+	return s.capacity() - s.held - s.nominated
+}
+
+// pool counts with the given holders.
+func (f *feature) pool(column *snapshot.Signal, h holders, whenStale policy.WhenStale) pool {
+	s := pool{holders: h, spare: f.Spare, held: used(h.all)}
+	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
+	if f.Seats != nil {
+		s.total = *f.Seats
+	}
+	s.unknown = f.Seats == nil
+	if f.Server == nil {
+		return s
+	}
+	if v := column.Get(f.totalKey); counts(v) {
+		s.total, s.unknown = whole(math.Floor(v.Number)), false
+	}
+	v := column.Get(f.usedKey)
+	s.asOf, s.stale = v.At, v.Stale
+	if counts(v) {
+		s.others = whole(math.Ceil(v.Number))
+	} else if whenStale == policy.Reject {
+		s.unknown = true
+	}
+	if f.Server.Counts == Everybody {
+		s.others = max(0, s.others-claimedBefore(h.all, v.At.Add(-f.Server.checkoutAfter())))
+	}
+	return s
+}
+
+// whole is a number of seats as a signal tells it.
+func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
+
+// judge says whether there are seats for a pod of the namespace.
+func (f *feature) judge(s *pool, seats int64, namespace string) policy.Verdict {
+	switch most := max(0, s.total-s.spare); {
+	case s.unknown:
+		return policy.Verdict{Reason: signalStale, Unresolvable: true}
+	case seats > most:
+		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: seats}
+	case f.MaxPerNamespace > 0 && snapshot.AddAmounts(claimedIn(s.all, namespace), seats) > f.MaxPerNamespace:
+		have := max(0, f.MaxPerNamespace-claimedIn(s.all, namespace))
+		return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: have, Want: seats}
+	case seats > s.free():
+		return policy.Verdict{Reason: noFreeSeat, Have: max(0, s.free()), Want: seats}
+	}
+	return policy.Verdict{}
+}
+
+// A unit of a ledger has a bounded number of claims, so the seats are in several. All
+// have as many as are claimed of them, but for the one of the latest claim, which has
+// those that are free, too.
+var unitNames = [snapshot.MaxLedgerPods / snapshot.MaxUnitClaims]string{"seats", "seats-2", "seats-3", "seats-4"}
+
+// claim returns a claim of seats, of which so many are free: enough.
+func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
+	var c policy.Claim
+	for _, name := range unitNames {
+		u := l.Unit(name)
+		if u == nil && len(c.Amounts) > 0 {
+			continue
+		}
+		capacity := u.Used()
+		if len(c.Amounts) == 0 && (u == nil || len(u.Claims) < snapshot.MaxUnitClaims) {
+			c.Amounts = []policy.Amount{{Unit: name, Amount: seats}}
+			capacity += free
+		}
+		c.Units = append(c.Units, policy.Capacity{Unit: name, Capacity: capacity})
+	}
+	return c
+}
+
+// used is what is claimed of all units.
+func used(l *snapshot.Ledger) int64 {
+	var sum int64
+	if l != nil {
+		for i := range l.Units {
+			sum = snapshot.AddAmounts(sum, l.Units[i].Used())
+		}
+	}
+	return sum
+}
+
+// held is what the pod has, which is of one unit.
+func held(l *snapshot.Ledger, uid types.UID) int64 {
+	for i := range l.Units {
+		claims := l.Units[i].Claims
+		if at, ok := slices.BinarySearchFunc(claims, uid, func(c snapshot.LedgerClaim, uid types.UID) int {
+			return strings.Compare(string(c.Pod), string(uid))
+		}); ok {
+			return claims[at].Amount
+		}
+	}
+	return 0
+}
+
+// claimedBefore is what pods have whose claims are not younger.
+func claimedBefore(l *snapshot.Ledger, latest time.Time) int64 {
+	sum := used(l)
+	if l != nil {
+		for _, p := range slices.Backward(l.Pods) { // the latest first
+			if !p.At.After(latest) {
+				break
+			}
+			sum -= held(l, p.UID)
+		}
+	}
+	return sum
+}
+
+// claimedIn is what pods of the namespace have.
+func claimedIn(l *snapshot.Ledger, namespace string) int64 {
+	var sum int64
+	if l != nil {
+		for i := range l.Pods {
+			if l.Pods[i].Namespace == namespace {
+				sum = snapshot.AddAmounts(sum, held(l, l.Pods[i].UID))
+			}
+		}
+	}
+	return sum
+}
+
+// claimedByNode is what pods have by the node they are on, or are to be bound to.
+func claimedByNode(l *snapshot.Ledger) map[string]int64 {
+	sums := map[string]int64{}
+	if l != nil {
+		for i := range l.Pods {
+			sums[l.Pods[i].Node] = snapshot.AddAmounts(sums[l.Pods[i].Node], held(l, l.Pods[i].UID))
+		}
+	}
+	return sums
+}

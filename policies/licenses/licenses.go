@@ -1,0 +1,256 @@
+// Package licenses is the policy Licenses: seats of software licenses, floating or of
+// nodes. README.md in this folder is its documentation.
+package licenses
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/snapshot"
+)
+
+// ledgerPrefix and a feature's name are the resource of the feature's ledgers.
+const ledgerPrefix = "licenses/"
+
+// licenses is the policy.
+type licenses struct {
+	annotation string
+	whenStale  policy.WhenStale
+	signals    []policy.Signal
+	features   []*feature // in order of name
+	bound      *snapshot.Fact[[]boundPod]
+	latest     atomic.Pointer[poolView]
+}
+
+// feature is a Feature, ready for use.
+type feature struct {
+	Feature
+	signal               string // "": none
+	totalKey, usedKey    string // in its column
+	labelKey, labelValue string // "" and any, where all nodes have the feature
+	anyValue             bool
+	local                *snapshot.Fact[local] // nil: nodes have no seats of their own
+}
+
+func newLicenses(config Config) *licenses {
+	p := &licenses{annotation: config.Annotation, whenStale: config.WhenStale}
+	for i, c := range config.Features {
+		f := &feature{Feature: c}
+		if c.Server != nil {
+			f.signal = c.Server.Signal
+			name := c.Server.Feature
+			if name == "" {
+				name = c.Name
+			}
+			f.totalKey, f.usedKey = name+"/total", name+"/used"
+			p.signals = append(p.signals, policy.Signal{
+				Field: fmt.Sprintf("features[%d].server.signal", i), Name: f.signal, About: policy.AboutKeys,
+			})
+		}
+		var valued bool
+		f.labelKey, f.labelValue, valued = strings.Cut(c.NodeLabel, "=")
+		f.anyValue = !valued
+		if c.SeatsPerNode != nil {
+			f.local = snapshot.NewFact(func(n *snapshot.Node) local { return p.localOf(f, n, n.Ledger(f.ledger())) })
+		}
+		p.features = append(p.features, f)
+	}
+	p.bound = snapshot.NewFact(p.boundOn)
+	slices.SortFunc(p.features, func(a, b *feature) int { return strings.Compare(a.Name, b.Name) })
+	return p
+}
+
+func (f *feature) ledger() string { return ledgerPrefix + f.Name }
+
+// on says whether the node has the feature.
+func (f *feature) on(n *snapshot.Node) bool {
+	if f.labelKey == "" {
+		return true
+	}
+	value, ok := n.Object.Labels[f.labelKey]
+	return ok && (f.anyValue || value == f.labelValue)
+}
+
+// Inputs implements policy.InputReader.
+func (p *licenses) Inputs() policy.Inputs {
+	inputs := policy.Inputs{Signals: p.signals}
+	for _, f := range p.features {
+		if f.Resource != "" {
+			inputs.Resources = append(inputs.Resources, corev1.ResourceName(f.Resource))
+		}
+	}
+	return inputs
+}
+
+// Prepare implements policy.Policy.
+func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	needs, err := p.needs(pod)
+	if err != nil || len(needs) == 0 {
+		return nil, err
+	}
+	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), view: view}
+	for _, n := range needs {
+		j := judged{need: n}
+		if n.feature.floating() {
+			j.pool = n.feature.pool(view.Signal(n.feature.signal), p.poolView(view).pools[n.feature], p.whenStale)
+			j.pool.nominated = p.nominated(n.feature, pod, view, &j.pool)
+			if j.pool.all.Pod(pod.UID) == nil {
+				j.verdict = n.feature.judge(&j.pool, n.seats, pod.Namespace)
+			}
+			if j.verdict.Reason == noFreeSeat {
+				j.onNodes = claimedByNode(j.pool.all)
+			}
+		}
+		c.needs = append(c.needs, j)
+	}
+	return c, nil
+}
+
+// cycle is the policy prepared for one pod that needs seats.
+type cycle struct {
+	policy *licenses
+	pod    claims.Pod
+	view   *snapshot.View
+	needs  []judged
+}
+
+// judged is a need and what there is of it.
+type judged struct {
+	need
+	pool    pool           // zero unless the feature is floating
+	verdict policy.Verdict // about the pool, on any node
+	// onNodes are the claimed seats by node; nil unless too few are free.
+	onNodes map[string]int64
+}
+
+// Filter implements policy.Filter.
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+	var first policy.Verdict
+	for i := range c.needs {
+		j := &c.needs[i]
+		for _, v := range [...]policy.Verdict{j.local(n, c.pod), c.floating(j, n)} {
+			if v.Unresolvable {
+				return v
+			}
+			if first.Fits() {
+				first = v
+			}
+		}
+	}
+	return first
+}
+
+// local says whether the node has the feature, and seats of its own.
+func (j *judged) local(n *snapshot.Node, pod claims.Pod) policy.Verdict {
+	switch {
+	case !j.feature.on(n):
+		return policy.Verdict{Reason: notInstalled, Unresolvable: true}
+	case j.feature.local == nil:
+		return policy.Verdict{}
+	}
+	l := j.feature.local.Of(n)
+	if l.holders.Has(pod) {
+		return policy.Verdict{}
+	}
+	return l.judge(j.seats)
+}
+
+// floating says whether there are floating seats for the pod on the node, which may be
+// without pods that preemption would evict: their seats count as free.
+func (c *cycle) floating(j *judged, n *snapshot.Node) policy.Verdict {
+	v := j.verdict
+	if v.Reason != noFreeSeat {
+		return v
+	}
+	here, freed := j.onNodes[n.Name], int64(0)
+	if here > 0 {
+		freed = c.freed(j, n)
+	}
+	if have := j.pool.free() + freed; have >= j.seats {
+		return policy.Verdict{}
+	} else if v.Have = max(0, have); have+here-freed < j.seats {
+		v.Unresolvable = true // pods on other nodes, or others, have the seats
+	}
+	return v
+}
+
+// freed is how many seats pods have that the View holds on the node, and n does not.
+// This is the one question for which the node is looked up in the View: a pod with a
+// claim that n does not hold may be gone from it, or not have come yet.
+func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
+	was := c.view.Node(n.Name)
+	if was == nil || was == n {
+		return 0
+	}
+	var sum int64
+	for i := range j.pool.all.Pods {
+		holder := &j.pool.all.Pods[i]
+		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
+			sum = snapshot.AddAmounts(sum, held(j.pool.all, holder.UID))
+		}
+	}
+	return sum
+}
+
+func has(n *snapshot.Node, uid types.UID) bool {
+	for _, pod := range n.Pods {
+		if pod.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// Ledgers implements policy.Reserver.
+func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	needs, err := p.needs(pod)
+	if err != nil {
+		return nil, err
+	}
+	var keys []snapshot.LedgerKey
+	for _, n := range needs {
+		if n.feature.SeatsPerNode != nil {
+			keys = append(keys, snapshot.LedgerKey{Resource: n.feature.ledger(), Node: node.Name})
+		}
+		if n.feature.floating() {
+			keys = append(keys, snapshot.LedgerKey{Resource: n.feature.ledger()})
+		}
+	}
+	return keys, nil
+}
+
+// Reserve implements policy.Reserver.
+func (p *licenses) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+	needs, err := p.needs(ask.Pod)
+	i := slices.IndexFunc(needs, func(n need) bool { return n.feature.ledger() == ask.Ledger.Resource })
+	if err != nil || i < 0 {
+		return policy.Claim{}, policy.Verdict{Reason: notInstalled, Unresolvable: true} // Ledgers names no such ledger
+	}
+	f, seats := needs[i].feature, needs[i].seats
+	if ask.Ledger.Node == "" {
+		holders := f.holders(ask.Ledger, p.poolView(ask.View).bound[f], ask.Pod.UID)
+		s := f.pool(ask.View.Signal(f.signal), holders, p.whenStale)
+		s.nominated = p.nominated(f, ask.Pod, ask.View, &s)
+		if verdict := f.judge(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
+			return policy.Claim{}, verdict
+		}
+		c := claim(ask.Ledger, s.free(), seats)
+		c.NotBefore = s.asOf // what has been counted already does not hold these seats
+		return c, policy.Verdict{}
+	}
+	others, ledger := claims.Others(ask)
+	l := p.localOf(f, others, ledger)
+	if verdict := l.judge(seats); !verdict.Fits() {
+		return policy.Claim{}, verdict
+	}
+	// What pods without a claim have is not in the ledger, and so not in its capacity.
+	return claim(ask.Ledger, l.free(), seats), policy.Verdict{}
+}

@@ -1,0 +1,324 @@
+package licenses_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/policies/licenses"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, licenses.Type(), "testdata/*.txtar")
+}
+
+func TestConformance(t *testing.T) {
+	for name, config := range map[string]string{
+		"floating": `{features: [{name: solver, seats: 3, resource: example.com/solver, maxPerNamespace: 2}, {name: cad, seats: 1}]}`,
+		"server": `{whenStale: Reject, features: [{name: solver, server: {signal: flexnet, counts: everybody}, spare: 1},
+{name: cad, seats: 4, server: {signal: flexnet, feature: CAD}}]}`,
+		"nodes": `{features: [{name: solver, nodeLabel: example.com/solver, seatsPerNode: 2}, {name: cad, nodeLabel: example.com/solver=new}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			policytest.Run(t, policytest.Options{
+				New:   policytest.FromYAML(licenses.Type(), config),
+				Pools: name != "nodes",
+				Pods: policytest.Pods(`
+- {metadata: {name: one, annotations: {outboard.dev/licenses: "solver=1"}}}
+- {metadata: {name: both, annotations: {outboard.dev/licenses: "cad, solver=2"}}}
+- {metadata: {name: wrong, annotations: {outboard.dev/licenses: "solver=x"}}}
+- {metadata: {name: none}, spec: {containers: [{name: c}]}}
+`),
+				Nodes: policytest.Nodes(`
+- metadata: {name: a, labels: {example.com/solver: old}}
+- metadata: {name: b, labels: {example.com/solver: new}}
+- metadata: {name: c}
+`),
+				Assigned: policytest.Pods(`
+- {metadata: {name: p1, uid: p1, annotations: {outboard.dev/licenses: "solver=1"}}, spec: {nodeName: a}}
+- {metadata: {name: p2, uid: p2, annotations: {outboard.dev/licenses: "solver=2"}}, spec: {nodeName: b}}
+`),
+				Signals: policytest.Signals(`
+flexnet: {solver/total: 4, solver/used: 1, CAD/total: 1, CAD/used: {number: 1, stale: true}}
+`),
+			})
+		})
+	}
+}
+
+// Seats are counted for the cluster, whatever the node, and a pod has its own once.
+func TestAPoolIsOfTheWholeCluster(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}]}`)
+	w := newWorld("a", "b")
+	w.bind(t, p, needing("x", "first", "solver=2"), "a")
+	w.bind(t, p, needing("x", "second", "solver"), "b")
+	third := needing("x", "third", "solver")
+	expect(t, "with all seats taken", w.filter(t, p, third, "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "a claim then", w.claim(t, p, third, "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "a pod that has its seats", w.filter(t, p, needing("x", "first", "solver=2"), "b"), "fits")
+	expect(t, "its claim", w.claim(t, p, needing("x", "first", "solver=2"), "b"), "fits")
+	if got := used(w.ledgers[pool("solver")]); got != 3 {
+		t.Errorf("%d seats are claimed, want 3", got)
+	}
+	w.end("uid-x-first")
+	expect(t, "when a pod has ended", w.claim(t, p, third, "b"), "fits")
+	expect(t, "the last seat", w.claim(t, p, needing("x", "fourth", "solver"), "b"), "fits")
+	expect(t, "more than there are", w.filter(t, p, needing("x", "huge", "solver=4"), "a"), "TooFewSeats! 3/4 seats")
+}
+
+// A pod gets all it needs or nothing.
+func TestSeveralFeatures(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: mesh, seatsPerNode: 1, seats: 2}]}`)
+	w := newWorld("a")
+	w.nodes[0].Labels = map[string]string{"mesh": ""}
+	keys, err := p.(policy.Reserver).Ledgers(needing("x", "all", "solver=2,mesh,cad=1"), w.view().Node("a"))
+	want := []snapshot.LedgerKey{pool("cad"), {Resource: "licenses/mesh", Node: "a"}, pool("mesh"), pool("solver")}
+	if err != nil || !slices.Equal(keys, want) {
+		t.Errorf("the ledgers are %v (%v), want %v", keys, err, want)
+	}
+	w.bind(t, p, needing("x", "all", "solver=2,mesh,cad=1"), "a")
+	expect(t, "with no cad left", w.claim(t, p, needing("x", "more", "solver, cad"), "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "with no mesh left on the node", w.claim(t, p, needing("x", "mesh", "mesh"), "a"), "NoFreeNodeSeat 0/1 seats")
+	expect(t, "the solver that is left", w.claim(t, p, needing("x", "more", "solver"), "a"), "fits")
+}
+
+func TestNamespacesHaveLimits(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 10, maxPerNamespace: 3}]}`)
+	w := newWorld("a")
+	w.bind(t, p, needing("x", "first", "solver=2"), "a")
+	expect(t, "past the limit", w.filter(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
+	expect(t, "a claim past the limit", w.claim(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
+	expect(t, "up to the limit", w.claim(t, p, needing("x", "second", "solver"), "a"), "fits")
+	expect(t, "another namespace", w.claim(t, p, needing("y", "second", "solver=3"), "a"), "fits")
+}
+
+// A server that counts everybody counts pods that have checked out their seats, too.
+func TestNobodyIsCountedTwice(t *testing.T) {
+	const server = `{features: [{name: solver, server: {signal: flexnet, counts: %s}}]}`
+	for _, tc := range []struct {
+		name, counts string
+		used         string
+		claimed      time.Duration // before the server counted
+		want         string
+	}{
+		{"the server leaves pods out", "others", "5", time.Hour, "fits"},                          // 10 - 5 - 4
+		{"the server should leave pods out", "others", "9", time.Hour, "NoFreeSeat 0/1 seats"},    // 10 - 9 - 4
+		{"checked out", "everybody", "9", time.Hour, "fits"},                                      // 10 - (9-4) - 4
+		{"checked out, and all seats used", "everybody", "10", time.Hour, "NoFreeSeat 0/1 seats"}, // by 4 here
+		{"just checked out", "everybody", "9", 5 * time.Minute, "fits"},                           // not a moment too soon
+		{"on the way", "everybody", "5", 5*time.Minute - time.Microsecond, "fits"},                // 10 - 5 - 4
+		{"on the way, or checked out", "everybody", "6", 5*time.Minute - time.Microsecond, "NoFreeSeat 0/1 seats"},
+		{"claimed after the server counted", "everybody", "6", -time.Second, "NoFreeSeat 0/1 seats"},
+		{"claimed, and never checked out", "everybody", "0", time.Hour, "fits"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := policytest.Build(t, licenses.Type(), fmt.Sprintf(server, tc.counts))
+			w := newWorld("a")
+			w.now = policytest.Now.Add(-tc.claimed).Add(-time.Microsecond)
+			w.signals = toldAt(w.now, map[string]string{"solver/total": "10", "solver/used": "0"})
+			w.bind(t, p, needing("x", "first", "solver=4"), "a")
+			w.signals = told(map[string]string{"solver/total": "10", "solver/used": tc.used})
+			pod := needing("x", "second", "solver")
+			expect(t, "Filter", w.filter(t, p, pod, "a"), tc.want)
+			expect(t, "Reserve", strings.Replace(w.claim(t, p, pod, "a"), "!", "", 1), strings.Replace(tc.want, "!", "", 1))
+		})
+	}
+}
+
+// Whatever a server says, nothing breaks, and what makes no sense hands nothing out.
+func TestHostileServers(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, spare: 1, server: {signal: flexnet}}]}`)
+	for values, want := range map[[2]string]string{
+		{"-5", "0"}:       "TooFewSeats! 0/1 seats",
+		{"10", "-5"}:      "fits",
+		{"1e300", "0"}:    "fits",
+		{"10", "1e300"}:   "NoFreeSeat! 0/1 seats",
+		{"2.9", "0.1"}:    "NoFreeSeat! 0/1 seats", // 2 - 1 - 1
+		{"10", "8"}:       "fits",
+		{"10", "9"}:       "NoFreeSeat! 0/1 seats",
+		{"0", "0"}:        "TooFewSeats! 0/1 seats",
+		{"-1e300", "1e9"}: "TooFewSeats! 0/1 seats",
+	} {
+		w := newWorld("a")
+		w.signals = told(map[string]string{"solver/total": values[0], "solver/used": values[1]})
+		pod := needing("x", "p", "solver")
+		expect(t, fmt.Sprint(values), w.filter(t, p, pod, "a"), want)
+		expect(t, fmt.Sprint(values), strings.Replace(w.claim(t, p, pod, "a"), "!", "", 1), strings.Replace(want, "!", "", 1))
+	}
+}
+
+// When seats are used elsewhere that pods have, nothing more is handed out, and pods
+// keep what they have.
+func TestSeatsThatAreGone(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet}}]}`)
+	w := newWorld("a")
+	w.signals = told(map[string]string{"solver/total": "10", "solver/used": "0"})
+	w.bind(t, p, needing("x", "first", "solver=8"), "a")
+	w.signals = told(map[string]string{"solver/total": "10", "solver/used": "6"})
+	expect(t, "over-booked", w.claim(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "a pod that has its seats", w.claim(t, p, needing("x", "first", "solver=8"), "a"), "fits")
+	expect(t, "eight evicted seats are six", w.filter(t, p, needing("x", "second", "solver=5"), "a"), "NoFreeSeat! 0/5 seats")
+	expect(t, "four of them are left for pods", w.filter(t, p, needing("x", "second", "solver=4"), "a"), "NoFreeSeat 0/4 seats")
+}
+
+// Preemption frees the seats of pods on the node, and of no others.
+func TestPreemption(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 4}]}`)
+	w := newWorld("a", "b", "c")
+	w.bind(t, p, needing("x", "here", "solver=2"), "a")
+	w.bind(t, p, needing("x", "there", "solver"), "b")
+	expect(t, "the claim of a pod on its way", w.claim(t, p, needing("x", "coming", "solver"), "a"), "fits")
+	view := w.view()
+	without := func(node, pod string) *snapshot.Node {
+		return view.Node(node).Without(func(p *corev1.Pod) bool { return p.Name == pod })
+	}
+	two, three, four := needing("x", "two", "solver=2"), needing("x", "three", "solver=3"), needing("x", "four", "solver=4")
+	expect(t, "as it is", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a"))), "NoFreeSeat 0/2 seats")
+	expect(t, "without the pod", policytest.Says(prepare(t, p, two, view).Filter(without("a", "here"))), "fits")
+	expect(t, "a pod on its way is not gone", policytest.Says(prepare(t, p, three, view).Filter(without("a", "here"))), "NoFreeSeat 2/3 seats")
+	expect(t, "without the pod, too many seats elsewhere", policytest.Says(prepare(t, p, four, view).Filter(without("a", "here"))), "NoFreeSeat! 2/4 seats")
+	expect(t, "too many seats elsewhere", policytest.Says(prepare(t, p, four, view).Filter(view.Node("a"))), "NoFreeSeat! 0/4 seats")
+	expect(t, "a node with too few", policytest.Says(prepare(t, p, two, view).Filter(view.Node("b"))), "NoFreeSeat! 0/2 seats")
+	expect(t, "a node with none", policytest.Says(prepare(t, p, two, view).Filter(view.Node("c"))), "NoFreeSeat! 0/2 seats")
+	expect(t, "a node with pods to come", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a").With(needing("x", "coming", "solver")))), "NoFreeSeat 0/2 seats")
+	expect(t, "a node nobody knows", policytest.Says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
+}
+
+// One unit of a ledger holds 128 claims, and one ledger 512.
+func TestManyHolders(t *testing.T) {
+	for name, config := range map[string]string{
+		"floating": `{features: [{name: solver, seats: 1000}]}`,
+		"nodes":    `{features: [{name: solver, seatsPerNode: 1000}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policytest.Build(t, licenses.Type(), config)
+			w := newWorld("a")
+			for i := range 512 {
+				if got := w.claim(t, p, needing("x", fmt.Sprintf("p%03d", i), "solver"), "a"); got != "fits" {
+					t.Fatalf("pod %d: %s", i, got)
+				}
+			}
+			late := needing("x", "late", "solver")
+			want := "NoFreeSeat 0/1 seats"
+			if name == "nodes" {
+				want = "NoFreeNodeSeat 0/1 seats"
+			}
+			expect(t, "Filter of the 513th", w.filter(t, p, late, "a"), want)
+			expect(t, "the claim of the 513th", w.claim(t, p, late, "a"), want)
+			w.end("uid-x-p200")
+			expect(t, "when one is gone", w.claim(t, p, late, "a"), "fits")
+		})
+	}
+}
+
+// Pods that were there before anybody counted have their seats, too, where nodes have
+// seats of their own.
+func TestNodesHaveSeats(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: gpu=new}]}`)
+	w := newWorld("a", "b")
+	w.nodes[0].Labels = map[string]string{"gpu": "new"}
+	w.nodes[1].Labels = map[string]string{"gpu": "old"}
+	before := needing("x", "before", "solver=2")
+	before.Spec.NodeName = "a"
+	w.pods = append(w.pods, before)
+	pod := needing("x", "pod", "solver=2")
+	expect(t, "with one left", w.filter(t, p, pod, "a"), "NoFreeNodeSeat 1/2 seats")
+	expect(t, "a claim with one left", w.claim(t, p, pod, "a"), "NoFreeNodeSeat 1/2 seats")
+	expect(t, "more than there are", w.filter(t, p, needing("x", "pod", "solver=4"), "a"), "TooFewNodeSeats! 3/4 seats")
+	expect(t, "another label", w.filter(t, p, pod, "b"), "NotInstalled!")
+	w.bind(t, p, needing("x", "one", "solver"), "a")
+	expect(t, "the last seat", w.filter(t, p, needing("x", "two", "solver"), "a"), "NoFreeNodeSeat 0/1 seats")
+	expect(t, "a pod that has its seats", w.filter(t, p, needing("x", "one", "solver"), "a"), "fits")
+	view := w.view()
+	rest := view.Node("a").Without(func(p *corev1.Pod) bool { return p.Name == "before" })
+	expect(t, "without the pod", policytest.Says(prepare(t, p, pod, view).Filter(rest)), "fits")
+}
+
+func TestExplain(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, spare: 1, server: {signal: flexnet}}, {name: cad, seats: 2},
+{name: mesh, seatsPerNode: 2}, {name: viewer, seats: 1, server: {signal: flexnet}}]}`)
+	w := newWorld("a")
+	w.signals = told(map[string]string{"solver/total": "30", "solver/used": "{number: 4, stale: true}"})
+	for i := range 22 {
+		w.bind(t, p, needing("x", fmt.Sprintf("p%02d", i), "solver"), "a")
+	}
+	w.bind(t, p, needing("y", "q", "solver=3,mesh=2"), "a")
+	view := w.view()
+	c := prepare(t, p, needing("x", "new", "solver=2,cad,mesh,viewer"), view)
+	said := c.Explain(nil)
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("x/p%02d", i))
+	}
+	want := []string{
+		"cad: needs 1 seat of 2; 0 claimed by pods",
+		"solver: needs 2 seats of 30; 4 used by others as of 2026-01-01T12:00:00Z (stale); 1 kept spare; 25 claimed by pods: " +
+			strings.Join(names, ", ") + " and 3 more",
+		"viewer: needs 1 seat of 1; the server tells nothing; 0 claimed by pods",
+	}
+	if !slices.Equal(said, want) {
+		t.Errorf("about the pod it says\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+	}
+	if said := c.Explain(view.Node("a")); !slices.Equal(said, []string{"mesh: needs 1 seat of 2 the node has; 2 used: y/q (2)"}) {
+		t.Errorf("about the node it says %q", said)
+	}
+}
+
+// Whoever reads the signals' names finds the field in the configuration.
+func TestSignals(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: b, server: {signal: one}}, {name: c, seats: 1}, {name: a, server: {signal: two}}]}`)
+	want := []policy.Signal{
+		{Field: "features[0].server.signal", Name: "one", About: policy.AboutKeys},
+		{Field: "features[2].server.signal", Name: "two", About: policy.AboutKeys},
+	}
+	if got := p.(policy.InputReader).Inputs().Signals; !slices.Equal(got, want) {
+		t.Errorf("the signals are %v, want %v", got, want)
+	}
+}
+
+// A ledger that is not the pod's is nobody's mistake but the caller's, and nothing is
+// claimed of it.
+func TestForeignLedger(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 1}, {name: cad, seats: 1}]}`)
+	view := newWorld("a").view()
+	for _, text := range []string{"solver", "", "solver=x"} {
+		claim, verdict := p.(policy.Reserver).Reserve(policy.Ask{
+			Pod: needing("x", "p", text), Node: view.Node("a"), View: view, Ledger: &snapshot.Ledger{Resource: "licenses/cad"},
+		})
+		if verdict.Fits() || len(claim.Amounts) > 0 {
+			t.Errorf("%q gets %v of a ledger it does not need", text, claim)
+		}
+	}
+}
+
+// BenchmarkLicenses is the worst there is: no seat is free, and the server counts
+// everybody.
+func BenchmarkLicenses(b *testing.B) {
+	p := policytest.Build(b, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+	w := newWorld()
+	for i := range 1000 {
+		w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})
+	}
+	w.signals = told(map[string]string{"solver/total": "400", "solver/used": "0"})
+	for i := range 400 {
+		w.bind(b, p, needing("x", fmt.Sprintf("p%03d", i), "solver"), fmt.Sprintf("n%03d", i/10))
+	}
+	w.signals = told(map[string]string{"solver/total": "400", "solver/used": "400"})
+	view, pod := w.view(), needing("x", "new", "solver")
+	b.Run("prepare", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := p.Prepare(b.Context(), pod, view); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	policytest.Benchmark(b, p, pod, view)
+}

@@ -1,0 +1,190 @@
+package licenses_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policies/licenses"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+)
+
+const checkoutAfter = 5 * time.Minute
+
+// simulation is a license server with users outside the cluster, beside pods that check
+// out what they have claimed, some time before checkoutAfter is over.
+type simulation struct {
+	*world
+	t               *testing.T
+	policy          policy.Policy
+	everybody       bool
+	total, spare    int64
+	outside         int64            // seats of users outside
+	claims          map[string]claim // of pods, by name
+	next            int
+	at              time.Time // now
+	read, used      int64     // when (as UnixNano) and what the server said last
+	endedSince      bool
+	handed, refused int // claims
+}
+
+type claim struct {
+	seats int64
+	at    time.Time
+	out   bool // checked out
+	lost  bool // with its ledger
+}
+
+// ask asks the server.
+func (s *simulation) ask(*rapid.T) { s.signals = s.tell(s.at) }
+
+// tell is what the server says now, to somebody whose clock says that it is so late.
+func (s *simulation) tell(clock time.Time) string {
+	s.used, s.read, s.endedSince = s.outside, s.at.UnixNano(), false
+	for name, c := range s.claims {
+		c.out = c.out || !s.at.Before(c.at.Add(checkoutAfter))
+		s.claims[name] = c
+		if c.out && s.everybody {
+			s.used += c.seats
+		}
+	}
+	at := clock.Format(time.RFC3339Nano)
+	return fmt.Sprintf("flexnet: {solver/total: {number: %d, at: %q}, solver/used: {number: %d, at: %q}}", s.total, at, s.used, at)
+}
+
+func (s *simulation) claimed() int64 {
+	var sum int64
+	for _, c := range s.claims {
+		sum += c.seats
+	}
+	return sum
+}
+
+// settled says whether the server has counted exactly the pods with claims.
+func (s *simulation) settled() bool {
+	for _, c := range s.claims {
+		at := c.at
+		if c.lost { // it is known when the pod was bound, to the second
+			at = at.Truncate(time.Second).Add(time.Second)
+		}
+		if at.Add(checkoutAfter).UnixNano() > s.read {
+			return false
+		}
+	}
+	return !s.endedSince
+}
+
+// claimSeats is a pod that comes.
+func (s *simulation) claimSeats(t *rapid.T) {
+	s.next++
+	s.at = s.at.Add(time.Millisecond)
+	s.now = s.at
+	name, seats := fmt.Sprintf("p%d", s.next), rapid.Int64Range(1, 4).Draw(t, "seats")
+	pod, node := needing("x", name, fmt.Sprintf("solver=%d", seats)), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "node")
+	left := s.total - s.spare - s.outside - s.claimed()
+	certain := s.total - s.spare - s.used - s.claimed() // if the server counted pods twice
+	if !s.everybody || s.settled() {
+		certain = left
+	}
+	filter, got := s.filter(s.t, s.policy, pod, node), s.claim(s.t, s.policy, pod, node)
+	switch fits := got == "fits"; {
+	case strings.ReplaceAll(filter, "!", "") != strings.ReplaceAll(got, "!", ""): // who has the seats does not matter to a claim
+		t.Fatalf("Filter says %s, and Reserve %s", filter, got)
+	case fits && seats > left:
+		t.Fatalf("a pod got %d seats, and %d of %d were left", seats, left, s.total)
+	case !fits && seats <= certain:
+		t.Fatalf("%d seats were free for certain, and a pod that needed %d was told %s", certain, seats, got)
+	case !fits:
+		s.refused++
+		return
+	}
+	s.handed++
+	s.claims[name] = claim{seats: seats, at: s.now}
+	pod.Spec.NodeName = node
+	boundAt(pod, s.at)
+	s.pods = append(s.pods, pod)
+}
+
+// any is a pod with a claim.
+func (s *simulation) any(t *rapid.T) string {
+	if len(s.claims) == 0 {
+		t.Skip("no pod has a claim")
+	}
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(s.claims))).Draw(t, "pod")
+}
+
+func (s *simulation) endPod(t *rapid.T) {
+	name := s.any(t)
+	s.end(needing("x", name, "").UID)
+	delete(s.claims, name)
+	s.endedSince = true
+}
+
+func (s *simulation) checkOut(t *rapid.T) {
+	name := s.any(t)
+	c := s.claims[name]
+	c.out = true
+	s.claims[name] = c
+}
+
+// moveOutside is somebody outside, of which the server tells at once.
+func (s *simulation) moveOutside(t *rapid.T) {
+	s.outside = rapid.Int64Range(0, max(0, s.total-s.claimed())).Draw(t, "outside")
+	s.ask(t)
+}
+
+// lose deletes the ledger.
+func (s *simulation) lose(*rapid.T) {
+	delete(s.ledgers, pool("solver"))
+	for name, c := range s.claims {
+		c.lost = true
+		s.claims[name] = c
+	}
+}
+
+func (s *simulation) wait(t *rapid.T) {
+	s.at = s.at.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
+}
+
+// TestNeverOversold: pods never have more than the others leave, whatever of it they
+// have checked out, in whatever order things happen, also when the ledger is lost; and no pod is refused a seat that
+// is certainly free.
+func TestNeverOversold(t *testing.T) {
+	handed, refused := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		s := &simulation{
+			world: newWorld("a", "b"), t: t, everybody: rapid.Bool().Draw(rt, "everybody"), claims: map[string]claim{},
+			total: rapid.Int64Range(1, 20).Draw(rt, "total"), spare: rapid.Int64Range(0, 2).Draw(rt, "spare"), at: policytest.Now,
+		}
+		counts := "others"
+		if s.everybody {
+			counts = "everybody"
+		}
+		s.policy = policytest.Build(t, licenses.Type(), fmt.Sprintf(`{features: [{name: solver, spare: %d, server: {signal: flexnet, counts: %s}}]}`, s.spare, counts))
+		s.ask(rt)
+		rt.Repeat(map[string]func(*rapid.T){
+			"claim": s.claimSeats, "end": s.endPod, "checkOut": s.checkOut, "outside": s.moveOutside, "wait": s.wait, "read": s.ask, "lose": s.lose,
+			"": func(rt *rapid.T) {
+				kept := s.claimed()
+				for _, c := range s.claims {
+					if c.lost {
+						kept -= c.seats
+					}
+				}
+				if has := used(s.ledgers[pool("solver")]); has != kept {
+					rt.Fatalf("the ledger has %d, the pods %d", has, kept)
+				}
+			},
+		})
+		handed, refused = handed+s.handed, refused+s.refused
+	})
+	if handed == 0 || refused == 0 {
+		t.Errorf("%d claims were made, and %d refused: nothing was tried", handed, refused)
+	}
+}

@@ -1,0 +1,54 @@
+package licenses
+
+import (
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/snapshot"
+)
+
+// local is how a node's own seats of a feature stand.
+type local struct {
+	total, used int64
+	holders     claims.Holders
+	full        bool // the ledger can hold no more claims
+}
+
+// localOf counts with the given ledger, which may be nil. A pod in the ledger has what
+// the ledger says, and any other on the node what it asks for.
+func (p *licenses) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) local {
+	l := local{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
+	claimants, unclaimed := claims.On(n, ledger)
+	for uid := range claimants {
+		l.holders.Add(uid)
+	}
+	for _, pod := range unclaimed {
+		needs, err := p.needs(pod)
+		if err != nil {
+			continue // nobody knows what it has
+		}
+		for _, need := range needs {
+			if need.feature == f {
+				l.used = snapshot.AddAmounts(l.used, need.seats)
+				l.holders.Add(pod.UID)
+			}
+		}
+	}
+	return l
+}
+
+func (l *local) free() int64 {
+	if l.full {
+		return 0
+	}
+	return max(0, l.total-l.used)
+}
+
+func (l *local) judge(seats int64) policy.Verdict {
+	switch {
+	case seats > l.total:
+		return policy.Verdict{Reason: tooFewNodeSeats, Unresolvable: true, Have: l.total, Want: seats}
+	case seats > l.free():
+		return policy.Verdict{Reason: noFreeNodeSeat, Have: l.free(), Want: seats}
+	}
+	return policy.Verdict{}
+}

@@ -1,0 +1,186 @@
+package licenses
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
+)
+
+// Counts is whose seats a license server counts as used.
+type Counts string
+
+const (
+	// Others are those outside the cluster alone: pods' seats are not among them.
+	Others Counts = "others"
+	// Everybody is everybody, pods that have checked out their seats, too.
+	Everybody Counts = "everybody"
+)
+
+const (
+	// maxSeats bounds every number of seats, so that no sum overflows.
+	maxSeats = 1_000_000_000
+	// defaultCheckoutAfter is long, because a pod that is taken to have checked out its
+	// seats before it does makes room for others too early.
+	defaultCheckoutAfter = 5 * time.Minute
+	maxCheckoutAfter     = 24 * time.Hour
+)
+
+// Config is the configuration of the policy.
+type Config struct {
+	// Annotation is the key of the pod annotation that says which seats the pod
+	// needs: "matlab=1,simulink=2". Default outboard.dev/licenses.
+	Annotation string `json:"annotation"`
+	// WhenStale says what it means that a server has not told its numbers lately:
+	// with policy.Neutral (the default) the last ones count, or else Feature.Seats.
+	WhenStale policy.WhenStale `json:"whenStale"`
+	// Features are what pods can ask for. At least one.
+	Features []Feature `json:"features"`
+}
+
+// Feature is something that takes a license. It is floating if Seats or Server is
+// given, and bound to nodes if NodeLabel or SeatsPerNode is; it may be both.
+type Feature struct {
+	// Name is what pods call it: letters, digits and _.-, at most 63. Required, and
+	// unique.
+	Name string `json:"name"`
+	// Resource is an extended resource by which pods may ask for it, too.
+	Resource string `json:"resource"`
+	// Seats is how many there are in all that the server does not tell, 0 or more.
+	Seats *int64 `json:"seats"`
+	// Server says how many there are, and how many are used.
+	Server *Server `json:"server"`
+	// Spare is how many floating seats pods never get, 0 or more.
+	Spare int64 `json:"spare"`
+	// MaxPerNamespace is how many floating seats the pods of one namespace may have
+	// together; 0 is no limit.
+	MaxPerNamespace int64 `json:"maxPerNamespace"`
+	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature.
+	NodeLabel string `json:"nodeLabel"`
+	// SeatsPerNode is how many seats each node has for itself, 0 or more.
+	SeatsPerNode *int64 `json:"seatsPerNode"`
+}
+
+// Server is a signal that tells about a feature.
+type Server struct {
+	// Signal is its name. Its keys are FEATURE/total and FEATURE/used. Required.
+	Signal string `json:"signal"`
+	// Feature is what it calls the feature; "" as pods do.
+	Feature string `json:"feature"`
+	// Counts says whose seats are in FEATURE/used. "" stands for Others, with which
+	// nothing is handed out twice whatever is true.
+	Counts Counts `json:"counts"`
+	// CheckoutAfter is how long after its claim a pod has checked out its seats for
+	// certain, 1s..24h. For Everybody. Nil stands for 5m.
+	CheckoutAfter *metav1.Duration `json:"checkoutAfter"`
+}
+
+func (s *Server) checkoutAfter() time.Duration {
+	if s.CheckoutAfter == nil {
+		return defaultCheckoutAfter
+	}
+	return s.CheckoutAfter.Duration
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type { return policy.TypeOf("Licenses", Defaults, New) }
+
+// Defaults is the configuration of a policy of which only the features are missing.
+func Defaults() Config {
+	return Config{Annotation: "outboard.dev/licenses", WhenStale: policy.Neutral}
+}
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	if errs := config.validate(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newLicenses(config), nil
+}
+
+func (c *Config) validate() field.ErrorList {
+	errs := fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)
+	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
+	if len(c.Features) == 0 {
+		errs = append(errs, field.Required(field.NewPath("features"), "says what pods can ask for"))
+	}
+	names, resources := fields.Unique{}, fields.Unique{}
+	for i := range c.Features {
+		f, at := &c.Features[i], field.NewPath("features").Index(i)
+		errs = append(errs, f.validate(at)...)
+		errs = append(errs, names.Add(at.Child("name"), f.Name)...)
+		errs = append(errs, resources.Add(at.Child("resource"), f.Resource)...)
+	}
+	return errs
+}
+
+var featureName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+func (f *Feature) floating() bool { return f.Seats != nil || f.Server != nil }
+
+func (f *Feature) validate(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if f.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), "is what pods call it"))
+	} else if !featureName.MatchString(f.Name) {
+		errs = append(errs, field.Invalid(at.Child("name"), f.Name, "must be letters, digits, _, . and -, at most 63, and begin with a letter or digit"))
+	}
+	if f.Resource != "" {
+		errs = append(errs, fields.ExtendedResource(at.Child("resource"), f.Resource)...)
+	}
+	errs = append(errs, validateLabel(at.Child("nodeLabel"), f.NodeLabel)...)
+	for _, n := range []struct {
+		name  string
+		value *int64
+	}{{"seats", f.Seats}, {"spare", &f.Spare}, {"maxPerNamespace", &f.MaxPerNamespace}, {"seatsPerNode", f.SeatsPerNode}} {
+		if n.value != nil {
+			errs = append(errs, fields.Between(at.Child(n.name), *n.value, 0, maxSeats)...)
+		}
+	}
+	if f.Server != nil {
+		errs = append(errs, f.Server.validate(at.Child("server"))...)
+	}
+	if !f.floating() && f.NodeLabel == "" && f.SeatsPerNode == nil {
+		errs = append(errs, field.Required(at.Child("seats"), "or server, nodeLabel or seatsPerNode must say where there are seats"))
+	}
+	if !f.floating() && f.Spare != 0 {
+		errs = append(errs, field.Forbidden(at.Child("spare"), "needs seats or server"))
+	}
+	if !f.floating() && f.MaxPerNamespace != 0 {
+		errs = append(errs, field.Forbidden(at.Child("maxPerNamespace"), "needs seats or server"))
+	}
+	if f.Server == nil && f.Seats != nil && f.Spare > 0 && f.Spare >= *f.Seats {
+		errs = append(errs, field.Invalid(at.Child("spare"), f.Spare, "must be less than seats, or pods get none"))
+	}
+	return errs
+}
+
+func (s *Server) validate(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Counts != "" {
+		errs = fields.OneOf(at.Child("counts"), s.Counts, Others, Everybody)
+	}
+	if s.Signal == "" {
+		errs = append(errs, field.Required(at.Child("signal"), "names a signal"))
+	}
+	errs = append(errs, fields.Between(at.Child("checkoutAfter"), s.checkoutAfter(), time.Second, maxCheckoutAfter)...)
+	if s.CheckoutAfter != nil && s.Counts != Everybody {
+		errs = append(errs, field.Forbidden(at.Child("checkoutAfter"), "needs counts: everybody"))
+	}
+	return errs
+}
+
+// validateLabel allows "".
+func validateLabel(at *field.Path, label string) field.ErrorList {
+	if label == "" {
+		return nil
+	}
+	key, value, _ := strings.Cut(label, "=")
+	return append(fields.Key(at, key), fields.Valid(at, value, content.IsLabelValue)...)
+}

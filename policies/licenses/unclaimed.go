@@ -1,0 +1,194 @@
+package licenses
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// unclaimedUnit is the unit of the floating seats of pods without a claim. No ledger in the
+// API server has it.
+const unclaimedUnit = "unclaimed"
+
+// unknownTime is later than every claim.
+var unknownTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// boundPod is a pod on a node that needs floating seats of a feature.
+type boundPod struct {
+	feature         *feature
+	uid             types.UID
+	namespace, name string
+	node            string
+	boundAt         time.Time
+	seats           int64
+}
+
+// boundOn lists them for a node. A pod whose need is not valid needs nothing.
+func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
+	var bound []boundPod
+	for _, pod := range n.Pods {
+		needs, err := p.needs(pod)
+		if err != nil {
+			continue
+		}
+		at, known := snapshot.BoundBefore(pod)
+		if !known {
+			at = unknownTime
+		}
+		for _, need := range needs {
+			if need.feature.floating() {
+				bound = append(bound, boundPod{need.feature, pod.UID, pod.Namespace, pod.Name, n.Name, at, need.seats})
+			}
+		}
+	}
+	return bound
+}
+
+// poolView is what a View says about the holders of floating seats. It never changes.
+type poolView struct {
+	view  *snapshot.View
+	bound map[*feature][]boundPod // in order of boundAt
+	pools map[*feature]holders
+}
+
+// holders are the pods that hold floating seats of a feature.
+type holders struct {
+	claims *snapshot.Ledger // what the API server has
+	// unclaimed are the pods on nodes without a claim: another scheduler has bound them, or
+	// the ledger with their claims was deleted. Nil: none.
+	unclaimed *snapshot.Ledger
+	all       *snapshot.Ledger // both
+}
+
+// poolView returns what the View says. The nodes of the View are compared with those of the
+// one before, once for each View.
+func (p *licenses) poolView(view *snapshot.View) *poolView {
+	last := p.latest.Load()
+	if last != nil && last.view == view {
+		return last
+	}
+	next := &poolView{view: view, pools: map[*feature]holders{}}
+	same := last != nil && p.sameBound(last.view, view)
+	if same {
+		next.bound = last.bound
+	} else {
+		next.bound = p.boundIn(view)
+	}
+	for _, f := range p.features {
+		if !f.floating() {
+			continue
+		}
+		l := view.Ledger(snapshot.LedgerKey{Resource: f.ledger()})
+		if same && last.pools[f].claims == l {
+			next.pools[f] = last.pools[f]
+		} else {
+			next.pools[f] = f.holders(l, next.bound[f], "")
+		}
+	}
+	p.latest.Store(next)
+	return next
+}
+
+func (p *licenses) boundIn(view *snapshot.View) map[*feature][]boundPod {
+	all := map[*feature][]boundPod{}
+	for n := range view.All() {
+		for _, pod := range *p.bound.Of(n) {
+			all[pod.feature] = append(all[pod.feature], pod)
+		}
+	}
+	for _, bound := range all {
+		slices.SortStableFunc(bound, func(a, b boundPod) int { return a.boundAt.Compare(b.boundAt) })
+	}
+	return all
+}
+
+// sameBound says whether the same pods need floating seats in both Views.
+func (p *licenses) sameBound(last, next *snapshot.View) bool {
+	if last.NodeIndex() != next.NodeIndex() {
+		return false
+	}
+	for row := range next.Rows() {
+		was, is := last.At(row), next.At(row)
+		if was != is && !slices.Equal(*p.bound.Of(was), *p.bound.Of(is)) {
+			return false
+		}
+	}
+	return true
+}
+
+// nominated is how many seats pods need that are nominated to a node, are at least as important as the one that asks, and hold
+// none: pods were evicted to make room for them. A pod that needs more than there is gets nothing.
+func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View, s *pool) int64 {
+	var sum int64
+	for _, pods := range view.Nominated() {
+		for _, pod := range pods {
+			if pod.UID == asking.UID || snapshot.Priority(pod) < snapshot.Priority(asking) || s.all.Pod(pod.UID) != nil {
+				continue
+			}
+			needs, err := p.needs(pod)
+			if err != nil {
+				continue
+			}
+			for _, need := range needs {
+				if need.feature == f && need.seats <= s.total-s.spare {
+					sum = snapshot.AddAmounts(sum, need.seats)
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// holders counts each pod once: the claim, if it has one, or else what it needs, but no more
+// than its namespace may have, because anybody who creates pods says what they need. own,
+// which asks for seats, has none without a claim.
+func (f *feature) holders(claims *snapshot.Ledger, bound []boundPod, own types.UID) holders {
+	h := holders{claims: claims, all: claims}
+	if len(bound) == 0 {
+		return h
+	}
+	counted := map[types.UID]struct{}{own: {}}
+	if claims != nil {
+		for i := range claims.Pods {
+			counted[claims.Pods[i].UID] = struct{}{}
+		}
+	}
+	unit := snapshot.LedgerUnit{Name: unclaimedUnit}
+	var pods []snapshot.LedgerPod
+	left := map[string]int64{} // by namespace, where there is a limit
+	for _, b := range bound {
+		if _, ok := counted[b.uid]; ok {
+			continue
+		}
+		if f.MaxPerNamespace > 0 {
+			if _, ok := left[b.namespace]; !ok {
+				left[b.namespace] = max(0, f.MaxPerNamespace-claimedIn(claims, b.namespace))
+			}
+			if b.seats = min(b.seats, left[b.namespace]); b.seats == 0 {
+				continue
+			}
+			left[b.namespace] -= b.seats
+		}
+		pods = append(pods, snapshot.LedgerPod{UID: b.uid, Namespace: b.namespace, Name: b.name, Node: b.node, At: b.boundAt})
+		unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: b.uid, Amount: b.seats})
+	}
+	if len(pods) == 0 {
+		return h
+	}
+	slices.SortFunc(unit.Claims, func(a, b snapshot.LedgerClaim) int { return cmp.Compare(a.Pod, b.Pod) })
+	h.unclaimed = &snapshot.Ledger{Units: []snapshot.LedgerUnit{unit}, Pods: pods}
+	all := *h.unclaimed
+	if claims != nil {
+		all = *claims
+		all.Units = append(slices.Clip(claims.Units), unit)
+		all.Pods = slices.Concat(claims.Pods, pods)
+		slices.SortStableFunc(all.Pods, func(a, b snapshot.LedgerPod) int { return a.At.Compare(b.At) })
+	}
+	h.all = &all
+	return h
+}

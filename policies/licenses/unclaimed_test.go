@@ -1,0 +1,274 @@
+package licenses_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/policies/licenses"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// boundAt is what the API server writes when it binds the pod.
+func boundAt(pod *corev1.Pod, at time.Time) {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Truncate(time.Second))}}
+}
+
+// The ledgers are deleted, as when their definition is installed anew, or somebody else has bound the pods: those on nodes have
+// their seats all the same, and each once.
+func TestSeatsOfPodsWithoutAClaim(t *testing.T) {
+	const config = `{features: [{name: solver, seats: 8, maxPerNamespace: 6, resource: example.com/solver}, {name: cad, seatsPerNode: 2}]}`
+	p := policytest.Build(t, licenses.Type(), config)
+	start := func(t *testing.T) *world {
+		w := newWorld("a", "b")
+		w.bind(t, p, needing("x", "first", "solver=5"), "a")
+		w.bind(t, p, needing("y", "other", "cad=2"), "a")
+		w.bind(t, p, needing("y", "second", "solver=2"), "b")
+		return w
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(w *world)
+		pod    *corev1.Pod
+		want   string
+	}{
+		{"with claims", func(*world) {}, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"all ledgers deleted", func(w *world) { clear(w.ledgers) }, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"what is left", func(w *world) { clear(w.ledgers) }, needing("z", "new", "solver"), "fits"},
+		{"seats of the node", func(w *world) { clear(w.ledgers) }, needing("z", "new", "cad"), "NoFreeNodeSeat 0/1 seats"},
+		{"one claim is lost", func(w *world) { w.drop(pool("solver"), "uid-x-first") }, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"the namespace's limit", func(w *world) { clear(w.ledgers) }, needing("x", "new", "solver=2"), "NamespaceLimit 1/2 seats"},
+		{"a pod has ended", func(w *world) { clear(w.ledgers); w.end("uid-x-first") }, needing("z", "new", "solver=6"), "fits"},
+		{"by a resource", func(w *world) {
+			clear(w.ledgers)
+			w.pods[0].Annotations = nil
+			w.pods[0].Spec.Containers = policytest.Pods(`[{metadata: {name: p}, spec: {containers: [{resources: {limits: {example.com/solver: 5}}}]}}]`)[0].Spec.Containers
+		}, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"nonsense needs nothing", func(w *world) { clear(w.ledgers); w.pods[0].Annotations[annotation] = "solver=x" }, needing("z", "new", "solver=6"), "fits"},
+		{"no more than a namespace may have", func(w *world) {
+			w.drop(pool("solver"), "uid-x-first")
+			w.pods[0].Annotations[annotation] = "solver=1000000"
+		}, needing("z", "new", "solver"), "NoFreeSeat 0/1 seats"}, // 8 - 6 - 2
+		{"beside what it has claimed", func(w *world) {
+			more := needing("x", "more", "solver=1000000")
+			more.Spec.NodeName = "b"
+			w.pods = append(w.pods, more)
+		}, needing("z", "new", "solver"), "NoFreeSeat 0/1 seats"}, // 8 - 5 - 2 - 1
+		{"a claim of less than the annotation says now", func(w *world) { w.pods[0].Annotations[annotation] = "solver=8" }, needing("z", "new", "solver"), "fits"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := start(t)
+			tc.change(w)
+			expect(t, "Filter", hard(w.filter(t, p, tc.pod, "a")), tc.want)
+			expect(t, "Reserve", hard(w.claim(t, p, tc.pod, "a")), tc.want)
+		})
+	}
+}
+
+// hard leaves out whether somebody could be evicted.
+func hard(verdict string) string {
+	return string(slices.DeleteFunc([]byte(verdict), func(b byte) bool { return b == '!' }))
+}
+
+// A pod that is on its node, and whose claim is lost, gets the seats it has: it is not counted against itself.
+func TestAPodWithoutItsClaimHasItsSeats(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 2}]}`)
+	w := newWorld("a")
+	pod := needing("x", "first", "solver=2")
+	w.bind(t, p, pod, "a")
+	clear(w.ledgers)
+	expect(t, "Filter", w.filter(t, p, pod, "a"), "fits")
+	expect(t, "Reserve", w.claim(t, p, pod, "a"), "fits")
+	expect(t, "of another pod", w.claim(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
+}
+
+// Evicting pods without a claim frees their seats on the node, and on no other.
+func TestPreemptionOfPodsWithoutAClaim(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 4}]}`)
+	w := newWorld("a", "b")
+	w.bind(t, p, needing("x", "here", "solver=2"), "a")
+	w.bind(t, p, needing("x", "there", "solver=2"), "b")
+	clear(w.ledgers)
+	view, two := w.view(), needing("x", "two", "solver=2")
+	without := view.Node("a").Without(func(*corev1.Pod) bool { return true })
+	expect(t, "as it is", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a"))), "NoFreeSeat 0/2 seats")
+	expect(t, "without the pod", policytest.Says(prepare(t, p, two, view).Filter(without)), "fits")
+	expect(t, "more than is on the node", policytest.Says(prepare(t, p, needing("x", "three", "solver=3"), view).Filter(without)), "NoFreeSeat! 2/3 seats")
+}
+
+// A server that counts everybody counts pods without a claim, too, once they have checked out their seats, and so do not count
+// twice. When that was at the latest, follows from when they were bound.
+func TestPodsWithoutAClaimAreNotCountedTwice(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+	for name, tc := range map[string]struct {
+		bound time.Time
+		used  string
+		want  string
+	}{
+		"checked out":        {policytest.Now.Add(-time.Hour), "4", "fits"},                       // 10 - (4-4) - 4
+		"just checked out":   {policytest.Now.Add(-5*time.Minute - time.Second), "4", "fits"},     // times of the API server lack the part of a second
+		"on the way":         {policytest.Now.Add(-5 * time.Minute), "4", "NoFreeSeat 2/3 seats"}, // 10 - 4 - 4
+		"nobody knows when":  {time.Time{}, "4", "NoFreeSeat 2/3 seats"},                          // 10 - 4 - 4
+		"of which some left": {policytest.Now.Add(-time.Hour), "3", "fits"},                       // 10 - 0 - 4
+		"beside others":      {policytest.Now.Add(-time.Hour), "8", "NoFreeSeat 2/3 seats"},       // 10 - (8-4) - 4
+		"bound since":        {policytest.Now.Add(time.Minute), "4", "NoFreeSeat 2/3 seats"},      // 10 - 4 - 4
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld("a")
+			w.signals = told(map[string]string{"solver/total": "10", "solver/used": tc.used})
+			pod := needing("x", "first", "solver=4")
+			pod.Spec.NodeName = "a"
+			if !tc.bound.IsZero() {
+				boundAt(pod, tc.bound)
+			}
+			w.pods = append(w.pods, pod)
+			expect(t, "Filter", hard(w.filter(t, p, needing("x", "new", "solver=3"), "a")), tc.want)
+			expect(t, "Reserve", hard(w.claim(t, p, needing("x", "new", "solver=3"), "a")), tc.want)
+		})
+	}
+}
+
+func TestExplainPodsWithoutAClaim(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 9}]}`)
+	w := newWorld("a")
+	w.bind(t, p, needing("x", "lost", "solver=3"), "a")
+	clear(w.ledgers)
+	w.bind(t, p, needing("x", "held", "solver"), "a")
+	said := prepare(t, p, needing("x", "new", "solver=2"), w.view()).Explain(nil)
+	want := []string{"solver: needs 2 seats of 9; 1 claimed by pods: x/held; 3 used by pods without a claim: x/lost (3)"}
+	if !slices.Equal(said, want) {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+}
+
+// What is kept from View to View changes no answer: a policy that has seen other Views says what a new one does.
+func TestViewsInAnyOrder(t *testing.T) {
+	const config = `{features: [{name: solver, seats: 6}]}`
+	kept := policytest.Build(t, licenses.Type(), config)
+	var b snapshot.Builder
+	var views []*snapshot.View
+	step := func(change func()) {
+		change()
+		views = append(views, b.View())
+	}
+	placed := func(name, node string) *corev1.Pod {
+		pod := needing("x", name, "solver=2")
+		pod.Spec.NodeName = node
+		return pod
+	}
+	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	ledger := &snapshot.Ledger{
+		Resource: "licenses/solver", Pods: []snapshot.LedgerPod{{UID: "uid-x-p1", Node: "a"}},
+		Units: []snapshot.LedgerUnit{{Name: "seats", Capacity: 2, Claims: []snapshot.LedgerClaim{{Pod: "uid-x-p1", Amount: 2}}}},
+	}
+	step(func() { b.SetNode(node("a")) })
+	step(func() { b.SetPod(placed("p1", "a")) })
+	step(func() { b.SetLedger(ledger) })
+	step(func() { b.SetNode(node("b")); b.SetPod(placed("p2", "b")) })
+	step(func() {
+		b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "none", UID: "none"}, Spec: corev1.PodSpec{NodeName: "b"}})
+	})
+	step(func() { b.SetPod(placed("p3", "b")) })
+	step(func() { b.DeleteLedger(ledger.Key()) })
+	step(func() { b.DeleteNode("b") })
+	step(func() { b.SetNode(node("c")); b.DeletePod("uid-x-p1") })
+	for _, order := range [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}, {8, 7, 6, 5, 4, 3, 2, 1, 0}, {3, 3, 0, 8, 5, 2, 6, 1, 4, 7}} {
+		for _, i := range order {
+			for seats := 1; seats <= 6; seats++ {
+				says := func(text string) string {
+					p := kept
+					if text == "new" {
+						p = policytest.Build(t, licenses.Type(), config)
+					}
+					pod := needing("y", "asks", fmt.Sprintf("solver=%d", seats))
+					return fmt.Sprint(policytest.Says(prepare(t, p, pod, views[i]).Filter(views[i].Node("a"))), prepare(t, p, pod, views[i]).Explain(nil))
+				}
+				expect(t, fmt.Sprintf("view %d, %d seats", i, seats), says("kept"), says("new"))
+			}
+		}
+	}
+}
+
+// BenchmarkPrepareWithANewView is a request for each View, in each of which a node has changed: what is worked out once for a
+// View then is for each request. There are 5,000 nodes, and 400 pods with seats.
+func BenchmarkPrepareWithANewView(b *testing.B) {
+	for name, lose := range map[string]bool{"claims": false, "lost": true} {
+		b.Run(name, func(b *testing.B) {
+			p := policytest.Build(b, licenses.Type(), `{features: [{name: solver, seats: 400}]}`)
+			w := newWorld()
+			node := func(i int) string { return fmt.Sprintf("n%04d", i) }
+			for i := range 5000 {
+				w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}})
+				if i < 400 {
+					w.bind(b, p, needing("x", fmt.Sprintf("p%03d", i), "solver"), node(i))
+				}
+			}
+			if lose {
+				clear(w.ledgers)
+			}
+			var builder snapshot.Builder
+			w.build(&builder)
+			pod := needing("x", "new", "solver")
+			b.ResetTimer()
+			for i := range b.N {
+				b.StopTimer()
+				other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other", ResourceVersion: fmt.Sprint(i), Labels: map[string]string{"i": fmt.Sprint(i)}}}
+				other.Spec.NodeName = node(i % 5000)
+				builder.SetPod(other)
+				view := builder.View()
+				b.StartTimer()
+				if _, err := p.Prepare(b.Context(), pod, view); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Pods are evicted for an important one that needs seats, too. They are kept for it wherever others ask for them, until it has
+// claimed them.
+func TestSeatsAreKeptForNominatedPods(t *testing.T) {
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 8}]}`)
+	important := func(pod *corev1.Pod, priority int32) *corev1.Pod {
+		pod.Spec.Priority = &priority
+		return pod
+	}
+	nominated := important(needing("y", "nominated", "solver=4"), 10)
+	nominated.Status.NominatedNodeName = "b"
+	start := func(t *testing.T) *world {
+		w := newWorld("a", "b")
+		w.bind(t, p, needing("x", "first", "solver=3"), "a")
+		w.pods = append(w.pods, nominated)
+		return w
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(w *world)
+		pod    *corev1.Pod
+		want   string
+	}{
+		{"less important", func(*world) {}, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"what is left", func(*world) {}, needing("z", "new", "solver"), "fits"},
+		{"as important", func(*world) {}, important(needing("z", "new", "solver=2"), 10), "NoFreeSeat 1/2 seats"},
+		{"more important", func(*world) {}, important(needing("z", "new", "solver=5"), 11), "fits"},
+		{"itself", func(*world) {}, nominated, "fits"},
+		{"has claimed them", func(w *world) { w.claim(t, p, nominated, "b") }, needing("z", "new", "solver"), "fits"},
+		{"needs more than there is", func(w *world) {
+			greedy := important(needing("y", "nominated", "solver=9"), 10)
+			greedy.Status.NominatedNodeName = "b"
+			w.pods[len(w.pods)-1] = greedy
+		}, needing("z", "new", "solver=5"), "fits"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := start(t)
+			tc.change(w)
+			expect(t, "Filter", hard(w.filter(t, p, tc.pod, "a")), tc.want)
+			expect(t, "Reserve", hard(w.claim(t, p, tc.pod, "a")), tc.want)
+		})
+	}
+}
