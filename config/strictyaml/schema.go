@@ -1,0 +1,235 @@
+package strictyaml
+
+import (
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Schema is a JSON Schema of draft 7, with the keywords that configurations need.
+type Schema struct {
+	Draft            string             `json:"$schema,omitempty"`
+	Title            string             `json:"title,omitempty"`
+	Description      string             `json:"description,omitempty"`
+	Type             SchemaTypes        `json:"type,omitempty"`
+	Const            any                `json:"const,omitempty"`
+	Enum             []any              `json:"enum,omitempty"`
+	Default          any                `json:"default,omitempty"`
+	Pattern          string             `json:"pattern,omitempty"`
+	MinLength        int                `json:"minLength,omitempty"`
+	Minimum          *float64           `json:"minimum,omitempty"`
+	ExclusiveMinimum *float64           `json:"exclusiveMinimum,omitempty"`
+	Maximum          *float64           `json:"maximum,omitempty"`
+	MinItems         int                `json:"minItems,omitempty"`
+	Items            *Schema            `json:"items,omitempty"`
+	Properties       map[string]*Schema `json:"properties,omitempty"`
+	Required         []string           `json:"required,omitempty"`
+	// AdditionalProperties is nil (any), false, or the *Schema of the values of a map.
+	AdditionalProperties any       `json:"additionalProperties,omitempty"`
+	AnyOf                []*Schema `json:"anyOf,omitempty"`
+	AllOf                []*Schema `json:"allOf,omitempty"`
+	If                   *Schema   `json:"if,omitempty"`
+	Then                 *Schema   `json:"then,omitempty"`
+}
+
+// SchemaTypes are the JSON types that a value may have; none stands for any.
+type SchemaTypes []string
+
+// MarshalJSON writes a single type as a string.
+func (t SchemaTypes) MarshalJSON() ([]byte, error) {
+	if len(t) == 1 {
+		return json.Marshal(t[0])
+	}
+	return json.Marshal([]string(t))
+}
+
+// Has says whether a value may have the type.
+func (t SchemaTypes) Has(name string) bool { return slices.Contains(t, name) }
+
+// Describe returns the documentation of a field of a struct type, by its name in Go, or of the
+// type itself if field is "". It is "" if there is none.
+type Describe func(structure reflect.Type, field string) string
+
+// SchemaAmender is a type with UnmarshalJSON or UnmarshalText that says what it reads: a schema
+// of the first may otherwise have any value, of the second any string.
+type SchemaAmender interface {
+	AmendSchema(*Schema)
+}
+
+// SchemaOf returns the schema of what [Value.Decode] reads into the value to which the pointer
+// into points. The value holds the defaults. No field is required. A type that contains itself
+// may have any value where it does.
+func SchemaOf(into any, describe Describe) *Schema {
+	b := schemaBuilder{describe: describe}
+	return b.schema(reflect.ValueOf(into).Elem())
+}
+
+// FieldName returns the name in files of a field of struct type T. There must be such a field.
+func FieldName[T any](field string) string {
+	t := reflect.TypeFor[T]()
+	for _, f := range structFields(t) {
+		if t.FieldByIndex(f.index).Name == field {
+			return f.name
+		}
+	}
+	panic("type " + t.String() + " has no field " + field + " in files")
+}
+
+// AllowNull allows null, which stands for a field that is not there.
+func (s *Schema) AllowNull() {
+	if s.Type != nil {
+		s.Type = append(s.Type, "null")
+	}
+	if s.Enum != nil {
+		s.Enum = append(s.Enum, nil)
+	}
+}
+
+// Require makes the field one that must be there, without null and without a default. There
+// must be such a field.
+func (s *Schema) Require(field string) {
+	s.Required = append(s.Required, field)
+	property := s.Properties[field]
+	property.Type = slices.DeleteFunc(property.Type, func(name string) bool { return name == "null" })
+	property.Default = nil
+}
+
+// SetDescription sets the description, in which the name in files replaces that in Go with which
+// documentation begins.
+func (s *Schema) SetDescription(documentation, goName, name string) {
+	if rest, ok := strings.CutPrefix(documentation, goName+" "); ok {
+		documentation = name + " " + rest
+	}
+	s.Description = documentation
+}
+
+const (
+	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	quantityPattern = `^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$`
+)
+
+type schemaBuilder struct {
+	describe Describe
+	within   []reflect.Type // structs, from the outermost
+}
+
+// schema is the counterpart of decoder.value. rv is addressable.
+func (b *schemaBuilder) schema(rv reflect.Value) *Schema {
+	switch rv.Type() {
+	case valueType:
+		return &Schema{}
+	case durationType, metaDurationType:
+		return &Schema{Type: SchemaTypes{"string"}, Pattern: durationPattern}
+	case quantityType:
+		return &Schema{Type: SchemaTypes{"string", "number"}, Pattern: quantityPattern, MinLength: 1}
+	}
+	if rv.Kind() == reflect.Pointer {
+		if rv.IsNil() {
+			return b.schema((&decoder{}).fresh(rv.Type().Elem()))
+		}
+		return b.schema(rv.Elem())
+	}
+	s := &Schema{}
+	switch rv.Addr().Interface().(type) {
+	case json.Unmarshaler:
+	case encoding.TextUnmarshaler:
+		if rv.Kind() == reflect.Struct {
+			s = b.structure(rv)
+		}
+		s.Type = append(s.Type, "string")
+	default:
+		return b.plain(rv)
+	}
+	if amender, ok := rv.Addr().Interface().(SchemaAmender); ok {
+		amender.AmendSchema(s)
+	}
+	return s
+}
+
+// plain returns the schema of a value whose type has no text or JSON form of its own.
+func (b *schemaBuilder) plain(rv reflect.Value) *Schema {
+	switch rv.Kind() {
+	case reflect.Struct:
+		return b.structure(rv)
+	case reflect.Map:
+		return &Schema{Type: SchemaTypes{"object"}, AdditionalProperties: b.schema((&decoder{}).fresh(rv.Type().Elem()))}
+	case reflect.Slice:
+		return &Schema{Type: SchemaTypes{"array"}, Items: b.schema((&decoder{}).fresh(rv.Type().Elem()))}
+	case reflect.String:
+		return &Schema{Type: SchemaTypes{"string"}}
+	case reflect.Bool:
+		return &Schema{Type: SchemaTypes{"boolean"}}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		s := &Schema{Type: SchemaTypes{"integer"}}
+		if bits := rv.Type().Bits(); bits < 64 {
+			limit := float64(int64(1) << (bits - 1))
+			s.Minimum, s.Maximum = new(-limit), new(limit-1)
+		}
+		return s
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		s := &Schema{Type: SchemaTypes{"integer"}, Minimum: new(0.0)}
+		if bits := rv.Type().Bits(); bits < 64 {
+			s.Maximum = new(float64(uint64(1)<<bits - 1))
+		}
+		return s
+	case reflect.Float32, reflect.Float64:
+		return &Schema{Type: SchemaTypes{"number"}}
+	}
+	return &Schema{} // an interface, or what no file can set
+}
+
+func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
+	t := rv.Type()
+	if slices.Contains(b.within, t) {
+		return &Schema{}
+	}
+	b.within = append(b.within, t)
+	defer func() { b.within = b.within[:len(b.within)-1] }()
+	s := &Schema{Type: SchemaTypes{"object"}, Properties: map[string]*Schema{}, AdditionalProperties: false}
+	for _, f := range structFields(t) {
+		value, ok := f.of(rv, true)
+		if !ok {
+			continue // inside an embedded type that cannot be set
+		}
+		property := b.schema(value)
+		property.Default = defaultOf(value)
+		property.AllowNull()
+		if b.describe != nil {
+			owner, last := t, len(f.index)-1
+			if last > 0 {
+				owner = t.FieldByIndex(f.index[:last]).Type
+			}
+			if owner.Kind() == reflect.Pointer {
+				owner = owner.Elem()
+			}
+			goName := owner.Field(f.index[last]).Name
+			property.SetDescription(b.describe(owner, goName), goName, f.name)
+		}
+		s.Properties[f.name] = property
+	}
+	return s
+}
+
+// defaultOf returns the value as in a file; nil if it is a mapping, whose fields have defaults
+// of their own, or is not written.
+func defaultOf(rv reflect.Value) any {
+	n, err := encode(rv, 0)
+	if err != nil || n == nil {
+		return nil
+	}
+	var value any
+	if err := (Value{node: n}).Decode(&value); err != nil {
+		return nil
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return nil
+	case string:
+		if v == "" {
+			return nil
+		}
+	}
+	return value
+}
