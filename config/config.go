@@ -64,8 +64,10 @@ type Process struct {
 // document is a Config as it is in a file.
 type document struct {
 	*Process
-	Signals  []strictyaml.Value `json:"signals"`
-	Profiles []Profile          `json:"profiles"`
+	// Signals are outside facts that policies judge by.
+	Signals []strictyaml.Value `json:"signals"`
+	// Profiles are the sets of policies, each at its own URLs. At least one.
+	Profiles []Profile `json:"profiles"`
 }
 
 // Serving configures the listener that kube-scheduler calls.
@@ -146,6 +148,13 @@ func (c *ClientConnection) UnmarshalText(text []byte) error {
 	}
 	*c = ClientConnection{None: true}
 	return nil
+}
+
+// AmendSchema implements strictyaml.SchemaAmender.
+func (c *ClientConnection) AmendSchema(s *strictyaml.Schema) {
+	if word, err := (ClientConnection{None: true}).MarshalText(); err == nil {
+		s.Pattern = "^" + regexp.QuoteMeta(string(word)) + "$"
+	}
 }
 
 // MarshalText returns the word None, or errors.ErrUnsupported.
@@ -297,6 +306,11 @@ func (b *Bytes) UnmarshalJSON(data []byte) error {
 	}
 	*b = Bytes(q.Value())
 	return nil
+}
+
+// AmendSchema implements strictyaml.SchemaAmender.
+func (b *Bytes) AmendSchema(s *strictyaml.Schema) {
+	s.Type, s.Pattern, s.Minimum = strictyaml.SchemaTypes{"string", "integer"}, bytesText.String(), new(0.0)
 }
 
 // MarshalJSON writes the number with the largest unit that keeps it whole.
