@@ -130,6 +130,10 @@ func TestOwnSignals(t *testing.T) {
 			t.Errorf("%s: %v, want %q", wheel, err, want)
 		}
 	}
+	schema, err := executeWith(t, []Option{option}, "schema")
+	if want := `"turns":{"type":["integer","null"],"default":3,"minimum":1}`; err != nil || !strings.Contains(strings.Join(strings.Fields(schema), ""), want) {
+		t.Errorf("the schema: %v\n%s", err, schema)
+	}
 }
 
 func TestVersion(t *testing.T) {

@@ -92,6 +92,14 @@
 //
 // [Load] and [Parse] return them as [Errors].
 //
+// # Schema
+//
+// [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of
+// the Go types, and what their validation says when asked: the words of a field if it reports
+// others with field.NotSupported, limits if it reports what is beyond them with "must be between
+// 1 and 5", "at least 1" or "at most 5", and required fields if it reports an error for a field
+// that is missing. What depends on other fields is left out.
+//
 // # Life of a configuration
 //
 // A file is decoded over the defaults, validated, and its policies are built; the

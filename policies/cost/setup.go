@@ -128,7 +128,9 @@ type SpotConfig struct {
 
 // Label is a label with one value.
 type Label struct {
-	Key   string `json:"key"`
+	// Key is the key of a node label. Required.
+	Key string `json:"key"`
+	// Value is its value.
 	Value string `json:"value"`
 }
 

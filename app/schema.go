@@ -1,0 +1,62 @@
+package app
+
+import (
+	_ "embed"
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/config"
+)
+
+func schemaCommand(types config.Types) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of configuration files",
+		Long: `Print the JSON Schema (draft 7) of configuration files, by which editors complete and
+check them. It has all policies and signals that this program knows. A file that serve
+accepts is valid by the schema. The schema does not express everything: for all errors,
+use check.`,
+		Example: `  outboard schema > outboard.schema.json`,
+		Args:    positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var texts map[string]string
+			if err := json.Unmarshal(descriptions, &texts); err != nil {
+				return err
+			}
+			return writeJSON(cmd.OutOrStdout(), config.Schema(types, func(structure reflect.Type, field string) string {
+				if text, ok := texts[descriptionKey(structure, field)]; ok {
+					return text
+				}
+				return swaggerDoc(structure, field)
+			}))
+		},
+	}
+}
+
+// descriptions are the comments of the types of configurations that come with Outboard, by
+// descriptionKey. TestDescriptions writes them.
+//
+//go:embed descriptions.json
+var descriptions []byte
+
+// descriptionKey is package.Type.Field, or package.Type if field is "".
+func descriptionKey(structure reflect.Type, field string) string {
+	return strings.TrimSuffix(structure.PkgPath()+"."+structure.Name()+"."+field, ".")
+}
+
+// swaggerDoc returns what a type says of a field, or of itself if field is "", in the way in
+// which types of Kubernetes do.
+func swaggerDoc(structure reflect.Type, field string) string {
+	documented, ok := reflect.Zero(structure).Interface().(interface{ SwaggerDoc() map[string]string })
+	if !ok {
+		return ""
+	}
+	name := ""
+	if f, ok := structure.FieldByName(field); ok {
+		name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+	}
+	return documented.SwaggerDoc()[name]
+}

@@ -1,0 +1,145 @@
+package app
+
+import (
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite descriptions.json")
+
+const module = "outboard.dev/outboard/"
+
+// comments are the comments of the structs of a package and of their fields, by
+// descriptionKey. A field that has none shares that of the field above if it names both.
+func comments(t *testing.T, pkg string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(pkg, module), "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of %s: %v", pkg, err)
+	}
+	found := map[string]string{}
+	add := func(key string, comment *ast.CommentGroup) {
+		if text := strings.Join(strings.Fields(comment.Text()), " "); text != "" {
+			found[key] = text
+		}
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			types, ok := declaration.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range types.Specs {
+				named, ok := spec.(*ast.TypeSpec)
+				if !ok {
+					continue
+				}
+				structure, ok := named.Type.(*ast.StructType)
+				if !ok {
+					continue
+				}
+				key := pkg + "." + named.Name.Name
+				add(key, types.Doc)
+				var above *ast.CommentGroup
+				for _, field := range structure.Fields.List {
+					for _, name := range field.Names {
+						if field.Doc != nil {
+							above = field.Doc
+						}
+						if field.Doc != nil || strings.Contains(above.Text(), name.Name) {
+							add(key+"."+name.Name, above)
+						}
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// The descriptions are the comments of the types as they are now, of every field.
+func TestDescriptions(t *testing.T) {
+	packages := map[string]map[string]string{}
+	want := map[string]string{}
+	config.Schema(typesOf(nil), func(structure reflect.Type, field string) string {
+		pkg := structure.PkgPath()
+		if !strings.HasPrefix(pkg, module) {
+			return ""
+		}
+		if packages[pkg] == nil {
+			packages[pkg] = comments(t, pkg)
+		}
+		key := descriptionKey(structure, field)
+		if packages[pkg][key] == "" {
+			t.Errorf("%s has no comment", key)
+		}
+		want[key] = packages[pkg][key]
+		return ""
+	})
+	text, err := json.MarshalIndent(want, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("descriptions.json", append(text, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	var got map[string]string
+	if err := json.Unmarshal(descriptions, &got); err != nil {
+		t.Fatal(err)
+	}
+	keys := maps.Clone(want)
+	maps.Copy(keys, got)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if got[key] != want[key] {
+			t.Errorf("%s: descriptions.json says %q, and the comment %q: go test ./app -run TestDescriptions -update", key, got[key], want[key])
+		}
+	}
+}
+
+// documented is a configuration of a policy of one's own that documents its fields.
+type documented struct {
+	Size int `json:"size"`
+}
+
+func (documented) SwaggerDoc() map[string]string {
+	return map[string]string{"": "Settings of Own.", "size": "How many there are."}
+}
+
+// The schema has the descriptions of what comes with Outboard, under the names in files, and
+// those of policies of one's own that have them.
+func TestSchemaHasDescriptions(t *testing.T) {
+	own := policy.TypeOf("Own", func() documented { return documented{} }, func(documented) (policy.Policy, error) { return nil, nil })
+	out, err := executeWith(t, []Option{WithPolicies(own, podlimit.Type())}, "schema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"description": "How many there are."`, `"description": "Settings of Own."`,
+		`"description": "qps is how many requests per second`, `"description": "matchLabels is a map of {key,value} pairs.`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+}
