@@ -91,7 +91,7 @@ func TestReserve(t *testing.T) {
 	used := &policy.Reason{Code: "Used", Text: "no device has enough left"}
 	errServer := errors.New("the API server does not answer")
 	gpu := reserver{name: "GPU", resources: []string{"gpu"}, claims: map[string]string{"gpu": "0"}}
-	licence := reserver{name: "Licence", resources: []string{"a", "b"}, claims: map[string]string{"licence": "7", "shared": "x"}}
+	license := reserver{name: "License", resources: []string{"a", "b"}, claims: map[string]string{"license": "7", "shared": "x"}}
 	other := reserver{name: "Other", resources: []string{"other"}}
 	nothing := reserver{name: "Nothing"}
 
@@ -108,45 +108,45 @@ func TestReserve(t *testing.T) {
 		{name: "one", policies: []reserver{gpu}, want: map[string]string{"gpu": "0"}, diary: "+gpu"},
 		{name: "one that hands out nothing", policies: []reserver{nothing}},
 		{
-			name: "several", policies: []reserver{gpu, nothing, licence},
-			want: map[string]string{"gpu": "0", "licence": "7", "shared": "x"}, diary: "+gpu +a +b",
+			name: "several", policies: []reserver{gpu, nothing, license},
+			want: map[string]string{"gpu": "0", "license": "7", "shared": "x"}, diary: "+gpu +a +b",
 		},
 		{
 			name:     "several that agree about an annotation",
-			policies: []reserver{licence, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "x"} })},
-			want:     map[string]string{"gpu": "0", "licence": "7", "shared": "x"}, diary: "+a +b +gpu",
+			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "x"} })},
+			want:     map[string]string{"gpu": "0", "license": "7", "shared": "x"}, diary: "+a +b +gpu",
 		},
 		{
 			name:     "the first has not enough",
-			policies: []reserver{with(gpu, func(r *reserver) { r.verdict.Reason = used }), licence},
+			policies: []reserver{with(gpu, func(r *reserver) { r.verdict.Reason = used }), license},
 			err:      "node n: policy GPU: no device has enough left", policyErr: "GPU",
 		},
 		{
 			name:     "the last has not enough: the others are released, the last first, but not it",
-			policies: []reserver{gpu, licence, with(other, func(r *reserver) { r.verdict.Reason = used })},
+			policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
 			err:      "node n: policy Other: no device has enough left", policyErr: "Other", diary: "+gpu +a +b -b -a -gpu",
 		},
 		{
-			name: "a ledger that does not answer leaves open what is claimed", policies: []reserver{gpu, licence},
+			name: "a ledger that does not answer leaves open what is claimed", policies: []reserver{gpu, license},
 			failing: map[string]error{"+b": errServer},
 			err:     "node n: the API server does not answer", diary: "+gpu +a +b -a -gpu",
 		},
 		{
-			name: "a policy that cannot say which ledgers", policies: []reserver{gpu, with(licence, func(r *reserver) { r.err = errors.New("bad annotation") })},
-			err: "policy Licence: bad annotation", policyErr: "Licence", diary: "+gpu -gpu",
+			name: "a policy that cannot say which ledgers", policies: []reserver{gpu, with(license, func(r *reserver) { r.err = errors.New("bad annotation") })},
+			err: "policy License: bad annotation", policyErr: "License", diary: "+gpu -gpu",
 		},
 		{
-			name: "a panic", policies: []reserver{gpu, with(licence, func(r *reserver) { r.panics = "ledgers" })},
-			err: "policy Licence: panic: boom", policyErr: "Licence", diary: "+gpu -gpu",
+			name: "a panic", policies: []reserver{gpu, with(license, func(r *reserver) { r.panics = "ledgers" })},
+			err: "policy License: panic: boom", policyErr: "License", diary: "+gpu -gpu",
 		},
 		{
-			name: "a panic while choosing", policies: []reserver{gpu, with(licence, func(r *reserver) { r.panics = "reserve" })},
-			err: "node n: policy Licence: panic: boom", policyErr: "Licence", diary: "+gpu -gpu",
+			name: "a panic while choosing", policies: []reserver{gpu, with(license, func(r *reserver) { r.panics = "reserve" })},
+			err: "node n: policy License: panic: boom", policyErr: "License", diary: "+gpu -gpu",
 		},
 		{
 			name:     "two that disagree about an annotation: neither keeps its claim",
-			policies: []reserver{licence, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })},
-			err:      `policy GPU: annotation "shared" is written by policy Licence too, with another value`, policyErr: "GPU",
+			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })},
+			err:      `policy GPU: annotation "shared" is written by policy License too, with another value`, policyErr: "GPU",
 			diary: "+a +b +gpu -gpu -b -a",
 		},
 		{
@@ -154,9 +154,9 @@ func TestReserve(t *testing.T) {
 			err: "policy Other: it hands out gpu, and so does policy GPU", policyErr: "Other", diary: "+gpu -gpu",
 		},
 		{
-			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, licence, with(other, func(r *reserver) { r.verdict.Reason = used })},
+			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
 			failing: map[string]error{"-a": errServer},
-			err:     "node n: policy Other: no device has enough left\npolicy Licence: releasing: the API server does not answer", policyErr: "Other",
+			err:     "node n: policy Other: no device has enough left\npolicy License: releasing: the API server does not answer", policyErr: "Other",
 			diary: "+gpu +a +b -b -a -gpu",
 		},
 	}

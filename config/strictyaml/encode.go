@@ -256,13 +256,14 @@ func bareNode(text string) *yaml.Node {
 // Several lines of plain text are readable as a block; anything odder is not.
 var block = regexp.MustCompile(`^[!-~][ -~]*(?:\n[ -~]*)+$`)
 
-// stringNode returns s as a scalar that no reader takes for anything else.
+// stringNode returns s as a scalar that no reader takes for anything else: such as <<, which yaml.v3 takes for a merge key only when
+// it reads.
 func stringNode(s string) *yaml.Node {
 	n := bareNode(s)
 	switch {
 	case block.MatchString(s):
 		n.Style = yaml.LiteralStyle
-	case classify(n) != text || strconv.Quote(s) != `"`+s+`"`:
+	case s == "<<" || classify(n) != text || strconv.Quote(s) != `"`+s+`"`:
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	n.Tag = "!!str"

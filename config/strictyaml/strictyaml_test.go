@@ -269,3 +269,21 @@ func TestDecodeNeedsPointer(t *testing.T) {
 		}
 	}
 }
+
+// Words that YAML takes for something else are written in quotes.
+func TestMarshalQuotesWhatIsNoText(t *testing.T) {
+	for _, word := range []string{"<<", "yes", "null", "1", "1e3", "~", ""} {
+		text, err := strictyaml.Marshal(Plain{Labels: map[string]string{"a": word}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := strictyaml.Parse("f", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var into Plain
+		if err := doc.Decode(&into); err != nil || into.Labels["a"] != word {
+			t.Errorf("%q is read as %q (%v)", word, into.Labels["a"], err)
+		}
+	}
+}

@@ -35,8 +35,8 @@ func TestAppendFilterResult(t *testing.T) {
 			`{"Nodes":null,"NodeNames":["a","b","c"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
 		{"some names", threeNames, []int32{0, 2}, []wire.Failure{{1, "no GPU"}}, nil,
 			`{"Nodes":null,"NodeNames":["a","c"],"FailedNodes":{"b":"no GPU"},"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{0, "no GPU"}, {2, "no GPU"}}, []wire.Failure{{1, "no licence"}},
-			`{"Nodes":null,"NodeNames":[],"FailedNodes":{"a":"no GPU","c":"no GPU"},"FailedAndUnresolvableNodes":{"b":"no licence"},"Error":""}`},
+		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{0, "no GPU"}, {2, "no GPU"}}, []wire.Failure{{1, "no license"}},
+			`{"Nodes":null,"NodeNames":[],"FailedNodes":{"a":"no GPU","c":"no GPU"},"FailedAndUnresolvableNodes":{"b":"no license"},"Error":""}`},
 		{"texts that need escapes", threeNames, []int32{0}, []wire.Failure{{1, "a \"b\"\n"}}, []wire.Failure{{2, "größer als \xff"}},
 			`{"Nodes":null,"NodeNames":["a"],"FailedNodes":{"b":"a \"b\"\n"},"FailedAndUnresolvableNodes":{"c":"größer als \ufffd"},"Error":""}`},
 		{"names as they were spelled", oddNames, []int32{0, 2}, []wire.Failure{{1, "x"}}, nil,
@@ -258,7 +258,7 @@ func TestAnswersAllocateOnce(t *testing.T) {
 			case 0:
 				failed = append(failed, wire.Failure{Index: i, Text: "no single GPU has enough free memory"})
 			case 1:
-				unresolvable = append(unresolvable, wire.Failure{Index: i, Text: "no licence"})
+				unresolvable = append(unresolvable, wire.Failure{Index: i, Text: "no license"})
 			default:
 				kept = append(kept, i)
 			}

@@ -141,7 +141,7 @@ func TestDecodeOfNearlyRightRequests(t *testing.T) {
 }
 
 func TestAnswersSayWhatWasDecided(t *testing.T) {
-	text := rapid.OneOf(rapid.SampledFrom([]string{"no GPU", "no licence", ""}), rapid.String())
+	text := rapid.OneOf(rapid.SampledFrom([]string{"no GPU", "no license", ""}), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
 		r, _ := decodedArguments(t)
 		var kept []int32
