@@ -254,7 +254,9 @@ type Type struct {
 	// is called at most once. Errors of decode are returned as they are. Errors
 	// about values are field.Error values
 	// (k8s.io/apimachinery/pkg/util/validation/field) with paths relative to the
-	// policy's configuration, all of them at once: ErrorList.ToAggregate.
+	// policy's configuration, all of them at once: ErrorList.ToAggregate. New does no I/O
+	// and changes nothing: it is also called with many configurations, valid or not, to
+	// find the schema of configuration files.
 	New func(decode func(into any) error) (Policy, error)
 }
 
