@@ -28,14 +28,14 @@ func verifyCommand() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify URL",
-		Short: "Check whether a running extender keeps kube-scheduler's contract",
-		Long: `Call any scheduler extender as kube-scheduler would, and say which rules of the
-contract it keeps and breaks, and what kube-scheduler does about those it breaks.
-URL is the urlPrefix of kube-scheduler's configuration. The exit status is 1 if a
-rule is broken that makes kube-scheduler fail or lose pods.
+		Short: "Check whether a running extender follows kube-scheduler's contract",
+		Long: `Call any scheduler extender as kube-scheduler would, and report which rules of the
+contract pass and fail, with the consequence of each failure in kube-scheduler. URL
+is the urlPrefix of kube-scheduler's configuration. The exit status is 1 if a rule
+fails whose violation makes kube-scheduler fail or lose pods.
 
-Nothing is bound and nothing is changed: the pods asked about do not exist. An
-extender with a cache judges only nodes it knows; --cluster asks about the nodes
+The command binds and changes nothing: the pods in its requests do not exist. An
+extender with a cache evaluates only nodes that it knows; --cluster sends the nodes
 of your cluster.`,
 		Example: `  outboard verify http://127.0.0.1:8888/scheduler
   outboard verify https://127.0.0.1:8443 --ca ca.crt --cert client.crt --key client.key --cluster
@@ -67,17 +67,17 @@ of your cluster.`,
 	flags.StringVar(&o.FilterVerb, "filter", "", "filterVerb; without any verb, filter and prioritize are checked")
 	flags.StringVar(&o.PrioritizeVerb, "prioritize", "", "prioritizeVerb")
 	flags.StringVar(&o.PreemptVerb, "preempt", "", "preemptVerb")
-	flags.StringVar(&o.BindVerb, "bind", "", "bindVerb; asked only to bind a pod that does not exist")
+	flags.StringVar(&o.BindVerb, "bind", "", "bindVerb; called only for a pod that does not exist")
 	flags.StringVar(&o.mode, "mode", "auto", "auto, names (nodeCacheCapable: true), nodes (false) or both")
-	flags.StringVar(&o.TLS.CAFile, "ca", "", "file with the authority of the extender's certificate")
+	flags.StringVar(&o.TLS.CAFile, "ca", "", "file with the CA of the extender's certificate")
 	flags.StringVar(&o.TLS.CertFile, "cert", "", "file with the client certificate")
 	flags.StringVar(&o.TLS.KeyFile, "key", "", "file with the client certificate's key")
 	flags.DurationVar(&o.HTTPTimeout, "timeout", 5*time.Second, "httpTimeout")
-	flags.Int64Var(&o.MaxScore, "max-score", 10, "highest score allowed")
-	flags.StringVar(&o.pod, "pod", "", "file with the Pod to ask about")
-	flags.StringToStringVar(&o.resources, "resource", nil, "managed resource the pod asks for, as name=quantity")
-	flags.StringSliceVar(&o.NodeNames, "node", nil, "names of nodes to ask about")
-	flags.BoolVar(&o.fromCluster, "cluster", false, "ask about the nodes of the cluster")
+	flags.Int64Var(&o.MaxScore, "max-score", 10, "maximum score")
+	flags.StringVar(&o.pod, "pod", "", "file with the Pod of the requests")
+	flags.StringToStringVar(&o.resources, "resource", nil, "managed resource that the pod requests, as name=quantity")
+	flags.StringSliceVar(&o.NodeNames, "node", nil, "names of the nodes of the requests")
+	flags.BoolVar(&o.fromCluster, "cluster", false, "send the nodes of the cluster")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --cluster")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd

@@ -62,14 +62,14 @@ func (e *BindError) Is(target error) bool {
 
 // Outcomes of Bind, in metrics.
 const (
-	outcomeBound        = "bound"
-	outcomeAlreadyBound = "already_bound" // to the node asked for
-	outcomeElsewhere    = "bound_elsewhere"
-	outcomeGone         = "gone"
-	outcomeRefused      = "refused"
-	outcomeNotSent      = "not_sent"
-	outcomeThrottled    = "throttled" // by Throttle, before Bind
-	outcomeUnknown      = "unknown"
+	outcomeSuccess        = "bound"
+	outcomeAlreadyBound   = "already_bound" // to the node asked for
+	outcomeBoundElsewhere = "bound_elsewhere"
+	outcomeNotFound       = "gone"
+	outcomeRejected       = "refused"
+	outcomeNotSent        = "not_sent"
+	outcomeThrottled      = "throttled" // by Throttle, before Bind
+	outcomeUnknown        = "unknown"
 )
 
 func (e *BindError) outcome() string {
@@ -77,13 +77,13 @@ func (e *BindError) outcome() string {
 	case e.Unknown:
 		return outcomeUnknown
 	case e.BoundTo != "":
-		return outcomeElsewhere
+		return outcomeBoundElsewhere
 	case e.Gone:
-		return outcomeGone
+		return outcomeNotFound
 	case e.NotSent:
 		return outcomeNotSent
 	}
-	return outcomeRefused
+	return outcomeRejected
 }
 
 // Bind binds the pod to the node, with the annotations. Nil means that it is
@@ -130,18 +130,18 @@ func (c *Cluster) bind(ctx context.Context, b binding.Binding) (string, *BindErr
 	sent, err := c.post(ctx, b)
 	if err == nil {
 		bound = c.bound(ctx, b)
-		return outcomeBound, nil
+		return outcomeSuccess, nil
 	}
 	if !sent {
 		return "", notSent(b, err)
 	}
-	if refused(err) {
+	if rejected(err) {
 		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
 		failure.Gone = apierrors.IsNotFound(err)
 		return "", failure
 	}
 	pod, lookupErr := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
-	if failure := judge(b, err, pod, lookupErr); failure != nil {
+	if failure := classify(b, err, pod, lookupErr); failure != nil {
 		return "", failure
 	}
 	c.warnOfAnnotations(b, pod)
@@ -151,8 +151,8 @@ func (c *Cluster) bind(ctx context.Context, b binding.Binding) (string, *BindErr
 
 // post sends the Binding. sent is false if it certainly has not left this process.
 func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err error) {
-	var d departure
-	d.left.Store(c.options.Client != nil) // whose transport is not ours
+	var d sendTracker
+	d.sent.Store(c.options.Client != nil) // whose transport is not ours
 	if permitted(ctx) {
 		// It is sent now, and a caller that gives up is no reason not to hear the answer.
 		ctx = context.WithoutCancel(ctx)
@@ -163,13 +163,13 @@ func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err e
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
 	}, metav1.CreateOptions{})
-	return d.left.Load(), c.denials.observe(writeBinding, err)
+	return d.sent.Load(), c.denials.observe(writeBinding, err)
 }
 
 // refused says that the API server has answered, and that the Binding had and
 // will have no effect. A conflict is not among them, because the pod may be bound
 // to the very node.
-func refused(err error) bool {
+func rejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
@@ -184,7 +184,7 @@ func refused(err error) bool {
 
 // judge says what it means that the Binding ended with err and the pod was then
 // found as it is. Nil: it is bound to the node.
-func judge(b binding.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
+func classify(b binding.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
 	unknown := func(text string, err error) *BindError {
 		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
 		failure.Unknown = true

@@ -99,17 +99,17 @@ func (o *Options) setDefaults() {
 // Cluster is a Kubernetes cluster as Outboard sees it. Its methods may be called
 // concurrently.
 type Cluster struct {
-	options  Options
-	client   kubernetes.Interface
-	state    *state
-	limiter  *limiter      // nil: no limit
-	ledgers  *ledgerClient // nil with Options.Client
-	feeds    atomic.Pointer[[]*feed]
-	metrics  *metrics
-	clock    *ledger.Clock
-	failures atomic.Uint64 // requests that the API server did not answer, as the transport sees it
-	denials  denials
-	started  atomic.Bool
+	options    Options
+	client     kubernetes.Interface
+	state      *state
+	limiter    *limiter      // nil: no limit
+	ledgers    *ledgerClient // nil with Options.Client
+	reflectors atomic.Pointer[[]*resourceReflector]
+	metrics    *metrics
+	clock      *ledger.Clock
+	failures   atomic.Uint64 // requests that the API server did not answer, as the transport sees it
+	denials    denials
+	started    atomic.Bool
 
 	followMu sync.Mutex
 	resources
@@ -135,11 +135,11 @@ func New(o Options) (*Cluster, error) {
 		}
 	}
 	c.resources = resources{o.Ledgers, o.ConfigMaps}
-	feeds := []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
+	feeds := []*resourceReflector{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
 	for _, r := range c.resources.split() {
 		feeds = append(feeds, c.feedOf(r))
 	}
-	c.feeds.Store(&feeds)
+	c.reflectors.Store(&feeds)
 	c.metrics.read(c)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(c.metrics.registry); err != nil {
@@ -169,10 +169,10 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-func (c *Cluster) nodeFeed() *feed {
+func (c *Cluster) nodeFeed() *resourceReflector {
 	var machines templates[nodeKey, *corev1.Node]
 	var images templates[string, []string]
-	return newFeed(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
+	return newResourceReflector(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
 		trim: snapshot.TrimNode,
 		intern: func(node *corev1.Node) {
 			internImages(&images, node)
@@ -210,9 +210,9 @@ func (c *Cluster) images(yield func(string, []string) bool) {
 	}
 }
 
-func (c *Cluster) podFeed() *feed {
+func (c *Cluster) podFeed() *resourceReflector {
 	var pods templates[podKey, *corev1.Pod]
-	return newFeed(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
+	return newResourceReflector(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
 		trim: trimPod,
 		intern: func(pod *corev1.Pod) {
 			if like := pods.swap(podKeyOf(pod), pod); like != nil {
@@ -238,8 +238,8 @@ func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
 	}
 }
 
-func (c *Cluster) budgetFeed() *feed {
-	return newFeed(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
+func (c *Cluster) budgetFeed() *resourceReflector {
+	return newResourceReflector(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
 		trim:   func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
 		set:    c.state.setBudget,
 		remove: c.state.removeBudget,
@@ -248,14 +248,14 @@ func (c *Cluster) budgetFeed() *feed {
 	})
 }
 
-func (c *Cluster) feed(resource string) *feed {
+func (c *Cluster) feed(resource string) *resourceReflector {
 	resource = c.unique(resource)
-	return &feed{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
+	return &resourceReflector{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
 }
 
 // completed is called when a resource was read.
 func (c *Cluster) completed() {
-	for _, f := range *c.feeds.Load() {
+	for _, f := range *c.reflectors.Load() {
 		if !f.read.Load() {
 			return
 		}
@@ -273,7 +273,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.options.Logger.Handler()))
 	c.followMu.Lock()
 	c.ctx = ctx
-	for _, f := range *c.feeds.Load() {
+	for _, f := range *c.reflectors.Load() {
 		c.running.Go(func() { f.reflector.RunWithContext(ctx) })
 	}
 	c.followMu.Unlock()
@@ -387,11 +387,11 @@ func (c *Cluster) WaitForSync(ctx context.Context) error {
 // request failed.
 func (c *Cluster) Synced() error {
 	var missing []string
-	for _, f := range *c.feeds.Load() {
+	for _, f := range *c.reflectors.Load() {
 		if f.read.Load() {
 			continue
 		}
-		missing = append(missing, cmp.Or(f.trouble(), f.resource))
+		missing = append(missing, cmp.Or(f.warning(), f.resource))
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("not read from the API server yet: %s", strings.Join(missing, ", "))
@@ -403,8 +403,8 @@ func (c *Cluster) Synced() error {
 // the View holds of it may be out of date; and one for each kind of write that the API server denies.
 func (c *Cluster) Warnings() []string {
 	lines := c.denials.lines()
-	for _, f := range *c.feeds.Load() {
-		if text := f.trouble(); text != "" && f.read.Load() {
+	for _, f := range *c.reflectors.Load() {
+		if text := f.warning(); text != "" && f.read.Load() {
 			lines = append(lines, "cluster: "+text)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 // configMapFeed follows the families of ConfigMaps in one namespace. Of the others
 // there, nothing but the name is kept, and that no longer than an event.
-func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *feed {
+func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *resourceReflector {
 	k := &configMaps{state: c.state, sources: sources, known: map[string]*corev1.ConfigMap{}}
-	return newFeed(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), store[*corev1.ConfigMap]{
+	return newResourceReflector(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), store[*corev1.ConfigMap]{
 		trim:   k.trim,
 		set:    k.set,
 		remove: k.remove,
@@ -71,5 +71,5 @@ func (k *configMaps) put(name string, data map[string]string) {
 	k.state.mu.Lock()
 	defer k.state.mu.Unlock()
 	k.of(name, func(source snapshot.ConfigMapSource, node string) { k.state.builder.SetConfigMap(source, node, data) })
-	k.state.wake()
+	k.state.requestPublish()
 }

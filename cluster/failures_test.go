@@ -54,7 +54,7 @@ func TestMeaningOfFailures(t *testing.T) {
 	forbidden := apierrors.NewForbidden(resource, "", errors.New("no"))
 	missing := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", resource, "", "404 page not found", 0, true)
 	var log bytes.Buffer
-	f := &feed{resource: "ledgers", failed: func() {}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	f := &resourceReflector{resource: "ledgers", failed: func() {}, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for i, step := range []struct {
 		err          error
 		want, logged string
@@ -73,7 +73,7 @@ func TestMeaningOfFailures(t *testing.T) {
 	} {
 		log.Reset()
 		_ = f.observe(step.err)
-		if got := f.trouble(); got != step.want {
+		if got := f.warning(); got != step.want {
 			t.Errorf("step %d: it says %q, want %q", i, got, step.want)
 		}
 		if got := log.String(); (got == "") != (step.logged == "") || !strings.Contains(got, step.logged) {

@@ -36,7 +36,7 @@ func (r resources) split() []resources {
 }
 
 // feedOf returns the feed of resources that have one.
-func (c *Cluster) feedOf(r resources) *feed {
+func (c *Cluster) feedOf(r resources) *resourceReflector {
 	if r.followsLedgers {
 		return c.ledgerFeed()
 	}
@@ -78,16 +78,16 @@ func (c *Cluster) followOne(ctx context.Context, more resources) error {
 	following, stop := context.WithCancel(c.ctx)
 	c.running.Go(func() { f.reflector.RunWithContext(following) })
 	for !f.read.Load() {
-		if f.trouble() == "" && ctx.Err() == nil && following.Err() == nil {
+		if f.warning() == "" && ctx.Err() == nil && following.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		stop()
-		return fmt.Errorf("not read from the API server: %s", cmp.Or(f.trouble(), f.resource))
+		return fmt.Errorf("not read from the API server: %s", cmp.Or(f.warning(), f.resource))
 	}
 	context.AfterFunc(c.ctx, stop)
-	feeds := append(slices.Clone(*c.feeds.Load()), f)
-	c.feeds.Store(&feeds)
+	feeds := append(slices.Clone(*c.reflectors.Load()), f)
+	c.reflectors.Store(&feeds)
 	c.followsLedgers = c.followsLedgers || more.followsLedgers
 	c.configMaps = append(slices.Clip(c.configMaps), more.configMaps...)
 	return nil
@@ -96,12 +96,12 @@ func (c *Cluster) followOne(ctx context.Context, more resources) error {
 // unique returns a name for a feed that no other has: a namespace is followed twice if
 // families of ConfigMaps in it are added.
 func (c *Cluster) unique(resource string) string {
-	var others []*feed
-	if all := c.feeds.Load(); all != nil {
+	var others []*resourceReflector
+	if all := c.reflectors.Load(); all != nil {
 		others = *all
 	}
 	name := resource
-	for i := 2; slices.ContainsFunc(others, func(f *feed) bool { return f.resource == name }); i++ {
+	for i := 2; slices.ContainsFunc(others, func(f *resourceReflector) bool { return f.resource == name }); i++ {
 		name = fmt.Sprintf("%s (%d)", resource, i)
 	}
 	return name

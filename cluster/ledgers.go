@@ -52,8 +52,8 @@ func (c *ledgerClient) Watch(ctx context.Context, opts metav1.ListOptions) (watc
 	return c.rest.Get().Resource(ledger.Resource.Resource).VersionedParams(&opts, c.parameters).Watch(ctx)
 }
 
-func (c *Cluster) ledgerFeed() *feed {
-	return newFeed(c.ledgers.rest, c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
+func (c *Cluster) ledgerFeed() *resourceReflector {
+	return newResourceReflector(c.ledgers.rest, c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
 		trim:   func(o *ledger.Object) { o.ManagedFields = nil },
 		set:    c.state.setLedger,
 		remove: c.state.removeLedger,
@@ -102,7 +102,7 @@ func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 // it is then; nil if it is gone.
 func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	pod, err := c.stamp(ctx, namespace, name, uid, TouchedAnnotation)
-	if refused(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
+	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
 		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
 			return nil, lookupErr
 		}
@@ -163,7 +163,7 @@ func (s *state) removeLedger(o *ledger.Object) {
 	s.lookups.Unlock()
 	if known != nil {
 		s.builder.DeleteLedger(known.Spec.Key())
-		s.wake()
+		s.requestPublish()
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *state) showLedger(o *ledger.Object) {
 		_, gone := s.gone[uid]
 		return gone
 	}))
-	s.wake()
+	s.requestPublish()
 }
 
 // claimsEnd takes from the watch that a pod is gone, or, after a restore of etcd,

@@ -47,32 +47,32 @@ func (m *metrics) read(c *Cluster) {
 		func() float64 { return float64(c.View().Len()) })
 	m.gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.",
 		func() float64 { return float64(c.state.count()) })
-	m.registry.MustRegister(feedMetrics{c})
+	m.registry.MustRegister(reflectorMetrics{c})
 }
 
 // feedMetrics are the metrics of the resources that a Cluster follows, which may become more.
-type feedMetrics struct{ cluster *Cluster }
+type reflectorMetrics struct{ cluster *Cluster }
 
-func feedDesc(name, help string) *prometheus.Desc {
+func reflectorDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"resource"}, nil)
 }
 
 var (
-	syncedDesc     = feedDesc("outboard_cluster_synced", "1 if the resource was read completely.")
-	unreadableDesc = feedDesc("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.")
-	lastEventDesc  = feedDesc("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.")
+	syncedDesc     = reflectorDesc("outboard_cluster_synced", "1 if the resource was read completely.")
+	unreadableDesc = reflectorDesc("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.")
+	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.")
 )
 
 // Describe implements prometheus.Collector.
-func (feedMetrics) Describe(to chan<- *prometheus.Desc) {
+func (reflectorMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{syncedDesc, unreadableDesc, lastEventDesc} {
 		to <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m feedMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, f := range *m.cluster.feeds.Load() {
+func (m reflectorMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, f := range *m.cluster.reflectors.Load() {
 		gauge := func(desc *prometheus.Desc, value float64) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, f.resource)
 		}

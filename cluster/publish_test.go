@@ -198,11 +198,11 @@ func TestFakeClientset(t *testing.T) {
 // However often a resource must be read anew, it is not read all the time.
 func TestPauseBetweenReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &feed{}
+		f := &resourceReflector{}
 		ctx, cancel := context.WithCancel(t.Context())
 		paused := func() time.Duration {
 			start := time.Now()
-			if err := f.pause(ctx); err != nil {
+			if err := f.awaitReadInterval(ctx); err != nil {
 				t.Error(err)
 			}
 			return time.Since(start)
@@ -220,7 +220,7 @@ func TestPauseBetweenReadings(t *testing.T) {
 		}
 		f.lastRead.Store(time.Now().UnixNano())
 		cancel()
-		if err := f.pause(ctx); err == nil {
+		if err := f.awaitReadInterval(ctx); err == nil {
 			t.Error("the pause goes on when everything ends")
 		}
 	})

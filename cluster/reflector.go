@@ -30,7 +30,7 @@ var backoff = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 
 const readInterval = 10 * time.Second
 
 // feed follows one resource.
-type feed struct {
+type resourceReflector struct {
 	resource  string
 	reflector *cache.Reflector
 	read      atomic.Bool           // the resource was read completely once
@@ -57,7 +57,7 @@ type lister[L runtime.Object] interface {
 
 // store is where a feed's objects go: the ReflectorStore of its Reflector.
 type store[T object] struct {
-	feed *feed
+	reflector *resourceReflector
 	// trim writes to the parts of an object, and is called once for each, before
 	// intern: after that, the parts may be those of an object in use.
 	trim func(T)
@@ -69,15 +69,15 @@ type store[T object] struct {
 	done   func()     // after everything was read
 }
 
-// newFeed makes f follow a resource and write into the store. fieldSelector may be
+// newResourceReflector makes f follow a resource and write into the store. fieldSelector may be
 // empty. client is what the lister was made from.
-func newFeed[T object, L runtime.Object](client any, f *feed, fieldSelector string, from lister[L], to store[T]) *feed {
+func newResourceReflector[T object, L runtime.Object](client any, f *resourceReflector, fieldSelector string, from lister[L], to store[T]) *resourceReflector {
 	f.lastEvent.Store(time.Now().UnixNano())
-	to.feed = f
+	to.reflector = f
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.FieldSelector = fieldSelector
-			if err := f.pause(ctx); err != nil {
+			if err := f.awaitReadInterval(ctx); err != nil {
 				return nil, err
 			}
 			list, err := from.List(ctx, opts)
@@ -94,7 +94,7 @@ func newFeed[T object, L runtime.Object](client any, f *feed, fieldSelector stri
 			if opts.SendInitialEvents == nil {
 				return resume(ctx, f, from, opts)
 			}
-			if err := f.pause(ctx); err != nil {
+			if err := f.awaitReadInterval(ctx); err != nil {
 				return nil, err
 			}
 			opts.ResourceVersion = "" // everything, as it is now
@@ -118,7 +118,7 @@ func newFeed[T object, L runtime.Object](client any, f *feed, fieldSelector stri
 // from a backup. resourceVersions do not show that. They may have reached the one
 // asked for again, in another moment; and a watch from one that is not reached yet
 // waits in silence.
-func resume[L runtime.Object](ctx context.Context, f *feed, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
+func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := from.Watch(ctx, opts)
 	if f.observe(err) != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func resume[L runtime.Object](ctx context.Context, f *feed, from lister[L], opts
 }
 
 // pause waits until everything may be read again.
-func (f *feed) pause(ctx context.Context) error {
+func (f *resourceReflector) awaitReadInterval(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -141,18 +141,18 @@ func (f *feed) pause(ctx context.Context) error {
 }
 
 // observe records the outcome of a request, and returns it.
-func (f *feed) observe(err error) error {
+func (f *resourceReflector) observe(err error) error {
 	if err == nil {
-		f.heard()
+		f.sawEvent()
 		if f.lastError.Swap(nil) != nil {
 			f.logger.Info("the API server answers again", "resource", f.resource)
 		}
 		return nil
 	}
 	f.failed()
-	what, hint := f.meaning(err)
+	what, hint := f.describeError(err)
 	if before := f.lastError.Swap(&err); before != nil {
-		if said, _ := f.meaning(*before); said == what {
+		if said, _ := f.describeError(*before); said == what {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (f *feed) observe(err error) error {
 }
 
 // meaning says what it means that a request has failed, and what helps; "" if that is not known.
-func (f *feed) meaning(err error) (what, hint string) {
+func (f *resourceReflector) describeError(err error) (what, hint string) {
 	resource := f.resource
 	if resource == ledger.Resource.Resource {
 		resource = ledger.Resource.GroupResource().String()
@@ -184,29 +184,29 @@ func (f *feed) meaning(err error) (what, hint string) {
 }
 
 // trouble is why the last request failed, as a line for an operator; "" if it did not.
-func (f *feed) trouble() string {
+func (f *resourceReflector) warning() string {
 	err := f.lastError.Load()
 	if err == nil {
 		return ""
 	}
-	what, hint := f.meaning(*err)
+	what, hint := f.describeError(*err)
 	if hint != "" {
 		hint = "; " + hint
 	}
 	return fmt.Sprintf("%s (%s: %v%s)", f.resource, what, *err, hint)
 }
 
-func (f *feed) heard() { f.lastEvent.Store(time.Now().UnixNano()) }
+func (f *resourceReflector) sawEvent() { f.lastEvent.Store(time.Now().UnixNano()) }
 
 // age is the time since the API server last said something about the resource.
-func (f *feed) age() time.Duration { return time.Since(time.Unix(0, f.lastEvent.Load())) }
+func (f *resourceReflector) age() time.Duration { return time.Since(time.Unix(0, f.lastEvent.Load())) }
 
 func (s store[T]) change(object any, apply ...func(T)) error {
 	typed, ok := object.(T)
 	if !ok {
-		return fmt.Errorf("%s: got a %T", s.feed.resource, object)
+		return fmt.Errorf("%s: got a %T", s.reflector.resource, object)
 	}
-	s.feed.heard()
+	s.reflector.sawEvent()
 	for _, f := range apply {
 		if f != nil {
 			f(typed)
@@ -233,7 +233,7 @@ func (s store[T]) Transformer() cache.TransformFunc {
 // Replace is called by the Reflector with all there is. The objects come from
 // the Transformer, or from a list that was prepared as it came.
 func (s store[T]) Replace(objects []any, _ string) error {
-	s.feed.heard()
+	s.reflector.sawEvent()
 	typed := make([]T, 0, len(objects))
 	for _, object := range objects {
 		if err := s.change(object, func(o T) { typed = append(typed, o) }); err != nil {
@@ -241,8 +241,8 @@ func (s store[T]) Replace(objects []any, _ string) error {
 		}
 	}
 	replace(typed, s.known, s.set, s.remove)
-	s.feed.lastRead.Store(time.Now().UnixNano())
-	s.feed.read.Store(true)
+	s.reflector.lastRead.Store(time.Now().UnixNano())
+	s.reflector.read.Store(true)
 	s.done()
 	return nil
 }
@@ -269,7 +269,7 @@ func replace[T object](listed []T, known func() []T, set, remove func(T)) {
 // Bookmark is called by the Reflector when the API server has nothing new to
 // say, about once a minute.
 func (s store[T]) Bookmark(string) error {
-	s.feed.heard()
+	s.reflector.sawEvent()
 	return nil
 }
 

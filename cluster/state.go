@@ -118,17 +118,17 @@ func (s *state) setSignal(c *snapshot.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.SetSignal(c)
-	s.wake()
+	s.requestPublish()
 }
 
 func (s *state) deleteSignal(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.DeleteSignal(name)
-	s.wake()
+	s.requestPublish()
 }
 
-func (s *state) wake() {
+func (s *state) requestPublish() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
@@ -139,14 +139,14 @@ func (s *state) setNode(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.SetNode(node)
-	s.wake()
+	s.requestPublish()
 }
 
 func (s *state) removeNode(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.DeleteNode(node.Name)
-	s.wake()
+	s.requestPublish()
 }
 
 func (s *state) allNodes() []*corev1.Node {
@@ -159,14 +159,14 @@ func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.SetDisruptionBudget(budget)
-	s.wake()
+	s.requestPublish()
 }
 
 func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
-	s.wake()
+	s.requestPublish()
 }
 
 func (s *state) allBudgets() []*policyv1.PodDisruptionBudget {
@@ -221,7 +221,7 @@ func (s *state) setPod(pod *corev1.Pod) {
 		s.store(s.place(pod))
 	}
 	s.claimsEnd(pod.UID, false)
-	s.wake()
+	s.requestPublish()
 }
 
 // removePod takes from the watch that a pod is gone. Only its UID, namespace and
@@ -237,7 +237,7 @@ func (s *state) removePod(pod *corev1.Pod) {
 	}
 	s.displace(pod)
 	s.claimsEnd(pod.UID, true)
-	s.wake()
+	s.requestPublish()
 }
 
 // place counts the pod on its node, if it has one, and returns the object that

@@ -23,8 +23,8 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if d, ok := req.Context().Value(departureKey{}).(*departure); ok {
-		d.left.Store(true)
+	if d, ok := req.Context().Value(sendTrackerKey{}).(*sendTracker); ok {
+		d.sent.Store(true)
 	}
 	sent := time.Now()
 	resp, err := t.next.RoundTrip(req)
@@ -54,16 +54,16 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // departure says whether a request may have left this process. It has not while it waits for our own limit of requests, nor
 // when no connection could be made.
-type departure struct{ left atomic.Bool }
+type sendTracker struct{ sent atomic.Bool }
 
-type departureKey struct{}
+type sendTrackerKey struct{}
 
 // watch returns the context with which to make the request.
-func (d *departure) watch(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, departureKey{}, d)
+func (d *sendTracker) watch(ctx context.Context) context.Context {
+	ctx = context.WithValue(ctx, sendTrackerKey{}, d)
 	// Without these, as in a transport that does not support them, a request has left when it reaches ours.
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { d.left.Store(false) }, // it waits for a connection: nothing was written before
-		GotConn: func(httptrace.GotConnInfo) { d.left.Store(true) },
+		GetConn: func(string) { d.sent.Store(false) }, // it waits for a connection: nothing was written before
+		GotConn: func(httptrace.GotConnInfo) { d.sent.Store(true) },
 	})
 }

@@ -19,8 +19,8 @@ const minStep = time.Microsecond
 
 // operation is one thing to do to a ledger. Exactly one of claim and drop is not nil.
 type operation struct {
-	claim *claimOperation
-	drop  *dropOperation
+	claim   *claimOperation
+	release *releaseOperation
 }
 
 // claimOperation makes sure that a pod has a claim.
@@ -32,7 +32,7 @@ type claimOperation struct {
 }
 
 // dropOperation takes a claim away, if its token is still the one.
-type dropOperation struct {
+type releaseOperation struct {
 	uid    types.UID
 	token  string
 	shared bool // also if it is shared
@@ -50,8 +50,8 @@ func apply(l snapshot.Ledger, operations []operation, now time.Time) (snapshot.L
 	next := clone(l)
 	outcomes := make([]outcome, len(operations))
 	for i, o := range operations {
-		if o.drop != nil {
-			drop(&next, *o.drop)
+		if o.release != nil {
+			release(&next, *o.release)
 			continue
 		}
 		outcomes[i].held, outcomes[i].err = claim(&next, o.claim, now)
@@ -59,7 +59,7 @@ func apply(l snapshot.Ledger, operations []operation, now time.Time) (snapshot.L
 	return next, outcomes
 }
 
-func drop(l *snapshot.Ledger, o dropOperation) {
+func release(l *snapshot.Ledger, o releaseOperation) {
 	if p := l.Pod(o.uid); p != nil && p.Token == o.token && (o.shared || !p.Shared) {
 		*l = clone(*l.Without(func(uid types.UID) bool { return uid == o.uid }))
 	}
@@ -93,7 +93,7 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 	}
 	held := o.pod
 	held.At, held.Annotations = at, maps.Clone(chosen.Annotations)
-	if err := enter(&base, held, chosen); err != nil {
+	if err := addClaim(&base, held, chosen); err != nil {
 		return snapshot.LedgerPod{}, err
 	}
 	*l = base
@@ -101,7 +101,7 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 }
 
 // enter writes a claim into the ledger, or says why it cannot stand there. Then l is to be thrown away.
-func enter(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) error {
+func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) error {
 	setCapacity(l, chosen.Units)
 	if len(chosen.Amounts) == 0 {
 		return fmt.Errorf("ledger %s: a claim of nothing", Name(l.Key()))

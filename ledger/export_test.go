@@ -11,8 +11,8 @@ import (
 func (k *Keeper) Waiting(key snapshot.LedgerKey) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if b := k.books[Name(key)]; b != nil {
-		return len(b.waiting)
+	if b := k.queues[Name(key)]; b != nil {
+		return len(b.pending)
 	}
 	return 0
 }
@@ -21,8 +21,8 @@ func (k *Keeper) Waiting(key snapshot.LedgerKey) int {
 func (k *Keeper) Busy(key snapshot.LedgerKey) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b := k.books[Name(key)]
-	return b != nil && b.busy && len(b.waiting) == 0
+	b := k.queues[Name(key)]
+	return b != nil && b.writing && len(b.pending) == 0
 }
 
 // Sweeper lets tests look for claims nobody needs at times of their choice.
@@ -40,5 +40,5 @@ func (s Sweeper) Sweep(ctx context.Context, now time.Time) { s.s.sweep(ctx, now)
 func (k *Keeper) Books() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.books)
+	return len(k.queues)
 }

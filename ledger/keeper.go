@@ -76,16 +76,16 @@ type Keeper struct {
 	options Options
 	metrics *metrics
 
-	mu       sync.Mutex
-	books    map[string]*book // by name; those with something to do, or written by us
-	refusals []refusal        // of the latest sweep; never written to
+	mu      sync.Mutex
+	queues  map[string]*writeQueue // by name; those with something to do, or written by us
+	missing []missingPermission    // of the latest sweep; never written to
 }
 
 // book is one ledger and what is to be done to it. Its fields are guarded by Keeper.mu.
-type book struct {
+type writeQueue struct {
 	key     snapshot.LedgerKey
-	waiting []*request
-	busy    bool    // somebody works on it
+	pending []*request
+	writing bool    // somebody works on it
 	written *Object // by us, or read, most recently; nil if it is not known how it is
 	missing bool    // a sweep since then did not find it in the cache
 }
@@ -115,7 +115,7 @@ func New(o Options) (*Keeper, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	k := &Keeper{options: o, metrics: newMetrics(), books: map[string]*book{}}
+	k := &Keeper{options: o, metrics: newMetrics(), queues: map[string]*writeQueue{}}
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(k.metrics); err != nil {
 			return nil, fmt.Errorf("ledger: %w", err)
@@ -132,11 +132,11 @@ func New(o Options) (*Keeper, error) {
 // all the same: it is taken back when the API server answers, or else by Run.
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
 	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()}
-	result, err := k.do(ctx, key, operation{claim: &claimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}})
+	result, err := k.submit(ctx, key, operation{claim: &claimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}})
 	k.metrics.claim(result.err, err)
 	if err != nil {
 		if !errors.Is(err, errNotBegun) && !errors.Is(err, ErrNotServed) {
-			k.enqueue(key, operation{drop: &dropOperation{entry.UID, entry.Token, false}})
+			k.enqueue(key, operation{release: &releaseOperation{entry.UID, entry.Token, false}})
 		}
 		return snapshot.LedgerPod{}, fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
@@ -146,17 +146,17 @@ func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.
 // Release takes back a claim that only the caller relies on; one that others rely on, too, stays. Call it only when the
 // caller's Binding is certain not to be, and not to come, into effect.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	return k.drop(ctx, key, dropOperation{held.UID, held.Token, false})
+	return k.release(ctx, key, releaseOperation{held.UID, held.Token, false})
 }
 
 // Revoke takes back a claim unless somebody has come to rely on it since held was returned. Call it only when the pod was
 // changed after that and is not bound: no Binding that was sent before can come into effect then, whoever sent it.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	return k.drop(ctx, key, dropOperation{held.UID, held.Token, true})
+	return k.release(ctx, key, releaseOperation{held.UID, held.Token, true})
 }
 
-func (k *Keeper) drop(ctx context.Context, key snapshot.LedgerKey, o dropOperation) error {
-	if _, err := k.do(ctx, key, operation{drop: &o}); err != nil {
+func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o releaseOperation) error {
+	if _, err := k.submit(ctx, key, operation{release: &o}); err != nil {
 		return fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
 	return nil
@@ -166,7 +166,7 @@ func (k *Keeper) drop(ctx context.Context, key snapshot.LedgerKey, o dropOperati
 var errNotBegun = errors.New("it was not written: it still waited for the writes before it")
 
 // do waits until the operation is done, or ctx ends: then one that has not begun is left out.
-func (k *Keeper) do(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
+func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
 	b, r := k.enqueue(key, o)
 	select {
 	case result := <-r.done:
@@ -176,7 +176,7 @@ func (k *Keeper) do(ctx context.Context, key snapshot.LedgerKey, o operation) (o
 		}
 		return result, nil
 	case <-ctx.Done():
-		if k.leaveOut(b, r) {
+		if k.cancel(b, r) {
 			return outcome{}, fmt.Errorf("%w: %w", errNotBegun, context.Cause(ctx))
 		}
 		return outcome{}, fmt.Errorf("not known whether it was written: %w", context.Cause(ctx))
@@ -185,31 +185,31 @@ func (k *Keeper) do(ctx context.Context, key snapshot.LedgerKey, o operation) (o
 
 // enqueue has the operation done after those that wait for the ledger already. Operations on one ledger that come while one
 // is written are written together next, so that many pods can be bound to one node in the time of a few writes.
-func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*book, *request) {
+func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*writeQueue, *request) {
 	r := &request{operation: o, done: make(chan outcome, 1)}
 	name := Name(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b := k.books[name]
+	b := k.queues[name]
 	if b == nil {
-		b = &book{key: key}
-		k.books[name] = b
+		b = &writeQueue{key: key}
+		k.queues[name] = b
 	}
-	b.waiting = append(b.waiting, r)
-	if !b.busy {
-		b.busy = true
+	b.pending = append(b.pending, r)
+	if !b.writing {
+		b.writing = true
 		go k.work(name, b)
 	}
 	return b, r
 }
 
 // leaveOut takes a request that waits off the book, and says whether it still did.
-func (k *Keeper) leaveOut(b *book, r *request) bool {
+func (k *Keeper) cancel(b *writeQueue, r *request) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := slices.Index(b.waiting, r)
+	i := slices.Index(b.pending, r)
 	if i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
+		b.pending = slices.Delete(b.pending, i, i+1)
 	}
 	return i >= 0
 }
@@ -220,13 +220,13 @@ type writeError struct{ err error }
 func (e *writeError) Error() string { return e.err.Error() }
 
 // work does what waits, until nothing does. Only one goroutine works on a book.
-func (k *Keeper) work(name string, b *book) {
+func (k *Keeper) work(name string, b *writeQueue) {
 	for {
 		k.mu.Lock()
-		batch := b.waiting
-		b.waiting = nil
+		batch := b.pending
+		b.pending = nil
 		if len(batch) == 0 {
-			b.busy = false
+			b.writing = false
 			k.mu.Unlock()
 			return
 		}

@@ -17,12 +17,12 @@ const (
 type metrics struct {
 	prometheus.Collector // all of them
 
-	claims     *prometheus.CounterVec
-	writes     *prometheus.HistogramVec
-	conflicts  prometheus.Counter
-	dropped    *prometheus.CounterVec
-	overbooked prometheus.Gauge
-	refused    prometheus.Gauge
+	claims        *prometheus.CounterVec
+	writes        *prometheus.HistogramVec
+	conflicts     prometheus.Counter
+	released      *prometheus.CounterVec
+	overcommitted prometheus.Gauge
+	missing       prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -40,13 +40,13 @@ func newMetrics() *metrics {
 		conflicts: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_ledger_conflicts_total", Help: "Writes made again because somebody else was faster.",
 		}),
-		dropped: auto.NewCounterVec(prometheus.CounterOpts{
+		released: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_ledger_dropped_claims_total", Help: "Claims taken back in the background, by cause (finished, reclaimed).",
 		}, []string{"cause"}),
-		overbooked: auto.NewGauge(prometheus.GaugeOpts{
+		overcommitted: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_ledger_overbooked_units", Help: "Units with more claimed than they have, because hardware shrank or is gone.",
 		}),
-		refused: auto.NewGauge(prometheus.GaugeOpts{
+		missing: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_ledger_refused_reclaims", Help: "Unneeded claims and ledgers that cannot be removed because a permission is missing.",
 		}),
 	}

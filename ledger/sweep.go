@@ -15,7 +15,7 @@ import (
 
 // settling is how long a claim must be known before its pod, if the cache does not have it, is asked for: usually it comes
 // a moment later.
-const settling = 2 * time.Second
+const cacheDelay = 2 * time.Second
 
 // sweeper remembers since when it has seen each claim. Ages are taken by this process's own clock, so that clocks that
 // differ, or jump, cannot make a claim old.
@@ -24,11 +24,11 @@ type sweeper struct {
 	seen   map[claimID]time.Time
 	empty  map[types.UID]time.Time // ledgers without claims whose node is gone
 	// refusals are those of the present sweep.
-	refusals []refusal
+	missing []missingPermission
 }
 
 // refusal is a permission that a sweep lacks.
-type refusal struct {
+type missingPermission struct {
 	permission string
 	count      int // of the claims and ledgers that stay for it
 	err        error
@@ -63,7 +63,7 @@ func (k *Keeper) Run(ctx context.Context) {
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
 	overbooked := 0
-	s.refusals = nil
+	s.missing = nil
 	for _, o := range s.keeper.options.Cache.Ledgers() {
 		if ctx.Err() != nil {
 			return
@@ -81,44 +81,44 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 				since = now
 			}
 			seen[id] = since
-			s.look(ctx, &o.Spec, p, now.Sub(since))
+			s.reclaim(ctx, &o.Spec, p, now.Sub(since))
 		}
-		s.lookAtNode(ctx, o, now, empty)
+		s.deleteUnused(ctx, o, now, empty)
 	}
 	s.seen, s.empty = seen, empty
-	s.keeper.metrics.overbooked.Set(float64(overbooked))
-	s.keeper.report(s.refusals)
+	s.keeper.metrics.overcommitted.Set(float64(overbooked))
+	s.keeper.report(s.missing)
 	s.keeper.prune()
 }
 
 // refused says whether the error means that the permission is missing, and records that.
-func (s *sweeper) refused(permission string, err error) bool {
+func (s *sweeper) lacksPermission(permission string, err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	i := slices.IndexFunc(s.refusals, func(r refusal) bool { return r.permission == permission })
+	i := slices.IndexFunc(s.missing, func(r missingPermission) bool { return r.permission == permission })
 	if i < 0 {
-		i = len(s.refusals)
-		s.refusals = append(s.refusals, refusal{permission: permission, err: err})
+		i = len(s.missing)
+		s.missing = append(s.missing, missingPermission{permission: permission, err: err})
 	}
-	s.refusals[i].count++
+	s.missing[i].count++
 	return true
 }
 
 // report publishes the refusals of a sweep. A permission is logged when it is first missing, not in every sweep.
-func (k *Keeper) report(refusals []refusal) {
+func (k *Keeper) report(refusals []missingPermission) {
 	k.mu.Lock()
-	before := k.refusals
-	k.refusals = refusals
+	before := k.missing
+	k.missing = refusals
 	k.mu.Unlock()
 	count := 0
 	for _, r := range refusals {
 		count += r.count
-		if !slices.ContainsFunc(before, func(b refusal) bool { return b.permission == r.permission }) {
+		if !slices.ContainsFunc(before, func(b missingPermission) bool { return b.permission == r.permission }) {
 			k.options.Logger.Warn("cannot remove unneeded claims or ledgers: a permission is missing", "permission", r.permission, "count", r.count, "error", r.err)
 		}
 	}
-	k.metrics.refused.Set(float64(count))
+	k.metrics.missing.Set(float64(count))
 }
 
 // Warnings returns a line for each permission that the latest sweep lacked.
@@ -126,30 +126,30 @@ func (k *Keeper) Warnings() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var lines []string
-	for _, r := range k.refusals {
+	for _, r := range k.missing {
 		lines = append(lines, fmt.Sprintf("ledgers: cannot remove %d unneeded claims or ledgers: grant the permission %q: %v", r.count, r.permission, r.err))
 	}
 	return lines
 }
 
 // look takes one claim back, if that is due.
-func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.LedgerPod, age time.Duration) {
+func (s *sweeper) reclaim(ctx context.Context, l *snapshot.Ledger, p *snapshot.LedgerPod, age time.Duration) {
 	k := s.keeper
 	var why string
 	switch cached := k.options.Cache.PodByUID(p.UID); {
-	case cached == nil && age < settling:
+	case cached == nil && age < cacheDelay:
 		return
-	case cached != nil && judge(cached, l, p) == needed:
+	case cached != nil && needOf(cached, l, p) == needed:
 		return
-	case cached != nil && judge(cached, l, p) == unbound && age < k.options.ReclaimAfter:
+	case cached != nil && needOf(cached, l, p) == unbound && age < k.options.ReclaimAfter:
 		return
 	}
 	pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
 	if err != nil {
-		s.refused("get pods", err)
+		s.lacksPermission("get pods", err)
 		return // at the next look
 	}
-	switch judge(pod, l, p) {
+	switch needOf(pod, l, p) {
 	case needed:
 		return
 	case unbound:
@@ -157,22 +157,22 @@ func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.Ledg
 			return
 		}
 		// Whoever made the claim may still send the Binding, for this version of the pod. After this it is refused.
-		if pod, err = k.options.API.TouchPod(ctx, p.Namespace, p.Name, p.UID); err != nil || judge(pod, l, p) == needed {
-			s.refused("patch pods/status", err)
+		if pod, err = k.options.API.TouchPod(ctx, p.Namespace, p.Name, p.UID); err != nil || needOf(pod, l, p) == needed {
+			s.lacksPermission("patch pods/status", err)
 			return
 		}
 		why = reclaimed
 	default:
 		why = finished
 	}
-	if err := k.drop(ctx, l.Key(), dropOperation{p.UID, p.Token, true}); err != nil {
-		if s.refused("update "+Resource.GroupResource().String(), err) {
+	if err := k.release(ctx, l.Key(), releaseOperation{p.UID, p.Token, true}); err != nil {
+		if s.lacksPermission("update "+Resource.GroupResource().String(), err) {
 			return
 		}
 		k.options.Logger.Warn("a claim that is not needed any more stays for now", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "error", err)
 		return
 	}
-	k.metrics.dropped.WithLabelValues(why).Inc()
+	k.metrics.released.WithLabelValues(why).Inc()
 	if why == reclaimed {
 		k.options.Logger.Info("took back the claim of a pod that stayed unbound", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "for", age)
 	}
@@ -182,44 +182,44 @@ func (s *sweeper) look(ctx context.Context, l *snapshot.Ledger, p *snapshot.Ledg
 type need int
 
 const (
-	needed  need = iota
-	unbound      // it may still be bound
-	over         // it never will need it again
+	needed       need = iota
+	unbound           // it may still be bound
+	finishedWith      // it never will need it again
 )
 
 // judge says whether the pod, nil if it is gone, needs its claim.
-func judge(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
+func needOf(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
 	switch {
 	case pod == nil, pod.UID != p.UID:
-		return over
+		return finishedWith
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return over
+		return finishedWith
 	case pod.Spec.NodeName == "":
 		return unbound
 	case l.Node != "" && pod.Spec.NodeName != l.Node:
-		return over
+		return finishedWith
 	}
 	return needed
 }
 
 // gone returns the operations that drop the claims of pods that the API server says will never need them again. It asks
 // only about pods that are not known to need them.
-func (k *Keeper) gone(ctx context.Context, o *Object) []operation {
+func (k *Keeper) finishedClaims(ctx context.Context, o *Object) []operation {
 	var drops []operation
 	for i := range o.Spec.Pods {
 		p := &o.Spec.Pods[i]
-		if cached := k.options.Cache.PodByUID(p.UID); cached != nil && judge(cached, &o.Spec, p) != over {
+		if cached := k.options.Cache.PodByUID(p.UID); cached != nil && needOf(cached, &o.Spec, p) != finishedWith {
 			continue
 		}
-		if pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID); err == nil && judge(pod, &o.Spec, p) == over {
-			drops = append(drops, operation{drop: &dropOperation{p.UID, p.Token, true}})
+		if pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID); err == nil && needOf(pod, &o.Spec, p) == finishedWith {
+			drops = append(drops, operation{release: &releaseOperation{p.UID, p.Token, true}})
 		}
 	}
 	return drops
 }
 
 // lookAtNode deletes the ledger of a node that has been gone for a while, if nothing is claimed of it.
-func (s *sweeper) lookAtNode(ctx context.Context, o *Object, now time.Time, empty map[types.UID]time.Time) {
+func (s *sweeper) deleteUnused(ctx context.Context, o *Object, now time.Time, empty map[types.UID]time.Time) {
 	k := s.keeper
 	if o.Spec.Node == "" || len(o.Spec.Pods) > 0 || k.options.Cache.View().Node(o.Spec.Node) != nil {
 		return
@@ -231,7 +231,7 @@ func (s *sweeper) lookAtNode(ctx context.Context, o *Object, now time.Time, empt
 	if empty[o.UID] = since; now.Sub(since) < k.options.ReclaimAfter {
 		return
 	}
-	if err := k.options.API.DeleteLedger(ctx, o); err != nil && !s.refused("delete "+Resource.GroupResource().String(), err) {
+	if err := k.options.API.DeleteLedger(ctx, o); err != nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
 		k.options.Logger.Warn("the ledger of a node that is gone stays for now", "ledger", o.Name, "error", err)
 	}
 }
@@ -241,12 +241,12 @@ func (s *sweeper) lookAtNode(ctx context.Context, o *Object, now time.Time, empt
 func (k *Keeper) prune() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for name, b := range k.books {
+	for name, b := range k.queues {
 		cached := k.options.Cache.Ledger(name)
 		switch {
-		case b.busy:
+		case b.writing:
 		case b.written == nil, b.missing && cached == nil, cached != nil && k.newest(name, b.written) == cached:
-			delete(k.books, name)
+			delete(k.queues, name)
 		default:
 			b.missing = cached == nil
 		}

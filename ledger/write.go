@@ -18,7 +18,7 @@ const (
 	lastPause = time.Second
 	// maxRefusals is how often the API server may refuse what we think is right, as we read it from there, before we give
 	// up: something else is wrong then.
-	maxRefusals = 3
+	maxRejections = 3
 )
 
 // write does the operations in one write, and returns what became of them and the ledger as it is now known, or nil.
@@ -41,12 +41,12 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 		}
 		if err == nil {
 			next, outcomes := apply(base.Spec, operations, k.options.Now())
-			if refused(outcomes) && !read {
+			if anyRejected(outcomes) && !read {
 				base = nil // there may be more left than we know of
 				continue
 			}
-			if refused(outcomes) {
-				drops := k.gone(ctx, base)
+			if anyRejected(outcomes) {
+				drops := k.finishedClaims(ctx, base)
 				next, outcomes = apply(base.Spec, append(drops, operations...), k.options.Now())
 				outcomes = outcomes[len(drops):]
 			}
@@ -66,7 +66,7 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 			k.metrics.conflicts.Inc() // somebody else was faster
 		case apierrors.IsInvalid(err) && len(operations) > 1 && refusals > 0:
 			return k.writeEach(ctx, name, key, operations) // so that one does not spoil it for all
-		case apierrors.IsInvalid(err) && refusals < maxRefusals:
+		case apierrors.IsInvalid(err) && refusals < maxRejections:
 			refusals++
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), errors.Is(err, errForeign):
 			return failed(operations, err), nil
@@ -139,7 +139,7 @@ func (k *Keeper) put(ctx context.Context, base *Object, next snapshot.Ledger) (*
 }
 
 // refused says whether something could not be claimed.
-func refused(outcomes []outcome) bool {
+func anyRejected(outcomes []outcome) bool {
 	for _, o := range outcomes {
 		if o.err != nil {
 			return true

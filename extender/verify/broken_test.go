@@ -22,7 +22,7 @@ import (
 	"outboard.dev/outboard/extender/verify"
 )
 
-// Each extender breaks one rule, and must be reported for that one alone.
+// Each extender violates one rule; the report must name this rule only.
 var brokenExtenders = []struct {
 	rule    string
 	how     string
@@ -269,8 +269,8 @@ var brokenExtenders = []struct {
 			writeExactly(w, body)
 		}}
 	}},
-	{rule: "concurrent", how: "answers one caller with another's question", make: func() http.Handler {
-		// The question is kept where the next one overwrites it.
+	{rule: "concurrent", how: "answers one caller with another's request", make: func() http.Handler {
+		// The request is kept where the next one overwrites it.
 		var mu sync.Mutex
 		var current []byte
 		e := &extender{}
@@ -290,7 +290,7 @@ var brokenExtenders = []struct {
 			return true
 		}}
 	}},
-	{rule: "large-question", how: "has a body limit", options: nodes, make: func() http.Handler {
+	{rule: "large-request", how: "has a body limit", options: nodes, make: func() http.Handler {
 		return &extender{first: func(w http.ResponseWriter, r *http.Request) bool {
 			if r.ContentLength <= 400_000 {
 				return false
@@ -299,7 +299,7 @@ var brokenExtenders = []struct {
 			return true
 		}}
 	}},
-	{rule: "large-question", how: "refuses long lists with Error", make: func() http.Handler {
+	{rule: "large-request", how: "refuses long lists with Error", make: func() http.Handler {
 		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
 			if len(*args.NodeNames) > 90 {
 				*r = extenderv1.ExtenderFilterResult{Error: "too many nodes"}
@@ -314,7 +314,7 @@ var brokenExtenders = []struct {
 			})
 		}}
 	}},
-	{rule: "odd-input", how: "panics without a pod", make: func() http.Handler {
+	{rule: "malformed-input", how: "panics without a pod", make: func() http.Handler {
 		return &extender{first: func(_ http.ResponseWriter, r *http.Request) bool {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -324,14 +324,14 @@ var brokenExtenders = []struct {
 			return false
 		}}
 	}},
-	{rule: "odd-input", how: "answers with its own nodes when asked about none", make: func() http.Handler {
+	{rule: "malformed-input", how: "answers with its own nodes when asked about none", make: func() http.Handler {
 		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
 			if len(*args.NodeNames) == 0 {
 				*r.NodeNames = []string{"gpu-1"}
 			}
 		}}
 	}},
-	{rule: "bad-input-refused", how: "takes what it cannot read for an empty question", make: func() http.Handler {
+	{rule: "malformed-rejected", how: "takes what it cannot read for an empty request", make: func() http.Handler {
 		return &extender{first: func(w http.ResponseWriter, r *http.Request) bool {
 			return answerBody(w, r, func(body []byte) []byte {
 				if json.Unmarshal(body, &extenderv1.ExtenderArgs{}) == nil {
@@ -341,7 +341,7 @@ var brokenExtenders = []struct {
 			})
 		}}
 	}},
-	{rule: "bad-input-refused", how: "scores what it cannot read", options: prioritize, make: func() http.Handler {
+	{rule: "malformed-rejected", how: "scores what it cannot read", options: prioritize, make: func() http.Handler {
 		return &extender{first: func(w http.ResponseWriter, r *http.Request) bool {
 			return answerBody(w, r, func(body []byte) []byte {
 				if json.Unmarshal(body, &extenderv1.ExtenderArgs{}) == nil || len(body) > 10_000 {
@@ -353,7 +353,7 @@ var brokenExtenders = []struct {
 	}},
 	{rule: "error-form", how: "answers 400", make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
-			if bytes.Contains(body, []byte(`"Error":"the question`)) {
+			if bytes.Contains(body, []byte(`"Error":"the request`)) {
 				w.WriteHeader(http.StatusBadRequest)
 			}
 			writeExactly(w, body)
@@ -361,7 +361,7 @@ var brokenExtenders = []struct {
 	}},
 	{rule: "error-form", how: "answers in text", make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
-			if bytes.Contains(body, []byte(`"Error":"the question`)) {
+			if bytes.Contains(body, []byte(`"Error":"the request`)) {
 				body = []byte("bad request")
 			}
 			writeExactly(w, body)
@@ -369,7 +369,7 @@ var brokenExtenders = []struct {
 	}},
 	{rule: "error-form", how: "answers 400 to a bad bind", options: bind, make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
-			if bytes.Contains(body, []byte(`"Error":"the question`)) {
+			if bytes.Contains(body, []byte(`"Error":"the request`)) {
 				w.WriteHeader(http.StatusBadRequest)
 			}
 			writeExactly(w, body)
@@ -387,7 +387,7 @@ var brokenExtenders = []struct {
 			return false
 		}}
 	}},
-	{rule: "survives", how: "is stuck after a bad question", make: func() http.Handler {
+	{rule: "survives", how: "is stuck after a bad request", make: func() http.Handler {
 		var stuck atomic.Bool
 		return &extender{
 			first: func(w http.ResponseWriter, r *http.Request) bool {
@@ -397,7 +397,7 @@ var brokenExtenders = []struct {
 				return stuck.Load()
 			},
 			reply: func(w http.ResponseWriter, body []byte) {
-				stuck.Store(bytes.Contains(body, []byte(`"Error":"the question`)))
+				stuck.Store(bytes.Contains(body, []byte(`"Error":"the request`)))
 				writeExactly(w, body)
 			},
 		}

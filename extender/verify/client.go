@@ -65,7 +65,7 @@ func (c *client) proxy() string {
 	return ""
 }
 
-// failure is how a call ended before there was an answer to judge.
+// failure is how a call ended before there was an answer to checker.
 type failure int
 
 const (
@@ -73,13 +73,13 @@ const (
 	notAsked          // the run is over, or the verb was given up
 	noReply           // refused, reset, cut off
 	late              // not complete within the timeout
-	tooLarge          // longer than the question's limit
+	tooLarge          // longer than the request's limit
 	badStatus         // complete, not 200
 	notJSON           // 200, and the body is not of the verb's type
 )
 
 // answer is what came back. result is set when failure is answered.
-type answer struct {
+type response struct {
 	failure failure
 	err     error
 	result  result
@@ -95,13 +95,13 @@ type answer struct {
 }
 
 var (
-	errTooLarge = errors.New("answer is too large")
-	errTooMany  = errors.New("answer lists more nodes than were asked about, many times over")
+	errTooLarge = errors.New("the response is too large")
+	errTooMany  = errors.New("the response lists many times more nodes than the request")
 )
 
-// ask sends the question once. The answer's text is limited, its size too.
-func (c *client) ask(ctx context.Context, q *question) answer {
-	var a answer
+// ask sends the request once. The answer's text is limited, its size too.
+func (c *client) ask(ctx context.Context, q *request) response {
+	var a response
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if !info.Reused {
 			a.newConn = true
@@ -110,7 +110,7 @@ func (c *client) ask(ctx context.Context, q *question) answer {
 	}})
 	request, err := http.NewRequestWithContext(ctx, q.httpMethod(), c.url+"/"+q.path, q.reader())
 	if err != nil {
-		return answer{failure: noReply, err: err}
+		return response{failure: noReply, err: err}
 	}
 	request.Header.Set("Content-Type", "application/json")
 
@@ -154,7 +154,7 @@ func (c *client) ask(ctx context.Context, q *question) answer {
 	return a
 }
 
-func (a *answer) fail(ctx context.Context, err error) {
+func (a *response) fail(ctx context.Context, err error) {
 	var timeout net.Error
 	a.failure, a.err = noReply, err
 	switch {
@@ -168,12 +168,12 @@ func (a *answer) fail(ctx context.Context, err error) {
 }
 
 // got describes the answer to a reader, in one line.
-func (a *answer) got() string {
+func (a *response) got() string {
 	switch {
 	case a.failure == notAsked:
-		return "not asked"
+		return "not called"
 	case a.status == 0:
-		return printable("no reply: " + a.err.Error())
+		return printable("no response: " + a.err.Error())
 	}
 	text := fmt.Sprintf("%d %s, %d bytes", a.status, http.StatusText(a.status), a.size)
 	if a.redirected != "" {
@@ -197,7 +197,7 @@ func shorten(text string) string {
 	return string(runes[:limit]) + "…"
 }
 
-// printable keeps what an extender sends from steering the terminal.
+// printable prevents an extender from sending control characters to the terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -209,8 +209,8 @@ func printable(text string) string {
 
 const headSize = 1 << 10
 
-// meter reads up to limit bytes, keeps the first ones, and remembers how reading
-// ended when that was not the end of the body.
+// meter reads up to limit bytes, keeps the first ones, and records the error that
+// ended reading before the end of the body.
 type meter struct {
 	reader io.Reader
 	limit  int64

@@ -1,17 +1,17 @@
-// Package verify asks a running scheduler extender, anybody's, the questions
-// kube-scheduler would ask, and reports which rules of the wire contract the
-// answers keep and which they break.
+// Package verify calls any running scheduler extender as kube-scheduler would, and
+// reports which rules of the wire contract its responses follow and which they
+// violate.
 //
-// The rules are listed by Rules; each has a stable id, and says what follows in
-// kube-scheduler when it is broken. Run asks through an HTTP client built like
-// kube-scheduler's own, so what it sees is what kube-scheduler would see.
+// [Rules] lists the rules; each has a stable ID and names the consequence of a
+// violation in kube-scheduler. [Run] uses an HTTP client built like kube-scheduler's
+// own, so it sees what kube-scheduler would see.
 //
-// What is asked is harmless to an extender that keeps the contract: filter,
-// prioritize and preempt have no effect by definition, and bind, which is asked
-// only when its verb is named, is asked for a pod that does not exist. An extender
-// that reserves while it filters will hold reservations for imaginary pods
-// afterwards; that is the finding.
+// The calls are harmless to an extender that follows the contract: filter,
+// prioritize and preempt have no side effects by definition, and bind is called only
+// when its verb is named, for a pod that does not exist. An extender that reserves
+// resources in filter holds reservations for imaginary pods afterwards; the report
+// shows this.
 //
-// An extender may hang, cut connections, or answer without end: every question is
+// An extender may hang, close connections, or respond without end: every request is
 // bounded in time and memory, and so is the whole run.
 package verify

@@ -18,7 +18,7 @@ import (
 	"outboard.dev/outboard/extender/verify"
 )
 
-// extender keeps every rule, but for what its hooks do to it. It rejects nodes
+// extender passes every rule, except for what its hooks change. It rejects nodes
 // whose name ends in 3 for every pod, and all nodes for a pod with a node selector.
 type extender struct {
 	filter     func(args *extenderv1.ExtenderArgs, result *extenderv1.ExtenderFilterResult)
@@ -77,11 +77,11 @@ func (e *extender) answerFilter(body []byte) any {
 	var args extenderv1.ExtenderArgs
 	result := &extenderv1.ExtenderFilterResult{}
 	if err := json.Unmarshal(body, &args); err != nil {
-		result.Error = "the question is not JSON of an ExtenderArgs: " + err.Error()
+		result.Error = "the request is not JSON of an ExtenderArgs: " + err.Error()
 		return result
 	}
 	if args.Pod == nil || (args.Nodes == nil) == (args.NodeNames == nil) {
-		result.Error = "the question needs a pod, and either nodes or names"
+		result.Error = "the request needs a pod, and either nodes or names"
 		return result
 	}
 	result.FailedNodes = make(extenderv1.FailedNodesMap)
@@ -176,7 +176,7 @@ func (e *extender) answerBind(body []byte) any {
 	var args extenderv1.ExtenderBindingArgs
 	result := &extenderv1.ExtenderBindingResult{}
 	if err := json.Unmarshal(body, &args); err != nil || args.PodName == "" {
-		result.Error = "the question is not JSON of an ExtenderBindingArgs"
+		result.Error = "the request is not JSON of an ExtenderBindingArgs"
 		return result
 	}
 	result.Error = fmt.Sprintf("pod %q not found", args.PodName)
@@ -195,7 +195,7 @@ func serve(t *testing.T, handler http.Handler) string {
 	return server.URL
 }
 
-// quick makes questions small and few, and leaves a busy machine all the time it
+// quick makes requests small and few, and leaves a busy machine all the time it
 // needs.
 func quick(o verify.Options) verify.Options {
 	o.Sizes = []int{20, 50}
@@ -227,7 +227,7 @@ func run(t *testing.T, o verify.Options) *verify.Report {
 // is left out: most tests serve plain http.
 func broken(report *verify.Report) (ids []string) {
 	for _, result := range report.Results {
-		if result.Outcome == verify.Breaks && result.ID != "encrypted" {
+		if result.Outcome == verify.Failed && result.ID != "encrypted" {
 			ids = append(ids, result.ID)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// Whatever an extender sends is judged without a panic, and decodes exactly when it
+// Whatever an extender sends is checked without a panic, and decodes exactly when it
 // decodes for kube-scheduler.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
@@ -21,14 +21,14 @@ func FuzzAnswer(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	c, err := newCast(Options{MaxScore: 10})
+	c, err := newFixtures(Options{MaxScore: 10})
 	if err != nil {
 		f.Fatal(err)
 	}
-	ask := func(verb string, mode Mode) *question { return askAbout(verb, verb, mode, c.pod, c.sample()[:4], "") }
+	ask := func(verb string, mode Mode) *request { return askAbout(verb, verb, mode, c.pod, c.sample()[:4], "") }
 	cases := []struct {
-		question *question
-		theirs   func() any
+		request *request
+		theirs  func() any
 	}{
 		{ask(verbFilter, ModeNames), func() any { return &extenderv1.ExtenderFilterResult{} }},
 		{ask(verbFilter, ModeNodes), func() any { return &extenderv1.ExtenderFilterResult{} }},
@@ -41,21 +41,21 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		for _, test := range cases {
-			a := answer{status: 200, head: data}
-			a.result, a.err = test.question.decode(data)
+			a := response{status: 200, head: data}
+			a.result, a.err = test.request.decode(data)
 			if errors.Is(a.err, errTooMany) {
 				continue
 			}
 			if theirs := json.Unmarshal(data, test.theirs()); (a.err == nil) != (theirs == nil) {
-				t.Fatalf("%s: decodes with %v, for kube-scheduler with %v", test.question.verb, a.err, theirs)
+				t.Fatalf("%s: decodes with %v, for kube-scheduler with %v", test.request.verb, a.err, theirs)
 			}
 			if a.err != nil {
 				a.failure = notJSON
 			}
-			j := newJudge()
-			j.answer(test.question, &a, c)
+			j := newChecker()
+			j.response(test.request, &a, c)
 			if a.err == nil {
-				v := a.result.verdict(test.question)
+				v := a.result.verdict(test.request)
 				if d := v.difference(v); d != "" {
 					t.Fatalf("a verdict differs from itself: %s", d)
 				}

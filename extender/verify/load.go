@@ -23,16 +23,16 @@ func (r *run) reuse(t *target) {
 		return
 	}
 	const calls, allowed = 20, 2
-	nodes := r.cast.sample()
+	nodes := r.fixtures.sample()
 	if t.mode == ModeNames {
-		nodes = r.cast.nodes[:min(500, orDefault(r.cast.known, len(r.cast.nodes)))]
+		nodes = r.fixtures.nodes[:min(500, orDefault(r.fixtures.knownNodes, len(r.fixtures.nodes)))]
 	}
 	opened, chunked := 0, 0
-	var q *question
-	var a answer
+	var q *request
+	var a response
 	for i := range calls {
 		count := len(nodes) - len(nodes)*i/(2*calls)
-		q = r.about(t, r.cast.pod, nodes[:count], fmt.Sprintf("%d nodes, call %d in a row", count, i+1))
+		q = r.about(t, r.fixtures.pod, nodes[:count], fmt.Sprintf("%d nodes, call %d in a row", count, i+1))
 		if a = r.ask(q); !r.large(t, q, &a, 0) {
 			return
 		}
@@ -43,7 +43,7 @@ func (r *run) reuse(t *target) {
 			chunked++
 		}
 	}
-	r.judge.check(ruleReuse, opened <= allowed, q, &a, "%d calls opened %d connections; %d answers came without Content-Length", calls, opened, chunked)
+	r.checker.check(ruleReuse, opened <= allowed, q, &a, "%d calls opened %d connections; %d responses had no Content-Length", calls, opened, chunked)
 }
 
 // concurrency asks about different nodes one by one, and then all at once.
@@ -52,22 +52,22 @@ func (r *run) concurrency(t *target) {
 		return
 	}
 	const askers, calls = 8, 4
-	sample := r.cast.sample()
-	questions := make([]*question, askers)
+	sample := r.fixtures.sample()
+	requests := make([]*request, askers)
 	expected := make([]verdict, askers)
-	for i := range questions {
+	for i := range requests {
 		nodes := slices.Concat(sample[i%len(sample):], sample[:i%len(sample)])[:1+i*3%len(sample)]
-		questions[i] = r.about(t, r.cast.pod, nodes, fmt.Sprintf("%d nodes, while %d others ask", len(nodes), askers-1))
-		questions[i].nodes = nil
-		a, ok := r.judged(questions[i])
+		requests[i] = r.about(t, r.fixtures.pod, nodes, fmt.Sprintf("%d nodes, with %d concurrent calls", len(nodes), askers-1))
+		requests[i].nodes = nil
+		a, ok := r.askAndCheck(requests[i])
 		if !ok {
 			return
 		}
-		expected[i] = a.result.verdict(questions[i])
+		expected[i] = a.result.verdict(requests[i])
 	}
-	var answers [askers][calls]answer
+	var answers [askers][calls]response
 	var group sync.WaitGroup
-	for i, q := range questions {
+	for i, q := range requests {
 		group.Go(func() {
 			for k := range answers[i] {
 				answers[i][k] = r.client.ask(r.ctx, q)
@@ -78,18 +78,18 @@ func (r *run) concurrency(t *target) {
 		})
 	}
 	group.Wait()
-	for i, q := range questions {
+	for i, q := range requests {
 		for k := range answers[i] {
 			a := &answers[i][k]
 			if a.failure == notAsked {
 				return
 			}
 			if a.failure != answered {
-				r.judge.check(ruleConcurrent, false, q, a, "asked alone, it is answered")
+				r.checker.check(ruleConcurrent, false, q, a, "a single call succeeds")
 				break
 			}
 			d := expected[i].difference(a.result.verdict(q))
-			r.judge.check(ruleConcurrent, d == "", q, a, "%s", d)
+			r.checker.check(ruleConcurrent, d == "", q, a, "%s", d)
 		}
 	}
 }
@@ -100,11 +100,11 @@ func (r *run) size(t *target) {
 		return
 	}
 	for _, size := range slices.Sorted(slices.Values(r.options.Sizes)) {
-		q := r.about(t, r.cast.pod, r.cast.nodes[:size], "")
+		q := r.about(t, r.fixtures.pod, r.fixtures.nodes[:size], "")
 		q.what = fmt.Sprintf("%d nodes, %d bytes", size, len(q.body))
 		imaginary := size
-		if r.cast.known > 0 {
-			imaginary = max(0, size-r.cast.known)
+		if r.fixtures.knownNodes > 0 {
+			imaginary = max(0, size-r.fixtures.knownNodes)
 		}
 		a := r.ask(q)
 		if !r.large(t, q, &a, imaginary) {
@@ -115,7 +115,7 @@ func (r *run) size(t *target) {
 		l := Latency{Verb: t.verb, Mode: t.mode, Nodes: size, Imaginary: imaginary}
 		durations, failed := r.time(&timed, r.ask)
 		if failed != nil {
-			r.judge.reply(&timed, failed)
+			r.checker.reply(&timed, failed)
 		}
 		if len(durations) == 0 {
 			return
@@ -128,33 +128,33 @@ func (r *run) size(t *target) {
 	}
 }
 
-// large judges the first answer to a question of full size. Where it fails and the
-// ordinary question did not, size is the reason.
-func (r *run) large(t *target, q *question, a *answer, imaginary int) bool {
+// large checks the first response to a request of full size. If it fails and the
+// ordinary request did not, the size is the reason.
+func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 	switch a.failure {
 	case notAsked, late, tooLarge:
-		r.judge.reply(q, a)
+		r.checker.reply(q, a)
 		return false
 	case answered:
 	default:
-		r.judge.check(ruleLarge, false, q, a, "the same question about %d nodes is answered", len(t.base.names))
+		r.checker.check(ruleLarge, false, q, a, "the same request with %d nodes gets a response", len(t.base.names))
 		return false
 	}
-	if text := a.result.refusal(); text != "" {
-		if r.cast.known > 0 && imaginary > 0 && q.mode == ModeNames {
-			r.note("%s about %d nodes, %d of them imaginary, is refused (%q): its speed at this size is not known", t.verb, len(q.names), imaginary, shorten(text))
+	if text := a.result.rejection(); text != "" {
+		if r.fixtures.knownNodes > 0 && imaginary > 0 && q.mode == ModeNames {
+			r.note("%s with %d nodes, %d of them imaginary, gets an error (%q): its latency at this size is unknown", t.verb, len(q.names), imaginary, shorten(text))
 			return false
 		}
-		r.judge.check(ruleLarge, false, q, a, "the same question about %d nodes is judged", len(t.base.names))
+		r.checker.check(ruleLarge, false, q, a, "the same request with %d nodes succeeds", len(t.base.names))
 		return false
 	}
-	r.judge.check(ruleLarge, true, q, a, "")
-	return r.judge.answer(q, a, r.cast)
+	r.checker.check(ruleLarge, true, q, a, "")
+	return r.checker.response(q, a, r.fixtures)
 }
 
-// time asks the question again and again, for at most three seconds, and returns
+// time asks the request again and again, for at most three seconds, and returns
 // how long each answer took, in order of length, and the call that failed, if one did.
-func (r *run) time(q *question, ask func(*question) answer) (durations []time.Duration, failed *answer) {
+func (r *run) time(q *request, ask func(*request) response) (durations []time.Duration, failed *response) {
 	for end := time.Now().Add(3 * time.Second); len(durations) < r.options.TimedCalls; {
 		a := ask(q)
 		if a.failure != answered {
@@ -174,11 +174,11 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
 }
 
-// echo times the question against a server in this process. nil without one.
-func (r *run) echo(q *question) []time.Duration {
+// echo times the request against a server in this process; nil if that cannot listen.
+func (r *run) echo(q *request) []time.Duration {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		r.note("not compared with a do-nothing server: %v", err)
+		r.note("not compared with a no-op server: %v", err)
 		return nil
 	}
 	reply := everythingFits(q)
@@ -200,12 +200,12 @@ func (r *run) echo(q *question) []time.Duration {
 	}
 	defer caller.close()
 	caller.ask(r.ctx, q) // opens the connection, as the extender's already is
-	durations, _ := r.time(q, func(q *question) answer { return caller.ask(r.ctx, q) })
+	durations, _ := r.time(q, func(q *request) response { return caller.ask(r.ctx, q) })
 	return durations
 }
 
-// everythingFits is an extender's shortest honest answer when it has no opinion.
-func everythingFits(q *question) []byte {
+// everythingFits is the shortest correct response of an extender that accepts all nodes.
+func everythingFits(q *request) []byte {
 	if q.verb == verbPrioritize {
 		list := make(extenderv1.HostPriorityList, len(q.names))
 		for i, name := range q.names {

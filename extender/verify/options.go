@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Mode is how kube-scheduler names the nodes in a question.
+// Mode is how kube-scheduler names the nodes in a request.
 type Mode string
 
 const (
 	// ModeAuto asks in both modes first, and then checks the ones that are answered.
 	ModeAuto Mode = ""
-	// ModeNames is nodeCacheCapable: true; questions and answers carry node names.
+	// ModeNames is nodeCacheCapable: true; requests and answers carry node names.
 	ModeNames Mode = "names"
-	// ModeNodes is nodeCacheCapable: false; questions and answers carry Node objects.
+	// ModeNodes is nodeCacheCapable: false; requests and answers carry Node objects.
 	ModeNodes Mode = "nodes"
 	// ModeBoth checks both, whether or not they are answered.
 	ModeBoth Mode = "both"
@@ -44,15 +44,15 @@ type Options struct {
 
 	// TLS is read as kube-scheduler reads the extender's tlsConfig with
 	// enableHTTPS: true: without a CA the server's certificate is not checked (and
-	// the rule server-verified breaks). Ignored when the URL is plain http.
+	// the rule server-verified fails). Ignored when the URL is plain http.
 	TLS rest.TLSClientConfig
 
-	// HTTPTimeout bounds each question. 0 means 5 s, as in kube-scheduler.
+	// HTTPTimeout bounds each request. 0 means 5 s, as in kube-scheduler.
 	HTTPTimeout time.Duration
 
 	// Nodes are nodes the extender knows. NodeNames are names of such nodes; they
-	// need not repeat those of Nodes. An extender with a cache judges only nodes it
-	// knows, so against a live cluster one of the two should be given. With neither,
+	// need not repeat those of Nodes. An extender with a cache evaluates only nodes
+	// that it knows, so give one of the two for a live cluster. With neither,
 	// imaginary nodes are used.
 	Nodes     []corev1.Node
 	NodeNames []string
@@ -73,7 +73,7 @@ type Options struct {
 	// MaxScore is the highest score allowed. 0 means 10, the contract's.
 	MaxScore int64
 
-	// Sizes are the numbers of nodes in the timed questions; the largest is also
+	// Sizes are the numbers of nodes in the timed requests; the largest is also
 	// what must be accepted at all. nil means 500 and 5,000: what kube-scheduler
 	// sends in a cluster of 5,000 nodes by default, and at percentageOfNodesToScore:
 	// 100. Where fewer nodes are known the rest is imaginary.
@@ -150,7 +150,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// maxSize keeps the largest question, with full nodes, within a few hundred MB.
+// maxSize keeps the largest request, with full nodes, within a few hundred MB.
 const maxSize = 20000
 
 func (o Options) https() bool { return strings.HasPrefix(strings.ToLower(o.URL), "https:") }

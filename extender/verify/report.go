@@ -10,38 +10,38 @@ import (
 	"time"
 )
 
-// Outcome is how an extender stands to a rule.
+// Outcome is the result of checking one rule.
 type Outcome string
 
 const (
-	Keeps         Outcome = "keeps"
-	Breaks        Outcome = "breaks"
+	Passed        Outcome = "passed"
+	Failed        Outcome = "failed"
 	NotApplicable Outcome = "not applicable"
 )
 
-// Finding is one answer that breaks a rule.
+// Finding is one response that violates a rule.
 type Finding struct {
-	Sent   string `json:"sent"`   // the question in words; nothing from inside the pod
-	Got    string `json:"got"`    // status, size and the beginning of the answer
-	Detail string `json:"detail"` // what is wrong with it
+	Sent   string `json:"sent"`   // a description of the request, without contents of the pod
+	Got    string `json:"got"`    // status, size and the beginning of the response
+	Detail string `json:"detail"` // the violation
 }
 
-// Result is what was seen of one rule.
+// Result is the outcome of one rule.
 type Result struct {
 	Rule
 	Outcome Outcome `json:"outcome"`
-	// Why says, when the rule is not applicable, why not.
+	// Why is the reason that the rule is not applicable.
 	Why string `json:"why,omitempty"`
-	// Findings are the first answers that break the rule in different ways; Breaches
-	// counts all, and Judged all answers that could have.
-	Findings []Finding `json:"findings,omitempty"`
-	Breaches int       `json:"breaches"`
-	Judged   int       `json:"judged"`
+	// Findings are the first responses that violate the rule in different ways; Violations
+	// counts all of them, and Checked the responses that the rule was checked on.
+	Findings   []Finding `json:"findings,omitempty"`
+	Violations int       `json:"violations"`
+	Checked    int       `json:"checked"`
 }
 
-// Latency is how long kube-scheduler would wait for one kind of question: from
-// sending it to the last byte of the answer. Echo is the same question to a server
-// in this process that reads it and answers, from memory, that everything fits.
+// Latency is how long kube-scheduler would wait for one kind of request: from
+// sending it to the last byte of the response. Echo is the same request to a server
+// in this process that reads it and responds, from memory, that all nodes fit.
 type Latency struct {
 	Verb      string `json:"verb"`
 	Mode      Mode   `json:"mode"`
@@ -55,8 +55,8 @@ type Latency struct {
 	EchoP99 time.Duration `json:"echoP99Nanoseconds"`
 }
 
-// Ratios returns the latencies as multiples of the echo server's, 0 when that was
-// not measured.
+// Ratios returns the latencies relative to the echo server's, 0 when that was not
+// measured.
 func (l Latency) Ratios() (p50, p99 float64) {
 	if l.EchoP50 <= 0 || l.EchoP99 <= 0 {
 		return 0, 0
@@ -64,7 +64,7 @@ func (l Latency) Ratios() (p50, p99 float64) {
 	return float64(l.P50) / float64(l.EchoP50), float64(l.P99) / float64(l.EchoP99)
 }
 
-// Report is what Run found.
+// Report is the result of Run.
 type Report struct {
 	URL   string   `json:"url"`
 	Verbs []string `json:"verbs"`
@@ -72,17 +72,17 @@ type Report struct {
 	// Results has one entry for each of Rules, in that order.
 	Results   []Result  `json:"results"`
 	Latencies []Latency `json:"latencies,omitempty"`
-	// Notes are what else a reader should know, for example what was not asked.
+	// Notes are for the reader, for example about calls that were not made.
 	Notes       []string      `json:"notes,omitempty"`
 	Calls       int           `json:"calls"`
 	Connections int           `json:"connections"`
 	Took        time.Duration `json:"tookNanoseconds"`
 }
 
-// OK reports whether no rule of severity error is broken.
+// OK reports whether no rule of severity error failed.
 func (r *Report) OK() bool {
 	return !slices.ContainsFunc(r.Results, func(result Result) bool {
-		return result.Outcome == Breaks && result.Severity == SeverityError
+		return result.Outcome == Failed && result.Severity == SeverityError
 	})
 }
 
@@ -97,10 +97,10 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	}{r.OK(), r})
 }
 
-var marks = map[Outcome]string{Keeps: "✓", Breaks: "✗", NotApplicable: "–"}
+var marks = map[Outcome]string{Passed: "✓", Failed: "✗", NotApplicable: "–"}
 
-// WriteText writes a table of all rules, the latencies, and then for each broken
-// rule what was seen and why it matters.
+// WriteText writes a table of all rules, the latencies, and then for each failed
+// rule its findings and the consequence.
 func (r *Report) WriteText(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s  verbs: %s  modes: %s  %d calls, %d connections, %s\n\n", printable(r.URL),
@@ -117,7 +117,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	table.Flush()
 	r.writeLatencies(&text)
 	for _, result := range r.Results {
-		if result.Outcome == Breaks {
+		if result.Outcome == Failed {
 			result.write(&text)
 		}
 	}
@@ -136,7 +136,7 @@ func (r *Report) writeLatencies(w io.Writer) {
 	if len(r.Latencies) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nWhat kube-scheduler waits, and as a multiple of a do-nothing server in this process:\n")
+	fmt.Fprintf(w, "\nLatency as kube-scheduler sees it, and relative to a no-op server in this process:\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "verb\tmode\tnodes\tcalls\tp50\tp99\tp50 ×\tp99 ×\t\n")
 	for _, l := range r.Latencies {
@@ -157,10 +157,10 @@ func multiple(ratio float64) string {
 func (r Result) write(w io.Writer) {
 	fmt.Fprintf(w, "\n✗ %s (%s): %s\n", r.ID, r.Severity, r.Statement)
 	for _, finding := range r.Findings {
-		fmt.Fprintf(w, "    sent  %s\n    got   %s\n    so    %s\n", finding.Sent, finding.Got, finding.Detail)
+		fmt.Fprintf(w, "    sent  %s\n    got   %s\n    why   %s\n", finding.Sent, finding.Got, finding.Detail)
 	}
-	if more := r.Breaches - len(r.Findings); more > 0 {
-		fmt.Fprintf(w, "    and %d more of %d answers\n", more, r.Judged)
+	if more := r.Violations - len(r.Findings); more > 0 {
+		fmt.Fprintf(w, "    and %d more of %d responses\n", more, r.Checked)
 	}
 	fmt.Fprintf(w, "  In kube-scheduler: %s\n", r.Consequence)
 }
@@ -170,13 +170,13 @@ func (r *Report) summary() string {
 	broken := make(map[Severity]int)
 	for _, result := range r.Results {
 		count[result.Outcome]++
-		if result.Outcome == Breaks {
+		if result.Outcome == Failed {
 			broken[result.Severity]++
 		}
 	}
-	text := fmt.Sprintf("%d rules kept, %d broken, %d not applicable", count[Keeps], count[Breaks], count[NotApplicable])
-	if count[Breaks] > 0 {
-		text += fmt.Sprintf(" (broken: %d error, %d warning, %d info)", broken[SeverityError], broken[SeverityWarning], broken[SeverityInfo])
+	text := fmt.Sprintf("%d rules passed, %d failed, %d not applicable", count[Passed], count[Failed], count[NotApplicable])
+	if count[Failed] > 0 {
+		text += fmt.Sprintf(" (failed: %d error, %d warning, %d info)", broken[SeverityError], broken[SeverityWarning], broken[SeverityInfo])
 	}
 	return text
 }

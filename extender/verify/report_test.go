@@ -31,7 +31,7 @@ func TestRulesAreCompleteAndEachHasABrokenExtender(t *testing.T) {
 			t.Errorf("rule %+v", rule)
 		}
 		if !tested[rule.ID] {
-			t.Errorf("no test breaks %s", rule.ID)
+			t.Errorf("no test violates %s", rule.ID)
 		}
 		seen[rule.ID] = true
 	}
@@ -54,7 +54,7 @@ func TestReportInTextAndJSON(t *testing.T) {
 	for _, want := range []string{
 		"✗ score-range ", "✓ score-once ", "– subset ", "(filter is not checked)", "p50 ×",
 		"✗ score-range (error): scores are between 0 and 10\n    sent  POST prioritize: 10 nodes, names mode\n    got   200 OK, ",
-		"which is not between 0 and 10", "In kube-scheduler: Scores are not clamped", "(broken: 1 error, 1 warning, 0 info)",
+		"which is not between 0 and 10", "In kube-scheduler: Scores are not clamped", "(failed: 1 error, 1 warning, 0 info)",
 	} {
 		if !strings.Contains(written, want) {
 			t.Errorf("the text has no %q:\n%s", want, written)
@@ -81,7 +81,7 @@ func TestReportInTextAndJSON(t *testing.T) {
 		t.Errorf("ok and %d results in %s", len(decoded.Results), data.String())
 	}
 	i := slices.IndexFunc(verify.Rules(), func(r verify.Rule) bool { return r.ID == "score-range" })
-	if r := decoded.Results[i]; r.ID != "score-range" || r.Severity != "error" || r.Outcome != "breaks" || len(r.Findings) == 0 {
+	if r := decoded.Results[i]; r.ID != "score-range" || r.Severity != "error" || r.Outcome != "failed" || len(r.Findings) == 0 {
 		t.Errorf("score-range is %+v", r)
 	}
 	for _, l := range decoded.Latencies {

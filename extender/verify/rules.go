@@ -9,9 +9,9 @@ const (
 	// SeverityError: pods are lost, stay pending for no visible reason, are placed
 	// where they should not be, or kube-scheduler itself is harmed.
 	SeverityError Severity = "error"
-	// SeverityWarning: it costs something, or will surprise somebody.
+	// SeverityWarning: scheduling gets slower, or behaves unexpectedly.
 	SeverityWarning Severity = "warning"
-	// SeverityInfo: good to know.
+	// SeverityInfo: for information.
 	SeverityInfo Severity = "info"
 )
 
@@ -19,15 +19,15 @@ const (
 type Rule struct {
 	// ID is stable between versions.
 	ID string `json:"id"`
-	// Severity of breaking it.
+	// Severity is that of a violation.
 	Severity Severity `json:"severity"`
 	// Statement is the rule, in one line.
 	Statement string `json:"statement"`
-	// Consequence is what follows in kube-scheduler when it is broken.
+	// Consequence is the effect of a violation in kube-scheduler.
 	Consequence string `json:"consequence"`
 
-	verbs []string // the verbs it is about; nil is all
-	needs string   // what was missing when it could not be judged
+	verbs []string // the verbs it applies to; nil: all
+	needs string   // what was missing when it could not be checked
 }
 
 const (
@@ -72,14 +72,14 @@ const (
 	ruleNoEffect     = "no-side-effects"
 	ruleReuse        = "connection-reuse"
 	ruleConcurrent   = "concurrent"
-	ruleLarge        = "large-question"
+	ruleLarge        = "large-request"
 	ruleEncrypted    = "encrypted"
 	ruleVerified     = "server-verified"
 	ruleClientCert   = "client-certificate"
 	ruleHTTP1        = "http1"
 	ruleForms        = "json-forms"
-	ruleOdd          = "odd-input"
-	ruleRefuses      = "bad-input-refused"
+	ruleMalformed    = "malformed-input"
+	ruleRejects      = "malformed-rejected"
 	ruleErrorForm    = "error-form"
 	ruleMethod       = "method"
 	ruleUnknownPath  = "unknown-path"
@@ -98,149 +98,149 @@ func Rules() []Rule { return slices.Clone(rules) }
 
 var rules = []Rule{
 	{ID: ruleAnswers, Severity: SeverityError,
-		Statement:   "every question gets a complete HTTP reply",
-		Consequence: "The pod's scheduling cycle fails (filter), its preemption or bind fails, or its scores are lost without a trace (prioritize). With ignorable: true it is placed without the extender's judgement."},
+		Statement:   "every request gets a complete HTTP response",
+		Consequence: "The pod's scheduling cycle fails (filter), its preemption or bind fails, or its scores are silently lost (prioritize). With ignorable: true the pod is placed without the extender."},
 	{ID: ruleInTime, Severity: SeverityError,
-		Statement:   "the reply is complete within httpTimeout",
-		Consequence: "kube-scheduler waits for the whole timeout, placing no other pod meanwhile, and then treats the call as failed. There is no retry."},
+		Statement:   "the response is complete within httpTimeout",
+		Consequence: "kube-scheduler waits for the whole timeout, schedules no other pod meanwhile, and then treats the call as failed. It does not retry the call."},
 	{ID: ruleBounded, Severity: SeverityError,
-		Statement:   "the size of an answer stays in proportion to its question",
+		Statement:   "the size of a response is proportional to its request",
 		Consequence: "kube-scheduler has no limit of its own: it reads until httpTimeout or until it is out of memory."},
 	{ID: ruleStatus, Severity: SeverityError,
-		Statement:   "a well-formed question is answered with status 200",
-		Consequence: "Any other status fails the call, and the body is dropped: the pod's event says \"code 500\" and not why."},
+		Statement:   "a well-formed request gets status 200",
+		Consequence: "Any other status fails the call, and kube-scheduler drops the body: the pod's event says \"code 500\" and not why."},
 	{ID: ruleRedirect, Severity: SeverityWarning,
-		Statement:   "a verb is answered at its own address, without a redirect",
-		Consequence: "Each call costs a second one; and 301, 302 and 303 turn the POST into a GET without a body."},
+		Statement:   "a verb responds at its own address, without a redirect",
+		Consequence: "Each call costs a second one; 301, 302 and 303 turn the POST into a GET without a body."},
 	{ID: ruleJSON, Severity: SeverityError,
-		Statement:   "the answer is JSON of the verb's type",
+		Statement:   "the response is JSON of the verb's type",
 		Consequence: "The call fails with the decoder's message (an empty body is \"EOF\")."},
 	{ID: ruleNoError, Severity: SeverityError, verbs: filterOnly,
-		Statement:   "a well-formed question about known nodes is judged, not refused with Error",
+		Statement:   "a well-formed request about known nodes does not get Error",
 		Consequence: "The pod's scheduling cycle fails with this text, for all nodes at once; preemption is not tried."},
 
 	{ID: ruleMode, Severity: SeverityError, verbs: filterOnly,
-		Statement:   "the reply is in the mode asked: names to names, nodes to nodes",
-		Consequence: "Names where nodes were asked reject every node without a reason. Nodes where names were asked are taken as they are: unchecked objects of the extender's, with no pods on them."},
+		Statement:   "the response is in the mode of the request: names for names, nodes for nodes",
+		Consequence: "Names in response to nodes reject every node without a reason. Nodes in response to names are used unchecked: objects of the extender, with no pods on them."},
 	{ID: ruleSubset, Severity: SeverityError, verbs: filterOnly,
-		Statement:   "only nodes that were asked about pass",
-		Consequence: "With names the pod's cycle fails (\"claims a filtered node … which is not found in the input node list\"). With nodes nothing is checked: the pod is bound to a node that was ruled out, or does not exist."},
-	{ID: ruleOrder, Severity: SeverityWarning, verbs: filterOnly, needs: "no answer with two nodes that pass",
-		Statement:   "nodes that pass keep the order of the question",
+		Statement:   "only nodes of the request pass",
+		Consequence: "With names the pod's cycle fails (\"claims a filtered node … which is not found in the input node list\"). With nodes, kube-scheduler checks nothing: it binds the pod to a node that it had ruled out, or that does not exist."},
+	{ID: ruleOrder, Severity: SeverityWarning, verbs: filterOnly, needs: "no response with two nodes that pass",
+		Statement:   "nodes that pass keep the order of the request",
 		Consequence: "Without prioritize, ties go to the first node in the list, which kube-scheduler rotates to spread pods; another order undoes that."},
-	{ID: ruleDuplicates, Severity: SeverityWarning, verbs: filterOnly, needs: "no answer with a node that passes",
+	{ID: ruleDuplicates, Severity: SeverityWarning, verbs: filterOnly, needs: "no response with a node that passes",
 		Statement:   "no node passes twice",
-		Consequence: "The node is scored twice, and a single node is no longer placed on directly."},
-	{ID: ruleReasons, Severity: SeverityError, verbs: filterOnly, needs: "no question was answered with all nodes rejected",
+		Consequence: "The node is scored twice, and a single node no longer skips scoring."},
+	{ID: ruleReasons, Severity: SeverityError, verbs: filterOnly, needs: "no response rejected all nodes",
 		Statement:   "when no node passes, every node has a reason",
-		Consequence: "Nodes without one count as unresolvable: the pod's event does not say why it is pending, and preemption never looks at them. {} leaves a pod pending with no text at all."},
-	{ID: ruleReasonsGroup, Severity: SeverityWarning, verbs: filterOnly, needs: "no answer with eight rejected nodes",
+		Consequence: "Nodes without one count as unresolvable: the pod's event does not say why it is pending, and preemption skips them. {} leaves a pod pending with no text at all."},
+	{ID: ruleReasonsGroup, Severity: SeverityWarning, verbs: filterOnly, needs: "no response with eight rejected nodes",
 		Statement:   "nodes rejected for the same reason have the same text",
-		Consequence: "kube-scheduler groups equal texts (\"12 no GPU has enough memory\"). A node's name or numbers in the text make one line into hundreds."},
-	{ID: ruleFailedKnown, Severity: SeverityWarning, verbs: filterOnly, needs: "no answer with a rejected node",
-		Statement:   "only nodes that were asked about are listed as failed",
+		Consequence: "kube-scheduler groups equal texts (\"12 no GPU has enough memory\"). A node's name or numbers in the text turn one line into hundreds."},
+	{ID: ruleFailedKnown, Severity: SeverityWarning, verbs: filterOnly, needs: "no response with a rejected node",
+		Statement:   "only nodes of the request are listed as failed",
 		Consequence: "The counts in the pod's event are wrong, and other nodes lose their default reason."},
-	{ID: ruleDisjoint, Severity: SeverityWarning, verbs: filterOnly, needs: "no answer with a rejected node",
+	{ID: ruleDisjoint, Severity: SeverityWarning, verbs: filterOnly, needs: "no response with a rejected node",
 		Statement:   "no node is in both FailedNodes and FailedAndUnresolvableNodes",
-		Consequence: "The second wins: preemption never looks at the node, and the reason in FailedNodes is not shown."},
-	{ID: ruleNotPassed, Severity: SeverityError, verbs: filterOnly, needs: "no answer with a rejected node",
+		Consequence: "The second wins: preemption skips the node, and the reason in FailedNodes is not shown."},
+	{ID: ruleNotPassed, Severity: SeverityError, verbs: filterOnly, needs: "no response with a rejected node",
 		Statement:   "no node both passes and fails",
-		Consequence: "It passes: the pod may be placed on a node that the extender says it rejects."},
+		Consequence: "It passes: the pod may be placed on a node that the extender rejects."},
 	{ID: ruleUnchanged, Severity: SeverityError, verbs: filterOnly, needs: "no node was returned in nodes mode",
-		Statement:   "nodes come back as they were sent",
-		Consequence: "kube-scheduler goes on with the returned objects: what is dropped or changed (labels, taints, fields newer than the extender's libraries) is so for every later plugin."},
+		Statement:   "nodes are returned unchanged",
+		Consequence: "kube-scheduler continues with the returned objects: dropped or changed parts (labels, taints, fields newer than the extender's libraries) affect every later plugin."},
 
-	{ID: ruleScoreRange, Severity: SeverityError, verbs: prioritizeOnly, needs: "no answer with a score",
+	{ID: ruleScoreRange, Severity: SeverityError, verbs: prioritizeOnly, needs: "no response with a score",
 		Statement:   "scores are between 0 and 10",
 		Consequence: "Scores are not clamped: the score is multiplied by the weight and by 10, so 100 outweighs all of kube-scheduler's own scores, and a very large one overflows."},
-	{ID: ruleScoreKnown, Severity: SeverityWarning, verbs: prioritizeOnly, needs: "no answer with a score",
-		Statement:   "only nodes that were asked about are scored",
-		Consequence: "The score is dropped without a word; often a sign of names that are spelt in another way."},
-	{ID: ruleScoreOnce, Severity: SeverityError, verbs: prioritizeOnly, needs: "no answer with a score",
+	{ID: ruleScoreKnown, Severity: SeverityWarning, verbs: prioritizeOnly, needs: "no response with a score",
+		Statement:   "only nodes of the request are scored",
+		Consequence: "kube-scheduler silently drops the score; often the node is spelled in another way."},
+	{ID: ruleScoreOnce, Severity: SeverityError, verbs: prioritizeOnly, needs: "no response with a score",
 		Statement:   "no node is scored twice",
-		Consequence: "The scores are added up, so the node outbids better ones."},
-	{ID: ruleScoreAll, Severity: SeverityInfo, verbs: prioritizeOnly, needs: "no answer with a score",
-		Statement:   "every node that was asked about is scored",
-		Consequence: "A node that is left out counts 0, which is also a way to keep answers short."},
+		Consequence: "The scores are added up, so the node outranks better ones."},
+	{ID: ruleScoreAll, Severity: SeverityInfo, verbs: prioritizeOnly, needs: "no response with a score",
+		Statement:   "every node of the request is scored",
+		Consequence: "A node without a score gets 0, which also keeps responses short."},
 
 	{ID: rulePreemptForm, Severity: SeverityError, verbs: preemptOnly,
-		Statement:   "preempt answers with NodeNameToMetaVictims, in either mode",
-		Consequence: "NodeNameToVictims is not read: no candidate is left and the pod stays pending."},
+		Statement:   "preempt responds with NodeNameToMetaVictims, in either mode",
+		Consequence: "kube-scheduler does not read NodeNameToVictims: no candidate is left and the pod stays pending."},
 	{ID: rulePreemptNull, Severity: SeverityError, verbs: preemptOnly,
-		Statement:   "preempt's answer has no null entry",
+		Statement:   "the response to preempt has no null entry",
 		Consequence: "kube-scheduler dereferences it and crashes."},
 	{ID: rulePreemptNodes, Severity: SeverityError, verbs: preemptOnly,
-		Statement:   "preempt answers only about nodes that were asked about",
+		Statement:   "the response to preempt has only nodes of the request",
 		Consequence: "Preemption fails, or evicts pods on a node where that does not help."},
 	{ID: rulePreemptEmpty, Severity: SeverityError, verbs: preemptOnly, needs: "no candidate was kept",
-		Statement:   "a node that is kept has at least one victim",
+		Statement:   "a kept node has at least one victim",
 		Consequence: "Preemption fails for all nodes (\"expected at least one victim pod on node\"); with ignorable: true the node is dropped."},
 	{ID: rulePreemptKnown, Severity: SeverityError, verbs: preemptOnly, needs: "no candidate was kept",
-		Statement:   "every victim is a pod on its node, named by UID",
+		Statement:   "every victim is a pod on its node, identified by UID",
 		Consequence: "Preemption fails for all nodes (\"claims to preempt pod … but the pod is not found on that node\")."},
 	{ID: rulePreemptKeeps, Severity: SeverityError, verbs: preemptOnly, needs: "no candidate was kept",
-		Statement:   "a node that is kept keeps all victims it was offered with",
-		Consequence: "kube-scheduler has already spared all it could: with fewer victims pods are evicted and the waiting pod still does not fit."},
+		Statement:   "a kept node keeps all its victims",
+		Consequence: "kube-scheduler has already reduced the victims to the minimum: with fewer, pods are evicted and the pending pod still does not fit."},
 	{ID: rulePreemptPDB, Severity: SeverityWarning, verbs: preemptOnly, needs: "no candidate was kept",
-		Statement:   "NumPDBViolations is not lowered",
-		Consequence: "The node looks cheaper than it is, and a disruption budget is violated where another node needed none."},
+		Statement:   "NumPDBViolations does not decrease",
+		Consequence: "The node looks better than it is, and preemption violates a disruption budget although another node needs no violation."},
 
 	{ID: ruleBindUnknown, Severity: SeverityError, verbs: []string{verbBind},
 		Statement:   "binding a pod that does not exist gives Error",
-		Consequence: "kube-scheduler takes the pod for bound and holds its resources, while it is not."},
+		Consequence: "kube-scheduler considers the pod bound and reserves its resources, although it is not bound."},
 
 	{ID: ruleSame, Severity: SeverityWarning,
-		Statement:   "the same question gets the same answer",
-		Consequence: "A pod's fate depends on chance, and no explanation of it can be trusted. (A fact that changed meanwhile looks the same: run again.)"},
-	{ID: ruleIndependent, Severity: SeverityWarning, verbs: readVerbs, needs: "answers differ by themselves",
-		Statement:   "a node's verdict does not depend on the order of the nodes",
-		Consequence: "kube-scheduler rotates the list with every pod, so the verdict changes from one attempt to the next."},
-	{ID: ruleNoEffect, Severity: SeverityError, verbs: readVerbs, needs: "answers differ by themselves",
-		Statement:   "asking changes nothing",
-		Consequence: "kube-scheduler asks about pods that are then not placed, or placed elsewhere, and says so to nobody: what a question reserves is lost. The cluster autoscaler asks about imaginary nodes."},
+		Statement:   "the same request gets the same response",
+		Consequence: "Placement is random, and cannot be explained. (A change in the cluster meanwhile looks the same: run again.)"},
+	{ID: ruleIndependent, Severity: SeverityWarning, verbs: readVerbs, needs: "responses to the same request differ",
+		Statement:   "the result for a node does not depend on the order of the nodes",
+		Consequence: "kube-scheduler rotates the list with every pod, so the result changes from one attempt to the next."},
+	{ID: ruleNoEffect, Severity: SeverityError, verbs: readVerbs, needs: "responses to the same request differ",
+		Statement:   "filter and prioritize have no side effects",
+		Consequence: "kube-scheduler asks about pods that it then does not place, or places elsewhere, without telling the extender: what a request reserves is leaked. The cluster autoscaler asks about imaginary nodes."},
 
 	{ID: ruleReuse, Severity: SeverityWarning, verbs: readVerbs,
 		Statement:   "consecutive calls share a connection",
-		Consequence: "kube-scheduler stops reading at the end of the JSON value, so after a chunked answer the connection is thrown away: a new one, with TLS a new handshake, for each call. Send an exact Content-Length and no trailing newline."},
-	{ID: ruleConcurrent, Severity: SeverityError, verbs: readVerbs, needs: "answers differ by themselves",
-		Statement:   "calls at the same time get the answers they get one by one",
-		Consequence: "Several schedulers, or the next pod's cycle beside a slow call, get each other's answers or none."},
+		Consequence: "kube-scheduler stops reading at the end of the JSON value, so after a chunked response it closes the connection: each call opens a new one, with a new TLS handshake. Send an exact Content-Length and no trailing newline."},
+	{ID: ruleConcurrent, Severity: SeverityError, verbs: readVerbs, needs: "responses to the same request differ",
+		Statement:   "concurrent calls get the same responses as sequential ones",
+		Consequence: "Several schedulers, or the next pod's cycle during a slow call, get each other's responses or none."},
 	{ID: ruleLarge, Severity: SeverityError, verbs: readVerbs,
-		Statement:   "a question of the largest size is judged like a small one",
-		Consequence: "In a cluster of this size every call fails; often a body limit."},
+		Statement:   "a request of the largest size succeeds like a small one",
+		Consequence: "In a cluster of this size every call fails; often because of a body limit."},
 
 	{ID: ruleEncrypted, Severity: SeverityWarning,
 		Statement:   "calls are encrypted (https)",
-		Consequence: "Pods, with their environment, cross the network in the clear, and anybody on the way can answer."},
+		Consequence: "Pods, with their environment, cross the network unencrypted, and anybody on the path can respond."},
 	{ID: ruleVerified, Severity: SeverityWarning, needs: "plain http",
 		Statement:   "the server's certificate is checked against a CA",
-		Consequence: "With enableHTTPS: true and no CA kube-scheduler checks nothing and does not say so: encrypted, but to anybody."},
-	{ID: ruleClientCert, Severity: SeverityWarning, needs: "plain http, or nothing to compare",
-		Statement:   "a caller without a client certificate is refused",
-		Consequence: "Whoever reaches the address can ask, and bind pods if bind is served. (Info only where it is not.)"},
+		Consequence: "With enableHTTPS: true and no CA, kube-scheduler silently verifies nothing: calls are encrypted, but the server may be anybody."},
+	{ID: ruleClientCert, Severity: SeverityWarning, needs: "plain http, or nothing to compare with",
+		Statement:   "a caller without a client certificate is rejected",
+		Consequence: "Whoever reaches the address can call the extender, and bind pods if it serves bind. (Otherwise of severity info.)"},
 	{ID: ruleHTTP1, Severity: SeverityInfo, needs: "plain http",
-		Statement:   "HTTP/1.1 is spoken",
-		Consequence: "HTTP/2 puts all calls on one connection, so one replica behind a Service gets all of them."},
+		Statement:   "the server uses HTTP/1.1",
+		Consequence: "HTTP/2 sends all calls over one connection, so one replica behind a Service gets all of them."},
 
-	{ID: ruleForms, Severity: SeverityWarning, needs: "answers differ by themselves",
-		Statement:   "the same question in another JSON spelling gets the same answer",
-		Consequence: "Works with today's kube-scheduler only: key case, key order, new keys and spaces are free to change."},
-	{ID: ruleOdd, Severity: SeverityWarning,
-		Statement:   "odd questions get a reply that is well-formed",
-		Consequence: "kube-scheduler does not ask them, but the autoscaler, tools and attackers do. A connection cut without a reply is often a panic."},
-	{ID: ruleRefuses, Severity: SeverityWarning,
-		Statement:   "what is not a question is not given a verdict",
-		Consequence: "A damaged question is taken for an empty one: nodes are rejected or scored, or a pod is reported as bound, for no reason that can be found."},
+	{ID: ruleForms, Severity: SeverityWarning, needs: "responses to the same request differ",
+		Statement:   "the same request in an equivalent JSON encoding gets the same response",
+		Consequence: "The extender works with this version of kube-scheduler only: key case, key order, new keys and whitespace may change."},
+	{ID: ruleMalformed, Severity: SeverityWarning,
+		Statement:   "malformed requests get a well-formed response",
+		Consequence: "kube-scheduler does not send them, but the autoscaler, tools and attackers do. A connection closed without a response is often a panic."},
+	{ID: ruleRejects, Severity: SeverityWarning,
+		Statement:   "what is not a valid request gets no result",
+		Consequence: "The extender treats a truncated request as an empty one: it rejects or scores nodes, or reports a pod as bound, for no visible reason."},
 	{ID: ruleErrorForm, Severity: SeverityWarning, verbs: []string{verbFilter, verbBind},
-		Statement:   "a refusal is status 200 with Error, not another status or a text",
+		Statement:   "an error is status 200 with Error, not another status or plain text",
 		Consequence: "kube-scheduler drops the body of any status but 200: the user reads \"code 400\" instead of the reason."},
 	{ID: ruleMethod, Severity: SeverityInfo,
-		Statement:   "GET is not answered as if it were a question",
+		Statement:   "GET does not get the response to a POST",
 		Consequence: "A probe or a browser can act as a caller."},
 	{ID: ruleUnknownPath, Severity: SeverityWarning,
-		Statement:   "an unknown path is not answered with 200",
-		Consequence: "A misspelt verb in kube-scheduler's configuration is not noticed."},
+		Statement:   "an unknown path does not get status 200",
+		Consequence: "A misspelled verb in kube-scheduler's configuration goes unnoticed."},
 	{ID: ruleSurvives, Severity: SeverityError,
-		Statement:   "after an odd question the extender answers as before",
+		Statement:   "after a malformed request the extender responds as before",
 		Consequence: "Anybody who can reach the address can stop the scheduling of all pods."},
 }

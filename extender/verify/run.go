@@ -11,15 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Run asks the extender and reports. The error is about the options, about files
-// they name, or ctx's when it ends first; whatever the extender does is in the
-// report.
+// Run calls the extender and reports. The error is about the options, about files
+// that they name, or ctx's if it ends first; the report has all that the extender does.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCast(o)
+	c, err := newFixtures(o)
 	if err != nil {
 		return nil, err
 	}
@@ -32,16 +31,16 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, o.Budget)
 	defer cancel()
-	r := &run{ctx: limited, options: o, cast: c, client: asker, judge: newJudge(), timeouts: make(map[string]int)}
+	r := &run{ctx: limited, options: o, fixtures: c, client: asker, checker: newChecker(), timeouts: make(map[string]int)}
 	r.all()
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
 	if limited.Err() != nil {
-		r.note("stopped after %s; what was not asked by then is not judged", o.Budget)
+		r.note("stopped after %s; calls not made by then are not checked", o.Budget)
 	}
 	return &Report{
-		URL: redacted(o.URL), Verbs: r.verbs(), Modes: r.modes, Results: r.judge.finish(r.verbs()),
+		URL: redacted(o.URL), Verbs: r.verbs(), Modes: r.modes, Results: r.checker.finish(r.verbs()),
 		Latencies: r.latencies, Notes: r.notes,
 		Calls: int(asker.calls.Load()), Connections: int(asker.connections.Load()), Took: time.Since(start),
 	}, nil
@@ -50,27 +49,27 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // run is one run in progress. Only ask may be called concurrently, and only
 // through the client.
 type run struct {
-	ctx     context.Context
-	options Options
-	cast    *cast
-	client  *client
-	judge   *judge
+	ctx      context.Context
+	options  Options
+	fixtures *fixtures
+	client   *client
+	checker  *checker
 
 	modes     []Mode
 	targets   []*target
 	latencies []Latency
 	notes     []string
 	timeouts  map[string]int // by verb and mode
-	dead      bool           // an odd question ended it
+	dead      bool           // a malformed request ended it
 }
 
-// target is one verb in one mode. base is its ordinary question; ok says that it
+// target is one verb in one mode. base is its ordinary request; ok says that it
 // gets a verdict, and stable that it gets the same one each time.
 type target struct {
 	verb, path string
 	mode       Mode
-	base       *question
-	first      answer
+	base       *request
+	first      response
 	verdict    verdict
 	ok, stable bool
 }
@@ -79,7 +78,7 @@ func (t *target) reads() bool { return t.verb == verbFilter || t.verb == verbPri
 
 func (r *run) all() {
 	if proxy := r.client.proxy(); proxy != "" {
-		r.note("calls go through the proxy %s; so would kube-scheduler's with the same environment", proxy)
+		r.note("calls go through the proxy %s, like those of kube-scheduler in the same environment", proxy)
 	}
 	r.modes = r.findModes()
 	for _, mode := range r.modes {
@@ -92,7 +91,7 @@ func (r *run) all() {
 	if path := r.path(verbBind); path != "" {
 		r.targets = append(r.targets, r.newTarget(verbBind, path, ""))
 	}
-	stages := []func(*target){r.contract, r.consistency, r.effects, r.reuse, r.concurrency, r.size, r.oddities}
+	stages := []func(*target){r.contract, r.consistency, r.effects, r.reuse, r.concurrency, r.size, r.malformed}
 	for i, stage := range stages {
 		for _, t := range r.targets {
 			if (i == 0 || t.ok) && !r.dead {
@@ -101,7 +100,7 @@ func (r *run) all() {
 		}
 		if i == 0 {
 			r.security()
-			r.explainSilence()
+			r.explainNoPasses()
 		}
 	}
 }
@@ -121,39 +120,39 @@ func (r *run) newTarget(verb, path string, mode Mode) *target {
 	t := &target{verb: verb, path: path, mode: mode}
 	switch verb {
 	case verbPreempt:
-		t.base = askPreempt(path, mode, r.cast, "candidates with victims")
+		t.base = askPreempt(path, mode, r.fixtures, "candidates with victims")
 	case verbBind:
-		t.base = askBind(path, r.cast.nodes[0].Name)
+		t.base = askBind(path, r.fixtures.nodes[0].Name)
 	default:
-		nodes := r.cast.sample()
-		t.base = r.about(t, r.cast.pod, nodes, fmt.Sprintf("%d nodes", len(nodes)))
+		nodes := r.fixtures.sample()
+		t.base = r.about(t, r.fixtures.pod, nodes, fmt.Sprintf("%d nodes", len(nodes)))
 	}
 	return t
 }
 
-func (r *run) about(t *target, pod *corev1.Pod, nodes []*corev1.Node, what string) *question {
+func (r *run) about(t *target, pod *corev1.Pod, nodes []*corev1.Node, what string) *request {
 	return askAbout(t.verb, t.path, t.mode, pod, nodes, what)
 }
 
-// ask sends the question, unless this verb has let too many time out: they would
-// use up the time that other verbs need.
-func (r *run) ask(q *question) answer {
-	const patience = 3
+// ask sends the request, unless too many requests of the verb have timed out: further
+// ones would use up the time of the other verbs.
+func (r *run) ask(q *request) response {
+	const maxTimeouts = 3
 	key := q.verb + " " + string(q.mode)
-	if r.timeouts[key] >= patience || r.ctx.Err() != nil {
-		return answer{failure: notAsked}
+	if r.timeouts[key] >= maxTimeouts || r.ctx.Err() != nil {
+		return response{failure: notAsked}
 	}
 	a := r.client.ask(r.ctx, q)
 	if a.failure == late {
-		if r.timeouts[key]++; r.timeouts[key] == patience {
-			r.note("%s let %d questions time out and was not asked further", strings.TrimSpace(key), patience)
+		if r.timeouts[key]++; r.timeouts[key] == maxTimeouts {
+			r.note("%s: no further calls were made after %d timeouts", strings.TrimSpace(key), maxTimeouts)
 		}
 	}
 	return a
 }
 
-// findModes returns the modes to check. In ModeAuto, those in which an ordinary
-// question gets an answer that kube-scheduler can use; names if there is none.
+// findModes returns the modes to check. In ModeAuto, these are the modes in which an
+// ordinary request gets a result that kube-scheduler can use; names if there is none.
 func (r *run) findModes() []Mode {
 	switch r.options.Mode {
 	case ModeNames, ModeNodes:
@@ -170,10 +169,10 @@ func (r *run) findModes() []Mode {
 		return []Mode{ModeNames}
 	}
 	var modes []Mode
-	said := make(map[Mode]string)
+	got := make(map[Mode]string)
 	for _, mode := range []Mode{ModeNames, ModeNodes} {
-		a := r.client.ask(r.ctx, askAbout(verb, path, mode, r.cast.pod, r.cast.sample(), ""))
-		if said[mode] = a.got(); usable(&a, mode) {
+		a := r.client.ask(r.ctx, askAbout(verb, path, mode, r.fixtures.pod, r.fixtures.sample(), ""))
+		if got[mode] = a.got(); usable(&a, mode) {
 			modes = append(modes, mode)
 		}
 	}
@@ -181,14 +180,14 @@ func (r *run) findModes() []Mode {
 	case len(modes) == 0:
 		modes = []Mode{ModeNames}
 	case len(modes) == 1 && modes[0] == ModeNames:
-		r.note("whole nodes get no verdict (%s): kube-scheduler needs nodeCacheCapable: true", said[ModeNodes])
+		r.note("whole nodes get no result (%s): set nodeCacheCapable: true in kube-scheduler's configuration", got[ModeNodes])
 	case len(modes) == 1:
-		r.note("node names get no verdict (%s): kube-scheduler needs nodeCacheCapable: false, which costs it most of its speed", said[ModeNames])
+		r.note("node names get no result (%s): set nodeCacheCapable: false in kube-scheduler's configuration, which makes calls much slower", got[ModeNames])
 	}
 	return modes
 }
 
-func usable(a *answer, mode Mode) bool {
+func usable(a *response, mode Mode) bool {
 	if a.failure != answered {
 		return false
 	}
@@ -202,40 +201,40 @@ func usable(a *answer, mode Mode) bool {
 	return false
 }
 
-// contract asks the ordinary questions.
+// contract makes the ordinary requests.
 func (r *run) contract(t *target) {
 	if t.verb == verbPreempt && len(t.base.names) == 0 {
-		r.note("preempt was not asked: there is no pod on the nodes given")
+		r.note("preempt was not called: there is no pod on the given nodes")
 		return
 	}
 	t.first = r.ask(t.base)
-	if t.ok = r.judge.answer(t.base, &t.first, r.cast); !t.ok {
+	if t.ok = r.checker.response(t.base, &t.first, r.fixtures); !t.ok {
 		return
 	}
 	t.verdict = t.first.result.verdict(t.base)
 	t.stable = true
 	if t.reads() {
-		nodes := r.cast.sample()
-		r.judged(r.about(t, r.cast.pod, nodes[:1], "one node, as for a nominated pod"))
-		r.judged(r.about(t, r.cast.giant(), nodes, fmt.Sprintf("%d nodes, a pod that fits nowhere", len(nodes))))
+		nodes := r.fixtures.sample()
+		r.askAndCheck(r.about(t, r.fixtures.pod, nodes[:1], "one node, as for a nominated pod"))
+		r.askAndCheck(r.about(t, r.fixtures.unschedulablePod(), nodes, fmt.Sprintf("%d nodes, a pod that fits on no node", len(nodes))))
 	}
 }
 
-// judged asks and judges one well-formed question.
-func (r *run) judged(q *question) (a answer, ok bool) {
+// askAndCheck makes one well-formed request and checks the response.
+func (r *run) askAndCheck(q *request) (a response, ok bool) {
 	a = r.ask(q)
-	return a, r.judge.answer(q, &a, r.cast)
+	return a, r.checker.response(q, &a, r.fixtures)
 }
 
-// consistency asks the same again, and then the other way round.
+// consistency repeats the request, and then reverses the order of its nodes.
 func (r *run) consistency(t *target) {
 	for range 2 {
-		a, ok := r.judged(t.base)
+		a, ok := r.askAndCheck(t.base)
 		if !ok {
 			t.stable = false
 			return
 		}
-		if d := t.verdict.difference(a.result.verdict(t.base)); !r.judge.check(ruleSame, d == "", t.base, &a, "%s", d) {
+		if d := t.verdict.difference(a.result.verdict(t.base)); !r.checker.check(ruleSame, d == "", t.base, &a, "%s", d) {
 			t.stable = false
 			return
 		}
@@ -243,37 +242,37 @@ func (r *run) consistency(t *target) {
 	if !t.reads() || len(t.base.names) < 2 {
 		return
 	}
-	nodes := slices.Clone(r.cast.sample())
+	nodes := slices.Clone(r.fixtures.sample())
 	slices.Reverse(nodes)
-	q := r.about(t, r.cast.pod, nodes, fmt.Sprintf("the same %d nodes in reverse order", len(nodes)))
-	if a, ok := r.judged(q); ok {
+	q := r.about(t, r.fixtures.pod, nodes, fmt.Sprintf("the same %d nodes in reverse order", len(nodes)))
+	if a, ok := r.askAndCheck(q); ok {
 		d := t.verdict.difference(a.result.verdict(q))
-		r.judge.check(ruleIndependent, d == "", q, &a, "%s", d)
+		r.checker.check(ruleIndependent, d == "", q, &a, "%s", d)
 	}
 }
 
-// effects asks about many pods, and then again about the first.
+// effects makes requests for many pods, and then repeats that for the first.
 func (r *run) effects(t *target) {
 	if !t.reads() || !t.stable || r.options.ImaginaryPods < 0 {
 		return
 	}
 	for i := range r.options.ImaginaryPods {
-		if _, ok := r.judged(r.about(t, r.cast.stranger(i), r.cast.sample(), "an imaginary pod")); !ok {
+		if _, ok := r.askAndCheck(r.about(t, r.fixtures.unknownPod(i), r.fixtures.sample(), "an imaginary pod")); !ok {
 			return
 		}
 	}
-	if a, ok := r.judged(t.base); ok {
+	if a, ok := r.askAndCheck(t.base); ok {
 		d := t.verdict.difference(a.result.verdict(t.base))
-		t.stable = r.judge.check(ruleNoEffect, d == "", t.base, &a, "after questions about %d other pods: %s", r.options.ImaginaryPods, d)
+		t.stable = r.checker.check(ruleNoEffect, d == "", t.base, &a, "after requests for %d other pods: %s", r.options.ImaginaryPods, d)
 	}
 }
 
-// explainSilence notes when no node passed, which leaves much unseen.
-func (r *run) explainSilence() {
+// explainNoPasses adds a note when no node passed, because most rules then are not checked.
+func (r *run) explainNoPasses() {
 	for _, t := range r.targets {
 		if f, isFilter := t.first.result.(*filterResult); isFilter {
-			if names, _ := f.passed(t.mode); len(names) == 0 && r.cast.known == 0 {
-				r.note("filter (%s mode) passed no imaginary node, so little could be judged: name nodes it knows, and a resource it manages", t.mode)
+			if names, _ := f.passed(t.mode); len(names) == 0 && r.fixtures.knownNodes == 0 {
+				r.note("filter (%s mode) passed no imaginary node, so few rules could be checked: name nodes that the extender knows, and a resource that it manages", t.mode)
 			}
 		}
 	}

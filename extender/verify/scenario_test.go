@@ -41,7 +41,7 @@ func tutorial(cacheCapable bool) http.Handler {
 		_ = json.NewEncoder(w).Encode(value)
 	}
 	suits := func(pod *corev1.Pod, node string) bool {
-		return !strings.HasSuffix(node, "3") && !strings.HasSuffix(pod.Name, "-giant")
+		return !strings.HasSuffix(node, "3") && !strings.HasSuffix(pod.Name, "-unschedulable")
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/scheduler/filter", func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +114,7 @@ func TestWhatTutorialsBreak(t *testing.T) {
 			want := []string{
 				"reasons-group",    // the node's and the pod's names in the reason
 				"connection-reuse", // json.Encoder, no Content-Length
-				"odd-input",        // nil dereferenced
+				"malformed-input",  // nil dereferenced
 				"error-form",       // http.Error
 				"method",           // any method is taken
 			}
@@ -168,17 +168,17 @@ func TestOneVerbAtItsOwnAddress(t *testing.T) {
 		URL: serve(t, mux) + "/my_scheduler_extension/my_new_priorities", PrioritizeVerb: "image_score", Mode: verify.ModeNames,
 	}))
 	if ids := broken(report); len(ids) > 0 {
-		t.Errorf("breaks %v\n%s", ids, text(t, report))
+		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}
 	if r := result(t, report, "subset"); r.Outcome != verify.NotApplicable || r.Why != "filter is not checked" {
 		t.Errorf("subset: %s (%s)", r.Outcome, r.Why)
 	}
-	if r := result(t, report, "score-range"); r.Outcome != verify.Keeps {
+	if r := result(t, report, "score-range"); r.Outcome != verify.Passed {
 		t.Errorf("score-range: %s (%s)", r.Outcome, r.Why)
 	}
 }
 
-// recorder keeps the questions an extender was asked.
+// recorder keeps the requests an extender was asked.
 type recorder struct {
 	mu      sync.Mutex
 	filter  []extenderv1.ExtenderArgs
@@ -220,7 +220,7 @@ func TestQuestionsAreAboutWhatTheCallerGave(t *testing.T) {
 	o.Resources = corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("4")}
 	report := run(t, o)
 	if ids := broken(report); len(ids) > 0 {
-		t.Errorf("breaks %v\n%s", ids, text(t, report))
+		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}
 	first := asked.filter[0]
 	if diff := cmp.Diff([]string{"rack-1", "rack-2"}, *first.NodeNames); diff != "" {
@@ -265,10 +265,10 @@ func TestAddedVictimsAreJudgedByWhatIsKnown(t *testing.T) {
 		pods      []corev1.Pod
 		want      verify.Outcome
 	}{
-		{"pods are not known", "uid-b", nil, verify.Keeps},
-		{"the pod is on one of two nodes", "uid-b", pods, verify.Breaks},
-		{"the pod is nowhere", "uid-c", pods, verify.Breaks},
-		{"the pod is on the node", "uid-b", pods[1:], verify.Keeps},
+		{"pods are not known", "uid-b", nil, verify.Passed},
+		{"the pod is on one of two nodes", "uid-b", pods, verify.Failed},
+		{"the pod is nowhere", "uid-c", pods, verify.Failed},
+		{"the pod is on the node", "uid-b", pods[1:], verify.Passed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := quick(verify.Options{URL: serve(t, add(test.uid)), NodeNames: []string{"rack-1", "rack-2"}, Pods: test.pods})
@@ -299,9 +299,9 @@ func TestImaginaryNodesMayBeUnknown(t *testing.T) {
 			filterNames(&o)
 			report := run(t, o)
 			if ids := broken(report); len(ids) > 0 || !report.OK() {
-				t.Errorf("breaks %v\n%s", ids, text(t, report))
+				t.Errorf("fails %v\n%s", ids, text(t, report))
 			}
-			if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "name nodes it knows") }) {
+			if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "name nodes that the extender knows") }) {
 				t.Errorf("notes: %q", report.Notes)
 			}
 		})
@@ -389,7 +389,7 @@ func TestRunEndsWithItsBudget(t *testing.T) {
 		t.Errorf("notes: %q", report.Notes)
 	}
 	if ids := broken(report); len(ids) > 0 {
-		t.Errorf("breaks %v: the extender is blamed for the budget", ids)
+		t.Errorf("fails %v: the extender is blamed for the budget", ids)
 	}
 }
 

@@ -1,20 +1,20 @@
 package verify
 
-// security judges the connection by the answers already seen, and asks once more
-// without a certificate.
+// security checks the connection by the responses so far, and calls once more without
+// a client certificate.
 func (r *run) security() {
 	t, found := firstOf(r.targets, func(t *target) bool { return t.first.status != 0 })
 	if !found {
 		return
 	}
 	https := r.options.https()
-	r.judge.check(ruleEncrypted, https, t.base, &t.first, "the address is plain http")
+	r.checker.check(ruleEncrypted, https, t.base, &t.first, "the address is plain http")
 	if !https {
 		return
 	}
 	tls := r.options.TLS
-	r.judge.check(ruleVerified, tls.CAFile != "" || len(tls.CAData) > 0, t.base, &t.first, "no CA is given, so any certificate would do")
-	r.judge.check(ruleHTTP1, t.first.proto == "HTTP/1.1" || t.first.proto == "HTTP/1.0", t.base, &t.first, "%s was negotiated", t.first.proto)
+	r.checker.check(ruleVerified, tls.CAFile != "" || len(tls.CAData) > 0, t.base, &t.first, "no CA is given, so any certificate is accepted")
+	r.checker.check(ruleHTTP1, t.first.proto == "HTTP/1.1" || t.first.proto == "HTTP/1.0", t.base, &t.first, "%s was negotiated", t.first.proto)
 	r.clientCertificate()
 }
 
@@ -26,19 +26,19 @@ func (r *run) clientCertificate() {
 	hadOne := without.TLS.CertFile != r.options.TLS.CertFile || len(r.options.TLS.CertData) > 0
 	bind := r.options.BindVerb != ""
 	if !bind {
-		r.judge.byID[ruleClientCert].Severity = SeverityInfo
+		r.checker.byID[ruleClientCert].Severity = SeverityInfo
 	}
 	t, found := firstOf(r.targets, func(t *target) bool { return t.ok && (t.verb == verbBind) == (bind && hadOne) })
 	if !found {
 		return
 	}
 	if !hadOne {
-		r.judge.check(ruleClientCert, false, t.base, &t.first, "it was answered, and no client certificate was given")
+		r.checker.check(ruleClientCert, false, t.base, &t.first, "the call succeeded without a client certificate")
 		return
 	}
 	stranger, err := newClient(without.URL, true, without.TLS, without.HTTPTimeout)
 	if err != nil {
-		r.note("not asked without a client certificate: %v", err)
+		r.note("not called without a client certificate: %v", err)
 		return
 	}
 	defer stranger.close()
@@ -46,6 +46,6 @@ func (r *run) clientCertificate() {
 	if a.failure == notAsked || a.failure == late {
 		return
 	}
-	refused := a.failure != answered || a.result.refusal() != t.first.result.refusal()
-	r.judge.check(ruleClientCert, refused, t.base, &a, "without a certificate %s is answered in the same way", t.verb)
+	refused := a.failure != answered || a.result.rejection() != t.first.result.rejection()
+	r.checker.check(ruleClientCert, refused, t.base, &a, "without a certificate %s gets the same response", t.verb)
 }

@@ -144,7 +144,7 @@ func TestSecurityOfTheConnection(t *testing.T) {
 			if answered := !slices.Contains(test.want, "answers"); answered && (r.Outcome == verify.NotApplicable || r.Severity != test.severity) {
 				t.Errorf("client-certificate is %s, %s (%s)", r.Severity, r.Outcome, r.Why)
 			}
-			if result(t, report, "encrypted").Outcome == verify.Breaks {
+			if result(t, report, "encrypted").Outcome == verify.Failed {
 				t.Error("https counts as plain")
 			}
 		})
@@ -155,7 +155,7 @@ func TestPlainHTTPIsAWarning(t *testing.T) {
 	o := quick(verify.Options{URL: serve(t, &extender{})})
 	filterNames(&o)
 	report := run(t, o)
-	if r := result(t, report, "encrypted"); r.Outcome != verify.Breaks || !report.OK() {
+	if r := result(t, report, "encrypted"); r.Outcome != verify.Failed || !report.OK() {
 		t.Errorf("encrypted: %s, OK() = %t", r.Outcome, report.OK())
 	}
 	for _, id := range []string{"server-verified", "client-certificate", "http1"} {

@@ -11,6 +11,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestAGoodExtenderKeepsEveryRule(t *testing.T) {
 	report := run(t, allVerbs(serve(t, &extender{})))
 	if ids := broken(report); len(ids) > 0 {
-		t.Errorf("breaks %v\n%s", ids, text(t, report))
+		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}
 }

@@ -54,22 +54,22 @@ var kinds = []Kind{Oversold, Overbooked, Leaked, Unannotated, Unclaimed}
 // Note says that it need not be wrong.
 func (k Kind) Note() bool { return k == Unclaimed }
 
-// Books are by what an oversold or over-booked unit was found.
-type Books string
+// CountedBy are by what an oversold or over-booked unit was found.
+type CountedBy string
 
 // The books.
 const (
-	Claims      Books = "claims"      // of the ledger
-	Annotations Books = "annotations" // of bound pods
+	Claims      CountedBy = "claims"      // of the ledger
+	Annotations CountedBy = "annotations" // of bound pods
 )
 
 // Finding is one thing that is wrong. The zero value of a field means that the finding is not about such a thing.
 type Finding struct {
-	Kind     Kind   `json:"kind"`
-	Resource string `json:"resource"`
-	Node     string `json:"node,omitempty"` // "" also for a pool
-	Unit     string `json:"unit,omitempty"`
-	Books    Books  `json:"books,omitempty"`
+	Kind      Kind      `json:"kind"`
+	Resource  string    `json:"resource"`
+	Node      string    `json:"node,omitempty"` // "" also for a pool
+	Unit      string    `json:"unit,omitempty"`
+	CountedBy CountedBy `json:"books,omitempty"`
 	// Used and Capacity are in the resource's unit.
 	Used     int64 `json:"used,omitempty"`
 	Capacity int64 `json:"capacity,omitempty"`
@@ -146,7 +146,7 @@ func contains(all []Finding, f Finding) bool {
 func compare(a, b Finding) int {
 	order := cmp.Or(
 		cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)),
-		cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Books, b.Books),
+		cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.CountedBy, b.CountedBy),
 	)
 	if order != 0 || a.Unit != "" {
 		return order
@@ -209,7 +209,7 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 		shares = append(shares, s)
 	}
 	a.find(Finding{
-		Kind: excess(shares), Resource: l.Resource, Node: l.Node, Unit: unit.Name, Books: Claims,
+		Kind: excess(shares), Resource: l.Resource, Node: l.Node, Unit: unit.Name, CountedBy: Claims,
 		Used: used, Capacity: capacity, Holders: holders(shares),
 	})
 }

@@ -57,7 +57,7 @@ func (a *auditor) auditGPUShare() {
 			kind = Overbooked
 		}
 		a.find(Finding{
-			Kind: kind, Resource: memoryResource, Node: c.node, Unit: c.index, Books: Annotations,
+			Kind: kind, Resource: memoryResource, Node: c.node, Unit: c.index, CountedBy: Annotations,
 			Used: used, Capacity: capacity, Holders: holders(shares),
 		})
 	}

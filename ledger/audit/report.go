@@ -86,8 +86,8 @@ func (f Finding) String() string {
 	if f.Node != "" {
 		fmt.Fprintf(&text, " on node %s", f.Node)
 	}
-	if f.Books != "" {
-		fmt.Fprintf(&text, ": %d of %d by %s", f.Used, f.Capacity, f.Books)
+	if f.CountedBy != "" {
+		fmt.Fprintf(&text, ": %d of %d by %s", f.Used, f.Capacity, f.CountedBy)
 	}
 	for i, h := range f.Holders {
 		separator := ", "

@@ -7,7 +7,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-func (j *judge) scores(q *question, a *answer, r scoreResult, c *cast) {
+func (j *checker) scores(q *request, a *response, r scoreResult, c *fixtures) {
 	if len(r) == 0 {
 		return
 	}
@@ -16,7 +16,7 @@ func (j *judge) scores(q *question, a *answer, r scoreResult, c *cast) {
 	wild, found := firstOf(r, func(s extenderv1.HostPriority) bool { return s.Score < 0 || s.Score > c.maxScore })
 	j.check(ruleScoreRange, !found, q, a, "%s has score %d, which is not between 0 and %d", wild.Host, wild.Score, c.maxScore)
 	stranger, found := firstOf(r, func(s extenderv1.HostPriority) bool { return !known(s) })
-	j.check(ruleScoreKnown, !found, q, a, "%q is scored and was not asked about", stranger.Host)
+	j.check(ruleScoreKnown, !found, q, a, "%q is scored and is not in the request", stranger.Host)
 
 	seen := make(map[string]bool, len(r))
 	twice, found := firstOf(r, func(s extenderv1.HostPriority) bool {
@@ -32,9 +32,9 @@ func (j *judge) scores(q *question, a *answer, r scoreResult, c *cast) {
 	j.check(ruleScoreAll, !found, q, a, "%s has no score", left)
 }
 
-func (j *judge) preempt(q *question, a *answer, r *preemptResult, c *cast) bool {
+func (j *checker) preempt(q *request, a *response, r *preemptResult, c *fixtures) bool {
 	kept := r.NodeNameToMetaVictims
-	if !j.check(rulePreemptForm, len(kept) > 0 || !slices.Contains([]byte(r.NodeNameToVictims), '"'), q, a, "it answers with NodeNameToVictims alone") {
+	if !j.check(rulePreemptForm, len(kept) > 0 || !slices.Contains([]byte(r.NodeNameToVictims), '"'), q, a, "the response has NodeNameToVictims alone") {
 		return false
 	}
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
@@ -43,7 +43,7 @@ func (j *judge) preempt(q *question, a *answer, r *preemptResult, c *cast) bool 
 		if !j.check(rulePreemptNull, !null, q, a, "%s, or a pod on it, is null", name) {
 			continue
 		}
-		if offered := q.victims[name]; j.check(rulePreemptNodes, offered != nil, q, a, "%q was not asked about", name) {
+		if offered := q.victims[name]; j.check(rulePreemptNodes, offered != nil, q, a, "%q is not in the request", name) {
 			j.victims(q, a, name, victims, offered, c)
 		}
 	}
@@ -54,8 +54,8 @@ func (j *judge) preempt(q *question, a *answer, r *preemptResult, c *cast) bool 
 	return true
 }
 
-// victims judges what is left, or added, of the victims offered with one node.
-func (j *judge) victims(q *question, a *answer, name string, got *extenderv1.MetaVictims, offered *extenderv1.Victims, c *cast) {
+// victims checks which victims of one node the response keeps and adds.
+func (j *checker) victims(q *request, a *response, name string, got *extenderv1.MetaVictims, offered *extenderv1.Victims, c *fixtures) {
 	if !j.check(rulePreemptEmpty, len(got.Pods) > 0, q, a, "%s is kept with no victim", name) {
 		return
 	}
@@ -70,7 +70,7 @@ func (j *judge) victims(q *question, a *answer, name string, got *extenderv1.Met
 	}
 	if j.check(rulePreemptKeeps, trimmed == "", q, a, "%s is kept without victim %s", name, trimmed) {
 		j.check(rulePreemptPDB, got.NumPDBViolations >= offered.NumPDBViolations, q, a,
-			"%s is kept with %d violated budgets; it was offered with %d", name, got.NumPDBViolations, offered.NumPDBViolations)
+			"%s is kept with %d violated budgets; the request has %d", name, got.NumPDBViolations, offered.NumPDBViolations)
 	}
 	stray, found := firstOf(slices.Sorted(maps.Keys(uids)), func(uid string) bool { return !c.mayBeOn(name, uid) })
 	j.check(rulePreemptKnown, !found, q, a, "victim %q is not a pod on %s", stray, name)

@@ -14,14 +14,14 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// question is one call, ready to be sent any number of times. It is not written to
+// request is one call, ready to be sent any number of times. It is not written to
 // after it is made.
-type question struct {
+type request struct {
 	verb   string
 	mode   Mode // names or nodes
 	path   string
 	method string // "" is POST
-	what   string // the question in words; never what is in the pod
+	what   string // the request in words; never what is in the pod
 	body   []byte
 	timed  bool // only the time matters: the answer is not decoded
 
@@ -30,14 +30,14 @@ type question struct {
 	victims map[string]*extenderv1.Victims // preempt's candidates
 }
 
-func (q *question) httpMethod() string {
+func (q *request) httpMethod() string {
 	if q.method == "" {
 		return http.MethodPost
 	}
 	return q.method
 }
 
-func (q *question) reader() io.Reader {
+func (q *request) reader() io.Reader {
 	if q.body == nil {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (q *question) reader() io.Reader {
 // answerLimit is the size, in bytes, that no answer needs: 1 MiB, and for each
 // node more than its name and a long reason; in nodes mode half as much again as
 // was sent.
-func (q *question) answerLimit() int64 {
+func (q *request) answerLimit() int64 {
 	limit := int64(1<<20 + 1024*len(q.names))
 	if q.mode == ModeNodes && q.verb == verbFilter {
 		limit += int64(len(q.body)) * 3 / 2
@@ -55,8 +55,8 @@ func (q *question) answerLimit() int64 {
 	return limit
 }
 
-// sent describes the question to a reader.
-func (q *question) sent() string {
+// sent describes the request to a reader.
+func (q *request) sent() string {
 	text := q.httpMethod() + " " + q.path + ": " + q.what
 	if q.verb != verbBind {
 		text += ", " + string(q.mode) + " mode"
@@ -64,16 +64,16 @@ func (q *question) sent() string {
 	return printable(text)
 }
 
-// variant returns the same question with another body.
-func (q *question) variant(what string, body []byte) *question {
+// variant returns the same request with another body.
+func (q *request) variant(what string, body []byte) *request {
 	v := *q
 	v.what, v.body = what, body
 	return &v
 }
 
-// askAbout makes a filter or prioritize question.
-func askAbout(verb, path string, mode Mode, pod *corev1.Pod, nodes []*corev1.Node, what string) *question {
-	q := &question{verb: verb, mode: mode, path: path, what: what, names: namesOf(nodes)}
+// askAbout makes a filter or prioritize request.
+func askAbout(verb, path string, mode Mode, pod *corev1.Pod, nodes []*corev1.Node, what string) *request {
+	q := &request{verb: verb, mode: mode, path: path, what: what, names: namesOf(nodes)}
 	args := extenderv1.ExtenderArgs{Pod: pod}
 	if mode == ModeNodes {
 		args.Nodes = &corev1.NodeList{Items: make([]corev1.Node, len(nodes))}
@@ -94,8 +94,8 @@ func askAbout(verb, path string, mode Mode, pod *corev1.Pod, nodes []*corev1.Nod
 }
 
 // askPreempt offers the pods on the nodes as victims.
-func askPreempt(path string, mode Mode, c *cast, what string) *question {
-	q := &question{verb: verbPreempt, mode: mode, path: path, what: what, victims: make(map[string]*extenderv1.Victims)}
+func askPreempt(path string, mode Mode, c *fixtures, what string) *request {
+	q := &request{verb: verbPreempt, mode: mode, path: path, what: what, victims: make(map[string]*extenderv1.Victims)}
 	for _, node := range c.nodes {
 		if pods := c.victimsOn(node.Name); len(pods) > 0 && len(q.victims) < 4 {
 			q.names = append(q.names, node.Name)
@@ -122,8 +122,8 @@ func preemptArgs(mode Mode, pod *corev1.Pod, victims map[string]*extenderv1.Vict
 }
 
 // askBind asks to bind a pod that does not exist.
-func askBind(path, node string) *question {
-	return &question{verb: verbBind, path: path, what: "a pod that does not exist", body: encode(extenderv1.ExtenderBindingArgs{
+func askBind(path, node string) *request {
+	return &request{verb: verbBind, path: path, what: "a pod that does not exist", body: encode(extenderv1.ExtenderBindingArgs{
 		PodName: "no-such-pod", PodNamespace: imaginaryNamespace, PodUID: "outboard-verify-no-such-pod", Node: node,
 	})}
 }
@@ -133,7 +133,7 @@ func askBind(path, node string) *question {
 func encode(value any) []byte {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("verify: encode question: %v", err))
+		panic(fmt.Sprintf("verify: encode request: %v", err))
 	}
 	return body
 }
@@ -146,14 +146,14 @@ func namesOf(nodes []*corev1.Node) []string {
 	return names
 }
 
-// spelling is the same question in other JSON.
+// spelling is the same request in other JSON.
 type spelling struct {
 	what string
 	body []byte
 }
 
-// spellings writes the question in ways that mean the same.
-func (q *question) spellings() []spelling {
+// spellings writes the request in ways that mean the same.
+func (q *request) spellings() []spelling {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(q.body, &fields); err != nil {
 		return nil
@@ -184,7 +184,7 @@ func (q *question) spellings() []spelling {
 
 // escapedNames writes the first letter of each name as \u00xx; nil where that is
 // not possible.
-func (q *question) escapedNames() []byte {
+func (q *request) escapedNames() []byte {
 	if q.mode != ModeNames || q.verb != verbFilter && q.verb != verbPrioritize {
 		return nil
 	}

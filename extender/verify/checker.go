@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// judge collects what the answers say about the rules. Not safe for concurrent use.
-type judge struct {
+// checker collects the outcomes of the rules. Not safe for concurrent use.
+type checker struct {
 	results []Result
 	byID    map[string]*Result
 }
 
-func newJudge() *judge {
-	j := &judge{results: make([]Result, len(rules)), byID: make(map[string]*Result, len(rules))}
+func newChecker() *checker {
+	j := &checker{results: make([]Result, len(rules)), byID: make(map[string]*Result, len(rules))}
 	for i, rule := range rules {
 		j.results[i] = Result{Rule: rule, Outcome: NotApplicable}
 		j.byID[rule.ID] = &j.results[i]
@@ -22,19 +22,19 @@ func newJudge() *judge {
 
 const maxFindings = 3
 
-// check records that the answer keeps the rule, or breaks it as detail says, and
+// check records that the response passes the rule, or violates it as detail says, and
 // returns ok.
-func (j *judge) check(rule string, ok bool, q *question, a *answer, detail string, args ...any) bool {
+func (j *checker) check(rule string, ok bool, q *request, a *response, detail string, args ...any) bool {
 	r := j.byID[rule]
-	r.Judged++
+	r.Checked++
 	switch {
 	case ok:
 		if r.Outcome == NotApplicable {
-			r.Outcome = Keeps
+			r.Outcome = Passed
 		}
 	default:
-		r.Outcome = Breaks
-		r.Breaches++
+		r.Outcome = Failed
+		r.Violations++
 		found := Finding{Sent: q.sent(), Got: a.got(), Detail: printable(fmt.Sprintf(detail, args...))}
 		known := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Detail == found.Detail })
 		if !known && len(r.Findings) < maxFindings {
@@ -44,27 +44,27 @@ func (j *judge) check(rule string, ok bool, q *question, a *answer, detail strin
 	return ok
 }
 
-// reply judges what is common to the answers of all verbs, and returns whether
-// there is a result to look into.
-func (j *judge) reply(q *question, a *answer) bool {
+// reply checks the rules common to all verbs, and reports whether there is a result to
+// check further.
+func (j *checker) reply(q *request, a *response) bool {
 	if a.failure == notAsked {
 		return false
 	}
-	if !j.check(ruleAnswers, a.failure != noReply, q, a, "there is no complete reply") ||
-		!j.check(ruleInTime, a.failure != late, q, a, "the time ran out before the reply was complete") ||
-		!j.check(ruleBounded, a.failure != tooLarge, q, a, "no answer to this question needs more than %d bytes, or this many entries; reading stopped", q.answerLimit()) {
+	if !j.check(ruleAnswers, a.failure != noReply, q, a, "there is no complete response") ||
+		!j.check(ruleInTime, a.failure != late, q, a, "the timeout ended before the response was complete") ||
+		!j.check(ruleBounded, a.failure != tooLarge, q, a, "no response to this request needs more than %d bytes, or so many entries; reading stopped", q.answerLimit()) {
 		return false
 	}
-	j.check(ruleRedirect, a.redirected == "", q, a, "the call was sent on")
+	j.check(ruleRedirect, a.redirected == "", q, a, "the call was redirected")
 	if !j.check(ruleStatus, a.failure != badStatus, q, a, "the status is %d", a.status) {
 		return false
 	}
-	return j.check(ruleJSON, a.failure != notJSON, q, a, "it does not decode: %v", a.err)
+	return j.check(ruleJSON, a.failure != notJSON, q, a, "the response cannot be decoded: %v", a.err)
 }
 
-// answer judges a well-formed question's answer by every rule that needs no other
-// answer beside it, and returns whether there is a verdict.
-func (j *judge) answer(q *question, a *answer, c *cast) bool {
+// response checks the response to a well-formed request by every rule that needs no
+// other response, and reports whether there is a verdict.
+func (j *checker) response(q *request, a *response, c *fixtures) bool {
 	if !j.reply(q, a) {
 		return false
 	}
@@ -76,13 +76,13 @@ func (j *judge) answer(q *question, a *answer, c *cast) bool {
 	case *preemptResult:
 		return j.preempt(q, a, r, c)
 	case *bindResult:
-		return j.check(ruleBindUnknown, r.Error != "", q, a, "it reports the pod as bound")
+		return j.check(ruleBindUnknown, r.Error != "", q, a, "the response reports the pod as bound")
 	}
 	return true
 }
 
-// finish says of each rule that was not judged why it was not.
-func (j *judge) finish(verbs []string) []Result {
+// finish adds the reason to each rule that was not checked.
+func (j *checker) finish(verbs []string) []Result {
 	for i := range j.results {
 		r := &j.results[i]
 		if r.Outcome != NotApplicable {
@@ -98,7 +98,7 @@ func (j *judge) finish(verbs []string) []Result {
 		case r.needs != "":
 			r.Why = r.needs
 		default:
-			r.Why = "nothing to judge by"
+			r.Why = "no response to check"
 		}
 	}
 	return j.results

@@ -14,16 +14,16 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// result is a decoded answer of one verb.
+// result is a decoded response to one verb.
 type result interface {
-	// verdict is what the answer says about each node, without what may differ from
-	// call to call and means the same (the order of a map, the text of a reason).
-	verdict(q *question) verdict
-	// refusal is the answer's Error, "" when there is none or the verb has none.
-	refusal() string
+	// verdict is the result for each node, without differences that have no meaning (the
+	// order of a map, the text of a reason).
+	verdict(q *request) verdict
+	// rejection is the response's Error, "" when there is none or the verb has none.
+	rejection() string
 }
 
-// verdict maps a node's name to what the answer says of it.
+// verdict maps the name of a node to its result.
 type verdict map[string]string
 
 // difference names one node about which two verdicts differ, "" if none.
@@ -42,10 +42,10 @@ func (v verdict) difference(other verdict) string {
 	return ""
 }
 
-const refusedVerdict = "the question"
+const wholeRequest = "the request"
 
-// filterResult has the shape of extenderv1.ExtenderFilterResult; a hostile answer
-// takes less memory in it.
+// filterResult has the structure of extenderv1.ExtenderFilterResult; a malicious
+// response takes less memory in it.
 type filterResult struct {
 	Nodes                      nodeList
 	NodeNames                  bounded[*[]string]
@@ -54,8 +54,8 @@ type filterResult struct {
 	Error                      string
 }
 
-// bounded is a part of an answer whose size depends on the number of nodes asked
-// about, but not on theirs.
+// bounded is a part of a response whose size depends on the number of nodes of the
+// request, and not on the size of these nodes.
 type bounded[T any] struct{ value T }
 
 func (b *bounded[T]) UnmarshalJSON(data []byte) error {
@@ -65,7 +65,7 @@ func (b *bounded[T]) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &b.value)
 }
 
-func (r *filterResult) refusal() string { return r.Error }
+func (r *filterResult) rejection() string { return r.Error }
 
 // passed returns the names of the nodes that pass, as kube-scheduler would read
 // them in the mode asked; inMode is false when the answer is in the other mode.
@@ -79,16 +79,16 @@ func (r *filterResult) passed(mode Mode) (names []string, inMode bool) {
 	return *r.NodeNames.value, true
 }
 
-func (r *filterResult) verdict(q *question) verdict {
+func (r *filterResult) verdict(q *request) verdict {
 	if r.Error != "" {
-		return verdict{refusedVerdict: "refused"}
+		return verdict{wholeRequest: "refused"}
 	}
 	v := make(verdict)
 	for name := range r.FailedNodes.value {
 		v[name] = "fails"
 	}
 	for name := range r.FailedAndUnresolvableNodes.value {
-		v[name] = "fails for good"
+		v[name] = "fails, unresolvable"
 	}
 	names, _ := r.passed(q.mode)
 	for _, name := range names {
@@ -153,9 +153,9 @@ func (i *nodeItems) UnmarshalJSON(data []byte) error {
 
 type scoreResult extenderv1.HostPriorityList
 
-func (r scoreResult) refusal() string { return "" }
+func (r scoreResult) rejection() string { return "" }
 
-func (r scoreResult) verdict(*question) verdict {
+func (r scoreResult) verdict(*request) verdict {
 	v := make(verdict)
 	for _, s := range r {
 		v[s.Host] = strings.TrimPrefix(v[s.Host]+" and ", " and ") + "score " + strconv.FormatInt(s.Score, 10)
@@ -170,9 +170,9 @@ type preemptResult struct {
 	NodeNameToVictims     json.RawMessage
 }
 
-func (r *preemptResult) refusal() string { return "" }
+func (r *preemptResult) rejection() string { return "" }
 
-func (r *preemptResult) verdict(*question) verdict {
+func (r *preemptResult) verdict(*request) verdict {
 	v := make(verdict)
 	for name, victims := range r.NodeNameToMetaVictims {
 		uids := slices.Sorted(maps.Keys(uidsOf(victims)))
@@ -196,18 +196,18 @@ func uidsOf(victims *extenderv1.MetaVictims) map[string]bool {
 
 type bindResult extenderv1.ExtenderBindingResult
 
-func (r *bindResult) refusal() string { return r.Error }
+func (r *bindResult) rejection() string { return r.Error }
 
-func (r *bindResult) verdict(*question) verdict {
+func (r *bindResult) verdict(*request) verdict {
 	if r.Error != "" {
-		return verdict{refusedVerdict: "refused"}
+		return verdict{wholeRequest: "refused"}
 	}
-	return verdict{refusedVerdict: "bound"}
+	return verdict{wholeRequest: "bound"}
 }
 
 // decode reads the value as kube-scheduler does: with encoding/json, into the type
 // of the verb.
-func (q *question) decode(value json.RawMessage) (result, error) {
+func (q *request) decode(value json.RawMessage) (result, error) {
 	switch q.verb {
 	case verbFilter:
 		r := &filterResult{Nodes: nodeList{max: 2*len(q.names) + 100, keep: q.nodes != nil}}

@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// cast is what the questions are about: the caller's nodes and pods, or imaginary
+// fixtures are the nodes and pods of the requests: those of the caller, or imaginary
 // ones.
-type cast struct {
-	pod   *corev1.Pod
-	nodes []*corev1.Node // what is known first, imaginary ones after it
-	known int            // how many of nodes the caller gave; 0: all are imaginary
+type fixtures struct {
+	pod        *corev1.Pod
+	nodes      []*corev1.Node // those of the caller first, then imaginary ones
+	knownNodes int            // how many of nodes are the caller's; 0: all are imaginary
 	// pods are the pods on each node, by UID. nil: the caller did not say.
 	pods     map[string][]*corev1.Pod
 	maxScore int64
@@ -32,13 +32,13 @@ const (
 	imaginaryUID       = types.UID("outboard-verify-probe")
 	imaginaryNode      = "outboard-verify-node-"
 	imaginaryVictim    = "outboard-verify-victim-"
-	sampleSize         = 10 // nodes in a question that is not about size
+	sampleSize         = 10 // nodes in a request that is not about size
 )
 
-// newCast lays out what the options give, and enough imaginary nodes for the
-// largest question.
-func newCast(o Options) (*cast, error) {
-	c := &cast{pod: imaginaryPod(), maxScore: o.MaxScore}
+// newFixtures returns what the options give, and enough imaginary nodes for the
+// largest request.
+func newFixtures(o Options) (*fixtures, error) {
+	c := &fixtures{pod: imaginaryPod(), maxScore: o.MaxScore}
 	if o.Pod != nil {
 		c.pod = o.Pod.DeepCopy()
 	}
@@ -47,7 +47,7 @@ func newCast(o Options) (*cast, error) {
 	c.pod.UID = orDefault(c.pod.UID, imaginaryUID)
 	c.pod.ManagedFields = nil
 	c.pod.Spec.NodeName = ""
-	request(c.pod, o.Resources)
+	addRequests(c.pod, o.Resources)
 
 	names := make(map[string]bool)
 	add := func(node *corev1.Node) {
@@ -67,7 +67,7 @@ func newCast(o Options) (*cast, error) {
 			add(named(template, name))
 		}
 	}
-	c.known = len(c.nodes)
+	c.knownNodes = len(c.nodes)
 	enough := slices.Max(append([]int{sampleSize}, o.Sizes...))
 	for i := 0; len(c.nodes) < enough; i++ {
 		if name := imaginaryNode + strconv.Itoa(i); !names[name] {
@@ -83,16 +83,16 @@ func newCast(o Options) (*cast, error) {
 	return c, nil
 }
 
-// sample returns the nodes of an ordinary question.
-func (c *cast) sample() []*corev1.Node {
-	if c.known > 0 {
-		return c.nodes[:min(c.known, sampleSize)]
+// sample returns the nodes of an ordinary request.
+func (c *fixtures) sample() []*corev1.Node {
+	if c.knownNodes > 0 {
+		return c.nodes[:min(c.knownNodes, sampleSize)]
 	}
 	return c.nodes[:sampleSize]
 }
 
 // victimsOn returns pods on the node to offer as victims, at most three.
-func (c *cast) victimsOn(node string) []*corev1.Pod {
+func (c *fixtures) victimsOn(node string) []*corev1.Pod {
 	if c.pods != nil {
 		return c.pods[node][:min(3, len(c.pods[node]))]
 	}
@@ -108,10 +108,10 @@ func (c *cast) victimsOn(node string) []*corev1.Pod {
 	return victims
 }
 
-// mayBeOn reports whether a pod of this UID can be on the node, as far as is known:
-// the pods of a real node are known only when the caller gave pods.
-func (c *cast) mayBeOn(node, uid string) bool {
-	if c.pods == nil && c.known > 0 {
+// mayBeOn reports whether a pod with this UID can be on the node. The pods of a real
+// node are known only when the caller gave pods.
+func (c *fixtures) mayBeOn(node, uid string) bool {
+	if c.pods == nil && c.knownNodes > 0 {
 		return !strings.HasPrefix(uid, imaginaryVictim) || strings.HasSuffix(uid, "-on-"+node)
 	}
 	on := c.pods[node]
@@ -121,18 +121,18 @@ func (c *cast) mayBeOn(node, uid string) bool {
 	return slices.ContainsFunc(on, func(pod *corev1.Pod) bool { return string(pod.UID) == uid })
 }
 
-// stranger returns a pod like the sample pod that no extender has seen before.
-func (c *cast) stranger(i int) *corev1.Pod {
+// unknownPod returns a copy of the sample pod with a new UID.
+func (c *fixtures) unknownPod(i int) *corev1.Pod {
 	pod := *c.pod
 	pod.Name = fmt.Sprintf("%s-imaginary-%d", c.pod.Name, i)
 	pod.UID = uuid.NewUUID()
 	return &pod
 }
 
-// giant returns a pod like the sample pod that fits nowhere.
-func (c *cast) giant() *corev1.Pod {
+// unschedulablePod returns a copy of the sample pod that fits on no node.
+func (c *fixtures) unschedulablePod() *corev1.Pod {
 	pod := c.pod.DeepCopy()
-	pod.Name += "-giant"
+	pod.Name += "-unschedulable"
 	pod.UID = uuid.NewUUID()
 	huge := resource.MustParse("1P")
 	wanted := corev1.ResourceList{corev1.ResourceCPU: huge, corev1.ResourceMemory: huge}
@@ -144,7 +144,7 @@ func (c *cast) giant() *corev1.Pod {
 			wanted[name] = huge
 		}
 	}
-	request(pod, wanted)
+	addRequests(pod, wanted)
 	pod.Spec.NodeSelector = maps.Clone(pod.Spec.NodeSelector)
 	if pod.Spec.NodeSelector == nil {
 		pod.Spec.NodeSelector = make(map[string]string)
@@ -153,8 +153,8 @@ func (c *cast) giant() *corev1.Pod {
 	return pod
 }
 
-// request adds the resources to the first container's requests and limits.
-func request(pod *corev1.Pod, resources corev1.ResourceList) {
+// addRequests adds the resources to the first container's requests and limits.
+func addRequests(pod *corev1.Pod, resources corev1.ResourceList) {
 	if len(resources) == 0 {
 		return
 	}

@@ -11,22 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-func (j *judge) filter(q *question, a *answer, r *filterResult, c *cast) bool {
+func (j *checker) filter(q *request, a *response, r *filterResult, c *fixtures) bool {
 	// An extender that knows only its own nodes may say so when asked about imaginary ones.
-	if q.mode == ModeNodes || c.known > 0 || r.Error == "" {
+	if q.mode == ModeNodes || c.knownNodes > 0 || r.Error == "" {
 		j.check(ruleNoError, r.Error == "", q, a, "Error is %q", shorten(r.Error))
 	}
 	if r.Error != "" {
 		return false
 	}
 	passed, inMode := r.passed(q.mode)
-	if !j.check(ruleMode, inMode, q, a, "the question is in %s mode, the answer is not", q.mode) {
+	if !j.check(ruleMode, inMode, q, a, "the request is in %s mode, the response is not", q.mode) {
 		return false
 	}
 	asked := positions(q.names)
 	if len(q.names) > 0 {
 		stranger, found := firstOf(passed, func(name string) bool { _, known := asked[name]; return !known })
-		j.check(ruleSubset, !found, q, a, "%q passes and was not asked about", stranger)
+		j.check(ruleSubset, !found, q, a, "%q passes and is not in the request", stranger)
 	}
 	j.passedList(q, a, passed, asked)
 	j.failedMaps(q, a, r, passed, asked)
@@ -34,8 +34,8 @@ func (j *judge) filter(q *question, a *answer, r *filterResult, c *cast) bool {
 	return true
 }
 
-// unchanged judges the returned objects of nodes that were sent.
-func (j *judge) unchanged(q *question, a *answer, r *filterResult) {
+// unchanged checks the returned objects of nodes that were sent.
+func (j *checker) unchanged(q *request, a *response, r *filterResult) {
 	compared, difference := false, ""
 	for _, node := range r.Nodes.nodes {
 		if sent := q.nodes[node.Name]; sent != nil && difference == "" {
@@ -50,8 +50,8 @@ func (j *judge) unchanged(q *question, a *answer, r *filterResult) {
 	}
 }
 
-// passedList judges order and duplicates among the nodes that were asked about.
-func (j *judge) passedList(q *question, a *answer, passed []string, asked map[string]int) {
+// passedList checks order and duplicates among the nodes of the request.
+func (j *checker) passedList(q *request, a *response, passed []string, asked map[string]int) {
 	seen := make(map[string]bool, len(passed))
 	last, before, after, twice := -1, "", "", ""
 	for _, name := range passed {
@@ -72,11 +72,11 @@ func (j *judge) passedList(q *question, a *answer, passed []string, asked map[st
 		j.check(ruleDuplicates, twice == "", q, a, "%s passes twice", twice)
 	}
 	if len(seen) > 1 {
-		j.check(ruleOrder, after == "", q, a, "%s comes after %s; it was asked about before", after, before)
+		j.check(ruleOrder, after == "", q, a, "%s comes after %s, but before it in the request", after, before)
 	}
 }
 
-func (j *judge) failedMaps(q *question, a *answer, r *filterResult, passed []string, asked map[string]int) {
+func (j *checker) failedMaps(q *request, a *response, r *filterResult, passed []string, asked map[string]int) {
 	failed, unresolvable := r.FailedNodes.value, r.FailedAndUnresolvableNodes.value
 	if len(passed) == 0 && len(q.names) > 0 {
 		silent, found := firstOf(q.names, func(name string) bool { return failed[name] == "" && unresolvable[name] == "" })
@@ -92,7 +92,7 @@ func (j *judge) failedMaps(q *question, a *answer, r *filterResult, passed []str
 	}
 	names := slices.Sorted(maps.Keys(reasons))
 	stranger, found := firstOf(names, func(name string) bool { _, known := asked[name]; return !known })
-	j.check(ruleFailedKnown, !found, q, a, "%q is listed as failed and was not asked about", stranger)
+	j.check(ruleFailedKnown, !found, q, a, "%q is listed as failed and is not in the request", stranger)
 	both, found := firstOf(names, func(name string) bool {
 		_, one := failed[name]
 		_, two := unresolvable[name]
@@ -122,7 +122,7 @@ func nodeDifference(sent, got *corev1.Node) string {
 	if place := firstDifference(generic(sent), generic(got), ""); place != "" {
 		return place
 	}
-	return "it is not the same"
+	return "it differs"
 }
 
 func generic(node *corev1.Node) (value any) {
