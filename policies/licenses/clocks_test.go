@@ -68,10 +68,10 @@ func TestNeverOversoldByWrongClocks(t *testing.T) {
 	handed, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &replicas{simulation: &simulation{
-			world: newWorld("a"), t: t, everybody: true, claims: map[string]claim{},
+			world: newWorld("a"), t: t, includesPods: true, claims: map[string]claim{},
 			total: rapid.Int64Range(1, 20).Draw(rt, "total"), at: policytest.Now,
 		}}
-		s.policy = policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+		s.policy = policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 		var hears []func(*rapid.T)
 		for range 2 {
 			skew := time.Duration(rapid.Int64Range(-3600, 3600).Draw(rt, "skew")) * time.Second
@@ -102,7 +102,7 @@ func TestNeverOversoldByWrongClocks(t *testing.T) {
 // A replica that does not know the API server's time, and whose clock is behind, claims seats that its reading does not hold. Who
 // has that reading, too, counts them.
 func TestClaimsAreLaterThanTheReading(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	for _, skew := range []time.Duration{0, -10 * time.Minute, -time.Hour, time.Hour} {
 		w := newWorld("a")
 		w.signals = told(map[string]string{"solver/total": "10", "solver/used": "8"})

@@ -18,9 +18,9 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		j := &c.needs[i]
 		switch {
 		case n == nil && j.feature.floating():
-			said = append(said, j.aboutPool())
-		case n != nil && j.feature.local != nil && j.feature.on(n):
-			l := j.feature.local.Of(n)
+			said = append(said, j.explainFloating())
+		case n != nil && j.feature.nodeSeats != nil && j.feature.on(n):
+			l := j.feature.nodeSeats.Of(n)
 			said = append(said, fmt.Sprintf("%s: needs %s of %d the node has; %d used%s",
 				j.feature.Name, plural(j.seats), l.total, l.used, named(n.Ledger(j.feature.ledger()))))
 		}
@@ -28,8 +28,8 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return said
 }
 
-func (j *judged) aboutPool() string {
-	s := &j.pool
+func (j *judged) explainFloating() string {
+	s := &j.floating
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: needs %s of %d", j.feature.Name, plural(j.seats), s.total)
 	if j.feature.Server != nil {
@@ -42,8 +42,8 @@ func (j *judged) aboutPool() string {
 			}
 		}
 	}
-	if s.spare > 0 {
-		fmt.Fprintf(&text, "; %d kept spare", s.spare)
+	if s.reserved > 0 {
+		fmt.Fprintf(&text, "; %d reserved", s.reserved)
 	}
 	fmt.Fprintf(&text, "; %d claimed by pods%s", used(s.claims), named(s.claims))
 	if s.unclaimed != nil {

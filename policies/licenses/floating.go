@@ -12,16 +12,16 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// pool is how the floating seats of a feature stand.
-type pool struct {
+// floatingSeats are the floating seats of a feature.
+type floatingSeats struct {
 	holders
 	// unknown says that nobody tells how many seats there are, or are used, or that
 	// what was told is too old to count.
-	unknown bool
-	total   int64 // that there are
-	others  int64 // of them, used by others, at least as far as is known
-	spare   int64 // of them, not for pods
-	held    int64 // by pods; with the others' it may be more than total
+	unknown  bool
+	total    int64 // that there are
+	others   int64 // of them, used by others, at least as far as is known
+	reserved int64 // of them, not for pods
+	held     int64 // by pods; with the others' it may be more than total
 	// nominated are the seats that nominated pods are to get, before the pod that asks.
 	nominated int64
 	// asOf is when the server counted the seats used; zero if it does not count.
@@ -30,19 +30,19 @@ type pool struct {
 }
 
 // capacity is what there is for pods.
-func (s *pool) capacity() int64 { return max(0, s.total-s.spare-s.others) }
+func (s *floatingSeats) capacity() int64 { return max(0, s.total-s.reserved-s.others) }
 
 // free is what is left; less than 0 if seats have gone that were handed out.
-func (s *pool) free() int64 {
+func (s *floatingSeats) free() int64 {
 	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
 		return 0
 	}
 	return s.capacity() - s.held - s.nominated
 }
 
-// pool counts with the given holders.
-func (f *feature) pool(column *snapshot.Signal, h holders, whenStale policy.WhenStale) pool {
-	s := pool{holders: h, spare: f.Spare, held: used(h.all)}
+// floatingSeats counts with the given holders.
+func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale policy.WhenStale) floatingSeats {
+	s := floatingSeats{holders: h, reserved: f.ReservedSeats, held: used(h.all)}
 	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
 	if f.Seats != nil {
 		s.total = *f.Seats
@@ -51,18 +51,18 @@ func (f *feature) pool(column *snapshot.Signal, h holders, whenStale policy.When
 	if f.Server == nil {
 		return s
 	}
-	if v := column.Get(f.totalKey); counts(v) {
+	if v := signal.Get(f.totalKey); counts(v) {
 		s.total, s.unknown = whole(math.Floor(v.Number)), false
 	}
-	v := column.Get(f.usedKey)
+	v := signal.Get(f.usedKey)
 	s.asOf, s.stale = v.At, v.Stale
 	if counts(v) {
 		s.others = whole(math.Ceil(v.Number))
 	} else if whenStale == policy.Reject {
 		s.unknown = true
 	}
-	if f.Server.Counts == Everybody {
-		s.others = max(0, s.others-claimedBefore(h.all, v.At.Add(-f.Server.checkoutAfter())))
+	if f.Server.UsedIncludesPods {
+		s.others = max(0, s.others-claimedBefore(h.all, v.At.Add(-f.Server.checkoutDelay())))
 	}
 	return s
 }
@@ -71,8 +71,8 @@ func (f *feature) pool(column *snapshot.Signal, h holders, whenStale policy.When
 func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
 
 // judge says whether there are seats for a pod of the namespace.
-func (f *feature) judge(s *pool, seats int64, namespace string) policy.Verdict {
-	switch most := max(0, s.total-s.spare); {
+func (f *feature) judge(s *floatingSeats, seats int64, namespace string) policy.Verdict {
+	switch most := max(0, s.total-s.reserved); {
 	case s.unknown:
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
 	case seats > most:

@@ -27,17 +27,17 @@ type licenses struct {
 	signals    []policy.Signal
 	features   []*feature // in order of name
 	bound      *snapshot.Fact[[]boundPod]
-	latest     atomic.Pointer[poolView]
+	latest     atomic.Pointer[viewHolders]
 }
 
 // feature is a Feature, ready for use.
 type feature struct {
 	Feature
 	signal               string // "": none
-	totalKey, usedKey    string // in its column
+	totalKey, usedKey    string // in its signal
 	labelKey, labelValue string // "" and any, where all nodes have the feature
 	anyValue             bool
-	local                *snapshot.Fact[local] // nil: nodes have no seats of their own
+	nodeSeats            *snapshot.Fact[nodeSeats] // nil: nodes have no seats of their own
 }
 
 func newLicenses(config Config) *licenses {
@@ -59,7 +59,7 @@ func newLicenses(config Config) *licenses {
 		f.labelKey, f.labelValue, valued = strings.Cut(c.NodeLabel, "=")
 		f.anyValue = !valued
 		if c.SeatsPerNode != nil {
-			f.local = snapshot.NewFact(func(n *snapshot.Node) local { return p.localOf(f, n, n.Ledger(f.ledger())) })
+			f.nodeSeats = snapshot.NewFact(func(n *snapshot.Node) nodeSeats { return p.nodeSeatsOf(f, n, n.Ledger(f.ledger())) })
 		}
 		p.features = append(p.features, f)
 	}
@@ -100,13 +100,13 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	for _, n := range needs {
 		j := judged{need: n}
 		if n.feature.floating() {
-			j.pool = n.feature.pool(view.Signal(n.feature.signal), p.poolView(view).pools[n.feature], p.whenStale)
-			j.pool.nominated = p.nominated(n.feature, pod, view, &j.pool)
-			if j.pool.all.Pod(pod.UID) == nil {
-				j.verdict = n.feature.judge(&j.pool, n.seats, pod.Namespace)
+			j.floating = n.feature.floatingSeats(view.Signal(n.feature.signal), p.viewHolders(view).floating[n.feature], p.whenStale)
+			j.floating.nominated = p.nominated(n.feature, pod, view, &j.floating)
+			if j.floating.all.Pod(pod.UID) == nil {
+				j.verdict = n.feature.judge(&j.floating, n.seats, pod.Namespace)
 			}
 			if j.verdict.Reason == noFreeSeat {
-				j.onNodes = claimedByNode(j.pool.all)
+				j.onNodes = claimedByNode(j.floating.all)
 			}
 		}
 		c.needs = append(c.needs, j)
@@ -125,8 +125,8 @@ type cycle struct {
 // judged is a need and what there is of it.
 type judged struct {
 	need
-	pool    pool           // zero unless the feature is floating
-	verdict policy.Verdict // about the pool, on any node
+	floating floatingSeats  // zero unless the feature is floating
+	verdict  policy.Verdict // about the floating seats, on any node
 	// onNodes are the claimed seats by node; nil unless too few are free.
 	onNodes map[string]int64
 }
@@ -136,7 +136,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	var first policy.Verdict
 	for i := range c.needs {
 		j := &c.needs[i]
-		for _, v := range [...]policy.Verdict{j.local(n, c.pod), c.floating(j, n)} {
+		for _, v := range [...]policy.Verdict{j.onNode(n, c.pod), c.floating(j, n)} {
 			if v.Unresolvable {
 				return v
 			}
@@ -148,15 +148,15 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return first
 }
 
-// local says whether the node has the feature, and seats of its own.
-func (j *judged) local(n *snapshot.Node, pod claims.Pod) policy.Verdict {
+// onNode says whether the node has the feature, and seats of its own.
+func (j *judged) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 	switch {
 	case !j.feature.on(n):
 		return policy.Verdict{Reason: notInstalled, Unresolvable: true}
-	case j.feature.local == nil:
+	case j.feature.nodeSeats == nil:
 		return policy.Verdict{}
 	}
-	l := j.feature.local.Of(n)
+	l := j.feature.nodeSeats.Of(n)
 	if l.holders.Has(pod) {
 		return policy.Verdict{}
 	}
@@ -174,7 +174,7 @@ func (c *cycle) floating(j *judged, n *snapshot.Node) policy.Verdict {
 	if here > 0 {
 		freed = c.freed(j, n)
 	}
-	if have := j.pool.free() + freed; have >= j.seats {
+	if have := j.floating.free() + freed; have >= j.seats {
 		return policy.Verdict{}
 	} else if v.Have = max(0, have); have+here-freed < j.seats {
 		v.Unresolvable = true // pods on other nodes, or others, have the seats
@@ -191,10 +191,10 @@ func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
 		return 0
 	}
 	var sum int64
-	for i := range j.pool.all.Pods {
-		holder := &j.pool.all.Pods[i]
+	for i := range j.floating.all.Pods {
+		holder := &j.floating.all.Pods[i]
 		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
-			sum = snapshot.AddAmounts(sum, held(j.pool.all, holder.UID))
+			sum = snapshot.AddAmounts(sum, held(j.floating.all, holder.UID))
 		}
 	}
 	return sum
@@ -236,8 +236,8 @@ func (p *licenses) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 	}
 	f, seats := needs[i].feature, needs[i].seats
 	if ask.Ledger.Node == "" {
-		holders := f.holders(ask.Ledger, p.poolView(ask.View).bound[f], ask.Pod.UID)
-		s := f.pool(ask.View.Signal(f.signal), holders, p.whenStale)
+		holders := f.holders(ask.Ledger, p.viewHolders(ask.View).bound[f], ask.Pod.UID)
+		s := f.floatingSeats(ask.View.Signal(f.signal), holders, p.whenStale)
 		s.nominated = p.nominated(f, ask.Pod, ask.View, &s)
 		if verdict := f.judge(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
 			return policy.Claim{}, verdict
@@ -247,7 +247,7 @@ func (p *licenses) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		return c, policy.Verdict{}
 	}
 	others, ledger := claims.Others(ask)
-	l := p.localOf(f, others, ledger)
+	l := p.nodeSeatsOf(f, others, ledger)
 	if verdict := l.judge(seats); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}

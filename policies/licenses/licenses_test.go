@@ -23,7 +23,7 @@ func TestScenarios(t *testing.T) {
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"floating": `{features: [{name: solver, seats: 3, resource: example.com/solver, maxPerNamespace: 2}, {name: cad, seats: 1}]}`,
-		"server": `{whenStale: Reject, features: [{name: solver, server: {signal: flexnet, counts: everybody}, spare: 1},
+		"server": `{whenStale: Reject, features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}, reservedSeats: 1},
 {name: cad, seats: 4, server: {signal: flexnet, feature: CAD}}]}`,
 		"nodes": `{features: [{name: solver, nodeLabel: example.com/solver, seatsPerNode: 2}, {name: cad, nodeLabel: example.com/solver=new}]}`,
 	} {
@@ -100,27 +100,28 @@ func TestNamespacesHaveLimits(t *testing.T) {
 	expect(t, "another namespace", w.claim(t, p, needing("y", "second", "solver=3"), "a"), "fits")
 }
 
-// A server that counts everybody counts pods that have checked out their seats, too.
+// A server whose used seats include those of pods counts pods that have checked out their seats, too.
 func TestNobodyIsCountedTwice(t *testing.T) {
-	const server = `{features: [{name: solver, server: {signal: flexnet, counts: %s}}]}`
+	const server = `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: %t}}]}`
 	for _, tc := range []struct {
-		name, counts string
+		name         string
+		includesPods bool
 		used         string
 		claimed      time.Duration // before the server counted
 		want         string
 	}{
-		{"the server leaves pods out", "others", "5", time.Hour, "fits"},                          // 10 - 5 - 4
-		{"the server should leave pods out", "others", "9", time.Hour, "NoFreeSeat 0/1 seats"},    // 10 - 9 - 4
-		{"checked out", "everybody", "9", time.Hour, "fits"},                                      // 10 - (9-4) - 4
-		{"checked out, and all seats used", "everybody", "10", time.Hour, "NoFreeSeat 0/1 seats"}, // by 4 here
-		{"just checked out", "everybody", "9", 5 * time.Minute, "fits"},                           // not a moment too soon
-		{"on the way", "everybody", "5", 5*time.Minute - time.Microsecond, "fits"},                // 10 - 5 - 4
-		{"on the way, or checked out", "everybody", "6", 5*time.Minute - time.Microsecond, "NoFreeSeat 0/1 seats"},
-		{"claimed after the server counted", "everybody", "6", -time.Second, "NoFreeSeat 0/1 seats"},
-		{"claimed, and never checked out", "everybody", "0", time.Hour, "fits"},
+		{"the server leaves pods out", false, "5", time.Hour, "fits"},                       // 10 - 5 - 4
+		{"the server should leave pods out", false, "9", time.Hour, "NoFreeSeat 0/1 seats"}, // 10 - 9 - 4
+		{"checked out", true, "9", time.Hour, "fits"},                                       // 10 - (9-4) - 4
+		{"checked out, and all seats used", true, "10", time.Hour, "NoFreeSeat 0/1 seats"},  // by 4 here
+		{"just checked out", true, "9", 5 * time.Minute, "fits"},                            // not a moment too soon
+		{"on the way", true, "5", 5*time.Minute - time.Microsecond, "fits"},                 // 10 - 5 - 4
+		{"on the way, or checked out", true, "6", 5*time.Minute - time.Microsecond, "NoFreeSeat 0/1 seats"},
+		{"claimed after the server counted", true, "6", -time.Second, "NoFreeSeat 0/1 seats"},
+		{"claimed, and never checked out", true, "0", time.Hour, "fits"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := policytest.Build(t, licenses.Type(), fmt.Sprintf(server, tc.counts))
+			p := policytest.Build(t, licenses.Type(), fmt.Sprintf(server, tc.includesPods))
 			w := newWorld("a")
 			w.now = policytest.Now.Add(-tc.claimed).Add(-time.Microsecond)
 			w.signals = toldAt(w.now, map[string]string{"solver/total": "10", "solver/used": "0"})
@@ -135,7 +136,7 @@ func TestNobodyIsCountedTwice(t *testing.T) {
 
 // Whatever a server says, nothing breaks, and what makes no sense hands nothing out.
 func TestHostileServers(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, spare: 1, server: {signal: flexnet}}]}`)
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, reservedSeats: 1, server: {signal: flexnet}}]}`)
 	for values, want := range map[[2]string]string{
 		{"-5", "0"}:       "TooFewSeats! 0/1 seats",
 		{"10", "-5"}:      "fits",
@@ -243,7 +244,7 @@ func TestNodesHaveSeats(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, spare: 1, server: {signal: flexnet}}, {name: cad, seats: 2},
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, reservedSeats: 1, server: {signal: flexnet}}, {name: cad, seats: 2},
 {name: mesh, seatsPerNode: 2}, {name: viewer, seats: 1, server: {signal: flexnet}}]}`)
 	w := newWorld("a")
 	w.signals = told(map[string]string{"solver/total": "30", "solver/used": "{number: 4, stale: true}"})
@@ -260,7 +261,7 @@ func TestExplain(t *testing.T) {
 	}
 	want := []string{
 		"cad: needs 1 seat of 2; 0 claimed by pods",
-		"solver: needs 2 seats of 30; 4 used by others as of 2026-01-01T12:00:00Z (stale); 1 kept spare; 25 claimed by pods: " +
+		"solver: needs 2 seats of 30; 4 used by others as of 2026-01-01T12:00:00Z (stale); 1 reserved; 25 claimed by pods: " +
 			strings.Join(names, ", ") + " and 3 more",
 		"viewer: needs 1 seat of 1; the server tells nothing; 0 claimed by pods",
 	}
@@ -299,10 +300,9 @@ func TestForeignLedger(t *testing.T) {
 	}
 }
 
-// BenchmarkLicenses is the worst there is: no seat is free, and the server counts
-// everybody.
+// BenchmarkLicenses is the worst case: no seat is free, and the server counts pods, too.
 func BenchmarkLicenses(b *testing.B) {
-	p := policytest.Build(b, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+	p := policytest.Build(b, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	w := newWorld()
 	for i := range 1000 {
 		w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})

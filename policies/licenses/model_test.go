@@ -15,16 +15,16 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-const checkoutAfter = 5 * time.Minute
+const checkoutDelay = 5 * time.Minute
 
 // simulation is a license server with users outside the cluster, beside pods that check
-// out what they have claimed, some time before checkoutAfter is over.
+// out what they have claimed, some time before checkoutDelay is over.
 type simulation struct {
 	*world
 	t               *testing.T
 	policy          policy.Policy
-	everybody       bool
-	total, spare    int64
+	includesPods    bool
+	total, reserved int64
 	outside         int64            // seats of users outside
 	claims          map[string]claim // of pods, by name
 	next            int
@@ -48,9 +48,9 @@ func (s *simulation) ask(*rapid.T) { s.signals = s.tell(s.at) }
 func (s *simulation) tell(clock time.Time) string {
 	s.used, s.read, s.endedSince = s.outside, s.at.UnixNano(), false
 	for name, c := range s.claims {
-		c.out = c.out || !s.at.Before(c.at.Add(checkoutAfter))
+		c.out = c.out || !s.at.Before(c.at.Add(checkoutDelay))
 		s.claims[name] = c
-		if c.out && s.everybody {
+		if c.out && s.includesPods {
 			s.used += c.seats
 		}
 	}
@@ -73,7 +73,7 @@ func (s *simulation) settled() bool {
 		if c.lost { // it is known when the pod was bound, to the second
 			at = at.Truncate(time.Second).Add(time.Second)
 		}
-		if at.Add(checkoutAfter).UnixNano() > s.read {
+		if at.Add(checkoutDelay).UnixNano() > s.read {
 			return false
 		}
 	}
@@ -87,9 +87,9 @@ func (s *simulation) claimSeats(t *rapid.T) {
 	s.now = s.at
 	name, seats := fmt.Sprintf("p%d", s.next), rapid.Int64Range(1, 4).Draw(t, "seats")
 	pod, node := needing("x", name, fmt.Sprintf("solver=%d", seats)), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "node")
-	left := s.total - s.spare - s.outside - s.claimed()
-	certain := s.total - s.spare - s.used - s.claimed() // if the server counted pods twice
-	if !s.everybody || s.settled() {
+	left := s.total - s.reserved - s.outside - s.claimed()
+	certain := s.total - s.reserved - s.used - s.claimed() // if the server counted pods twice
+	if !s.includesPods || s.settled() {
 		certain = left
 	}
 	filter, got := s.filter(s.t, s.policy, pod, node), s.claim(s.t, s.policy, pod, node)
@@ -159,14 +159,10 @@ func TestNeverOversold(t *testing.T) {
 	handed, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &simulation{
-			world: newWorld("a", "b"), t: t, everybody: rapid.Bool().Draw(rt, "everybody"), claims: map[string]claim{},
-			total: rapid.Int64Range(1, 20).Draw(rt, "total"), spare: rapid.Int64Range(0, 2).Draw(rt, "spare"), at: policytest.Now,
+			world: newWorld("a", "b"), t: t, includesPods: rapid.Bool().Draw(rt, "includes pods"), claims: map[string]claim{},
+			total: rapid.Int64Range(1, 20).Draw(rt, "total"), reserved: rapid.Int64Range(0, 2).Draw(rt, "reserved"), at: policytest.Now,
 		}
-		counts := "others"
-		if s.everybody {
-			counts = "everybody"
-		}
-		s.policy = policytest.Build(t, licenses.Type(), fmt.Sprintf(`{features: [{name: solver, spare: %d, server: {signal: flexnet, counts: %s}}]}`, s.spare, counts))
+		s.policy = policytest.Build(t, licenses.Type(), fmt.Sprintf(`{features: [{name: solver, reservedSeats: %d, server: {signal: flexnet, usedIncludesPods: %t}}]}`, s.reserved, s.includesPods))
 		s.ask(rt)
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": s.claimSeats, "end": s.endPod, "checkOut": s.checkOut, "outside": s.moveOutside, "wait": s.wait, "read": s.ask, "lose": s.lose,

@@ -6,17 +6,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// local is how a node's own seats of a feature stand.
-type local struct {
+// nodeSeats are a node's own seats of a feature.
+type nodeSeats struct {
 	total, used int64
 	holders     claims.Holders
 	full        bool // the ledger can hold no more claims
 }
 
-// localOf counts with the given ledger, which may be nil. A pod in the ledger has what
+// nodeSeatsOf counts with the given ledger, which may be nil. A pod in the ledger has what
 // the ledger says, and any other on the node what it asks for.
-func (p *licenses) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) local {
-	l := local{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
+func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) nodeSeats {
+	l := nodeSeats{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
 	claimants, unclaimed := claims.On(n, ledger)
 	for uid := range claimants {
 		l.holders.Add(uid)
@@ -36,14 +36,14 @@ func (p *licenses) localOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger
 	return l
 }
 
-func (l *local) free() int64 {
+func (l *nodeSeats) free() int64 {
 	if l.full {
 		return 0
 	}
 	return max(0, l.total-l.used)
 }
 
-func (l *local) judge(seats int64) policy.Verdict {
+func (l *nodeSeats) judge(seats int64) policy.Verdict {
 	switch {
 	case seats > l.total:
 		return policy.Verdict{Reason: tooFewNodeSeats, Unresolvable: true, Have: l.total, Want: seats}

@@ -13,23 +13,13 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Counts is whose seats a license server counts as used.
-type Counts string
-
-const (
-	// Others are those outside the cluster alone: pods' seats are not among them.
-	Others Counts = "others"
-	// Everybody is everybody, pods that have checked out their seats, too.
-	Everybody Counts = "everybody"
-)
-
 const (
 	// maxSeats bounds every number of seats, so that no sum overflows.
 	maxSeats = 1_000_000_000
-	// defaultCheckoutAfter is long, because a pod that is taken to have checked out its
+	// defaultCheckoutDelay is long, because a pod that is assumed to have checked out its
 	// seats before it does makes room for others too early.
-	defaultCheckoutAfter = 5 * time.Minute
-	maxCheckoutAfter     = 24 * time.Hour
+	defaultCheckoutDelay = 5 * time.Minute
+	maxCheckoutDelay     = 24 * time.Hour
 )
 
 // Config is the configuration of the policy.
@@ -56,8 +46,8 @@ type Feature struct {
 	Seats *int64 `json:"seats"`
 	// Server says how many there are, and how many are used.
 	Server *Server `json:"server"`
-	// Spare is how many floating seats pods never get, 0 or more.
-	Spare int64 `json:"spare"`
+	// ReservedSeats is how many floating seats pods never get, 0 or more.
+	ReservedSeats int64 `json:"reservedSeats"`
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
 	// together; 0 is no limit.
 	MaxPerNamespace int64 `json:"maxPerNamespace"`
@@ -73,19 +63,19 @@ type Server struct {
 	Signal string `json:"signal"`
 	// Feature is what it calls the feature; "" as pods do.
 	Feature string `json:"feature"`
-	// Counts says whose seats are in FEATURE/used. "" stands for Others, with which
-	// nothing is handed out twice whatever is true.
-	Counts Counts `json:"counts"`
-	// CheckoutAfter is how long after its claim a pod has checked out its seats for
-	// certain, 1s..24h. For Everybody. Nil stands for 5m.
-	CheckoutAfter *metav1.Duration `json:"checkoutAfter"`
+	// UsedIncludesPods says that FEATURE/used includes the seats that pods have checked
+	// out. With false (the default) no seat is allocated twice, whichever is true.
+	UsedIncludesPods bool `json:"usedIncludesPods"`
+	// CheckoutDelay is how long after its claim a pod has checked out its seats for
+	// certain, 1s..24h. Needs UsedIncludesPods. Nil stands for 5m.
+	CheckoutDelay *metav1.Duration `json:"checkoutDelay"`
 }
 
-func (s *Server) checkoutAfter() time.Duration {
-	if s.CheckoutAfter == nil {
-		return defaultCheckoutAfter
+func (s *Server) checkoutDelay() time.Duration {
+	if s.CheckoutDelay == nil {
+		return defaultCheckoutDelay
 	}
-	return s.CheckoutAfter.Duration
+	return s.CheckoutDelay.Duration
 }
 
 // Type is the policy as a configuration file knows it.
@@ -138,7 +128,7 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 	for _, n := range []struct {
 		name  string
 		value *int64
-	}{{"seats", f.Seats}, {"spare", &f.Spare}, {"maxPerNamespace", &f.MaxPerNamespace}, {"seatsPerNode", f.SeatsPerNode}} {
+	}{{"seats", f.Seats}, {"reservedSeats", &f.ReservedSeats}, {"maxPerNamespace", &f.MaxPerNamespace}, {"seatsPerNode", f.SeatsPerNode}} {
 		if n.value != nil {
 			errs = append(errs, fields.Between(at.Child(n.name), *n.value, 0, maxSeats)...)
 		}
@@ -149,29 +139,26 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 	if !f.floating() && f.NodeLabel == "" && f.SeatsPerNode == nil {
 		errs = append(errs, field.Required(at.Child("seats"), "or server, nodeLabel or seatsPerNode must say where there are seats"))
 	}
-	if !f.floating() && f.Spare != 0 {
-		errs = append(errs, field.Forbidden(at.Child("spare"), "needs seats or server"))
+	if !f.floating() && f.ReservedSeats != 0 {
+		errs = append(errs, field.Forbidden(at.Child("reservedSeats"), "needs seats or server"))
 	}
 	if !f.floating() && f.MaxPerNamespace != 0 {
 		errs = append(errs, field.Forbidden(at.Child("maxPerNamespace"), "needs seats or server"))
 	}
-	if f.Server == nil && f.Seats != nil && f.Spare > 0 && f.Spare >= *f.Seats {
-		errs = append(errs, field.Invalid(at.Child("spare"), f.Spare, "must be less than seats, or pods get none"))
+	if f.Server == nil && f.Seats != nil && f.ReservedSeats > 0 && f.ReservedSeats >= *f.Seats {
+		errs = append(errs, field.Invalid(at.Child("reservedSeats"), f.ReservedSeats, "must be less than seats, or pods get none"))
 	}
 	return errs
 }
 
 func (s *Server) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if s.Counts != "" {
-		errs = fields.OneOf(at.Child("counts"), s.Counts, Others, Everybody)
-	}
 	if s.Signal == "" {
 		errs = append(errs, field.Required(at.Child("signal"), "names a signal"))
 	}
-	errs = append(errs, fields.Between(at.Child("checkoutAfter"), s.checkoutAfter(), time.Second, maxCheckoutAfter)...)
-	if s.CheckoutAfter != nil && s.Counts != Everybody {
-		errs = append(errs, field.Forbidden(at.Child("checkoutAfter"), "needs counts: everybody"))
+	errs = append(errs, fields.Between(at.Child("checkoutDelay"), s.checkoutDelay(), time.Second, maxCheckoutDelay)...)
+	if s.CheckoutDelay != nil && !s.UsedIncludesPods {
+		errs = append(errs, field.Forbidden(at.Child("checkoutDelay"), "needs usedIncludesPods: true"))
 	}
 	return errs
 }

@@ -49,11 +49,11 @@ func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
 	return bound
 }
 
-// poolView is what a View says about the holders of floating seats. It never changes.
-type poolView struct {
-	view  *snapshot.View
-	bound map[*feature][]boundPod // in order of boundAt
-	pools map[*feature]holders
+// viewHolders is what a View says about the holders of floating seats. It never changes.
+type viewHolders struct {
+	view     *snapshot.View
+	bound    map[*feature][]boundPod // in order of boundAt
+	floating map[*feature]holders
 }
 
 // holders are the pods that hold floating seats of a feature.
@@ -65,14 +65,14 @@ type holders struct {
 	all       *snapshot.Ledger // both
 }
 
-// poolView returns what the View says. The nodes of the View are compared with those of the
+// viewHolders returns what the View says. The nodes of the View are compared with those of the
 // one before, once for each View.
-func (p *licenses) poolView(view *snapshot.View) *poolView {
+func (p *licenses) viewHolders(view *snapshot.View) *viewHolders {
 	last := p.latest.Load()
 	if last != nil && last.view == view {
 		return last
 	}
-	next := &poolView{view: view, pools: map[*feature]holders{}}
+	next := &viewHolders{view: view, floating: map[*feature]holders{}}
 	same := last != nil && p.sameBound(last.view, view)
 	if same {
 		next.bound = last.bound
@@ -84,10 +84,10 @@ func (p *licenses) poolView(view *snapshot.View) *poolView {
 			continue
 		}
 		l := view.Ledger(snapshot.LedgerKey{Resource: f.ledger()})
-		if same && last.pools[f].claims == l {
-			next.pools[f] = last.pools[f]
+		if same && last.floating[f].claims == l {
+			next.floating[f] = last.floating[f]
 		} else {
-			next.pools[f] = f.holders(l, next.bound[f], "")
+			next.floating[f] = f.holders(l, next.bound[f], "")
 		}
 	}
 	p.latest.Store(next)
@@ -123,7 +123,7 @@ func (p *licenses) sameBound(last, next *snapshot.View) bool {
 
 // nominated is how many seats pods need that are nominated to a node, are at least as important as the one that asks, and hold
 // none: pods were evicted to make room for them. A pod that needs more than there is gets nothing.
-func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View, s *pool) int64 {
+func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View, s *floatingSeats) int64 {
 	var sum int64
 	for _, pods := range view.Nominated() {
 		for _, pod := range pods {
@@ -135,7 +135,7 @@ func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View
 				continue
 			}
 			for _, need := range needs {
-				if need.feature == f && need.seats <= s.total-s.spare {
+				if need.feature == f && need.seats <= s.total-s.reserved {
 					sum = snapshot.AddAmounts(sum, need.seats)
 				}
 			}

@@ -101,10 +101,10 @@ func TestPreemptionOfPodsWithoutAClaim(t *testing.T) {
 	expect(t, "more than is on the node", policytest.Says(prepare(t, p, needing("x", "three", "solver=3"), view).Filter(without)), "NoFreeSeat! 2/3 seats")
 }
 
-// A server that counts everybody counts pods without a claim, too, once they have checked out their seats, and so do not count
+// A server whose used seats include those of pods counts pods without a claim, too, once they have checked out their seats, and so do not count
 // twice. When that was at the latest, follows from when they were bound.
 func TestPodsWithoutAClaimAreNotCountedTwice(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, counts: everybody}}]}`)
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	for name, tc := range map[string]struct {
 		bound time.Time
 		used  string
