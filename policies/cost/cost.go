@@ -105,7 +105,7 @@ func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 	if word, ok := pod.Annotations[spot.Annotation]; ok && spot.Annotation != "" {
 		switch word {
 		case never:
-			return fmt.Sprintf("its annotation %s says %q", spot.Annotation, never), nil
+			return fmt.Sprintf("its annotation %s is %q", spot.Annotation, never), nil
 		case allowed:
 			return "", nil
 		}
@@ -116,7 +116,7 @@ func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 		priority = *pod.Spec.Priority
 	}
 	if spot.FromPriority != nil && priority >= *spot.FromPriority {
-		return fmt.Sprintf("its priority is %d, and those from %d are kept off", priority, *spot.FromPriority), nil
+		return fmt.Sprintf("its priority %d is at least spot.fromPriority, %d", priority, *spot.FromPriority), nil
 	}
 	return "", nil
 }

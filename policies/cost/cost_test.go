@@ -120,18 +120,18 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {priority: 7, containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
 	cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), config), pod, view)
 	for node, want := range map[string][]string{
-		"": {"the pod must not be on spot nodes: its priority is 7, and those from 5 are kept off"},
+		"": {"the pod is not allowed on spot nodes: its priority 7 is at least spot.fromPriority, 5"},
 		"known": {
-			"the pod costs 0.09 USD/h: (0.1 (signal prices of 2026-01-01T12:00:00Z) + 0.02 surcharge) × 1.5 (spot) × 0.5 (the pod's share of memory)",
-			"the node is empty, so its score is for its whole price, 0.18 USD/h",
+			"the pod costs 0.09 USD/h: (0.1 (signal prices at 2026-01-01T12:00:00Z) + 0.02 surcharge) × 1.5 (spot) × 0.5 (the pod's share of memory)",
+			"the node is empty, so its score follows from its whole price, 0.18 USD/h",
 		},
 		"stale": {
 			"the pod costs 0.105 USD/h: (0.4 (label example.com/price) + 0.02 surcharge) × 0.25 (the pod's share of cpu)",
-			"signal prices: 0.3, of 2026-01-01T12:00:00Z, is too old",
+			"signal prices: 0.3 at 2026-01-01T12:00:00Z is stale",
 			`annotation example.com/price: "much" is not a price`,
 		},
-		"unknown":  {"the node's price is not known"},
-		"negative": {"the node's price is not known", "signal prices: -1 is not a price"},
+		"unknown":  {"the node's price is unknown"},
+		"negative": {"the node's price is unknown", "signal prices: -1 is not a price"},
 	} {
 		if got := cycle.Explain(view.Node(node)); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", node, got, want)
@@ -148,7 +148,7 @@ status: {allocatable: {cpu: 4, memory: 8Gi}}
 		"{type: NodeCost}":                               "the node costs 0.4: 0.4 (label example.com/price)",
 		"{type: ResourceCost, resource: cpu}":            "one core costs 0.1: 0.4 (label example.com/price) / 4",
 		"{type: ResourceCost, resource: memory}":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
-		"{type: ResourceCost, resource: nvidia.com/gpu}": "the node has no nvidia.com/gpu, and counts as the most expensive",
+		"{type: ResourceCost, resource: nvidia.com/gpu}": "the node has no nvidia.com/gpu, so it counts as the most expensive",
 	} {
 		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{label: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
 		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {

@@ -16,17 +16,17 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		if c.refusal == "" {
 			return nil
 		}
-		return []string{"the pod must not be on spot nodes: " + c.refusal}
+		return []string{"the pod is not allowed on spot nodes: " + c.refusal}
 	}
 	h := c.policy.hosts.Of(n)
 	p := c.price(n, h)
 	var said []string
 	if p.source < 0 {
-		said = append(said, "the node's price is not known")
+		said = append(said, "the node's price is unknown")
 	} else {
 		said = append(said, c.explainCost(n, h, p))
 		if c.policy.config.ScoringStrategy.SunkCost && !*c.policy.used.Of(n) {
-			said = append(said, "the node is empty, so its score is for its whole price, "+c.money(c.expected(h, p)))
+			said = append(said, "the node is empty, so its score follows from its whole price, "+c.money(c.expected(h, p)))
 		}
 	}
 	for i := range c.policy.config.Prices {
@@ -45,7 +45,7 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	config := &c.policy.config
 	from := config.Prices[p.source].describe()
 	if config.Prices[p.source].Signal != "" {
-		from += " of " + c.value(p.source, n, h.offers[p.source]).At.UTC().Format(time.RFC3339)
+		from += " at " + c.value(p.source, n, h.offers[p.source]).At.UTC().Format(time.RFC3339)
 	}
 	text := fmt.Sprintf("%.4g (%s)", p.amount, from)
 	if config.Surcharge > 0 {
@@ -58,7 +58,7 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	switch strategy.Type {
 	case PodCost:
 		if share, of := c.share(h); of == "" {
-			text += " × 1 (the node does not say how much it has)"
+			text += " × 1 (the node reports none of the requested resources)"
 		} else {
 			text += fmt.Sprintf(" × %.4g (the pod's share of %s)", share, of)
 		}
@@ -75,7 +75,7 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	}
 	units := strategy.units(h)
 	if units == 0 {
-		return fmt.Sprintf("the node has no %s, and counts as the most expensive", strategy.Resource)
+		return fmt.Sprintf("the node has no %s, so it counts as the most expensive", strategy.Resource)
 	}
 	return fmt.Sprintf("one %s costs %s: %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
 }
@@ -96,7 +96,7 @@ func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 	value := c.value(i, n, h.offers[i])
 	switch {
 	case value.Stale:
-		return fmt.Sprintf("%s: %.4g, of %s, is too old", s.describe(), value.Number, value.At.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s: %.4g at %s is stale", s.describe(), value.Number, value.At.UTC().Format(time.RFC3339))
 	case value.Current():
 		return fmt.Sprintf("%s: %g is not a price", s.describe(), value.Number)
 	}

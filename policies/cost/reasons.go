@@ -5,11 +5,11 @@ import "outboard.dev/outboard/policy"
 var (
 	spotNode = &policy.Reason{
 		Code: "SpotNode",
-		Text: "node(s) are spot nodes, which the pod must not be on",
+		Text: "node(s) are spot nodes, on which the pod is not allowed",
 	}
 	tooExpensive = &policy.Reason{
 		Code: "TooExpensive",
-		Text: "node(s) cost more than the configuration allows",
+		Text: "node(s) cost more than the maximum price",
 		Unit: "millionths",
 	}
 	priceUnknown = &policy.Reason{
@@ -18,6 +18,6 @@ var (
 	}
 	signalStale = &policy.Reason{
 		Code: "SignalStale",
-		Text: "node(s) have no known price but one that is too old",
+		Text: "node(s) have only a stale price",
 	}
 )

@@ -30,9 +30,9 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	var said []string
 	switch has := p.unitsOf(c.pod.UID, n); {
 	case u.holders.Has(c.pod) && has != "":
-		said = append(said, fmt.Sprintf("The pod has %s here already.", has))
+		said = append(said, fmt.Sprintf("The pod already has %s on this node.", has))
 	case u.holders.Has(c.pod):
-		said = append(said, fmt.Sprintf("The pod has some of %s here already.", resource))
+		said = append(said, fmt.Sprintf("The pod already has some of %s on this node.", resource))
 	case p.config.Units != None && c.Filter(n).Fits():
 		var names []string
 		for _, amount := range p.choose(c.want, hw, u) {
@@ -56,7 +56,7 @@ func (c *cycle) explainPod() []string {
 			continue
 		}
 		if units := c.policy.unitsOf(c.pod.UID, n); units != "" {
-			said = append(said, fmt.Sprintf("The pod has %s of node %s.", units, n.Name))
+			said = append(said, fmt.Sprintf("The pod has %s on node %s.", units, n.Name))
 		}
 	}
 	return said
@@ -109,12 +109,12 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 	}
 	said := []string{"The node has " + strings.Join(listed, ", ") + "."}
 	if len(held.unplaced) > 0 && hw.units[0].name != pool {
-		said = append(said, fmt.Sprintf("It is not known which units some pods have%s; in all, %d are left.", pods(held.unplaced), u.left))
+		said = append(said, fmt.Sprintf("Which units some pods have is unknown%s; %d are left in total.", pods(held.unplaced), u.left))
 	}
 	capacity := n.Object.Status.Capacity[corev1.ResourceName(p.config.Resource)]
 	allocatable := n.Object.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
 	if unhealthy := capacity.Value() - allocatable.Value(); p.config.Units != Named && unhealthy > 0 {
-		said = append(said, fmt.Sprintf("%d of %d are in status.capacity and not in status.allocatable: the kubelet reports them as unhealthy.", unhealthy, capacity.Value()))
+		said = append(said, fmt.Sprintf("%d of %d are in status.capacity but not in status.allocatable: the kubelet reports them as unhealthy.", unhealthy, capacity.Value()))
 	}
 	return said
 }

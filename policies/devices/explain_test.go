@@ -54,17 +54,17 @@ func TestExplainNode(t *testing.T) {
 		{"claims", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 1),
 			"The pod would get c. The node has a: in use (default/x), b: in use (default/x), c: free."},
 		{"no room", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 2), "The node has a: in use (default/x), b: in use (default/x), c: free."},
-		{"its own claim", held, named, mine, "The pod has a, b here already. The node has a: in use (default/mine), b: in use (default/mine), c: free."},
+		{"its own claim", held, named, mine, "The pod already has a, b on this node. The node has a: in use (default/mine), b: in use (default/mine), c: free."},
 		{"bound without claims, out of use", partly, named, asking("p", 1),
 			"The node has a: free, b: in use (default/x), c: free, d: out of use. " +
-				"It is not known which units some pods have (default/x, default/y); in all, 0 are left."},
+				"Which units some pods have is unknown (default/x, default/y); 0 are left in total."},
 		{"of units that are gone", gone, named, asking("p", 1),
-			"The node has b: in use (default/old), c: free. It is not known which units some pods have (default/old); in all, 0 are left."},
+			"The node has b: in use (default/old), c: free. Which units some pods have is unknown (default/old); 0 are left in total."},
 		{"shares", claiming(shared, naming("a,b=2", ""), asking("x", 3), asking("y", 1)), shared, asking("p", 2),
 			"The pod would get b. The node has a: 0 of 4 free (default/x, default/y), b: 2 of 2 free."},
 		{"a pool", crowd, counted, asking("p", 1), "The node has 4 of 9 free (default/a, default/b, default/c, default/d, and 1 more)."},
 		{"unhealthy", broken, numbered, asking("p", 1),
-			"The pod would get 0. The node has 0: free, 1: free, 2: free. 2 of 5 are in status.capacity and not in status.allocatable: the kubelet reports them as unhealthy."},
+			"The pod would get 0. The node has 0: free, 1: free, 2: free. 2 of 5 are in status.capacity but not in status.allocatable: the kubelet reports them as unhealthy."},
 		{"none", &world{node: naming("", "")}, named, asking("p", 1), ""},
 		{"very many", many, named, asking("p", 1), "n15: free, and 4 more."},
 	} {
@@ -81,7 +81,7 @@ func TestExplainPod(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(w.node)
 	b.SetLedger(w.ledger)
-	for _, tt := range []struct{ pod, want string }{{"mine", "[The pod has a, b of node n.]"}, {"other", "[]"}} {
+	for _, tt := range []struct{ pod, want string }{{"mine", "[The pod has a, b on node n.]"}, {"other", "[]"}} {
 		c := policytest.Prepare[policy.Explainer](t, p, asking(tt.pod, 2), b.View())
 		if got := fmt.Sprint(c.Explain(nil)); got != tt.want {
 			t.Errorf("of %s it says %s, want %s", tt.pod, got, tt.want)

@@ -6,15 +6,15 @@ import "outboard.dev/outboard/policy"
 var (
 	noDevices = &policy.Reason{
 		Code: "NoDevices",
-		Text: "node(s) have no devices of the kind the pod asks for",
+		Text: "node(s) have none of the devices that the pod requests",
 	}
 	unreportedDevices = &policy.Reason{
 		Code: "UnreportedDevices",
-		Text: "node(s) have no devices of the kind the pod asks for, and no node reports any in status.allocatable: perhaps DRA serves them, which Devices does not count",
+		Text: "node(s) have none of the devices that the pod requests, and no node reports any in status.allocatable; Devices does not count devices that DRA allocates",
 	}
 	invalidDevices = &policy.Reason{
 		Code: "InvalidDevices",
-		Text: "node(s) do not say in a way that can be understood which devices they have",
+		Text: "node(s) report their devices in an invalid annotation, label or status",
 	}
 )
 
@@ -22,17 +22,17 @@ var (
 var (
 	tooFewDevices = &policy.Reason{
 		Code: "TooFewDevices",
-		Text: "node(s) have fewer devices than the pod asks for, even if all were free",
+		Text: "node(s) have fewer devices in total than the pod requests",
 		Unit: "devices",
 	}
 	insufficientDevices = &policy.Reason{
 		Code: "InsufficientDevices",
-		Text: "node(s) have too few free devices",
+		Text: "node(s) do not have enough free devices",
 		Unit: "devices",
 	}
 	unusableClaim = &policy.Reason{
 		Code: "UnusableClaim",
-		Text: "a device that is claimed for the pod is gone",
+		Text: "a device that the pod has claimed no longer exists",
 	}
 )
 
@@ -46,24 +46,24 @@ var (
 	ofOneUnit = partReasons{
 		tooSmall: &policy.Reason{
 			Code: "DeviceTooSmall",
-			Text: "node(s) have no single device with as many shares as the pod asks for, even if it were free",
+			Text: "node(s) have no device with as many shares in total as the pod requests",
 			Unit: "shares",
 		},
 		full: &policy.Reason{
 			Code: "InsufficientShares",
-			Text: "node(s) have no single device with enough free shares",
+			Text: "node(s) have no device with enough free shares",
 			Unit: "shares",
 		},
 	}
 	ofOneGroup = partReasons{
 		tooSmall: &policy.Reason{
 			Code: "GroupTooSmall",
-			Text: "node(s) have no group of as many devices as the pod asks for, even if all were free",
+			Text: "node(s) have no group with as many devices in total as the pod requests",
 			Unit: "devices",
 		},
 		full: &policy.Reason{
 			Code: "InsufficientGroup",
-			Text: "node(s) have too few free devices in any one group",
+			Text: "node(s) have no group with enough free devices",
 			Unit: "devices",
 		},
 	}

@@ -131,7 +131,7 @@ func (c *Config) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("sharesPerUnit"), c.SharesPerUnit, "must be at least 1"))
 	}
 	if len(errs) == 0 && c.Annotation == "" && len(fields.OptionalKey(nil, c.annotation())) > 0 {
-		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long to make a key of"))
+		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long for a default key"))
 	}
 	return append(errs, c.validateTogether()...)
 }
@@ -148,12 +148,12 @@ func (c *Config) validateTogether() field.ErrorList {
 		errs = append(errs, field.Required(field.NewPath("unitsFrom"), "says where nodes name their units"))
 	}
 	forbid(c.Units != Named && c.UnitsFrom != "", "unitsFrom", "needs units: Named")
-	forbid(c.Units == Named && c.CapacityFrom != "", "capacityFrom", "nodes that name their units say with it how many they have")
+	forbid(c.Units == Named && c.CapacityFrom != "", "capacityFrom", "nodes that name their units report their number by the names")
 	forbid(c.Units == None && c.Annotation != "", "annotation", "needs units: Numbered or Named")
 	forbid(c.Units == None && c.AllocationMode == Shares, "allocationMode", "Shares needs units: Numbered or Named")
 	forbid(c.AllocationMode != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs allocationMode: Shares")
 	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: Numbered or Named")
-	forbid(c.AllocationMode == Shares && c.GroupsFrom != "", "groupsFrom", "shares are always of one unit")
-	forbid(c.GroupsFrom == "" && c.SameGroup == Required, "sameGroup", "needs groupsFrom, or nothing says which units are a group")
+	forbid(c.AllocationMode == Shares && c.GroupsFrom != "", "groupsFrom", "a pod's shares are always of one unit")
+	forbid(c.GroupsFrom == "" && c.SameGroup == Required, "sameGroup", "needs groupsFrom, which says which units are a group")
 	return errs
 }

@@ -47,7 +47,7 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	verdict := c.policy.judge(c.request, n, b)
 	switch {
 	case b.holders.Has(c.pod):
-		return []string{"The pod has its GPUs here already."}
+		return []string{"The pod already has its GPUs on this node."}
 	case b.problem != nil || verdict.Reason == wrongModel:
 		return nil
 	case verdict.Fits():

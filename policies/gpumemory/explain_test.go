@@ -44,19 +44,19 @@ func TestExplain(t *testing.T) {
 		{"BinPack: whole GPUs", BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "The pod would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)."},
 		{"BinPack: another model", BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
 		{"BinPack: nothing learnt", BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
-		{"BinPack: has it already", BinPack, nil, running[0], "shared", "The pod has its GPUs here already."},
+		{"BinPack: has it already", BinPack, nil, running[0], "shared", "The pod already has its GPUs on this node."},
 		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB).…!costs"},
-		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the least is best:…node's place"},
-		{"LeastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could not be sold any more to the pods that usually come"},
-		{"LeastWaste: what was learnt", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: which pods are usual was learnt from the first 156 that came."},
+		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the lowest cost is best:…node's position"},
+		{"LeastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could no longer be allocated to the usual pods"},
+		{"LeastWaste: what was learnt", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: the workload model was learned from the first 156 pods."},
 		{"LeastWaste: the scarce model", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "scarce",
-			`the model "P100" is scarce: with a probability of 0.94 pods that can use no other`},
+			`GPU model "P100" is scarce: with a probability of 0.94, pods that can use no other model`},
 		{"LeastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "costs …!scarce"},
 		{"LeastWaste: a place for eight", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 6, 0, ""), "large",
-			"breaks 1 of the cluster's 1 places for pods with 8 whole GPUs"},
-		{"LeastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "costs …!breaks"},
+			"uses up 1 of the cluster's 1 free slots for pods with 8 whole GPUs"},
+		{"LeastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "costs …!uses up"},
 		{"LeastWaste: cores of a place for eight", LeastWaste, append(past(50, 20, 0, 8, ""), usual...), sharingPod("p", 16, 0, 0, ""), "large",
-			"places for pods with 8 whole GPUs and 20 cores"},
+			"slots for pods with 8 whole GPUs and 20 cores"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,9 +126,9 @@ func TestExplainedPartsAddUp(t *testing.T) {
 			t.Errorf("it costs %f; told are %f, in parts %f", want, total, sum)
 		}
 	}
-	for _, part := range []string{"could not be sold", "is scarce", "breaks"} {
+	for _, part := range []string{"could no longer be allocated", "is scarce", "uses up"} {
 		if !strings.Contains(told, part) {
-			t.Errorf("nowhere is a part that %s", part)
+			t.Errorf("no part of a cost says %q", part)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found
 	}
 	switch {
 	case one && view.Node(name) == nil:
-		report.Error = fmt.Sprintf("node %q is not known", name)
+		report.Error = fmt.Sprintf("node %q not found", name)
 	case one && len(report.Nodes) == 0:
 		report.Error = fmt.Sprintf("node %q shares no GPUs", name)
 	}

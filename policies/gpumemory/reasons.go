@@ -10,7 +10,7 @@ var (
 	}
 	invalidCards = &policy.Reason{
 		Code: "InvalidGPUs",
-		Text: "node(s) do not say in a way that can be understood how many GPUs they have, and how large",
+		Text: "node(s) report an invalid number or memory size of their GPUs",
 	}
 	wrongModel = &policy.Reason{
 		Code: "WrongModel",
@@ -22,16 +22,16 @@ var (
 	})
 	tooLarge = inEachUnit(policy.Reason{
 		Code: "TooLarge",
-		Text: "Insufficient GPU Memory in one device, even if it were empty: no healthy GPU is that large",
+		Text: "Insufficient GPU Memory in one device: no healthy GPU has that much memory in total",
 	})
 	tooFewCards = &policy.Reason{
 		Code: "TooFewGPUs",
-		Text: "node(s) have too few GPUs with enough free memory",
+		Text: "node(s) do not have enough GPUs with enough free memory",
 		Unit: "GPUs",
 	}
 	unusableClaim = &policy.Reason{
 		Code: "UnusableClaim",
-		Text: "a GPU that is claimed for the pod is unhealthy or gone",
+		Text: "a GPU that the pod has claimed is unhealthy or no longer exists",
 	}
 )
 
@@ -39,23 +39,23 @@ var (
 var (
 	initContainer = &policy.Reason{
 		Code: "InitContainer",
-		Text: "the pod asks for GPUs in an init container, which the device plugin cannot serve",
+		Text: "the pod requests GPUs in an init container, which the device plugin does not support",
 	}
 	severalContainers = &policy.Reason{
 		Code: "SeveralContainers",
-		Text: "the pod asks for GPUs in several containers, which the device plugin cannot tell apart: ask in one",
+		Text: "the pod requests GPUs in several containers, which the device plugin cannot tell apart: request them in one container",
 	}
 	severalCards = &policy.Reason{
 		Code: "SeveralGPUs",
-		Text: "the pod asks for memory of several GPUs, but the device plugin gives it to a pod from one",
+		Text: "the pod requests memory of several GPUs, but the device plugin allocates memory of one GPU only",
 	}
 	invalidCount = &policy.Reason{
 		Code: "InvalidCount",
-		Text: "the pod's label aliyun.com/gpu-count is not a whole number of GPUs",
+		Text: "the pod's label aliyun.com/gpu-count is not a valid number of GPUs",
 	}
 	unevenShares = &policy.Reason{
 		Code: "UnevenShares",
-		Text: "the pod asks for GPU memory that cannot be divided evenly among its GPUs",
+		Text: "the pod requests GPU memory that cannot be divided evenly among its GPUs",
 	}
 )
 

@@ -15,7 +15,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	var said []string
 	if n == nil {
 		if len(c.tolerated) > 0 {
-			said = append(said, "the pod tolerates what these rules say: "+strings.Join(c.tolerated, ", "))
+			said = append(said, "the pod tolerates these rules: "+strings.Join(c.tolerated, ", "))
 		}
 		return said
 	}
@@ -26,7 +26,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		case degraded:
 			said = append(said, fmt.Sprintf("rule %s %s: %s", u.Name, u.effect(), u.why(n)))
 		case unknown:
-			said = append(said, fmt.Sprintf("rule %s cannot tell: %s", u.Name, u.why(n)))
+			said = append(said, fmt.Sprintf("rule %s cannot be evaluated: %s", u.Name, u.why(n)))
 		}
 	}
 	return said
@@ -36,7 +36,7 @@ func (r *Rule) effect() string {
 	if r.Reject {
 		return "rejects"
 	}
-	return fmt.Sprintf("takes %d points", r.Penalty)
+	return fmt.Sprintf("subtracts %d points", r.Penalty)
 }
 
 // why is what the rule saw, and since when.
@@ -52,9 +52,9 @@ func (u *use) why(n *snapshot.Node) string {
 	v := u.column.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {
 	case v.At.IsZero():
-		return fmt.Sprintf("signal %s says nothing of the node", u.Signal.Name)
+		return fmt.Sprintf("signal %s has no value for the node", u.Signal.Name)
 	case v.Stale:
-		return fmt.Sprintf("signal %s is too old", u.Signal.Name)
+		return fmt.Sprintf("signal %s is stale", u.Signal.Name)
 	case u.Signal.Above != nil:
 		return fmt.Sprintf("signal %s was %g, above %g, at %s", u.Signal.Name, v.Number, *u.Signal.Above, at)
 	case u.Signal.Below != nil:

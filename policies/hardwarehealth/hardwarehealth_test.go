@@ -75,25 +75,25 @@ func TestExplain(t *testing.T) {
 		node string // "" for the pod as a whole
 		want []string
 	}{
-		{pods[0], "", []string{"the pod tolerates what these rules say: hot, ecc"}},
+		{pods[0], "", []string{"the pod tolerates these rules: hot, ecc"}},
 		{pods[0], "b", []string{"rule xid rejects: condition XidCriticalError is True since 2026-01-01T10:00:00Z (Xid79)"}},
 		{pods[1], "", nil},
 		{pods[1], "a", []string{
 			`rule repair rejects: label example.com/repair is "yes"`,
-			"rule fan takes 60 points: signal fan was 20, below 500, at 2026-01-01T12:00:00Z",
-			"rule ecc takes 50 points: signal ecc is 1 since 2026-01-01T12:00:00Z",
+			"rule fan subtracts 60 points: signal fan was 20, below 500, at 2026-01-01T12:00:00Z",
+			"rule ecc subtracts 50 points: signal ecc is 1 since 2026-01-01T12:00:00Z",
 		}},
 		{pods[1], "b", []string{
-			`rule noted takes 30 points: annotation example.com/noise is "1"`,
+			`rule noted subtracts 30 points: annotation example.com/noise is "1"`,
 			"rule hot rejects: signal temperature was 90, above 85, at 2026-01-01T12:00:00Z",
 		}},
 		{pods[1], "c", []string{
-			"rule kernel takes 20 points: condition KernelDeadlock is True",
-			"rule ecc takes 50 points: signal ecc is 1 since 2026-01-01T11:00:00Z",
+			"rule kernel subtracts 20 points: condition KernelDeadlock is True",
+			"rule ecc subtracts 50 points: signal ecc is 1 since 2026-01-01T11:00:00Z",
 		}},
 		{pods[1], "d", []string{
-			"rule hot cannot tell: signal temperature is too old",
-			"rule fan cannot tell: signal fan says nothing of the node",
+			"rule hot cannot be evaluated: signal temperature is stale",
+			"rule fan cannot be evaluated: signal fan has no value for the node",
 		}},
 	} {
 		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, hardwarehealth.Type(), everySource), tt.pod, view)

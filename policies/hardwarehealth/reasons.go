@@ -6,18 +6,18 @@ import "outboard.dev/outboard/policy"
 var (
 	degradedCondition = &policy.Reason{
 		Code: "DegradedCondition",
-		Text: "node(s) have a condition that tells of degraded hardware",
+		Text: "node(s) have a condition that indicates degraded hardware",
 	}
 	degradedMark = &policy.Reason{
-		Code: "DegradedMark",
-		Text: "node(s) have a label or annotation that tells of degraded hardware",
+		Code: "DegradedMetadata",
+		Text: "node(s) have a label or annotation that indicates degraded hardware",
 	}
 	degradedSignal = &policy.Reason{
 		Code: "DegradedSignal",
-		Text: "node(s) have measured values that tell of degraded hardware",
+		Text: "node(s) have a signal that indicates degraded hardware",
 	}
 	signalStale = &policy.Reason{
 		Code: "SignalStale",
-		Text: "node(s) have no current values that tell of their hardware",
+		Text: "node(s) have no current signal about their hardware",
 	}
 )

@@ -137,7 +137,7 @@ func (c *Config) validate() field.ErrorList {
 func (r *Rule) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if r.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "must be what people call the rule"))
+		errs = append(errs, field.Required(at.Child("name"), "must name the rule"))
 	} else {
 		errs = append(errs, fields.Valid(at.Child("name"), r.Name, content.IsDNS1123Label)...)
 	}
@@ -152,7 +152,7 @@ func (r *Rule) validate(at *field.Path) field.ErrorList {
 	case r.Reject && r.Penalty != 0:
 		errs = append(errs, field.Forbidden(at.Child("penalty"), "a node that is rejected has no score"))
 	case !r.Reject && r.Penalty == 0:
-		errs = append(errs, field.Required(at, "must say what follows: reject: true, or a penalty"))
+		errs = append(errs, field.Required(at, "must have reject: true or a penalty"))
 	case !r.Reject:
 		errs = append(errs, fields.Between(at.Child("penalty"), r.Penalty, 1, policy.MaxScore)...)
 	}
@@ -189,7 +189,7 @@ func (s *Signal) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("name"), "must be the name of a signal"))
 	}
 	if s.Above != nil && s.Below != nil {
-		errs = append(errs, field.Forbidden(at.Child("below"), "there is one threshold, and above is given"))
+		errs = append(errs, field.Forbidden(at.Child("below"), "only one of above and below can be given, and above is"))
 	}
 	for name, threshold := range map[string]*float64{"above": s.Above, "below": s.Below} {
 		if threshold != nil && (math.IsNaN(*threshold) || math.IsInf(*threshold, 0)) {

@@ -21,7 +21,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 			said = append(said, j.explainFloating())
 		case n != nil && j.feature.nodeSeats != nil && j.feature.on(n):
 			l := j.feature.nodeSeats.Of(n)
-			said = append(said, fmt.Sprintf("%s: needs %s of %d the node has; %d used%s",
+			said = append(said, fmt.Sprintf("%s: requests %s of %d on the node; %d used%s",
 				j.feature.Name, plural(j.seats), l.total, l.used, named(n.Ledger(j.feature.ledger()))))
 		}
 	}
@@ -31,10 +31,10 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 func (j *judged) explainFloating() string {
 	s := &j.floating
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: needs %s of %d", j.feature.Name, plural(j.seats), s.total)
+	fmt.Fprintf(&text, "%s: requests %s of %d", j.feature.Name, plural(j.seats), s.total)
 	if j.feature.Server != nil {
 		if s.asOf.IsZero() {
-			text.WriteString("; the server tells nothing")
+			text.WriteString("; no number from the server")
 		} else {
 			fmt.Fprintf(&text, "; %d used by others as of %s", s.others, s.asOf.UTC().Format(time.RFC3339))
 			if s.stale {

@@ -260,15 +260,15 @@ func TestExplain(t *testing.T) {
 		names = append(names, fmt.Sprintf("x/p%02d", i))
 	}
 	want := []string{
-		"cad: needs 1 seat of 2; 0 claimed by pods",
-		"solver: needs 2 seats of 30; 4 used by others as of 2026-01-01T12:00:00Z (stale); 1 reserved; 25 claimed by pods: " +
+		"cad: requests 1 seat of 2; 0 claimed by pods",
+		"solver: requests 2 seats of 30; 4 used by others as of 2026-01-01T12:00:00Z (stale); 1 reserved; 25 claimed by pods: " +
 			strings.Join(names, ", ") + " and 3 more",
-		"viewer: needs 1 seat of 1; the server tells nothing; 0 claimed by pods",
+		"viewer: requests 1 seat of 1; no number from the server; 0 claimed by pods",
 	}
 	if !slices.Equal(said, want) {
 		t.Errorf("about the pod it says\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
 	}
-	if said := c.Explain(view.Node("a")); !slices.Equal(said, []string{"mesh: needs 1 seat of 2 the node has; 2 used: y/q (2)"}) {
+	if said := c.Explain(view.Node("a")); !slices.Equal(said, []string{"mesh: requests 1 seat of 2 on the node; 2 used: y/q (2)"}) {
 		t.Errorf("about the node it says %q", said)
 	}
 }

@@ -6,22 +6,22 @@ import "outboard.dev/outboard/policy"
 var (
 	noFreeSeat = &policy.Reason{
 		Code: "NoFreeSeat",
-		Text: "too few seats of a floating license are free",
+		Text: "not enough free seats of a floating license",
 		Unit: "seats",
 	}
 	tooFewSeats = &policy.Reason{
 		Code: "TooFewSeats",
-		Text: "a floating license has fewer seats than the pod needs, even if all were free",
+		Text: "a floating license has fewer seats in total than the pod requests",
 		Unit: "seats",
 	}
 	namespaceLimit = &policy.Reason{
 		Code: "NamespaceLimit",
-		Text: "the pods of the namespace have as many seats of a floating license as they may",
+		Text: "the pod would exceed its namespace's limit of seats of a floating license",
 		Unit: "seats",
 	}
 	signalStale = &policy.Reason{
 		Code: "SignalStale",
-		Text: "the license server has not told lately how many seats are free",
+		Text: "the number of free seats of a floating license is unknown or stale",
 	}
 )
 
@@ -29,16 +29,16 @@ var (
 var (
 	notInstalled = &policy.Reason{
 		Code: "NotInstalled",
-		Text: "node(s) do not have a license that the pod needs",
+		Text: "node(s) do not have a license that the pod requests",
 	}
 	noFreeNodeSeat = &policy.Reason{
 		Code: "NoFreeNodeSeat",
-		Text: "node(s) have too few free seats of a license of their own",
+		Text: "node(s) do not have enough free seats of a node-locked license",
 		Unit: "seats",
 	}
 	tooFewNodeSeats = &policy.Reason{
 		Code: "TooFewNodeSeats",
-		Text: "node(s) have fewer seats of a license than the pod needs, even if all were free",
+		Text: "node(s) have fewer seats of a node-locked license in total than the pod requests",
 		Unit: "seats",
 	}
 )

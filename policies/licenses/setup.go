@@ -37,7 +37,7 @@ type Config struct {
 // Feature is something that takes a license. It is floating if Seats or Server is
 // given, and bound to nodes if NodeLabel or SeatsPerNode is; it may be both.
 type Feature struct {
-	// Name is what pods call it: letters, digits and _.-, at most 63. Required, and
+	// Name is the name that pods use: letters, digits and _.-, at most 63. Required, and
 	// unique.
 	Name string `json:"name"`
 	// Resource is an extended resource by which pods may ask for it, too.
@@ -117,7 +117,7 @@ func (f *Feature) floating() bool { return f.Seats != nil || f.Server != nil }
 func (f *Feature) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if f.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "is what pods call it"))
+		errs = append(errs, field.Required(at.Child("name"), "is the name that pods use"))
 	} else if !featureName.MatchString(f.Name) {
 		errs = append(errs, field.Invalid(at.Child("name"), f.Name, "must be letters, digits, _, . and -, at most 63, and begin with a letter or digit"))
 	}
@@ -146,7 +146,7 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child("maxPerNamespace"), "needs seats or server"))
 	}
 	if f.Server == nil && f.Seats != nil && f.ReservedSeats > 0 && f.ReservedSeats >= *f.Seats {
-		errs = append(errs, field.Invalid(at.Child("reservedSeats"), f.ReservedSeats, "must be less than seats, or pods get none"))
+		errs = append(errs, field.Invalid(at.Child("reservedSeats"), f.ReservedSeats, "must be less than seats"))
 	}
 	return errs
 }

@@ -140,7 +140,7 @@ func TestExplainPodsWithoutAClaim(t *testing.T) {
 	clear(w.ledgers)
 	w.bind(t, p, needing("x", "held", "solver"), "a")
 	said := prepare(t, p, needing("x", "new", "solver=2"), w.view()).Explain(nil)
-	want := []string{"solver: needs 2 seats of 9; 1 claimed by pods: x/held; 3 used by pods without a claim: x/lost (3)"}
+	want := []string{"solver: requests 2 seats of 9; 1 claimed by pods: x/held; 3 used by pods without a claim: x/lost (3)"}
 	if !slices.Equal(said, want) {
 		t.Errorf("it says %q, want %q", said, want)
 	}

@@ -17,12 +17,12 @@ import (
 var (
 	limitReached = &policy.Reason{
 		Code: "LimitReached",
-		Text: "node(s) already run as many matching pods as their limit allows",
+		Text: "node(s) have reached their limit of matching pods",
 		Unit: "pods",
 	}
 	invalidNodeLimit = &policy.Reason{
 		Code: "InvalidNodeLimit",
-		Text: "node(s) have a pod limit in their label that is not a whole number",
+		Text: "node(s) have a label with an invalid pod limit",
 	}
 )
 

@@ -19,7 +19,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	case place == home:
 		return nil
 	case place == unknown:
-		return []string{fmt.Sprintf("stands for the cluster %q, which is not configured", n.Object.Labels[c.policy.config.ClusterLabel])}
+		return []string{fmt.Sprintf("represents cluster %q, which is not configured", n.Object.Labels[c.policy.config.ClusterLabel])}
 	case !c.offers[place].known:
 		return []string{c.missing(place)}
 	default:
@@ -41,14 +41,14 @@ func (c *cycle) explainClusters() []string {
 func (c *cycle) missing(place int) string {
 	cluster, o := &c.policy.config.Clusters[place], &c.offers[place]
 	if o.at.IsZero() {
-		return fmt.Sprintf("what the cluster %s has left is not known: signal %s says nothing", cluster.Name, cluster.Signal)
+		return fmt.Sprintf("what cluster %s has left is unknown: signal %s has no values", cluster.Name, cluster.Signal)
 	}
-	return fmt.Sprintf("what the cluster %s has left is not known: signal %s is too old, of %s", cluster.Name, cluster.Signal, when(o.at))
+	return fmt.Sprintf("what cluster %s has left is unknown: signal %s is stale, from %s", cluster.Name, cluster.Signal, when(o.at))
 }
 
 func (c *cycle) explainOffer(place int) []string {
 	cluster, o := &c.policy.config.Clusters[place], &c.offers[place]
-	said := []string{fmt.Sprintf("stands for the cluster %s, as of %s; %d pod(s) were bound for it since %s",
+	said := []string{fmt.Sprintf("represents cluster %s, as of %s; %d pod(s) have been bound to it since %s",
 		cluster.Name, when(o.at), o.pods, when(o.since))}
 	for j, a := range c.asked {
 		s := &o.stocks[j]
@@ -56,11 +56,11 @@ func (c *cycle) explainOffer(place int) []string {
 		if s.total > 0 {
 			text += " of " + quantity(a.resource, s.total)
 		}
-		text += fmt.Sprintf(" - %s for them = %s", quantity(a.resource, s.taken), quantity(a.resource, s.left()))
+		text += fmt.Sprintf(" - %s for these pods = %s", quantity(a.resource, s.taken), quantity(a.resource, s.left()))
 		if s.largest >= 0 {
 			text += fmt.Sprintf(", at most %s on one node", quantity(a.resource, s.largest))
 		}
-		said = append(said, text+fmt.Sprintf("; the pod asks for %s", quantity(a.resource, a.n)))
+		said = append(said, text+fmt.Sprintf("; the pod requests %s", quantity(a.resource, a.n)))
 	}
 	if rest, of, ok := c.rest(place); ok {
 		said = append(said, fmt.Sprintf("with the pod, %.0f%% of the cluster's %s is left; its weight is %d, and the largest %d", 100*rest, of, cluster.weight(), c.policy.largest))

@@ -10,11 +10,11 @@ import (
 var (
 	unknownCluster = &policy.Reason{
 		Code: "UnknownCluster",
-		Text: "node(s) stand for a cluster that is not configured",
+		Text: "node(s) represent a cluster that is not configured",
 	}
 	signalStale = &policy.Reason{
 		Code: "SignalStale",
-		Text: "node(s) stand for a cluster of which nothing current is known",
+		Text: "node(s) represent a cluster whose signal is missing or stale",
 	}
 )
 
@@ -22,22 +22,22 @@ var (
 var (
 	insufficientCPU = &policy.Reason{
 		Code: "InsufficientCPU",
-		Text: "node(s) stand for a cluster that has too little CPU left",
+		Text: "node(s) represent a cluster with insufficient CPU",
 		Unit: "millicores",
 	}
 	insufficientMemory = &policy.Reason{
 		Code: "InsufficientMemory",
-		Text: "node(s) stand for a cluster that has too little memory left",
+		Text: "node(s) represent a cluster with insufficient memory",
 		Unit: "MiB",
 	}
 	insufficientPods = &policy.Reason{
 		Code: "InsufficientPods",
-		Text: "node(s) stand for a cluster that takes no more pods",
+		Text: "node(s) represent a cluster that cannot run more pods",
 		Unit: "pods",
 	}
 	insufficientResource = &policy.Reason{
 		Code: "InsufficientResource",
-		Text: "node(s) stand for a cluster that has too little left of a resource the pod asks for",
+		Text: "node(s) represent a cluster with an insufficient amount of a resource that the pod requests",
 		Unit: "units",
 	}
 )
@@ -46,17 +46,17 @@ var (
 var (
 	noNodeWithCPU = &policy.Reason{
 		Code: "NoNodeWithCPU",
-		Text: "node(s) stand for a cluster in which no single node has enough CPU left",
+		Text: "node(s) represent a cluster in which no single node has enough free CPU",
 		Unit: "millicores",
 	}
 	noNodeWithMemory = &policy.Reason{
 		Code: "NoNodeWithMemory",
-		Text: "node(s) stand for a cluster in which no single node has enough memory left",
+		Text: "node(s) represent a cluster in which no single node has enough free memory",
 		Unit: "MiB",
 	}
 	noNodeWithResource = &policy.Reason{
 		Code: "NoNodeWithResource",
-		Text: "node(s) stand for a cluster in which no single node has enough left of a resource the pod asks for",
+		Text: "node(s) represent a cluster in which no single node has enough of a resource that the pod requests",
 		Unit: "units",
 	}
 )

@@ -190,16 +190,16 @@ east: {pods/free: {number: 3, stale: true, at: "2026-01-01T11:00:00Z"}}
 	cycle := policytest.Prepare[policy.Explainer](t, p, podOf("asks", "", 500, time.Time{}), view)
 	for node, want := range map[string][]string{
 		"": {
-			"what the cluster east has left is not known: signal east is too old, of 2026-01-01T11:00:00Z",
-			"what the cluster north has left is not known: signal north says nothing",
+			"what cluster east has left is unknown: signal east is stale, from 2026-01-01T11:00:00Z",
+			"what cluster north has left is unknown: signal north has no values",
 		},
 		"home":  nil,
-		"east":  {"what the cluster east has left is not known: signal east is too old, of 2026-01-01T11:00:00Z"},
-		"south": {`stands for the cluster "south", which is not configured`},
+		"east":  {"what cluster east has left is unknown: signal east is stale, from 2026-01-01T11:00:00Z"},
+		"south": {`represents cluster "south", which is not configured`},
 		"west": {
-			"stands for the cluster west, as of 2026-01-01T12:00:00Z; 1 pod(s) were bound for it since 2026-01-01T11:59:50Z",
-			"cpu: 10 free of 16 - 1500m for them = 8500m, at most 4 on one node; the pod asks for 500m",
-			"pods: 90 free of 100 - 1 for them = 89; the pod asks for 1",
+			"represents cluster west, as of 2026-01-01T12:00:00Z; 1 pod(s) have been bound to it since 2026-01-01T11:59:50Z",
+			"cpu: 10 free of 16 - 1500m for these pods = 8500m, at most 4 on one node; the pod requests 500m",
+			"pods: 90 free of 100 - 1 for these pods = 89; the pod requests 1",
 			"with the pod, 50% of the cluster's cpu is left; its weight is 2, and the largest 4",
 		},
 	} {

@@ -101,7 +101,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), fmt.Sprintf("is a %s: must be a %s", checked.OutputType(), join(results))))
 	}
 	if a.deps[root]&^may != 0 {
-		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), "must be about the pod alone"))
+		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), "must read the pod only"))
 	}
 	if cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: computedSizes{usualSizes}}); err != nil {
 		errs = append(errs, field.InternalError(path, err))
@@ -182,9 +182,9 @@ func (c *compiler) bound(checked *cel.Ast, within sizes) uint64 {
 
 func tooCostly(cost uint64) string {
 	if cost > 1e12 {
-		return fmt.Sprintf("there is no telling how much it may cost: must be at most %d", costLimit)
+		return fmt.Sprintf("its cost cannot be estimated: must be at most %d", costLimit)
 	}
-	return fmt.Sprintf("may cost %d: must be at most %d; are there loops in loops?", cost, costLimit)
+	return fmt.Sprintf("has an estimated cost of %d: must be at most %d; check for nested loops", cost, costLimit)
 }
 
 func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, kind class) (*part, error) {

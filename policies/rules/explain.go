@@ -54,7 +54,7 @@ func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
 	text := fmt.Sprintf("rule %s is %s", r.name, display(v))
 	switch {
 	case err != nil && !exceeds(err) && c.stale(r.expression, n):
-		text = fmt.Sprintf("rule %s lacks a current number", r.name)
+		text = fmt.Sprintf("rule %s has no current value of a signal", r.name)
 	case err != nil:
 		text = fmt.Sprintf("rule %s cannot be evaluated: %v", r.name, err)
 	}
@@ -86,7 +86,7 @@ func (c *cycle) current(p *part, n *snapshot.Node) snapshot.Value {
 func (c *cycle) displayPart(p *part, n *snapshot.Node) string {
 	v := c.value(p, n).Val
 	if err, ok := v.(*types.Err); ok {
-		return "not known (" + err.Error() + ")"
+		return "unknown (" + err.Error() + ")"
 	}
 	return display(v)
 }

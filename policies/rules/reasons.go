@@ -5,11 +5,11 @@ import "outboard.dev/outboard/policy"
 var (
 	signalStale = &policy.Reason{
 		Code: "SignalStale",
-		Text: "node(s) lack a current number of a signal that a rule reads",
+		Text: "node(s) have no current value of a signal that a rule reads",
 	}
 	ruleFailed = &policy.Reason{
 		Code: "RuleFailed",
-		Text: "node(s) on which a rule cannot be evaluated",
+		Text: "node(s) for which a rule cannot be evaluated",
 	}
 )
 

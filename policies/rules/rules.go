@@ -168,14 +168,14 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies
 	v, err := c.eval(r.when, 0, nil)
 	switch {
 	case err != nil && r.failurePolicy == policy.Ignore:
-		c.silent = append(c.silent, fmt.Sprintf("rule %s is left out, because its when fails: %v", r.name, err))
+		c.silent = append(c.silent, fmt.Sprintf("rule %s is ignored, because its when cannot be evaluated: %v", r.name, err))
 		return false, false, nil
 	case exceeds(err):
 		return true, true, nil
 	case err != nil:
-		return false, false, fmt.Errorf("rule %s cannot tell from the pod whether it is about it: %w", r.name, err)
+		return false, false, fmt.Errorf("rule %s: its when cannot be evaluated: %w", r.name, err)
 	case v != types.True:
-		c.silent = append(c.silent, fmt.Sprintf("rule %s is not about the pod", r.name))
+		c.silent = append(c.silent, fmt.Sprintf("rule %s does not apply to the pod", r.name))
 		return false, false, nil
 	}
 	return true, false, nil

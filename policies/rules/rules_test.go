@@ -66,7 +66,7 @@ func TestExplain(t *testing.T) {
 	for expression, want := range map[string]string{
 		`signals.load < 0.4`:              "rule One is false: signals.load is 0.5",
 		`0.4 > signals["load"]`:           `rule One is false: signals["load"] is 0.5`,
-		`signals.heat < 85`:               "rule One lacks a current number: signals.heat is not known (the signal has no current number for the node)",
+		`signals.heat < 85`:               "rule One has no current value of a signal: signals.heat is unknown (the signal has no current number for the node)",
 		`node.metadata.name == "b"`:       "rule One is false",
 		`usage.pods > 0`:                  "rule One is false",
 		`node.metadata.labels["x"] == ""`: "rule One cannot be evaluated: no such key: x",

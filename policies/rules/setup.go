@@ -125,7 +125,7 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 	if f.Message == "" {
 		r.reason.Text = "node(s) do not satisfy rule " + f.Name
 	}
-	r.costExceeded = &policy.Reason{Code: f.Name + costExceededSuffix, Text: "node(s) on which rule " + f.Name + " exceeds its cost limit"}
+	r.costExceeded = &policy.Reason{Code: f.Name + costExceededSuffix, Text: "node(s) for which rule " + f.Name + " exceeds its cost limit"}
 	r.unresolvable = r.expression.deps&onUsage == 0
 	if f.Resolvable != nil {
 		r.unresolvable = !*f.Resolvable
@@ -174,7 +174,7 @@ func (c *Config) validate() field.ErrorList {
 	var errs field.ErrorList
 	switch n := len(c.Filter) + len(c.Score); {
 	case n == 0:
-		errs = append(errs, field.Required(field.NewPath("filter"), "or score: there must be a rule"))
+		errs = append(errs, field.Required(field.NewPath("filter"), "or score: at least one rule is required"))
 	case n > maxRules:
 		errs = append(errs, field.TooMany(field.NewPath("filter"), n, maxRules))
 	}
@@ -198,15 +198,15 @@ func validateRule(path *field.Path, names map[string]bool, name string, failureP
 	var errs field.ErrorList
 	switch {
 	case name == "":
-		errs = append(errs, field.Required(path.Child("name"), "tells the rule apart in reasons and explanations"))
+		errs = append(errs, field.Required(path.Child("name"), "identifies the rule in reasons and explanations"))
 	case !camelCase.MatchString(name):
 		errs = append(errs, field.Invalid(path.Child("name"), name, "must be in CamelCase, at most 63 letters and digits"))
 	case names[name]:
 		err := field.Duplicate(path.Child("name"), name)
-		err.Detail = "is another rule's, or one of the policy's own reasons"
+		err.Detail = "is the name of another rule, or reserved for a reason of the policy"
 		errs = append(errs, err)
 	case strings.HasSuffix(name, costExceededSuffix):
-		errs = append(errs, field.Invalid(path.Child("name"), name, "must not end in "+costExceededSuffix+", as the codes of rules that cost too much do"))
+		errs = append(errs, field.Invalid(path.Child("name"), name, "must not end in "+costExceededSuffix+", which is reserved for rules that exceed their cost limit"))
 	}
 	names[name] = true
 	if failurePolicy != "" {
@@ -221,7 +221,7 @@ func validateMessage(path *field.Path, message string) field.ErrorList {
 		errs = append(errs, field.Invalid(path, message, "must be one line"))
 	}
 	if loneNumber.MatchString(message) {
-		errs = append(errs, field.Invalid(path, message, "must not hold a number, because events count equal messages: explanations tell the numbers"))
+		errs = append(errs, field.Invalid(path, message, "must not contain a number: kube-scheduler groups nodes by message"))
 	}
 	if len(message) > maxMessage {
 		errs = append(errs, field.TooLong(path, "", maxMessage))

@@ -20,7 +20,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		} else if l, ok := c.load(r, n); ok {
 			said = append(said, c.explainLoad(r, l))
 		} else {
-			said = append(said, fmt.Sprintf("%s: what is used is not known: %s", r.name(), c.missing(r, n)))
+			said = append(said, fmt.Sprintf("%s: the utilization is unknown: %s", r.name(), c.missing(r, n)))
 		}
 	}
 	return said
@@ -52,12 +52,12 @@ func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 		switch v := s.column.Of(n); {
 		case s.name == "" || v.Current():
 		case v.Stale:
-			return fmt.Sprintf("signal %s is too old: %.4g at %s", s.name, v.Number, v.At.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("signal %s is stale: %.4g at %s", s.name, v.Number, v.At.UTC().Format(time.RFC3339))
 		default:
-			return fmt.Sprintf("signal %s says nothing", s.name)
+			return fmt.Sprintf("signal %s has no value for the node", s.name)
 		}
 	}
-	return "the node has none in its status.allocatable"
+	return "the node reports none in status.allocatable"
 }
 
 func (k kind) name() string { return [kinds]string{cpu: "CPU", memory: "memory"}[k] }

@@ -218,7 +218,7 @@ func (p *Prediction) validate(path *field.Path) field.ErrorList {
 func validateQuantity(path *field.Path, q *resource.Quantity) field.ErrorList {
 	switch {
 	case q == nil:
-		return field.ErrorList{field.Required(path, "what a container without request and limit will use")}
+		return field.ErrorList{field.Required(path, "says what a container without request and limit will use")}
 	case q.Sign() < 0:
 		return field.ErrorList{field.Invalid(path, q.String(), "must be 0 or more")}
 	}

@@ -53,7 +53,7 @@ func TestDevicesAreHandedOutOnce(t *testing.T) {
 			if waits.Waiting == "" {
 				t.Fatalf("the pod too many was told %q", waits.Pod.Annotations[told])
 			}
-			if want := "node(s) have too few free devices"; ignored && !strings.Contains(waits.Waiting, want) {
+			if want := "node(s) do not have enough free devices"; ignored && !strings.Contains(waits.Waiting, want) {
 				t.Errorf("it waits because %q, want %q", waits.Waiting, want)
 			}
 			if err := controlplane.DeletePod(th.ctx, th.Client, one); err != nil {
@@ -71,7 +71,7 @@ func TestDevicesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("devices")
 	waiting := map[string]string{
-		"pair-3":     "1 node(s) have fewer devices than the pod asks for, even if all were free, 1 node(s) have no devices of the kind the pod asks for",
+		"pair-3":     "1 node(s) have fewer devices in total than the pod requests, 1 node(s) have none of the devices that the pod requests",
 		"signer-too": "Insufficient example.com/dongle",
 	}
 	placed := map[string]string{}

@@ -17,7 +17,7 @@ func TestDegradedHardwareExample(t *testing.T) {
 	play := th.play("degraded-hardware")
 	waits := th.placeAll(play, map[string]string{"train": "gpu-3", "burn-in": "gpu-1", "web": "cpu-3"})["train-large"]
 	for _, want := range []string{
-		"1 node(s) have a condition that tells of degraded hardware", "1 node(s) have measured values that tell of degraded hardware",
+		"1 node(s) have a condition that indicates degraded hardware", "1 node(s) have a signal that indicates degraded hardware",
 	} {
 		if !strings.Contains(waits.Waiting, want) {
 			t.Errorf("train-large waits because %q, want %q", waits.Waiting, want)
@@ -89,7 +89,7 @@ profiles:
 			if fits := placed.Waiting == ""; fits != want {
 				t.Errorf("step %d, at %d degrees: by the %s the pod fits: %t, want %t (%s)", step, tt.degrees, by, fits, want, placed.Waiting)
 			}
-			if placed.Waiting != "" && !strings.Contains(placed.Waiting, "node(s) have measured values that tell of degraded hardware") {
+			if placed.Waiting != "" && !strings.Contains(placed.Waiting, "node(s) have a signal that indicates degraded hardware") {
 				t.Errorf("step %d: the pod waits because %q", step, placed.Waiting)
 			}
 		}

@@ -49,8 +49,8 @@ func TestLicensesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("licenses")
 	waiting := map[string]string{
-		"sim-3": "2 too few seats of a floating license are free",
-		"cad-2": "1 node(s) do not have a license that the pod needs, 1 node(s) have too few free seats of a license of their own",
+		"sim-3": "2 not enough free seats of a floating license",
+		"cad-2": "1 node(s) do not have a license that the pod requests, 1 node(s) do not have enough free seats of a node-locked license",
 		"typo":  `annotation outboard.dev/licenses: there is no license "mathlab"`,
 	}
 	pods := map[string]*corev1.Pod{}
@@ -72,7 +72,7 @@ func TestLicensesExample(t *testing.T) {
 	for _, n := range th.explain(play.Outboard, "sim-3").Now[0].Notes {
 		said += strings.Join(n.Notes, "\n")
 	}
-	for _, want := range []string{"matlab: needs 1 seat of 6; 3 used by others as of ", "; 1 kept spare; 2 claimed by pods: default/sim-1, default/sim-2"} {
+	for _, want := range []string{"matlab: requests 1 seat of 6; 3 used by others as of ", "; 1 reserved; 2 claimed by pods: default/sim-1, default/sim-2"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("about sim-3 it is said %q, want %q", said, want)
 		}
@@ -111,7 +111,7 @@ profiles:
 	th.bound(licensed("first", "solver=2"))
 	th.rewrite(o, "lmstat.txt", usage(3), "flexnet") // one more than pods leave
 	waits := th.place(licensed("second", "solver"))
-	if want := "2 too few seats of a floating license are free"; !strings.Contains(waits.Waiting, want) {
+	if want := "2 not enough free seats of a floating license"; !strings.Contains(waits.Waiting, want) {
 		t.Fatalf("second is on %q, waiting: %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
 	}
 	th.rewrite(o, "lmstat.txt", usage(1), "flexnet")

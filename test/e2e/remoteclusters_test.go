@@ -30,8 +30,8 @@ func TestOtherClustersExample(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{
-			"1 node(s) stand for a cluster in which no single node has enough CPU left",
-			"1 node(s) stand for a cluster that has too little CPU left",
+			"1 node(s) represent a cluster in which no single node has enough free CPU",
+			"1 node(s) represent a cluster with insufficient CPU",
 		} {
 			if !strings.Contains(placed.Waiting, want) {
 				t.Errorf("%s waits because %q, want %q", pod.Name, placed.Waiting, want)
@@ -98,7 +98,7 @@ func TestAnotherClusterDecides(t *testing.T) {
 	place("small", "500m", "home")
 	// One that fits nowhere is told why it cannot go there.
 	waits := th.place(controlplane.PodSpec{Name: "huge", CPU: "63"})
-	if want := "1 node(s) stand for a cluster of which nothing current is known"; !strings.Contains(waits.Waiting, want) {
+	if want := "1 node(s) represent a cluster whose signal is missing or stale"; !strings.Contains(waits.Waiting, want) {
 		t.Errorf("it waits because %q, want %q", waits.Waiting, want)
 	}
 	if notes, want := th.notes(o, "huge", "to-west"), "what the cluster west has left is not known: signal west is too old, of "; !strings.Contains(notes, want) {

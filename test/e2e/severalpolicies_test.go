@@ -12,7 +12,7 @@ func TestSeveralPoliciesExample(t *testing.T) {
 	play := th.play("several-policies")
 	last := th.placeAll(play, map[string]string{"report": "own-2", "simulation-1": "own-2", "simulation-2": "rented-1"})["simulation-3"]
 	// Each policy that filters says so in the pod's event.
-	for _, want := range []string{"1 node(s) have a condition that tells of degraded hardware", "2 too few seats of a floating license are free"} {
+	for _, want := range []string{"1 node(s) have a condition that indicates degraded hardware", "2 not enough free seats of a floating license"} {
 		if !strings.Contains(last.Waiting, want) {
 			t.Errorf("the event says %q, want %q", last.Waiting, want)
 		}
@@ -26,7 +26,7 @@ func TestSeveralPoliciesExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Licenses: solver: needs 1 seat of 2; 2 claimed by pods: default/simulation-1, default/simulation-2",
+		"Licenses: solver: requests 1 seat of 2; 2 claimed by pods: default/simulation-1, default/simulation-2",
 		"HardwareHealth: rule memory-errors rejects: condition MemoryErrors is True",
 		"Utilization: CPU: 95% used of 16", "Cost: the node costs 0.8 USD/h",
 		"Signals:",

@@ -144,7 +144,7 @@ func TestSignalFaults(t *testing.T) {
 		if s := caller.scores(t, ""); s["a"] != s["b"] {
 			t.Errorf("%s: a has %d and b %d, of which nothing is known", fault.name, s["a"], s["b"])
 		}
-		if why := caller.filter(t, "/strict"); why["a"] != "node(s) have no current measurement of what they use" {
+		if why := caller.filter(t, "/strict"); why["a"] != "node(s) have no current measurement of their utilization" {
 			t.Errorf("%s: a fits, or does not because of %q", fault.name, why["a"])
 		}
 		if why := caller.filter(t, ""); len(why) > 0 {

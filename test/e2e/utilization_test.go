@@ -16,7 +16,7 @@ func TestRealUseExample(t *testing.T) {
 	th := open(t)
 	play := th.play("real-use")
 	waits := th.placeAll(play, map[string]string{"web-1": "small", "web-2": "calm", "web-3": "calm", "web-4": "small", "web-5": "calm"})["render"]
-	for _, want := range []string{"3 node(s) would really use more CPU than they may", "1 node(s) would really use more memory than they may"} {
+	for _, want := range []string{"3 node(s) would exceed their maximum CPU utilization", "1 node(s) would exceed their maximum memory utilization"} {
 		if !strings.Contains(waits.Waiting, want) {
 			t.Errorf("render waits because %q, want %q", waits.Waiting, want)
 		}
