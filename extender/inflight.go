@@ -159,7 +159,7 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	c.record.Generation = view.Generation()
 	node := view.Node(name)
 	if node == nil {
-		return nil, fmt.Errorf("node %q is unknown to Outboard yet", name)
+		return nil, fmt.Errorf("node %q is not known to Outboard yet", name)
 	}
 	if err := h.allowed(pod, node); err != nil {
 		return nil, err
