@@ -123,6 +123,7 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		decision.Filter: (*Handler).filter, decision.Prioritize: (*Handler).prioritize,
 		decision.Preempt: (*Handler).preempt, decision.Bind: (*Handler).bind,
 	}[verb]
+	metrics := h.Metrics.of(h.Profile, verb)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -136,7 +137,7 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		header["Content-Type"] = contentType
 		header.Set("Content-Length", strconv.Itoa(c.answer.Len()))
 		_, _ = c.answer.WriteTo(w) // the connection is gone if this fails; there is nobody to tell
-		h.finish(c, err)
+		h.finish(c, metrics, err)
 		if verb == decision.Filter && err == nil {
 			_ = http.NewResponseController(w).Flush() // kube-scheduler goes on meanwhile
 			h.prescore(r.Context(), c)
@@ -206,7 +207,7 @@ func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
 }
 
 // finish records, counts and logs the call.
-func (h *Handler) finish(c *call, err error) {
+func (h *Handler) finish(c *call, metrics *verbMetrics, err error) {
 	duration := time.Since(c.started)
 	if r := c.record; r != nil {
 		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, c.verb, h.Profile
@@ -219,7 +220,7 @@ func (h *Handler) finish(c *call, err error) {
 			h.Log.Add(r.Bounded(), nil)
 		}
 	}
-	h.Metrics.observe(h.Profile, c.verb, duration, c.record, err)
+	metrics.observe(duration, c.record, err)
 	if err == nil {
 		return
 	}

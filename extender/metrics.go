@@ -1,6 +1,7 @@
 package extender
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,11 +11,11 @@ import (
 
 // Metrics counts and times calls. One Metrics serves all Handlers of a process.
 type Metrics struct {
-	duration   *prometheus.HistogramVec
-	asked      *prometheus.HistogramVec
-	rejections *prometheus.CounterVec
-	skipped    *prometheus.CounterVec
-	policies   *prometheus.HistogramVec
+	duration       *prometheus.HistogramVec
+	nodes          *prometheus.HistogramVec
+	rejections     *prometheus.CounterVec
+	skipped        *prometheus.CounterVec
+	policyDuration *prometheus.HistogramVec
 }
 
 // NewMetrics registers the metrics.
@@ -25,7 +26,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help:    "Time from a call's arrival to its answer, by profile, verb and outcome (ok, error).",
 			Buckets: prometheus.ExponentialBuckets(0.000025, 2, 18),
 		}, []string{"profile", "verb", "outcome"}),
-		asked: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_request_nodes",
 			Help:    "Nodes asked about in a call, by profile and verb.",
 			Buckets: []float64{1, 10, 50, 100, 250, 500, 1000, 2500, 5000, 10000},
@@ -38,37 +39,77 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "outboard_policy_skipped_total",
 			Help: "Requests in which a policy was left out because it failed (failurePolicy: Ignore), by profile and policy.",
 		}, []string{"profile", "policy"}),
-		policies: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		policyDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_policy_duration_seconds",
 			Help:    "Time a policy took in a call, by profile, policy and verb.",
 			Buckets: prometheus.ExponentialBuckets(0.000001, 4, 12),
 		}, []string{"profile", "policy", "verb"}),
 	}
-	r.MustRegister(m.duration, m.asked, m.rejections, m.skipped, m.policies)
+	r.MustRegister(m.duration, m.nodes, m.rejections, m.skipped, m.policyDuration)
 	return m
 }
 
-func (m *Metrics) observe(profile string, verb decision.Verb, duration time.Duration, r *decision.Record, err error) {
-	outcome := "ok"
+// verbMetrics counts and times the calls of one verb of one profile. Its histograms are looked up once: when they are first needed,
+// so that there are none of what does not happen. It may be used by any number of goroutines.
+type verbMetrics struct {
+	*Metrics
+	profile, verb     string
+	succeeded, failed histogram
+	asked             histogram
+	policies          atomic.Pointer[[]histogram] // in the order of Record.Policies; nil until there is a Record with any
+}
+
+func (m *Metrics) of(profile string, verb decision.Verb) *verbMetrics {
+	return &verbMetrics{Metrics: m, profile: profile, verb: string(verb)}
+}
+
+func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err error) {
+	outcome, label := &m.succeeded, "ok"
 	if err != nil {
-		outcome = "error"
+		outcome, label = &m.failed, "error"
 	}
-	m.duration.WithLabelValues(profile, string(verb), outcome).Observe(duration.Seconds())
+	outcome.in(func() prometheus.Observer { return m.duration.WithLabelValues(m.profile, m.verb, label) }).Observe(duration.Seconds())
 	if r == nil {
 		return
 	}
-	if verb == decision.Filter || verb == decision.Prioritize {
-		m.asked.WithLabelValues(profile, string(verb)).Observe(float64(r.Asked))
+	if m.verb == string(decision.Filter) || m.verb == string(decision.Prioritize) {
+		m.asked.in(func() prometheus.Observer { return m.nodes.WithLabelValues(m.profile, m.verb) }).Observe(float64(r.Asked))
 	}
 	for i := range r.Rejections {
-		m.rejections.WithLabelValues(profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
+		m.rejections.WithLabelValues(m.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
 	}
-	for _, p := range r.Policies {
+	for i := range r.Policies {
+		p := &r.Policies[i]
 		if p.Skipped != "" {
-			m.skipped.WithLabelValues(profile, p.Name).Inc()
+			m.skipped.WithLabelValues(m.profile, p.Name).Inc()
 		}
 		if p.Duration > 0 {
-			m.policies.WithLabelValues(profile, p.Name, string(verb)).Observe(p.Duration.Seconds())
+			m.policy(i, len(r.Policies)).in(func() prometheus.Observer {
+				return m.policyDuration.WithLabelValues(m.profile, p.Name, m.verb)
+			}).Observe(p.Duration.Seconds())
 		}
 	}
+}
+
+// policy returns the histogram of the policy with the index, of n.
+func (m *verbMetrics) policy(i, n int) *histogram {
+	if m.policies.Load() == nil {
+		all := make([]histogram, n)
+		m.policies.CompareAndSwap(nil, &all)
+	}
+	return &(*m.policies.Load())[i]
+}
+
+// histogram is a histogram that is looked up once. The zero value has not been.
+type histogram struct {
+	found atomic.Pointer[prometheus.Observer]
+}
+
+func (h *histogram) in(find func() prometheus.Observer) prometheus.Observer {
+	if found := h.found.Load(); found != nil {
+		return *found
+	}
+	found := find()
+	h.found.Store(&found)
+	return found
 }
