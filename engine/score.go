@@ -20,7 +20,7 @@ type scratch struct {
 	best   []int32          // positions of the shortlist
 	totals []int64          // aligned with the indices scored, as are the scores
 	scores [][]int64        // by scorer
-	raw    [][]int64        // by scorer, as Score returned them; empty where the scores are the same
+	raw    []int64          // of one scorer, as Score returned them
 }
 
 // shortlist reduces result.Kept to the k best nodes.
@@ -68,7 +68,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
 	clear(s.totals)
 	for len(s.scores) < len(ev.scorers) {
-		s.scores, s.raw = append(s.scores, nil), append(s.raw, nil)
+		s.scores = append(s.scores, nil)
 	}
 	if len(indices) == 0 {
 		return s.totals, nil
@@ -79,24 +79,25 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		s.scores[at] = scores
 		started := ev.now()
 		ev.running = scorer.member
+		final := scorer.normalize == nil // so far: the scores count as they are
 		for j, i := range indices {
 			if j%checkInterval == 0 && ctx.Err() != nil {
 				ev.running = -1
 				return nil, context.Cause(ctx)
 			}
-			scores[j] = ev.scoreOf(scorer, nodes[i], int(i))
+			score := ev.scoreOf(scorer, nodes[i], int(i))
+			scores[j], final = score, final && inRange(score)
 		}
-		s.raw[at] = s.raw[at][:0]
-		if scorer.normalize != nil || slices.Contains(scores, policy.NoOpinion) {
-			s.raw[at] = append(s.raw[at], scores...)
+		if !final {
+			s.raw = append(s.raw[:0], scores...)
+			if scorer.normalize != nil {
+				scorer.normalize.NormalizeScore(scores)
+			}
+			if j := invalid(scores, s.raw); j >= 0 {
+				return nil, ev.failed(ctx, fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], nodes[indices[j]].Name, policy.MaxScore))
+			}
+			replaceNoOpinion(scores)
 		}
-		if scorer.normalize != nil {
-			scorer.normalize.NormalizeScore(scores)
-		}
-		if j := invalid(scores, s.raw[at]); j >= 0 {
-			return nil, ev.failed(ctx, fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], nodes[indices[j]].Name, policy.MaxScore))
-		}
-		replaceNoOpinion(scores)
 		for j, score := range scores {
 			s.totals[j] += scorer.weight * score
 		}
@@ -108,11 +109,13 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 	return s.totals, nil
 }
 
+func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
+
 // invalid returns the index of the first score that is neither in range nor the NoOpinion
-// that Score returned, or -1. raw may be empty if no score is NoOpinion.
+// that Score returned, or -1.
 func invalid(scores, raw []int64) int {
 	for j, score := range scores {
-		if (score < 0 || score > policy.MaxScore) && (score != policy.NoOpinion || raw[j] != policy.NoOpinion) {
+		if !inRange(score) && (score != policy.NoOpinion || raw[j] != policy.NoOpinion) {
 			return j
 		}
 	}
