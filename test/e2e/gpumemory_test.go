@@ -108,7 +108,7 @@ func TestGPUMemoryIsOfOneGPU(t *testing.T) {
 		`{"id":0,"totalGPU":16,"usedGPU":9,"pods":[{"name":"first","namespace":"default","usedGPU":9}]},` +
 		`{"id":1,"totalGPU":16,"usedGPU":9,"pods":[{"name":"second","namespace":"default","usedGPU":9}]}]}]}`
 	for path, want := range map[string]string{
-		"inspect": shown, "inspect/gpu-node": shown, "inspect/no-such-node": `{"nodes":[],"error":"node \"no-such-node\" is not known"}`,
+		"inspect": shown, "inspect/gpu-node": shown, "inspect/no-such-node": `{"nodes":[],"error":"node \"no-such-node\" not found"}`,
 	} {
 		if got := th.get(o.URL + "/gpushare-scheduler/" + path); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", path, got, want)

@@ -29,7 +29,7 @@ func TestDegradedHardwareExample(t *testing.T) {
 		{"train-large", "gpu-1", "rule xid rejects: condition XidCriticalError is True (Xid79)"},
 		{"train-large", "gpu-2", "rule hot rejects: signal gpu-hot is 1 since "},
 		{"gated", "cpu-1", "rule deadlock rejects: condition KernelDeadlock is True (DockerHung)"},
-		{"gated", "cpu-2", `rule suspect takes 50 points: label example.com/suspect is ""`},
+		{"gated", "cpu-2", `rule suspect subtracts 50 points: label example.com/suspect is ""`},
 	} {
 		if notes := th.notes(play.Outboard, test.pod, test.node); !strings.Contains(notes, test.want) {
 			t.Errorf("%s on %s is explained as %q, want %q", test.pod, test.node, notes, test.want)

@@ -66,7 +66,7 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	th.awaitBound(second)
 	th.eventually("the beginner has read all", func() bool { return beginner.cluster.Synced() == nil })
 	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
-	if third := th.place(licensed("third", "solver")); third.Waiting == "" || !strings.Contains(third.Waiting, "too few seats") {
+	if third := th.place(licensed("third", "solver")); third.Waiting == "" || !strings.Contains(third.Waiting, "not enough free seats") {
 		t.Errorf("a third pod has one of two seats, or waits: %q", third.Waiting)
 	}
 	if said := fmt.Sprint(th.explain(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {

@@ -38,7 +38,7 @@ func TestOtherClustersExample(t *testing.T) {
 			}
 		}
 		notes := th.notes(play.Outboard, pod.Name, "to-west")
-		if want := "cpu: 8 free of 16 - 3 for them = 5, at most 4 on one node; the pod asks for 5"; !strings.Contains(notes, want) {
+		if want := "cpu: 8 free of 16 - 3 for these pods = 5, at most 4 on one node; the pod requests 5"; !strings.Contains(notes, want) {
 			t.Errorf("explained as %q, want %q", notes, want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestAnotherClusterDecides(t *testing.T) {
 	if want := "1 node(s) represent a cluster whose signal is missing or stale"; !strings.Contains(waits.Waiting, want) {
 		t.Errorf("it waits because %q, want %q", waits.Waiting, want)
 	}
-	if notes, want := th.notes(o, "huge", "to-west"), "what the cluster west has left is not known: signal west is too old, of "; !strings.Contains(notes, want) {
+	if notes, want := th.notes(o, "huge", "to-west"), "what cluster west has left is unknown: signal west is stale, from "; !strings.Contains(notes, want) {
 		t.Errorf("explained as %q, want %q", notes, want)
 	}
 	if err := west.RestartAPIServer(th.ctx); err != nil {

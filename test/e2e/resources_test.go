@@ -128,7 +128,7 @@ func TestResourceServedByDRA(t *testing.T) {
 			config := schedulerConfig(extender{o: o, verbs: "filter bind", managed: []string{"example.com/fpga"}})
 			th.scheduler(strings.ReplaceAll(config, "ignoredByScheduler: true", "ignoredByScheduler: "+ignored))
 			placed := th.place(controlplane.PodSpec{Name: "p", Resources: map[string]string{"example.com/fpga": "1"}})
-			if want := "no node reports any in status.allocatable: perhaps DRA serves them"; !strings.Contains(placed.Waiting, want) {
+			if want := "no node reports any in status.allocatable; Devices does not count devices that DRA allocates"; !strings.Contains(placed.Waiting, want) {
 				t.Errorf("the pod is on %q and waits because %q, want %q", placed.Pod.Spec.NodeName, placed.Waiting, want)
 			}
 			var notes []string
