@@ -81,8 +81,8 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 	fmt.Fprintf(table, "NODE\tGPU\tUSED\tRESERVED\tFREE\tOF %s\tPODS\n", report.Unit)
 	var used, reserved, free, capacity int64
 	for _, n := range report.Nodes {
-		for i := range n.Devices {
-			d := &n.Devices[i]
+		for i := range n.GPUs {
+			d := &n.GPUs[i]
 			left := fmt.Sprint(d.Free())
 			switch {
 			case d.Capacity == 0:
@@ -102,7 +102,7 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 	return table.Flush()
 }
 
-func podList(pods []gpumemory.DevicePod) string {
+func podList(pods []gpumemory.GPUPod) string {
 	list := make([]string, len(pods))
 	for i, p := range pods {
 		name := p.Namespace + "/" + p.Name

@@ -8,11 +8,11 @@ import (
 )
 
 func TestGPUTable(t *testing.T) {
-	pod := func(name string, amount int64) gpumemory.DevicePod {
-		return gpumemory.DevicePod{Holder: gpumemory.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
+	pod := func(name string, amount int64) gpumemory.GPUPod {
+		return gpumemory.GPUPod{Holder: gpumemory.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
 	}
-	node := func(name string, devices ...gpumemory.Device) gpumemory.NodeReport {
-		return gpumemory.NodeReport{Name: name, Devices: devices}
+	node := func(name string, devices ...gpumemory.GPU) gpumemory.NodeReport {
+		return gpumemory.NodeReport{Name: name, GPUs: devices}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -25,9 +25,9 @@ all        0     0         0     0
 `},
 		{"shares", gpumemory.Report{Unit: gpumemory.MiB, Nodes: []gpumemory.NodeReport{
 			node("n1",
-				gpumemory.Device{Index: 0, Capacity: 16000, Used: 9000, Reserved: 4000, Healthy: true, Pods: []gpumemory.DevicePod{pod("a", 5000), pod("b", 4000)}},
-				gpumemory.Device{Index: 1, Capacity: 16000, Healthy: true}),
-			node("n2", gpumemory.Device{Index: 0, Capacity: 24000, Used: 24000, Healthy: true, Pods: []gpumemory.DevicePod{pod("c", 24000)}}),
+				gpumemory.GPU{Index: 0, Capacity: 16000, Used: 9000, Reserved: 4000, Healthy: true, Pods: []gpumemory.GPUPod{pod("a", 5000), pod("b", 4000)}},
+				gpumemory.GPU{Index: 1, Capacity: 16000, Healthy: true}),
+			node("n2", gpumemory.GPU{Index: 0, Capacity: 24000, Used: 24000, Healthy: true, Pods: []gpumemory.GPUPod{pod("c", 24000)}}),
 		}}, `
 NODE  GPU  USED   RESERVED  FREE   OF MiB  PODS
 n1    0    9000   4000      7000   16000   ml/a (5000), ml/b (4000)
@@ -37,10 +37,10 @@ all        33000  4000      23000  56000
 `},
 		// What cannot be given away is not in the sum of what is free.
 		{"of no use", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
-			gpumemory.Device{Index: 0, Capacity: 16, Used: 6, Healthy: false, Pods: []gpumemory.DevicePod{pod("a", 6)}},
-			gpumemory.Device{Index: 1, Capacity: 8, Used: 12, Healthy: true, Pods: []gpumemory.DevicePod{pod("b", 12)}},
-			gpumemory.Device{Index: 2, Capacity: 16, Used: 1, Healthy: true, Pods: []gpumemory.DevicePod{pod("c", 1)}},
-			gpumemory.Device{Index: 7, Capacity: 0, Used: 4, Healthy: true, Pods: []gpumemory.DevicePod{pod("d", 4)}},
+			gpumemory.GPU{Index: 0, Capacity: 16, Used: 6, Healthy: false, Pods: []gpumemory.GPUPod{pod("a", 6)}},
+			gpumemory.GPU{Index: 1, Capacity: 8, Used: 12, Healthy: true, Pods: []gpumemory.GPUPod{pod("b", 12)}},
+			gpumemory.GPU{Index: 2, Capacity: 16, Used: 1, Healthy: true, Pods: []gpumemory.GPUPod{pod("c", 1)}},
+			gpumemory.GPU{Index: 7, Capacity: 0, Used: 4, Healthy: true, Pods: []gpumemory.GPUPod{pod("d", 4)}},
 		)}}, `
 NODE  GPU  USED  RESERVED  FREE         OF GiB  PODS
 n     0    6     0         unhealthy    16      ml/a (6)
@@ -50,14 +50,14 @@ n     7    4     0         gone         0       ml/d (4)
 all        23    0         15           40
 `},
 		{"gone comes before unhealthy", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
-			gpumemory.Device{Index: 0, Used: 4, Pods: []gpumemory.DevicePod{pod("a", 4)}},
+			gpumemory.GPU{Index: 0, Used: 4, Pods: []gpumemory.GPUPod{pod("a", 4)}},
 		)}}, `
 NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
 n     0    4     0         gone  0       ml/a (4)
 all        4     0         0     0
 `},
 		{"a pod known by its claim alone", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
-			gpumemory.Device{Index: 0, Capacity: 16, Used: 4, Reserved: 4, Healthy: true, Pods: []gpumemory.DevicePod{
+			gpumemory.GPU{Index: 0, Capacity: 16, Used: 4, Reserved: 4, Healthy: true, Pods: []gpumemory.GPUPod{
 				{Holder: gpumemory.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},
 			}},
 		)}}, `

@@ -1,6 +1,6 @@
 // Package placement is the arithmetic of where pods that share GPUs should go so that
 // a cluster fills up instead of fragmenting. It knows neither Kubernetes nor policies:
-// a [Node] is what is free of one machine, a [Shape] is what a pod asks for, and all
+// a [Node] is what is free of one machine, a [Shape] is what a pod requests, and all
 // of it is pure but for [Learner] and [Supply], which their owner updates.
 //
 // [Waste] rates a place by how little it wastes of what could be allocated to the pods that
@@ -8,8 +8,8 @@
 //
 // # Least waste
 //
-// A GPU of which 700 thousandths are free is worth 700 to a cluster whose pods ask for
-// 100 each, and little more than 500 to one whose pods ask for 500. [Waste] computes
+// A GPU of which 700 thousandths are free is worth 700 to a cluster whose pods request
+// 100 each, and little more than 500 to one whose pods request 500. [Waste] computes
 // what each state of a GPU is worth from the shapes of the pods that have come so far
 // (a [Mix], collected by a [Learner]), and rates a place by
 //

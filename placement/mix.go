@@ -10,7 +10,7 @@ import (
 
 const (
 	// minMemory and perNode are how many arrivals a Learner remembers: more pods fit a
-	// larger cluster, so it takes longer to see what it is asked for.
+	// larger cluster, so it takes longer to see what pods request of it.
 	minMemory = 1000
 	perNode   = 0.8
 	// forgetEvery is the number of arrivals between two times of forgetting.
@@ -27,7 +27,7 @@ const (
 	delay = 0.1
 )
 
-// Mix is what pods have asked for lately. It never changes. A nil Mix is empty.
+// Mix is what pods have requested lately. It never changes. A nil Mix is empty.
 type Mix struct {
 	weights  map[Shape]float64
 	departed map[Shape]float64 // those of the pods that have gone
@@ -77,7 +77,7 @@ func (m *Mix) Seen() float64 {
 	return m.seen
 }
 
-// Learner remembers what the pods that come ask for, the latest best. It belongs to
+// Learner remembers what the pods that come request, the latest best. It belongs to
 // one goroutine.
 type Learner struct {
 	mix    Mix
@@ -124,7 +124,7 @@ func (l *Learner) forget() {
 	}
 }
 
-// Lesson returns from how many of the first pods that ever came one should have learnt
+// Lesson returns from how many of the first pods that ever came one should have learned
 // when so many have come: 0 at first, and the same for a while, because learning takes
 // time.
 func Lesson(came, nodes int) int {

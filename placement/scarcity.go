@@ -9,14 +9,14 @@ import (
 
 const (
 	// maxGroups is how many shapes with several GPUs have a price of their own: those
-	// that ask for the most GPUs.
+	// that request the most GPUs.
 	maxGroups = 60
 	// priorSlots is how many pods with 2, 4 and 8 GPUs are expected before any came.
 	priorSlots = 0.5
 )
 
 // scarce is a set of models that some pods are restricted to, and what these pods,
-// and those restricted to less, ask for.
+// and those restricted to less, request.
 type scarce struct {
 	models          *models
 	demand, squares float64 // Σ weight·thousandths, Σ weight·thousandths²
@@ -48,7 +48,7 @@ func (m *models) key() string {
 	return string(key)
 }
 
-// asks says whether a pod that asks for a slot of the group might be of the shape.
+// asks says whether a pod that requests a slot of the group might be of the shape.
 func (g *group) asks(s Shape, limit *models) bool {
 	return s.GPUs > 1 && !limit.none && s.GPUs >= g.gpus && s.CPU >= g.cpu && s.Memory >= g.memory && limit.within(g.models)
 }
@@ -91,7 +91,7 @@ func (w *Waste) learnScarce(shapes []weighted) {
 	}
 }
 
-// learnGroups finds the kinds of slots: the shapes with several GPUs that ask for the
+// learnGroups finds the kinds of slots: the shapes with several GPUs that request the
 // most, and any pod with 2, 4 or 8 GPUs.
 func (w *Waste) learnGroups(shapes []weighted) {
 	asked, byKey := map[groupKey]float64{}, map[groupKey]group{}

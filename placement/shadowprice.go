@@ -22,7 +22,7 @@ const (
 // With them a GPU that can still be filled as well as any other has lost nothing,
 // whatever fits in thousandths.
 
-// size is how many steps of a GPU some shapes ask for, and how often they come.
+// size is how many steps of a GPU some shapes request, and how often they come.
 type size struct {
 	steps  int
 	demand float64 // GPUs asked of
@@ -33,7 +33,7 @@ func stepsFor(s Shape, kind Kind, steps int) int {
 	return int(math.Ceil(float64(s.units(kind)) / float64(max(1, kind.Size)) * float64(steps)))
 }
 
-// sizesOf are the sizes that the mix asks for of GPUs of the kind, in order.
+// sizesOf are the sizes that the mix requests of GPUs of the kind, in order.
 func sizesOf(m *Mix, kind Kind, steps int) []size {
 	var all []size
 	for _, s := range m.shapes() {
@@ -53,8 +53,8 @@ func sizesOf(m *Mix, kind Kind, steps int) []size {
 	return merged
 }
 
-// worths returns what a pod is worth that asks for so many steps, in GPUs: 0 to 1. Sizes
-// that nobody asks for are worth their part.
+// worths returns what a pod is worth that requests so many steps, in GPUs: 0 to 1. Sizes
+// that nobody requests are worth their part.
 //
 // It raises the worth of sizes that the most valuable set of pods has too few of for what
 // is asked, and lowers that of the others, less and less.

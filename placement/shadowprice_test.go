@@ -82,7 +82,7 @@ func TestSmallPodsAreKeptForTheGaps(t *testing.T) {
 	if got := w.Rate(n, four); len(got.All()) != 2 || got.All()[0].GPU != 2 || got.All()[0].Cost >= got.All()[1].Cost {
 		t.Errorf("offers %+v", got)
 	}
-	// What is placed as well as can be costs next to nothing, whatever it asks for.
+	// What is placed as well as can be costs next to nothing, whatever it requests.
 	offers := w.Rate(&Node{Model: "T4", GPUs: []GPU{{16, 16}, {0, 16}, {0, 16}}}, ten)
 	if got := offers.All(); len(got) != 1 || got[0].Cost < -100*milli || got[0].Cost > 100*milli {
 		t.Errorf("a 10 on an empty GPU costs %+v", got)

@@ -50,7 +50,7 @@ func (m Models) Has(model string) bool {
 	return false
 }
 
-// Shape is what a pod asks for. Pods of equal shapes are interchangeable here.
+// Shape is what a pod requests. Pods of equal shapes are interchangeable here.
 type Shape struct {
 	CPU    int64 // thousandths of a core, 0 or more
 	Memory int64 // bytes, 0 or more
@@ -62,7 +62,7 @@ type Shape struct {
 // Shares says whether others may use the rest of the GPU.
 func (s Shape) Shares() bool { return s.GPUs == 1 && s.Share > 0 }
 
-// units is what the shape asks for of each GPU of the kind. More than the size does not
+// units is what the shape requests of each GPU of the kind. More than the size does not
 // fit.
 func (s Shape) units(k Kind) int64 {
 	if s.Share == 0 && s.GPUs > 0 {
@@ -71,7 +71,7 @@ func (s Shape) units(k Kind) int64 {
 	return s.Share
 }
 
-// On is what the shape asks for of each GPU of the kind, in thousandths.
+// On is what the shape requests of each GPU of the kind, in thousandths.
 func (s Shape) On(k Kind) float64 { return float64(s.units(k)) / float64(max(1, k.Size)) * Whole }
 
 // Kind is what nodes with equal GPUs have in common.
@@ -193,7 +193,7 @@ func (n *Node) Give(s Shape, gpus []int) {
 	}
 }
 
-// TakeFirst takes what the shape asks for from the first GPUs with room.
+// TakeFirst takes what the shape requests from the first GPUs with room.
 func TakeFirst(gpus []GPU, s Shape) {
 	left := s.GPUs
 	for i := range gpus {

@@ -4,7 +4,7 @@ import "math"
 
 const (
 	// A table divides a GPU into at most maxSteps, so that every share is a whole number
-	// of them, or else into roughSteps, and rounds what pods ask for up.
+	// of them, or else into roughSteps, and rounds what pods request up.
 	maxSteps   = 128
 	roughSteps = 100
 	// cells is how many cores, or cells of memory, a GPU's part in its node is
@@ -61,7 +61,7 @@ type workload struct{ f, x int }
 type workloads map[workload]struct{ q, paid float64 }
 
 // workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps;
-// need is what a shape asks for of the other resource, in cells. Each GPU of a pod with several gets an equal
+// need is what a shape requests of the other resource, in cells. Each GPU of a pod with several gets an equal
 // part of that, and so does each GPU of the node of a pod without.
 func workloadsOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) workloads {
 	steps := len(worth) - 1

@@ -95,7 +95,7 @@ func TestTableOfNothing(t *testing.T) {
 	}
 }
 
-// Cards are often divided into units that are no hundredths: 6 and 10 of 16 fit
+// GPUs are often divided into units that are no hundredths: 6 and 10 of 16 fit
 // together exactly.
 func TestSteps(t *testing.T) {
 	sixTen := mixOf(map[Shape]float64{{GPUs: 1, Share: 6}: 1, {GPUs: 1, Share: 10}: 1, {GPUs: 1, Share: 17}: 1, {GPUs: 1, Share: 5, Models: NewModels("other")}: 1})

@@ -34,12 +34,12 @@ type Waste struct {
 	scarce   []scarce // sets of models that some pods are restricted to
 	groups   []group  // kinds of slots
 	limits   map[Models]*models
-	demand   float64 // what the mix asks for, in thousandths of GPUs
+	demand   float64 // what the mix requests, in thousandths of GPUs
 }
 
 type tables struct {
 	cpu, memory *table
-	worth       []float64 // of a pod that asks for so many steps, in GPUs
+	worth       []float64 // of a pod that requests so many steps, in GPUs
 }
 
 // models is a set of models as far as it matters in a cluster.
@@ -97,7 +97,7 @@ func compareKinds(a, b Kind) int {
 	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Size, b.Size))
 }
 
-// asked is what the shape asks for of all its GPUs together, in thousandths of the
+// asked is what the shape requests of all its GPUs together, in thousandths of the
 // GPUs on which it fits, on average. counts are those of the GPUs by kind.
 func (w *Waste) asked(s Shape, counts []float64) float64 {
 	sum, gpus := 0.0, 0.0

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Pods ask for 300 and 700: a pod with 300 belongs beside a 700, and not where 400
+// Pods request 300 and 700: a pod with 300 belongs beside a 700, and not where 400
 // would be left.
 func TestWasteKeepsWhatCanBeSold(t *testing.T) {
 	small, large := Shape{GPUs: 1, Share: 300}, Shape{GPUs: 1, Share: 700}

@@ -207,7 +207,7 @@ func (c *cycle) share(h *host) (share float64, of corev1.ResourceName) {
 				larger(a.n, there, a.resource)
 			}
 		}
-	} else { // a pod may ask for thousands
+	} else { // a pod may request thousands
 		for resource, there := range h.allocatable {
 			if at, ok := slices.BinarySearchFunc(c.asked, resource, compareResource); ok {
 				larger(c.asked[at].n, there, resource)

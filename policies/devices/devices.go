@@ -87,7 +87,7 @@ func (p *devices) reports(n *snapshot.Node) bool {
 	return n != nil && p.hardware.Of(n).problem != noDevices
 }
 
-// cycle is the policy prepared for one pod that asks for the resource.
+// cycle is the policy prepared for one pod that requests the resource.
 type cycle struct {
 	policy *devices
 	view   *snapshot.View
@@ -115,7 +115,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return verdict
 }
 
-// judge says whether there is enough for a pod that asks for want.
+// judge says whether there is enough for a pod that requests want.
 func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
 	shares := p.config.AllocationMode == Shares
 	switch {
@@ -134,7 +134,7 @@ func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
 }
 
 // Score implements policy.Score. Where one group is only preferred, nodes on which it can be
-// had score 50 and more for pods that ask for several units, and others 50 and less.
+// had score 50 and more for pods that request several units, and others 50 and less.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
 	if hw.capacity == 0 {

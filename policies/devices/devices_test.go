@@ -117,7 +117,7 @@ func TestLedgers(t *testing.T) {
 		t.Errorf("ledgers are %v (%v), want %v", keys, err, want)
 	}
 	if keys, err := p.Ledgers(asking("p", 0), n); err != nil || len(keys) > 0 {
-		t.Errorf("a pod that asks for nothing has the ledgers %v (%v)", keys, err)
+		t.Errorf("a pod that requests nothing has the ledgers %v (%v)", keys, err)
 	}
 }
 
@@ -168,19 +168,19 @@ func TestPodsWithoutClaims(t *testing.T) {
 		what, config string
 		old          *corev1.Pod
 		left         int64  // of 4 units or of 4 shares each of 2 units
-		told         string // to a pod that asks for 1
+		told         string // to a pod that requests 1
 	}{
 		{"counted", counted, bound("old", 3, "-"), 1, ""},
 		{"counted, and names a unit", counted, bound("old", 3, "1"), 1, ""},
 		{"names a unit", numbered, bound("old", 1, "0"), 3, "1"},
 		{"names several", numbered, bound("old", 2, " 0 , 1"), 2, "2"},
 		{"names one of two", numbered, bound("old", 2, "0"), 2, "1"},
-		{"names more than it asks for", numbered, bound("old", 1, "0,1"), 2, "2"},
+		{"names more than it requests", numbered, bound("old", 1, "0,1"), 2, "2"},
 		{"names one twice", numbered, bound("old", 2, "0,0"), 2, "1"},
 		{"names none", numbered, bound("old", 2, ""), 2, "0"},
 		{"is not annotated", numbered, bound("old", 2, "-"), 2, "0"},
 		{"names what is not there", numbered, bound("old", 1, "7"), 3, "0"},
-		{"asks for nothing", numbered, bound("old", 0, "0"), 4, "0"},
+		{"requests nothing", numbered, bound("old", 0, "0"), 4, "0"},
 		{"shares", shared, bound("old", 3, "a"), 4, "a"},
 		{"all shares", shared, bound("old", 4, "a"), 4, "b"},
 		{"shares of two units", shared, bound("old", 3, "a,b"), 1, "a"},
@@ -234,7 +234,7 @@ func TestPodEnds(t *testing.T) {
 	}
 }
 
-// TestOwnClaim: a pod that is asked about again is not in its own way.
+// TestOwnClaim: a pod that is asked about again is not counted against itself.
 func TestOwnClaim(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(2)}

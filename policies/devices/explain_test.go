@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// said is what is said about the node as it is now, for a pod that asks for something.
+// said is what is said about the node as it is now, for a pod that requests something.
 func (w *world) said(t *testing.T, config string, pod *corev1.Pod) string {
 	t.Helper()
 	p := policytest.Build(t, devices.Type(), config)

@@ -46,7 +46,7 @@ func list(n int64) corev1.ResourceList {
 	return corev1.ResourceList{fpga: *resource.NewQuantity(n, resource.DecimalSI)}
 }
 
-// asking is a pod that asks for n in one container.
+// asking is a pod that requests n in one container.
 func asking(name string, n int64) *corev1.Pod {
 	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Limits: list(n)}}
 	return &corev1.Pod{
@@ -85,7 +85,7 @@ func (w *world) snapshot() *snapshot.Node {
 	return b.View().Node(w.node.Name)
 }
 
-// reserve asks for a claim of the pod as the world is now.
+// reserve requests a claim of the pod as the world is now.
 func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: fpga, Node: "n"}

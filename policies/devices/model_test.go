@@ -27,7 +27,7 @@ type model struct {
 	sizes  map[string]int64  // of the units
 	groups map[string]string // of some units
 	// has is what each pod with a claim has of each unit, and listed what each other pod
-	// asks for, and which units its annotation names.
+	// requests, and which units its annotation names.
 	has    map[types.UID]map[string]int64
 	listed map[types.UID]listed
 	// waiting are the pods with claims that are not on the node yet.
@@ -40,7 +40,7 @@ type listed struct {
 	units []string
 }
 
-// free is what is free of each unit, and what can be given away in all.
+// free is what is free of each unit, and what can be allocated in all.
 func (m *model) free() (units map[string]int64, all int64) {
 	used, unknown := map[string]int64{}, int64(0)
 	enter := func(unit string, amount int64) {
@@ -82,7 +82,7 @@ func (m *model) free() (units map[string]int64, all int64) {
 	return units, max(0, all-unknown)
 }
 
-// fits says whether so much can be given away of the units.
+// fits says whether so much can be allocated of the units.
 func (m *model) fits(want int64, units map[string]int64, all int64) bool {
 	if want > all {
 		return false
@@ -202,7 +202,7 @@ func (m *model) again(t *rapid.T) {
 	fits := prepare(t, m.policy, pod).Filter(n)
 	if n.Has(pod.UID) {
 		if !fits.Fits() {
-			t.Fatalf("a pod is in its own way: %s", policytest.Says(fits))
+			t.Fatalf("a pod is counted against itself: %s", policytest.Says(fits))
 		}
 		return
 	}
@@ -301,7 +301,7 @@ func configs() *rapid.Generator[devices.Config] {
 }
 
 // TestAgainstModel: whatever comes, goes and changes, no unit is given more than it has free,
-// and Filter says that a pod fits exactly when Reserve finds it what it asks for.
+// and Filter says that a pod fits exactly when Reserve finds it what it requests.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := configs().Draw(t, "config")

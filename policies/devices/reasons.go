@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// partReasons are about a part of the node that must have all a pod asks for.
+// partReasons are about a part of the node that must have all a pod requests.
 type partReasons struct {
 	tooSmall *policy.Reason // even if it were free
 	full     *policy.Reason

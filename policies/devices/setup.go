@@ -59,7 +59,7 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Resource is the extended resource that pods ask for. It must be given.
+	// Resource is the extended resource that pods request. It must be given.
 	Resource string `json:"resource"`
 	// CapacityFrom is the key of a node annotation, or else label, with how much
 	// of the resource the node has. Nodes without it have what their

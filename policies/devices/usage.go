@@ -17,7 +17,7 @@ import (
 type usage struct {
 	free     []int64 // of each unit, 0 or more
 	partFree []int64 // of each part, at the index that stands for it
-	// left is what can be given away in all. It may be less than the sum of free: of some
+	// left is what can be allocated in all. It may be less than the sum of free: of some
 	// pods it is not known which units they have.
 	left     int64
 	mostFree int64 // of one part, not more than left
@@ -25,7 +25,7 @@ type usage struct {
 }
 
 // usageOf counts with the given ledger, which may be nil, instead of the node's own. A pod
-// in the ledger has what the ledger says, and any other on the node what it asks for: of
+// in the ledger has what the ledger says, and any other on the node what it requests: of
 // the units in its annotation, if it has one. What pods have of units that the node does
 // not list, or of units nobody knows, is missing from the node as a whole.
 func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
@@ -55,7 +55,7 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	return u
 }
 
-// annotated adds to used what a pod that asks for want has of the units that its annotation
+// annotated adds to used what a pod that requests want has of the units that its annotation
 // names, and returns the rest. Where pods get shares of one unit and it names several, it
 // has all of each.
 func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []int64) (rest int64) {
@@ -68,7 +68,7 @@ func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []in
 	return rest
 }
 
-// each is what a pod that asks for want has of each unit that its annotation names.
+// each is what a pod that requests want has of each unit that its annotation names.
 func (p *devices) each(want int64) int64 {
 	if p.config.AllocationMode == WholeUnits {
 		return 1

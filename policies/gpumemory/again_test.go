@@ -14,7 +14,7 @@ import (
 func TestHeldClaimKeepsItsTurn(t *testing.T) {
 	p := policytest.Build(t, gpumemory.Type(), `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
-	for _, name := range []string{"first", "second"} { // of different cards
+	for _, name := range []string{"first", "second"} { // of different GPUs
 		w.claim(t, p, gpuPod(name, 10, 0))
 	}
 	small := gpuPod("small", 6, 0) // of another size
@@ -53,27 +53,27 @@ func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
 	other := gpuPod("other", 12, 0)
 	for _, tt := range []struct {
 		name        string
-		cards       int64
-		gpus        string // unhealthy
-		crowded     bool   // another pod has most of the other card
+		gpus        int64
+		unhealthy   string // GPUs
+		crowded     bool   // another pod has most of the other GPU
 		valid, fits string
 	}{
-		{name: "healthy", cards: 2, valid: "fits", fits: "fits"},
-		{name: "healthy, and the other is full", cards: 2, crowded: true, valid: "fits", fits: "fits"},
-		{name: "unhealthy", cards: 2, gpus: "0", valid: "UnusableClaim", fits: "fits"},
-		{name: "unhealthy, and the other is full", cards: 2, gpus: "0", crowded: true, valid: "UnusableClaim", fits: "InsufficientMemory 4/10 GiB"},
-		{name: "the other is unhealthy", cards: 2, gpus: "1", valid: "fits", fits: "fits"},
-		{name: "gone", cards: 0, valid: "UnusableClaim", fits: "NotGPUShare!"},
+		{name: "healthy", gpus: 2, valid: "fits", fits: "fits"},
+		{name: "healthy, and the other is full", gpus: 2, crowded: true, valid: "fits", fits: "fits"},
+		{name: "unhealthy", gpus: 2, unhealthy: "0", valid: "UnusableClaim", fits: "fits"},
+		{name: "unhealthy, and the other is full", gpus: 2, unhealthy: "0", crowded: true, valid: "UnusableClaim", fits: "InsufficientMemory 4/10 GiB"},
+		{name: "the other is unhealthy", gpus: 2, unhealthy: "1", valid: "fits", fits: "fits"},
+		{name: "gone", gpus: 0, valid: "UnusableClaim", fits: "NotGPUShare!"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &world{node: gpuNode("n", 2, 16)}
 			if index := w.claim(t, p, pod)["ALIYUN_COM_GPU_MEM_IDX"]; index != "0" {
-				t.Fatalf("claimed of card %s", index)
+				t.Fatalf("claimed of GPU %s", index)
 			}
 			if tt.crowded {
 				w.claim(t, p, other)
 			}
-			if w.gpus = tt.gpus; tt.cards == 0 {
+			if w.gpus = tt.unhealthy; tt.gpus == 0 {
 				w.node = gpuNode("n", 0, 0)
 			}
 			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{

@@ -38,8 +38,8 @@ func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 	expect(t, "gone", policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
 }
 
-// TestG3OverbookedCardHasNothingFree, however much more is used than there is.
-func TestG3OverbookedCardHasNothingFree(t *testing.T) {
+// TestG3OverbookedGPUHasNothingFree, however much more is used than there is.
+func TestG3OverbookedGPUHasNothingFree(t *testing.T) {
 	p := build(t, `{}`)
 	for name, pods := range map[string][]*corev1.Pod{
 		"a little":    {placed("a", 10, "0"), placed("b", 10, "0")},
@@ -54,15 +54,15 @@ func TestG3OverbookedCardHasNothingFree(t *testing.T) {
 			if _, verdict := w.reserve(p, gpuPod("new", 1, 0)); verdict.Fits() {
 				t.Error("Reserve finds a unit")
 			}
-			if d := gpumemory.Devices(gpumemory.Defaults(), w.snapshot())[0]; d.Free() != 0 || d.Used <= d.Capacity {
+			if d := gpumemory.GPUs(gpumemory.Defaults(), w.snapshot())[0]; d.Free() != 0 || d.Used <= d.Capacity {
 				t.Errorf("%d of %d used, %d free", d.Used, d.Capacity, d.Free())
 			}
 		})
 	}
 }
 
-// TestG4HardwareChanges: cards are those the node reports now, and what was given of
-// a card that is gone is still on the books when it comes back.
+// TestG4HardwareChanges: GPUs are those the node reports now, and what was given of
+// a GPU that is gone is still on the books when it comes back.
 func TestG4HardwareChanges(t *testing.T) {
 	p := build(t, `{}`)
 	for name, byLedger := range map[string]bool{"by annotations": false, "by claims": true} {
@@ -87,8 +87,8 @@ func TestG4HardwareChanges(t *testing.T) {
 			}
 			change("as it was", gpuNode("n", 2, 30), "fits", "0:20/30 1:12/30 ")
 			change("smaller", gpuNode("n", 2, 18), "InsufficientMemory 6/16 GiB", "0:20/18 1:12/18 ")
-			change("one card", gpuNode("n", 1, 30), "InsufficientMemory 10/16 GiB", "0:20/30 1:12/0 ")
-			change("no card", gpuNode("n", 0, 0), "NotGPUShare!", "0:20/0 1:12/0 ")
+			change("one GPU", gpuNode("n", 1, 30), "InsufficientMemory 10/16 GiB", "0:20/30 1:12/0 ")
+			change("no GPU", gpuNode("n", 0, 0), "NotGPUShare!", "0:20/0 1:12/0 ")
 			change("both again", gpuNode("n", 2, 28), "fits", "0:20/28 1:12/28 ")
 			change("too little on the one that came back", gpuNode("n", 2, 20), "InsufficientMemory 8/16 GiB", "0:20/20 1:12/20 ")
 			change("larger", gpuNode("n", 2, 64), "fits", "0:20/64 1:12/64 ")
@@ -96,8 +96,8 @@ func TestG4HardwareChanges(t *testing.T) {
 	}
 }
 
-// TestG4UnreadableIndex: a pod that is on some card is on none that is known, and so
-// counts against each; one that no tool has placed is on the only card, or on none.
+// TestG4UnreadableIndex: a pod that is on some GPU is on none that is known, and so
+// counts against each; one that no tool has placed is on the only GPU, or on none.
 func TestG4UnreadableIndex(t *testing.T) {
 	unplaced := func() *corev1.Pod {
 		pod := placed("old", 6, "0")
@@ -122,10 +122,10 @@ func TestG4UnreadableIndex(t *testing.T) {
 		expect(t, name, usage(w.snapshot(), gpumemory.Defaults()), tc.want)
 	}
 	w := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{unplaced()}}
-	expect(t, "none on the only card", usage(w.snapshot(), gpumemory.Defaults()), "0:6/16 ")
+	expect(t, "none on the only GPU", usage(w.snapshot(), gpumemory.Defaults()), "0:6/16 ")
 }
 
-// TestAllocationAnnotation: other schedulers give a pod several cards and say so in an
+// TestAllocationAnnotation: other schedulers give a pod several GPUs and say so in an
 // annotation of their own. One that is about another amount is not believed.
 func TestAllocationAnnotation(t *testing.T) {
 	for allocation, want := range map[string]string{
@@ -150,9 +150,9 @@ func TestAllocationAnnotation(t *testing.T) {
 	}
 }
 
-// TestWholeCardsOfAnnotations: a pod with whole cards has them in whatever size they
+// TestWholeGPUsOfAnnotations: a pod with whole GPUs has them in whatever size they
 // come back, and one of which nobody knows which has them all.
-func TestWholeCardsOfAnnotations(t *testing.T) {
+func TestWholeGPUsOfAnnotations(t *testing.T) {
 	pod := placed("old", 0, "1")
 	pod.Spec.Containers[0].Resources.Limits = list(0, 1)
 	w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{pod}}
@@ -165,8 +165,8 @@ func TestWholeCardsOfAnnotations(t *testing.T) {
 	expect(t, "unknown", usage(w.snapshot(), gpumemory.Defaults()), "0:24/24 1:24/24 ")
 }
 
-// TestG8UnhealthyCards: only an index of a card marks one.
-func TestG8UnhealthyCards(t *testing.T) {
+// TestG8UnhealthyGPUs: only an index of a GPU marks one.
+func TestG8UnhealthyGPUs(t *testing.T) {
 	p := build(t, `{}`)
 	for gpus, want := range map[string]string{
 		"":             "0",
@@ -199,7 +199,7 @@ func TestG8UnhealthyCards(t *testing.T) {
 	expect(t, "no ConfigMap", policytest.Says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
 }
 
-// TestG10NewNodeOfOneName has its own cards.
+// TestG10NewNodeOfOneName has its own GPUs.
 func TestG10NewNodeOfOneName(t *testing.T) {
 	p := build(t, `{}`)
 	var b snapshot.Builder
@@ -222,7 +222,7 @@ func TestG11AnnotationsOfKnownPodsChange(t *testing.T) {
 }
 
 // TestG12ChoiceFollowsTheLedger as it is when the claim is written, not the View,
-// which may not know yet what another replica has just given away.
+// which may not know yet what another replica has just allocated.
 func TestG12ChoiceFollowsTheLedger(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
@@ -230,18 +230,18 @@ func TestG12ChoiceFollowsTheLedger(t *testing.T) {
 	w.claim(t, p, gpuPod("other", 10, 0))
 	ask := policy.Ask{Pod: gpuPod("new", 12, 0), Node: before, Ledger: w.ledger, At: start}
 	claim, verdict := p.(policy.Reserver).Reserve(ask)
-	expect(t, "card", policytest.Says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits 1")
+	expect(t, "GPU", policytest.Says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits 1")
 	w.claim(t, p, gpuPod("third", 12, 0))
 	ask.Ledger = w.ledger
 	_, verdict = p.(policy.Reserver).Reserve(ask)
 	expect(t, "full", policytest.Says(verdict), "InsufficientMemory 6/12 GiB")
 }
 
-// TestG13UnequalCards: each card has its own size.
-func TestG13UnequalCards(t *testing.T) {
+// TestG13UnequalGPUs: each GPU has its own size.
+func TestG13UnequalGPUs(t *testing.T) {
 	p := build(t, `{sizesFrom: example.com/sizes}`)
 	for _, key := range []string{"annotation", "label"} {
-		// The device plugin counts each card as large as the first one.
+		// The device plugin counts each GPU as large as the first one.
 		node := gpuNode("n", 3, 16)
 		if key == "annotation" {
 			node.Annotations = map[string]string{"example.com/sizes": "16, 8, 32"}
@@ -258,7 +258,7 @@ func TestG13UnequalCards(t *testing.T) {
 	}
 }
 
-// TestG13QuantityWithSuffix: 10G are ten thousand million units, which no card has,
+// TestG13QuantityWithSuffix: 10G are ten thousand million units, which no GPU has,
 // and the numbers say so.
 func TestG13QuantityWithSuffix(t *testing.T) {
 	pod := gpuPod("new", 0, 0)
@@ -269,7 +269,7 @@ func TestG13QuantityWithSuffix(t *testing.T) {
 	expect(t, "in MiB", policytest.Says(filter(t, build(t, `{unit: MiB}`), gpuPod("new", 16277, 0), w.snapshot())), "TooLarge! 16276/16277 MiB")
 }
 
-// TestDevices: who has what of which card, and what is still on the way.
+// TestGPUs: who has what of which GPU, and what is still on the way.
 func TestDevices(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16), gpus: "1", pods: []*corev1.Pod{placed("z", 3, "0"), placed("lost", 2, "?"), placed("swapped", 5, "4")}}
@@ -278,7 +278,7 @@ func TestDevices(t *testing.T) {
 	w.claim(t, p, bound)
 	w.bind(bound)
 	got := ""
-	for _, d := range gpumemory.Devices(gpumemory.Defaults(), w.snapshot()) {
+	for _, d := range gpumemory.GPUs(gpumemory.Defaults(), w.snapshot()) {
 		got += fmt.Sprintf("%d: %d of %d, %d reserved, healthy %t\n", d.Index, d.Used, d.Capacity, d.Reserved, d.Healthy)
 		for _, pod := range d.Pods {
 			got += fmt.Sprintf("  %s/%s %s %d reserved %t unplaced %t\n", pod.Namespace, pod.Name, pod.UID, pod.Amount, pod.Reserved, pod.Unplaced)
@@ -298,7 +298,7 @@ func TestDevices(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s, want\n%s", got, want)
 	}
-	if devices := gpumemory.Devices(gpumemory.Defaults(), snapshot.NewNode(policytest.Nodes(`metadata: {name: plain}`)[0])); len(devices) > 0 {
+	if devices := gpumemory.GPUs(gpumemory.Defaults(), snapshot.NewNode(policytest.Nodes(`metadata: {name: plain}`)[0])); len(devices) > 0 {
 		t.Errorf("a node without GPUs has %v", devices)
 	}
 }

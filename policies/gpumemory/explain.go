@@ -53,7 +53,7 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	case verdict.Fits():
 		return []string{"The pod would get " + c.policy.listed(b, c.policy.choose(c.request, b, preferred)) + "."}
 	}
-	all := make([]int, len(b.cards))
+	all := make([]int, len(b.gpus))
 	for i := range all {
 		all[i] = i
 	}
@@ -68,7 +68,7 @@ func (p *gpuMemory) listed(b *usage, indexes []int) string {
 			text = append(text, fmt.Sprintf("and %d more", len(indexes)-maxListed))
 			break
 		}
-		c := b.cards[i]
+		c := b.gpus[i]
 		if !c.healthy {
 			text = append(text, fmt.Sprintf("GPU %d (unhealthy)", i))
 			continue

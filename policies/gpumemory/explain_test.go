@@ -11,10 +11,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// onCard is a running pod.
-func onCard(node, name string, memory int64, card string) *corev1.Pod {
+// onGPU is a running pod.
+func onGPU(node, name string, memory int64, gpu string) *corev1.Pod {
 	pod := sharingPod(name, 0, memory, 0, "")
-	pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = node, corev1.PodRunning, map[string]string{indexKey: card}
+	pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = node, corev1.PodRunning, map[string]string{indexKey: gpu}
 	return pod
 }
 
@@ -29,7 +29,7 @@ func past(count int, cpu, memory, gpus int64, models string) []*corev1.Pod {
 
 func TestExplain(t *testing.T) {
 	nodes := []*corev1.Node{sharingNode("shared", "T4", 2, 16), sharingNode("large", "T4", 8, 16), sharingNode("scarce", "P100", 2, 16)}
-	running := []*corev1.Pod{onCard("shared", "a", 10, "0"), onCard("shared", "b", 12, "1")}
+	running := []*corev1.Pod{onGPU("shared", "a", 10, "0"), onGPU("shared", "b", 12, "1")}
 	usual := append(past(100, 1, 6, 0, ""), past(100, 1, 10, 0, "")...)
 	tests := []struct {
 		name     string
@@ -43,12 +43,12 @@ func TestExplain(t *testing.T) {
 		{"BinPack: no room", BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
 		{"BinPack: whole GPUs", BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "The pod would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)."},
 		{"BinPack: another model", BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
-		{"BinPack: nothing learnt", BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
+		{"BinPack: nothing learned", BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
 		{"BinPack: has it already", BinPack, nil, running[0], "shared", "The pod already has its GPUs on this node."},
 		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB).…!costs"},
 		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the lowest cost is best:…node's position"},
 		{"LeastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could no longer be allocated to the usual pods"},
-		{"LeastWaste: what was learnt", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: the workload model was learned from the first 156 pods."},
+		{"LeastWaste: what was learned", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: the workload model was learned from the first 156 pods."},
 		{"LeastWaste: the scarce model", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "scarce",
 			`GPU model "P100" is scarce: with a probability of 0.94, pods that can use no other model`},
 		{"LeastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "costs …!scarce"},
@@ -99,7 +99,7 @@ func TestExplainedPartsAddUp(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(sharingNode("n", "P100", 8, 16))
 	b.SetNode(sharingNode("other", "T4", 8, 16))
-	b.SetPod(onCard("other", "a", 10, "3"))
+	b.SetPod(onGPU("other", "a", 10, "3"))
 	for _, pod := range append(append(past(100, 1, 10, 0, "P100"), past(40, 2, 6, 0, "")...), past(20, 1, 0, 8, "")...) {
 		b.SetPod(pod)
 	}

@@ -20,7 +20,7 @@ import (
 // gpuMemory is the policy.
 type gpuMemory struct {
 	config   Config
-	order    cardOrder
+	order    gpuOrder
 	score    nodeScorer
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
@@ -30,7 +30,7 @@ type gpuMemory struct {
 // newGPUMemory returns the policy that ranks nodes by the strategy, or scores them one by one if it
 // is nil.
 func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
-	p := &gpuMemory{config: config, order: cardOrders[config.GPUSelection], score: nodeScorers[config.ScoringStrategy.Type]}
+	p := &gpuMemory{config: config, order: gpuOrders[config.GPUSelection], score: nodeScorers[config.ScoringStrategy.Type]}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
@@ -47,7 +47,7 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 func (p *gpuMemory) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:  []corev1.ResourceName{memoryResource},
-		ConfigMaps: []snapshot.ConfigMapSource{unhealthyCards},
+		ConfigMaps: []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:    p.ranker != nil,
 	}
 }
@@ -76,14 +76,14 @@ func (p *gpuMemory) Precompute(view *snapshot.View) {
 	}
 }
 
-// fitting says on which nodes a pod that asks for GPUs fits.
+// fitting says on which nodes a pod that requests GPUs fits.
 type fitting struct {
 	policy  *gpuMemory
 	pod     claims.Pod
 	request *request
 }
 
-// cycle is the policy prepared for one pod that asks for GPUs.
+// cycle is the policy prepared for one pod that requests GPUs.
 type cycle struct{ fitting }
 
 // Filter implements policy.Filter.
@@ -103,19 +103,19 @@ func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 }
 
 // usable says whether the pod can use what it has claimed in the ledger, if anything: the
-// cards are there, healthy, and large enough.
+// GPUs are there, healthy, and large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
 	capacities, ill := p.hardware.Of(n).capacities, unhealthy(n)
 	for unit, amount := range claims.Of(ledger, uid) {
-		card, err := strconv.Atoi(unit)
-		if err != nil || card < 0 || card >= len(capacities) || amount > capacities[card] || ill&(1<<card) != 0 {
+		gpu, err := strconv.Atoi(unit)
+		if err != nil || gpu < 0 || gpu >= len(capacities) || amount > capacities[gpu] || ill&(1<<gpu) != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// judge says whether the pod would get what it asks for.
+// judge says whether the pod would get what it requests.
 func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict {
 	switch {
 	case r.refused != nil:
@@ -127,8 +127,8 @@ func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict
 			return policy.Verdict{Reason: wrongModel, Unresolvable: true}
 		}
 	}
-	if r.whole() || r.cards > 1 {
-		return r.countCards(b)
+	if r.whole() || r.gpus > 1 {
+		return r.countGPUs(b)
 	}
 	switch {
 	case b.mostFree >= r.share:
@@ -139,21 +139,21 @@ func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict
 	return policy.Verdict{Reason: insufficientMemory[p.config.Unit], Have: b.mostFree, Want: r.share}
 }
 
-// countCards judges a request for more than a share of one card.
-func (r *request) countCards(b *usage) policy.Verdict {
+// countGPUs judges a request for more than a share of one GPU.
+func (r *request) countGPUs(b *usage) policy.Verdict {
 	var fitting, possible int64
-	for _, card := range b.cards {
-		if r.fits(card) {
+	for _, gpu := range b.gpus {
+		if r.fits(gpu) {
 			fitting++
 		}
-		if r.possible(card) {
+		if r.possible(gpu) {
 			possible++
 		}
 	}
-	if fitting >= r.cards {
+	if fitting >= r.gpus {
 		return policy.Verdict{}
 	}
-	return policy.Verdict{Reason: tooFewCards, Unresolvable: possible < r.cards, Have: fitting, Want: r.cards}
+	return policy.Verdict{Reason: tooFewGPUs, Unresolvable: possible < r.gpus, Have: fitting, Want: r.gpus}
 }
 
 // Score implements policy.Score.
@@ -169,10 +169,10 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return c.policy.score(used, b.capacity)
 }
 
-// expected is how much the pod would take, with whole cards of middling size.
+// expected is how much the pod would take, with whole GPUs of middling size.
 func (r *request) expected(b *usage) int64 {
 	if r.whole() {
-		return b.capacity / int64(len(b.cards)) * min(r.cards, int64(len(b.cards)))
+		return b.capacity / int64(len(b.gpus)) * min(r.gpus, int64(len(b.gpus)))
 	}
 	return r.memory
 }
@@ -197,12 +197,12 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 		return policy.Claim{}, verdict
 	}
 	var claim policy.Claim
-	for i, card := range b.cards {
-		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: card.capacity})
+	for i, gpu := range b.gpus {
+		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: gpu.capacity})
 	}
 	var sizes []string
 	for _, i := range p.choose(r, &b, p.preferred(ask, others, &b)) {
-		size, amount := b.cards[i].capacity, r.share
+		size, amount := b.gpus[i].capacity, r.share
 		if r.whole() {
 			amount = size
 		}

@@ -71,21 +71,21 @@ func TestAnnotations(t *testing.T) {
 		pod    *corev1.Pod
 		want   map[string]string
 	}{
-		"share of one card": {`{}`, gpuPod("p", 6, 0), map[string]string{
+		"share of one GPU": {`{}`, gpuPod("p", 6, 0), map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 		}},
-		"share of one card among several": {`{multiGPU: true}`, gpuPod("p", 6, 1), map[string]string{
+		"share of one GPU among several": {`{multiGPU: true}`, gpuPod("p", 6, 1), map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_DEV": "16", "ALIYUN_COM_GPU_MEM_POD": "6",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 			"scheduler.framework.gpushare.allocation": `{"0":{"1":6}}`,
 		}},
-		"shares of two cards": {`{multiGPU: true}`, gpuPod("p", 20, 2), map[string]string{
+		"shares of two GPUs": {`{multiGPU: true}`, gpuPod("p", 20, 2), map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "0,2", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "20",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 			"scheduler.framework.gpushare.allocation": `{"0":{"0":10,"2":10}}`,
 		}},
-		"whole cards": {`{}`, gpuPod("p", 0, 2), map[string]string{
+		"whole GPUs": {`{}`, gpuPod("p", 0, 2), map[string]string{
 			"ALIYUN_COM_GPU_MEM_IDX": "0,2", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "32",
 			"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": at,
 		}},
@@ -112,7 +112,7 @@ func TestAllocationOfContainers(t *testing.T) {
 	expect(t, "amount", got["ALIYUN_COM_GPU_MEM_POD"], "10")
 }
 
-// TestClaim: the ledger learns of every card, so that the API server can guard it.
+// TestClaim: the ledger learns of every GPU, so that the API server can guard it.
 func TestClaim(t *testing.T) {
 	w := &world{node: gpuNode("n", 2, 16), gpus: "0"}
 	p := build(t, `{}`)
@@ -136,8 +136,8 @@ func TestClaim(t *testing.T) {
 	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.InputReader).Inputs().ConfigMaps), "[{kube-system unhealthy-gpu-}]")
 }
 
-// TestChooseCard: free are 16, 6, 10 and 6, and 32 on the unhealthy last one.
-func TestChooseCard(t *testing.T) {
+// TestGPUSelection: free are 16, 6, 10 and 6, and 32 on the unhealthy last one.
+func TestGPUSelection(t *testing.T) {
 	for _, tc := range []struct {
 		config        string
 		memory, count int64
@@ -165,7 +165,7 @@ func TestChooseCard(t *testing.T) {
 }
 
 // TestEqualPodsGoTogether: the device plugin tells pending pods of one size apart
-// only by the order in which they were bound, so they get the same card while there
+// only by the order in which they were bound, so they get the same GPU while there
 // is room, and any other as soon as they have theirs.
 func TestEqualPodsGoTogether(t *testing.T) {
 	p := build(t, `{gpuSelection: Spread}`)
@@ -202,9 +202,9 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	expect(t, "no room beside it", index(gpuPod("second", 3, 0)), "1")
 }
 
-// TestEqualPodsOnOtherCardsComeFirst: a pod is bound after those of its size that were
-// given another card and are not bound yet, and after no others.
-func TestEqualPodsOnOtherCardsComeFirst(t *testing.T) {
+// TestEqualPodsOnOtherGPUsComeFirst: a pod is bound after those of its size that were
+// given another GPU and are not bound yet, and after no others.
+func TestEqualPodsOnOtherGPUsComeFirst(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
 	first, other, same := gpuPod("first", 9, 0), gpuPod("other", 3, 0), gpuPod("same", 9, 0)
@@ -217,13 +217,13 @@ func TestEqualPodsOnOtherCardsComeFirst(t *testing.T) {
 		}
 		return fmt.Sprint(claim.After)
 	}
-	expect(t, "another card, the same size", after(same), "[uid-first]")
-	expect(t, "the same card, the same size", after(gpuPod("more", 3, 0)), "[]")
+	expect(t, "another GPU, the same size", after(same), "[uid-first]")
+	expect(t, "the same GPU, the same size", after(gpuPod("more", 3, 0)), "[]")
 	w.bind(first)
 	expect(t, "the first is bound", after(same), "[]")
 }
 
-// TestOwnClaim: a pod that is asked about again is not in its own way.
+// TestOwnClaim: a pod that is asked about again is not counted against itself.
 func TestOwnClaim(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 1, 16)}
@@ -266,7 +266,7 @@ func TestClaimIsCountedOnce(t *testing.T) {
 	expect(t, "without a claim", usage(w.snapshot(), gpumemory.Defaults()), "0:0/16 1:10/16 ")
 }
 
-// TestPreemption: what counts is one card, not the sum of what leaves.
+// TestPreemption: what counts is one GPU, not the sum of what leaves.
 func TestPreemption(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{placed("a", 8, "0"), placed("b", 8, "1"), placed("c", 8, "0")}}

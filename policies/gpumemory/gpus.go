@@ -9,8 +9,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Device is one GPU of a node, for whoever wants to show it.
-type Device struct {
+// GPU is one GPU of a node, for whoever wants to show it.
+type GPU struct {
 	Index int `json:"index"`
 	// Capacity is 0 when the node does not have the GPU, or not any more, but a pod
 	// is on the books with it.
@@ -23,14 +23,14 @@ type Device struct {
 	// Healthy is true unless the device plugin has said otherwise.
 	Healthy bool `json:"healthy"`
 	// Pods are those with a part of Used, in order of namespace and name.
-	Pods []DevicePod `json:"pods"`
+	Pods []GPUPod `json:"pods"`
 }
 
 // Free is what is left for others, never less than 0, whether it is healthy or not.
-func (d *Device) Free() int64 { return card{capacity: d.Capacity, used: d.Used}.free() }
+func (d *GPU) Free() int64 { return gpu{capacity: d.Capacity, used: d.Used}.free() }
 
-// DevicePod is what one pod has of one GPU.
-type DevicePod struct {
+// GPUPod is what one pod has of one GPU.
+type GPUPod struct {
 	Holder
 	Amount   int64 `json:"amount"`
 	Reserved bool  `json:"reserved,omitempty"`
@@ -47,28 +47,28 @@ type Holder struct {
 	UID       types.UID `json:"uid"`
 }
 
-// Devices lists the GPUs of the node in order of index, as a policy with the
+// GPUs lists the GPUs of the node in order of index, as a policy with the
 // configuration sees them; none when the node shares no GPUs and no pod has any.
-func Devices(config Config, n *snapshot.Node) []Device {
+func GPUs(config Config, n *snapshot.Node) []GPU {
 	hw := hardwareOf(n.Object, config.SizesFrom)
 	held := holdings(n, n.Ledger(memoryResource), &hw)
-	var devices []Device
+	var devices []GPU
 	at := map[int]int{}
 	device := func(index int, capacity int64) {
-		if _, ok := at[index]; !ok && index != everyCard {
+		if _, ok := at[index]; !ok && index != everyGPU {
 			at[index] = len(devices)
-			devices = append(devices, Device{Index: index, Capacity: capacity})
+			devices = append(devices, GPU{Index: index, Capacity: capacity})
 		}
 	}
 	for i, capacity := range hw.capacities {
 		device(i, capacity)
 	}
 	for _, h := range held {
-		device(h.card, 0)
+		device(h.gpu, 0)
 	}
 	for _, h := range held {
-		if h.card != everyCard {
-			devices[at[h.card]].enter(h)
+		if h.gpu != everyGPU {
+			devices[at[h.gpu]].enter(h)
 			continue
 		}
 		for i := range devices {
@@ -78,19 +78,19 @@ func Devices(config Config, n *snapshot.Node) []Device {
 	ill := unhealthy(n)
 	for i := range devices {
 		d := &devices[i]
-		d.Healthy = d.Index >= maxCards || ill&(1<<d.Index) == 0
-		slices.SortStableFunc(d.Pods, func(a, b DevicePod) int {
+		d.Healthy = d.Index >= maxGPUs || ill&(1<<d.Index) == 0
+		slices.SortStableFunc(d.Pods, func(a, b GPUPod) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 		})
 	}
-	slices.SortFunc(devices, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(devices, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return devices
 }
 
-func (d *Device) enter(h holding) {
+func (d *GPU) enter(h holding) {
 	d.Used = snapshot.AddAmounts(d.Used, h.amount)
 	if h.unserved {
 		d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
 	}
-	d.Pods = append(d.Pods, DevicePod{Holder: h.pod, Amount: h.amount, Reserved: h.unserved, Unplaced: h.card == everyCard})
+	d.Pods = append(d.Pods, GPUPod{Holder: h.pod, Amount: h.amount, Reserved: h.unserved, Unplaced: h.gpu == everyGPU})
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	memoryResource = "aliyun.com/gpu-mem"
-	// countResource is a resource of nodes, and of pods that want whole cards; and a
+	// countResource is a resource of nodes, and of pods that want whole GPUs; and a
 	// label of pods that want shares of several.
 	countResource = "aliyun.com/gpu-count"
 )
@@ -30,7 +30,7 @@ const (
 	amountKey   = "ALIYUN_COM_GPU_MEM_POD"
 	assignedKey = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 	timeKey     = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
-	// allocationKey holds {"<index of container>": {"<index of card>": amount}}. The
+	// allocationKey holds {"<index of container>": {"<index of GPU>": amount}}. The
 	// gpushare device plugin does not read it; kubectl inspect gpushare does.
 	allocationKey = "scheduler.framework.gpushare.allocation"
 
@@ -38,22 +38,22 @@ const (
 	notAssigned = "false"
 )
 
-// unhealthyCards is where the indexes of unhealthy cards are, under the key "gpus".
-var unhealthyCards = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+// unhealthyGPUs is where the indexes of unhealthy GPUs are, under the key "gpus".
+var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
 
-// unhealthy returns the unhealthy cards as bits. What is no index marks no card.
+// unhealthy returns the unhealthy GPUs as bits. What is no index marks no GPU.
 func unhealthy(n *snapshot.Node) uint64 {
-	var cards uint64
-	for entry := range strings.SplitSeq(n.ConfigMap(unhealthyCards)["gpus"], ",") {
-		if i, err := strconv.Atoi(strings.TrimSpace(entry)); err == nil && i >= 0 && i < maxCards {
-			cards |= 1 << i
+	var gpus uint64
+	for entry := range strings.SplitSeq(n.ConfigMap(unhealthyGPUs)["gpus"], ",") {
+		if i, err := strconv.Atoi(strings.TrimSpace(entry)); err == nil && i >= 0 && i < maxGPUs {
+			gpus |= 1 << i
 		}
 	}
-	return cards
+	return gpus
 }
 
 // annotations are what the device plugin reads to know what the pod gets of which
-// cards, which have the given sizes. It serves pods of one size in order of ask.At.
+// GPUs, which have the given sizes. It serves pods of one size in order of ask.At.
 func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amount, sizes []string) map[string]string {
 	indexes, total := make([]string, len(given)), int64(0)
 	for i, g := range given {
@@ -68,17 +68,17 @@ func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amoun
 		timeKey:     strconv.FormatInt(ask.At.UnixNano(), 10),
 	}
 	if r.whole() {
-		written[assignedKey] = assigned // nobody asks the device plugin for whole cards
+		written[assignedKey] = assigned // nobody asks the device plugin for whole GPUs
 	} else if p.config.MultiGPU {
 		written[allocationKey] = allocation(ask.Pod, indexes)
 	}
 	return written
 }
 
-// served returns the pods on their way to the node that ask for as much as this one,
-// were claimed for before it, and were not given the same cards. They have to come first, because the device
+// served returns the pods on their way to the node that request as much as this one,
+// were claimed for before it, and were not given the same GPUs. They have to come first, because the device
 // plugin serves the pending pods of one size in order of their times, whichever the
-// kubelet asks for.
+// kubelet requests.
 func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []policy.Amount, total int64) []types.UID {
 	var first []types.UID
 	for i := range ledger.Pods {
@@ -99,7 +99,7 @@ func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []pol
 	return first
 }
 
-// allocation is the value of allocationKey for a pod with an equal share of each card.
+// allocation is the value of allocationKey for a pod with an equal share of each GPU.
 func allocation(pod *corev1.Pod, indexes []string) string {
 	all := map[string]map[string]int64{}
 	for i := range pod.Spec.Containers {
@@ -126,14 +126,14 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	}
 	h := holding{pod: Holder{pod.Namespace, pod.Name, pod.UID}, total: memory, unserved: unserved(pod)}
 	if shares := allocated(pod.Annotations[allocationKey], memory); memory > 0 && shares != nil {
-		for h.card, h.amount = range shares {
+		for h.gpu, h.amount = range shares {
 			all = append(all, h)
 		}
 		return all
 	}
-	indexes := cardsOf(pod, hw)
-	for _, h.card = range indexes {
-		if h.amount = hw.whole(h.card); memory > 0 {
+	indexes := gpusOf(pod, hw)
+	for _, h.gpu = range indexes {
+		if h.amount = hw.whole(h.gpu); memory > 0 {
 			h.amount = (memory-1)/int64(len(indexes)) + 1
 		}
 		all = append(all, h)
@@ -141,33 +141,33 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	return all
 }
 
-// cardsOf is which cards the pod has according to its annotations.
-func cardsOf(pod *corev1.Pod, hw *hardware) []int {
+// gpusOf is which GPUs the pod has according to its annotations.
+func gpusOf(pod *corev1.Pod, hw *hardware) []int {
 	text, told := pod.Annotations[indexKey]
 	switch indexes := parseIndexes(text); {
 	case indexes != nil:
 		return indexes
 	case told:
-		return []int{everyCard}
+		return []int{everyGPU}
 	case len(hw.capacities) == 1:
-		return []int{0} // the device plugin gives a pod nobody placed the only card
+		return []int{0} // the device plugin gives a pod nobody placed the only GPU
 	}
 	return nil // and none, if there are several
 }
 
-// whole is how much a pod has that has the whole card: 0 of one that is not there
+// whole is how much a pod has that has the whole GPU: 0 of one that is not there
 // now, and the most there is of one that is not known.
-func (hw *hardware) whole(card int) int64 {
+func (hw *hardware) whole(gpu int) int64 {
 	switch {
-	case card == everyCard && len(hw.capacities) > 0:
+	case gpu == everyGPU && len(hw.capacities) > 0:
 		return slices.Max(hw.capacities)
-	case card >= 0 && card < len(hw.capacities):
-		return hw.capacities[card]
+	case gpu >= 0 && gpu < len(hw.capacities):
+		return hw.capacities[gpu]
 	}
 	return 0
 }
 
-// unserved says whether the device plugin has yet to give the pod its card.
+// unserved says whether the device plugin has yet to give the pod its GPU.
 func unserved(pod *corev1.Pod) bool {
 	return pending(pod) && pod.Annotations[assignedKey] == notAssigned
 }
@@ -181,7 +181,7 @@ func parseIndexes(text string) []int {
 	var indexes []int
 	for part := range strings.SplitSeq(text, ",") {
 		i, err := strconv.Atoi(part)
-		if err != nil || i < 0 || len(indexes) == maxCards || slices.Contains(indexes, i) {
+		if err != nil || i < 0 || len(indexes) == maxGPUs || slices.Contains(indexes, i) {
 			return nil
 		}
 		indexes = append(indexes, i)
@@ -189,7 +189,7 @@ func parseIndexes(text string) []int {
 	return indexes
 }
 
-// allocated reads a value of allocationKey: how much there is of each card. It is nil
+// allocated reads a value of allocationKey: how much there is of each GPU. It is nil
 // when the value makes no sense, or when it is not about so much memory in all.
 func allocated(text string, memory int64) map[int]int64 {
 	if text == "" {
@@ -200,8 +200,8 @@ func allocated(text string, memory int64) map[int]int64 {
 		return nil
 	}
 	shares, sum := map[int]int64{}, int64(0)
-	for _, cards := range containers {
-		for index, amount := range cards {
+	for _, gpus := range containers {
+		for index, amount := range gpus {
 			i, err := strconv.Atoi(index)
 			if err != nil || i < 0 || amount < 0 {
 				return nil

@@ -19,14 +19,14 @@ import (
 
 const gpuMem, gpuCount = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
 
-var unhealthyCards = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
 
 func build(t policytest.T, config string) policy.Policy {
 	t.Helper()
 	return policytest.Build(t, gpumemory.Type(), config)
 }
 
-// gpuNode has so many cards of one size, as the device plugin reports them.
+// gpuNode has so many GPUs of one size, as the device plugin reports them.
 func gpuNode(name string, count, size int64) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -34,7 +34,7 @@ func gpuNode(name string, count, size int64) *corev1.Node {
 	}
 }
 
-// gpuPod asks for memory and, if not 0, a number of cards, in one container.
+// gpuPod requests memory and, if not 0, a number of GPUs, in one container.
 func gpuPod(name string, memory, count int64) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
@@ -54,7 +54,7 @@ func list(memory, count int64) corev1.ResourceList {
 	return l
 }
 
-// placed is a running pod on node n that has the card with the index, as the
+// placed is a running pod on node n that has the GPU with the index, as the
 // gpushare extender and device plugin leave it behind.
 func placed(name string, memory int64, index string) *corev1.Pod {
 	pod := gpuPod(name, memory, 0)
@@ -75,8 +75,8 @@ type world struct {
 	node   *corev1.Node
 	pods   []*corev1.Pod
 	ledger *snapshot.Ledger
-	gpus   string // the unhealthy cards
-	noMap  bool   // there is no ConfigMap of unhealthy cards
+	gpus   string // the unhealthy GPUs
+	noMap  bool   // there is no ConfigMap of unhealthy GPUs
 }
 
 func (w *world) snapshot() *snapshot.Node {
@@ -89,7 +89,7 @@ func (w *world) snapshot() *snapshot.Node {
 		b.SetLedger(w.ledger)
 	}
 	if !w.noMap {
-		b.SetConfigMap(unhealthyCards, w.node.Name, map[string]string{"gpus": w.gpus})
+		b.SetConfigMap(unhealthyGPUs, w.node.Name, map[string]string{"gpus": w.gpus})
 	}
 	return b.View().Node(w.node.Name)
 }
@@ -102,7 +102,7 @@ func filter(t policytest.T, p policy.Policy, pod *corev1.Pod, n *snapshot.Node) 
 // start is the time of a ledger's first claim.
 var start = time.Unix(1_700_000_000, 123)
 
-// reserve asks for a claim of the pod as the world is now.
+// reserve requests a claim of the pod as the world is now.
 func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: start}
@@ -163,7 +163,7 @@ func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
 // usage is used/capacity of each device.
 func usage(n *snapshot.Node, config gpumemory.Config) string {
 	text := ""
-	for _, d := range gpumemory.Devices(config, n) {
+	for _, d := range gpumemory.GPUs(config, n) {
 		text += fmt.Sprintf("%d:%d/%d ", d.Index, d.Used, d.Capacity)
 	}
 	return text

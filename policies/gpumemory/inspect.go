@@ -18,8 +18,8 @@ type Report struct {
 
 // NodeReport is every GPU of one node.
 type NodeReport struct {
-	Name    string   `json:"name"`
-	Devices []Device `json:"devices"`
+	Name string `json:"name"`
+	GPUs []GPU  `json:"gpus"`
 }
 
 // inspection is what gpushare's own /inspect answers.
@@ -29,13 +29,13 @@ type inspection struct {
 }
 
 type inspectedNode struct {
-	Name  string            `json:"name"`
-	Total int64             `json:"totalGPU"`
-	Used  int64             `json:"usedGPU"`
-	GPUs  []inspectedDevice `json:"devs"`
+	Name  string         `json:"name"`
+	Total int64          `json:"totalGPU"`
+	Used  int64          `json:"usedGPU"`
+	GPUs  []inspectedGPU `json:"devs"`
 }
 
-type inspectedDevice struct {
+type inspectedGPU struct {
 	ID    int            `json:"id"`
 	Total int64          `json:"totalGPU"`
 	Used  int64          `json:"usedGPU"`
@@ -57,7 +57,7 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found
 	}
 	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
 	for n := range nodesOf(view, name, one) {
-		if devices := Devices(p.config, n); len(devices) > 0 {
+		if devices := GPUs(p.config, n); len(devices) > 0 {
 			report.Nodes = append(report.Nodes, NodeReport{n.Name, devices})
 		}
 	}
@@ -89,9 +89,9 @@ func (r *Report) inspection() inspection {
 	answer := inspection{Nodes: []inspectedNode{}, Error: r.Error}
 	for _, n := range r.Nodes {
 		node := inspectedNode{Name: n.Name}
-		for i := range n.Devices {
-			d := &n.Devices[i]
-			device := inspectedDevice{ID: d.Index, Total: d.Capacity, Used: d.Used, Pods: []inspectedPod{}}
+		for i := range n.GPUs {
+			d := &n.GPUs[i]
+			device := inspectedGPU{ID: d.Index, Total: d.Capacity, Used: d.Used, Pods: []inspectedPod{}}
 			for _, pod := range d.Pods {
 				device.Pods = append(device.Pods, inspectedPod{pod.Name, pod.Namespace, pod.Amount})
 			}

@@ -26,7 +26,7 @@ func TestG6Inspect(t *testing.T) {
 		"inspect/n":       all,
 		"inspect/without": `{"nodes":[],"error":"node \"without\" shares no GPUs"}`,
 		"inspect/unknown": `{"nodes":[],"error":"node \"unknown\" not found"}`,
-		"gpus/n": `{"unit":"GiB","nodes":[{"name":"n","devices":[` +
+		"gpus/n": `{"unit":"GiB","nodes":[{"name":"n","gpus":[` +
 			`{"index":0,"capacity":16,"used":0,"reserved":0,"healthy":true,"pods":null},` +
 			`{"index":1,"capacity":16,"used":6,"reserved":0,"healthy":true,"pods":[{"namespace":"default","name":"p","uid":"uid-p","amount":6}]}]}]}`,
 		"gpus/unknown": `{"unit":"GiB","nodes":[],"error":"node \"unknown\" not found"}`,

@@ -26,18 +26,18 @@ type model struct {
 	policy policy.Policy
 	sizes  []int64
 	ill    map[int]bool
-	has    map[types.UID]map[int]int64 // what each pod has of each card, whether there or not
-	lost   map[types.UID]int64         // what each pod has of a card nobody knows
+	has    map[types.UID]map[int]int64 // what each pod has of each GPU, whether there or not
+	lost   map[types.UID]int64         // what each pod has of a GPU nobody knows
 	next   int
 	// waiting are the pods with claims that are not on the node yet.
 	waiting []*corev1.Pod
 }
 
-// used is what is used of the card.
-func (m *model) used(card int) int64 {
+// used is what is used of the GPU.
+func (m *model) used(gpu int) int64 {
 	var sum int64
 	for _, amounts := range m.has {
-		sum += amounts[card]
+		sum += amounts[gpu]
 	}
 	for _, amount := range m.lost {
 		sum += amount
@@ -45,23 +45,23 @@ func (m *model) used(card int) int64 {
 	return sum
 }
 
-// room is how much of the card a new pod may have.
-func (m *model) room(card int) int64 {
-	if m.ill[card] || card >= len(m.sizes) {
+// room is how much of the GPU a new pod may have.
+func (m *model) room(gpu int) int64 {
+	if m.ill[gpu] || gpu >= len(m.sizes) {
 		return 0
 	}
-	return max(0, m.sizes[card]-m.used(card))
+	return max(0, m.sizes[gpu]-m.used(gpu))
 }
 
-// fits says whether so many cards have room; memory 0 asks for whole ones.
-func (m *model) fits(memory, cards int64) bool {
+// fits says whether so many GPUs have room; memory 0 requests whole ones.
+func (m *model) fits(memory, gpus int64) bool {
 	with := int64(0)
-	for card, size := range m.sizes {
-		if room := m.room(card); room > 0 && (memory == 0 && room == size || memory > 0 && room >= memory/cards) {
+	for gpu, size := range m.sizes {
+		if room := m.room(gpu); room > 0 && (memory == 0 && room == size || memory > 0 && room >= memory/gpus) {
 			with++
 		}
 	}
-	return with >= cards
+	return with >= gpus
 }
 
 func (m *model) setSizes(sizes []int64) {
@@ -74,9 +74,9 @@ func (m *model) setSizes(sizes []int64) {
 // no more than there is.
 func (m *model) ask(t *rapid.T, keep bool) {
 	m.next++
-	cards := rapid.Int64Range(1, 3).Draw(t, "cards")
-	memory := cards * rapid.Int64Range(0, 12).Draw(t, "memory")
-	pod := gpuPod(fmt.Sprint("p", m.next), memory, cards)
+	gpus := rapid.Int64Range(1, 3).Draw(t, "GPUs")
+	memory := gpus * rapid.Int64Range(0, 12).Draw(t, "memory")
+	pod := gpuPod(fmt.Sprint("p", m.next), memory, gpus)
 	n := m.snapshot()
 	cycle, err := m.policy.Prepare(t.Context(), pod, new(snapshot.View))
 	if err != nil {
@@ -87,36 +87,36 @@ func (m *model) ask(t *rapid.T, keep bool) {
 		t.Fatalf("the score is %d", score)
 	}
 	claim, reserved := m.reserve(m.policy, pod)
-	fits := m.fits(memory, cards)
+	fits := m.fits(memory, gpus)
 	if filtered.Fits() != fits || filtered != reserved {
-		t.Fatalf("%d of %d cards: Filter says %s, Reserve %s, the model %t", memory, cards, policytest.Says(filtered), policytest.Says(reserved), fits)
+		t.Fatalf("%d of %d GPUs: Filter says %s, Reserve %s, the model %t", memory, gpus, policytest.Says(filtered), policytest.Says(reserved), fits)
 	}
 	if !fits {
 		// Unresolvable: not even an empty node would do.
 		empty := *m
 		empty.has, empty.lost = nil, nil
-		if filtered.Unresolvable == (len(m.sizes) > 0 && empty.fits(memory, cards)) {
-			t.Fatalf("%d of %d cards: %s, but an empty node fits: %t", memory, cards, policytest.Says(filtered), !filtered.Unresolvable)
+		if filtered.Unresolvable == (len(m.sizes) > 0 && empty.fits(memory, gpus)) {
+			t.Fatalf("%d of %d GPUs: %s, but an empty node fits: %t", memory, gpus, policytest.Says(filtered), !filtered.Unresolvable)
 		}
 		return
 	}
 	got := map[int]int64{}
 	for _, a := range claim.Amounts {
-		var card int
-		if _, err := fmt.Sscan(a.Unit, &card); err != nil || card < 0 || card >= len(m.sizes) {
-			t.Fatalf("there is no card %q", a.Unit)
+		var gpu int
+		if _, err := fmt.Sscan(a.Unit, &gpu); err != nil || gpu < 0 || gpu >= len(m.sizes) {
+			t.Fatalf("there is no GPU %q", a.Unit)
 		}
-		want := memory / cards
+		want := memory / gpus
 		if memory == 0 {
-			want = m.sizes[card]
+			want = m.sizes[gpu]
 		}
-		if a.Amount != want || a.Amount > m.room(card) || got[card] > 0 {
-			t.Fatalf("got %d of card %d, want %d; there are %d", a.Amount, card, want, m.room(card))
+		if a.Amount != want || a.Amount > m.room(gpu) || got[gpu] > 0 {
+			t.Fatalf("got %d of GPU %d, want %d; there are %d", a.Amount, gpu, want, m.room(gpu))
 		}
-		got[card] = a.Amount
+		got[gpu] = a.Amount
 	}
-	if int64(len(got)) != cards {
-		t.Fatalf("got %d cards, want %d", len(got), cards)
+	if int64(len(got)) != gpus {
+		t.Fatalf("got %d GPUs, want %d", len(got), gpus)
 	}
 	if keep {
 		m.write(pod, claim)
@@ -132,13 +132,13 @@ func (m *model) again(t *rapid.T) {
 	}
 	pod := rapid.SampledFrom(m.waiting).Draw(t, "pod")
 	usable := true
-	for card, amount := range m.has[pod.UID] {
-		usable = usable && card < len(m.sizes) && amount <= m.sizes[card] && !m.ill[card]
+	for gpu, amount := range m.has[pod.UID] {
+		usable = usable && gpu < len(m.sizes) && amount <= m.sizes[gpu] && !m.ill[gpu]
 	}
 	n := m.snapshot()
 	ask := policy.Ask{Pod: pod, Node: n, Ledger: m.ledger, At: m.ledger.Pod(pod.UID).At}
 	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
-		t.Fatalf("a claim of %v can be used: %v, of cards %v, ill: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
+		t.Fatalf("a claim of %v can be used: %v, of GPUs %v, ill: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
 	}
 	ask.Ledger = m.ledger.Without(func(uid types.UID) bool { return uid == pod.UID })
 	_, anew := m.policy.(policy.Reserver).Reserve(ask)
@@ -150,7 +150,7 @@ func (m *model) again(t *rapid.T) {
 // check compares what is shown of the devices with the model.
 func (m *model) check(t *rapid.T) {
 	shown := map[int]int64{}
-	for _, d := range gpumemory.Devices(m.config, m.snapshot()) {
+	for _, d := range gpumemory.GPUs(m.config, m.snapshot()) {
 		shown[d.Index] = d.Used
 		var sum int64
 		for _, pod := range d.Pods {
@@ -160,14 +160,14 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("device %+v; %d is used by its pods, ill: %t", d, sum, m.ill[d.Index])
 		}
 		if d.Index < len(m.sizes) && d.Capacity != m.sizes[d.Index] || d.Index >= len(m.sizes) && d.Capacity != 0 {
-			t.Fatalf("device %+v of cards %v", d, m.sizes)
+			t.Fatalf("GPU %+v of GPUs %v", d, m.sizes)
 		}
 	}
-	for card := range 6 {
-		if _, ok := shown[card]; !ok && (card < len(m.sizes) || m.used(card) > m.lostSum()) {
-			t.Fatalf("device %d is not shown", card)
-		} else if ok && shown[card] != m.used(card) {
-			t.Fatalf("device %d: %d used, want %d", card, shown[card], m.used(card))
+	for gpu := range 6 {
+		if _, ok := shown[gpu]; !ok && (gpu < len(m.sizes) || m.used(gpu) > m.lostSum()) {
+			t.Fatalf("device %d is not shown", gpu)
+		} else if ok && shown[gpu] != m.used(gpu) {
+			t.Fatalf("device %d: %d used, want %d", gpu, shown[gpu], m.used(gpu))
 		}
 	}
 }
@@ -180,8 +180,8 @@ func (m *model) lostSum() int64 {
 	return sum
 }
 
-// TestAgainstModel: whatever comes, goes and changes, no card is given more than it
-// has free, and Filter says that a pod fits exactly when Reserve finds it a card.
+// TestAgainstModel: whatever comes, goes and changes, no GPU is given more than it
+// has free, and Filter says that a pod fits exactly when Reserve finds it a GPU.
 func TestAgainstModel(t *testing.T) {
 	config := gpumemory.Defaults()
 	config.SizesFrom, config.MultiGPU = "sizes", true
@@ -223,9 +223,9 @@ func TestAgainstModel(t *testing.T) {
 			"health": func(t *rapid.T) {
 				m.ill = map[int]bool{}
 				m.gpus = "x,-1,"
-				for _, card := range rapid.SliceOfDistinct(rapid.IntRange(0, 4), rapid.ID[int]).Draw(t, "ill") {
-					m.ill[card] = true
-					m.gpus += fmt.Sprint(card, ",")
+				for _, gpu := range rapid.SliceOfDistinct(rapid.IntRange(0, 4), rapid.ID[int]).Draw(t, "ill") {
+					m.ill[gpu] = true
+					m.gpus += fmt.Sprint(gpu, ",")
 				}
 			},
 		})
@@ -261,7 +261,7 @@ func (m *model) forget(uid types.UID) {
 }
 
 // loseClaim is that a pod on the node has its annotations left. What a pod with whole
-// cards then has follows from the cards' sizes now, so those are left alone.
+// GPUs then has follows from the GPUs' sizes now, so those are left alone.
 func (m *model) loseClaim(t *rapid.T) {
 	for _, pod := range m.pods {
 		limits := pod.Spec.Containers[0].Resources.Limits
@@ -280,8 +280,8 @@ func (m *model) foreign(t *rapid.T) {
 	index := rapid.SampledFrom([]string{"0", "1", "2", "5", "x", "-1"}).Draw(t, "index")
 	pod := placed(fmt.Sprint("f", m.next), memory, index)
 	m.pods = append(m.pods, pod)
-	if card := strings.Index("012..5", index); card >= 0 {
-		m.has[pod.UID] = map[int]int64{card: memory}
+	if gpu := strings.Index("012..5", index); gpu >= 0 {
+		m.has[pod.UID] = map[int]int64{gpu: memory}
 	} else {
 		m.lost[pod.UID] = memory
 	}

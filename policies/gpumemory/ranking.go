@@ -36,7 +36,7 @@ func (r *ranking) Score(n *snapshot.Node) int64 {
 	return r.Ranking.Score(n)
 }
 
-// preferred returns the card on which a share of it is placed best, or placement.FirstFree if no
+// preferred returns the GPU on which a share of it is placed best, or placement.FirstFree if no
 // strategy says.
 func (p *gpuMemory) preferred(ask policy.Ask, n *snapshot.Node, u *usage) int {
 	if p.ranker == nil {
@@ -60,7 +60,7 @@ func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 		room.Memory -= memory
 	}
 	if u.problem == nil {
-		for _, c := range u.cards {
+		for _, c := range u.gpus {
 			gpu := placement.GPU{Size: c.capacity}
 			if c.healthy {
 				gpu.Free = c.free()
@@ -76,7 +76,7 @@ func cpuAndMemory(requests corev1.ResourceList) (cpu, memory int64) {
 	return max(0, requests.Cpu().MilliValue()), max(0, requests.Memory().Value())
 }
 
-// shape is what the pod asks for, wherever it is and whatever it was resized to since;
+// shape is what the pod requests, wherever it is and whatever it was resized to since;
 // possible is false if no node can serve it.
 func (p *gpuMemory) shape(pod *corev1.Pod) (s placement.Shape, possible bool) {
 	s.CPU, s.Memory = cpuAndMemory(resource.PodRequests(pod, resource.PodResourcesOptions{}))
@@ -84,9 +84,9 @@ func (p *gpuMemory) shape(pod *corev1.Pod) (s placement.Shape, possible bool) {
 	switch {
 	case r == nil:
 		return s, true
-	case r.refused != nil || r.cards > maxCards:
+	case r.refused != nil || r.gpus > maxGPUs:
 		return s, false
 	}
-	s.GPUs, s.Share, s.Models = int(r.cards), r.share, placement.NewModels(r.models...)
+	s.GPUs, s.Share, s.Models = int(r.gpus), r.share, placement.NewModels(r.models...)
 	return s, true
 }

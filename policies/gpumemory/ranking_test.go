@@ -76,7 +76,7 @@ func randomPod(rng *rand.Rand, name string) *corev1.Pod {
 
 // A policy that has seen the cluster change, event by event, decides as one that is
 // asked for the first time: nodes come and go, pods come, are placed, and go, and
-// what is learnt changes several times.
+// what is learned changes several times.
 func TestWhatIsKeptChangesNoDecision(t *testing.T) {
 	for name, ranked := range map[string]func() *gpuMemory{
 		"LeastWaste":     func() *gpuMemory { return strategic(t, LeastWaste) },
@@ -108,11 +108,11 @@ func TestWhatIsKeptChangesNoDecision(t *testing.T) {
 					compareDecisions(t, old, ranked(), view, pod)
 					models[fmt.Sprint(kinds, learned(t, old, view))] = true
 				}
-				if node, card := place(t, old, view, pod); node != nil {
+				if node, gpu := place(t, old, view, pod); node != nil {
 					decided++
 					bound := pod.DeepCopy()
 					bound.Spec.NodeName, bound.Status.Phase = node.Name, corev1.PodRunning
-					bound.Annotations = map[string]string{indexKey: card}
+					bound.Annotations = map[string]string{indexKey: gpu}
 					b.SetPod(bound)
 					running = append(running, bound)
 				}
@@ -177,8 +177,8 @@ func compareDecisions(t *testing.T, a, b *gpuMemory, view *snapshot.View, pod *c
 	}
 }
 
-// place returns the best node for the pod, and its card there.
-func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (best *snapshot.Node, card string) {
+// place returns the best node for the pod, and its GPU there.
+func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (best *snapshot.Node, gpu string) {
 	t.Helper()
 	cycle, err := p.Prepare(t.Context(), pod, view)
 	if err != nil {
@@ -203,31 +203,31 @@ func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (be
 	return best, claim.Annotations[indexKey]
 }
 
-// Pods have asked for 6 and 8 of 16. One with 8 goes to the card with 14, where a 6 fits
+// Pods have requested 6 and 8 of 16. One with 8 goes to the GPU with 14, where a 6 fits
 // beside it, and not to that with 13, which has less free; one with 6 goes there.
 func TestLeastWasteLearns(t *testing.T) {
 	p := strategic(t, LeastWaste)
 	var b snapshot.Builder
 	b.SetNode(sharingNode("n", "T4", 4, 16))
-	put := func(name string, memory int64, card string) {
+	put := func(name string, memory int64, gpu string) {
 		pod := sharingPod(name, 0, memory, 0, "")
-		pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = "n", corev1.PodRunning, map[string]string{indexKey: card}
+		pod.Spec.NodeName, pod.Status.Phase, pod.Annotations = "n", corev1.PodRunning, map[string]string{indexKey: gpu}
 		b.SetPod(pod)
 	}
 	put("full-0", 16, "0")
 	put("full-2", 16, "2")
 	put("a", 3, "1")
 	put("b", 2, "3")
-	if _, card := place(t, p, b.View(), sharingPod("eight", 0, 8, 0, "")); card != "1" {
-		t.Errorf("before anything is learnt the pod gets card %s, not the first with room", card)
+	if _, gpu := place(t, p, b.View(), sharingPod("eight", 0, 8, 0, "")); gpu != "1" {
+		t.Errorf("before anything is learned the pod gets GPU %s, not the first with room", gpu)
 	}
 	for i := range 200 {
 		b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, []int64{6, 8}[i%2], 0, ""))
 	}
-	b.SetConfigMap(unhealthyCards, "n", map[string]string{}) // for another View
+	b.SetConfigMap(unhealthyGPUs, "n", map[string]string{}) // for another View
 	for memory, want := range map[int64]string{6: "1", 8: "3"} {
-		if node, card := place(t, p, b.View(), sharingPod("new", 0, memory, 0, "")); node == nil || node.Name != "n" || card != want {
-			t.Errorf("a pod with %d gets card %s of %s, want %s", memory, card, node.Name, want)
+		if node, gpu := place(t, p, b.View(), sharingPod("new", 0, memory, 0, "")); node == nil || node.Name != "n" || gpu != want {
+			t.Errorf("a pod with %d gets GPU %s of %s, want %s", memory, gpu, node.Name, want)
 		}
 	}
 }

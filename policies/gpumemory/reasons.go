@@ -8,7 +8,7 @@ var (
 		Code: "NotGPUShare",
 		Text: "The node is not for GPU share, need skip",
 	}
-	invalidCards = &policy.Reason{
+	invalidGPUs = &policy.Reason{
 		Code: "InvalidGPUs",
 		Text: "node(s) report an invalid number or memory size of their GPUs",
 	}
@@ -24,7 +24,7 @@ var (
 		Code: "TooLarge",
 		Text: "Insufficient GPU Memory in one device: no healthy GPU has that much memory in total",
 	})
-	tooFewCards = &policy.Reason{
+	tooFewGPUs = &policy.Reason{
 		Code: "TooFewGPUs",
 		Text: "node(s) do not have enough GPUs with enough free memory",
 		Unit: "GPUs",
@@ -45,7 +45,7 @@ var (
 		Code: "SeveralContainers",
 		Text: "the pod requests GPUs in several containers, which the device plugin cannot tell apart: request them in one container",
 	}
-	severalCards = &policy.Reason{
+	severalGPUs = &policy.Reason{
 		Code: "SeveralGPUs",
 		Text: "the pod requests memory of several GPUs, but the device plugin allocates memory of one GPU only",
 	}

@@ -11,37 +11,37 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// request is what a pod asks for.
+// request is what a pod requests.
 type request struct {
 	refused *policy.Reason // why no node can serve it; nil: some can
-	memory  int64          // of all cards together, divisible by cards; 0: whole cards
-	cards   int64          // how many different ones, at least 1
-	share   int64          // memory of each card; 0: whole cards
-	models  []string       // of which the cards must be, in order; empty: any
+	memory  int64          // of all GPUs together, divisible by GPUs; 0: whole GPUs
+	gpus    int64          // how many different ones, at least 1
+	share   int64          // memory of each GPU; 0: whole GPUs
+	models  []string       // of which the GPUs must be, in order; empty: any
 }
 
-// whole says that nobody else may use the cards.
+// whole says that nobody else may use the GPUs.
 func (r *request) whole() bool { return r.memory == 0 }
 
-// fits says whether the card can be one of those the pod gets.
-func (r *request) fits(c card) bool {
+// fits says whether the GPU can be one of those the pod gets.
+func (r *request) fits(c gpu) bool {
 	if r.whole() {
 		return r.possible(c) && c.used == 0
 	}
 	return r.possible(c) && c.free() >= r.share
 }
 
-// possible says whether the card could be one of those the pod gets if it were empty.
-func (r *request) possible(c card) bool {
+// possible says whether the GPU could be one of those the pod gets if it were empty.
+func (r *request) possible(c gpu) bool {
 	return c.healthy && c.capacity > 0 && c.capacity >= r.share
 }
 
-// request returns what the pod asks for, or nil when it asks for no GPU.
+// request returns what the pod requests, or nil when it requests no GPU.
 func (p *gpuMemory) request(pod *corev1.Pod) *request {
 	memory, count := asked(pod)
-	r := &request{memory: memory, cards: count}
+	r := &request{memory: memory, gpus: count}
 	if asking(pod.Spec.InitContainers) > 0 {
-		r.refused, r.cards = initContainer, 1
+		r.refused, r.gpus = initContainer, 1
 		return r
 	}
 	if memory == 0 && count == 0 {
@@ -52,18 +52,18 @@ func (p *gpuMemory) request(pod *corev1.Pod) *request {
 		if err != nil || n < 1 {
 			r.refused, n = invalidCount, 1
 		}
-		r.cards = n
+		r.gpus = n
 	}
-	r.cards = max(1, r.cards)
-	r.share = r.memory / r.cards
+	r.gpus = max(1, r.gpus)
+	r.share = r.memory / r.gpus
 	r.models = p.models(pod)
 	switch {
 	case r.refused != nil:
 	case !p.config.MultiContainer && asking(pod.Spec.Containers) > 1:
 		r.refused = severalContainers
-	case !p.config.MultiGPU && !r.whole() && r.cards > 1:
-		r.refused = severalCards
-	case !evenly(pod.Spec.Containers, r.cards):
+	case !p.config.MultiGPU && !r.whole() && r.gpus > 1:
+		r.refused = severalGPUs
+	case !evenly(pod.Spec.Containers, r.gpus):
 		r.refused = unevenShares
 	}
 	return r
@@ -81,7 +81,7 @@ func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	return slices.Compact(models)
 }
 
-// asked returns what the pod asks for in its containers. Its init containers do not
+// asked returns what the pod requests in its containers. Its init containers do not
 // count, as they do not for gpushare.
 func asked(pod *corev1.Pod) (memory, count int64) {
 	for i := range pod.Spec.Containers {
@@ -91,7 +91,7 @@ func asked(pod *corev1.Pod) (memory, count int64) {
 	return memory, count
 }
 
-// asking is how many of the containers ask for a GPU.
+// asking is how many of the containers request a GPU.
 func asking(containers []corev1.Container) int {
 	n := 0
 	for i := range containers {
@@ -102,10 +102,10 @@ func asking(containers []corev1.Container) int {
 	return n
 }
 
-// evenly says whether what each container asks for can be divided by so many cards.
-func evenly(containers []corev1.Container, cards int64) bool {
+// evenly says whether what each container requests can be divided by so many GPUs.
+func evenly(containers []corev1.Container, gpus int64) bool {
 	for i := range containers {
-		if limit(&containers[i], memoryResource)%cards != 0 {
+		if limit(&containers[i], memoryResource)%gpus != 0 {
 			return false
 		}
 	}

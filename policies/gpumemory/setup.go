@@ -72,7 +72,7 @@ type Config struct {
 	// GPUs, which the one of gpushare does not.
 	MultiGPU bool `json:"multiGPU"`
 	// MultiContainer says that the device plugin serves pods several of whose
-	// containers ask for GPU memory, which the one of gpushare does not.
+	// containers request GPU memory, which the one of gpushare does not.
 	MultiContainer bool `json:"multiContainer"`
 }
 

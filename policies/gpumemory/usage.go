@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxCards bounds the cards of a node, of which each is a unit of its ledger.
-	maxCards = snapshot.MaxLedgerUnits
-	// maxCapacity bounds the memory of a card, so that no sum over the cards of a
+	// maxGPUs bounds the GPUs of a node, of which each is a unit of its ledger.
+	maxGPUs = snapshot.MaxLedgerUnits
+	// maxCapacity bounds the memory of a GPU, so that no sum over the GPUs of a
 	// node overflows, nor a hundred times that.
 	maxCapacity = 1 << 50
-	// everyCard stands for the index of a card that is not known.
-	everyCard = -1
+	// everyGPU stands for the index of a GPU that is not known.
+	everyGPU = -1
 )
 
-// hardware is what a node says about its cards.
+// hardware is what a node says about its GPUs.
 type hardware struct {
 	problem    *policy.Reason // why it has none that can be used
 	capacities []int64        // by index
@@ -41,12 +41,12 @@ func hardwareOf(node *corev1.Node, sizesFrom string) hardware {
 	if told && sizesFrom != "" {
 		sizes := parseSizes(text)
 		if sizes == nil || count > 0 && count != int64(len(sizes)) {
-			return hardware{problem: invalidCards}
+			return hardware{problem: invalidGPUs}
 		}
 		return hardware{capacities: sizes}
 	}
-	if count < 1 || count > maxCards || memory/count > maxCapacity {
-		return hardware{problem: invalidCards}
+	if count < 1 || count > maxGPUs || memory/count > maxCapacity {
+		return hardware{problem: invalidGPUs}
 	}
 	sizes := make([]int64, count)
 	for i := range sizes {
@@ -65,7 +65,7 @@ var separators = strings.NewReplacer("-", ",", "_", ",")
 // parseSizes returns nil when the text is no list of sizes.
 func parseSizes(text string) []int64 {
 	parts := strings.Split(separators.Replace(text), ",")
-	if len(parts) > maxCards {
+	if len(parts) > maxGPUs {
 		return nil
 	}
 	sizes := make([]int64, len(parts))
@@ -79,41 +79,41 @@ func parseSizes(text string) []int64 {
 	return sizes
 }
 
-// card is one GPU of a node.
-type card struct {
+// GPU is one GPU of a node.
+type gpu struct {
 	capacity int64 // 0..maxCapacity
 	used     int64 // may exceed capacity: hardware shrinks
 	healthy  bool
 }
 
-// free is what can still be given away, healthy or not.
-func (c card) free() int64 { return max(0, c.capacity-c.used) }
+// free is what can still be allocated, healthy or not.
+func (c gpu) free() int64 { return max(0, c.capacity-c.used) }
 
-// usage is what is known of the cards of a node, and who has what of them.
+// usage is what is known of the GPUs of a node, and who has what of them.
 type usage struct {
-	problem *policy.Reason // why no card can be used
-	cards   []card         // by index
+	problem *policy.Reason // why no GPU can be used
+	gpus    []gpu          // by index
 	holders claims.Holders
-	// unserved are the cards of pods to which the device plugin has not given
-	// theirs yet, as bits, by what such a pod asks for in all.
+	// unserved are the GPUs of pods to which the device plugin has not given
+	// theirs yet, as bits, by what such a pod requests in all.
 	unserved map[int64]uint64
-	// used and capacity are those of all healthy cards, none more than full.
+	// used and capacity are those of all healthy GPUs, none more than full.
 	used, capacity int64
-	// mostFree and largest are those of one healthy card.
+	// mostFree and largest are those of one healthy GPU.
 	mostFree, largest int64
 }
 
 // usageOf counts with the given ledger, which may be nil, instead of the node's own.
 func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
-	b := usage{problem: hw.problem, cards: make([]card, len(hw.capacities))}
+	b := usage{problem: hw.problem, gpus: make([]gpu, len(hw.capacities))}
 	ill := unhealthy(n)
-	for i := range b.cards {
-		b.cards[i] = card{capacity: hw.capacities[i], healthy: ill&(1<<i) == 0}
+	for i := range b.gpus {
+		b.gpus[i] = gpu{capacity: hw.capacities[i], healthy: ill&(1<<i) == 0}
 	}
 	for _, h := range holdings(n, ledger, hw) {
 		b.enter(h)
 	}
-	for _, c := range b.cards {
+	for _, c := range b.gpus {
 		if c.healthy {
 			b.used += min(c.used, c.capacity)
 			b.capacity += c.capacity
@@ -125,25 +125,25 @@ func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
 
 func (b *usage) enter(h holding) {
 	b.holders.Add(h.pod.UID)
-	for i := range b.cards {
-		if h.card == i || h.card == everyCard {
-			b.cards[i].used = snapshot.AddAmounts(b.cards[i].used, h.amount)
+	for i := range b.gpus {
+		if h.gpu == i || h.gpu == everyGPU {
+			b.gpus[i].used = snapshot.AddAmounts(b.gpus[i].used, h.amount)
 		}
 	}
-	if h.unserved && h.card >= 0 && h.card < len(b.cards) {
+	if h.unserved && h.gpu >= 0 && h.gpu < len(b.gpus) {
 		if b.unserved == nil {
 			b.unserved = map[int64]uint64{}
 		}
-		b.unserved[h.total] |= 1 << h.card
+		b.unserved[h.total] |= 1 << h.gpu
 	}
 }
 
-// holding is what one pod has of one card.
+// holding is what one pod has of one GPU.
 type holding struct {
 	pod      Holder
-	card     int // may be one that the node does not have (any more), or everyCard
+	gpu      int // may be one that the node does not have (any more), or everyGPU
 	amount   int64
-	total    int64 // what the pod asks for in all
+	total    int64 // what the pod requests in all
 	unserved bool  // the device plugin has not given it to the pod yet
 }
 
@@ -161,11 +161,11 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 	for _, unit := range ledger.Units {
 		index, err := strconv.Atoi(unit.Name)
 		if err != nil || index < 0 {
-			index = everyCard
+			index = everyGPU
 		}
 		for _, claim := range unit.Claims {
 			c := claimants[claim.Pod]
-			all = append(all, holding{pod: holderOf(c, claim.Pod), card: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
+			all = append(all, holding{pod: holderOf(c, claim.Pod), gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
 		}
 	}
 	return all

@@ -62,9 +62,9 @@ func (s *replicas) claim(t *rapid.T) {
 	s.pods = append(s.pods, pod)
 }
 
-// Replicas whose clocks are an hour ahead or behind never hand out more than there is, also when the ledger is lost; what
+// Replicas whose clocks are an hour ahead or behind never allocate more than there is, also when the ledger is lost; what
 // one has claimed the other takes for checked out only when it is.
-func TestNeverOversoldByWrongClocks(t *testing.T) {
+func TestNeverOverallocatedByWrongClocks(t *testing.T) {
 	handed, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &replicas{simulation: &simulation{

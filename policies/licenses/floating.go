@@ -32,7 +32,7 @@ type floatingSeats struct {
 // capacity is what there is for pods.
 func (s *floatingSeats) capacity() int64 { return max(0, s.total-s.reserved-s.others) }
 
-// free is what is left; less than 0 if seats have gone that were handed out.
+// free is what is left; less than 0 if seats have gone that were allocated.
 func (s *floatingSeats) free() int64 {
 	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
 		return 0

@@ -156,7 +156,7 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// When seats are used elsewhere that pods have, nothing more is handed out, and pods
+// When seats are used elsewhere that pods have, nothing more is allocated, and pods
 // keep what they have.
 func TestSeatsThatAreGone(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet}}]}`)

@@ -152,10 +152,10 @@ func (s *simulation) wait(t *rapid.T) {
 	s.at = s.at.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
 }
 
-// TestNeverOversold: pods never have more than the others leave, whatever of it they
+// TestNeverOverallocated: pods never have more than the others leave, whatever of it they
 // have checked out, in whatever order things happen, also when the ledger is lost; and no pod is refused a seat that
 // is certainly free.
-func TestNeverOversold(t *testing.T) {
+func TestNeverOverallocated(t *testing.T) {
 	handed, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &simulation{

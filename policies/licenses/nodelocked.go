@@ -14,7 +14,7 @@ type nodeSeats struct {
 }
 
 // nodeSeatsOf counts with the given ledger, which may be nil. A pod in the ledger has what
-// the ledger says, and any other on the node what it asks for.
+// the ledger says, and any other on the node what it requests.
 func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) nodeSeats {
 	l := nodeSeats{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
 	claimants, unclaimed := claims.On(n, ledger)

@@ -42,7 +42,7 @@ func (p *licenses) needs(pod *corev1.Pod) ([]need, error) {
 			continue
 		}
 		if slices.ContainsFunc(needs, func(other need) bool { return other.feature == f }) {
-			return nil, fmt.Errorf("seats of %q are asked for twice, by the annotation %s and the resource %s: one of them must go", f.Name, p.annotation, f.Resource)
+			return nil, fmt.Errorf("seats of %q are requested twice, by the annotation %s and the resource %s: one of them must go", f.Name, p.annotation, f.Resource)
 		}
 		needs = append(needs, need{f, seats})
 	}

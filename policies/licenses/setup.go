@@ -30,7 +30,7 @@ type Config struct {
 	// WhenStale says what it means that a server has not told its numbers lately:
 	// with policy.Neutral (the default) the last ones count, or else Feature.Seats.
 	WhenStale policy.WhenStale `json:"whenStale"`
-	// Features are what pods can ask for. At least one.
+	// Features are what pods can request. At least one.
 	Features []Feature `json:"features"`
 }
 
@@ -40,7 +40,7 @@ type Feature struct {
 	// Name is the name that pods use: letters, digits and _.-, at most 63. Required, and
 	// unique.
 	Name string `json:"name"`
-	// Resource is an extended resource by which pods may ask for it, too.
+	// Resource is an extended resource by which pods may request it, too.
 	Resource string `json:"resource"`
 	// Seats is how many there are in all that the server does not tell, 0 or more.
 	Seats *int64 `json:"seats"`
@@ -98,7 +98,7 @@ func (c *Config) validate() field.ErrorList {
 	errs := fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)
 	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
 	if len(c.Features) == 0 {
-		errs = append(errs, field.Required(field.NewPath("features"), "says what pods can ask for"))
+		errs = append(errs, field.Required(field.NewPath("features"), "says what pods can request"))
 	}
 	names, resources := fields.Unique{}, fields.Unique{}
 	for i := range c.Features {

@@ -146,7 +146,7 @@ func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View
 
 // holders counts each pod once: the claim, if it has one, or else what it needs, but no more
 // than its namespace may have, because anybody who creates pods says what they need. own,
-// which asks for seats, has none without a claim.
+// which requests seats, has none without a claim.
 func (f *feature) holders(claims *snapshot.Ledger, bound []boundPod, own types.UID) holders {
 	h := holders{claims: claims, all: claims}
 	if len(bound) == 0 {

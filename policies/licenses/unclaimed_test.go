@@ -230,7 +230,7 @@ func BenchmarkPrepareWithANewView(b *testing.B) {
 	}
 }
 
-// Pods are evicted for an important one that needs seats, too. They are kept for it wherever others ask for them, until it has
+// Pods are evicted for an important one that needs seats, too. They are kept for it wherever others request them, until it has
 // claimed them.
 func TestSeatsAreKeptForNominatedPods(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 8}]}`)

@@ -13,7 +13,7 @@ import (
 // most bounds every amount, so that no sum or difference of two of them overflows.
 const most = 1 << 60
 
-// amount is what the pod asks for of a resource: of cpu in thousandths of a core, of others in
+// amount is what the pod requests of a resource: of cpu in thousandths of a core, of others in
 // their unit. The other fields are the keys of the resource in signals.
 type amount struct {
 	resource             corev1.ResourceName
@@ -21,7 +21,7 @@ type amount struct {
 	free, total, largest string
 }
 
-// amountsOf is what the pod asks for, one place for a pod among it, in order of resource.
+// amountsOf is what the pod requests, one place for a pod among it, in order of resource.
 func amountsOf(pod *corev1.Pod) []amount {
 	requests := requestsOf(pod)
 	asked := make([]amount, 0, len(requests))
@@ -33,7 +33,7 @@ func amountsOf(pod *corev1.Pod) []amount {
 	return asked
 }
 
-// requestsOf is what the pod asks for, or what it holds once it is on a node.
+// requestsOf is what the pod requests, or what it holds once it is on a node.
 func requestsOf(pod *corev1.Pod) map[corev1.ResourceName]int64 {
 	requests := map[corev1.ResourceName]int64{}
 	for name, quantity := range snapshot.PodRequests(pod) {
@@ -60,7 +60,7 @@ func count(resource corev1.ResourceName, number float64) int64 {
 
 func add(a, b int64) int64 { return min(a+b, most) }
 
-// arrivals are the pods on a node, with what they ask for.
+// arrivals are the pods on a node, with what they request.
 type arrivals struct {
 	snapshot.PodsByBindTime
 	asked map[corev1.ResourceName][]int64 // by the first so many pods: one longer than these
@@ -82,7 +82,7 @@ func arrivalsOf(n *snapshot.Node) arrivals {
 	return all
 }
 
-// sum is what so many pods ask for, the latest first.
+// sum is what so many pods request, the latest first.
 func (a *arrivals) sum(pods int, resource corev1.ResourceName) int64 {
 	sums := a.asked[resource]
 	if sums == nil {

@@ -63,7 +63,7 @@ var (
 
 const mib = 1 << 20
 
-// short is the verdict about a cluster that has less than the pod asks for.
+// short is the verdict about a cluster that has less than the pod requests.
 func short(resource corev1.ResourceName, have, want int64) policy.Verdict {
 	reason := insufficientResource
 	switch resource {

@@ -1,4 +1,4 @@
-// Package remoteclusters is the policy RemoteClusters: nodes that stand for other clusters.
+// Package remoteclusters is the policy RemoteClusters: nodes that represent other clusters.
 // README.md in this folder is its documentation.
 package remoteclusters
 
@@ -30,7 +30,7 @@ type remoteClusters struct {
 	abroad   atomic.Pointer[abroad] // of the latest View
 }
 
-// abroad are the rows of the nodes that stand for clusters, which follow from the Node objects.
+// abroad are the rows of the nodes that represent clusters, which follow from the Node objects.
 type abroad struct {
 	objects *snapshot.NodeObjects
 	rows    []int
@@ -65,7 +65,7 @@ func (p *remoteClusters) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-// Prepare implements policy.Policy. It looks at every node that stands for a cluster, because pods on any of them count.
+// Prepare implements policy.Policy. It looks at every node that represents a cluster, because pods on any of them count.
 func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, asked: amountsOf(pod), offers: make([]offer, len(p.config.Clusters))}
 	for i := range c.offers {
@@ -80,7 +80,7 @@ func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	return c, nil
 }
 
-// rows are those of the nodes that stand for a cluster which is configured.
+// rows are those of the nodes that represent a cluster which is configured.
 func (p *remoteClusters) rows(view *snapshot.View) []int {
 	if last := p.abroad.Load(); last != nil && last.objects == view.NodeObjects() {
 		return last.rows
@@ -95,12 +95,12 @@ func (p *remoteClusters) rows(view *snapshot.View) []int {
 	return found.rows
 }
 
-// offer is what a cluster has of what the pod asks for.
+// offer is what a cluster has of what the pod requests.
 type offer struct {
 	known  bool
 	at     time.Time // when it was so: of the oldest number, known or not
 	since  time.Time // pods bound then or later are not in it
-	stocks []stock   // by resource asked for
+	stocks []stock   // by resource requested
 	pods   int       // bound since to nodes of the view
 }
 
@@ -208,7 +208,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 }
 
 // rest is which part of the cluster, 0..1, is left with the pod there: of that resource, of
-// those asked for, of which least is left. It is not ok if the signal tells no totals.
+// those requested, of which least is left. It is not ok if the signal tells no totals.
 func (c *cycle) rest(place int) (rest float64, of corev1.ResourceName, ok bool) {
 	rest = 1
 	for j, a := range c.asked {

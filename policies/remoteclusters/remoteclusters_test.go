@@ -84,7 +84,7 @@ func podOf(name, node string, milli int64, bound time.Time) *corev1.Pod {
 }
 
 // TestNothingIsGivenTwice: between two readings of the signal pods are placed on two nodes that
-// stand for one cluster, and leave again. Never is more of it asked for than it had free.
+// stand for one cluster, and leave again. Never is more of it requested than it had free.
 func TestNothingIsGivenTwice(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}]}")
 	rapid.Check(t, func(t *rapid.T) {
@@ -135,7 +135,7 @@ func TestNothingIsGivenTwice(t *testing.T) {
 	})
 }
 
-// A node that comes to stand for a cluster, or for another one, counts there from the next View on, with its pods.
+// A node that comes to represent a cluster, or another one, counts there from the next View on, with its pods.
 func TestNodesChangeTheirCluster(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}, {name: east, signal: east}]}")
 	var b snapshot.Builder
@@ -217,7 +217,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// BenchmarkRemoteClusters has 5,000 nodes, of which ten stand for clusters, with 500 pods each.
+// BenchmarkRemoteClusters has 5,000 nodes, of which ten represent clusters, with 500 pods each.
 func BenchmarkRemoteClusters(b *testing.B) {
 	var builder snapshot.Builder
 	var config, signals strings.Builder

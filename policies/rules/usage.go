@@ -14,7 +14,7 @@ import (
 type usage struct {
 	// Pods is how many there are.
 	Pods int64 `json:"pods"`
-	// Requested is the sum of their requests, 0 for what the node has and nobody asks for.
+	// Requested is the sum of their requests, 0 for what the node has and nobody requests.
 	Requested corev1.ResourceList `json:"requested"`
 	// Free is what is allocatable and not requested; negative where a node is overbooked.
 	Free corev1.ResourceList `json:"free"`
@@ -42,7 +42,7 @@ func usageOf(n *snapshot.Node) *usage {
 }
 
 // podRequests is what kube-scheduler counts the pod with in all, and 0 of the resources
-// that every node has and it does not ask for.
+// that every node has and it does not request.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
 	requests := snapshot.PodRequests(pod)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {

@@ -44,7 +44,7 @@ func (p *utilization) arrivalsOf(n *snapshot.Node) arrivals {
 // predict is what the pod will use when it runs: the prediction of Trimaran's
 // TargetLoadPacking, also for memory, with sidecars, and with what is said of the pod as a
 // whole. Other init containers end before. While the pod is resized it is the more of what
-// it asks for and what it has; and what it has, if the resize is infeasible.
+// it requests and what it has; and what it has, if the resize is infeasible.
 func (p *utilization) predict(pod *corev1.Pod) amounts {
 	var sum amounts
 	resized := withResourcesOfStatus(pod)
@@ -60,7 +60,7 @@ func (p *utilization) predict(pod *corev1.Pod) amounts {
 	return sum
 }
 
-// withResourcesOfStatus returns the pod as if it asked for what its status says it has, or
+// withResourcesOfStatus returns the pod as if it requested what its status says it has, or
 // nil if it is not being resized.
 func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
 	s := &pod.Status
@@ -76,7 +76,7 @@ func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
 	return &resized
 }
 
-// only is what the pod has of the resources that it asks for as a whole. Of others the status
+// only is what the pod has of the resources that it requests as a whole. Of others the status
 // tells the sum over the containers, or no more than what there is.
 func only(asked, has corev1.ResourceList) corev1.ResourceList {
 	list := corev1.ResourceList{}

@@ -1,4 +1,4 @@
-// Package claims is what policies that hand out something countable have in common: who has what
+// Package claims is what policies that allocate something countable have in common: who has what
 // of a node. A pod with claims in the ledger has what the ledger says. Any other pod on the node has
 // what its annotations or requests say, as the policy reads them. A pod that is to get something is
 // not counted against itself.

@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// fpgas hands out FPGAs that nodes name in an annotation.
+// fpgas allocates FPGAs that nodes name in an annotation.
 const fpgas = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration

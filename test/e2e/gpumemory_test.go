@@ -160,10 +160,10 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 		return spec
 	}
 	important := th.bound(pod("important", "middle", "100m", 10))
-	neighbour := th.bound(pod("neighbour", "middle", "100m", 3))
+	neighbor := th.bound(pod("neighbor", "middle", "100m", 3))
 	hog := th.bound(pod("hog", "low", "6", 9))
 	small := th.bound(pod("small", "less", "100m", 4))
-	if important.Annotations[gpuIndex] != neighbour.Annotations[gpuIndex] || hog.Annotations[gpuIndex] != small.Annotations[gpuIndex] {
+	if important.Annotations[gpuIndex] != neighbor.Annotations[gpuIndex] || hog.Annotations[gpuIndex] != small.Annotations[gpuIndex] {
 		t.Fatal("the pods are not where the test wants them")
 	}
 	go finishDeletions(th.ctx, th.Client)
@@ -171,7 +171,7 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 	if got, want := urgent.Annotations[gpuIndex], hog.Annotations[gpuIndex]; got != want {
 		t.Errorf("the pod is on GPU %s, want %s", got, want)
 	}
-	for name, stays := range map[string]bool{"important": true, "neighbour": true, "hog": false, "small": false} {
+	for name, stays := range map[string]bool{"important": true, "neighbor": true, "hog": false, "small": false} {
 		p, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
 		if got := err == nil && p.DeletionTimestamp == nil; got != stays {
 			t.Errorf("%s is still there: %v, want %v", name, got, stays)

@@ -1,6 +1,6 @@
 // Package strategy ranks nodes, and the GPUs of a node, by what it costs to place a pod there. What a
 // place costs follows from the state of the node and from which pods usually come, which is learned from
-// the history of the View. The package knows no protocol: [Options] say what a node has and a pod asks for.
+// the history of the View. The package knows no protocol: [Options] say what a node has and a pod requests.
 package strategy
 
 import (
@@ -48,7 +48,7 @@ type Options struct {
 	Strategy Strategy
 	// Node returns what is free of a node. It depends on the node alone.
 	Node func(*snapshot.Node) placement.Node
-	// Shape returns what a pod asks for, wherever it is; possible is false if no node can serve it.
+	// Shape returns what a pod requests, wherever it is; possible is false if no node can serve it.
 	Shape func(*corev1.Pod) (s placement.Shape, possible bool)
 }
 

@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// newRanker ranks nodes with four GPUs each for pods that ask for 600 of a GPU.
+// newRanker ranks nodes with four GPUs each for pods that request 600 of a GPU.
 func newRanker() *Ranker {
 	return New(Options{
 		Strategy: LeastWaste(),

@@ -43,7 +43,7 @@ func (r *Ranker) model(view *snapshot.View, k *kinds, after int) *workloadModel 
 	return m
 }
 
-// mix is what the first pods that came asked for, so many of them. A shape is computed
+// mix is what the first pods that came requested, so many of them. A shape is computed
 // once for each pod that came and once for each that went.
 func (r *Ranker) mix(view *snapshot.View, after int) *placement.Mix {
 	h, remembers := view.History(), view.Len()
