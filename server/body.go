@@ -28,7 +28,7 @@ const readStep = 32 << 10
 type countedBody struct {
 	body     io.ReadCloser
 	ctx      context.Context
-	lease    *lease
+	lease    lease
 	transfer transfer
 	declared int64 // -1 when unknown
 	limit    int64
@@ -111,9 +111,8 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (limited *htt
 	if !hasBody(r) {
 		return r, func() {}
 	}
-	lease := &lease{budget: s.budget}
 	body := &countedBody{
-		body: r.Body, ctx: r.Context(), lease: lease, declared: r.ContentLength,
+		body: r.Body, ctx: r.Context(), lease: lease{budget: s.budget}, declared: r.ContentLength,
 		limit: s.opts.MaxBodyBytes, timeout: s.opts.BodyTimeout,
 		transfer: transfer{
 			pace: s.pace, end: time.Now().Add(s.opts.BodyTimeout), conn: ownConn(r),
@@ -122,11 +121,11 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (limited *htt
 		received: s.metrics.inFlightBytes, refusals: s.metrics.bodyRefusals,
 		hangUp: func() { hangUp(w, r) },
 	}
-	limited = r.WithContext(context.WithValue(r.Context(), leaseKey{}, lease))
+	limited = r.WithContext(context.WithValue(r.Context(), leaseKey{}, &body.lease))
 	limited.Body = body
 	return limited, func() {
 		s.metrics.inFlightBytes.Sub(float64(body.transfer.moved))
-		lease.release()
+		body.lease.release()
 	}
 }
 

@@ -112,6 +112,7 @@ type lease struct {
 	budget *budget
 	waited time.Duration // so far
 	holds  []holding
+	usual  [2]holding // memory for holds: the body, and what is made of it
 }
 
 type holding struct {
@@ -128,6 +129,9 @@ func (l *lease) take(ctx context.Context, r *room, n int64) error {
 		if err := l.wait(ctx, r, n); err != nil {
 			return err
 		}
+	}
+	if l.holds == nil {
+		l.holds = l.usual[:0]
 	}
 	l.holds = append(l.holds, holding{r, n, time.Now()})
 	l.budget.reserved.Add(float64(n))
