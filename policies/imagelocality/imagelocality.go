@@ -23,6 +23,9 @@ const maxSize = 1 << 40
 // checkEvery is after how many nodes a long search looks at its context.
 const checkEvery = 1024
 
+// fewImages is how many images a pod may have to be looked up one by one on any node.
+const fewImages = 8
+
 // image is a normalized image name. Names are interned, because thousands of
 // nodes have the same ones.
 type image = unique.Handle[string]
@@ -61,10 +64,14 @@ func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snap
 			return nil, err
 		}
 	}
-	c.weights = make(map[image]uint64, len(wanted))
 	for _, w := range wanted {
 		c.total += w.weight
-		c.weights[w.name] = w.weight
+	}
+	if len(wanted) > fewImages {
+		c.weights = make(map[image]uint64, len(wanted))
+		for _, w := range wanted {
+			c.weights[w.name] = w.weight
+		}
 	}
 	return c, nil
 }
@@ -128,7 +135,7 @@ type cycle struct {
 	sizes  *snapshot.ObjectFact[map[image]int64]
 	wanted []wantedImage // not empty
 	total  uint64        // the sum of their weights, not 0
-	// weights are those of wanted, by name: a pod may have thousands of containers.
+	// weights are those of wanted, by name: a pod may have thousands of containers. Nil if it has few images.
 	weights map[image]uint64
 }
 
@@ -152,7 +159,7 @@ func (c *cycle) Signature() string {
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	on := *c.sizes.Of(n)
 	present := uint64(0)
-	if len(c.wanted) <= len(on) {
+	if c.weights == nil || len(c.wanted) <= len(on) {
 		for _, w := range c.wanted {
 			if _, ok := on[w.name]; ok {
 				present += w.weight
