@@ -43,26 +43,26 @@ const maxFactor = 100
 // Config is the configuration of the policy. All prices are in one currency and for
 // one length of time.
 type Config struct {
-	// Prices say where the price of a node is found. The first that knows it
+	// Prices are the sources of node prices. The first source with a price for the node
 	// counts. At least one.
 	Prices []Source `json:"prices"`
-	// Surcharge is what every node costs beside its price, 0..1e9: agents and
-	// licenses that are billed by the host. Default 0.
+	// Surcharge is the cost of every node beside its price, 0..1e9: agents and licenses that
+	// are billed by the host. Default 0.
 	Surcharge float64 `json:"surcharge"`
 	// ScoringStrategy says which cost nodes are compared by.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MaxPrice is the highest cost at which a node fits, of the type that
 	// ScoringStrategy names. 0 (the default) is no limit.
 	MaxPrice float64 `json:"maxPrice"`
-	// Currency is what explanations call the unit of prices, as in USD/h.
+	// Currency is the unit of prices in explanations, such as USD/h.
 	Currency string `json:"currency"`
-	// Spot is how spot nodes are judged.
+	// Spot says which nodes are spot nodes, and how they are judged.
 	Spot SpotConfig `json:"spot"`
-	// WhenUnknown is what to think of a node of which no source has a price.
-	// Neutral (the default) or Reject.
+	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
+	// default) or Reject.
 	WhenUnknown policy.WhenStale `json:"whenUnknown"`
-	// WhenStale is what to think of a node whose price is known to a signal only,
-	// and too old. Neutral (the default) or Reject.
+	// WhenStale says what happens to a node whose only price is from a stale signal: Neutral
+	// (the default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
 }
 
@@ -111,11 +111,11 @@ type Row struct {
 
 // SpotConfig is how spot nodes are known, and judged.
 type SpotConfig struct {
-	// Labels are those by which a spot node is known; one is enough. Default:
-	// those of Karpenter, EKS, GKE and AKS.
+	// Labels are labels of spot nodes; a node with one of them is a spot node. Default: those
+	// of Karpenter, EKS, GKE and AKS.
 	Labels []Label `json:"labels"`
-	// RiskFactor is what a spot node's price is multiplied by, 1..100, for the
-	// work that is lost when it is taken away. Default 1.
+	// RiskFactor is what the price of a spot node is multiplied by, 1..100, for the work that
+	// is lost when the node is reclaimed. Default 1.
 	RiskFactor float64 `json:"riskFactor"`
 	// FromPriority keeps pods of this priority and higher off spot nodes; nil (the
 	// default) keeps none.

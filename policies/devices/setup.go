@@ -43,7 +43,8 @@ const (
 
 // ScoringStrategy is which nodes are better, and on a node which units and groups.
 type ScoringStrategy struct {
-	// Type is BinPack (the default) or Spread.
+	// Type is BinPack (the default), which prefers those with less left, or Spread, which
+	// prefers those with more left.
 	Type ScoringStrategyType `json:"type"`
 }
 
@@ -59,34 +60,37 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Resource is the extended resource that pods request. It must be given.
+	// Resource is the extended resource that pods request. Required.
 	Resource string `json:"resource"`
-	// CapacityFrom is the key of a node annotation, or else label, with how much
-	// of the resource the node has. Nodes without it have what their
-	// status.allocatable says. "" means that all have.
+	// CapacityFrom is the key of a node annotation, or else label, with how much of the
+	// resource the node has. Nodes without it, or all nodes if it is "", have what
+	// status.allocatable reports.
 	CapacityFrom string `json:"capacityFrom"`
-	// Units is None (the default), Numbered or Named.
+	// Units says how the units of a node are told apart: None (the default), only their number
+	// counts; Numbered, from 0; or Named, by UnitsFrom.
 	Units Units `json:"units"`
 	// UnitsFrom is the key of a node annotation with the names of the node's units,
-	// "fpga0,fpga1", if need be with how many shares they have, "fpga0=4,fpga1=2";
-	// or else of a label with names alone, "fpga0_fpga1". For Named units only.
+	// "fpga0,fpga1", or also with how many shares each has, "fpga0=4,fpga1=2"; or else of a
+	// label with names alone, "fpga0_fpga1". For Named units only.
 	UnitsFrom string `json:"unitsFrom"`
-	// AllocationMode is WholeUnits (the default) or Shares.
+	// AllocationMode is what is allocated to a pod that requests n: WholeUnits (the default),
+	// n of them, or Shares, n of one unit.
 	AllocationMode AllocationMode `json:"allocationMode"`
-	// SharesPerUnit is how many shares a unit has of which nothing else is said, at
-	// least 1. For Shares only.
+	// SharesPerUnit is how many shares a unit has if its node does not report it, at least 1.
+	// For Shares only.
 	SharesPerUnit int32 `json:"sharesPerUnit"`
-	// Annotation is the key of the annotation that tells a pod which units it has.
-	// "" stands for outboard.dev/ and the name of the resource, with a dot for its
-	// slash.
+	// Annotation is the key of the annotation that tells a pod which units it has. "" is
+	// outboard.dev/ and the name of the resource, with a dot for its slash.
 	Annotation string `json:"annotation"`
 	// GroupsFrom is the key of a node annotation with the groups of the node's
 	// units, "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its
 	// own. "" means that groups do not matter. For WholeUnits only.
 	GroupsFrom string `json:"groupsFrom"`
-	// SameGroup is Preferred (the default) or Required.
+	// SameGroup says whether the units of one pod must be in one group: Preferred (the
+	// default) or Required.
 	SameGroup SameGroup `json:"sameGroup"`
-	// ScoringStrategy says which nodes are better.
+	// ScoringStrategy says which nodes are better, and on a node which groups and shared
+	// units.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
 

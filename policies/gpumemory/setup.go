@@ -31,8 +31,9 @@ const (
 
 // ScoringStrategy is which nodes are better.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), SpreadNodes, or LeastWaste, which ranks the nodes
-	// and selects the GPU as well.
+	// Type is BinPack (the default), which prefers nodes whose GPUs are fuller; Spread, which
+	// prefers nodes whose GPUs are emptier; or LeastWaste, which ranks the nodes by what the
+	// pods that usually come can still use, and selects the GPU as well.
 	Type ScoringStrategyType `json:"type"`
 }
 
@@ -51,28 +52,29 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Unit is GiB (the default) or MiB. Numbers are the device plugin's whatever
-	// it says: it names them in reasons.
+	// Unit is the unit in which the device plugin counts memory: GiB (the default) or MiB. It
+	// only names the unit in reasons and explanations.
 	Unit Unit `json:"unit"`
-	// GPUSelection is BestFit (the default) or SpreadGPUs. Of equal ones it is the
-	// one with the lowest index.
+	// GPUSelection says which GPU of a node a pod gets: BestFit (the default), the one with
+	// the least memory free that is enough, or Spread, the one with the most. Of equal ones it
+	// is the one with the lowest index.
 	GPUSelection GPUSelection `json:"gpuSelection"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// SizesFrom is the key of a node annotation, or else label, with the memory of
-	// each GPU in order of index: "16,16,32", in a label "16-16-32" or
-	// "16_16_32". Nodes without it have GPUs of one size. "" means that all have.
+	// SizesFrom is the key of a node annotation, or else label, with the memory of each GPU in
+	// order of index: "16,16,32", in a label "16-16-32" or "16_16_32". Nodes without it, or
+	// all nodes if it is "", have GPUs of one size.
 	SizesFrom string `json:"sizesFrom"`
 	// ModelLabel is the key of the node label that names the model of its GPUs.
 	ModelLabel string `json:"modelLabel"`
-	// ModelAnnotation is the key of a pod annotation with the models that may be
-	// used, separated by commas. Pods without it may use any.
+	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
+	// separated by commas. Pods without it allow any.
 	ModelAnnotation string `json:"modelAnnotation"`
-	// MultiGPU says that the device plugin gives a pod a share of each of several
-	// GPUs, which the one of gpushare does not.
+	// MultiGPU says that the device plugin can allocate a share of each of several GPUs to a
+	// pod, which the gpushare device plugin cannot.
 	MultiGPU bool `json:"multiGPU"`
-	// MultiContainer says that the device plugin serves pods several of whose
-	// containers request GPU memory, which the one of gpushare does not.
+	// MultiContainer says that the device plugin supports pods several of whose containers
+	// request GPU memory, which the gpushare device plugin does not.
 	MultiContainer bool `json:"multiContainer"`
 }
 

@@ -19,14 +19,14 @@ const maxRules = 100
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Rules say what degraded hardware is, 1..100. All count.
+	// Rules say which hardware is degraded, 1..100. All count.
 	Rules []Rule `json:"rules"`
-	// Annotation is the key of the pod annotation with the names of rules that the
-	// pod does not mind, separated by commas; * is all. "" means that pods have no
-	// say. Default outboard.dev/tolerate-degraded.
+	// Annotation is the key of the pod annotation with the names of the rules that the pod
+	// tolerates, separated by commas; * is all. "" means that pods tolerate none. Default
+	// outboard.dev/tolerate-degraded.
 	Annotation string `json:"annotation"`
-	// WhenStale is what it means when the signal of a rule says nothing current of
-	// a node. Neutral (the default) or Reject.
+	// WhenStale says what happens to a node for which the signal of a rule is missing or
+	// stale: Neutral (the default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
 }
 
@@ -44,11 +44,11 @@ type Rule struct {
 	Annotation *Mark `json:"annotation"`
 	// Signal is a number about the node.
 	Signal *Signal `json:"signal"`
-	// Reject keeps pods off the node.
+	// Reject rejects the node.
 	Reject bool `json:"reject"`
-	// Penalty is taken from the node's score, 1..100 points of 100.
+	// Penalty is subtracted from the score of the node, 1..100 points of 100.
 	Penalty int64 `json:"penalty"`
-	// Pods are those that the rule concerns. Default: all.
+	// Pods are those that the rule applies to. Default: all.
 	Pods Pods `json:"pods"`
 }
 
@@ -62,9 +62,9 @@ type Condition struct {
 
 // Mark is a label or an annotation.
 type Mark struct {
-	// Key is required.
+	// Key is the key of the label or annotation. Required.
 	Key string `json:"key"`
-	// Values are those that tell of degraded hardware; none (the default): any.
+	// Values are those that indicate degraded hardware; none (the default): any.
 	Values []string `json:"values"`
 }
 
@@ -73,9 +73,9 @@ type Mark struct {
 type Signal struct {
 	// Name is the signal's. Required.
 	Name string `json:"name"`
-	// Above tells of degraded hardware when the number is larger.
+	// Above indicates degraded hardware if the number is larger.
 	Above *float64 `json:"above"`
-	// Below does when it is smaller.
+	// Below indicates degraded hardware if the number is smaller.
 	Below *float64 `json:"below"`
 }
 
@@ -84,7 +84,7 @@ type Pods struct {
 	// Resources are those of which a pod requests at least one. None (the default):
 	// whatever it requests.
 	Resources []corev1.ResourceName `json:"resources"`
-	// Selector is for the pods' labels; nil (the default) and {} are all pods.
+	// Selector selects pods by their labels; nil (the default) and {} select all pods.
 	Selector *metav1.LabelSelector `json:"selector"`
 }
 

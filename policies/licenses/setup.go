@@ -24,11 +24,12 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Annotation is the key of the pod annotation that says which seats the pod
-	// needs: "matlab=1,simulink=2". Default outboard.dev/licenses.
+	// Annotation is the key of the pod annotation that requests seats: "matlab=1,simulink=2".
+	// Default outboard.dev/licenses.
 	Annotation string `json:"annotation"`
-	// WhenStale says what it means that a server has not told its numbers lately:
-	// with policy.Neutral (the default) the last ones count, or else Feature.Seats.
+	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
+	// default) the last ones count, or else Feature.Seats; with Reject no pod gets a floating
+	// seat.
 	WhenStale policy.WhenStale `json:"whenStale"`
 	// Features are what pods can request. At least one.
 	Features []Feature `json:"features"`
@@ -40,11 +41,11 @@ type Feature struct {
 	// Name is the name that pods use: letters, digits and _.-, at most 63. Required, and
 	// unique.
 	Name string `json:"name"`
-	// Resource is an extended resource by which pods may request it, too.
+	// Resource is an extended resource by which pods may request the feature, too.
 	Resource string `json:"resource"`
-	// Seats is how many there are in all that the server does not tell, 0 or more.
+	// Seats is how many floating seats there are if the server does not report it, 0 or more.
 	Seats *int64 `json:"seats"`
-	// Server says how many there are, and how many are used.
+	// Server reports how many floating seats there are, and how many are used.
 	Server *Server `json:"server"`
 	// ReservedSeats is how many floating seats pods never get, 0 or more.
 	ReservedSeats int64 `json:"reservedSeats"`
@@ -53,21 +54,21 @@ type Feature struct {
 	MaxPerNamespace int64 `json:"maxPerNamespace"`
 	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature.
 	NodeLabel string `json:"nodeLabel"`
-	// SeatsPerNode is how many seats each node has for itself, 0 or more.
+	// SeatsPerNode is how many node-locked seats each node has, 0 or more.
 	SeatsPerNode *int64 `json:"seatsPerNode"`
 }
 
 // Server is a signal that tells about a feature.
 type Server struct {
-	// Signal is its name. Its keys are FEATURE/total and FEATURE/used. Required.
+	// Signal is the name of the signal. Its keys are FEATURE/total and FEATURE/used. Required.
 	Signal string `json:"signal"`
-	// Feature is what it calls the feature; "" as pods do.
+	// Feature is the name that the server has for the feature; "" is the name that pods use.
 	Feature string `json:"feature"`
 	// UsedIncludesPods says that FEATURE/used includes the seats that pods have checked
 	// out. With false (the default) no seat is allocated twice, whichever is true.
 	UsedIncludesPods bool `json:"usedIncludesPods"`
-	// CheckoutDelay is how long after its claim a pod has checked out its seats for
-	// certain, 1s..24h. Needs UsedIncludesPods. Nil stands for 5m.
+	// CheckoutDelay is how long after its claim a pod has certainly checked out its seats,
+	// 1s..24h. Needs UsedIncludesPods. Default 5m.
 	CheckoutDelay *metav1.Duration `json:"checkoutDelay"`
 }
 

@@ -17,15 +17,14 @@ const allNamespaces = "*"
 type Config struct {
 	// Max is how many matching pods one node may run, at least 1.
 	Max int32 `json:"max"`
-	// MaxFromLabel is the key of a node label whose value is that node's own
-	// Max, a whole number from 0. Nodes without the label have Max. "" means
-	// that all nodes have Max.
+	// MaxFromLabel is the key of a node label whose value is the Max of that node, a whole
+	// number from 0. Nodes without the label, or all nodes if it is "", have Max.
 	MaxFromLabel string `json:"maxFromLabel"`
-	// Selector says by their labels which pods are limited, and which count. It
-	// must be given; {} selects every pod.
+	// Selector selects by labels the pods that are limited and counted. Required; {} selects
+	// every pod.
 	Selector *metav1.LabelSelector `json:"selector"`
-	// Namespaces share one limit, and pods in others are not limited; "*" alone
-	// stands for all of them. When empty, each namespace has a limit of its own.
+	// Namespaces share one limit, and pods in other namespaces are not limited; "*" alone is
+	// all namespaces. If empty, each namespace has a limit of its own.
 	Namespaces []string `json:"namespaces"`
 }
 

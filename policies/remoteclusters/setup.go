@@ -13,10 +13,11 @@ import (
 
 // ScoringStrategy says which clusters are better.
 type ScoringStrategy struct {
-	// Type is Spread (the default) or BinPack.
+	// Type is Spread (the default), which prefers clusters with more left, or BinPack, which
+	// prefers those with less left.
 	Type ScoringStrategyType `json:"type"`
-	// LocalScore is the score of nodes of this cluster, 0..100. Default 100: pods go to
-	// other clusters only when they must.
+	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
+	// only if they fit on no local node.
 	LocalScore int32 `json:"localScore"`
 }
 
@@ -38,18 +39,18 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// ClusterLabel is the key of the node label whose value is the name of the cluster
-	// that the node stands for. Nodes without it are home. Required.
+	// ClusterLabel is the key of the node label whose value is the name of the cluster that
+	// the node represents. Nodes without it are local. Required.
 	ClusterLabel string `json:"clusterLabel"`
-	// Clusters are the others, at least one.
+	// Clusters are the remote clusters, at least one.
 	Clusters []Cluster `json:"clusters"`
 	// ScoringStrategy says which clusters are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MetricDelay is how long it may take until a pod that is bound to a node is counted in
-	// the cluster it stands for, 0s..1h. Default 10s.
+	// the cluster that the node represents, 0s..1h. Default 10s.
 	MetricDelay metav1.Duration `json:"metricDelay"`
-	// WhenStale is what to think of a cluster of which nothing current is known. Reject
-	// (the default) or Neutral.
+	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
+	// not configured: Reject (the default) or Neutral.
 	WhenStale policy.WhenStale `json:"whenStale"`
 }
 

@@ -15,12 +15,12 @@ import (
 
 // Config is the configuration of the policy. At least one rule must be given.
 type Config struct {
-	// WhenStale is policy.Neutral (the default) or policy.Reject: what it means to a
-	// filter that a signal which it reads has no current number.
+	// WhenStale says what happens to a node if a filter reads a signal that is missing or
+	// stale: Neutral (the default), the rule is ignored, or Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
-	// Filter are rules that say where pods may run.
+	// Filter are rules that say on which nodes pods fit.
 	Filter []FilterRule `json:"filter"`
-	// Score are rules that say where they run better.
+	// Score are rules that say which nodes are better.
 	Score []ScoreRule `json:"score"`
 }
 
@@ -32,11 +32,11 @@ type FilterRule struct {
 	When string `json:"when"`
 	// Expression is true for nodes on which the pod may run. Required.
 	Expression string `json:"expression"`
-	// Message is what the pod's events say of nodes on which it may not: one line
-	// without numbers. "" stands for "node(s) do not satisfy rule" and the name.
+	// Message is the event text for nodes on which the pod does not fit: one line without
+	// numbers. "" is "node(s) do not satisfy rule" and the name.
 	Message string `json:"message"`
-	// Resolvable says whether the pod may run there when others have left. Nil means
-	// that it may if the expression reads usage.
+	// Resolvable says whether preemption may help: the pod may fit once other pods are gone.
+	// By default it may if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
 	// FailurePolicy says what happens when Expression or When cannot be evaluated,
 	// because a key is missing, a text is not a version, or it exceeds its cost limit.

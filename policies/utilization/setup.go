@@ -49,16 +49,16 @@ type Config struct {
 	// CPU and Memory say how much nodes use of them. At least one has a signal.
 	CPU    Use `json:"cpu"`
 	Memory Use `json:"memory"`
-	// WhenStale is what it means that a signal is missing or stale: policy.Neutral
-	// (the default) or policy.Reject.
+	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
+	// default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
-	// MetricDelay is how long after a pod was bound its use is not yet in the signals,
-	// 0..24h. Default 1m.
+	// MetricDelay is how long it takes until the signals include what a pod uses once it is
+	// bound, 0..24h. Default 1m.
 	MetricDelay metav1.Duration `json:"metricDelay"`
-	// Prediction is what pods will use.
+	// Prediction says what pods are predicted to use.
 	Prediction Prediction `json:"prediction"`
-	// ForecastWeight is the weight of forecasts beside measurements, 0..100 percent.
-	// Default 20.
+	// ForecastWeight is the weight of forecasts against measurements, 0..100 percent. Default
+	// 20.
 	ForecastWeight int64 `json:"forecastWeight"`
 	// ScoringStrategy is how utilization becomes a score.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
@@ -66,10 +66,10 @@ type Config struct {
 
 // ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too.
 type ScoringStrategy struct {
-	// Type is LeastUsed (the default) or one of the others.
+	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
 	Type ScoringStrategyType `json:"type"`
-	// TargetUtilization is up to where TargetLoadPacking fills a node, 1..99 percent.
-	// Default 40.
+	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, 1..99
+	// percent. Default 40.
 	TargetUtilization int64 `json:"targetUtilization"`
 	// Margin, 0..10, and Sensitivity, more than 0 and up to 10, say how much the
 	// deviation weighs in LoadVariationRisk. Default 1.
@@ -84,25 +84,27 @@ type ScoringStrategy struct {
 
 // Use says how much nodes use of a resource.
 type Use struct {
-	// Signal is the name of a signal with what each node uses. "": the resource does
-	// not matter, and nothing else is given.
+	// Signal is the name of a signal with what each node uses. "" means that the resource does
+	// not matter; then the other fields must be empty.
 	Signal string `json:"signal"`
-	// Unit is that of all signals here. Required.
+	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
+	// Absolute, in cores or bytes. Required.
 	Unit Unit `json:"unit"`
-	// Deviation is the name of a signal with the standard deviation of what each node
-	// uses. For the scoring strategies that need it.
+	// Deviation is the name of a signal with the standard deviation of what each node uses.
+	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
 	Deviation string `json:"deviation"`
-	// Forecast is the name of a signal with what each node is going to use. Optional.
+	// Forecast is the name of a signal with what each node is predicted to use. Optional.
 	Forecast string `json:"forecast"`
-	// Max is how much of a node may be used, with the pod, in percent. 0 (the
-	// default) does not limit it.
+	// Max is the maximum utilization of a node, with the pod, in percent. 0 (the default) is
+	// no limit.
 	Max int64 `json:"max"`
 }
 
 // Prediction is what a container will use: its limit, else RequestFactor times its
 // request, else what is said here.
 type Prediction struct {
-	// RequestFactor is 0..100. Default 1.5.
+	// RequestFactor is what the request of a container without a limit is multiplied by,
+	// 0..100. Default 1.5.
 	RequestFactor float64 `json:"requestFactor"`
 	// CPU and Memory are for containers with neither. Default 1 and 200Mi.
 	CPU    *resource.Quantity `json:"cpu"`
