@@ -47,7 +47,7 @@ func TestText(t *testing.T) {
 			Policies: []decision.Policy{
 				{Name: "GPUMemory", Weight: 5},
 				{Name: "Utilization", Weight: 2, Skipped: "policy Utilization: panic: boom"},
-				{Name: "Licence", Unconcerned: true},
+				{Name: "License", Unconcerned: true},
 			},
 			Rejections: []decision.Rejection{
 				{Policy: "GPUMemory", Code: "NoSingleGPU", Text: "no single GPU has enough free memory", Unit: "MiB", Nodes: 20, Nearest: []decision.Miss{
@@ -98,7 +98,7 @@ func TestText(t *testing.T) {
 		},
 		"bind-failed": {
 			Verb: "bind", Profile: "/", Time: arrived, Duration: 5 * time.Millisecond, Pod: web, Generation: 17, Bound: "node-a",
-			Error: "node node-a: no device has enough left (policy GPUMemory)\npolicy Licence: releasing: no answer",
+			Error: "node node-a: no device has enough left (policy GPUMemory)\npolicy License: releasing: no answer",
 		},
 		"failed": {
 			Verb: "filter", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Asked: 1, Policies: policies,

@@ -229,7 +229,7 @@ func TestNames(t *testing.T) {
 	names := map[string]snapshot.LedgerKey{}
 	for _, key := range []snapshot.LedgerKey{
 		{Resource: "aliyun.com/gpu-mem", Node: "node-1"}, {Resource: "aliyun.com/gpu-mem"}, {Resource: "gpu-mem", Node: "node-1.aliyun.com"},
-		{Resource: "Licence/MATLAB", Node: ""}, {Resource: "licence/matlab", Node: ""}, {Resource: "ä/ö", Node: ""}, {Resource: "-", Node: "n"},
+		{Resource: "License/MATLAB", Node: ""}, {Resource: "license/matlab", Node: ""}, {Resource: "ä/ö", Node: ""}, {Resource: "-", Node: "n"},
 		{Resource: strings.Repeat("r", 300), Node: strings.Repeat("n", 253)}, {Resource: strings.Repeat("r", 300), Node: strings.Repeat("n", 252)},
 	} {
 		name := ledger.Name(key)
