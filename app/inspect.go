@@ -63,7 +63,7 @@ func (s *service) show(w http.ResponseWriter, profile *config.Profile, path stri
 		}
 		encoded, err := json.Marshal(answer)
 		if err != nil {
-			s.logger.Error("what a policy shows cannot be encoded", "policy", m.Name, "path", path, "error", err)
+			s.logger.Error("cannot encode what a policy shows", "policy", m.Name, "path", path, "error", err)
 			http.Error(w, "internal error", http.StatusInternalServerError)
 			return true
 		}

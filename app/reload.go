@@ -42,15 +42,15 @@ func newReloads(registry *prometheus.Registry) *reloads {
 	r := &reloads{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_config_reloads_total",
-			Help: "Changes of the configuration file, by outcome (success, error).",
+			Help: "Reloads of the configuration file, by outcome (success, error).",
 		}, []string{"outcome"}),
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_successful",
-			Help: "1 if the configuration file as it is now is in force, 0 if it could not be loaded.",
+			Help: "1 if the current configuration file is in force, 0 if it cannot be loaded.",
 		}),
 		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_success_timestamp_seconds",
-			Help: "When the configuration in force was loaded.",
+			Help: "Time when the configuration in force was loaded, in Unix seconds.",
 		}),
 	}
 	for _, outcome := range []string{reloadSuccess, reloadError} {
@@ -78,7 +78,7 @@ func (r *reloads) failed(err error) {
 // warnings returns a line if the last reload failed.
 func (r *reloads) warnings() []string {
 	if err := r.failure.Load(); err != nil {
-		return []string{"configuration not reloaded, the former one stays in force: " + strings.Join(strings.Fields((*err).Error()), " ")}
+		return []string{"cannot reload the configuration; the previous one stays in force: " + strings.Join(strings.Fields((*err).Error()), " ")}
 	}
 	return nil
 }
@@ -105,12 +105,12 @@ func (s *service) reloadLocked(file string, data []byte) {
 	}
 	former := s.current.Load().config
 	if fields := config.NeedsRestart(s.started, c); len(fields) > 0 {
-		s.logger.Warn("some changes of the configuration take effect at the next start only", "fields", fields)
+		s.logger.Warn("some configuration changes require a restart", "fields", fields)
 	}
 	s.enforce(p)
 	s.reloads.loaded()
 	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
-	s.logger.Info("configuration reloaded", "changed", changes(former, c), "urls", p.urls())
+	s.logger.Info("reloaded the configuration", "changed", changes(former, c), "urls", p.urls())
 }
 
 // retryReloads tries again, until ctx ends, to put a valid configuration into force that
@@ -167,7 +167,7 @@ func changes(former, c *config.Config) []string {
 // watchFailed is called when the configuration file cannot be watched, or not be read.
 func (s *service) watchFailed(err error) {
 	if errors.Is(err, filewatch.ErrNoNotifications) {
-		s.logger.Warn("changes of the configuration file are found by polling", "error", err)
+		s.logger.Warn("cannot watch the configuration file; polling it", "error", err)
 		return
 	}
 	s.reloadFailed(err)
@@ -175,5 +175,5 @@ func (s *service) watchFailed(err error) {
 
 func (s *service) reloadFailed(err error) {
 	s.reloads.failed(err)
-	s.logger.Error("configuration not reloaded, the former one stays in force", "error", err)
+	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", err)
 }

@@ -51,10 +51,10 @@ func (r *reloading) says(text, want string) {
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
-	const warning = "take effect at the next start only"
+	const warning = "require a restart"
 	r.says(alone+"log: {level: debug}\n"+policies, warning)
 	r.says(alone+"log: {level: debug}\n"+policies+"  shortlist: 5\n", warning)
-	r.says(alone+policies+"  shortlist: 5\n", "configuration reloaded")
+	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
 	if strings.Contains(r.log.String(), warning) {
 		t.Errorf("back to the start: %s", r.log.String())
 	}
@@ -84,9 +84,9 @@ func TestFailedReloadShows(t *testing.T) {
 		}
 	}
 	shows("at the start", 1, "")
-	r.says(strings.Replace(good, "policies", "polices", 1), "configuration not reloaded")
+	r.says(strings.Replace(good, "policies", "polices", 1), "cannot reload the configuration")
 	shows("broken", 0, `profiles[0].polices: Unknown field: did you mean "policies"?`)
-	r.says(good, "configuration reloaded")
+	r.says(good, "reloaded the configuration")
 	shows("mended", 1, "")
 	r.watchFailed(filewatch.ErrNoNotifications)
 	shows("polling", 1, "")

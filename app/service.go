@@ -128,7 +128,7 @@ func newService(c *config.Config, types config.Types, to connection, registry *p
 // enforce puts into force what was provisioned.
 func (s *service) enforce(p *profiles) {
 	for _, warning := range p.config.Warnings {
-		s.logger.Warn("the configuration is probably not what you mean", "warning", warning.Error())
+		s.logger.Warn("the configuration is probably not what you intend", "warning", warning.Error())
 	}
 	if s.cluster != nil {
 		s.cluster.KeepHistory(p.requirements.history)
@@ -191,9 +191,9 @@ func (s *service) provision(c *config.Config) (*profiles, error) {
 
 // engineOf makes the engine of a profile. clock may be nil.
 func engineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
-	members := make([]engine.Member, 0, len(profile.Policies))
+	members := make([]engine.WeightedPolicy, 0, len(profile.Policies))
 	for _, m := range profile.Policies {
-		members = append(members, engine.Member{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
+		members = append(members, engine.WeightedPolicy{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
 	}
 	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *service) precompute(ctx context.Context) {
 		if s.cluster.Synced() == nil {
 			for path, e := range s.current.Load().engines {
 				if err := e.Precompute(view); err != nil {
-					s.logger.Error("a policy could not precompute", "profile", path, "error", err)
+					s.logger.Error("a policy cannot precompute", "profile", path, "error", err)
 				}
 			}
 		}

@@ -46,7 +46,7 @@ func version() string {
 // registerBuildInfo registers the metric that says what runs.
 func registerBuildInfo(registry *prometheus.Registry) {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "outboard_build_info", Help: "1, with the version that runs as a label.",
+		Name: "outboard_build_info", Help: "1, with the running version as a label.",
 		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},
 	})
 	info.Set(1)

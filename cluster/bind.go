@@ -62,11 +62,11 @@ func (e *BindError) Is(target error) bool {
 
 // Outcomes of Bind, in metrics.
 const (
-	outcomeSuccess        = "bound"
+	outcomeSuccess        = "success"
 	outcomeAlreadyBound   = "already_bound" // to the node asked for
 	outcomeBoundElsewhere = "bound_elsewhere"
-	outcomeNotFound       = "gone"
-	outcomeRejected       = "refused"
+	outcomeNotFound       = "not_found"
+	outcomeRejected       = "rejected"
 	outcomeNotSent        = "not_sent"
 	outcomeThrottled      = "throttled" // by Throttle, before Bind
 	outcomeUnknown        = "unknown"
@@ -260,7 +260,7 @@ func (c *Cluster) bound(ctx context.Context, b binding.Binding) *corev1.Pod {
 		if err == nil {
 			return fresh
 		}
-		c.options.Logger.Warn("a pod was bound that is not known yet; until it is, its annotations are counted and its requests are not",
+		c.options.Logger.Warn("bound a pod that the watch does not show yet; until then, its annotations count and its resource requests do not",
 			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", err)
 		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID}}
 	}
@@ -285,7 +285,7 @@ func (c *Cluster) warnOfAnnotations(b binding.Binding, pod *corev1.Pod) {
 	}
 	if len(differ) > 0 {
 		slices.Sort(differ)
-		c.options.Logger.Warn("a pod was bound to the node already, with other annotations",
+		c.options.Logger.Warn("the pod was already bound to the node, with different annotations",
 			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "annotations", strings.Join(differ, " "))
 	}
 }

@@ -455,7 +455,7 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	}
 	warned := func(want bool) func() error {
 		return func() error {
-			if lines := strings.Join(c.Warnings(), "\n"); strings.Contains(lines, "cluster: pods (the API server does not answer: ") != want {
+			if lines := strings.Join(c.Warnings(), "\n"); strings.Contains(lines, "cluster: pods (the API server does not respond: ") != want {
 				return fmt.Errorf("the warnings are %q", lines)
 			}
 			return nil

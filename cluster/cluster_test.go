@@ -296,8 +296,8 @@ func TestMetrics(t *testing.T) {
 		return nil
 	})
 	for name, want := range map[string]float64{
-		`outboard_cluster_binds_total{outcome="bound"}`:                        1,
-		`outboard_cluster_bind_duration_seconds{outcome="bound"}`:              1,
+		`outboard_cluster_binds_total{outcome="success"}`:                      1,
+		`outboard_cluster_bind_duration_seconds{outcome="success"}`:            1,
 		`outboard_cluster_synced{resource="nodes"}`:                            1,
 		`outboard_cluster_synced{resource="pods"}`:                             1,
 		`outboard_cluster_synced{resource="poddisruptionbudgets"}`:             1,
@@ -311,7 +311,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		`outboard_cluster_view_generation`, `outboard_cluster_publications_total`, `outboard_cluster_view_age_seconds`,
+		`outboard_cluster_view_generation`, `outboard_cluster_views_published_total`, `outboard_cluster_view_age_seconds`,
 		`outboard_cluster_last_event_age_seconds{resource="nodes"}`, `outboard_cluster_last_event_age_seconds{resource="pods"}`,
 	} {
 		if got := gather(t, registry, name); got <= 0 || got > 3600 {

@@ -62,13 +62,13 @@ func TestMeaningOfFailures(t *testing.T) {
 		{nil, "", ""},
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f ledger/crd.yaml)", "does not serve"},
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f ledger/crd.yaml)", ""},
-		{forbidden, "ledgers (the API server forbids reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", "forbids"},
+		{forbidden, "ledgers (the API server denies reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", "forbids"},
 		{apierrors.NewMethodNotSupported(resource, "list"), "ledgers (the API server does not serve a resource: list is not supported on resources of kind \"ledgers.outboard.dev\"; kubectl apply -f ledger/crd.yaml)", "does not serve"},
-		{apierrors.NewResourceExpired("too old"), "ledgers (the API server refuses a request: too old)", "refuses a request"},
-		{errors.New("timeout"), "ledgers (the API server does not answer: timeout)", "does not answer"},
-		{errors.New("another"), "ledgers (the API server does not answer: another)", ""},
+		{apierrors.NewResourceExpired("too old"), "ledgers (the API server rejects a request: too old)", "refuses a request"},
+		{errors.New("timeout"), "ledgers (the API server does not respond: timeout)", "does not respond"},
+		{errors.New("another"), "ledgers (the API server does not respond: another)", ""},
 		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see clientConnection.kubeconfig)", "credentials"},
-		{nil, "", "answers again"},
+		{nil, "", "responds again"},
 		{nil, "", ""},
 	} {
 		log.Reset()

@@ -25,11 +25,11 @@ func newMetrics() *metrics {
 		}, []string{"resource"}),
 		binds: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_binds_total",
-			Help: "Bind calls, by outcome.",
+			Help: "Bind calls, by outcome (success, already_bound, bound_elsewhere, not_found, rejected, not_sent, throttled, unknown).",
 		}, []string{"outcome"}),
 		bindSeconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_cluster_bind_duration_seconds",
-			Help:    "Duration of Bind calls, by outcome.",
+			Help:    "Duration of bind calls, by outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
 	}
@@ -37,15 +37,15 @@ func newMetrics() *metrics {
 
 // read adds the metrics that are read from the Cluster when they are collected.
 func (m *metrics) read(c *Cluster) {
-	promauto.With(m.registry).NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_publications_total", Help: "Views published."},
+	promauto.With(m.registry).NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_views_published_total", Help: "Views published."},
 		func() float64 { return float64(c.View().Generation()) })
-	m.gauge("outboard_cluster_view_generation", "Generation of the present view.",
+	m.gauge("outboard_cluster_view_generation", "Generation of the current view.",
 		func() float64 { return float64(c.View().Generation()) })
-	m.gauge("outboard_cluster_view_age_seconds", "Time since the present view was published.",
+	m.gauge("outboard_cluster_view_age_seconds", "Time since the current view was published.",
 		func() float64 { return time.Since(c.state.published.Load().at).Seconds() })
-	m.gauge("outboard_cluster_nodes", "Nodes in the present view.",
+	m.gauge("outboard_cluster_nodes", "Nodes in the current view.",
 		func() float64 { return float64(c.View().Len()) })
-	m.gauge("outboard_cluster_pods", "Pods known that have not ended, on a node or waiting.",
+	m.gauge("outboard_cluster_pods", "Pods that have not ended, bound or pending.",
 		func() float64 { return float64(c.state.count()) })
 	m.registry.MustRegister(reflectorMetrics{c})
 }
@@ -58,9 +58,9 @@ func reflectorDesc(name, help string) *prometheus.Desc {
 }
 
 var (
-	syncedDesc     = reflectorDesc("outboard_cluster_synced", "1 if the resource was read completely.")
-	unreadableDesc = reflectorDesc("outboard_cluster_unreadable", "1 while the resource cannot be read: the last request to list or watch it failed.")
-	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the API server last said something about the resource. It sends a sign of life about once a minute.")
+	syncedDesc     = reflectorDesc("outboard_cluster_synced", "1 after the resource was listed completely once.")
+	unreadableDesc = reflectorDesc("outboard_cluster_unreadable", "1 while the last request to list or watch the resource failed.")
+	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute.")
 )
 
 // Describe implements prometheus.Collector.

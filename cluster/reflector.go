@@ -145,7 +145,7 @@ func (f *resourceReflector) observe(err error) error {
 	if err == nil {
 		f.sawEvent()
 		if f.lastError.Swap(nil) != nil {
-			f.logger.Info("the API server answers again", "resource", f.resource)
+			f.logger.Info("the API server responds again", "resource", f.resource)
 		}
 		return nil
 	}
@@ -168,7 +168,7 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return "the API server forbids reading a resource", "grant the verbs list and watch on " + resource
+		return "the API server denies reading a resource", "grant the verbs list and watch on " + resource
 	case (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)) && f.resource == ledger.Resource.Resource:
 		return "the API server does not serve a resource", "kubectl apply -f ledger/crd.yaml"
 	case apierrors.IsNotFound(err):
@@ -178,9 +178,9 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code/100 == 4 {
-		return "the API server refuses a request", ""
+		return "the API server rejects a request", ""
 	}
-	return "the API server does not answer", ""
+	return "the API server does not respond", ""
 }
 
 // trouble is why the last request failed, as a line for an operator; "" if it did not.

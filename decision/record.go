@@ -31,9 +31,9 @@ type Record struct {
 	// Generation identifies the View that was judged; 0 is a request judged
 	// without a cluster.
 	Generation uint64 `json:"generation"`
-	// Remembered says that the pod and the view were unchanged since an earlier
+	// Cached says that the pod and the view were unchanged since an earlier
 	// call, whose verdicts were used again.
-	Remembered bool `json:"remembered,omitempty"`
+	Cached bool `json:"cached,omitempty"`
 
 	// Unmanaged says that the pod asks for none of the profile's managedResources, so that
 	// no policy was asked: all nodes fit, and none is better.

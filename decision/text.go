@@ -17,14 +17,14 @@ func (r *Record) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "  error: %s\n", Plain(r.Error))
 	}
 	if r.Unmanaged {
-		b.WriteString("  the pod asks for none of the profile's managedResources, so no policy was asked\n")
+		b.WriteString("  the pod requests none of the profile's managedResources, so no policy evaluated it\n")
 	}
 	for _, p := range r.Policies {
 		switch {
 		case p.Skipped != "":
-			fmt.Fprintf(&b, "  %s was left out: %s\n", p.Name, Plain(strings.TrimPrefix(p.Skipped, "policy "+p.Name+": ")))
+			fmt.Fprintf(&b, "  %s failed and was ignored: %s\n", p.Name, Plain(strings.TrimPrefix(p.Skipped, "policy "+p.Name+": ")))
 		case p.Unconcerned:
-			fmt.Fprintf(&b, "  %s does not concern this pod\n", p.Name)
+			fmt.Fprintf(&b, "  %s does not apply to this pod\n", p.Name)
 		}
 	}
 	for i := range r.Rejections {
@@ -71,8 +71,8 @@ func (r *Record) headline(b *strings.Builder) {
 		}
 	}
 	fmt.Fprintf(b, "  (%s, profile %s, view %d", r.Duration.Round(time.Microsecond), r.Profile, r.Generation)
-	if r.Remembered {
-		b.WriteString(", remembered")
+	if r.Cached {
+		b.WriteString(", cached")
 	}
 	b.WriteString(")\n")
 }
@@ -143,9 +143,9 @@ func (p *Preemption) text(b *strings.Builder) {
 	case p.Dropped != "":
 		fmt.Fprintf(b, "    %s: dropped: %s\n", node, p.Dropped)
 	case len(p.Added) > 0:
-		fmt.Fprintf(b, "    %s: %s given, added %s\n", node, count(p.Given, "victim"), Plain(strings.Join(p.Added, ", ")))
+		fmt.Fprintf(b, "    %s: %s proposed, added %s\n", node, count(p.Given, "victim"), Plain(strings.Join(p.Added, ", ")))
 	default:
-		fmt.Fprintf(b, "    %s: %s given, none added\n", node, count(p.Given, "victim"))
+		fmt.Fprintf(b, "    %s: %s proposed, none added\n", node, count(p.Given, "victim"))
 	}
 }
 

@@ -44,7 +44,7 @@ func allocations(t *testing.T, nodes, shortlist, eighths int, score bool, pod st
 	if pod == "signed" {
 		p = &signedStripes{stripes{eighths}}
 	}
-	e := newShortEngine(t, shortlist, engine.Member{Name: "Stripes", Policy: p, Weight: 1}, engine.Member{Name: "Same", Policy: p, Weight: 2})
+	e := newShortEngine(t, shortlist, engine.WeightedPolicy{Name: "Stripes", Policy: p, Weight: 1}, engine.WeightedPolicy{Name: "Same", Policy: p, Weight: 2})
 	view := plainView(nodes)
 	req := engine.Request{View: view, Nodes: allNodes(view)}
 	pods := make([]*corev1.Pod, 200)

@@ -118,7 +118,7 @@ var versions = func() []*corev1.Pod {
 func beside(b *testing.B, nodes int, p policy.Policy,
 	ask func(e *engine.Engine, req engine.Request, result *engine.Result, turn int) error,
 	loop func(cycle policy.Cycle, asked []*snapshot.Node, kept []int32, rejected []engine.Rejected)) {
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Stripes", Policy: p, Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Stripes", Policy: p, Weight: 1}}})
 	if err != nil {
 		b.Fatal(err)
 	}

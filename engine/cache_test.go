@@ -34,7 +34,7 @@ func TestEvaluationsAreReused(t *testing.T) {
 		view       *snapshot.View
 		asked      []string
 		want       calls
-		remembered bool
+		cached bool
 	}
 	pod, changed, other := podOf("u", "1"), podOf("u", "2"), podOf("v", "1")
 	anonymous, unversioned := podOf("", "1"), podOf("u", "")
@@ -95,7 +95,7 @@ func TestEvaluationsAreReused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: toLargest}
-			e := newShortEngine(t, tt.shortlist, engine.Member{Name: "Memory", Policy: p, Weight: 1})
+			e := newShortEngine(t, tt.shortlist, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
 			var result engine.Result
 			for i, r := range tt.requests {
 				req := asking(r.pod, r.view, r.asked...)
@@ -118,8 +118,8 @@ func TestEvaluationsAreReused(t *testing.T) {
 				if got := p.calls(); got != r.want {
 					t.Errorf("request %d (%s %v): asked %+v, want %+v", i, r.verb, r.asked, got, r.want)
 				}
-				if got := result.Record.Remembered; r.verb != "explain" && got != r.remembered {
-					t.Errorf("request %d (%s %v): Remembered is %t", i, r.verb, r.asked, got)
+				if got := result.Record.Cached; r.verb != "explain" && got != r.cached {
+					t.Errorf("request %d (%s %v): Cached is %t", i, r.verb, r.asked, got)
 				}
 			}
 		})
@@ -132,7 +132,7 @@ func TestFailedEvaluationIsNotReused(t *testing.T) {
 	p := &fake{filter: atLeast("memory", 5, tooLittle)}
 	var fail error
 	p.prepare = func(context.Context) error { return fail }
-	e := newEngine(t, engine.Member{Name: "Memory", Policy: p})
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
 	req := asking(podOf("u", "1"), view, "a", "b")
 	var result engine.Result
 	fail = errAnnotation
@@ -140,8 +140,8 @@ func TestFailedEvaluationIsNotReused(t *testing.T) {
 		t.Fatal("no error")
 	}
 	fail = nil
-	if err := e.Filter(t.Context(), req, &result); err != nil || kept(req, &result) != "a" || result.Record.Remembered {
-		t.Errorf("kept %v, remembered %t, error %v", result.Kept, result.Record.Remembered, err)
+	if err := e.Filter(t.Context(), req, &result); err != nil || kept(req, &result) != "a" || result.Record.Cached {
+		t.Errorf("kept %v, cached %t, error %v", result.Kept, result.Record.Cached, err)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: tt.normalize}
-			e := newEngine(t, engine.Member{Name: "Memory", Policy: p, Weight: 1})
+			e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
 			var result engine.Result
 			for i, r := range tt.requests {
 				p.signature = r.signature
@@ -233,7 +233,7 @@ func TestCacheIsForNodesOfTheView(t *testing.T) {
 	}
 	view := viewOf(lines...)
 	p := &fake{signature: "s", score: func(n *snapshot.Node) int64 { return int64(len(n.Pods)) }}
-	e := newEngine(t, engine.Member{Name: "Pods", Policy: p, Weight: 1})
+	e := newEngine(t, engine.WeightedPolicy{Name: "Pods", Policy: p, Weight: 1})
 	req := asking(podOf("u", "1"), view, lines...)
 	for _, with := range []int{0, 3, 0, 7} {
 		var pods []*corev1.Pod
@@ -251,13 +251,13 @@ func TestCacheIsForNodesOfTheView(t *testing.T) {
 	}
 }
 
-// ignoreRemembered compares records that differ in speed only.
-var ignoreRemembered = cmpopts.IgnoreFields(decision.Record{}, "Remembered")
+// ignoreCached compares records that differ in speed only.
+var ignoreCached = cmpopts.IgnoreFields(decision.Record{}, "Cached")
 
 // Requests about the same pods, at once, over several views, get the answers of
 // an engine that was never asked before.
 func TestCachesConcurrently(t *testing.T) {
-	members := []engine.Member{
+	members := []engine.WeightedPolicy{
 		{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1},
 		{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew), score: scoreBy("gpus"), normalize: toLargest}, Weight: 2},
 	}
@@ -296,7 +296,7 @@ func TestCachesConcurrently(t *testing.T) {
 				if err := askFresh(t.Context(), req, &want); err != nil {
 					t.Error(err)
 				}
-				if diff := cmp.Diff(want, got, ignoreRemembered, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(want, got, ignoreCached, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("goroutine %d: answer (-fresh +got):\n%s", g, diff)
 				}
 			}

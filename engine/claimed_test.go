@@ -22,24 +22,24 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 		}
 		return l
 	}
-	reserves := engine.Member{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}}
-	scores := engine.Member{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}
+	reserves := engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}}
+	scores := engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}
 	for _, tt := range []struct {
 		name    string
-		members []engine.Member
+		members []engine.WeightedPolicy
 		ledgers []*snapshot.Ledger
 		bound   string // where the pod is already
 		totals  string // of a, b, c
 		levels  string
 		kept    string // with shortlist 1
 	}{
-		{"none", []engine.Member{reserves, scores}, nil, "", "[200 2 198]", "[10 0 9]", "a"},
-		{"of other pods", []engine.Member{reserves, scores}, []*snapshot.Ledger{claimed("b", "other")}, "", "[200 2 198]", "[10 0 9]", "a"},
-		{"one", []engine.Member{reserves, scores}, []*snapshot.Ledger{claimed("b", "other", "u")}, "", "[199 200 198]", "[9 10 9]", "b"},
-		{"two", []engine.Member{reserves, scores}, []*snapshot.Ledger{claimed("b", "u"), claimed("c", "u")}, "", "[199 200 200]", "[9 10 10]", "b"},
-		{"of a pool", []engine.Member{reserves, scores}, []*snapshot.Ledger{claimed("", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
-		{"of a pod that is bound", []engine.Member{reserves, scores}, []*snapshot.Ledger{claimed("b", "u")}, "b", "[200 2 198]", "[10 0 9]", "a"},
-		{"no policy hands anything out", []engine.Member{scores}, []*snapshot.Ledger{claimed("b", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"none", []engine.WeightedPolicy{reserves, scores}, nil, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"of other pods", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"one", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other", "u")}, "", "[199 200 198]", "[9 10 9]", "b"},
+		{"two", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "u"), claimed("c", "u")}, "", "[199 200 200]", "[9 10 10]", "b"},
+		{"of a pool", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"of a pod that is bound", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "u")}, "b", "[200 2 198]", "[10 0 9]", "a"},
+		{"no policy hands anything out", []engine.WeightedPolicy{scores}, []*snapshot.Ledger{claimed("b", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b snapshot.Builder
@@ -82,7 +82,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 			if got, want := strings.Join(holding, " "), map[string]string{"one": "b", "two": "b c"}[tt.name]; got != want {
 				t.Errorf("the record says that the pod holds a claim on %q, want %q", got, want)
 			}
-			engine.Levels(result.Totals, result.Record.MaxTotal)
+			engine.ScaleScores(result.Totals, result.Record.MaxTotal)
 			if got := fmt.Sprint(result.Totals); got != tt.levels {
 				t.Errorf("levels %s, want %s", got, tt.levels)
 			}
@@ -101,7 +101,7 @@ func TestNodeWithAClaimWithoutWeights(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(object("a"))
 	b.SetLedger(&snapshot.Ledger{Resource: "gpu", Node: "a", Pods: []snapshot.LedgerPod{{UID: "u"}}})
-	e := newEngine(t, engine.Member{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
 	var result engine.Result
 	for _, pod := range []*corev1.Pod{podOf("u", "1"), podOf("", "")} {
 		if err := e.Score(t.Context(), asking(pod, b.View(), "a"), &result); err != nil || result.Totals[0] != 0 {

@@ -20,7 +20,7 @@ func TestPoliciesAreTimed(t *testing.T) {
 			score:  func(*snapshot.Node) int64 { return 1 },
 		}
 	}
-	e, err := engine.New(engine.Options{Clock: clock, Policies: []engine.Member{
+	e, err := engine.New(engine.Options{Clock: clock, Policies: []engine.WeightedPolicy{
 		{Name: "Weighted", Policy: both(), Weight: 1}, {Name: "Filter", Policy: both()},
 	}})
 	if err != nil {

@@ -26,7 +26,7 @@
 // and all others less, so that a pod that is tried again does not come to hold claims on
 // several nodes. Without weights there are no totals, and this has no effect.
 //
-// kube-scheduler takes whole numbers from 0 to 10. [Levels] converts totals to these:
+// kube-scheduler takes whole numbers from 0 to 10. [ScaleScores] converts totals to these:
 // ⌊10 × total ÷ MaxTotal⌋, with one exception: the best node is never put on a
 // level with a worse one. If rounding would do that, the best node (or the nodes
 // that tie for it) moves up one level, which is always possible, as only a node

@@ -26,8 +26,8 @@ const maxPolicies = 1000
 // resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
 
-// Member is one policy of a profile.
-type Member struct {
+// WeightedPolicy is one policy of a profile.
+type WeightedPolicy struct {
 	// Name identifies the policy in records, errors and metrics. It is unique in
 	// its Engine.
 	Name   string
@@ -40,7 +40,7 @@ type Member struct {
 
 // Options are the parts of an Engine.
 type Options struct {
-	Policies []Member
+	Policies []WeightedPolicy
 	// Shortlist makes Filter keep only the best nodes, at most this many; 0
 	// keeps all that fit.
 	Shortlist int
@@ -52,7 +52,7 @@ type Options struct {
 // Engine runs the policies of one profile. It may be used by any number of
 // goroutines.
 type Engine struct {
-	members   []Member
+	members   []WeightedPolicy
 	shortlist int
 	clock     func() time.Time
 	maxTotal  int64
@@ -95,7 +95,7 @@ func New(o Options) (*Engine, error) {
 // [Result].
 func (e *Engine) MaxTotal() int64 { return e.maxTotal }
 
-func maxTotal(members []Member) int64 {
+func maxTotal(members []WeightedPolicy) int64 {
 	var total int64
 	for i := range members {
 		total += members[i].Weight * policy.MaxScore

@@ -24,11 +24,11 @@ const (
 // evaluation is the policies of an engine prepared for one pod over one view, and what they say in one request.
 type evaluation struct {
 	key     evaluationKey
-	members []Member
+	members []WeightedPolicy
 	pod     *corev1.Pod
 
 	prepared bool
-	state    []memberState // by member
+	state    []policyState // by member
 	filters  []filterRef
 	scorers  []scorerRef
 	// explainers are asked by Explain only.
@@ -61,7 +61,7 @@ func keyOf(req Request) evaluationKey {
 // identified says whether the key tells one pod from all others.
 func (k evaluationKey) identified() bool { return k.uid != "" && k.resourceVersion != "" }
 
-type memberState struct {
+type policyState struct {
 	unconcerned bool
 	skipped     error
 	took        time.Duration // in this request
@@ -98,7 +98,7 @@ func (ev *evaluation) begin(e *Engine, req Request, same bool) {
 	}
 	ev.clock, ev.claimants, ev.maxTotal = e.clock, e.claimants, e.maxTotal
 	ev.members = e.members
-	ev.state = make([]memberState, len(e.members))
+	ev.state = make([]policyState, len(e.members))
 	ev.forget()
 }
 
@@ -338,7 +338,7 @@ func (ev *evaluation) blame(err error, stack []byte) error {
 	m := &ev.members[ev.running]
 	failure := &PolicyError{Policy: m.Name, Err: err, Stack: stack}
 	if m.FailurePolicy == policy.Ignore {
-		ev.state[ev.running] = memberState{skipped: failure}
+		ev.state[ev.running] = policyState{skipped: failure}
 		ev.again = true
 	}
 	ev.running = -1
@@ -347,5 +347,5 @@ func (ev *evaluation) blame(err error, stack []byte) error {
 
 // leavesOut says whether a member is left out.
 func (ev *evaluation) leavesOut() bool {
-	return slices.ContainsFunc(ev.state, func(s memberState) bool { return s.skipped != nil })
+	return slices.ContainsFunc(ev.state, func(s policyState) bool { return s.skipped != nil })
 }

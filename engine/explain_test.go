@@ -15,12 +15,12 @@ import (
 func TestExplain(t *testing.T) {
 	view := viewOf("good memory=8 gpus=4", "bad memory=1 gpus=1 broken=1", "half memory=4 gpus=2")
 	e := newEngine(t,
-		engine.Member{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: toLargest}, Weight: 2},
-		engine.Member{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew), score: scoreBy("gpus")}},
-		engine.Member{Name: "Health", Policy: &fake{filter: whole}, Weight: 1},
-		engine.Member{Name: "Spare", Policy: &fake{score: scoreBy("gpus")}, Weight: 3},
-		engine.Member{Name: "Indifferent", Policy: &fake{}, Weight: 1},
-		engine.Member{Name: "Broken", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, Weight: 1, FailurePolicy: policy.Ignore},
+		engine.WeightedPolicy{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: toLargest}, Weight: 2},
+		engine.WeightedPolicy{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew), score: scoreBy("gpus")}},
+		engine.WeightedPolicy{Name: "Health", Policy: &fake{filter: whole}, Weight: 1},
+		engine.WeightedPolicy{Name: "Spare", Policy: &fake{score: scoreBy("gpus")}, Weight: 3},
+		engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 1},
+		engine.WeightedPolicy{Name: "Broken", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, Weight: 1, FailurePolicy: policy.Ignore},
 	)
 	rest := []engine.PolicyOpinion{{Policy: "Indifferent", Weight: 1}, {Policy: "Broken", Weight: 1}}
 	want := []engine.Explanation{
@@ -71,7 +71,7 @@ func TestExplainCancelled(t *testing.T) {
 		return policy.Verdict{}
 	}
 	view := plainView(2000)
-	e := newEngine(t, engine.Member{Name: "P", Policy: p})
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
 	all, err := e.Explain(ctx, engine.Request{Pod: podOf("u", "1"), View: view, Nodes: allNodes(view)})
 	got := all.Nodes
 	if !errors.Is(err, errHungUp) || got != nil || p.calls().Filter > 300 {

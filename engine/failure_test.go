@@ -68,8 +68,8 @@ var failing = []struct {
 
 // steady are the policies beside the one that fails: Before rejects node b, After
 // scores by s.
-func steady(bad policy.Policy, failurePolicy policy.FailurePolicy) []engine.Member {
-	return []engine.Member{
+func steady(bad policy.Policy, failurePolicy policy.FailurePolicy) []engine.WeightedPolicy {
+	return []engine.WeightedPolicy{
 		{Name: "Before", Policy: &fake{filter: func(n *snapshot.Node) policy.Verdict {
 			if n.Name == "b" {
 				return policy.Verdict{Reason: broken}
@@ -155,8 +155,8 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 					if !strings.HasPrefix(skipped, "policy Bad: ") || !strings.Contains(skipped, tt.err) || got.Record.Error != "" {
 						t.Errorf("turn %d: the record says that Bad was skipped for %q and that the request failed with %q", turn, skipped, got.Record.Error)
 					}
-					if got.Record.Remembered {
-						t.Errorf("turn %d: what was decided without a policy is remembered", turn)
+					if got.Record.Cached {
+						t.Errorf("turn %d: what was decided without a policy is cached", turn)
 					}
 					if err := e.Score(t.Context(), req, &got); err != nil {
 						t.Fatal(err)
@@ -172,7 +172,7 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 
 // A policy that fails on some nodes is left out of the requests that ask about
 // them, and of no other, whatever was asked before.
-func TestFailureIsNotRemembered(t *testing.T) {
+func TestFailureIsNotCached(t *testing.T) {
 	view := viewOf("ok s=1", "few s=9 gpus=1", "poison")
 	flaky := &fake{filter: func(n *snapshot.Node) policy.Verdict {
 		if n.Name == "poison" {
@@ -180,7 +180,7 @@ func TestFailureIsNotRemembered(t *testing.T) {
 		}
 		return atLeast("gpus", 1, tooFew)(n)
 	}}
-	e := newEngine(t, engine.Member{Name: "Flaky", Policy: flaky, FailurePolicy: policy.Ignore})
+	e := newEngine(t, engine.WeightedPolicy{Name: "Flaky", Policy: flaky, FailurePolicy: policy.Ignore})
 	pod := podOf("u", "1")
 	for turn, step := range []struct{ asked, kept string }{
 		{"ok few", "few"},
@@ -205,10 +205,10 @@ func TestSeveralFailures(t *testing.T) {
 	view := viewOf("a s=3", "b s=2")
 	boom := func(*snapshot.Node) int64 { panic("boom") }
 	e := newShortEngine(t, 1,
-		engine.Member{Name: "Third", Policy: &fake{score: boom}, Weight: 1, FailurePolicy: policy.Ignore},
-		engine.Member{Name: "Second", Policy: &fake{filter: func(*snapshot.Node) policy.Verdict { panic("boom") }}, FailurePolicy: policy.Ignore},
-		engine.Member{Name: "First", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, FailurePolicy: policy.Ignore},
-		engine.Member{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1, FailurePolicy: policy.Ignore},
+		engine.WeightedPolicy{Name: "Third", Policy: &fake{score: boom}, Weight: 1, FailurePolicy: policy.Ignore},
+		engine.WeightedPolicy{Name: "Second", Policy: &fake{filter: func(*snapshot.Node) policy.Verdict { panic("boom") }}, FailurePolicy: policy.Ignore},
+		engine.WeightedPolicy{Name: "First", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, FailurePolicy: policy.Ignore},
+		engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1, FailurePolicy: policy.Ignore},
 	)
 	req := asking(podOf("u", "1"), view, "b", "a")
 	var result engine.Result
@@ -231,7 +231,7 @@ func TestSeveralFailures(t *testing.T) {
 // A cycle that neither filters nor scores is a mistake (say, methods on a pointer
 // and a cycle that is none), not a policy that has nothing to say.
 func TestCycleThatDoesNothing(t *testing.T) {
-	e := newEngine(t, engine.Member{Name: "Mistake", Policy: mistake{}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "Mistake", Policy: mistake{}})
 	var result engine.Result
 	err := e.Filter(t.Context(), asking(podOf("u", "1"), viewOf("a"), "a"), &result)
 	if want := "policy Mistake: its cycle is a engine_test.mistake, which neither filters nor scores"; err == nil || err.Error() != want {
@@ -298,8 +298,8 @@ func TestCancelled(t *testing.T) {
 			}
 			after := &fake{filter: whole, score: scoreBy("s")}
 			e := newShortEngine(t, 1,
-				engine.Member{Name: "P", Policy: p, Weight: 1, FailurePolicy: policy.Ignore},
-				engine.Member{Name: "After", Policy: after, Weight: 1, FailurePolicy: policy.Ignore},
+				engine.WeightedPolicy{Name: "P", Policy: p, Weight: 1, FailurePolicy: policy.Ignore},
+				engine.WeightedPolicy{Name: "After", Policy: after, Weight: 1, FailurePolicy: policy.Ignore},
 			)
 			req := engine.Request{Pod: podOf("u", "1"), View: view, Nodes: all}
 			var result engine.Result
@@ -336,7 +336,7 @@ func TestCancelled(t *testing.T) {
 			}
 
 			// The next request works, with all policies; what it leaves to be
-			// remembered is no answer to a request that has ended.
+			// cached is no answer to a request that has ended.
 			tt.at = "never"
 			if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) != 1 {
 				t.Errorf("the next request: kept %v, error %v", result.Kept, err)

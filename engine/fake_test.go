@@ -197,12 +197,12 @@ func asking(pod *corev1.Pod, view *snapshot.View, names ...string) engine.Reques
 	return req
 }
 
-func newEngine(t testing.TB, members ...engine.Member) *engine.Engine {
+func newEngine(t testing.TB, members ...engine.WeightedPolicy) *engine.Engine {
 	t.Helper()
 	return newShortEngine(t, 0, members...)
 }
 
-func newShortEngine(t testing.TB, shortlist int, members ...engine.Member) *engine.Engine {
+func newShortEngine(t testing.TB, shortlist int, members ...engine.WeightedPolicy) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: members, Shortlist: shortlist})
 	if err != nil {

@@ -46,41 +46,41 @@ func TestFilter(t *testing.T) {
 
 	tests := []struct {
 		name     string
-		policies []engine.Member
+		policies []engine.WeightedPolicy
 		asked    string
 		kept     string
 		rejected string
 	}{
 		{"a profile without policies passes all nodes", nil, all, all, ""},
-		{"a policy that the pod does not concern rejects none", []engine.Member{{Name: "Indifferent", Policy: indifferent}}, all, all, ""},
-		{"a policy that scores only rejects none", []engine.Member{{Name: "Scorer", Policy: scorer, Weight: 1}}, all, all, ""},
+		{"a policy that the pod does not concern rejects none", []engine.WeightedPolicy{{Name: "Indifferent", Policy: indifferent}}, all, all, ""},
+		{"a policy that scores only rejects none", []engine.WeightedPolicy{{Name: "Scorer", Policy: scorer, Weight: 1}}, all, all, ""},
 		{
 			"one policy",
-			[]engine.Member{{Name: "Memory", Policy: memory}}, all,
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory}}, all,
 			"big exact few sick", "lean:TooLittle poor:TooLittle wreck:TooLittle",
 		},
 		{
 			"the first policy that rejects gives the reason",
-			[]engine.Member{{Name: "Health", Policy: health}, {Name: "Memory", Policy: memory}, {Name: "GPUs", Policy: gpus}}, all,
+			[]engine.WeightedPolicy{{Name: "Health", Policy: health}, {Name: "Memory", Policy: memory}, {Name: "GPUs", Policy: gpus}}, all,
 			"big exact", "lean:TooLittle few:TooFew poor:TooLittle sick!:Broken wreck!:Broken",
 		},
 		{
 			"in another order of policies it is another",
-			[]engine.Member{{Name: "GPUs", Policy: gpus}, {Name: "Indifferent", Policy: indifferent}, {Name: "Memory", Policy: memory}, {Name: "Health", Policy: health}}, all,
+			[]engine.WeightedPolicy{{Name: "GPUs", Policy: gpus}, {Name: "Indifferent", Policy: indifferent}, {Name: "Memory", Policy: memory}, {Name: "Health", Policy: health}}, all,
 			"big exact", "lean:TooLittle few:TooFew poor:TooFew sick!:Broken wreck:TooFew",
 		},
 		{
 			"the answer is in the order asked",
-			[]engine.Member{{Name: "Memory", Policy: memory}}, "few wreck exact poor big lean",
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory}}, "few wreck exact poor big lean",
 			"few exact big", "wreck:TooLittle poor:TooLittle lean:TooLittle",
 		},
 		{
 			"unknown nodes are rejected and can be resolved",
-			[]engine.Member{{Name: "Memory", Policy: memory}}, "new big newer lean",
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory}}, "new big newer lean",
 			"big", "?:NodeUnknown ?:NodeUnknown lean:TooLittle",
 		},
 		{"unknown nodes are rejected by no policy too", nil, "new big", "big", "?:NodeUnknown"},
-		{"no node", []engine.Member{{Name: "Memory", Policy: memory}}, "", "", ""},
+		{"no node", []engine.WeightedPolicy{{Name: "Memory", Policy: memory}}, "", "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestFilterForeignNodes(t *testing.T) {
 		snapshot.NewNode(object("template memory=9")),
 		old.Node("a"),
 	)
-	e := newEngine(t, engine.Member{Name: "Memory", Policy: memory})
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: memory})
 	for turn := range 3 {
 		var result engine.Result
 		if err := e.Filter(t.Context(), req, &result); err != nil {
@@ -150,10 +150,10 @@ func TestFilterRecord(t *testing.T) {
 		"d  memory=9 gpus=9",
 	)
 	e := newEngine(t,
-		engine.Member{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle)}, Weight: 0},
-		engine.Member{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew)}, Weight: 2},
-		engine.Member{Name: "Health", Policy: &fake{filter: whole}, Weight: 1},
-		engine.Member{Name: "Indifferent", Policy: &fake{}, Weight: 3},
+		engine.WeightedPolicy{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle)}, Weight: 0},
+		engine.WeightedPolicy{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew)}, Weight: 2},
+		engine.WeightedPolicy{Name: "Health", Policy: &fake{filter: whole}, Weight: 1},
+		engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 3},
 	)
 	req := asking(podOf("uid-1", "7"), view, "new", "c4", "c3", "c2", "c1", "b2", "b1", "a5", "a4", "a3", "a2", "a1", "d")
 	var result engine.Result
@@ -203,8 +203,8 @@ func TestFilterManyNodes(t *testing.T) {
 		}}
 	}
 	e := newEngine(t,
-		engine.Member{Name: "From", Policy: named("node-00100", "z")},
-		engine.Member{Name: "To", Policy: named("", "node-00900")},
+		engine.WeightedPolicy{Name: "From", Policy: named("node-00100", "z")},
+		engine.WeightedPolicy{Name: "To", Policy: named("", "node-00900")},
 	)
 	all := allNodes(view)
 	for _, count := range []int{1000, 999, 257, 256, 255, 512, 1, 1000} {
@@ -256,7 +256,7 @@ func TestFilterSameReason(t *testing.T) {
 		}}
 	}
 	view := viewOf("a x=2", "b x=1", "c y=1", "d", "e x=2 y=1")
-	e := newEngine(t, engine.Member{Name: "X", Policy: byLabel("x")}, engine.Member{Name: "Y", Policy: byLabel("y")})
+	e := newEngine(t, engine.WeightedPolicy{Name: "X", Policy: byLabel("x")}, engine.WeightedPolicy{Name: "Y", Policy: byLabel("y")})
 	req := asking(podOf("u", "1"), view, "a", "b", "c", "d", "e")
 	var result engine.Result
 	if err := e.Filter(t.Context(), req, &result); err != nil {
@@ -284,7 +284,7 @@ func TestFilterSameReason(t *testing.T) {
 // its Record, which goes into a log.
 func TestResultIsUsedAgain(t *testing.T) {
 	view := viewOf("a memory=9", "b memory=1", "c memory=9", "d memory=2")
-	e := newEngine(t, engine.Member{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1})
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1})
 	pod := podOf("u", "1")
 	var result engine.Result
 	if err := e.Filter(t.Context(), asking(pod, view, "a", "b", "c", "d"), &result); err != nil {
@@ -327,14 +327,14 @@ func TestNew(t *testing.T) {
 		want string // in the error; "" is none
 	}{
 		{"no policy", engine.Options{}, ""},
-		{"largest weight", engine.Options{Policies: []engine.Member{{Name: "A", Policy: p, Weight: engine.MaxWeight}}}, ""},
-		{"negative weight", engine.Options{Policies: []engine.Member{{Name: "A", Policy: p, Weight: -1}}}, `policy "A": weight is -1`},
-		{"weight too large", engine.Options{Policies: []engine.Member{{Name: "A", Policy: p, Weight: engine.MaxWeight + 1}}}, `policy "A": weight is 101`},
-		{"same name", engine.Options{Policies: []engine.Member{{Name: "A", Policy: p}, {Name: "A", Policy: p}}}, `policy "A": name is used twice`},
-		{"no name", engine.Options{Policies: []engine.Member{{Policy: p}}}, `must have a name`},
-		{"no policy in a member", engine.Options{Policies: []engine.Member{{Name: "A"}}}, `policy "A": must have a name and a policy`},
+		{"largest weight", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: engine.MaxWeight}}}, ""},
+		{"negative weight", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: -1}}}, `policy "A": weight is -1`},
+		{"weight too large", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: engine.MaxWeight + 1}}}, `policy "A": weight is 101`},
+		{"same name", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p}, {Name: "A", Policy: p}}}, `policy "A": name is used twice`},
+		{"no name", engine.Options{Policies: []engine.WeightedPolicy{{Policy: p}}}, `must have a name`},
+		{"no policy in a member", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A"}}}, `policy "A": must have a name and a policy`},
 		{"negative shortlist", engine.Options{Shortlist: -1}, "shortlist is -1"},
-		{"too many policies", engine.Options{Policies: make([]engine.Member, 1001)}, "1001 policies"},
+		{"too many policies", engine.Options{Policies: make([]engine.WeightedPolicy, 1001)}, "1001 policies"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestNew(t *testing.T) {
 
 // The options belong to the caller again once the engine is made.
 func TestNewKeepsNoOptions(t *testing.T) {
-	members := []engine.Member{{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle)}}}
+	members := []engine.WeightedPolicy{{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle)}}}
 	e := newEngine(t, members...)
 	members[0].Policy = &fake{}
 	req := asking(podOf("u", "1"), viewOf("a memory=1"), "a")

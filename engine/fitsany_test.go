@@ -16,7 +16,7 @@ func TestFitsAny(t *testing.T) {
 	short := &policy.Reason{Code: "Short", Text: "too short"}
 	for want, fits := range map[int64]string{1: "a", 2: "b", 3: "c", 4: ""} {
 		p := &fake{filter: atLeast("s", want, short)}
-		e := newEngine(t, engine.Member{Name: "P", Policy: p})
+		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
 		for _, asked := range []string{"a b c", "c b a", "a missing", "missing", "a b", ""} {
 			req := asking(podOf("u", "1"), view, strings.Fields(asked)...)
 			var result engine.Result
@@ -30,7 +30,7 @@ func TestFitsAny(t *testing.T) {
 		}
 	}
 	p := &fake{filter: atLeast("s", 2, short)}
-	if fits, err := newEngine(t, engine.Member{Name: "P", Policy: p}).FitsAny(t.Context(), asking(podOf("u", "1"), view, "a", "b", "c")); !fits || err != nil {
+	if fits, err := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p}).FitsAny(t.Context(), asking(podOf("u", "1"), view, "a", "b", "c")); !fits || err != nil {
 		t.Errorf("%v, %v", fits, err)
 	}
 	if got := p.calls(); got != (calls{Prepare: 1, Filter: 2}) {
@@ -68,7 +68,7 @@ func TestFitsAnyWithFailures(t *testing.T) {
 func TestFitsAnyDisturbsNothing(t *testing.T) {
 	view := viewOf("a s=1", "b s=2")
 	p := &fake{filter: atLeast("s", 2, &policy.Reason{Code: "Short"})}
-	e := newEngine(t, engine.Member{Name: "P", Policy: p})
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
 	req := asking(podOf("u", "1"), view, "a", "b")
 	var result engine.Result
 	for range 2 {
@@ -79,7 +79,7 @@ func TestFitsAnyDisturbsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := p.calls(); got != (calls{Prepare: 3, Filter: 8}) || !result.Record.Remembered {
-		t.Errorf("asked %+v, remembered: %v; want Prepare once for both filter calls, and twice by FitsAny", got, result.Record.Remembered)
+	if got := p.calls(); got != (calls{Prepare: 3, Filter: 8}) || !result.Record.Cached {
+		t.Errorf("asked %+v, cached: %v; want Prepare once for both filter calls, and twice by FitsAny", got, result.Record.Cached)
 	}
 }

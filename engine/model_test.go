@@ -104,7 +104,7 @@ func (r rule) verdict(have, want int64) policy.Verdict {
 // model is the engine written down as plainly as possible: no memory, no care for
 // speed.
 type model struct {
-	members   []engine.Member
+	members   []engine.WeightedPolicy
 	shortlist int
 }
 
@@ -255,7 +255,7 @@ func note(record *decision.Record, policy string, v policy.Verdict, n *snapshot.
 // tidy brings the rejections into their order and leaves the nearest misses.
 func (m model) tidy(record *decision.Record) {
 	place := func(name string) int {
-		return slices.IndexFunc(m.members, func(member engine.Member) bool { return member.Name == name })
+		return slices.IndexFunc(m.members, func(member engine.WeightedPolicy) bool { return member.Name == name })
 	}
 	slices.SortFunc(record.Rejections, func(a, b decision.Rejection) int {
 		return cmp.Or(b.Nodes-a.Nodes, place(a.Policy)-place(b.Policy), cmp.Compare(a.Code, b.Code),
@@ -342,7 +342,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := model{shortlist: rapid.IntRange(0, 5).Draw(t, "shortlist")}
 		for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
-			m.members = append(m.members, engine.Member{
+			m.members = append(m.members, engine.WeightedPolicy{
 				Name: fmt.Sprintf("P%d", i), Policy: drawRule.Draw(t, "rule"),
 				Weight:        rapid.Int64Range(0, 3).Draw(t, "weight"),
 				FailurePolicy: rapid.SampledFrom([]policy.FailurePolicy{policy.Fail, policy.Ignore, policy.Ignore}).Draw(t, "failurePolicy"),
@@ -447,7 +447,7 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 		}
 	}
 	sameReason := gocmp.Comparer(func(a, b *policy.Reason) bool { return a == b })
-	if diff := gocmp.Diff(want, got, ignoreRemembered, sameReason, cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(want, got, ignoreCached, sameReason, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("answer (-model +engine):\n%s", diff)
 	}
 }

@@ -181,7 +181,7 @@ func (e *Engine) wouldGet(pod *corev1.Pod, node *snapshot.Node) (annotations map
 				if l == nil {
 					l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 				}
-				claim, verdict := reserver.Reserve(policy.Ask{Pod: pod, Node: node, Ledger: l, View: noView, At: time.Unix(0, 0)})
+				claim, verdict := reserver.Reserve(policy.ReserveRequest{Pod: pod, Node: node, Ledger: l, View: noView, At: time.Unix(0, 0)})
 				if !verdict.Fits() {
 					err = errors.New(verdict.Reason.Text)
 				}

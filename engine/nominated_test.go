@@ -77,7 +77,7 @@ func TestNominatedPodsCount(t *testing.T) {
 			for _, pod := range tc.nominated {
 				b.SetPod(pod)
 			}
-			e := newEngine(t, engine.Member{Name: "P", Policy: tc.policy, Weight: 1})
+			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy, Weight: 1})
 			request := func(view *snapshot.View, more *engine.Nominations) engine.Request {
 				req := asking(tc.asking, view, "a")
 				req.Nominations = more
@@ -122,7 +122,7 @@ func TestNominatedPodsCountInScores(t *testing.T) {
 	b.SetPod(nominee("high", 10, "a"))
 	b.SetPod(nominee("low", 1, "b"))
 	view := b.View()
-	e := newEngine(t, engine.Member{Name: "P", Policy: atMost(9), Weight: 1})
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(9), Weight: 1})
 	var result engine.Result
 	if err := e.Score(t.Context(), asking(nominee("p", 5, ""), view, "a", "b"), &result); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestPreemptCountsNominatedPods(t *testing.T) {
 		{"one less important", []engine.Nomination{{Pod: nominee("lower", 2, ""), Node: "a"}}, 1, "victims [low]"},
 		{"one, perhaps", []engine.Nomination{{Pod: nominee("high", 10, ""), Node: "a", Uncertain: true}}, 1, "victims [low]"},
 	} {
-		e := newEngine(t, engine.Member{Name: "P", Policy: atMost(tc.room)})
+		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(tc.room)})
 		req := engine.Request{Pod: nominee("p", 5, ""), View: view, Nominations: engine.NewNominations(tc.nominated)}
 		var result engine.Result
 		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{

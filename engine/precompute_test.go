@@ -31,7 +31,7 @@ func (e *eager) Precompute(view *snapshot.View) {
 
 func TestPrecompute(t *testing.T) {
 	wrong, right := &eager{panics: true}, &eager{}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Wrong", Policy: wrong}, {Name: "Right", Policy: right}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Wrong", Policy: wrong}, {Name: "Right", Policy: right}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func TestPreempt(t *testing.T) {
 
 func (s *scene) play(t *testing.T) string {
 	given := gocmp.Diff(nil, s.candidates)
-	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
+	e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: new(oneDevice)})
 	var result engine.Result
 	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates}, &result)
 	if err != nil {
@@ -391,7 +391,7 @@ func (c *crowd) best() int {
 // victims; nil with ok false if the candidate was dropped.
 func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidate, filters int, ok bool) {
 	p := new(oneDevice)
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "OneDevice", Policy: p}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneDevice", Policy: p}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -510,7 +510,7 @@ func TestPreemptManyCandidates(t *testing.T) {
 		candidates[i].Node = view.Node(candidates[i].Name)
 	}
 	p := new(oneDevice)
-	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: p})
+	e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: p})
 	var result engine.Result
 	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
 		Request:    engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "15"}), View: view},
@@ -541,7 +541,7 @@ func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
 	}
 	view := builder.View()
 	p := new(oneDevice)
-	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: p})
+	e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: p})
 	var result engine.Result
 	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
 		Request:    engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "8"}), View: view},
@@ -585,7 +585,7 @@ func TestPreemptInTime(t *testing.T) {
 	} {
 		var result engine.Result
 		asked := 0
-		e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
+		e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: new(oneDevice)})
 		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
 			Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: s.candidates,
 			Enough: func() bool { asked++; return asked > tt.after },
@@ -627,8 +627,8 @@ func TestPreemptFailures(t *testing.T) {
 		}
 		return policy.Verdict{}
 	}}
-	members := func(failurePolicy policy.FailurePolicy) []engine.Member {
-		return []engine.Member{{Name: "Bad", Policy: bad, FailurePolicy: failurePolicy}, {Name: "OneDevice", Policy: new(oneDevice)}}
+	members := func(failurePolicy policy.FailurePolicy) []engine.WeightedPolicy {
+		return []engine.WeightedPolicy{{Name: "Bad", Policy: bad, FailurePolicy: failurePolicy}, {Name: "OneDevice", Policy: new(oneDevice)}}
 	}
 	t.Run("fail", func(t *testing.T) {
 		var result engine.Result
@@ -651,7 +651,7 @@ func TestPreemptFailures(t *testing.T) {
 			cancel(errHungUp)
 			return policy.Verdict{Reason: broken}
 		}}
-		e := newEngine(t, engine.Member{Name: "HangUp", Policy: hangUp, FailurePolicy: policy.Ignore}, engine.Member{Name: "OneDevice", Policy: p})
+		e := newEngine(t, engine.WeightedPolicy{Name: "HangUp", Policy: hangUp, FailurePolicy: policy.Ignore}, engine.WeightedPolicy{Name: "OneDevice", Policy: p})
 		var result engine.Result
 		kept, err := e.Preempt(ctx, engine.PreemptRequest{Request: engine.Request{Pod: s.pod, View: s.view}, Candidates: append(s.candidates, s.candidates...)}, &result)
 		if err != errHungUp || kept != nil || hangUp.calls().Filter != 1 {
@@ -661,7 +661,7 @@ func TestPreemptFailures(t *testing.T) {
 }
 
 func TestPreemptWithoutCandidates(t *testing.T) {
-	e := newEngine(t, engine.Member{Name: "OneDevice", Policy: new(oneDevice)})
+	e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: new(oneDevice)})
 	var result engine.Result
 	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View)}}, &result)
 	if err != nil || len(kept) > 0 || result.Record == nil {

@@ -2,11 +2,11 @@ package engine
 
 import "outboard.dev/outboard/decision"
 
-func (e *Engine) newRecord(req Request, remembered bool) *decision.Record {
+func (e *Engine) newRecord(req Request, cached bool) *decision.Record {
 	return &decision.Record{
 		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
 		Generation: req.View.Generation(),
-		Remembered: remembered,
+		Cached:     cached,
 		Asked:      len(req.Nodes),
 	}
 }

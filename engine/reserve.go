@@ -89,7 +89,7 @@ func (r *Reservation) Empty() bool { return len(r.held) == 0 }
 // Reserves says whether a policy of the profile hands something out, so that
 // Reserve needs ledgers.
 func (e *Engine) Reserves() bool {
-	return slices.ContainsFunc(e.members, func(m Member) bool {
+	return slices.ContainsFunc(e.members, func(m WeightedPolicy) bool {
 		_, ok := m.Policy.(policy.Reserver)
 		return ok
 	})
@@ -109,7 +109,7 @@ func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.Vi
 		if !ok {
 			continue
 		}
-		if err := r.claim(ctx, m.Name, reserver, policy.Ask{Pod: pod, Node: node, View: view}); err != nil {
+		if err := r.claim(ctx, m.Name, reserver, policy.ReserveRequest{Pod: pod, Node: node, View: view}); err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTime)
 			defer cancel()
 			return nil, errors.Join(err, r.Release(ctx))
@@ -119,7 +119,7 @@ func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.Vi
 }
 
 // claim claims what one policy hands out.
-func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, ask policy.Ask) error {
+func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, ask policy.ReserveRequest) error {
 	pod, node := ask.Pod, ask.Node
 	var keys []snapshot.LedgerKey
 	err := guard(name, func() (err error) {
@@ -171,7 +171,7 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 
 // validate asks whether the claim that the pod holds in ask.Ledger can be used, and which
 // pods should be bound first.
-func validate(name string, reserver policy.Reserver, ask policy.Ask) (after []types.UID, err error) {
+func validate(name string, reserver policy.Reserver, ask policy.ReserveRequest) (after []types.UID, err error) {
 	validator, ok := reserver.(policy.ClaimValidator)
 	if !ok {
 		return nil, nil

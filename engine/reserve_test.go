@@ -44,7 +44,7 @@ func (r *reserver) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, e
 	return keys, r.err
 }
 
-func (r *reserver) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (r *reserver) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	if r.panics == "reserve" {
 		panic("boom")
 	}
@@ -89,7 +89,7 @@ func (d *diary) Revoke(_ context.Context, key snapshot.LedgerKey, _ snapshot.Led
 
 func TestReserve(t *testing.T) {
 	used := &policy.Reason{Code: "Used", Text: "no device has enough left"}
-	errServer := errors.New("the API server does not answer")
+	errServer := errors.New("the API server does not respond")
 	gpu := reserver{name: "GPU", resources: []string{"gpu"}, claims: map[string]string{"gpu": "0"}}
 	license := reserver{name: "License", resources: []string{"a", "b"}, claims: map[string]string{"license": "7", "shared": "x"}}
 	other := reserver{name: "Other", resources: []string{"other"}}
@@ -129,7 +129,7 @@ func TestReserve(t *testing.T) {
 		{
 			name: "a ledger that does not answer leaves open what is claimed", policies: []reserver{gpu, license},
 			failing: map[string]error{"+b": errServer},
-			err:     "node n: the API server does not answer", diary: "+gpu +a +b -a -gpu",
+			err:     "node n: the API server does not respond", diary: "+gpu +a +b -a -gpu",
 		},
 		{
 			name: "a policy that cannot say which ledgers", policies: []reserver{gpu, with(license, func(r *reserver) { r.err = errors.New("bad annotation") })},
@@ -156,16 +156,16 @@ func TestReserve(t *testing.T) {
 		{
 			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
 			failing: map[string]error{"-a": errServer},
-			err:     "node n: policy Other: no device has enough left\npolicy License: releasing: the API server does not answer", policyErr: "Other",
+			err:     "node n: policy Other: no device has enough left\npolicy License: releasing: the API server does not respond", policyErr: "Other",
 			diary: "+gpu +a +b -b -a -gpu",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			members := []engine.Member{{Name: "Unrelated", Policy: &fake{}}}
+			members := []engine.WeightedPolicy{{Name: "Unrelated", Policy: &fake{}}}
 			for _, r := range tt.policies {
 				// A policy that may be left out of judging still has to claim.
-				members = append(members, engine.Member{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
+				members = append(members, engine.WeightedPolicy{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
 			}
 			e := newEngine(t, members...)
 			if got, want := e.Reserves(), len(tt.policies) > 0; got != want {
@@ -208,7 +208,7 @@ func with(r reserver, change func(*reserver)) reserver {
 }
 
 func TestReserveWithoutLedgers(t *testing.T) {
-	e := newEngine(t, engine.Member{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
 	_, err := e.Reserve(t.Context(), nil, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if want := "policy GPU: it hands something out, and there are no ledgers to write that into"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
@@ -218,7 +218,7 @@ func TestReserveWithoutLedgers(t *testing.T) {
 // Release gives each claim back, the last first, and goes on after a failure.
 func TestRelease(t *testing.T) {
 	d := &diary{failing: map[string]error{"-b": errors.New("no answer")}}
-	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
 	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestRelease(t *testing.T) {
 // Revoke does as Release does, whoever relies on the claims.
 func TestRevoke(t *testing.T) {
 	d := &diary{failing: map[string]error{"!b": errors.New("no answer")}}
-	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
 	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ type validator struct {
 	bad *policy.Reason
 }
 
-func (v *validator) ValidateClaim(ask policy.Ask) ([]types.UID, policy.Verdict) {
+func (v *validator) ValidateClaim(ask policy.ReserveRequest) ([]types.UID, policy.Verdict) {
 	if v.panics == "validate" {
 		panic("boom")
 	}
@@ -296,7 +296,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := &holding{}
-			e := newEngine(t, engine.Member{Name: "P", Policy: tt.policy})
+			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy})
 			r, err := e.Reserve(t.Context(), k, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 			if tt.err == "" {
 				if err != nil || r.Annotations["gpu"] != "held" || fmt.Sprint(r.After) != tt.after {
@@ -329,7 +329,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 func TestReserveRollsBackAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
-	e := newEngine(t, engine.Member{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
 	_, err := e.Reserve(ctx, d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 	if !errors.Is(err, context.Canceled) || strings.Join(d.entries, " ") != "+a +b -a" {
 		t.Errorf("error %v after %v", err, d.entries)

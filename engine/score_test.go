@@ -32,30 +32,30 @@ func TestScore(t *testing.T) {
 
 	tests := []struct {
 		name     string
-		policies []engine.Member
+		policies []engine.WeightedPolicy
 		asked    string
 		totals   []int64
 		max      int64
 	}{
 		{"no policy", nil, "a b", []int64{0, 0}, 0},
-		{"a policy that the pod does not concern", []engine.Member{{Name: "Indifferent", Policy: &fake{}, Weight: 1}}, "a b", []int64{0, 0}, 100},
-		{"one", []engine.Member{{Name: "Memory", Policy: memory, Weight: 1}}, "d a c b", []int64{2, 0, 37, 100}, 100},
-		{"a weight", []engine.Member{{Name: "Memory", Policy: memory, Weight: 3}}, "b c", []int64{300, 111}, 300},
-		{"nodes that do not fit are scored like all others", []engine.Member{{Name: "Both", Policy: both, Weight: 1}}, "a c d", []int64{0, 37, 2}, 100},
-		{"normalized among those asked", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "a b", []int64{100, 80}, 100},
-		{"normalized among others", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "a b c", []int64{80, 60, 100}, 100},
+		{"a policy that the pod does not concern", []engine.WeightedPolicy{{Name: "Indifferent", Policy: &fake{}, Weight: 1}}, "a b", []int64{0, 0}, 100},
+		{"one", []engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 1}}, "d a c b", []int64{2, 0, 37, 100}, 100},
+		{"a weight", []engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 3}}, "b c", []int64{300, 111}, 300},
+		{"nodes that do not fit are scored like all others", []engine.WeightedPolicy{{Name: "Both", Policy: both, Weight: 1}}, "a c d", []int64{0, 37, 2}, 100},
+		{"normalized among those asked", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "a b", []int64{100, 80}, 100},
+		{"normalized among others", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "a b c", []int64{80, 60, 100}, 100},
 		{
 			"weighted sum",
-			[]engine.Member{{Name: "Memory", Policy: memory, Weight: 2}, {Name: "Cost", Policy: cost, Weight: 10}}, "a b c d",
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 2}, {Name: "Cost", Policy: cost, Weight: 10}}, "a b c d",
 			[]int64{800, 200 + 600, 74 + 1000, 4}, 1200,
 		},
 		{
 			"unknown nodes have no total and no part in NormalizeScore, where 0 would be the cheapest",
-			[]engine.Member{{Name: "Memory", Policy: memory, Weight: 1}, {Name: "Cost", Policy: cost, Weight: 1}}, "x a y b",
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 1}, {Name: "Cost", Policy: cost, Weight: 1}}, "x a y b",
 			[]int64{0, 100, 0, 180}, 200,
 		},
-		{"unknown nodes only", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "x y", []int64{0, 0}, 100},
-		{"no node", []engine.Member{{Name: "Cost", Policy: cost, Weight: 1}}, "", []int64{}, 100},
+		{"unknown nodes only", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "x y", []int64{0, 0}, 100},
+		{"no node", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "", []int64{}, 100},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
 		score:     func(*snapshot.Node) int64 { panic("asked for a score that nobody wants") },
 		normalize: toLargest,
 	}
-	e := newShortEngine(t, 1, engine.Member{Name: "Memory", Policy: p})
+	e := newShortEngine(t, 1, engine.WeightedPolicy{Name: "Memory", Policy: p})
 	req := asking(podOf("u", "1"), viewOf("a memory=9", "b memory=9"), "a", "b")
 	var result engine.Result
 	if err := e.Score(t.Context(), req, &result); err != nil {
@@ -129,7 +129,7 @@ func TestNoOpinion(t *testing.T) {
 		{"none", leaving, []int64{50}},
 		{"none zero a", deciding, []int64{3, 3, 90}},
 	} {
-		e := newEngine(t, engine.Member{Name: "S", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1})
+		e := newEngine(t, engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1})
 		var result engine.Result
 		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(tt.asked)...), &result); err != nil {
 			t.Fatal(err)
@@ -142,22 +142,22 @@ func TestNoOpinion(t *testing.T) {
 
 // The largest total is that of the policies that score the pod.
 func TestLargestTotalForThePod(t *testing.T) {
-	scores := engine.Member{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
-	indifferent := engine.Member{Name: "Indifferent", Policy: &fake{}, Weight: 5}
-	filters := engine.Member{Name: "Filters", Policy: &fake{filter: whole}, Weight: 1}
-	failing := engine.Member{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, FailurePolicy: policy.Ignore}
-	weightless := engine.Member{Name: "Weightless", Policy: &fake{score: scoreBy("s")}}
+	scores := engine.WeightedPolicy{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
+	indifferent := engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 5}
+	filters := engine.WeightedPolicy{Name: "Filters", Policy: &fake{filter: whole}, Weight: 1}
+	failing := engine.WeightedPolicy{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, FailurePolicy: policy.Ignore}
+	weightless := engine.WeightedPolicy{Name: "Weightless", Policy: &fake{score: scoreBy("s")}}
 	view := viewOf("a s=100 large=101", "b s=55 large=1000")
 	for _, tt := range []struct {
 		name    string
-		members []engine.Member
+		members []engine.WeightedPolicy
 		max     int64
 		levels  []int64
 	}{
-		{"one of three", []engine.Member{indifferent, scores, filters}, 300, []int64{10, 5}},
-		{"one that is left out", []engine.Member{failing, scores}, 300, []int64{10, 5}},
-		{"all", []engine.Member{scores}, 300, []int64{10, 5}},
-		{"none: a claim counts all the same", []engine.Member{indifferent, filters, weightless}, 600, []int64{0, 0}},
+		{"one of three", []engine.WeightedPolicy{indifferent, scores, filters}, 300, []int64{10, 5}},
+		{"one that is left out", []engine.WeightedPolicy{failing, scores}, 300, []int64{10, 5}},
+		{"all", []engine.WeightedPolicy{scores}, 300, []int64{10, 5}},
+		{"none: a claim counts all the same", []engine.WeightedPolicy{indifferent, filters, weightless}, 600, []int64{0, 0}},
 	} {
 		e := newEngine(t, tt.members...)
 		req := asking(podOf("u", "1"), view, "a", "b")
@@ -169,7 +169,7 @@ func TestLargestTotalForThePod(t *testing.T) {
 			if result.Record.MaxTotal != tt.max {
 				t.Errorf("%s, turn %d: the largest total is %d, want %d", tt.name, turn, result.Record.MaxTotal, tt.max)
 			}
-			engine.Levels(result.Totals, result.Record.MaxTotal)
+			engine.ScaleScores(result.Totals, result.Record.MaxTotal)
 			if diff := cmp.Diff(tt.levels, result.Totals); diff != "" {
 				t.Errorf("%s, turn %d: levels (-want +got):\n%s", tt.name, turn, diff)
 			}
@@ -206,8 +206,8 @@ func TestScoreOutOfRange(t *testing.T) {
 		for _, shortlist := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/shortlist %d", tt.name, shortlist), func(t *testing.T) {
 				e := newShortEngine(t, shortlist,
-					engine.Member{Name: "Even", Policy: &fake{score: func(*snapshot.Node) int64 { return 50 }}, Weight: 1},
-					engine.Member{Name: "Odd", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1},
+					engine.WeightedPolicy{Name: "Even", Policy: &fake{score: func(*snapshot.Node) int64 { return 50 }}, Weight: 1},
+					engine.WeightedPolicy{Name: "Odd", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1},
 				)
 				req := asking(podOf("u", "1"), view, strings.Fields(tt.asked)...)
 				var result engine.Result
@@ -238,9 +238,9 @@ func TestScoreRecord(t *testing.T) {
 	}
 	view := viewOf(lines...)
 	e := newEngine(t,
-		engine.Member{Name: "FilterOnly", Policy: &fake{filter: whole}},
-		engine.Member{Name: "Plain", Policy: &fake{score: scoreBy("plain")}, Weight: 3},
-		engine.Member{Name: "Relative", Policy: &fake{score: scoreBy("relative"), normalize: toLargest}, Weight: 1},
+		engine.WeightedPolicy{Name: "FilterOnly", Policy: &fake{filter: whole}},
+		engine.WeightedPolicy{Name: "Plain", Policy: &fake{score: scoreBy("plain")}, Weight: 3},
+		engine.WeightedPolicy{Name: "Relative", Policy: &fake{score: scoreBy("relative"), normalize: toLargest}, Weight: 1},
 	)
 	req := asking(podOf("u", "1"), view, append([]string{"unknown"}, names...)...)
 	var result engine.Result
@@ -280,7 +280,7 @@ func TestScoreRecord(t *testing.T) {
 // Of equal totals the node asked first is the better.
 func TestScoreRecordTies(t *testing.T) {
 	view := viewOf("a s=5", "b s=5", "c s=7", "d s=5")
-	e := newEngine(t, engine.Member{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1})
+	e := newEngine(t, engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1})
 	for _, asked := range []string{"a b c d", "d c b a", "b d a c"} {
 		var result engine.Result
 		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(asked)...), &result); err != nil {

@@ -15,7 +15,7 @@ import (
 
 func TestShortlist(t *testing.T) {
 	view := viewOf("a s=5 fit=1", "b s=9 fit=1", "c s=5 fit=1", "d s=100", "e s=1 fit=1", "f s=9 fit=1")
-	members := []engine.Member{
+	members := []engine.WeightedPolicy{
 		{Name: "Fit", Policy: &fake{filter: atLeast("fit", 1, tooFew)}},
 		{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2},
 	}
@@ -72,7 +72,7 @@ func TestShortlist(t *testing.T) {
 func TestShortlistWithoutScore(t *testing.T) {
 	req := asking(podOf("u", "1"), viewOf("a", "b", "c"), "c", "a", "b")
 	var result engine.Result
-	if err := newShortEngine(t, 2, engine.Member{Name: "Fit", Policy: &fake{filter: whole}}).Filter(t.Context(), req, &result); err != nil {
+	if err := newShortEngine(t, 2, engine.WeightedPolicy{Name: "Fit", Policy: &fake{filter: whole}}).Filter(t.Context(), req, &result); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := kept(req, &result), "c a"; got != want {
@@ -87,7 +87,7 @@ func TestShortlistWithoutScore(t *testing.T) {
 // follows gives the totals by which the nodes came onto the list.
 func TestShortlistThenScore(t *testing.T) {
 	view := viewOf("a s=5", "b s=9", "c s=7", "d s=1")
-	members := []engine.Member{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}}
+	members := []engine.WeightedPolicy{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}}
 	shortlisting := newShortEngine(t, 2, members...)
 	pod := podOf("u", "1")
 	req := asking(pod, view, "a", "b", "c", "d")
@@ -118,7 +118,7 @@ func TestShortlistThenScore(t *testing.T) {
 func TestShortlistNormalized(t *testing.T) {
 	view := viewOf("a s=50", "b s=200", "c s=1 broken=1", "d s=100", "e s=400 broken=1")
 	p := &fake{filter: whole, score: scoreBy("s"), normalize: toLargest}
-	e := newShortEngine(t, 2, engine.Member{Name: "S", Policy: p, Weight: 1})
+	e := newShortEngine(t, 2, engine.WeightedPolicy{Name: "S", Policy: p, Weight: 1})
 	pod := podOf("u", "1")
 	req := asking(pod, view, "a", "b", "c", "d", "e")
 	var result engine.Result
@@ -150,7 +150,7 @@ func TestShortlistIsTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.Permutation(all).Draw(t, "nodes")
 		k := rapid.IntRange(1, len(nodes)+1).Draw(t, "k")
-		e, err := engine.New(engine.Options{Shortlist: k, Policies: []engine.Member{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1}}})
+		e, err := engine.New(engine.Options{Shortlist: k, Policies: []engine.WeightedPolicy{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func TestWhereThePodIs(t *testing.T) {
 	}{
 		"bound":   {corev1.PodSpec{NodeName: "a"}, "Pod default/bound is on node a."},
 		"pending": {corev1.PodSpec{}, "Pod default/pending is on no node."},
-		"gated":   {corev1.PodSpec{SchedulingGates: gates}, "Pod default/gated is gated: kube-scheduler does not try it before its scheduling gates are removed (example.com/quota, example.com/approval)."},
+		"gated":   {corev1.PodSpec{SchedulingGates: gates}, "Pod default/gated is gated: kube-scheduler tries it only after its scheduling gates are removed (example.com/quota, example.com/approval)."},
 		"unknown": {corev1.PodSpec{}, "Pod default/unknown is not known to Outboard."},
 	} {
 		if name != "unknown" {
@@ -104,7 +104,7 @@ func show(t *testing.T, source explain.Source, query url.Values) (*explain.Docum
 func engines(t *testing.T, names ...string) func() map[string]*engine.Engine {
 	var o engine.Options
 	for _, name := range names {
-		o.Policies = append(o.Policies, engine.Member{Name: name, Policy: sized{name}, Weight: 2})
+		o.Policies = append(o.Policies, engine.WeightedPolicy{Name: name, Policy: sized{name}, Weight: 2})
 	}
 	e, err := engine.New(o)
 	if err != nil {
@@ -150,8 +150,8 @@ func TestNowRespectsKubeScheduler(t *testing.T) {
 	_, text := show(t, source, url.Values{"pod": {"agent"}})
 	want := `Pod default/agent is on no node.
 
-No decision about it is remembered: it was never asked about, or too long ago, before a restart, or by another
-replica. Each replica remembers its own decisions.
+No decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another
+replica. Each replica records its own decisions.
 
 Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
   18 node(s) didn't match Pod's node affinity/selector (node-00, node-01, node-02, …)

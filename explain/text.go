@@ -50,7 +50,7 @@ func (d *Document) Text(w io.Writer) error {
 	case d.Node != "":
 		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
 	case len(d.Gates) > 0:
-		fmt.Fprintf(&b, "Pod %s is gated: kube-scheduler does not try it before its scheduling gates are removed (%s).\n", d.Pod, strings.Join(d.Gates, ", "))
+		fmt.Fprintf(&b, "Pod %s is gated: kube-scheduler tries it only after its scheduling gates are removed (%s).\n", d.Pod, strings.Join(d.Gates, ", "))
 	case d.Known:
 		fmt.Fprintf(&b, "Pod %s is on no node.\n", d.Pod)
 	default:
@@ -60,7 +60,7 @@ func (d *Document) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "Its annotation %s says: %s\n", decision.Annotation, decision.Plain(d.Annotation))
 	}
 	if len(d.Decisions) == 0 {
-		b.WriteString("\nNo decision about it is remembered: it was never asked about, or too long ago, before a restart, or by another\nreplica. Each replica remembers its own decisions.\n")
+		b.WriteString("\nNo decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another\nreplica. Each replica records its own decisions.\n")
 	} else {
 		b.WriteString("\nDecisions, latest first:\n")
 	}

@@ -182,7 +182,7 @@ func (a *arm) median() float64 {
 
 func newHandler(cluster extender.Cluster, shortlist int) (http.Handler, error) {
 	e, err := engine.New(engine.Options{
-		Policies:  []engine.Member{{Name: "Cheap", Policy: newCheap(), Weight: 1}},
+		Policies:  []engine.WeightedPolicy{{Name: "Cheap", Policy: newCheap(), Weight: 1}},
 		Shortlist: shortlist,
 	})
 	if err != nil {

@@ -145,7 +145,7 @@ func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, target *a
 	if err != nil {
 		return err
 	}
-	h.awaitTurn(ctx, node.Name, reservation.After)
+	h.awaitEarlier(ctx, node.Name, reservation.After)
 	b := binding.Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
 	if why := h.why(pod, node.Name); why != "" {
 		b.Annotations[decision.Annotation] = why

@@ -216,7 +216,7 @@ func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
 	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one"), labelled("other")}), pods: []*corev1.Pod{somePod(), second}}
 	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
 	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.Member{{Name: "OneUnit", Policy: units, Weight: 1}}
+		e.Policies = []engine.WeightedPolicy{{Name: "OneUnit", Policy: units, Weight: 1}}
 		o.Ledgers = units
 	})
 	answered := make(chan string)
@@ -271,7 +271,7 @@ func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error
 	return []snapshot.LedgerKey{{Resource: "shop/unit"}}, nil
 }
 
-func (s *shop) Reserve(policy.Ask) (policy.Claim, policy.Verdict) {
+func (s *shop) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	if s.sold {
 		return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Sold", Text: "no unit is left"}}
 	}
@@ -308,7 +308,7 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 	cluster := &turnCluster{fakeCluster: fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod(), other}}, next: view(threeNodes, onNode)}
 	counter := &shop{after: []types.UID{"u2", "gone"}}
 	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
 		o.Ledgers = counter
 	})
 	if answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args)); answer.Error != "" {
@@ -324,7 +324,7 @@ func TestBindIsThrottledBeforeItClaims(t *testing.T) {
 	counter := &shop{}
 	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound at once")}
 	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
 		o.Ledgers = counter
 	})
 	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
@@ -394,7 +394,7 @@ func TestBindWithClaims(t *testing.T) {
 			pod.ResourceVersion = "77"
 			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live, touchErr: tt.touchErr}
 			s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-				e.Policies = []engine.Member{{Name: "Shop", Policy: counter, Weight: 1}}
+				e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
 				o.Ledgers = counter
 			})
 			answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args))

@@ -104,7 +104,7 @@ func TestPreemptEndsInTime(t *testing.T) {
 		fmt.Fprintf(&body, `%q:{"Pods":[{"UID":"uid-%s-a"}],"NumPDBViolations":%d},`, name, name, candidates-i)
 	}
 	s := serve(t, &fakeCluster{view: view(nodes, pods...)}, func(o *engine.Options, _ *extender.Options) {
-		o.Policies = []engine.Member{{Name: "Slow", Policy: slow{}}}
+		o.Policies = []engine.WeightedPolicy{{Name: "Slow", Policy: slow{}}}
 	})
 	began := time.Now()
 	answer := decode[extenderv1.ExtenderPreemptionResult](t, s.post(t, "preempt", strings.TrimSuffix(body.String(), ",")+"}}"))

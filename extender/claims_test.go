@@ -23,15 +23,17 @@ import (
 )
 
 // books are the ledgers of several nodes, in memory.
-type books struct {
+type ledgerStore struct {
 	mu      sync.Mutex
 	ledgers map[snapshot.LedgerKey]snapshot.Ledger
 	claims  int // written
 }
 
-func newBooks() *books { return &books{ledgers: map[snapshot.LedgerKey]snapshot.Ledger{}} }
+func newLedgerStore() *ledgerStore {
+	return &ledgerStore{ledgers: map[snapshot.LedgerKey]snapshot.Ledger{}}
+}
 
-func (b *books) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+func (b *ledgerStore) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l, ok := b.ledgers[key]
@@ -47,14 +49,14 @@ func (b *books) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod
 	return held, err
 }
 
-func (b *books) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+func (b *ledgerStore) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	if held.Shared {
 		return nil
 	}
 	return b.Revoke(ctx, key, held)
 }
 
-func (b *books) Revoke(_ context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+func (b *ledgerStore) Revoke(_ context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l := b.ledgers[key]; l.Pod(held.UID) != nil && l.Pod(held.UID).Token == held.Token {
@@ -64,7 +66,7 @@ func (b *books) Revoke(_ context.Context, key snapshot.LedgerKey, held snapshot.
 }
 
 // holders are the nodes on which the pod holds a claim.
-func (b *books) holders(uid types.UID) []string {
+func (b *ledgerStore) holders(uid types.UID) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var nodes []string
@@ -78,7 +80,7 @@ func (b *books) holders(uid types.UID) []string {
 }
 
 // view is what is known of the nodes, on which the GPUs with these indexes are unhealthy.
-func (b *books) view(nodes []*corev1.Node, unhealthy string) *snapshot.View {
+func (b *ledgerStore) view(nodes []*corev1.Node, unhealthy string) *snapshot.View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var builder snapshot.Builder
@@ -104,7 +106,7 @@ func serveGPUMemory(t *testing.T, cluster extender.Cluster, ledgers engine.Ledge
 		t.Fatal(err)
 	}
 	gpus := func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}
+		e.Policies = []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}
 		o.Ledgers = ledgers
 	}
 	return serve(t, cluster, append([]func(*engine.Options, *extender.Options){gpus}, change...)...)
@@ -123,7 +125,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1), gpuNode("n3", 1)}
 	asked := names("n1", "n2", "n3")
 	t.Run("the pod can be changed", func(t *testing.T) {
-		b := newBooks()
+		b := newLedgerStore()
 		cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown}
 		s := serveGPUMemory(t, cluster, b)
 		for _, node := range *asked {
@@ -138,7 +140,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	})
 	t.Run("it cannot", func(t *testing.T) {
 		for _, shortlist := range []int{0, 1} {
-			b := newBooks()
+			b := newLedgerStore()
 			cluster := &fakeCluster{
 				view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchErr: errors.New("no answer"),
 			}
@@ -174,7 +176,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 // When the outcome of a Binding is unknown, and the pod turns out to be bound to another node, it keeps no claim on this one.
 func TestPodThatIsBoundElsewhereKeepsNoClaim(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1)}
-	b := newBooks()
+	b := newLedgerStore()
 	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchedOn: "n2"}
 	if got, want := bindTo(t, serveGPUMemory(t, cluster, b), "p", "n1"), `pod default/p is already bound to node "n2"`; got != want {
 		t.Errorf("answered %q, want %q", got, want)
@@ -188,7 +190,7 @@ func TestPodThatIsBoundElsewhereKeepsNoClaim(t *testing.T) {
 // Binding, which may still be on its way, is sure to be refused.
 func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
-	b := newBooks()
+	b := newLedgerStore()
 	cluster := &fakeCluster{
 		view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchErr: errors.New("no answer"),
 	}

@@ -63,13 +63,13 @@ func (f asScore) Score(n *snapshot.Node) int64 { return f(n) }
 // never asked before, and policies without signatures.
 type differential struct {
 	filter, prioritize http.Handler
-	plain              []engine.Member
+	plain              []engine.WeightedPolicy
 	shortlist          int
 	cluster            *fakeCluster
 }
 
 // cheapPolicies are ImageLocality and PodLimit.
-func cheapPolicies(t tester, strategy imagelocality.ScoringStrategyType, most int32) []engine.Member {
+func cheapPolicies(t tester, strategy imagelocality.ScoringStrategyType, most int32) []engine.WeightedPolicy {
 	images, err := imagelocality.New(imagelocality.Config{ScoringStrategy: imagelocality.ScoringStrategy{Type: strategy}})
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -78,7 +78,7 @@ func cheapPolicies(t tester, strategy imagelocality.ScoringStrategyType, most in
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	return []engine.Member{{Name: "ImageLocality", Policy: images, Weight: 2}, {Name: "PodLimit", Policy: pods, Weight: 1}}
+	return []engine.WeightedPolicy{{Name: "ImageLocality", Policy: images, Weight: 2}, {Name: "PodLimit", Policy: pods, Weight: 1}}
 }
 
 type tester interface {
@@ -86,7 +86,7 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-func newDifferential(t tester, members []engine.Member, shortlist int, cluster *fakeCluster) *differential {
+func newDifferential(t tester, members []engine.WeightedPolicy, shortlist int, cluster *fakeCluster) *differential {
 	e, err := engine.New(engine.Options{Policies: members, Shortlist: shortlist})
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -194,7 +194,7 @@ func (d *differential) checkScores(t tester, args extenderv1.ExtenderArgs, got e
 	want := d.evaluate(t, args, 0, func(e *engine.Engine, req engine.Request, result *engine.Result) error {
 		return e.Score(context.Background(), req, result)
 	})
-	engine.Levels(want.Totals, want.Record.MaxTotal)
+	engine.ScaleScores(want.Totals, want.Record.MaxTotal)
 	sums := map[string]int64{}
 	for _, s := range got {
 		sums[s.Host] += s.Score

@@ -84,7 +84,7 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 // scale makes the totals the scores to answer with.
 func (h *Handler) scale(result *engine.Result) {
 	if !h.Fine {
-		engine.Levels(result.Totals, result.Record.MaxTotal)
+		engine.ScaleScores(result.Totals, result.Record.MaxTotal)
 	}
 	subtractLeast(result.Totals)
 }

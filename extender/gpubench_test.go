@@ -30,7 +30,7 @@ func serveGPUs(size int) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}})
 	if err != nil {
 		return nil, err
 	}

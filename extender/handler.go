@@ -158,7 +158,7 @@ func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.C
 		}
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v", p)
-			h.Logger.Error("panic while answering", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))
+			h.Logger.Error("panic in a request", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))
 		}
 		if err != nil {
 			c.answer.Reset()

@@ -92,7 +92,7 @@ type server struct {
 // serve serves all verbs of one profile; cluster may be nil.
 func serve(t *testing.T, cluster extender.Cluster, change ...func(*engine.Options, *extender.Options)) server {
 	t.Helper()
-	members := engine.Options{Policies: []engine.Member{{Name: "Labels", Policy: labels{}, Weight: 1}}}
+	members := engine.Options{Policies: []engine.WeightedPolicy{{Name: "Labels", Policy: labels{}, Weight: 1}}}
 	o := extender.Options{
 		Profile: "/", Cluster: cluster, Log: decision.NewLog(16),
 		Metrics: extender.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
@@ -273,7 +273,7 @@ func (indifferent) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy
 // A policy that the pod does not concern costs no levels.
 func TestPrioritizeUsesAllLevels(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(e *engine.Options, _ *extender.Options) {
-		e.Policies = append(e.Policies, engine.Member{Name: "Indifferent", Policy: indifferent{}, Weight: 9})
+		e.Policies = append(e.Policies, engine.WeightedPolicy{Name: "Indifferent", Policy: indifferent{}, Weight: 9})
 	})
 	got := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("better", "good", "full")})))
 	want := extenderv1.HostPriorityList{{Host: "better", Score: 9}, {Host: "good", Score: 8}} // levels 10, 9 and 1, less 1

@@ -26,7 +26,7 @@ type InFlight struct {
 	binding   atomic.Pointer[boundPods]
 	latest    atomic.Pointer[inFlightView]
 	preempted preempted
-	turns     turns
+	earlier   earlierPods
 }
 
 // NewInFlight returns an InFlight without pods.

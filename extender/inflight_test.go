@@ -23,7 +23,7 @@ import (
 // with serves a profile of one policy, and the pods in flight.
 func with(p policy.Policy, inFlight *extender.InFlight, ledgers engine.Ledgers) func(*engine.Options, *extender.Options) {
 	return func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.Member{{Name: "Policy", Policy: p, Weight: 1}}
+		e.Policies = []engine.WeightedPolicy{{Name: "Policy", Policy: p, Weight: 1}}
 		o.InFlight, o.Ledgers = inFlight, ledgers
 	}
 }
@@ -50,7 +50,7 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			arrived, proceed := make(chan struct{}), make(chan error)
-			b := newBooks()
+			b := newLedgerStore()
 			nodes := []*corev1.Node{gpuNode("one", 1), gpuNode("other", 1)}
 			cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p"), largeGPUPod("q")}}
 			cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
@@ -88,7 +88,7 @@ func TestProfilesCountTheSameNominations(t *testing.T) {
 	cluster := &fakeCluster{view: view(nodes, victim), pods: []*corev1.Pod{important, victim}}
 	inFlight := extender.NewInFlight()
 	gpus := func() server {
-		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), inFlight, newBooks()))
+		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), inFlight, newLedgerStore()))
 	}
 	preempts, asks := gpus(), gpus()
 	preempts.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{

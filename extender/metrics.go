@@ -23,12 +23,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_request_duration_seconds",
-			Help:    "Time from a call's arrival to its answer, by profile, verb and outcome (ok, error).",
+			Help:    "Duration of calls, by profile, verb and outcome (success, error).",
 			Buckets: prometheus.ExponentialBuckets(0.000025, 2, 18),
 		}, []string{"profile", "verb", "outcome"}),
 		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_request_nodes",
-			Help:    "Nodes asked about in a call, by profile and verb.",
+			Help:    "Nodes in a call, by profile and verb.",
 			Buckets: []float64{1, 10, 50, 100, 250, 500, 1000, 2500, 5000, 10000},
 		}, []string{"profile", "verb"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -36,12 +36,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Nodes rejected, by profile, policy and reason.",
 		}, []string{"profile", "policy", "reason"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_policy_skipped_total",
-			Help: "Requests in which a policy was left out because it failed (failurePolicy: Ignore), by profile and policy.",
+			Name: "outboard_policy_ignored_errors_total",
+			Help: "Calls in which a policy failed and was ignored (failurePolicy: Ignore), by profile and policy.",
 		}, []string{"profile", "policy"}),
 		policyDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_policy_duration_seconds",
-			Help:    "Time a policy took in a call, by profile, policy and verb.",
+			Help:    "Duration of policies in a call, by profile, policy and verb.",
 			Buckets: prometheus.ExponentialBuckets(0.000001, 4, 12),
 		}, []string{"profile", "policy", "verb"}),
 	}
@@ -64,7 +64,7 @@ func (m *Metrics) of(profile string, verb decision.Verb) *verbMetrics {
 }
 
 func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err error) {
-	outcome, label := &m.succeeded, "ok"
+	outcome, label := &m.succeeded, "success"
 	if err != nil {
 		outcome, label = &m.failed, "error"
 	}

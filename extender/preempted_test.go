@@ -79,8 +79,8 @@ func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*core
 	}
 	cluster := &fakeCluster{pods: pods}
 	return &gpuProfile{cluster: cluster, t: t, server: serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}
-		o.Ledgers = newBooks()
+		e.Policies = []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}
+		o.Ledgers = newLedgerStore()
 	})}
 }
 
@@ -265,7 +265,7 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 			t.Fatal(err)
 		}
 		newEngine := func() *engine.Engine {
-			e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}})
+			e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}})
 			if err != nil {
 				t.Fatal(err)
 			}

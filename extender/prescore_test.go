@@ -49,7 +49,7 @@ type scoring struct {
 
 func newScoring(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *scoring {
 	s := &scoring{t: t, cluster: &fakeCluster{view: view(nodes), pods: pods}, log: decision.NewLog(64)}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Counting", Policy: counting{&s.asked}, Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Counting", Policy: counting{&s.asked}, Weight: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestRecordOfPrescoredCall(t *testing.T) {
 			t.Fatalf("after a filter call: %v, the policy is asked by prioritize: %v", filter, asked)
 		}
 		latest := *s.log.Find(decision.Query{Namespace: "default", Name: "p", Node: "b", Limit: 1})[0]
-		latest.Time, latest.Duration, latest.Remembered = time.Time{}, 0, false
+		latest.Time, latest.Duration, latest.Cached = time.Time{}, 0, false
 		return &latest
 	}
 	want, got := record(false), record(true)

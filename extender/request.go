@@ -42,7 +42,7 @@ const (
 	nodeWeight = 384
 	// maxRememberedPod is the weight up to which the engine may remember a pod that came
 	// with a request.
-	maxRememberedPod = 512 << 10
+	maxCachedPod = 512 << 10
 	// maxUnknown bounds the unknown nodes that are passed to Filtered.
 	maxUnknown = 64
 )
@@ -91,7 +91,7 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 		return nil, fmt.Errorf("decoding the pod: %w", err)
 	}
 	snapshot.TrimPod(pod)
-	if c.podWeight > maxRememberedPod {
+	if c.podWeight > maxCachedPod {
 		pod.ResourceVersion = "" // without it the engine remembers nothing
 	}
 	return pod, nil

@@ -8,10 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Why claims are dropped, in metrics.
+// Why claims are released in the background, in metrics.
 const (
-	finished  = "finished"  // the pod is gone, has ended, or is bound elsewhere
-	reclaimed = "reclaimed" // the pod stayed unbound
+	finished  = "finished"  // the pod is deleted, has ended, or is bound to another node
+	reclaimed = "reclaimed" // the pod was not bound in time
 )
 
 type metrics struct {
@@ -31,41 +31,41 @@ func newMetrics() *metrics {
 	return &metrics{
 		Collector: registry,
 		claims: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_ledger_claims_total", Help: "Claims asked for, by outcome (claimed, refused, error).",
+			Name: "outboard_ledger_claims_total", Help: "Attempts to claim resources, by outcome (success, rejected, error).",
 		}, []string{"outcome"}),
 		writes: auto.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of writes of ledgers, by outcome (ok, conflict, error).",
+			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of ledger writes, by outcome (success, conflict, error).",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
 		conflicts: auto.NewCounter(prometheus.CounterOpts{
-			Name: "outboard_ledger_conflicts_total", Help: "Writes made again because somebody else was faster.",
+			Name: "outboard_ledger_conflicts_total", Help: "Ledger writes repeated because another writer was faster.",
 		}),
 		released: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_ledger_dropped_claims_total", Help: "Claims taken back in the background, by cause (finished, reclaimed).",
-		}, []string{"cause"}),
+			Name: "outboard_ledger_released_claims_total", Help: "Claims released in the background, by reason (finished, reclaimed).",
+		}, []string{"reason"}),
 		overcommitted: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_ledger_overbooked_units", Help: "Units with more claimed than they have, because hardware shrank or is gone.",
+			Name: "outboard_ledger_overcommitted_units", Help: "Units whose claims exceed their capacity, because hardware was removed.",
 		}),
 		missing: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_ledger_refused_reclaims", Help: "Unneeded claims and ledgers that cannot be removed because a permission is missing.",
+			Name: "outboard_ledger_forbidden_deletions", Help: "Unneeded claims and ledgers that cannot be deleted because a permission is missing.",
 		}),
 	}
 }
 
 // claim counts a claim that was refused by the policy, failed, or was made.
 func (m *metrics) claim(refused, failed error) {
-	outcome := "claimed"
+	outcome := "success"
 	switch {
 	case failed != nil:
 		outcome = "error"
 	case refused != nil:
-		outcome = "refused"
+		outcome = "rejected"
 	}
 	m.claims.WithLabelValues(outcome).Inc()
 }
 
 func (m *metrics) write(took time.Duration, err error) {
-	outcome := "ok"
+	outcome := "success"
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		outcome = "conflict"

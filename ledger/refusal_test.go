@@ -134,16 +134,16 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 				if got := strings.Join(k.Warnings(), "\n"); !strings.HasPrefix(got, warnings) || (got == "") != (warnings == "") {
 					t.Errorf("the warnings are %q, want %q", got, warnings)
 				}
-				expected := "# HELP outboard_ledger_refused_reclaims Unneeded claims and ledgers that cannot be removed because a permission is missing.\n" +
-					"# TYPE outboard_ledger_refused_reclaims gauge\noutboard_ledger_refused_reclaims " + count + "\n"
-				if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_refused_reclaims"); err != nil {
+				expected := "# HELP outboard_ledger_forbidden_deletions Unneeded claims and ledgers that cannot be deleted because a permission is missing.\n" +
+					"# TYPE outboard_ledger_forbidden_deletions gauge\noutboard_ledger_forbidden_deletions " + count + "\n"
+				if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_forbidden_deletions"); err != nil {
 					t.Error(err)
 				}
 			}
 			stand("0", 0, "")
 			api.without = tc.without
 			sweeps(10)
-			stand("1", 1, "ledgers: cannot remove 1 unneeded claims or ledgers: grant the permission \""+tc.without+"\": ")
+			stand("1", 1, "ledgers: cannot delete 1 unneeded claims or ledgers: grant the permission \""+tc.without+"\": ")
 			if w.server.ledgers[ledger.Name(gpuOnA)] == nil {
 				t.Fatal("the ledger is gone")
 			}

@@ -115,7 +115,7 @@ func (k *Keeper) report(refusals []missingPermission) {
 	for _, r := range refusals {
 		count += r.count
 		if !slices.ContainsFunc(before, func(b missingPermission) bool { return b.permission == r.permission }) {
-			k.options.Logger.Warn("cannot remove unneeded claims or ledgers: a permission is missing", "permission", r.permission, "count", r.count, "error", r.err)
+			k.options.Logger.Warn("cannot delete unneeded claims or ledgers: a permission is missing", "permission", r.permission, "count", r.count, "error", r.err)
 		}
 	}
 	k.metrics.missing.Set(float64(count))
@@ -127,7 +127,7 @@ func (k *Keeper) Warnings() []string {
 	defer k.mu.Unlock()
 	var lines []string
 	for _, r := range k.missing {
-		lines = append(lines, fmt.Sprintf("ledgers: cannot remove %d unneeded claims or ledgers: grant the permission %q: %v", r.count, r.permission, r.err))
+		lines = append(lines, fmt.Sprintf("ledgers: cannot delete %d unneeded claims or ledgers: grant the permission %q: %v", r.count, r.permission, r.err))
 	}
 	return lines
 }
@@ -169,12 +169,12 @@ func (s *sweeper) reclaim(ctx context.Context, l *snapshot.Ledger, p *snapshot.L
 		if s.lacksPermission("update "+Resource.GroupResource().String(), err) {
 			return
 		}
-		k.options.Logger.Warn("a claim that is not needed any more stays for now", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "error", err)
+		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "error", err)
 		return
 	}
 	k.metrics.released.WithLabelValues(why).Inc()
 	if why == reclaimed {
-		k.options.Logger.Info("took back the claim of a pod that stayed unbound", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "for", age)
+		k.options.Logger.Info("released the claim of a pod that was not bound", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "for", age)
 	}
 }
 
@@ -232,7 +232,7 @@ func (s *sweeper) deleteUnused(ctx context.Context, o *Object, now time.Time, em
 		return
 	}
 	if err := k.options.API.DeleteLedger(ctx, o); err != nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
-		k.options.Logger.Warn("the ledger of a node that is gone stays for now", "ledger", o.Name, "error", err)
+		k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", o.Name, "error", err)
 	}
 }
 

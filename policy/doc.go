@@ -66,7 +66,7 @@
 // # Handing something out
 //
 // A [Reserver] says in which ledgers a pod must have a claim before it is bound, and
-// chooses what to claim, as a pure function of the [Ask]. Whoever runs the policy
+// chooses what to claim, as a pure function of the [ReserveRequest]. Whoever runs the policy
 // writes the ledger, asks again when somebody else was faster, puts the claim's
 // annotations into the Binding, and takes back what nobody needs. What Filter sees of
 // a ledger ([snapshot.Node.Ledger], [snapshot.View.Ledger]) may be a moment old; what

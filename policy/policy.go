@@ -121,23 +121,23 @@ type Reserver interface {
 	// does not fit means that there is not enough left. It is also called when
 	// nothing is claimed yet, to tell with which annotations a pod on its way
 	// counts; the Node then has the pods that were on their way before.
-	Reserve(Ask) (Claim, Verdict)
+	Reserve(ReserveRequest) (Claim, Verdict)
 }
 
 // ClaimValidator is implemented by a Reserver whose units can fail, or whose pods have to
 // be bound in order. Without it, a claim that a pod holds can always be used.
 type ClaimValidator interface {
 	// ValidateClaim is called when the pod is to be bound with the claim of an earlier
-	// attempt. Ask.Ledger holds this claim, made at Ask.At. after is as in
+	// attempt. ReserveRequest.Ledger holds this claim, made at ReserveRequest.At. after is as in
 	// [Claim]. A Verdict that does not fit says that the claim cannot be used any more,
 	// because a unit is unhealthy or gone: it is taken back, and Reserve chooses anew.
 	// Filter must agree: a pod fits on a node where it holds a claim that can be used,
 	// and elsewhere if Reserve would find enough without it. ValidateClaim is pure.
-	ValidateClaim(Ask) (after []types.UID, verdict Verdict)
+	ValidateClaim(ReserveRequest) (after []types.UID, verdict Verdict)
 }
 
-// Ask is what a Reserver is asked.
-type Ask struct {
+// ReserveRequest is what a Reserver is asked.
+type ReserveRequest struct {
 	Pod *corev1.Pod
 	// Node is where the pod is to be bound, as in the View. Its own ledgers may
 	// be older than Ledger.

@@ -48,7 +48,7 @@ func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey
 	return []snapshot.LedgerKey{license}, nil
 }
 
-func (s *seats) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	if verdict := s.judge(ask.Pod, ask.Ledger); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
@@ -66,7 +66,7 @@ func ExampleReserver() {
 		ledger := &snapshot.Ledger{Units: []snapshot.LedgerUnit{
 			{Name: "seat", Capacity: 2, Claims: []snapshot.LedgerClaim{{Pod: "others", Amount: taken}}},
 		}}
-		claim, verdict := s.Reserve(policy.Ask{Pod: pod, Ledger: ledger, At: time.Unix(0, 0).UTC()})
+		claim, verdict := s.Reserve(policy.ReserveRequest{Pod: pod, Ledger: ledger, At: time.Unix(0, 0).UTC()})
 		if !verdict.Fits() {
 			fmt.Println(verdict.Reason.Text)
 			continue

@@ -51,7 +51,7 @@ func crowd(tb testing.TB, pods, nodes int) (*Requeuer, *fullCluster, func(engine
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 			rejectedElsewhere: map[string]bool{}, busy: 5 * time.Millisecond, metrics: prometheus.NewRegistry(),
 		}
 		var err error
-		if c.engine, err = engine.New(engine.Options{Policies: []engine.Member{{Name: "Places", Policy: places{&c.asked, &c.slow}}}}); err != nil {
+		if c.engine, err = engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Places", Policy: places{&c.asked, &c.slow}}}}); err != nil {
 			t.Fatal(err)
 		}
 		c.requeuer, err = requeue.New(requeue.Options{

@@ -85,7 +85,7 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 			if tc.declared > limit && read.Load() > 0 {
 				t.Errorf("%d bytes read of a body declared too large", read.Load())
 			}
-			if got := r.metric(t, "outboard_server_body_refusals_total", tc.reason); got != 1 {
+			if got := r.metric(t, "outboard_server_refused_bodies_total", tc.reason); got != 1 {
 				t.Errorf("refusals for %s: %v, want 1", tc.reason, got)
 			}
 		})
@@ -126,7 +126,7 @@ func TestSlowBodyTimesOut(t *testing.T) {
 			if err != nil || string(answer) != "Error: request body not received in time: 5 bytes came within 1s" {
 				t.Errorf("answer %q, %v", answer, err)
 			}
-			if got := r.metric(t, "outboard_server_body_refusals_total", "timeout"); got != 1 {
+			if got := r.metric(t, "outboard_server_refused_bodies_total", "timeout"); got != 1 {
 				t.Errorf("timeouts: %v, want 1", got)
 			}
 		})
@@ -185,12 +185,12 @@ func TestBytesAreCountedAsTheyArrive(t *testing.T) {
 		for range 2 {
 			<-proceed
 			_, _ = io.ReadFull(req.Body, make([]byte, 1000))
-			held <- r.metric(t, "outboard_server_body_bytes_in_flight")
+			held <- r.metric(t, "outboard_server_in_flight_body_bytes")
 		}
 	})})
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2000\r\n\r\n")
-	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
 		t.Errorf("%v bytes held by a declaration", got)
 	}
 	for _, want := range []float64{1000, 2000} {
@@ -201,7 +201,7 @@ func TestBytesAreCountedAsTheyArrive(t *testing.T) {
 		}
 	}
 	_, _ = io.ReadAll(c)
-	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
 		t.Errorf("%v bytes held after the answer", got)
 	}
 }
@@ -232,7 +232,7 @@ func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 	if served.Load() == 0 {
 		t.Error("nobody was served")
 	}
-	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
 		t.Errorf("%v bytes held at the end", got)
 	}
 	t.Logf("served %d, busy %d", served.Load(), busy.Load())
@@ -245,7 +245,7 @@ func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	stalled := dial(t, r.addr)
 	fmt.Fprintf(stalled, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	_, _ = stalled.Write(make([]byte, size-1))
-	for r.metric(t, "outboard_server_body_bytes_in_flight") < size-1 {
+	for r.metric(t, "outboard_server_in_flight_body_bytes") < size-1 {
 		time.Sleep(time.Millisecond)
 	}
 	client := newClient(t, nil)
@@ -255,7 +255,7 @@ func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	if got := mustPost(t, client, "http://"+r.addr, strings.Repeat("x", 100<<10), 200); !strings.HasPrefix(got, "Error: server busy: ") {
 		t.Errorf("large call: %q", got)
 	}
-	if got := r.metric(t, "outboard_server_body_refusals_total", "busy"); got != 1 {
+	if got := r.metric(t, "outboard_server_refused_bodies_total", "busy"); got != 1 {
 		t.Errorf("busy refusals: %v, want 1", got)
 	}
 	_, _ = stalled.Write([]byte{'!'})
@@ -282,7 +282,7 @@ func TestBodiesEndWithTheirConnections(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if got := r.metric(t, "outboard_server_body_bytes_in_flight"); got != 0 {
+	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
 		t.Errorf("%v bytes held at the end", got)
 	}
 }
@@ -341,7 +341,7 @@ func TestBodyMustComeAtTheMinimumRate(t *testing.T) {
 	if !strings.Contains(string(answer), "Error: request body not received in time: ") || !strings.HasSuffix(string(answer), ", slower than 1024 bytes a second") {
 		t.Errorf("answer %q", answer)
 	}
-	if got := r.metric(t, "outboard_server_body_refusals_total", "timeout"); got != 1 {
+	if got := r.metric(t, "outboard_server_refused_bodies_total", "timeout"); got != 1 {
 		t.Errorf("timeouts: %v, want 1", got)
 	}
 	// The same time is enough for a body that is fast, after a pause of the handler as well.
@@ -377,7 +377,7 @@ func TestHeldMemoryKeepsNoOrdinaryCallOut(t *testing.T) {
 		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 		_, _ = c.Write(make([]byte, size-1))
 	}
-	for r.metric(t, "outboard_server_body_bytes_in_flight") < 4*(size-1) {
+	for r.metric(t, "outboard_server_in_flight_body_bytes") < 4*(size-1) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, n := range []int{10, 21 << 10, 64 << 10, 96 << 10} {

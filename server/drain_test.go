@@ -204,7 +204,7 @@ func TestRequestsAtHandAreFinished(t *testing.T) {
 		<-entered
 	}
 	r.stop()
-	line := r.log.wait(t, "listener closed", 1)
+	line := r.log.wait(t, "closed the listener", 1)
 	if !strings.Contains(line, fmt.Sprint("inFlight=", n)) {
 		t.Errorf("logged %q, want %d in flight", line, n)
 	}
@@ -272,7 +272,7 @@ func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 			client, url := p.client(t, r)
 			mustPost(t, client, url, "hello", 200)
 			r.stop()
-			r.log.wait(t, "listener closed", 1)
+			r.log.wait(t, "closed the listener", 1)
 			// With a body that takes its time: the hurry is over when the request has begun.
 			if got := mustPost(t, client, url, strings.Repeat("x", 1<<20), 200); len(got) != 1<<20 {
 				t.Errorf("answer of %d bytes", len(got))

@@ -169,7 +169,7 @@ func TestRotationUnderLoadFailsNobody(t *testing.T) {
 			l.start(t)
 			const rotations = 6
 			reloads := 0
-			reloaded := func() { reloads++; r.log.wait(t, "tls files reloaded", reloads) }
+			reloaded := func() { reloads++; r.log.wait(t, "reloaded the TLS files", reloads) }
 			for range rotations {
 				p.writeServerPair(t)
 				reloaded()
@@ -293,7 +293,7 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 			former := p.config(p.issue(t, p.clientCA, certs.Request{Client: true}))
 
 			tc.spoil(t, p)
-			line := r.log.wait(t, "not reloaded", 1)
+			line := r.log.wait(t, "cannot reload", 1)
 			if !strings.Contains(line, tc.want) {
 				t.Errorf("logged %q, want %q", line, tc.want)
 			}
@@ -307,7 +307,7 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 			p.writeServerPair(t)
 			renewed := newClient(t, p.config(p.issue(t, next, certs.Request{Client: true})))
 			for n := 1; ; n++ { // it may take both files in one reload or in two
-				r.log.wait(t, "tls files reloaded", n)
+				r.log.wait(t, "reloaded the TLS files", n)
 				if status, _, err := post(renewed, "https://"+r.addr, "hello"); err == nil && status == 200 {
 					break
 				}
@@ -354,7 +354,7 @@ func TestOpenConnectionsLoseTrustWithTheirAuthority(t *testing.T) {
 
 	next := newAuthority(t)
 	p.writeClientCA(t, next)
-	r.log.wait(t, "tls files reloaded", 1)
+	r.log.wait(t, "reloaded the TLS files", 1)
 	leave <- struct{}{}
 	if err := <-held; err != nil {
 		t.Fatalf("the call at hand during the reload failed: %v", err)
@@ -389,7 +389,7 @@ func TestReloadEndsIdleConnectionsWithoutTrust(t *testing.T) {
 	next := newAuthority(t)
 	r := start(t, server.Options{TLS: p.options(), Handler: echo})
 	p.writeClientCA(t, p.clientCA, next)
-	r.log.wait(t, "tls files reloaded", 1)
+	r.log.wait(t, "reloaded the TLS files", 1)
 	connect := func(by *certs.Authority) (*tls.Conn, *bufio.Reader) {
 		c, err := tls.Dial("tcp", r.addr, p.config(p.issue(t, by, certs.Request{Client: true})))
 		if err != nil {

@@ -56,31 +56,31 @@ func newMetrics() *metrics {
 	return &metrics{
 		Collector: registry,
 		refusedCallers: counters("outboard_server_refused_callers_total",
-			"Handshakes and requests refused because of who calls.", "reason",
+			"Handshakes and requests refused because of the identity of the caller, by reason.", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
 		reloads: counters("outboard_server_tls_reloads_total",
-			"Changes of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
+			"Reloads of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
 		certExpiry: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outboard_server_certificate_expiry_timestamp_seconds",
-			Help: "When the certificate in use ends; of several authorities, the one that ends first.",
+			Help: "Expiry of the certificate in use, in Unix seconds; of several CAs, the one that expires first.",
 		}, []string{"certificate"}),
 		connections: counters("outboard_server_connections_total",
-			"Connections to the serving listener: accepted, closed for others while waiting for the client (evicted), refused for lack of room.",
+			"Connections to the serving listener, by outcome (accepted, evicted: closed while idle to admit others, refused: too many).",
 			"outcome", connAccepted, connEvicted, connRefused),
 		openConns: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",
 		}),
 		inFlightBytes: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_server_body_bytes_in_flight", Help: "Bytes of request bodies held in memory.",
+			Name: "outboard_server_in_flight_body_bytes", Help: "Bytes of request bodies in memory.",
 		}),
 		reservedBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_reserved_bytes",
-			Help: "Memory reserved by requests, for their bodies and for what is made of them.",
+			Help: "Memory reserved by requests, for their bodies and for decoding them.",
 		}),
-		bodyRefusals: counters("outboard_server_body_refusals_total",
-			"Request bodies not taken in.", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
+		bodyRefusals: counters("outboard_server_refused_bodies_total",
+			"Request bodies refused, by reason.", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
 		panics: auto.NewCounter(prometheus.CounterOpts{
-			Name: "outboard_server_panics_total", Help: "Panics of handlers.",
+			Name: "outboard_server_panics_total", Help: "Panics in handlers.",
 		}),
 	}
 }

@@ -118,7 +118,7 @@ func (s *Server) reload(files map[string][]byte) {
 	credential := s.identity.current.Load()
 	s.endIdle(credential)
 	s.metrics.reloads.WithLabelValues(reloadOK).Inc()
-	s.opts.Logger.Info("tls files reloaded", "notAfter", credential.leaf.NotAfter)
+	s.opts.Logger.Info("reloaded the TLS files", "notAfter", credential.leaf.NotAfter)
 }
 
 // endIdle ends connections that wait for a request and whose certificate is no longer good. The next call would be
@@ -136,11 +136,11 @@ func (s *Server) endIdle(by *credential) {
 
 func (s *Server) reloadFailed(err error) {
 	if errors.Is(err, filewatch.ErrNoNotifications) {
-		s.opts.Logger.Warn("tls files", "error", err)
+		s.opts.Logger.Warn("cannot watch the TLS files", "error", err)
 		return
 	}
 	s.metrics.reloads.WithLabelValues(reloadError).Inc()
-	s.opts.Logger.Error("tls files not reloaded, the former ones stay in force", "error", err)
+	s.opts.Logger.Error("cannot reload the TLS files; the previous ones stay in use", "error", err)
 }
 
 // Listen binds both listeners, so that their addresses are known. Nothing is accepted before Run. A server that
@@ -233,7 +233,7 @@ func (s *Server) serve() error {
 // arrived but not been parsed: their callers would see a reset.
 func (s *Server) drain(servingEnded <-chan error) error {
 	s.stopping.Store(true)
-	s.opts.Logger.Info("stopping: not ready any more, still serving", "for", max(s.opts.ShutdownDelay, 0))
+	s.opts.Logger.Info("stopping: not ready, still serving", "for", max(s.opts.ShutdownDelay, 0))
 	shutdownDelay := s.shutdownDelay
 	if shutdownDelay == nil {
 		shutdownDelay = time.After(s.opts.ShutdownDelay)
@@ -245,7 +245,7 @@ func (s *Server) drain(servingEnded <-chan error) error {
 	}
 	s.listener.finish()
 	<-servingEnded
-	s.opts.Logger.Info("stopping: listener closed, waiting for requests", "inFlight", s.inFlight.Load(), "atMost", s.opts.DrainTimeout)
+	s.opts.Logger.Info("stopping: closed the listener, waiting for requests", "inFlight", s.inFlight.Load(), "atMost", s.opts.DrainTimeout)
 	timeout := time.NewTimer(s.opts.DrainTimeout)
 	defer timeout.Stop()
 	select {

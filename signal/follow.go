@@ -149,12 +149,12 @@ func (f *follower) take(a answer) time.Duration {
 	f.mu.Unlock()
 	if a.err != nil {
 		if f.failures++; f.failures == 1 {
-			f.logger.Warn("cannot read a signal; its last values stay until they are too old", "error", a.err)
+			f.logger.Warn("cannot read the signal; its last values stay in use until they are stale", "error", a.err)
 		}
 		return vary(min(firstRetry<<min(f.failures-1, 20), f.Settings.Interval))
 	}
 	if f.failures > 0 {
-		f.logger.Info("the signal can be read again", "failures", f.failures)
+		f.logger.Info("reading the signal works again", "failures", f.failures)
 	}
 	f.failures = 0
 	now := f.now()
@@ -204,6 +204,6 @@ func (f *follower) publish(expiry *time.Timer) {
 		if err == nil {
 			err = errors.New("the source sends old values")
 		}
-		f.logger.Warn("values of a signal are too old to be used", "stale", stale, "values", len(values), "error", err)
+		f.logger.Warn("values of the signal are stale", "stale", stale, "values", len(values), "error", err)
 	}
 }

@@ -161,7 +161,7 @@ func (m *Manager) drop(f *follower) {
 func (m *Manager) close(name string, source Source) {
 	if closer, ok := source.(io.Closer); ok {
 		if err := closer.Close(); err != nil {
-			m.options.Logger.Warn("closing a signal's source", "signal", name, "error", err)
+			m.options.Logger.Warn("cannot close the source of the signal", "signal", name, "error", err)
 		}
 	}
 }

@@ -158,12 +158,12 @@ func TestValuesArePublishedAndNonsenseIsDropped(t *testing.T) {
 		)))
 		expect(t, "cpu", b.show("cpu"), "a=1 b=3")
 		err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP outboard_signal_dropped_values_total Values left out of readings, by cause (not_a_number, duplicate, unknown_node).
+# HELP outboard_signal_dropped_values_total Values dropped from readings, by reason (not_a_number, duplicate, unknown_node).
 # TYPE outboard_signal_dropped_values_total counter
-outboard_signal_dropped_values_total{cause="duplicate",signal="cpu"} 1
-outboard_signal_dropped_values_total{cause="not_a_number",signal="cpu"} 2
-outboard_signal_dropped_values_total{cause="unknown_node",signal="cpu"} 1
-# HELP outboard_signal_values Values known.
+outboard_signal_dropped_values_total{reason="duplicate",signal="cpu"} 1
+outboard_signal_dropped_values_total{reason="not_a_number",signal="cpu"} 2
+outboard_signal_dropped_values_total{reason="unknown_node",signal="cpu"} 1
+# HELP outboard_signal_values Current and stale values.
 # TYPE outboard_signal_values gauge
 outboard_signal_values{signal="cpu"} 2
 `), "outboard_signal_dropped_values_total", "outboard_signal_values")

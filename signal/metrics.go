@@ -27,21 +27,21 @@ func newMetrics() *metrics {
 	return &metrics{
 		Collector: registry,
 		readings: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_signal_readings_total", Help: "Readings of signals, by outcome (ok, error).",
+			Name: "outboard_signal_readings_total", Help: "Readings of signals, by outcome (success, error).",
 		}, []string{"signal", "outcome"}),
 		drops: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_signal_dropped_values_total", Help: "Values left out of readings, by cause (not_a_number, duplicate, unknown_node).",
-		}, []string{"signal", "cause"}),
-		duration: gauge("outboard_signal_reading_duration_seconds", "Duration of the last reading."),
-		values:   gauge("outboard_signal_values", "Values known."),
-		stale:    gauge("outboard_signal_stale_values", "Values known that are too old to be used."),
-		newest:   gauge("outboard_signal_newest_timestamp_seconds", "When the newest value was true, as a Unix time."),
+			Name: "outboard_signal_dropped_values_total", Help: "Values dropped from readings, by reason (not_a_number, duplicate, unknown_node).",
+		}, []string{"signal", "reason"}),
+		duration: gauge("outboard_signal_last_reading_duration_seconds", "Duration of the last reading."),
+		values:   gauge("outboard_signal_values", "Current and stale values."),
+		stale:    gauge("outboard_signal_stale_values", "Stale values."),
+		newest:   gauge("outboard_signal_newest_value_timestamp_seconds", "Time of the newest value, in Unix seconds."),
 	}
 }
 
 // begin makes the signal's metrics, so that what has not happened yet is 0.
 func (m *metrics) begin(signal string) {
-	m.readings.WithLabelValues(signal, "ok")
+	m.readings.WithLabelValues(signal, "success")
 	m.readings.WithLabelValues(signal, "error")
 	for _, why := range []string{notANumber, duplicate, unknownNode} {
 		m.drops.WithLabelValues(signal, why)
@@ -51,7 +51,7 @@ func (m *metrics) begin(signal string) {
 }
 
 func (m *metrics) reading(signal string, err error, took time.Duration) {
-	outcome := "ok"
+	outcome := "success"
 	if err != nil {
 		outcome = "error"
 	}

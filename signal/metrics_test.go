@@ -10,7 +10,7 @@ import (
 
 func TestMetricsAreRegisteredTogetherOrNotAtAll(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	taken := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_signal_values", Help: "Values known."}, []string{"signal"})
+	taken := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_signal_values", Help: "Current and stale values."}, []string{"signal"})
 	registry.MustRegister(taken)
 	options := signal.Options{Publisher: newBoard(), Registerer: registry}
 	if _, err := signal.NewManager(options); err == nil {

@@ -62,7 +62,7 @@ func gpuEngine(t testing.TB, strategy gpumemory.ScoringStrategyType, shortlist i
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: shortlist})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: shortlist})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (l *Log) admit(logger *slog.Logger, level slog.Level, of, msg string) bool 
 			n := k.leftOut
 			k.leftOut = 0
 			l.mu.Unlock()
-			logger.Log(context.Background(), level, msg, "similarLeftOut", n)
+			logger.Log(context.Background(), level, msg, "suppressed", n)
 		})
 	}
 	return false

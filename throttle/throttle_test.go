@@ -57,12 +57,12 @@ func TestRecordsAreLeftOutAndCounted(t *testing.T) {
 			log.Log(logger, slog.LevelDebug, "many", "not of this level")
 		}
 		log.Log(logger, slog.LevelWarn, "one", "another cause", "of", "it")
-		if lines(`msg="too much" i=`) != throttle.Burst || lines("another cause") != 1 || lines("similarLeftOut") != 0 {
+		if lines(`msg="too much" i=`) != throttle.Burst || lines("another cause") != 1 || lines("suppressed") != 0 {
 			t.Errorf("at once:\n%s", &out)
 		}
 		time.Sleep(throttle.Period)
 		synctest.Wait()
-		if lines(`msg="too much" similarLeftOut=990`) != 1 || lines("similarLeftOut") != 1 {
+		if lines(`msg="too much" suppressed=990`) != 1 || lines("suppressed") != 1 {
 			t.Errorf("after a period:\n%s", &out)
 		}
 		out.Reset()

@@ -74,7 +74,7 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 		pods = append(pods, pod)
 		builder.SetPod(&pod)
 	}
-	profile, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "ByRack", Policy: byRack{}, Weight: 1}}})
+	profile, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "ByRack", Policy: byRack{}, Weight: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestHeldClaimOfAUnitThatIsGone(t *testing.T) {
 				t.Fatalf("claimed %s", unit)
 			}
 			w.node = naming(tt.units, "")
-			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{Pod: pod, Node: w.snapshot(), Ledger: w.ledger})
+			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger})
 			expect(t, "the claim", policytest.Says(verdict), tt.valid)
 			expect(t, "the pod", w.filter(t, p, pod), tt.fits)
 		})

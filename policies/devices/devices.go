@@ -166,7 +166,7 @@ func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Ledg
 }
 
 // Reserve implements policy.Reserver.
-func (p *devices) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	others, ledger := claims.Others(ask)
 	want, hw := p.asked(ask.Pod), p.hardware.Of(ask.Node)
 	u := p.usageOf(others, ledger, hw)
@@ -188,7 +188,7 @@ func (p *devices) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 }
 
 // ValidateClaim implements policy.ClaimValidator.
-func (p *devices) ValidateClaim(ask policy.Ask) (after []types.UID, verdict policy.Verdict) {
+func (p *devices) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if !p.hardware.Of(ask.Node).serves(ask.Ledger, ask.Pod.UID) {
 		return nil, policy.Verdict{Reason: unusableClaim}
 	}

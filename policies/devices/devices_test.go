@@ -327,7 +327,7 @@ func TestChoiceFollowsTheLedger(t *testing.T) {
 	before := w.snapshot()
 	for i, want := range []string{"1", "InsufficientDevices 0/1 devices"} {
 		w.claim(t, p, asking(fmt.Sprint("other", i), 1))
-		claim, verdict := p.(policy.Reserver).Reserve(policy.Ask{Pod: asking("p", 1), Node: before, Ledger: w.ledger})
+		claim, verdict := p.(policy.Reserver).Reserve(policy.ReserveRequest{Pod: asking("p", 1), Node: before, Ledger: w.ledger})
 		got := claim.Annotations[fpgaKey]
 		if !verdict.Fits() {
 			got = policytest.Says(verdict)

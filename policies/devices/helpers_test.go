@@ -90,7 +90,7 @@ func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: fpga, Node: "n"}
 	}
-	ask := policy.Ask{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Second)}
+	ask := policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Second)}
 	return p.(policy.Reserver).Reserve(ask)
 }
 

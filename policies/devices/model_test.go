@@ -210,7 +210,7 @@ func (m *model) again(t *rapid.T) {
 	for unit, amount := range m.has[pod.UID] {
 		usable = usable && amount <= m.sizes[unit]
 	}
-	ask := policy.Ask{Pod: pod, Node: n, Ledger: m.ledger}
+	ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: m.ledger}
 	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
 		t.Fatalf("a claim of %v can be used: %v, of a node with %v", m.has[pod.UID], v.Fits(), m.sizes)
 	}

@@ -24,7 +24,7 @@ func TestHeldClaimKeepsItsTurn(t *testing.T) {
 		if name == "small" {
 			pod = small
 		}
-		after, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{
+		after, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{
 			Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At,
 		})
 		if !verdict.Fits() {
@@ -39,7 +39,7 @@ func TestHeldClaimKeepsItsTurn(t *testing.T) {
 		{w.snapshot().With(gpuPod("first", 10, 0)), "[uid-first]"}, // as a pod that is nominated to the node
 		{w.snapshot().With(placed("first", 10, "0")), "[]"},
 	} {
-		after, _ := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{
+		after, _ := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{
 			Pod: gpuPod("second", 10, 0), Node: tt.node, Ledger: w.ledger, At: w.ledger.Pod("uid-second").At,
 		})
 		expect(t, "with the first on the node, the second comes after", fmt.Sprint(after), tt.want)
@@ -76,7 +76,7 @@ func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
 			if w.gpus = tt.unhealthy; tt.gpus == 0 {
 				w.node = gpuNode("n", 0, 0)
 			}
-			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.Ask{
+			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{
 				Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At,
 			})
 			expect(t, "the claim", policytest.Says(verdict), tt.valid)

@@ -228,7 +228,7 @@ func TestG12ChoiceFollowsTheLedger(t *testing.T) {
 	w := &world{node: gpuNode("n", 2, 16)}
 	before := w.snapshot()
 	w.claim(t, p, gpuPod("other", 10, 0))
-	ask := policy.Ask{Pod: gpuPod("new", 12, 0), Node: before, Ledger: w.ledger, At: start}
+	ask := policy.ReserveRequest{Pod: gpuPod("new", 12, 0), Node: before, Ledger: w.ledger, At: start}
 	claim, verdict := p.(policy.Reserver).Reserve(ask)
 	expect(t, "GPU", policytest.Says(verdict)+" "+claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"], "fits 1")
 	w.claim(t, p, gpuPod("third", 12, 0))

@@ -186,7 +186,7 @@ func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Le
 }
 
 // Reserve implements policy.Reserver.
-func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	r := p.request(ask.Pod)
 	if r == nil {
 		return policy.Claim{}, policy.Verdict{}
@@ -217,7 +217,7 @@ func (p *gpuMemory) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
 }
 
 // ValidateClaim implements policy.ClaimValidator.
-func (p *gpuMemory) ValidateClaim(ask policy.Ask) (after []types.UID, verdict policy.Verdict) {
+func (p *gpuMemory) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if !p.usable(ask.Ledger, ask.Pod.UID, ask.Node) {
 		return nil, policy.Verdict{Reason: unusableClaim}
 	}

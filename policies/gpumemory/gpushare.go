@@ -54,7 +54,7 @@ func unhealthy(n *snapshot.Node) uint64 {
 
 // annotations are what the device plugin reads to know what the pod gets of which
 // GPUs, which have the given sizes. It serves pods of one size in order of ask.At.
-func (p *gpuMemory) annotations(ask policy.Ask, r *request, given []policy.Amount, sizes []string) map[string]string {
+func (p *gpuMemory) annotations(ask policy.ReserveRequest, r *request, given []policy.Amount, sizes []string) map[string]string {
 	indexes, total := make([]string, len(given)), int64(0)
 	for i, g := range given {
 		indexes[i] = g.Unit

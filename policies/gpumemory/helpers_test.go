@@ -107,7 +107,7 @@ func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: start}
 	}
-	return p.(policy.Reserver).Reserve(policy.Ask{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Nanosecond)})
+	return p.(policy.Reserver).Reserve(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Nanosecond)})
 }
 
 // claim has the pod claim what it gets, and returns its annotations.

@@ -136,7 +136,7 @@ func (m *model) again(t *rapid.T) {
 		usable = usable && gpu < len(m.sizes) && amount <= m.sizes[gpu] && !m.ill[gpu]
 	}
 	n := m.snapshot()
-	ask := policy.Ask{Pod: pod, Node: n, Ledger: m.ledger, At: m.ledger.Pod(pod.UID).At}
+	ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: m.ledger, At: m.ledger.Pod(pod.UID).At}
 	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
 		t.Fatalf("a claim of %v can be used: %v, of GPUs %v, ill: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
 	}

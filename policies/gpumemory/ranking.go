@@ -38,7 +38,7 @@ func (r *ranking) Score(n *snapshot.Node) int64 {
 
 // preferred returns the GPU on which a share of it is placed best, or placement.FirstFree if no
 // strategy says.
-func (p *gpuMemory) preferred(ask policy.Ask, n *snapshot.Node, u *usage) int {
+func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *usage) int {
 	if p.ranker == nil {
 		return placement.FirstFree
 	}

@@ -169,7 +169,7 @@ func compareDecisions(t *testing.T, a, b *gpuMemory, view *snapshot.View, pod *c
 		t.Fatalf("pod %s: scores are %v, and asked for the first time %v", pod.Name, x, y)
 	}
 	for n := range view.All() {
-		ask := policy.Ask{Pod: pod, Node: n, Ledger: &snapshot.Ledger{}, View: view}
+		ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: &snapshot.Ledger{}, View: view}
 		x, _ := a.Reserve(ask)
 		if y, _ := b.Reserve(ask); !slices.Equal(x.Amounts, y.Amounts) {
 			t.Fatalf("pod %s on node %s gets %v, and asked for the first time %v", pod.Name, n.Name, x.Amounts, y.Amounts)
@@ -196,7 +196,7 @@ func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (be
 	if best == nil || p.request(pod) == nil {
 		return best, ""
 	}
-	claim, verdict := p.Reserve(policy.Ask{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})
+	claim, verdict := p.Reserve(policy.ReserveRequest{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})
 	if !verdict.Fits() {
 		t.Fatalf("pod %s: it fits on node %s, and gets nothing: %s", pod.Name, best.Name, verdict.Reason.Text)
 	}

@@ -107,7 +107,7 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod, node strin
 		var verdict policy.Verdict
 		holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node}
 		next, _, err := ledger.Claim(*l, holder, func(l *snapshot.Ledger, at time.Time) (chosen policy.Claim, err error) {
-			chosen, verdict = reserver.Reserve(policy.Ask{Pod: pod, Node: view.Node(node), Ledger: l, View: view, At: at})
+			chosen, verdict = reserver.Reserve(policy.ReserveRequest{Pod: pod, Node: view.Node(node), Ledger: l, View: view, At: at})
 			if !verdict.Fits() {
 				err = errNoSeats
 			}

@@ -228,7 +228,7 @@ func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Led
 }
 
 // Reserve implements policy.Reserver.
-func (p *licenses) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	needs, err := p.needs(ask.Pod)
 	i := slices.IndexFunc(needs, func(n need) bool { return n.feature.ledger() == ask.Ledger.Resource })
 	if err != nil || i < 0 {

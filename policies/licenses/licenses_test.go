@@ -291,7 +291,7 @@ func TestForeignLedger(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 1}, {name: cad, seats: 1}]}`)
 	view := newWorld("a").view()
 	for _, text := range []string{"solver", "", "solver=x"} {
-		claim, verdict := p.(policy.Reserver).Reserve(policy.Ask{
+		claim, verdict := p.(policy.Reserver).Reserve(policy.ReserveRequest{
 			Pod: needing("x", "p", text), Node: view.Node("a"), View: view, Ledger: &snapshot.Ledger{Resource: "licenses/cad"},
 		})
 		if verdict.Fits() || len(claim.Amounts) > 0 {

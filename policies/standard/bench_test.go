@@ -36,10 +36,10 @@ func loadAll(tb testing.TB) *config.Config {
 	return c
 }
 
-func members(c *config.Config) []engine.Member {
-	var all []engine.Member
+func members(c *config.Config) []engine.WeightedPolicy {
+	var all []engine.WeightedPolicy
 	for _, p := range c.Profiles[0].Policies {
-		all = append(all, engine.Member{Name: p.Name, Policy: p.Policy, Weight: p.Weight})
+		all = append(all, engine.WeightedPolicy{Name: p.Name, Policy: p.Policy, Weight: p.Weight})
 	}
 	return all
 }
@@ -87,7 +87,7 @@ func BenchmarkProfile(b *testing.B) {
 		nodes := slices.Collect(view.All())
 		for _, arm := range []struct {
 			name    string
-			members []engine.Member
+			members []engine.WeightedPolicy
 		}{{"no-policy", nil}, {"all-policies", members(c)}} {
 			b.Run(fmt.Sprintf("%d-nodes/%s", count, arm.name), func(b *testing.B) {
 				e, err := engine.New(engine.Options{Policies: arm.members, Clock: time.Now})

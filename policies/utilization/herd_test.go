@@ -65,7 +65,7 @@ func waterLevel(poured float64) float64 {
 // fill places the pods one after the other, each on the best node, and returns how many each node got.
 func fill(t *testing.T, config string, pods int) map[string]int {
 	t.Helper()
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "Utilization", Policy: policytest.Build(t, utilization.Type(), config), Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Utilization", Policy: policytest.Build(t, utilization.Type(), config), Weight: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 
 // Others returns the node and the ledger of a request as they are without the pod that is to be
 // bound: it may be on the node already, or have claims of an earlier attempt.
-func Others(ask policy.Ask) (*snapshot.Node, *snapshot.Ledger) {
+func Others(ask policy.ReserveRequest) (*snapshot.Node, *snapshot.Ledger) {
 	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
 	return ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) }), ask.Ledger.Without(own)
 }

@@ -82,7 +82,7 @@ func TestOf(t *testing.T) {
 
 // The pod that asks is not counted against itself, and one without a UID is nobody.
 func TestOthers(t *testing.T) {
-	ask := policy.Ask{Pod: pod("bound"), Node: nodeWith("bound", "other"), Ledger: ledger}
+	ask := policy.ReserveRequest{Pod: pod("bound"), Node: nodeWith("bound", "other"), Ledger: ledger}
 	n, l := claims.Others(ask)
 	if n.Has("bound") || !n.Has("other") || l.Pod("bound") != nil || l.Unit("0").Used() != 3 || ledger.Unit("0").Used() != 5 {
 		t.Errorf("left are %v and %v", n.Pods, l)

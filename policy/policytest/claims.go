@@ -58,7 +58,7 @@ func claimed(reserver policy.Reserver, c *testCase, view *snapshot.View, n *snap
 			l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 		}
 		at := l.LastAt.Add(time.Second)
-		claim, verdict := reserver.Reserve(policy.Ask{Pod: c.pod, Node: n, Ledger: l, View: view, At: at})
+		claim, verdict := reserver.Reserve(policy.ReserveRequest{Pod: c.pod, Node: n, Ledger: l, View: view, At: at})
 		if !verdict.Fits() {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (s *suite) usable(c *testCase, where string, view *snapshot.View, n *snapsh
 	if !ok {
 		return true
 	}
-	ask := policy.Ask{Pod: c.pod, Node: n, Ledger: l, View: view, At: l.LastAt}
+	ask := policy.ReserveRequest{Pod: c.pod, Node: n, Ledger: l, View: view, At: l.LastAt}
 	after, verdict := validator.ValidateClaim(ask)
 	if slices.Contains(after, c.pod.UID) {
 		s.fail("claims", where, "ValidateClaim wants the pod to be bound after itself")

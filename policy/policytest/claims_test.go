@@ -46,13 +46,13 @@ func (o one) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, err
 	return []snapshot.LedgerKey{{Resource: "units", Node: n.Name}}, nil
 }
 
-func (o one) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (o one) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	return policy.Claim{
 		Units: []policy.Capacity{{Unit: "one", Capacity: 1}}, Amounts: []policy.Amount{{Unit: "one", Amount: 1}},
 	}, o.judge(ask.Ledger, ask.Pod.UID)
 }
 
-func (o one) ValidateClaim(ask policy.Ask) (after []types.UID, verdict policy.Verdict) {
+func (o one) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if o.selfish {
 		after = append(after, ask.Pod.UID)
 	}

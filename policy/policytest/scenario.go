@@ -254,7 +254,7 @@ func (s *scenario) table(view *snapshot.View, p policy.Policy, asked prepared) s
 
 // scores returns what the engine makes of the policy's scores for the nodes that fit.
 func (s *scenario) scores(view *snapshot.View, p policy.Policy, fitting []*snapshot.Node) ([]int64, error) {
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "under test", Policy: p, Weight: 1}}})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "under test", Policy: p, Weight: 1}}})
 	if err != nil {
 		return nil, err
 	}

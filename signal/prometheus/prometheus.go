@@ -76,7 +76,7 @@ func whole(d time.Duration) time.Duration {
 // as that a part of it is missing; once.
 func (s *Source) warn(text string) {
 	if text != "" && text != s.warnings {
-		slog.Default().Warn("a query has warnings", "prometheus", s.address, "query", s.config.Query, "warnings", text)
+		slog.Default().Warn("the query has warnings", "prometheus", s.address, "query", s.config.Query, "warnings", text)
 	}
 	s.warnings = text
 }

@@ -194,7 +194,7 @@ func extender(c contender) (simulate.Extender, error) {
 	if err != nil {
 		return simulate.Extender{}, err
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: c.shortlist})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: c.shortlist})
 	return simulate.Extender{Engine: e}, err
 }
 

@@ -119,7 +119,7 @@ func newEngine() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.New(engine.Options{Clock: time.Now, Policies: []engine.Member{
+	return engine.New(engine.Options{Clock: time.Now, Policies: []engine.WeightedPolicy{
 		{Name: "ImageLocality", Weight: 1, Policy: images}, {Name: "PodLimit", Weight: 1, Policy: pods},
 	}})
 }

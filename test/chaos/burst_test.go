@@ -118,7 +118,7 @@ func TestBurst(t *testing.T) {
 	}
 	t.Logf("%d pods created in %v, all bound after %v; throttled %d times, %d Bindings not sent, %d claims written", b.pods,
 		created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), metrics[`outboard_cluster_binds_total{outcome="throttled"}`],
-		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_ledger_claims_total{outcome="claimed"}`])
+		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_ledger_claims_total{outcome="success"}`])
 }
 
 // create creates the pods at a steady rate, or as fast as the API server takes them.

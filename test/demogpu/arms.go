@@ -89,6 +89,6 @@ func (a *arm) simulated() (simulate.Scheduler, simulate.Extender, error) {
 	if err != nil {
 		return scheduler, simulate.Extender{}, err
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: a.shortlist})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: a.shortlist})
 	return scheduler, simulate.Extender{Engine: e}, err
 }

@@ -77,7 +77,7 @@ func (th *theater) rewrite(o *stage.Outboard, file, text string, signals ...stri
 	for _, end := range []string{"", "\n"} { // the first reading may have begun before
 		before := map[string]string{}
 		readings := func(signal string) string {
-			return th.metric(o, `outboard_signal_readings_total{outcome="ok",signal="`+signal+`"} `)
+			return th.metric(o, `outboard_signal_readings_total{outcome="success",signal="`+signal+`"} `)
 		}
 		for _, signal := range signals {
 			before[signal] = readings(signal)

@@ -90,12 +90,12 @@ func TestReclaimWithoutPermission(t *testing.T) {
 	th.nodes(gpus("gpu-node", 1, 16))
 	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 1s}\n")
 	th.abandon("gpu-node")
-	const warning = `[!] ledgers: cannot remove 1 unneeded claims or ledgers: grant the permission "patch pods/status": `
+	const warning = `[!] ledgers: cannot delete 1 unneeded claims or ledgers: grant the permission "patch pods/status": `
 	th.eventually("/readyz warns", func() bool { return strings.Contains(th.get(o.Admin+"/readyz"), warning) })
 	if ready := th.get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") {
 		t.Errorf("it is not ready:\n%s", ready)
 	}
-	if got := th.metric(o, "outboard_ledger_refused_reclaims "); got != "1" {
+	if got := th.metric(o, "outboard_ledger_forbidden_deletions "); got != "1" {
 		t.Errorf("the metric says %q", got)
 	}
 	role.Rules = rules
@@ -103,7 +103,7 @@ func TestReclaimWithoutPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	th.eventually("the claim is taken back", func() bool {
-		return th.metric(o, `outboard_ledger_dropped_claims_total{cause="reclaimed"} `) == "1"
+		return th.metric(o, `outboard_ledger_released_claims_total{cause="reclaimed"} `) == "1"
 	})
 	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
 	if th.pod("abandoned").Annotations[cluster.TouchedAnnotation] == "" {

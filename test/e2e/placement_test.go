@@ -141,7 +141,7 @@ func TestBindThroughUs(t *testing.T) {
 			}
 			// The last call is counted a moment after its pod is seen bound.
 			th.eventually("20 binds are counted", func() bool {
-				return th.metric(o, `outboard_request_duration_seconds_count{outcome="ok",profile="/",verb="bind"} `) == "20"
+				return th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="bind"} `) == "20"
 			})
 			// 60 calls or more. Binds run beside the next pod's calls, and two idle
 			// connections are kept, so a third is opened now and then.

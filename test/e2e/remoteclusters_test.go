@@ -134,7 +134,7 @@ func (th *theater) awaitReadings(o *stage.Outboard, signal string, n int) {
 	th.t.Helper()
 	count := func() int {
 		// It is 0 before the first.
-		n, _ := strconv.Atoi(th.metric(o, `outboard_signal_readings_total{outcome="ok",signal="`+signal+`"} `))
+		n, _ := strconv.Atoi(th.metric(o, `outboard_signal_readings_total{outcome="success",signal="`+signal+`"} `))
 		return n
 	}
 	want := count() + n

@@ -200,7 +200,7 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	if got := th.attempts(o, "waits"); got != tried+1 {
 		t.Errorf("it took %d attempts", got-tried)
 	}
-	if th.metric(o, `outboard_ledger_dropped_claims_total{cause="reclaimed"} `) != "1" {
+	if th.metric(o, `outboard_ledger_released_claims_total{cause="reclaimed"} `) != "1" {
 		t.Error("the claim was not taken back")
 	}
 }
@@ -254,7 +254,7 @@ func (th *theater) quiet(o *stage.Outboard) {
 	th.t.Helper()
 	calls, since := "", time.Now()
 	th.eventually("kube-scheduler stops asking", func() bool {
-		if now := th.metric(o, `outboard_request_duration_seconds_count{outcome="ok",profile="/gpushare-scheduler",verb="filter"} `); now != calls {
+		if now := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/gpushare-scheduler",verb="filter"} `); now != calls {
 			calls, since = now, time.Now()
 		}
 		return time.Since(since) > calm

@@ -195,7 +195,7 @@ func TestReloadStartsLedgers(t *testing.T) {
 	}
 	th.eventually("/readyz says what is missing", func() bool {
 		ready := th.get(o.Admin + "/readyz")
-		return strings.Contains(ready, "[!] configuration not reloaded") && strings.Contains(ready, installLedgers) && !strings.Contains(ready, "[-]")
+		return strings.Contains(ready, "[!] cannot reload the configuration") && strings.Contains(ready, installLedgers) && !strings.Contains(ready, "[-]")
 	})
 	if got := th.metric(o, "outboard_config_last_reload_successful "); got != "0" {
 		t.Errorf("the gauge is %q", got)

@@ -40,7 +40,7 @@ func TestWhatIsSimulatedHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.Member{{Name: "GPUMemory", Policy: policy, Weight: 1}}, Shortlist: 1})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: policy, Weight: 1}}, Shortlist: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

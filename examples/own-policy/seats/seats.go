@@ -76,7 +76,7 @@ func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey
 	return []snapshot.LedgerKey{s.ledger}, nil
 }
 
-func (s *seats) Reserve(ask policy.Ask) (policy.Claim, policy.Verdict) {
+func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	if verdict := s.judge(ask.Pod, ask.Ledger); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}

@@ -40,7 +40,7 @@ func TestLevels(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := slices.Clone(tt.totals)
-			engine.Levels(got, tt.maxTotal)
+			engine.ScaleScores(got, tt.maxTotal)
 			if diff := cmp.Diff(tt.levels, got); diff != "" {
 				t.Errorf("levels of %v in 0..%d (-want +got):\n%s", tt.totals, tt.maxTotal, diff)
 			}
@@ -48,7 +48,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// What the package documentation promises of Levels, statement by statement.
+// What the package documentation promises of ScaleScores, statement by statement.
 func TestLevelsKeepTheBestApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		maxTotal := rapid.OneOf(rapid.Int64Range(1, 30), rapid.Int64Range(1, 1000*engine.MaxWeight*100)).Draw(t, "maxTotal")
@@ -60,12 +60,12 @@ func TestLevelsKeepTheBestApart(t *testing.T) {
 		)
 		totals := rapid.SliceOfN(total, 1, 20).Draw(t, "totals")
 		levels := slices.Clone(totals)
-		engine.Levels(levels, maxTotal)
+		engine.ScaleScores(levels, maxTotal)
 
 		best := slices.Max(totals)
 		for i := range totals {
-			plain := totals[i] * engine.MaxLevel / maxTotal
-			if levels[i] < 0 || levels[i] > engine.MaxLevel {
+			plain := totals[i] * engine.MaxExtenderScore / maxTotal
+			if levels[i] < 0 || levels[i] > engine.MaxExtenderScore {
 				t.Fatalf("level %d is out of range", levels[i])
 			}
 			if totals[i] != best && levels[i] != plain {
@@ -73,7 +73,7 @@ func TestLevelsKeepTheBestApart(t *testing.T) {
 			}
 			if totals[i] == best && levels[i] != plain {
 				shared := slices.ContainsFunc(totals, func(other int64) bool {
-					return other < best && other*engine.MaxLevel/maxTotal == plain
+					return other < best && other*engine.MaxExtenderScore/maxTotal == plain
 				})
 				if !shared || levels[i] != plain+1 {
 					t.Fatalf("the best, %d, is on level %d and not %d; shared: %t", best, levels[i], plain, shared)

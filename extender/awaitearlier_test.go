@@ -81,7 +81,7 @@ func (c *bindingCluster) Bind(ctx context.Context, b binding.Binding) error {
 // those that come one after the other, so that none of them may wait again for a pod that did not come.
 func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	const gpus, together = 16, 5
-	b := newBooks()
+	b := newLedgerStore()
 	nodes := []*corev1.Node{gpuNode("n", gpus)}
 	dead := largeGPUPod("dead")
 	cluster := newBindingCluster(&fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{dead}})
@@ -131,7 +131,7 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 
 // A pod that is being bound here is waited for longer: its Binding comes, or the claim is released.
 func TestPodWaitsForTheOneThatIsBeingBound(t *testing.T) {
-	b := newBooks()
+	b := newLedgerStore()
 	cluster := newBindingCluster(&fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}})
 	cluster.slow = map[types.UID]time.Duration{"first": 700 * time.Millisecond}
 	s := serveGPUMemory(t, cluster, b)
