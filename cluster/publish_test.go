@@ -98,7 +98,7 @@ func TestConfirm(t *testing.T) {
 		"it is bound elsewhere":              {moved, nil, exampleNodeName(1)},
 		"it has ended":                       {ended, nil, ""},
 		"it is another pod":                  {other, nil, ""},
-		"the API server does not respond":     {nil, errors.New("timeout"), exampleNodeName(0)},
+		"the API server does not respond":    {nil, errors.New("timeout"), exampleNodeName(0)},
 		"it is gone, as the API server says": {nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

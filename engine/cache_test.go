@@ -29,11 +29,11 @@ func TestEvaluationsAreReused(t *testing.T) {
 	second := builder.View()
 
 	type request struct {
-		verb       string // filter, score, explain or preempt
-		pod        *corev1.Pod
-		view       *snapshot.View
-		asked      []string
-		want       calls
+		verb   string // filter, score, explain or preempt
+		pod    *corev1.Pod
+		view   *snapshot.View
+		asked  []string
+		want   calls
 		cached bool
 	}
 	pod, changed, other := podOf("u", "1"), podOf("u", "2"), podOf("v", "1")
