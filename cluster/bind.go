@@ -44,7 +44,7 @@ type BindError struct {
 	text string
 }
 
-// Error tells an operator what happened.
+// Error describes the failure to an operator.
 func (e *BindError) Error() string {
 	if e.Err == nil {
 		return e.text
@@ -166,9 +166,9 @@ func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err e
 	return d.sent.Load(), c.denials.observe(writeBinding, err)
 }
 
-// refused says that the API server has answered, and that the Binding had and
-// will have no effect. A conflict is not among them, because the pod may be bound
-// to the very node.
+// rejected reports whether the API server has responded, and the Binding had and
+// will have no effect. A conflict does not count, because the pod may be bound to
+// this node.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -182,8 +182,8 @@ func rejected(err error) bool {
 	}
 }
 
-// judge says what it means that the Binding ended with err and the pod was then
-// found as it is. Nil: it is bound to the node.
+// classify returns the outcome of a Binding that ended with err, given the pod as the
+// API server has it after that. Nil: the pod is bound to the node.
 func classify(b binding.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
 	unknown := func(text string, err error) *BindError {
 		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
@@ -228,7 +228,7 @@ func fail(b binding.Binding, text string, err error) *BindError {
 
 func describe(b binding.Binding) string { return "pod " + b.Namespace + "/" + b.Name }
 
-// lookup asks the API server for the pod. Nil if it is gone.
+// lookup reads the pod from the API server. Nil if it does not exist.
 func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
 	defer cancel()
@@ -246,7 +246,7 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 	return pod, nil
 }
 
-// LivePod asks the API server for the pod, and not the cache. Nil if it is gone.
+// LivePod reads the pod from the API server, not from the cache. Nil if it does not exist.
 func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	return c.lookup(ctx, namespace, name, uid)
 }
@@ -274,8 +274,8 @@ func (c *Cluster) bound(ctx context.Context, b binding.Binding) *corev1.Pod {
 	return &bound
 }
 
-// warnOfAnnotations tells that a pod that was bound by someone else does not have
-// what it should have been given. It runs by now; nothing else can be done.
+// warnOfAnnotations logs that a pod that another process has bound lacks annotations
+// of the Binding. The pod already runs, so there is nothing else to do.
 func (c *Cluster) warnOfAnnotations(b binding.Binding, pod *corev1.Pod) {
 	var differ []string
 	for key, value := range b.Annotations {

@@ -9,27 +9,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// The writes that everything depends on, as an operator would say it.
+// The writes, as operators read them in warnings.
 const (
 	writeBinding = "binding pods"
 	writeLedger  = "writing ledgers"
 )
 
-// denials are the writes that the API server denies us at the moment. The zero value is empty.
+// denials are the writes that the API server currently denies. The zero value is empty.
 type denials struct {
 	mu      sync.Mutex
 	byWrite map[string]error
 }
 
-// observe takes in the outcome of a write, and returns it, with what helps if the write is denied.
+// observe records the outcome of a write, and returns it, with a hint if the write is denied.
 func (d *denials) observe(write string, err error) error {
 	switch {
-	case apierrors.IsForbidden(err): // it names the permission, and whose it should be
+	case apierrors.IsForbidden(err): // the error names the permission and the user
 		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has all permissions that Outboard needs", err)
 	case apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("the API server does not accept the credentials: %w; see clientConnection.kubeconfig", err)
 	case err != nil:
-		return err // it says nothing about the next write
+		return err // the next write may succeed
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

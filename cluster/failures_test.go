@@ -64,7 +64,7 @@ func TestMeaningOfFailures(t *testing.T) {
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f ledger/crd.yaml)", ""},
 		{forbidden, "ledgers (the API server denies reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", "forbids"},
 		{apierrors.NewMethodNotSupported(resource, "list"), "ledgers (the API server does not serve a resource: list is not supported on resources of kind \"ledgers.outboard.dev\"; kubectl apply -f ledger/crd.yaml)", "does not serve"},
-		{apierrors.NewResourceExpired("too old"), "ledgers (the API server rejects a request: too old)", "refuses a request"},
+		{apierrors.NewResourceExpired("too old"), "ledgers (the API server rejects a request: too old)", "rejects a request"},
 		{errors.New("timeout"), "ledgers (the API server does not respond: timeout)", "does not respond"},
 		{errors.New("another"), "ledgers (the API server does not respond: another)", ""},
 		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see clientConnection.kubeconfig)", "credentials"},

@@ -50,7 +50,7 @@ func (m *metrics) read(c *Cluster) {
 	m.registry.MustRegister(reflectorMetrics{c})
 }
 
-// feedMetrics are the metrics of the resources that a Cluster follows, which may become more.
+// reflectorMetrics are the metrics of the resources that a Cluster watches; resources may be added.
 type reflectorMetrics struct{ cluster *Cluster }
 
 func reflectorDesc(name, help string) *prometheus.Desc {

@@ -20,42 +20,41 @@ import (
 	"outboard.dev/outboard/ledger"
 )
 
-// backoff is how long to wait before the API server is asked again after a
-// failure: short, because a scheduler waits for what it says.
+// backoff is the backoff of list and watch requests. It is short, because
+// scheduling depends on them.
 var backoff = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.25, Steps: 10, Cap: 2 * time.Second}
 
-// readInterval is the least time between the end of one successful reading of a
-// whole resource and the beginning of the next, because that is costly for the
-// API server.
+// readInterval is the minimum time between two complete lists of a resource, which
+// are expensive for the API server.
 const readInterval = 10 * time.Second
 
-// feed follows one resource.
+// resourceReflector lists and watches one resource.
 type resourceReflector struct {
 	resource  string
 	reflector *cache.Reflector
-	read      atomic.Bool           // the resource was read completely once
-	lastEvent atomic.Int64          // when the API server last said something about it; Unix nanoseconds
+	read      atomic.Bool           // the resource was listed completely once
+	lastEvent atomic.Int64          // the time of the last event, in Unix nanoseconds
 	lastError atomic.Pointer[error] // of the last request, nil if it succeeded
-	lastRead  atomic.Int64          // when everything was read last; Unix nanoseconds
+	lastRead  atomic.Int64          // the time of the last complete list, in Unix nanoseconds
 	failures  *atomic.Uint64        // requests of the client that the API server did not answer
 	since     atomic.Uint64         // failures when everything was read last
 	failed    func()                // counts a failed request
 	logger    *slog.Logger
 }
 
-// object is what a feed follows.
+// object is an object of a resource.
 type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// lister is the part of a typed client that a feed needs.
+// lister is the part of a typed client that a resourceReflector uses.
 type lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// store is where a feed's objects go: the ReflectorStore of its Reflector.
+// store receives the objects: it is the ReflectorStore of the Reflector.
 type store[T object] struct {
 	reflector *resourceReflector
 	// trim writes to the parts of an object, and is called once for each, before
@@ -113,11 +112,10 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 }
 
 // resume continues a watch where an earlier one has ended, or returns an error
-// that makes the Reflector read everything anew: if the API server was away in
-// between, it may have come back with another past, because etcd was restored
-// from a backup. resourceVersions do not show that. They may have reached the one
-// asked for again, in another moment; and a watch from one that is not reached yet
-// waits in silence.
+// that makes the Reflector list everything again: if the API server was unreachable
+// in between, etcd may have been restored from a backup. resourceVersions do not show
+// that: the requested one may exist again with other contents, and a watch from one
+// that does not exist yet blocks without an error.
 func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := from.Watch(ctx, opts)
 	if f.observe(err) != nil {
@@ -125,12 +123,12 @@ func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from li
 	}
 	if f.failures.Load() != f.since.Load() {
 		w.Stop()
-		return nil, apierrors.NewResourceExpired("the API server was away, so everything is read anew")
+		return nil, apierrors.NewResourceExpired("the API server was unreachable, so the resource is listed again")
 	}
 	return w, nil
 }
 
-// pause waits until everything may be read again.
+// awaitReadInterval waits until the resource may be listed again.
 func (f *resourceReflector) awaitReadInterval(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -160,7 +158,7 @@ func (f *resourceReflector) observe(err error) error {
 	return err
 }
 
-// meaning says what it means that a request has failed, and what helps; "" if that is not known.
+// describeError returns what a failed request means, and a hint for the operator; "" if there is none.
 func (f *resourceReflector) describeError(err error) (what, hint string) {
 	resource := f.resource
 	if resource == ledger.Resource.Resource {
@@ -183,7 +181,7 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 	return "the API server does not respond", ""
 }
 
-// trouble is why the last request failed, as a line for an operator; "" if it did not.
+// warning returns why the last request failed, as a line for the operator; "" if it succeeded.
 func (f *resourceReflector) warning() string {
 	err := f.lastError.Load()
 	if err == nil {
@@ -198,7 +196,7 @@ func (f *resourceReflector) warning() string {
 
 func (f *resourceReflector) sawEvent() { f.lastEvent.Store(time.Now().UnixNano()) }
 
-// age is the time since the API server last said something about the resource.
+// age returns the time since the last event of the resource.
 func (f *resourceReflector) age() time.Duration { return time.Since(time.Unix(0, f.lastEvent.Load())) }
 
 func (s store[T]) change(object any, apply ...func(T)) error {
@@ -247,7 +245,7 @@ func (s store[T]) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// replace sets what is listed, and removes what is known and not listed: lists do not go back in time.
+// replace sets the listed objects, and removes the known ones that are not listed.
 func replace[T object](listed []T, known func() []T, set, remove func(T)) {
 	type identity struct {
 		namespace, name string
@@ -266,8 +264,7 @@ func replace[T object](listed []T, known func() []T, set, remove func(T)) {
 	}
 }
 
-// Bookmark is called by the Reflector when the API server has nothing new to
-// say, about once a minute.
+// Bookmark is called by the Reflector about once a minute while nothing changes.
 func (s store[T]) Bookmark(string) error {
 	s.reflector.sawEvent()
 	return nil

@@ -52,7 +52,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go reach the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// departure says whether a request may have left this process. It has not while it waits for our own limit of requests, nor
+// sendTracker says whether a request may have left this process. It has not while it waits for our own limit of requests, nor
 // when no connection could be made.
 type sendTracker struct{ sent atomic.Bool }
 

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// turnTimeout is how long other pods wait for one that should be bound first and that nobody binds here, all of them
+	// earlierTimeout is how long other pods wait for one that should be bound first and that nobody binds here, all of them
 	// together. It is a small part of what a caller has left: kube-scheduler's httpTimeout, which is not in the request. A
 	// Binding takes some milliseconds; another replica's that takes longer may never come.
 	earlierTimeout = 500 * time.Millisecond
 	// stallTimeout is how long a pod waits for pods that are being bound here without seeing one of them bound.
 	stallTimeout = time.Second
-	// turnMemory is how long it is remembered that a pod was waited for. It is longer than a claim of a pod that is not
+	// earlierRetention is how long it is remembered that a pod was waited for. It is longer than a claim of a pod that is not
 	// bound usually stays.
 	earlierRetention = 10 * time.Minute
 )
@@ -48,14 +48,14 @@ func (t *earlierPods) until(uid types.UID, now time.Time) time.Time {
 	return since.Add(earlierTimeout)
 }
 
-// came forgets a pod that need not be waited for any more.
+// settled forgets a pod that need not be waited for any more.
 func (t *earlierPods) settled(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.since, uid)
 }
 
-// awaitTurn waits until the pods are bound or gone, but not for long: for those that are being bound here, as long as one after
+// awaitEarlier waits until the pods are bound or gone, but not for long: for those that are being bound here, as long as one after
 // the other is; and for those of other replicas, which may have been killed, only until somebody has waited for turnTimeout.
 func (h *Handler) awaitEarlier(ctx context.Context, node string, after []types.UID) {
 	moved := time.Now()
@@ -86,7 +86,7 @@ func (h *Handler) awaitEarlier(ctx context.Context, node string, after []types.U
 	}
 }
 
-// came says whether the pod is bound, or gone, or its node is, which is nil then.
+// settled says whether the pod is bound, or gone, or its node is, which is nil then.
 func (h *Handler) settled(uid types.UID, node *snapshot.Node) bool {
 	pod := h.Cluster.PodByUID(uid)
 	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid)

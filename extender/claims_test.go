@@ -22,7 +22,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// books are the ledgers of several nodes, in memory.
+// ledgerStore are the ledgers of several nodes, in memory.
 type ledgerStore struct {
 	mu      sync.Mutex
 	ledgers map[snapshot.LedgerKey]snapshot.Ledger

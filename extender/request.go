@@ -40,7 +40,7 @@ const (
 	// nodeWeight is what judging and answering takes for each node asked, for one that is
 	// unknown at most.
 	nodeWeight = 384
-	// maxRememberedPod is the weight up to which the engine may remember a pod that came
+	// maxCachedPod is the weight up to which the engine may remember a pod that came
 	// with a request.
 	maxCachedPod = 512 << 10
 	// maxUnknown bounds the unknown nodes that are passed to Filtered.

@@ -14,38 +14,38 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// minStep is the least time between two claims of a ledger.
+// minStep is the minimum time between two claims of a ledger.
 const minStep = time.Microsecond
 
-// operation is one thing to do to a ledger. Exactly one of claim and drop is not nil.
+// operation is one change of a ledger. Exactly one of claim and release is not nil.
 type operation struct {
 	claim   *claimOperation
 	release *releaseOperation
 }
 
-// claimOperation makes sure that a pod has a claim.
+// claimOperation ensures that a pod has a claim.
 type claimOperation struct {
 	pod    snapshot.LedgerPod // At and Annotations are filled in
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
-	// created is when the pod was, by the API server's clock: no claim of it is earlier.
+	// created is the creation time of the pod, by the API server's clock: no claim of it is earlier.
 	created time.Time
 }
 
-// dropOperation takes a claim away, if its token is still the one.
+// releaseOperation releases a claim, if it still has the token.
 type releaseOperation struct {
 	uid    types.UID
 	token  string
 	shared bool // also if it is shared
 }
 
-// outcome is what became of an operation.
+// outcome is the result of an operation.
 type outcome struct {
 	held snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
 	err  error              // why nothing is claimed
 }
 
-// apply does the operations in order, and returns the ledger as it then is. It is pure: now and the operations decide all.
-// An operation that fails changes nothing, and the others go on.
+// apply applies the operations in order, and returns the changed ledger. It is pure: its result depends on its arguments only.
+// An operation that fails changes nothing, and the others continue.
 func apply(l snapshot.Ledger, operations []operation, now time.Time) (snapshot.Ledger, []outcome) {
 	next := clone(l)
 	outcomes := make([]outcome, len(operations))
@@ -100,17 +100,17 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 	return held, nil
 }
 
-// enter writes a claim into the ledger, or says why it cannot stand there. Then l is to be thrown away.
+// addClaim adds a claim to the ledger, or returns why it is invalid. Then l must not be used.
 func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) error {
 	setCapacity(l, chosen.Units)
 	if len(chosen.Amounts) == 0 {
-		return fmt.Errorf("ledger %s: a claim of nothing", Name(l.Key()))
+		return fmt.Errorf("ledger %s: the claim has no amounts", Name(l.Key()))
 	}
 	for _, a := range chosen.Amounts {
 		u := l.Unit(a.Unit)
 		switch {
 		case u == nil:
-			return fmt.Errorf("ledger %s: a claim of unit %q, which does not exist", Name(l.Key()), a.Unit)
+			return fmt.Errorf("ledger %s: the claim names unit %q, which does not exist", Name(l.Key()), a.Unit)
 		case a.Amount < 1:
 			return fmt.Errorf("ledger %s: a claim of %d of unit %q: at least 1 is needed", Name(l.Key()), a.Amount, a.Unit)
 		case u.Amount(held.UID) != 0:
@@ -135,8 +135,7 @@ func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) 
 	return nil
 }
 
-// setCapacity makes the ledger's units those there are. One that is gone stays, with capacity 0, while something is claimed
-// of it.
+// setCapacity replaces the units of the ledger. A unit that no longer exists stays, with capacity 0, while it has claims.
 func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 	next := make([]snapshot.LedgerUnit, 0, len(units))
 	for _, u := range units {

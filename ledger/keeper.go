@@ -18,8 +18,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// API is what a Keeper needs of the API server. Its errors are those of client-go: what it says is told apart with the
-// functions of k8s.io/apimachinery/pkg/api/errors, and anything else leaves open what has happened.
+// API is the part of the API server that a Keeper uses. Its errors are those of client-go: the functions of
+// k8s.io/apimachinery/pkg/api/errors classify them, and after any other error the outcome is unknown.
 type API interface {
 	// GetLedger reads a Ledger from the API server, as it is now. Not found is an error.
 	GetLedger(ctx context.Context, name string) (*Object, error)
@@ -35,7 +35,7 @@ type API interface {
 	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 }
 
-// Cache is what is known about the cluster without asking. It may be behind.
+// Cache is the watched state of the cluster. It may be stale.
 type Cache interface {
 	// Ledger returns the object with the name as last seen, or nil.
 	Ledger(name string) *Object
@@ -47,14 +47,14 @@ type Cache interface {
 	View() *snapshot.View
 }
 
-// Options are the parts of a Keeper. API and Cache are required.
+// Options configure a Keeper. API and Cache are required.
 type Options struct {
 	API   API
 	Cache Cache
 	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be longer than the API server may
 	// take to answer. Default 5 min.
 	ReclaimAfter time.Duration
-	// SweepInterval is the time between two looks for claims that nobody needs any more. Default 5 s.
+	// SweepInterval is the time between two sweeps for claims that are no longer needed. Default 5 s.
 	SweepInterval time.Duration
 	// WriteTimeout bounds the time that one change of a ledger may take, all attempts together. Default 20 s.
 	WriteTimeout time.Duration
@@ -66,7 +66,7 @@ type Options struct {
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Nil: none.
+	// Registerer receives the metrics. Nil: none.
 	Registerer prometheus.Registerer
 }
 
@@ -77,20 +77,20 @@ type Keeper struct {
 	metrics *metrics
 
 	mu      sync.Mutex
-	queues  map[string]*writeQueue // by name; those with something to do, or written by us
+	queues  map[string]*writeQueue // by ledger name; those with pending operations, or written by this Keeper
 	missing []missingPermission    // of the latest sweep; never written to
 }
 
-// book is one ledger and what is to be done to it. Its fields are guarded by Keeper.mu.
+// writeQueue holds the pending operations on one ledger. Keeper.mu guards its fields.
 type writeQueue struct {
 	key     snapshot.LedgerKey
 	pending []*request
-	writing bool    // somebody works on it
-	written *Object // by us, or read, most recently; nil if it is not known how it is
+	writing bool    // a goroutine writes it
+	written *Object // the latest version written or read by this Keeper; nil: unknown
 	missing bool    // a sweep since then did not find it in the cache
 }
 
-// request is an operation somebody waits for.
+// request is an operation that a caller waits for.
 type request struct {
 	operation
 	done chan outcome // capacity 1
@@ -143,8 +143,8 @@ func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.
 	return result.held, result.err
 }
 
-// Release takes back a claim that only the caller relies on; one that others rely on, too, stays. Call it only when the
-// caller's Binding is certain not to be, and not to come, into effect.
+// Release releases a claim that only the caller relies on; a claim that others rely on, too, stays. Call it only when the
+// caller's Binding certainly has, and will have, no effect.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, releaseOperation{held.UID, held.Token, false})
 }
@@ -163,9 +163,9 @@ func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o releaseO
 }
 
 // errNotBegun says that an operation was given up before anything was written.
-var errNotBegun = errors.New("it was not written: it still waited for the writes before it")
+var errNotBegun = errors.New("the claim was not written: it was still queued behind other writes")
 
-// do waits until the operation is done, or ctx ends: then one that has not begun is left out.
+// submit queues the operation and waits until it is written, or ctx ends: then it cancels one that has not begun.
 func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
 	b, r := k.enqueue(key, o)
 	select {
@@ -179,12 +179,12 @@ func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation
 		if k.cancel(b, r) {
 			return outcome{}, fmt.Errorf("%w: %w", errNotBegun, context.Cause(ctx))
 		}
-		return outcome{}, fmt.Errorf("not known whether it was written: %w", context.Cause(ctx))
+		return outcome{}, fmt.Errorf("it is unknown whether the claim was written: %w", context.Cause(ctx))
 	}
 }
 
-// enqueue has the operation done after those that wait for the ledger already. Operations on one ledger that come while one
-// is written are written together next, so that many pods can be bound to one node in the time of a few writes.
+// enqueue adds the operation behind the pending ones of the ledger. Operations that arrive during a write are written together
+// next, so that many pods can be bound to one node in the time of a few writes.
 func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*writeQueue, *request) {
 	r := &request{operation: o, done: make(chan outcome, 1)}
 	name := Name(key)
@@ -203,7 +203,7 @@ func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*writeQueue, *req
 	return b, r
 }
 
-// leaveOut takes a request that waits off the book, and says whether it still did.
+// cancel removes a pending request from the queue, and reports whether it was still pending.
 func (k *Keeper) cancel(b *writeQueue, r *request) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -219,7 +219,7 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }
 
-// work does what waits, until nothing does. Only one goroutine works on a book.
+// work writes the pending operations until there are none. Only one goroutine works on a writeQueue.
 func (k *Keeper) work(name string, b *writeQueue) {
 	for {
 		k.mu.Lock()

@@ -125,8 +125,8 @@ func TestClaimErrors(t *testing.T) {
 		claim policy.Claim
 		want  string
 	}{
-		"of nothing":        {policy.Claim{Units: units}, "a claim of nothing"},
-		"of no unit":        {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "1", Amount: 1}}}, `a claim of unit "1", which does not exist`},
+		"of nothing":        {policy.Claim{Units: units}, "the claim has no amounts"},
+		"of no unit":        {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "1", Amount: 1}}}, `the claim names unit "1", which does not exist`},
 		"of 0":              {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0"}}}, "a claim of 0 of unit"},
 		"of less":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: -1}}}, "a claim of -1 of unit"},
 		"of more":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 5}}}, "a claim of 5 of unit \"0\", of whose 4 are 0 taken"},

@@ -22,8 +22,7 @@ var (
 	Kind         = GroupVersion.WithKind("Ledger")
 )
 
-// CustomResourceDefinition is the manifest that teaches the API server what a Ledger is, and to refuse one that hands out
-// more than there is.
+// CustomResourceDefinition is the manifest of the Ledger CRD. Its schema rejects a ledger whose claims exceed a capacity.
 //
 //go:embed crd.yaml
 var CustomResourceDefinition []byte
@@ -40,13 +39,13 @@ type Object struct {
 	Summary Summary `json:"summary"`
 }
 
-// Summary is what kubectl get shows. It tells claims alone: a pod that has none, because another tool has bound it or its ledger
-// was deleted, is not in it.
+// Summary is what kubectl get shows. It counts claims only: not a pod without one, because another tool has bound it or its
+// ledger was deleted.
 type Summary struct {
 	Capacity int64 `json:"capacity"`
 	// Used is the sum of all claims.
 	Used int64 `json:"used"`
-	// Free is the sum of what is unclaimed of each unit: of an over-booked one, 0.
+	// Free is the sum of what is unclaimed of each unit: of an overcommitted one, 0.
 	Free int64 `json:"free"`
 }
 

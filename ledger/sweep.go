@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// settling is how long a claim must be known before its pod, if the cache does not have it, is asked for: usually it comes
-// a moment later.
+// cacheDelay is the minimum age of a claim before a sweep reads its pod from the API server if the cache lacks it: usually the
+// cache has it a moment later.
 const cacheDelay = 2 * time.Second
 
 // sweeper remembers since when it has seen each claim. Ages are taken by this process's own clock, so that clocks that
@@ -23,11 +23,11 @@ type sweeper struct {
 	keeper *Keeper
 	seen   map[claimID]time.Time
 	empty  map[types.UID]time.Time // ledgers without claims whose node is gone
-	// refusals are those of the present sweep.
+	// missing are the permissions that the current sweep lacks.
 	missing []missingPermission
 }
 
-// refusal is a permission that a sweep lacks.
+// missingPermission is a permission that a sweep lacks.
 type missingPermission struct {
 	permission string
 	count      int // of the claims and ledgers that stay for it
@@ -43,8 +43,8 @@ type claimID struct {
 	uid           types.UID
 }
 
-// Run takes back claims that nobody needs any more, until ctx ends: those of pods that are gone, have ended, or are bound to
-// another node, and of pods that stay unbound. Ledgers of nodes that are gone are deleted when nothing is claimed of them.
+// Run releases claims that are no longer needed, until ctx ends: those of pods that are deleted, have ended, or are bound to
+// another node, and of pods that are not bound in time. It deletes the ledgers of deleted nodes that have no claims.
 func (k *Keeper) Run(ctx context.Context) {
 	s := newSweeper(k)
 	ticker := time.NewTicker(k.options.SweepInterval)
@@ -59,7 +59,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// sweep looks at all ledgers once.
+// sweep checks all ledgers once.
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
 	overbooked := 0
@@ -132,7 +132,7 @@ func (k *Keeper) Warnings() []string {
 	return lines
 }
 
-// look takes one claim back, if that is due.
+// reclaim releases one claim if it is no longer needed.
 func (s *sweeper) reclaim(ctx context.Context, l *snapshot.Ledger, p *snapshot.LedgerPod, age time.Duration) {
 	k := s.keeper
 	var why string
@@ -156,7 +156,7 @@ func (s *sweeper) reclaim(ctx context.Context, l *snapshot.Ledger, p *snapshot.L
 		if age < k.options.ReclaimAfter {
 			return
 		}
-		// Whoever made the claim may still send the Binding, for this version of the pod. After this it is refused.
+		// Whoever made the claim may still send the Binding, for this version of the pod. After this, the API server rejects it.
 		if pod, err = k.options.API.TouchPod(ctx, p.Namespace, p.Name, p.UID); err != nil || needOf(pod, l, p) == needed {
 			s.lacksPermission("patch pods/status", err)
 			return
@@ -183,11 +183,11 @@ type need int
 
 const (
 	needed       need = iota
-	unbound           // it may still be bound
-	finishedWith      // it never will need it again
+	unbound           // the pod may still be bound
+	finishedWith      // the pod will never need it again
 )
 
-// judge says whether the pod, nil if it is gone, needs its claim.
+// needOf reports whether the pod, nil if it does not exist, needs its claim.
 func needOf(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
 	switch {
 	case pod == nil, pod.UID != p.UID:
@@ -202,8 +202,8 @@ func needOf(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
 	return needed
 }
 
-// gone returns the operations that drop the claims of pods that the API server says will never need them again. It asks
-// only about pods that are not known to need them.
+// finishedClaims returns the operations that release the claims of pods that, by the API server, will never need them again. It
+// reads only pods that the cache does not show to need them.
 func (k *Keeper) finishedClaims(ctx context.Context, o *Object) []operation {
 	var drops []operation
 	for i := range o.Spec.Pods {
@@ -218,7 +218,7 @@ func (k *Keeper) finishedClaims(ctx context.Context, o *Object) []operation {
 	return drops
 }
 
-// lookAtNode deletes the ledger of a node that has been gone for a while, if nothing is claimed of it.
+// deleteUnused deletes the ledger of a node that was deleted a while ago, if it has no claims.
 func (s *sweeper) deleteUnused(ctx context.Context, o *Object, now time.Time, empty map[types.UID]time.Time) {
 	k := s.keeper
 	if o.Spec.Node == "" || len(o.Spec.Pods) > 0 || k.options.Cache.View().Node(o.Spec.Node) != nil {
@@ -236,8 +236,8 @@ func (s *sweeper) deleteUnused(ctx context.Context, o *Object, now time.Time, em
 	}
 }
 
-// prune forgets books that the cache knows as well, and those of ledgers that are deleted: a ledger just written is in the
-// cache before a second sweep. What is forgotten is read again when it is needed.
+// prune removes the queues of ledgers that are up to date in the cache, or deleted: a ledger just written is in the cache
+// before a second sweep. A removed ledger is read again when it is needed.
 func (k *Keeper) prune() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

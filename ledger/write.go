@@ -16,12 +16,11 @@ import (
 const (
 	// lastPause is the longest pause between two attempts.
 	lastPause = time.Second
-	// maxRefusals is how often the API server may refuse what we think is right, as we read it from there, before we give
-	// up: something else is wrong then.
+	// maxRejections is how often the API server may reject a valid change of the ledger just read before the Keeper gives up.
 	maxRejections = 3
 )
 
-// write does the operations in one write, and returns what became of them and the ledger as it is now known, or nil.
+// write makes the operations in one write, and returns their outcomes and the ledger as it is now, or nil if that is unknown.
 //
 // The API server takes only a change of the version that the change was made from. So an attempt whose answer is lost is
 // made again after reading: either it was written, and what it claims is found there; or it was not, and if it still arrives
@@ -42,7 +41,7 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 		if err == nil {
 			next, outcomes := apply(base.Spec, operations, k.options.Now())
 			if anyRejected(outcomes) && !read {
-				base = nil // there may be more left than we know of
+				base = nil // the cached ledger may be stale
 				continue
 			}
 			if anyRejected(outcomes) {
@@ -63,9 +62,9 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 		case errors.Is(err, ErrNotServed):
 			return failed(operations, err), nil
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-			k.metrics.conflicts.Inc() // somebody else was faster
+			k.metrics.conflicts.Inc() // another writer was faster
 		case apierrors.IsInvalid(err) && len(operations) > 1 && refusals > 0:
-			return k.writeEach(ctx, name, key, operations) // so that one does not spoil it for all
+			return k.writeEach(ctx, name, key, operations) // so that an invalid one does not fail the others
 		case apierrors.IsInvalid(err) && refusals < maxRejections:
 			refusals++
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), errors.Is(err, errForeign):

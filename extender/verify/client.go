@@ -78,7 +78,7 @@ const (
 	notJSON           // 200, and the body is not of the verb's type
 )
 
-// answer is what came back. result is set when failure is answered.
+// response is what came back. result is set when failure is answered.
 type response struct {
 	failure failure
 	err     error
