@@ -64,6 +64,7 @@ format:
 
 vet:
 	$(GO) vet ./...
+	$(GO) vet -tags chaos ./app
 
 lint:
 	$(TOOLS) staticcheck ./...

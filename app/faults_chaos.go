@@ -70,14 +70,14 @@ type chaosCluster struct{ extender.Cluster }
 
 func (c chaosCluster) Bind(ctx context.Context, b binding.Binding) error {
 	reach("before-binding")
-	err := c.ClientConnection.Bind(ctx, b)
+	err := c.Cluster.Bind(ctx, b)
 	reach("after-binding")
 	return err
 }
 
 func (c chaosCluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	reach("before-touch")
-	pod, err := c.ClientConnection.TouchPod(ctx, namespace, name, uid)
+	pod, err := c.Cluster.TouchPod(ctx, namespace, name, uid)
 	reach("after-touch")
 	return pod, err
 }
