@@ -102,8 +102,8 @@ func TestReclaimWithoutPermission(t *testing.T) {
 	if _, err := roles.Update(th.ctx, role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	th.eventually("the claim is taken back", func() bool {
-		return th.metric(o, `outboard_ledger_released_claims_total{cause="reclaimed"} `) == "1"
+	th.eventually("the claim is released", func() bool {
+		return th.metric(o, `outboard_ledger_released_claims_total{reason="reclaimed"} `) == "1"
 	})
 	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
 	if th.pod("abandoned").Annotations[cluster.TouchedAnnotation] == "" {

@@ -75,7 +75,7 @@ var needed = map[string]string{
 	"create ledgers":             "claiming first, claiming again, claiming after somebody else, deleting a ledger",
 	"update ledgers":             "claiming again, claiming after somebody else",
 	"delete ledgers":             "deleting a ledger",
-	"patch pods/status":          "waking a pod, taking back a claim",
+	"patch pods/status":          "requeuing a pod, releasing a claim",
 	"list configmaps":            "",
 	"watch configmaps":           "following configmaps in kube-system",
 }
@@ -180,7 +180,7 @@ func (a *actor) fails(expected []string) string {
 	a.try("looking at a pod", err)
 	a.claim(pods)
 	_, err = a.cluster.RetryPod(a.ctx, "default", pods[0].Name, pods[0].UID)
-	a.try("waking a pod", err)
+	a.try("requeuing a pod", err)
 	a.takeBack(pods[1])
 	a.try("binding", a.bind(pods[3], pods[3].ResourceVersion))
 	return strings.Join(a.failed, ", ")
@@ -196,7 +196,7 @@ func (a *actor) follow(expected []string) {
 			said += missing.Error()
 		}
 		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps in kube-system"} {
-			if strings.Contains(said, " "+resource+" (the API server forbids") {
+			if strings.Contains(said, " "+resource+" (the API server denies") {
 				seen["following "+resource] = true
 			}
 		}
@@ -249,7 +249,7 @@ func (a *actor) keeper(cache ledger.Cache) *ledger.Keeper {
 // takeBack changes the pod so that a Binding of the version before is refused.
 func (a *actor) takeBack(pod *corev1.Pod) {
 	touched, err := a.cluster.TouchPod(a.ctx, "default", pod.Name, pod.UID)
-	if a.try("taking back a claim", err); err != nil {
+	if a.try("releasing a claim", err); err != nil {
 		return
 	}
 	if touched.ResourceVersion == pod.ResourceVersion || touched.Annotations[cluster.TouchedAnnotation] == "" {

@@ -200,8 +200,8 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	if got := th.attempts(o, "waits"); got != tried+1 {
 		t.Errorf("it took %d attempts", got-tried)
 	}
-	if th.metric(o, `outboard_ledger_released_claims_total{cause="reclaimed"} `) != "1" {
-		t.Error("the claim was not taken back")
+	if th.metric(o, `outboard_ledger_released_claims_total{reason="reclaimed"} `) != "1" {
+		t.Error("the claim was not released")
 	}
 }
 
