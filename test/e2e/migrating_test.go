@@ -57,9 +57,7 @@ extenders:
 	}
 	const want = `{"id":0,"totalGPU":16,"usedGPU":7,"pods":[{"name":"after","namespace":"default","usedGPU":7}]},` +
 		`{"id":1,"totalGPU":16,"usedGPU":10,"pods":[{"name":"before","namespace":"default","usedGPU":10}]}`
-	if got := th.get(o.URL + "/gpushare-scheduler/inspect/gpu-node"); !strings.Contains(got, want) {
-		t.Errorf("inspect shows\n%s\nwant it to show\n%s", got, want)
-	}
+	th.eventually("inspect shows both pods", func() bool { return strings.Contains(th.get(o.URL+"/gpushare-scheduler/inspect/gpu-node"), want) })
 	if waits := th.place(gpuPod("too-large", 10)); !strings.Contains(waits.Waiting, "Insufficient GPU Memory in one device") {
 		t.Errorf("too-large: bound to %q, waiting: %q", waits.Pod.Spec.NodeName, waits.Waiting)
 	}
