@@ -121,7 +121,7 @@ func run(ctx context.Context, srv *server.Server, s *service, file string, watch
 		return nil
 	})
 	group.Go(func() error {
-		s.signals.Run(behind)
+		s.followSignals(behind)
 		return nil
 	})
 	if s.cluster != nil {
@@ -142,6 +142,15 @@ func run(ctx context.Context, srv *server.Server, s *service, file string, watch
 		return nil
 	})
 	return group.Wait()
+}
+
+// followSignals reads signals until ctx ends, from when the cluster has been read: before, the API server's time is not known, by which
+// readings are dated, and a later reading could bear an earlier time.
+func (s *service) followSignals(ctx context.Context) {
+	if s.cluster != nil {
+		_ = s.cluster.WaitForSync(ctx) // otherwise ctx has ended
+	}
+	s.signals.Run(ctx)
 }
 
 // keepLedgers keeps ledgers from when a policy claims something until ctx ends.
