@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
+)
+
+// watchfulSource says of its first reading whether the cluster had been read.
+type watchfulSource struct {
+	live  *cluster.Cluster
+	once  sync.Once
+	first chan error
+}
+
+func (s *watchfulSource) Read(context.Context, signal.Limits) ([]signal.Sample, error) {
+	s.once.Do(func() { s.first <- s.live.Synced() })
+	return nil, nil
+}
+
+// Readings are dated by the API server's time, which is not known before the cluster has been read.
+func TestSignalsAreReadWhenTheClusterHasBeenRead(t *testing.T) {
+	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &watchfulSource{live: live, first: make(chan error, 1)}
+	types := typesOf(nil)
+	types.Signals = append(types.Signals, signal.TypeOf("watchful", func() struct{} { return struct{}{} },
+		func(struct{}) (signal.Spec, error) {
+			return signal.Spec{About: policy.AboutKeys, Open: func(signal.Cluster) (signal.Source, error) { return source, nil }}, nil
+		}))
+	c, err := config.Parse("test", []byte(header+"signals: [{name: s, watchful: {}}]\nprofiles: [{policies: [{type: ImageLocality}]}]\n"), types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newService(c, types, connection{cluster: live}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { s.followSignals(ctx) })
+	time.Sleep(50 * time.Millisecond) // in which a reading that does not wait is made
+	running.Go(func() { _ = live.Run(ctx) })
+	if err := <-source.first; err != nil {
+		t.Errorf("a signal is read although %v", err)
+	}
+}
