@@ -63,9 +63,9 @@ func TestAPIServerGuardsLedgers(t *testing.T) {
 		{"a claim of nothing", unit(16, claim("a", 0)), "greater than or equal to 1"},
 		{"a claim of less than nothing", unit(16, claim("a", 17)+","+claim("b", -5)), "greater than or equal to 1"},
 		{"a negative capacity", unit(-1, ""), "greater than or equal to 0"},
-		{"another resource", `{"resource":"other","node":"n"}`, "for good"},
-		{"another node", `{"resource":"gpu","node":"m"}`, "for good"},
-		{"no node", `{"resource":"gpu"}`, "for good"},
+		{"another resource", `{"resource":"other","node":"n"}`, "cannot change its resource or node"},
+		{"another node", `{"resource":"gpu","node":"m"}`, "cannot change its resource or node"},
+		{"no node", `{"resource":"gpu"}`, "cannot change its resource or node"},
 		{"more units than it can hold", `{"resource":"gpu","node":"n","units":[` + units(snapshot.MaxLedgerUnits+1) + `]}`, "must have at most 64 items"},
 		{"as many units as it can hold", `{"resource":"gpu","node":"n","units":[` + units(snapshot.MaxLedgerUnits) + `]}`, ""},
 	} {
