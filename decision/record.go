@@ -87,8 +87,8 @@ type Policy struct {
 	Weight int64  `json:"weight"`
 	// Unconcerned says that the policy had nothing to say about this pod.
 	Unconcerned bool `json:"unconcerned,omitempty"`
-	// Skipped is the error for which the policy was left out (failurePolicy: Ignore).
-	Skipped string `json:"skipped,omitempty"`
+	// IgnoredError is the error for which the policy was left out (failurePolicy: Ignore).
+	IgnoredError string `json:"ignoredError,omitempty"`
 	// Duration is the time the policy took; 0 if it was not measured.
 	Duration time.Duration `json:"durationNanoseconds,omitempty"`
 }
@@ -172,7 +172,7 @@ func (r *Record) Bounded() *Record {
 	if len(b.Policies) > 0 {
 		b.Policies = slices.Clone(b.Policies)
 		for i := range b.Policies {
-			b.Policies[i].Skipped = cut(b.Policies[i].Skipped)
+			b.Policies[i].IgnoredError = cut(b.Policies[i].IgnoredError)
 		}
 	}
 	b.Rejections = slices.Clone(b.Rejections[:min(len(b.Rejections), maxRejections)])
@@ -195,7 +195,7 @@ func (r *Record) Bounded() *Record {
 
 func (r *Record) isBounded() bool {
 	return len(r.Error) <= maxText && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
-		!slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.Skipped) > maxText }) &&
+		!slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.IgnoredError) > maxText }) &&
 		!slices.ContainsFunc(r.Rejections, func(j Rejection) bool { return len(j.Text) > maxText }) &&
 		!slices.ContainsFunc(r.Preemptions, func(p Preemption) bool { return len(p.Added) > maxAdded })
 }

@@ -46,7 +46,7 @@ func TestText(t *testing.T) {
 			Asked: 30, Fit: 0, Returned: 0, MaxTotal: 700,
 			Policies: []decision.Policy{
 				{Name: "GPUMemory", Weight: 5},
-				{Name: "Utilization", Weight: 2, Skipped: "policy Utilization: panic: boom"},
+				{Name: "Utilization", Weight: 2, IgnoredError: "policy Utilization: panic: boom"},
 				{Name: "License", Unconcerned: true},
 			},
 			Rejections: []decision.Rejection{
@@ -114,7 +114,7 @@ func TestText(t *testing.T) {
 		// Without a cluster names and errors may hold what any caller sent.
 		"hostile": {
 			Verb: "bind", Profile: "/", Time: arrived, Pod: web, Bound: "node\x1b[2J", Error: "no such node: \"a\tb\"\nsecond line",
-			Policies: []decision.Policy{{Name: "P", Skipped: "policy P: \x00"}},
+			Policies: []decision.Policy{{Name: "P", IgnoredError: "policy P: \x00"}},
 			Rejections: []decision.Rejection{
 				{Policy: "P", Text: "too little", Unit: "MiB", Nodes: 1, Nearest: []decision.Miss{{Node: "a\nb", Have: 1, Want: 2}}},
 				{Policy: "P", Text: "broken", Nodes: 1, Nearest: []decision.Miss{{Node: "\u202eedon"}}},
@@ -252,7 +252,7 @@ func checkNames(t *testing.T, typ reflect.Type) {
 // What a record holds is bounded, and the one it is made of is not changed.
 func TestBounded(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
-	r := decision.Record{Verb: "preempt", Error: long, Policies: []decision.Policy{{Name: "A", Skipped: long}}}
+	r := decision.Record{Verb: "preempt", Error: long, Policies: []decision.Policy{{Name: "A", IgnoredError: long}}}
 	for range 1000 {
 		r.Rejections = append(r.Rejections, decision.Rejection{Text: long})
 		r.Preemptions = append(r.Preemptions, decision.Preemption{Node: "n", Added: make([]string, 1000)})
@@ -261,12 +261,12 @@ func TestBounded(t *testing.T) {
 	if len(b.Rejections) != 100 || len(b.Preemptions) != 100 || b.PreemptionsLeftOut != 900 || len(b.Preemptions[0].Added) != 21 {
 		t.Errorf("%d rejections, %d candidates with %d pods, %d left out", len(b.Rejections), len(b.Preemptions), len(b.Preemptions[0].Added), b.PreemptionsLeftOut)
 	}
-	for _, text := range []string{b.Error, b.Policies[0].Skipped, b.Rejections[0].Text} {
+	for _, text := range []string{b.Error, b.Policies[0].IgnoredError, b.Rejections[0].Text} {
 		if len(text) > 1030 || !utf8.ValidString(text) || !strings.HasPrefix(text, "éé") {
 			t.Errorf("a text of %d bytes", len(text))
 		}
 	}
-	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.Policies[0].Skipped != long {
+	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.Policies[0].IgnoredError != long {
 		t.Error("the record was changed")
 	}
 	r.Error = ""

@@ -21,8 +21,8 @@ func (r *Record) Text(w io.Writer) error {
 	}
 	for _, p := range r.Policies {
 		switch {
-		case p.Skipped != "":
-			fmt.Fprintf(&b, "  %s failed and was ignored: %s\n", p.Name, Plain(strings.TrimPrefix(p.Skipped, "policy "+p.Name+": ")))
+		case p.IgnoredError != "":
+			fmt.Fprintf(&b, "  %s failed and was ignored: %s\n", p.Name, Plain(strings.TrimPrefix(p.IgnoredError, "policy "+p.Name+": ")))
 		case p.Unconcerned:
 			fmt.Fprintf(&b, "  %s does not apply to this pod\n", p.Name)
 		}

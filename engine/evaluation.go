@@ -63,7 +63,7 @@ func (k evaluationKey) identified() bool { return k.uid != "" && k.resourceVersi
 
 type policyState struct {
 	unconcerned bool
-	skipped     error
+	ignored     error
 	took        time.Duration // in this request
 }
 
@@ -140,7 +140,7 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 	}
 	slots := 0 // of the cache that are taken
 	for i, m := range ev.members {
-		if ev.state[i].skipped != nil {
+		if ev.state[i].ignored != nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -338,7 +338,7 @@ func (ev *evaluation) blame(err error, stack []byte) error {
 	m := &ev.members[ev.running]
 	failure := &PolicyError{Policy: m.Name, Err: err, Stack: stack}
 	if m.FailurePolicy == policy.Ignore {
-		ev.state[ev.running] = policyState{skipped: failure}
+		ev.state[ev.running] = policyState{ignored: failure}
 		ev.again = true
 	}
 	ev.running = -1
@@ -347,5 +347,5 @@ func (ev *evaluation) blame(err error, stack []byte) error {
 
 // leavesOut says whether a member is left out.
 func (ev *evaluation) leavesOut() bool {
-	return slices.ContainsFunc(ev.state, func(s policyState) bool { return s.skipped != nil })
+	return slices.ContainsFunc(ev.state, func(s policyState) bool { return s.ignored != nil })
 }

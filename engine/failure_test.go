@@ -151,7 +151,7 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 					if kept(req, &got) != kept(req, &want) || rejected(req, &got) != rejected(req, &want) {
 						t.Errorf("turn %d: kept %s, rejected %s; want %s, %s", turn, kept(req, &got), rejected(req, &got), kept(req, &want), rejected(req, &want))
 					}
-					skipped := got.Record.Policies[1].Skipped
+					skipped := got.Record.Policies[1].IgnoredError
 					if !strings.HasPrefix(skipped, "policy Bad: ") || !strings.Contains(skipped, tt.err) || got.Record.Error != "" {
 						t.Errorf("turn %d: the record says that Bad was skipped for %q and that the request failed with %q", turn, skipped, got.Record.Error)
 					}
@@ -219,7 +219,7 @@ func TestSeveralFailures(t *testing.T) {
 		t.Errorf("kept %q, want a", got)
 	}
 	for i, want := range []string{"policy Third: panic: boom", "policy Second: panic: boom", "policy First: " + errAnnotation.Error(), ""} {
-		if got := result.Record.Policies[i].Skipped; got != want {
+		if got := result.Record.Policies[i].IgnoredError; got != want {
 			t.Errorf("%s is left out for %q, want %q", result.Record.Policies[i].Name, got, want)
 		}
 	}
@@ -311,8 +311,8 @@ func TestCancelled(t *testing.T) {
 				t.Fatalf("the record is %+v, want it to tell the cause", result.Record)
 			}
 			for _, member := range result.Record.Policies {
-				if member.Skipped != "" {
-					t.Errorf("%s is left out: %s", member.Name, member.Skipped)
+				if member.IgnoredError != "" {
+					t.Errorf("%s is left out: %s", member.Name, member.IgnoredError)
 				}
 			}
 			made := p.calls()

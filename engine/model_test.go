@@ -150,7 +150,7 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 			a.Record.MaxTotal += 100 * member.Weight
 		}
 		if skipped[i] {
-			p = decision.Policy{Name: member.Name, Weight: member.Weight, Skipped: "yes"}
+			p = decision.Policy{Name: member.Name, Weight: member.Weight, IgnoredError: "yes"}
 		} else if r.Fails == "Prepare" && r.FailsAt == want {
 			return a, i
 		}
@@ -442,8 +442,8 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	}
 	got := answer{Kept: result.Kept, Rejected: result.Rejected, Totals: result.Totals, Record: result.Record, Scored: scoredNodes(result)}
 	for i := range got.Record.Policies {
-		if got.Record.Policies[i].Skipped != "" {
-			got.Record.Policies[i].Skipped = "yes" // for what, other tests tell
+		if got.Record.Policies[i].IgnoredError != "" {
+			got.Record.Policies[i].IgnoredError = "yes" // for what, other tests tell
 		}
 	}
 	sameReason := gocmp.Comparer(func(a, b *policy.Reason) bool { return a == b })

@@ -16,8 +16,8 @@ func (ev *evaluation) policies() []decision.Policy {
 	policies := make([]decision.Policy, len(ev.members))
 	for i, m := range ev.members {
 		policies[i] = decision.Policy{Name: m.Name, Weight: m.Weight, Unconcerned: ev.state[i].unconcerned, Duration: ev.state[i].took}
-		if err := ev.state[i].skipped; err != nil {
-			policies[i].Skipped = err.Error()
+		if err := ev.state[i].ignored; err != nil {
+			policies[i].IgnoredError = err.Error()
 		}
 	}
 	return policies

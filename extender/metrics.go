@@ -14,7 +14,7 @@ type Metrics struct {
 	duration       *prometheus.HistogramVec
 	nodes          *prometheus.HistogramVec
 	rejections     *prometheus.CounterVec
-	skipped        *prometheus.CounterVec
+	ignored        *prometheus.CounterVec
 	policyDuration *prometheus.HistogramVec
 }
 
@@ -35,7 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "outboard_rejected_nodes_total",
 			Help: "Nodes rejected, by profile, policy and reason.",
 		}, []string{"profile", "policy", "reason"}),
-		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_policy_ignored_errors_total",
 			Help: "Calls in which a policy failed and was ignored (failurePolicy: Ignore), by profile and policy.",
 		}, []string{"profile", "policy"}),
@@ -45,7 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.000001, 4, 12),
 		}, []string{"profile", "policy", "verb"}),
 	}
-	r.MustRegister(m.duration, m.nodes, m.rejections, m.skipped, m.policyDuration)
+	r.MustRegister(m.duration, m.nodes, m.rejections, m.ignored, m.policyDuration)
 	return m
 }
 
@@ -80,8 +80,8 @@ func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err er
 	}
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		if p.Skipped != "" {
-			m.skipped.WithLabelValues(m.profile, p.Name).Inc()
+		if p.IgnoredError != "" {
+			m.ignored.WithLabelValues(m.profile, p.Name).Inc()
 		}
 		if p.Duration > 0 {
 			m.policy(i, len(r.Policies)).in(func() prometheus.Observer {

@@ -19,7 +19,7 @@ import (
 // for from one part if together is set, and else from as few as possible.
 type devices struct {
 	config     Config
-	annotation string // "" where pods are not told their units
+	annotation string // "" where pods do not get the names of their units
 	together   bool
 	reasons    partReasons // where together is set
 	hardware   *snapshot.ObjectFact[hardware]
@@ -42,7 +42,7 @@ func newDevices(config Config) *devices {
 	return p
 }
 
-func (p *devices) asked(pod *corev1.Pod) int64 {
+func (p *devices) requested(pod *corev1.Pod) int64 {
 	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
 }
 
@@ -53,7 +53,7 @@ func (p *devices) Inputs() policy.Inputs {
 
 // Prepare implements policy.Policy.
 func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	want := p.asked(pod)
+	want := p.requested(pod)
 	if want == 0 {
 		return nil, nil
 	}
@@ -159,7 +159,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 
 // Ledgers implements policy.Reserver.
 func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	if p.asked(pod) == 0 {
+	if p.requested(pod) == 0 {
 		return nil, nil
 	}
 	return []snapshot.LedgerKey{{Resource: p.config.Resource, Node: node.Name}}, nil
@@ -168,7 +168,7 @@ func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Ledg
 // Reserve implements policy.Reserver.
 func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	others, ledger := claims.Others(ask)
-	want, hw := p.asked(ask.Pod), p.hardware.Of(ask.Node)
+	want, hw := p.requested(ask.Pod), p.hardware.Of(ask.Node)
 	u := p.usageOf(others, ledger, hw)
 	if verdict := p.judge(want, hw, &u); !verdict.Fits() {
 		return policy.Claim{}, verdict

@@ -27,20 +27,20 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	if hw.problem != nil {
 		return nil
 	}
-	var said []string
+	var lines []string
 	switch has := p.unitsOf(c.pod.UID, n); {
 	case u.holders.Has(c.pod) && has != "":
-		said = append(said, fmt.Sprintf("The pod already has %s on this node.", has))
+		lines = append(lines, fmt.Sprintf("The pod already has %s on this node.", has))
 	case u.holders.Has(c.pod):
-		said = append(said, fmt.Sprintf("The pod already has some of %s on this node.", resource))
+		lines = append(lines, fmt.Sprintf("The pod already has some of %s on this node.", resource))
 	case p.config.Units != None && c.Filter(n).Fits():
 		var names []string
 		for _, amount := range p.choose(c.want, hw, u) {
 			names = append(names, amount.Unit)
 		}
-		said = append(said, fmt.Sprintf("The pod would get %s.", strings.Join(names, ", ")))
+		lines = append(lines, fmt.Sprintf("The pod would get %s.", strings.Join(names, ", ")))
 	}
-	return append(said, p.explainUnits(n, hw, u)...)
+	return append(lines, p.explainUnits(n, hw, u)...)
 }
 
 // explainPod says what the pod has, and on which node.
@@ -50,16 +50,16 @@ func (c *cycle) explainPod() []string {
 		return []string{fmt.Sprintf("No node reports %s in status.allocatable. If a DeviceClass has it as its extendedResourceName, "+
 			"kube-scheduler allocates it from ResourceSlices, which Devices does not count: then remove %s from Devices and from managedResources.", resource, resource)}
 	}
-	var said []string
+	var lines []string
 	for n := range c.view.All() {
 		if !c.policy.usage.Of(n).holders.Has(c.pod) {
 			continue
 		}
 		if units := c.policy.unitsOf(c.pod.UID, n); units != "" {
-			said = append(said, fmt.Sprintf("The pod has %s on node %s.", units, n.Name))
+			lines = append(lines, fmt.Sprintf("The pod has %s on node %s.", units, n.Name))
 		}
 	}
-	return said
+	return lines
 }
 
 // unitsOf names the units of the node that the pod has: by its claim, or else by its annotation. It
@@ -92,7 +92,7 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 			break
 		}
 		text := unit.name + ": "
-		if unit.name == pool {
+		if unit.name == undivided {
 			text = ""
 		}
 		switch {
@@ -107,16 +107,16 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 		}
 		listed = append(listed, text+pods(held.byUnit[i]))
 	}
-	said := []string{"The node has " + strings.Join(listed, ", ") + "."}
-	if len(held.unplaced) > 0 && hw.units[0].name != pool {
-		said = append(said, fmt.Sprintf("Which units some pods have is unknown%s; %d are left in total.", pods(held.unplaced), u.left))
+	lines := []string{"The node has " + strings.Join(listed, ", ") + "."}
+	if len(held.unplaced) > 0 && hw.units[0].name != undivided {
+		lines = append(lines, fmt.Sprintf("Which units some pods have is unknown%s; %d are left in total.", pods(held.unplaced), u.left))
 	}
 	capacity := n.Object.Status.Capacity[corev1.ResourceName(p.config.Resource)]
 	allocatable := n.Object.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
 	if unhealthy := capacity.Value() - allocatable.Value(); p.config.Units != Named && unhealthy > 0 {
-		said = append(said, fmt.Sprintf("%d of %d are in status.capacity but not in status.allocatable: the kubelet reports them as unhealthy.", unhealthy, capacity.Value()))
+		lines = append(lines, fmt.Sprintf("%d of %d are in status.capacity but not in status.allocatable: the kubelet reports them as unhealthy.", unhealthy, capacity.Value()))
 	}
-	return said
+	return lines
 }
 
 // pods lists who has something, in parentheses.
@@ -151,18 +151,18 @@ func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
 		}
 	}
 	for _, pod := range unclaimed {
-		want := p.asked(pod)
+		want := p.requested(pod)
 		if want == 0 {
 			continue
 		}
 		name, units := pod.Namespace+"/"+pod.Name, p.named(pod, hw)
-		if _, ok := hw.index[pool]; ok {
+		if _, ok := hw.index[undivided]; ok {
 			units = []int{0}
 		}
 		for _, u := range units {
 			h.byUnit[u] = append(h.byUnit[u], name)
 		}
-		if len(units) == 0 || hw.units[0].name != pool && p.config.AllocationMode == WholeUnits && int64(len(units)) < want {
+		if len(units) == 0 || hw.units[0].name != undivided && p.config.AllocationMode == WholeUnits && int64(len(units)) < want {
 			h.unplaced = append(h.unplaced, name)
 		}
 	}

@@ -20,8 +20,8 @@ const (
 	// maxCapacity bounds a unit, so that no sum over those of a node overflows, nor a
 	// hundred times that.
 	maxCapacity = 1 << 50
-	// pool is the unit of a node whose units are not told apart. No other has this name.
-	pool = "*"
+	// undivided is the unit of a node whose units are not told apart. No other has this name.
+	undivided = "*"
 )
 
 // hardware is what a node says about its units.
@@ -39,7 +39,7 @@ type unit struct {
 	// capacity is in whatever the resource counts: 1 or 0 where pods get whole units.
 	capacity int64
 	// part is the index of one unit of its part, the same for all of them. A part is a
-	// group, where these are told, the unit alone, where pods get shares of one, or else
+	// group, where the node reports groups, the unit alone, where pods get shares of one, or else
 	// the whole node.
 	part int
 }
@@ -92,7 +92,7 @@ func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 	case !ok:
 		return nil, invalidDevices
 	case p.config.Units == None:
-		return []unit{{name: pool, capacity: count}}, nil
+		return []unit{{name: undivided, capacity: count}}, nil
 	}
 	if count /= p.size(); count > snapshot.MaxLedgerUnits {
 		return nil, invalidDevices
@@ -104,13 +104,13 @@ func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 	return units, nil
 }
 
-// size is the capacity of a unit of which nothing else is said.
+// size is the capacity of a unit of which nothing else is known.
 func (p *devices) size() int64 { return int64(p.config.SharesPerUnit) }
 
 // count is how much the node has of the resource, 0..maxCapacity.
 func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
-	text, told, _ := lookUp(node, p.config.CapacityFrom)
-	if told {
+	text, found, _ := lookUp(node, p.config.CapacityFrom)
+	if found {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		return n, err == nil && n >= 0 && n <= maxCapacity
 	}
@@ -120,15 +120,15 @@ func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
 }
 
 // lookUp finds a node's annotation, or else label.
-func lookUp(node *corev1.Node, key string) (text string, told, label bool) {
+func lookUp(node *corev1.Node, key string) (text string, found, label bool) {
 	if key == "" {
 		return "", false, false
 	}
-	if text, told = node.Annotations[key]; told {
+	if text, found = node.Annotations[key]; found {
 		return text, true, false
 	}
-	text, told = node.Labels[key]
-	return text, told, told
+	text, found = node.Labels[key]
+	return text, found, found
 }
 
 // namedBy are the units that the node names.

@@ -46,7 +46,7 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 		}
 	}
 	for _, pod := range unclaimed {
-		if want := p.asked(pod); want > 0 {
+		if want := p.requested(pod); want > 0 {
 			unplaced = snapshot.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
 			u.holders.Add(pod.UID)
 		}

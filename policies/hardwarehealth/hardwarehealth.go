@@ -64,8 +64,8 @@ func (c *Condition) of(n *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-func (m *Mark) in(marks map[string]string) bool {
-	value, ok := marks[m.Key]
+func (m *KeyMatch) in(values map[string]string) bool {
+	value, ok := values[m.Key]
 	return ok && (len(m.Values) == 0 || slices.Contains(m.Values, value))
 }
 
@@ -199,7 +199,7 @@ func (r *Rule) reason() *policy.Reason {
 	case r.Signal != nil:
 		return degradedSignal
 	}
-	return degradedMark
+	return degradedLabelOrAnnotation
 }
 
 // Score implements policy.Score: what penalties leave of MaxScore, at least 0. If

@@ -8,7 +8,7 @@ var (
 		Code: "DegradedCondition",
 		Text: "node(s) have a condition that indicates degraded hardware",
 	}
-	degradedMark = &policy.Reason{
+	degradedLabelOrAnnotation = &policy.Reason{
 		Code: "DegradedMetadata",
 		Text: "node(s) have a label or annotation that indicates degraded hardware",
 	}

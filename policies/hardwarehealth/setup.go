@@ -39,9 +39,9 @@ type Rule struct {
 	// Condition is a condition of the node.
 	Condition *Condition `json:"condition"`
 	// Label is a label of the node.
-	Label *Mark `json:"label"`
+	Label *KeyMatch `json:"label"`
 	// Annotation is an annotation of the node.
-	Annotation *Mark `json:"annotation"`
+	Annotation *KeyMatch `json:"annotation"`
 	// Signal is a number about the node.
 	Signal *Signal `json:"signal"`
 	// Reject rejects the node.
@@ -60,8 +60,8 @@ type Condition struct {
 	Status corev1.ConditionStatus `json:"status"`
 }
 
-// Mark is a label or an annotation.
-type Mark struct {
+// KeyMatch is a label or an annotation.
+type KeyMatch struct {
 	// Key is the key of the label or annotation. Required.
 	Key string `json:"key"`
 	// Values are those that indicate degraded hardware; none (the default): any.
@@ -173,7 +173,7 @@ func (c *Condition) validate(at *field.Path) field.ErrorList {
 	return append(errs, fields.OneOf(at.Child("status"), c.Status, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
 }
 
-func (m *Mark) validate(at *field.Path) field.ErrorList {
+func (m *KeyMatch) validate(at *field.Path) field.ErrorList {
 	if m == nil {
 		return nil
 	}

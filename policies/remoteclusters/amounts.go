@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// most bounds every amount, so that no sum or difference of two of them overflows.
-const most = 1 << 60
+// maxAmount bounds every amount, so that no sum or difference of two of them overflows.
+const maxAmount = 1 << 60
 
 // amount is what the pod requests of a resource: of cpu in thousandths of a core, of others in
 // their unit. The other fields are the keys of the resource in signals.
@@ -24,13 +24,13 @@ type amount struct {
 // amountsOf is what the pod requests, one place for a pod among it, in order of resource.
 func amountsOf(pod *corev1.Pod) []amount {
 	requests := requestsOf(pod)
-	asked := make([]amount, 0, len(requests))
+	amounts := make([]amount, 0, len(requests))
 	for name, n := range requests {
 		key := string(name)
-		asked = append(asked, amount{name, n, key + "/free", key + "/total", key + "/largest"})
+		amounts = append(amounts, amount{name, n, key + "/free", key + "/total", key + "/largest"})
 	}
-	slices.SortFunc(asked, func(a, b amount) int { return cmp.Compare(a.resource, b.resource) })
-	return asked
+	slices.SortFunc(amounts, func(a, b amount) int { return cmp.Compare(a.resource, b.resource) })
+	return amounts
 }
 
 // requestsOf is what the pod requests, or what it holds once it is on a node.
@@ -42,7 +42,7 @@ func requestsOf(pod *corev1.Pod) map[corev1.ResourceName]int64 {
 			n = quantity.MilliValue()
 		}
 		if n > 0 {
-			requests[name] = min(n, most)
+			requests[name] = min(n, maxAmount)
 		}
 	}
 	requests[corev1.ResourcePods] = 1
@@ -55,27 +55,27 @@ func count(resource corev1.ResourceName, number float64) int64 {
 	if resource == corev1.ResourceCPU {
 		number *= 1000
 	}
-	return int64(math.Floor(max(-most, min(number+rounding, most))))
+	return int64(math.Floor(max(-maxAmount, min(number+rounding, maxAmount))))
 }
 
-func add(a, b int64) int64 { return min(a+b, most) }
+func add(a, b int64) int64 { return min(a+b, maxAmount) }
 
-// arrivals are the pods on a node, with what they request.
-type arrivals struct {
+// boundPods are the pods on a node, with what they request.
+type boundPods struct {
 	snapshot.PodsByBindTime
-	asked map[corev1.ResourceName][]int64 // by the first so many pods: one longer than these
+	requested map[corev1.ResourceName][]int64 // by the first so many pods: one longer than these
 }
 
-func arrivalsOf(n *snapshot.Node) arrivals {
-	all := arrivals{snapshot.PodsByBindTimeOf(n), map[corev1.ResourceName][]int64{}}
+func boundPodsOf(n *snapshot.Node) boundPods {
+	all := boundPods{snapshot.PodsByBindTimeOf(n), map[corev1.ResourceName][]int64{}}
 	for i, pod := range all.Pods {
 		requests := requestsOf(pod)
 		for resource := range requests {
-			if all.asked[resource] == nil {
-				all.asked[resource] = make([]int64, len(all.Pods)+1)
+			if all.requested[resource] == nil {
+				all.requested[resource] = make([]int64, len(all.Pods)+1)
 			}
 		}
-		for resource, sums := range all.asked {
+		for resource, sums := range all.requested {
 			sums[i+1] = add(sums[i], requests[resource])
 		}
 	}
@@ -83,8 +83,8 @@ func arrivalsOf(n *snapshot.Node) arrivals {
 }
 
 // sum is what so many pods request, the latest first.
-func (a *arrivals) sum(pods int, resource corev1.ResourceName) int64 {
-	sums := a.asked[resource]
+func (b *boundPods) sum(pods int, resource corev1.ResourceName) int64 {
+	sums := b.requested[resource]
 	if sums == nil {
 		return 0
 	}

@@ -15,57 +15,57 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return c.explainClusters()
 	}
-	switch place := *c.policy.places.Of(n); {
-	case place == home:
+	switch index := *c.policy.cluster.Of(n); {
+	case index == local:
 		return nil
-	case place == unknown:
+	case index == unconfigured:
 		return []string{fmt.Sprintf("represents cluster %q, which is not configured", n.Object.Labels[c.policy.config.ClusterLabel])}
-	case !c.offers[place].known:
-		return []string{c.missing(place)}
+	case !c.states[index].known:
+		return []string{c.missing(index)}
 	default:
-		return c.explainOffer(place)
+		return c.explainCluster(index)
 	}
 }
 
 // explainClusters tells which clusters no pod can go to now.
 func (c *cycle) explainClusters() []string {
-	var said []string
-	for place := range c.offers {
-		if !c.offers[place].known {
-			said = append(said, c.missing(place))
+	var lines []string
+	for index := range c.states {
+		if !c.states[index].known {
+			lines = append(lines, c.missing(index))
 		}
 	}
-	return said
+	return lines
 }
 
-func (c *cycle) missing(place int) string {
-	cluster, o := &c.policy.config.Clusters[place], &c.offers[place]
-	if o.at.IsZero() {
+func (c *cycle) missing(index int) string {
+	cluster, s := &c.policy.config.Clusters[index], &c.states[index]
+	if s.at.IsZero() {
 		return fmt.Sprintf("what cluster %s has left is unknown: signal %s has no values", cluster.Name, cluster.Signal)
 	}
-	return fmt.Sprintf("what cluster %s has left is unknown: signal %s is stale, from %s", cluster.Name, cluster.Signal, when(o.at))
+	return fmt.Sprintf("what cluster %s has left is unknown: signal %s is stale, from %s", cluster.Name, cluster.Signal, when(s.at))
 }
 
-func (c *cycle) explainOffer(place int) []string {
-	cluster, o := &c.policy.config.Clusters[place], &c.offers[place]
-	said := []string{fmt.Sprintf("represents cluster %s, as of %s; %d pod(s) have been bound to it since %s",
-		cluster.Name, when(o.at), o.pods, when(o.since))}
-	for j, a := range c.asked {
-		s := &o.stocks[j]
-		text := fmt.Sprintf("%s: %s free", a.resource, quantity(a.resource, s.free))
-		if s.total > 0 {
-			text += " of " + quantity(a.resource, s.total)
+func (c *cycle) explainCluster(index int) []string {
+	cluster, s := &c.policy.config.Clusters[index], &c.states[index]
+	lines := []string{fmt.Sprintf("represents cluster %s, as of %s; %d pod(s) have been bound to it since %s",
+		cluster.Name, when(s.at), s.pods, when(s.since))}
+	for j, a := range c.requests {
+		r := &s.resources[j]
+		text := fmt.Sprintf("%s: %s free", a.resource, quantity(a.resource, r.free))
+		if r.total > 0 {
+			text += " of " + quantity(a.resource, r.total)
 		}
-		text += fmt.Sprintf(" - %s for these pods = %s", quantity(a.resource, s.taken), quantity(a.resource, s.left()))
-		if s.largest >= 0 {
-			text += fmt.Sprintf(", at most %s on one node", quantity(a.resource, s.largest))
+		text += fmt.Sprintf(" - %s for these pods = %s", quantity(a.resource, r.taken), quantity(a.resource, r.left()))
+		if r.largest >= 0 {
+			text += fmt.Sprintf(", at most %s on one node", quantity(a.resource, r.largest))
 		}
-		said = append(said, text+fmt.Sprintf("; the pod requests %s", quantity(a.resource, a.n)))
+		lines = append(lines, text+fmt.Sprintf("; the pod requests %s", quantity(a.resource, a.n)))
 	}
-	if rest, of, ok := c.rest(place); ok {
-		said = append(said, fmt.Sprintf("with the pod, %.0f%% of the cluster's %s is left; its weight is %d, and the largest %d", 100*rest, of, cluster.weight(), c.policy.largest))
+	if rest, of, ok := c.rest(index); ok {
+		lines = append(lines, fmt.Sprintf("with the pod, %.0f%% of the cluster's %s is left; its weight is %d, and the largest %d", 100*rest, of, cluster.weight(), c.policy.largest))
 	}
-	return said
+	return lines
 }
 
 func when(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -77,8 +77,8 @@ func short(resource corev1.ResourceName, have, want int64) policy.Verdict {
 	return verdict(reason, have, want)
 }
 
-// scattered is the verdict about a cluster that has enough, but not on one node.
-func scattered(resource corev1.ResourceName, have, want int64) policy.Verdict {
+// shortOnEveryNode is the verdict about a cluster that has enough, but not on one node.
+func shortOnEveryNode(resource corev1.ResourceName, have, want int64) policy.Verdict {
 	reason := noNodeWithResource
 	switch resource {
 	case corev1.ResourceCPU:

@@ -12,18 +12,18 @@ import (
 
 // Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
-	var said []string
+	var lines []string
 	for i := range c.readings {
 		r := &c.readings[i]
 		if n == nil {
-			said = append(said, fmt.Sprintf("%s: the pod is predicted to use %s", r.name(), r.quantity(c.needs[r.kind])))
+			lines = append(lines, fmt.Sprintf("%s: the pod is predicted to use %s", r.name(), r.quantity(c.needs[r.kind])))
 		} else if l, ok := c.load(r, n); ok {
-			said = append(said, c.explainLoad(r, l))
+			lines = append(lines, c.explainLoad(r, l))
 		} else {
-			said = append(said, fmt.Sprintf("%s: the utilization is unknown: %s", r.name(), c.missing(r, n)))
+			lines = append(lines, fmt.Sprintf("%s: the utilization is unknown: %s", r.name(), c.missing(r, n)))
 		}
 	}
-	return said
+	return lines
 }
 
 func (c *cycle) explainLoad(r *reading, l load) string {
@@ -31,7 +31,7 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 	if r.Forecast != "" {
 		text += fmt.Sprintf(" (%d%% of that by the forecast)", c.policy.config.ForecastWeight)
 	}
-	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.fresh), pods(l.arrived),
+	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.unmeasuredUse), pods(l.unmeasured),
 		l.at.Add(-c.policy.config.MetricDelay.Duration).UTC().Format(time.RFC3339))
 	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
 	if r.Deviation != "" {
@@ -47,9 +47,9 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 	for _, s := range []struct {
 		name   string
-		column *snapshot.Signal
+		signal *snapshot.Signal
 	}{{r.Signal, r.use}, {r.Deviation, r.deviation}, {r.Forecast, r.forecast}} {
-		switch v := s.column.Of(n); {
+		switch v := s.signal.Of(n); {
 		case s.name == "" || v.Current():
 		case v.Stale:
 			return fmt.Sprintf("signal %s is stale: %.4g at %s", s.name, v.Number, v.At.UTC().Format(time.RFC3339))

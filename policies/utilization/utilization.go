@@ -15,16 +15,16 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// most bounds fractions of a node, so that a signal of nonsense is a large number and
+// maxFraction bounds fractions of a node, so that a signal of nonsense is a large number and
 // nothing worse.
-const most = 1e6
+const maxFraction = 1e6
 
 // utilization is the policy.
 type utilization struct {
-	config   Config
-	unstated amounts // what a container uses that says nothing
-	capacity *snapshot.ObjectFact[amounts]
-	arrivals *snapshot.Fact[arrivals]
+	config    Config
+	unstated  amounts // what a container uses that says nothing
+	capacity  *snapshot.ObjectFact[amounts]
+	boundPods *snapshot.Fact[boundPods]
 }
 
 func newUtilization(config Config) *utilization {
@@ -35,7 +35,7 @@ func newUtilization(config Config) *utilization {
 			return amounts{cpu: amount(n.Status.Allocatable, cpu), memory: amount(n.Status.Allocatable, memory)}
 		}),
 	}
-	p.arrivals = snapshot.NewFact(p.arrivalsOf)
+	p.boundPods = snapshot.NewFact(p.boundPodsOf)
 	return p
 }
 
@@ -90,17 +90,17 @@ type reading struct {
 
 // load is what is known about a resource of a node, in fractions of what it has.
 type load struct {
-	capacity  float64 // in cores or bytes
-	measured  float64 // together with the forecast
-	at        time.Time
-	arrived   int     // pods that are not in the measurement yet
-	fresh     float64 // what they will use
-	pod       float64 // what the pod to place will use
-	deviation float64
+	capacity      float64 // in cores or bytes
+	measured      float64 // together with the forecast
+	at            time.Time
+	unmeasured    int     // pods that are not in the measurement yet
+	unmeasuredUse float64 // what they will use
+	pod           float64 // what the pod to place will use
+	deviation     float64
 }
 
 // total is what is used when the pod runs, too.
-func (l *load) total() float64 { return l.measured + l.fresh + l.pod }
+func (l *load) total() float64 { return l.measured + l.unmeasuredUse + l.pod }
 
 // load returns what is known; ok is false unless all signals about the resource are
 // current and the node has some of it.
@@ -125,11 +125,11 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 		}
 		l.deviation = r.fraction(deviation.Number, capacity)
 	}
-	arrivals := c.policy.arrivals.Of(n)
-	l.arrived = arrivals.Since(use.At.Add(-c.policy.config.MetricDelay.Duration))
-	l.fresh = min(arrivals.uses[l.arrived][r.kind]/capacity, most)
+	bound := c.policy.boundPods.Of(n)
+	l.unmeasured = bound.Since(use.At.Add(-c.policy.config.MetricDelay.Duration))
+	l.unmeasuredUse = min(bound.uses[l.unmeasured][r.kind]/capacity, maxFraction)
 	if !c.isOn(n) {
-		l.pod = min(c.needs[r.kind]/capacity, most)
+		l.pod = min(c.needs[r.kind]/capacity, maxFraction)
 	}
 	return l, true
 }
@@ -146,7 +146,7 @@ func (c *cycle) isOn(n *snapshot.Node) bool {
 	return found && n.Pods[at].UID == c.pod.UID
 }
 
-// fraction is a signal's number as a fraction of the capacity, 0..most.
+// fraction is a signal's number as a fraction of the capacity, 0..maxFraction.
 func (r *reading) fraction(number, capacity float64) float64 {
 	switch r.Unit {
 	case Percent:
@@ -154,7 +154,7 @@ func (r *reading) fraction(number, capacity float64) float64 {
 	case Absolute:
 		number /= capacity
 	}
-	return max(0, min(number, most))
+	return max(0, min(number, maxFraction))
 }
 
 // Filter implements policy.Filter.
@@ -178,12 +178,12 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 // judge says whether the load is within bounds. Removing pods changes the measurement too
 // late for this pod: only those that are not in it yet can make room.
 func (c *cycle) judge(r *reading, l load) policy.Verdict {
-	settled := l
-	settled.fresh = 0
+	measured := l
+	measured.unmeasuredUse = 0
 	if limit := float64(r.Max) / 100; limit > 0 && l.total() > limit+rounding {
 		return policy.Verdict{
-			Reason: overMax[r.kind], Unresolvable: settled.total() > limit+rounding,
-			Have: int64(math.Floor(100 * (limit - l.measured - l.fresh + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
+			Reason: overMax[r.kind], Unresolvable: measured.total() > limit+rounding,
+			Have: int64(math.Floor(100 * (limit - l.measured - l.unmeasuredUse + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
 		}
 	}
 	if c.policy.config.ScoringStrategy.Type != RiskOfOverload {
@@ -192,7 +192,7 @@ func (c *cycle) judge(r *reading, l load) policy.Verdict {
 	tolerated := float64(c.policy.config.ScoringStrategy.MaxRisk) / 100
 	if risk := c.policy.config.ScoringStrategy.risk(l); risk > tolerated+rounding {
 		return policy.Verdict{
-			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.ScoringStrategy.risk(settled) > tolerated+rounding,
+			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.ScoringStrategy.risk(measured) > tolerated+rounding,
 			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - c.policy.config.ScoringStrategy.MaxRisk,
 		}
 	}

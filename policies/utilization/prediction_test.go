@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestArrivals: what the latest so many pods use is what each of them uses, added up.
-func TestArrivals(t *testing.T) {
+// TestBoundPods: what the latest so many pods use is what each of them uses, added up.
+func TestBoundPods(t *testing.T) {
 	config := Defaults()
 	config.CPU = Use{Signal: "cpu", Unit: Percent}
 	p := newUtilization(config)
@@ -27,15 +27,15 @@ func TestArrivals(t *testing.T) {
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: limits}}}},
 			})
 		}
-		arrivals := p.arrivals.Of(snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, on...))
+		bound := p.boundPods.Of(snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, on...))
 		want := 0.0
-		for i, pod := range arrivals.Pods {
-			if got := arrivals.uses[i][cpu]; math.Abs(got-want) > 1e-9 {
+		for i, pod := range bound.Pods {
+			if got := bound.uses[i][cpu]; math.Abs(got-want) > 1e-9 {
 				t.Fatalf("%d pods use %v cores, want %v", i, got, want)
 			}
 			want += float64(pod.Spec.Containers[0].Resources.Limits.Cpu().MilliValue()) / 1000
 		}
-		if got := arrivals.uses[len(on)][cpu]; math.Abs(got-want) > 1e-9 {
+		if got := bound.uses[len(on)][cpu]; math.Abs(got-want) > 1e-9 {
 			t.Fatalf("all pods use %v cores, want %v", got, want)
 		}
 	})

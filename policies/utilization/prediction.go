@@ -24,14 +24,14 @@ var names = [kinds]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.R
 // amounts are in cores, and in bytes.
 type amounts [kinds]float64
 
-// arrivals are the pods on a node, with what they are predicted to use.
-type arrivals struct {
+// boundPods are the pods on a node, with what they are predicted to use.
+type boundPods struct {
 	snapshot.PodsByBindTime
 	uses []amounts // of the first so many pods: one longer than these
 }
 
-func (p *utilization) arrivalsOf(n *snapshot.Node) arrivals {
-	all := arrivals{snapshot.PodsByBindTimeOf(n), make([]amounts, len(n.Pods)+1)}
+func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
+	all := boundPods{snapshot.PodsByBindTimeOf(n), make([]amounts, len(n.Pods)+1)}
 	for i, pod := range all.Pods {
 		all.uses[i+1] = all.uses[i]
 		for k, uses := range p.predict(pod) {
@@ -68,8 +68,8 @@ func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
 		return nil
 	}
 	resized := *pod // shallow: what follows is replaced, not written to
-	if asked := pod.Spec.Resources; asked != nil && s.Resources != nil {
-		resized.Spec.Resources = &corev1.ResourceRequirements{Requests: only(asked.Requests, s.Resources.Requests), Limits: only(asked.Limits, s.Resources.Limits)}
+	if requested := pod.Spec.Resources; requested != nil && s.Resources != nil {
+		resized.Spec.Resources = &corev1.ResourceRequirements{Requests: only(requested.Requests, s.Resources.Requests), Limits: only(requested.Limits, s.Resources.Limits)}
 	}
 	resized.Spec.Containers = withResources(pod.Spec.Containers, s.ContainerStatuses)
 	resized.Spec.InitContainers = withResources(pod.Spec.InitContainers, s.InitContainerStatuses)
@@ -78,9 +78,9 @@ func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
 
 // only is what the pod has of the resources that it requests as a whole. Of others the status
 // tells the sum over the containers, or no more than what there is.
-func only(asked, has corev1.ResourceList) corev1.ResourceList {
+func only(requested, has corev1.ResourceList) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	for name := range asked {
+	for name := range requested {
 		if q, ok := has[name]; ok {
 			list[name] = q
 		}
