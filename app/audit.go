@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// statusNotAudited is the exit status when nothing is known about what is wrong.
+// statusNotAudited is the exit status when the audit could not be done.
 const statusNotAudited = 2
 
 type auditOptions struct {
@@ -30,14 +30,15 @@ func auditCommand() *cobra.Command {
 	var o auditOptions
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Say whether anything is given away twice, or held for nobody",
-		Long: `Read ledgers, pods and nodes from the API server, and say which devices and pools
-are oversold, which claims nobody needs, and which bound pods lack what they were
-given. GPUs are counted twice: by the claims in ledgers, and by what bound pods say
-in the annotations of gpushare. Nothing is changed, and no running Outboard is asked.
+		Short: "Check that nothing is allocated twice, or leaked",
+		Long: `Read ledgers, pods and nodes from the API server, and report units of which more
+is allocated than there is, claims that no pod needs, and bound pods that lack the
+annotations of their claims. GPUs are counted twice: by the claims in ledgers, and by
+the annotations of gpushare on bound pods. The audit changes nothing, and does not
+need a running Outboard.
 
-The exit status is 0 if nothing is wrong, 1 if something is, and 2 if that could not
-be found out.`,
+The exit status is 0 if there are no findings other than notes, 1 if there are, and 2
+if the audit could not be done.`,
 		Args: func(cmd *cobra.Command, args []string) error { return notAudited(positional()(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := o.run(cmd.Context())
@@ -59,11 +60,11 @@ be found out.`,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return notAudited(err) })
 	flags := cmd.Flags()
-	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "the kubeconfig; without it that of kubectl, or of the pod this runs in")
+	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "the kubeconfig; the default is that of kubectl, or of the pod this runs in")
 	flags.StringVar(&o.cluster.Context, "context", "", "the context in the kubeconfig")
-	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may have a claim and not be bound; longer than ledgers.reclaimAfter")
-	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "look again so much later before telling of what may be on its way; 0: do not")
-	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the annotation or label of nodes with the memory of each GPU, as GPUMemory's sizesFrom")
+	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold a claim without being bound; use more than ledgers.reclaimAfter")
+	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "audit again after this time, and report only what both audits found; 0: audit once")
+	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the node annotation or label with the memory of each GPU, as sizesFrom of GPUMemory")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
@@ -75,7 +76,7 @@ func notAudited(err error) error {
 	return &statusError{statusNotAudited, err}
 }
 
-// run looks once, or, if that shows what may be on its way, twice.
+// run audits once, or, if there are findings, twice.
 func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	if err := oneOf("output", o.output, "text", "json"); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (set --kubeconfig)", err)
 	}
-	client.QPS = -1 // a few lists
+	client.QPS = -1 // only a few lists
 	api, err := kubernetes.NewForConfig(client)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -111,7 +112,7 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	return audit.NewReport(in, audit.Confirm(findings, audit.Audit(in))), nil
 }
 
-// read lists what there is, each list as it is when it is read, and the claims before the pods that they are of.
+// read lists the objects: claims before the pods that hold them. Each list is of the moment at which it was read.
 func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audit.Input, error) {
 	in := audit.Input{Grace: o.grace, SizesFrom: o.sizesFrom}
 	err := eachPage(func(opts metav1.ListOptions) (string, error) {
@@ -153,8 +154,8 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audi
 	})
 }
 
-// eachPage reads a list a page at a time. Without a resourceVersion the API server
-// answers with what is true when it is asked, and all pages are of that moment.
+// eachPage reads a list page by page. Without a resourceVersion, the API server reads the latest
+// state, and all pages are of the same moment.
 func eachPage(list func(metav1.ListOptions) (next string, err error)) error {
 	opts := metav1.ListOptions{Limit: 500}
 	for {

@@ -70,10 +70,10 @@ func TestAudit(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"clean", []map[string][]string{clean}, nil, 0, "2 ledgers with 1 claims, 1 nodes, 2 pods: nothing is wrong"},
-		{"a leak", []map[string][]string{leak}, []string{quick}, 1, "leaked       x: ns/gone: the pod is gone\n"},
+		{"clean", []map[string][]string{clean}, nil, 0, "2 ledgers with 1 claims, 1 nodes, 2 pods: no findings"},
+		{"a leak", []map[string][]string{leak}, []string{quick}, 1, "leaked         x: ns/gone: the pod is deleted\n"},
 		{"a leak, as JSON", []map[string][]string{leak}, []string{quick, "-o", "json"}, 1, `"kind": "leaked"`},
-		{"a leak that goes away", []map[string][]string{leak, clean}, []string{quick}, 0, "nothing is wrong"},
+		{"a leak that goes away", []map[string][]string{leak, clean}, []string{quick}, 0, "no findings"},
 		{"a leak that would go away", []map[string][]string{leak, clean}, []string{never}, 1, "leaked"},
 		{"no ledgers", []map[string][]string{{}}, nil, 2, "listing ledgers"},
 		{"no pods", []map[string][]string{{ledgers: nil}}, nil, 2, "listing pods"},

@@ -90,7 +90,7 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 			case !d.Healthy:
 				left = "unhealthy"
 			case d.Used > d.Capacity:
-				left = "over-booked"
+				left = "overcommitted"
 			default:
 				free += d.Free()
 			}

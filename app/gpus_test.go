@@ -42,12 +42,12 @@ all        33000  4000      23000  56000
 			gpumemory.GPU{Index: 2, Capacity: 16, Used: 1, Healthy: true, Pods: []gpumemory.GPUPod{pod("c", 1)}},
 			gpumemory.GPU{Index: 7, Capacity: 0, Used: 4, Healthy: true, Pods: []gpumemory.GPUPod{pod("d", 4)}},
 		)}}, `
-NODE  GPU  USED  RESERVED  FREE         OF GiB  PODS
-n     0    6     0         unhealthy    16      ml/a (6)
-n     1    12    0         over-booked  8       ml/b (12)
-n     2    1     0         15           16      ml/c (1)
-n     7    4     0         gone         0       ml/d (4)
-all        23    0         15           40
+NODE  GPU  USED  RESERVED  FREE           OF GiB  PODS
+n     0    6     0         unhealthy      16      ml/a (6)
+n     1    12    0         overcommitted  8       ml/b (12)
+n     2    1     0         15             16      ml/c (1)
+n     7    4     0         gone           0       ml/d (4)
+all        23    0         15             40
 `},
 		{"gone comes before unhealthy", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
 			gpumemory.GPU{Index: 0, Used: 4, Pods: []gpumemory.GPUPod{pod("a", 4)}},

@@ -62,7 +62,7 @@ func (k *Keeper) Run(ctx context.Context) {
 // sweep checks all ledgers once.
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
-	overbooked := 0
+	overcommitted := 0
 	s.missing = nil
 	for _, o := range s.keeper.options.Cache.Ledgers() {
 		if ctx.Err() != nil {
@@ -70,7 +70,7 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 		}
 		for i := range o.Spec.Units {
 			if o.Spec.Units[i].Used() > o.Spec.Units[i].Capacity {
-				overbooked++
+				overcommitted++
 			}
 		}
 		for i := range o.Spec.Pods {
@@ -86,7 +86,7 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 		s.deleteUnused(ctx, o, now, empty)
 	}
 	s.seen, s.empty = seen, empty
-	s.keeper.metrics.overcommitted.Set(float64(overbooked))
+	s.keeper.metrics.overcommitted.Set(float64(overcommitted))
 	s.keeper.report(s.missing)
 	s.keeper.prune()
 }

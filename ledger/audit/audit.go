@@ -1,6 +1,6 @@
-// Package audit looks for what must never be in a cluster where things are handed out: devices and pools of which more
-// is given away than there is, claims that nobody needs, and pods that run without what they were given. It trusts
-// nobody's books: what bound pods say of themselves is counted again, by code of its own.
+// Package audit checks a cluster's claims for inconsistencies: units with more allocated than they have, claims that no
+// pod needs, and bound pods that lack the annotations of their claims. It does not trust the ledgers alone: code of its
+// own adds up what the annotations of bound pods say.
 package audit
 
 import (
@@ -17,69 +17,68 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Input is a cluster as the API server has it. What is listed first may be older than what is listed last: see [Confirm].
+// Input is the state of a cluster, as read from the API server. The lists may be of different moments: see [Confirm].
 type Input struct {
 	Ledgers []ledger.Object
 	Pods    []corev1.Pod
 	Nodes   []corev1.Node
-	// Now is what the ages of claims are counted from.
+	// Now is the time from which the ages of claims are counted.
 	Now time.Time
-	// Grace is how long a pod may have a claim and not be bound.
+	// Grace is how long a pod may hold a claim without being bound.
 	Grace time.Duration
-	// SizesFrom is the annotation or label in which nodes tell the memory of each of their GPUs; "" if all GPUs of a node
-	// are equal.
+	// SizesFrom is the key of the node annotation or label with the memory of each GPU; "" if all GPUs of a node have
+	// the same size.
 	SizesFrom string
 }
 
-// Kind is what is wrong.
+// Kind is the kind of a finding.
 type Kind string
 
-// The kinds.
 const (
-	// Oversold: more of a unit is given away than there was when the last of it was given.
-	Oversold Kind = "oversold"
-	// Overbooked: more of a unit is given away than there is now, because hardware has shrunk or is gone.
-	Overbooked Kind = "overbooked"
-	// Leaked: a claim is held that nobody needs.
+	// Overallocated: more of a unit is allocated than it had when its last claim was made.
+	Overallocated Kind = "overallocated"
+	// Overcommitted: more of a unit is allocated than it has now, because hardware was replaced or removed.
+	Overcommitted Kind = "overcommitted"
+	// Leaked: a ledger holds a claim that no pod needs.
 	Leaked Kind = "leaked"
-	// Unannotated: a bound pod does not say, or not rightly, what it was given.
+	// Unannotated: a bound pod lacks an annotation of its claim, or has another value.
 	Unannotated Kind = "unannotated"
-	// Unclaimed: a bound pod says what it was given, and no ledger knows. This is a note: another tool has bound it, or its ledger was deleted.
+	// Unclaimed: a bound pod has the annotations of an allocation, but no ledger holds a claim of it. This is a note:
+	// another tool bound it, or its ledger was deleted.
 	Unclaimed Kind = "unclaimed"
 )
 
-// kinds are all of them, the worst first.
-var kinds = []Kind{Oversold, Overbooked, Leaked, Unannotated, Unclaimed}
+// kinds are all kinds, the most severe first.
+var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unclaimed}
 
-// Note says that it need not be wrong.
+// Note reports whether a finding of this kind is not an error.
 func (k Kind) Note() bool { return k == Unclaimed }
 
-// CountedBy are by what an oversold or over-booked unit was found.
+// CountedBy is the source of the numbers of an Overallocated or Overcommitted finding.
 type CountedBy string
 
-// The books.
 const (
-	Claims      CountedBy = "claims"      // of the ledger
-	Annotations CountedBy = "annotations" // of bound pods
+	Claims      CountedBy = "claims"      // claims in the ledger
+	Annotations CountedBy = "annotations" // annotations of bound pods
 )
 
-// Finding is one thing that is wrong. The zero value of a field means that the finding is not about such a thing.
+// Finding is one inconsistency. Fields that do not apply are zero.
 type Finding struct {
 	Kind      Kind      `json:"kind"`
 	Resource  string    `json:"resource"`
-	Node      string    `json:"node,omitempty"` // "" also for a pool
+	Node      string    `json:"node,omitempty"` // "" also for a pool of licenses
 	Unit      string    `json:"unit,omitempty"`
-	CountedBy CountedBy `json:"books,omitempty"`
+	CountedBy CountedBy `json:"countedBy,omitempty"`
 	// Used and Capacity are in the resource's unit.
 	Used     int64 `json:"used,omitempty"`
 	Capacity int64 `json:"capacity,omitempty"`
-	// Holders are the pods it is about, in order of namespace and name.
+	// Holders are the pods involved, in order of namespace and name.
 	Holders []Holder `json:"holders"`
-	// Detail is what else there is to say.
+	// Detail is a further explanation.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Holder is a pod and what it has. Namespace and Name are "" when nothing but the UID is known.
+// Holder is a pod and the amount it holds. Namespace and Name are "" when only the UID is known.
 type Holder struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name,omitempty"`
@@ -87,7 +86,7 @@ type Holder struct {
 	Amount    int64     `json:"amount,omitempty"`
 }
 
-// Audit returns all findings, the worst first. The input is not changed.
+// Audit returns all findings, the most severe first. It does not change the input.
 func Audit(in Input) []Finding {
 	a := &auditor{
 		Input:  in,
@@ -119,18 +118,18 @@ func Audit(in Input) []Finding {
 	return a.findings
 }
 
-// Confirm returns what is certain after two looks at a cluster that goes on working, the later one second. Between the
-// first and the last list of one look, pods come and go, so that a claim may seem to be nobody's; it is when both looks
-// show it. What is oversold is seen in one list, and is wrong even if it does not last.
+// Confirm returns the findings that are certain after two audits of a running cluster, second being the later one. Pods
+// come and go while one audit lists its objects, so a claim may seem to be leaked; it is if both audits report it. An
+// Overallocated finding comes from a single list, and is an error even if it is gone in the second audit.
 func Confirm(first, second []Finding) []Finding {
 	var confirmed []Finding
 	for _, f := range second {
-		if f.Kind == Oversold || contains(first, f) {
+		if f.Kind == Overallocated || contains(first, f) {
 			confirmed = append(confirmed, f)
 		}
 	}
 	for _, f := range first {
-		if f.Kind == Oversold && !contains(second, f) {
+		if f.Kind == Overallocated && !contains(second, f) {
 			confirmed = append(confirmed, f)
 		}
 	}
@@ -142,7 +141,7 @@ func contains(all []Finding, f Finding) bool {
 	return slices.ContainsFunc(all, func(other Finding) bool { return compare(f, other) == 0 })
 }
 
-// compare orders findings. Two that are equal are about the same thing, whose numbers may have changed.
+// compare orders findings. Findings that compare as equal are about the same thing, though their numbers may differ.
 func compare(a, b Finding) int {
 	order := cmp.Or(
 		cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)),
@@ -158,7 +157,7 @@ func compareHolders(a, b Holder) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// auditor is an audit under way.
+// auditor is the state of one audit.
 type auditor struct {
 	Input
 	pods     map[types.UID]*corev1.Pod
@@ -167,7 +166,7 @@ type auditor struct {
 	findings []Finding
 }
 
-// claimKey is a pod with a claim in a ledger.
+// claimKey identifies the claims of a pod in one ledger.
 type claimKey struct {
 	resource, node string
 	pod            types.UID
@@ -178,20 +177,20 @@ func (a *auditor) find(f Finding) {
 	a.findings = append(a.findings, f)
 }
 
-// share is what one pod has of one unit.
+// share is what one pod holds of one unit.
 type share struct {
 	Holder
-	// at is when it was claimed; zero if that is not known.
+	// at is when the claim was made; zero if unknown.
 	at time.Time
-	// size is what there was of the unit when the pod was given its share; 0 if that is not known.
+	// size is the unit's capacity when the claim was made; 0 if unknown.
 	size int64
 }
 
-// auditUnit compares what is claimed of a unit with what there is, as the ledger has it and as the node says.
+// auditUnit compares the claims on a unit with its capacity, by the ledger and by the node.
 func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 	capacity := unit.Capacity
 	if l.Resource == memoryResource && l.Node != "" {
-		capacity = min(capacity, a.cardSize(l.Node, unit.Name))
+		capacity = min(capacity, a.gpuSize(l.Node, unit.Name))
 	}
 	used := unit.Used()
 	if used <= capacity {
@@ -202,8 +201,8 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 		s := share{Holder: Holder{UID: c.Pod, Amount: c.Amount}}
 		if p := l.Pod(c.Pod); p != nil {
 			s.Namespace, s.Name, s.at = p.Namespace, p.Name, p.At
-			if s.size = cardSizes(p.Annotations)[unit.Name]; s.size == 0 && p.At.Equal(l.LastAt) {
-				s.size = unit.Capacity // as it was written together with this claim
+			if s.size = gpuSizes(p.Annotations)[unit.Name]; s.size == 0 && p.At.Equal(l.LastAt) {
+				s.size = unit.Capacity // the capacity was written together with this claim
 			}
 		}
 		shares = append(shares, s)
@@ -214,17 +213,17 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 	})
 }
 
-// excess says why the shares are more than there is: some were given away although there was not enough, or there is less
-// now than there was. All claims that are older than a given one were there when it was made.
+// excess returns why the shares exceed the capacity: some were allocated although too little was left, or the capacity
+// is smaller than it was. Every claim that is older than another one existed when that was made.
 func excess(shares []share) Kind {
 	slices.SortStableFunc(shares, func(a, b share) int { return a.at.Compare(b.at) })
 	var sum int64
 	for _, s := range shares {
 		if sum += s.Amount; s.size > 0 && sum > s.size {
-			return Oversold
+			return Overallocated
 		}
 	}
-	return Overbooked
+	return Overcommitted
 }
 
 func holders(shares []share) []Holder {
@@ -235,7 +234,7 @@ func holders(shares []share) []Holder {
 	return list
 }
 
-// auditOrphans looks for claims of which the ledger does not say whose they are. Nobody takes them back.
+// auditOrphans finds claims whose pod the ledger does not name. No replica releases these.
 func (a *auditor) auditOrphans(l *snapshot.Ledger) {
 	amounts := map[types.UID]int64{}
 	for _, unit := range l.Units {
@@ -248,12 +247,12 @@ func (a *auditor) auditOrphans(l *snapshot.Ledger) {
 	for uid, amount := range amounts {
 		a.find(Finding{
 			Kind: Leaked, Resource: l.Resource, Node: l.Node, Holders: []Holder{{UID: uid, Amount: amount}},
-			Detail: "the ledger does not say what pod that is",
+			Detail: "the ledger does not name the pod",
 		})
 	}
 }
 
-// auditClaim looks whether the pod needs its claim, and has what it demands.
+// auditClaim checks whether the pod still needs its claim, and has the annotations of it.
 func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 	holder := Holder{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	for i := range l.Units {
@@ -265,12 +264,12 @@ func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 	pod := a.pods[p.UID]
 	switch {
 	case pod == nil:
-		found(Leaked, "the pod is gone")
+		found(Leaked, "the pod is deleted")
 	case ended(pod):
 		found(Leaked, "the pod has ended")
 	case pod.Spec.NodeName == "":
 		if age := a.Now.Sub(p.At); age > a.Grace {
-			found(Leaked, fmt.Sprintf("the pod is not bound, and has the claim for %v", age.Round(time.Second)))
+			found(Leaked, fmt.Sprintf("the pod is not bound and has held the claim for %v", age.Round(time.Second)))
 		}
 	case l.Node != "" && pod.Spec.NodeName != l.Node:
 		found(Leaked, fmt.Sprintf("the pod is bound to node %s", pod.Spec.NodeName))
@@ -285,15 +284,15 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// differences says in which annotations the pod differs from what its claim demands.
+// differences returns how the pod's annotations differ from those of its claim, demanded.
 func differences(pod *corev1.Pod, demanded map[string]string) []string {
 	var wrong []string
 	for key, want := range demanded {
 		switch got, ok := pod.Annotations[key]; {
 		case !ok:
-			wrong = append(wrong, fmt.Sprintf("it lacks the annotation %s: %q", key, want))
+			wrong = append(wrong, fmt.Sprintf("the pod lacks annotation %s: %q", key, want))
 		case got != want && !pluginWrites(key):
-			wrong = append(wrong, fmt.Sprintf("its annotation %s is %q, and should be %q", key, got, want))
+			wrong = append(wrong, fmt.Sprintf("the pod's annotation %s is %q and should be %q", key, got, want))
 		}
 	}
 	slices.Sort(wrong)

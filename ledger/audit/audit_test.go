@@ -109,13 +109,13 @@ func TestAudit(t *testing.T) {
 			name:    "claims exceed the capacity that the latest of them was written with",
 			ledgers: []ledger.Object{book("licenses/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 6, 2 * time.Second, nil}, claim{"b", "pool", 5, time.Second, nil})},
 			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "m", 0, nil)},
-			want:    []string{"oversold     licenses/x pool: 11 of 10 by claims: ns/a has 6, ns/b has 5"},
+			want:    []string{"overallocated  licenses/x pool: 11 of 10 by claims: ns/a has 6, ns/b has 5"},
 		},
 		{
 			name:    "claims exceed a capacity that shrank before the latest of another unit",
 			ledgers: []ledger.Object{book("x", "n", map[string]int64{"0": 8, "1": 8}, claim{"a", "0", 6, time.Minute, nil}, claim{"b", "0", 6, time.Minute, nil}, claim{"c", "1", 1, 0, nil})},
 			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "n", 0, nil), pod("c", "n", 0, nil)},
-			want:    []string{"overbooked   x 0 on node n: 12 of 8 by claims: ns/a has 6, ns/b has 6"},
+			want:    []string{"overcommitted  x 0 on node n: 12 of 8 by claims: ns/a has 6, ns/b has 6"},
 		},
 		{
 			name:    "claims exceed what the node has had at any time",
@@ -130,8 +130,8 @@ func TestAudit(t *testing.T) {
 			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 12, time.Hour, given("0", 12, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "n", 8, given("0", 8, 16))},
 			want: []string{
-				"oversold     " + memory + " 0 on node n: 20 of 16 by annotations: ns/a has 12, ns/b has 8",
-				"unclaimed    " + memory + " on node n: ns/b has 8: no ledger has a claim of the pod: another tool has bound it, or its ledger was deleted",
+				"overallocated  " + memory + " 0 on node n: 20 of 16 by annotations: ns/a has 12, ns/b has 8",
+				"unclaimed      " + memory + " on node n: ns/b has 8: no ledger holds a claim of the pod: another tool bound it, or its ledger was deleted",
 			},
 		},
 		{
@@ -143,13 +143,13 @@ func TestAudit(t *testing.T) {
 				pod("a", "n", 9, given("0", 1, 16)), pod("b", "n", 8, given("0", 7, 16)),
 				with(pod("c", "n", 16, given("0", 16, 16)), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 			},
-			want: []string{"oversold     " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 9, ns/b has 8"},
+			want: []string{"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 9, ns/b has 8"},
 		},
 		{
 			name:  "a lie about much more than there can be does not make the sum overflow",
 			nodes: []corev1.Node{node("n", 1, 16)},
 			pods:  []corev1.Pod{pod("a", "n", 8, given("0", 9223372036854775807, 16)), pod("b", "n", 8, given("0", 9223372036854775807, 16))},
-			want:  []string{"oversold  ", "unclaimed", "unclaimed"},
+			want:  []string{"overallocated  ", "unclaimed", "unclaimed"},
 		},
 		{
 			name:    "hardware shrank",
@@ -157,8 +157,8 @@ func TestAudit(t *testing.T) {
 			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "1", 10, time.Hour, given("1", 10, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16))},
 			want: []string{
-				"overbooked   " + memory + " 1 on node n: 10 of 8 by annotations: ns/a has 10",
-				"overbooked   " + memory + " 1 on node n: 10 of 8 by claims: ns/a has 10",
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by annotations: ns/a has 10",
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by claims: ns/a has 10",
 			},
 		},
 		{
@@ -167,8 +167,8 @@ func TestAudit(t *testing.T) {
 			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 8, "1": 8}, claim{"a", "1", 10, time.Hour, given("1", 10, 16)}, claim{"b", "1", 2, time.Minute, given("1", 2, 8)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "", 2, nil)},
 			want: []string{
-				"oversold     " + memory + " 1 on node n: 12 of 8 by claims: ns/a has 10, ns/b has 2",
-				"overbooked   " + memory + " 1 on node n: 10 of 8 by annotations",
+				"overallocated  " + memory + " 1 on node n: 12 of 8 by claims: ns/a has 10, ns/b has 2",
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by annotations",
 			},
 		},
 		{
@@ -177,9 +177,9 @@ func TestAudit(t *testing.T) {
 			ledgers: []ledger.Object{book(memory, "gone", two, claim{"b", "0", 4, time.Hour, given("0", 4, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "gone", 4, given("0", 4, 16))},
 			want: []string{
-				"overbooked   " + memory + " 0 on node gone: 4 of 0 by annotations: ns/b has 4",
-				"overbooked   " + memory + " 0 on node gone: 4 of 0 by claims: ns/b has 4",
-				"overbooked   " + memory + " 1 on node n: 10 of 0 by annotations: ns/a has 10",
+				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by annotations: ns/b has 4",
+				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by claims: ns/b has 4",
+				"overcommitted  " + memory + " 1 on node n: 10 of 0 by annotations: ns/a has 10",
 				"unclaimed    ",
 			},
 		},
@@ -202,7 +202,7 @@ func TestAudit(t *testing.T) {
 				pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16)),
 				pod("c", "m", 32, given("1", 32, 32)), pod("d", "m", 17, given("0", 17, 16)),
 			},
-			want: []string{"oversold     " + memory + " 0 on node m: 17 of 16", "oversold     " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed", "unclaimed", "unclaimed"},
+			want: []string{"overallocated  " + memory + " 0 on node m: 17 of 16", "overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed", "unclaimed", "unclaimed"},
 		},
 		{
 			name:  "several cards: equal shares, told shares, and whole cards",
@@ -218,9 +218,9 @@ func TestAudit(t *testing.T) {
 				pod("d", "n", 1, given("3", 1, 16)),
 			},
 			want: []string{
-				"oversold     " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
-				"oversold     " + memory + " 1 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
-				"oversold     " + memory + " 3 on node n: 17 of 16 by annotations: ns/c has 16, ns/d has 1",
+				"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
+				"overallocated  " + memory + " 1 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
+				"overallocated  " + memory + " 3 on node n: 17 of 16 by annotations: ns/c has 16, ns/d has 1",
 				"unclaimed", "unclaimed", "unclaimed", "unclaimed",
 			},
 		},
@@ -238,11 +238,11 @@ func TestAudit(t *testing.T) {
 				pod("elsewhere", "m", 0, nil), pod("waiting", "", 0, nil), pod("young", "", 0, nil),
 			},
 			want: []string{
-				"leaked       x on node n: ns/elsewhere has 4: the pod is bound to node m",
-				"leaked       x on node n: ns/ended has 4: the pod has ended",
-				"leaked       x on node n: ns/failed has 3: the pod has ended",
-				"leaked       x on node n: ns/gone has 1: the pod is gone",
-				"leaked       x on node n: ns/waiting has 5: the pod is not bound, and has the claim for 1m1s",
+				"leaked         x on node n: ns/elsewhere has 4: the pod is bound to node m",
+				"leaked         x on node n: ns/ended has 4: the pod has ended",
+				"leaked         x on node n: ns/failed has 3: the pod has ended",
+				"leaked         x on node n: ns/gone has 1: the pod is deleted",
+				"leaked         x on node n: ns/waiting has 5: the pod is not bound and has held the claim for 1m1s",
 			},
 		},
 		{
@@ -252,7 +252,7 @@ func TestAudit(t *testing.T) {
 				o.Spec.Pods = nil
 				return o
 			}()},
-			want: []string{"leaked       x on node n: pod with UID a has 3: the ledger does not say what pod that is"},
+			want: []string{"leaked         x on node n: pod with UID a has 3: the ledger does not name the pod"},
 		},
 		{
 			name:  "annotations that differ from those demanded",
@@ -266,8 +266,8 @@ func TestAudit(t *testing.T) {
 				}).Annotations),
 			},
 			want: []string{
-				`unannotated  ` + memory + ` on node n: ns/a has 4: its annotation ALIYUN_COM_GPU_MEM_IDX is "1", and should be "0"`,
-				`unannotated  ` + memory + ` on node n: ns/b has 4: it lacks the annotation ALIYUN_COM_GPU_MEM_ASSIGNED: "false", it lacks`,
+				`unannotated    ` + memory + ` on node n: ns/a has 4: the pod's annotation ALIYUN_COM_GPU_MEM_IDX is "1" and should be "0"`,
+				`unannotated    ` + memory + ` on node n: ns/b has 4: the pod lacks annotation ALIYUN_COM_GPU_MEM_ASSIGNED: "false", the pod lacks`,
 			},
 		},
 		{
@@ -275,8 +275,8 @@ func TestAudit(t *testing.T) {
 			nodes: []corev1.Node{node("n", 2, 16)},
 			pods:  []corev1.Pod{pod("a", "n", 4, nil), pod("b", "n", 4, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "-1"}), pod("c", "n", 0, nil), pod("d", "", 4, nil)},
 			want: []string{
-				"unannotated  " + memory + " on node n: ns/a has 4: no annotation ALIYUN_COM_GPU_MEM_IDX says which GPU it has",
-				"unannotated  " + memory + " on node n: ns/b has 4: no annotation ALIYUN_COM_GPU_MEM_IDX says which GPU it has",
+				"unannotated    " + memory + " on node n: ns/a has 4: no annotation ALIYUN_COM_GPU_MEM_IDX names its GPU",
+				"unannotated    " + memory + " on node n: ns/b has 4: no annotation ALIYUN_COM_GPU_MEM_IDX names its GPU",
 			},
 		},
 	} {
@@ -298,15 +298,15 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// What only one of two looks shows may be due to what happened meanwhile; what is oversold is so in one list.
+// What only one of two looks shows may be due to what happened meanwhile; what is overallocated is so in one list.
 func TestConfirm(t *testing.T) {
 	holder := func(name string, amount int64) []audit.Holder {
 		return []audit.Holder{{Namespace: "ns", Name: name, UID: types.UID(name), Amount: amount}}
 	}
-	oversold := audit.Finding{Kind: audit.Oversold, Resource: "x", Node: "n", Unit: "0", Used: 9, Capacity: 8, Holders: holder("a", 9)}
-	more := oversold
+	overallocated := audit.Finding{Kind: audit.Overallocated, Resource: "x", Node: "n", Unit: "0", Used: 9, Capacity: 8, Holders: holder("a", 9)}
+	more := overallocated
 	more.Used, more.Holders = 10, holder("b", 10)
-	other := oversold
+	other := overallocated
 	other.Unit = "1"
 	leak := audit.Finding{Kind: audit.Leaked, Resource: "x", Node: "n", Holders: holder("a", 1)}
 	older := leak
@@ -323,10 +323,10 @@ func TestConfirm(t *testing.T) {
 		{"a leak that is new", nil, []audit.Finding{leak}, nil},
 		{"one goes, one comes", []audit.Finding{leak}, []audit.Finding{another}, nil},
 		{"a leak that stays", []audit.Finding{leak, another}, []audit.Finding{older}, []audit.Finding{older}},
-		{"oversold before", []audit.Finding{oversold}, nil, []audit.Finding{oversold}},
-		{"oversold since", nil, []audit.Finding{oversold}, []audit.Finding{oversold}},
-		{"oversold ever more", []audit.Finding{oversold}, []audit.Finding{more}, []audit.Finding{more}},
-		{"oversold here and there", []audit.Finding{other}, []audit.Finding{oversold}, []audit.Finding{oversold, other}},
+		{"overallocated before", []audit.Finding{overallocated}, nil, []audit.Finding{overallocated}},
+		{"overallocated since", nil, []audit.Finding{overallocated}, []audit.Finding{overallocated}},
+		{"overallocated ever more", []audit.Finding{overallocated}, []audit.Finding{more}, []audit.Finding{more}},
+		{"overallocated here and there", []audit.Finding{other}, []audit.Finding{overallocated}, []audit.Finding{overallocated, other}},
 	} {
 		if got := audit.Confirm(tt.first, tt.second); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
@@ -347,8 +347,8 @@ func TestReport(t *testing.T) {
 		ok       bool
 		want     string
 	}{
-		{"clean", nil, true, "1 ledgers with 1 claims, 1 nodes, 1 pods: nothing is wrong\n"},
-		{"a note", findings[1:], true, "nothing is wrong; notes: 1\n"},
+		{"clean", nil, true, "1 ledgers with 1 claims, 1 nodes, 1 pods: no findings\n"},
+		{"a note", findings[1:], true, "findings: 0; notes: 1\n"},
 		{"a finding and a note", findings, false, "findings: 1; notes: 1\n"},
 	} {
 		report := audit.NewReport(in, tt.findings)

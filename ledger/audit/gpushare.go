@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The protocol of gpushare, as far as it tells who has what. This is on purpose not the code that hands it out.
+// The keys of gpushare's protocol. This package does not share code with the policy that allocates GPUs, so that it
+// finds errors of that.
 const (
 	memoryResource = "aliyun.com/gpu-mem"
 	countResource  = "aliyun.com/gpu-count"
@@ -21,40 +22,40 @@ const (
 	allocationKey = "scheduler.framework.gpushare.allocation"
 )
 
-// maxAmount bounds what one pod can say it has of one card, so that no sum overflows.
+// maxAmount bounds what one pod can hold of one GPU, so that no sum overflows.
 const maxAmount = 1 << 48
 
-// pluginWrites says whether the device plugin changes the annotation when it gives the pod its GPU.
+// pluginWrites reports whether the device plugin changes the annotation when it gives the pod its GPU.
 func pluginWrites(key string) bool { return key == assignedKey || key == timeKey }
 
-// auditGPUShare counts what bound pods say they have of GPUs, whoever gave it to them.
+// auditGPUShare adds up what the annotations of bound pods say that they hold of GPUs, whatever tool bound them.
 func (a *auditor) auditGPUShare() {
-	type card struct{ node, index string }
-	given := map[card][]share{}
+	type gpu struct{ node, index string }
+	allocated := map[gpu][]share{}
 	for i := range a.Pods {
 		pod := &a.Pods[i]
 		node := pod.Spec.NodeName
 		if node == "" || ended(pod) {
 			continue
 		}
-		shares := cardShares(pod)
+		shares := gpuShares(pod)
 		for index, s := range shares {
-			given[card{node, index}] = append(given[card{node, index}], s)
+			allocated[gpu{node, index}] = append(allocated[gpu{node, index}], s)
 		}
 		a.auditGPUPod(pod, len(shares) > 0)
 	}
-	for c, shares := range given {
+	for c, shares := range allocated {
 		var used, largest int64
 		for _, s := range shares {
 			used, largest = used+s.Amount, max(largest, s.size)
 		}
-		capacity := a.cardSize(c.node, c.index)
+		capacity := a.gpuSize(c.node, c.index)
 		if used <= capacity {
 			continue
 		}
-		kind := Oversold
-		if used <= largest { // it was as large as that; the order in which they came is not known
-			kind = Overbooked
+		kind := Overallocated
+		if used <= largest { // the GPU had this size once; the order of the claims is unknown
+			kind = Overcommitted
 		}
 		a.find(Finding{
 			Kind: kind, Resource: memoryResource, Node: c.node, Unit: c.index, CountedBy: Annotations,
@@ -63,25 +64,25 @@ func (a *auditor) auditGPUShare() {
 	}
 }
 
-// auditGPUPod looks whether a bound pod that asks for GPUs has a claim, or at least says which ones it has.
+// auditGPUPod checks that a bound pod that requests GPUs has a claim, or at least annotations that name its GPUs.
 func (a *auditor) auditGPUPod(pod *corev1.Pod, says bool) {
 	memory, count := limit(pod, memoryResource), limit(pod, countResource)
 	claimed := a.claims[claimKey{memoryResource, pod.Spec.NodeName, pod.UID}]
 	if memory == 0 && count == 0 || claimed {
-		return // what claims demand is looked at with them
+		return // auditClaim checks claims
 	}
 	f := Finding{
 		Kind: Unclaimed, Resource: memoryResource, Node: pod.Spec.NodeName,
 		Holders: []Holder{{pod.Namespace, pod.Name, pod.UID, memory}},
-		Detail:  "no ledger has a claim of the pod: another tool has bound it, or its ledger was deleted",
+		Detail:  "no ledger holds a claim of the pod: another tool bound it, or its ledger was deleted",
 	}
 	if !says {
-		f.Kind, f.Detail = Unannotated, "no annotation "+indexKey+" says which GPU it has, and no ledger has a claim of it"
+		f.Kind, f.Detail = Unannotated, "no annotation "+indexKey+" names its GPU, and no ledger holds a claim of it"
 	}
 	a.find(f)
 }
 
-// limit is the sum over the pod's containers.
+// limit is the sum of the limits of the pod's containers.
 func limit(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	var sum int64
 	for i := range pod.Spec.Containers {
@@ -91,13 +92,13 @@ func limit(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return sum
 }
 
-// cardShares is what the pod says it has of each card, by index. It has no less in all than its limits say.
-func cardShares(pod *corev1.Pod) map[string]share {
+// gpuShares returns what the pod's annotations say that it holds of each GPU, by index: in total at least its limits.
+func gpuShares(pod *corev1.Pod) map[string]share {
 	memory := min(limit(pod, memoryResource), maxAmount)
-	total, _ := strconv.ParseInt(pod.Annotations[amountKey], 10, 64) // 0 if it says nothing
+	total, _ := strconv.ParseInt(pod.Annotations[amountKey], 10, 64) // 0 without the annotation
 	total = min(max(total, memory), maxAmount)
-	indexes := cardIndexes(pod.Annotations)
-	sizes := cardSizes(pod.Annotations)
+	indexes := gpuIndexes(pod.Annotations)
+	sizes := gpuSizes(pod.Annotations)
 	shares := map[string]share{}
 	add := func(index string, amount int64) {
 		shares[index] = share{Holder: Holder{pod.Namespace, pod.Name, pod.UID, amount}, size: sizes[index]}
@@ -109,7 +110,7 @@ func cardShares(pod *corev1.Pod) map[string]share {
 		return shares
 	}
 	for _, index := range indexes {
-		if memory == 0 && sizes[index] > 0 { // the whole card
+		if memory == 0 && sizes[index] > 0 { // the whole GPU
 			add(index, sizes[index])
 			continue
 		}
@@ -118,8 +119,8 @@ func cardShares(pod *corev1.Pod) map[string]share {
 	return shares
 }
 
-// cardIndexes are the cards that the annotations name.
-func cardIndexes(annotations map[string]string) []string {
+// gpuIndexes returns the indices of the GPUs that the annotations name.
+func gpuIndexes(annotations map[string]string) []string {
 	var indexes []string
 	for text := range strings.SplitSeq(annotations[indexKey], ",") {
 		if index, err := strconv.ParseUint(text, 10, 16); err == nil {
@@ -129,9 +130,9 @@ func cardIndexes(annotations map[string]string) []string {
 	return indexes
 }
 
-// cardSizes is how large the cards were when they were given, by index; none if the annotations do not say.
-func cardSizes(annotations map[string]string) map[string]int64 {
-	indexes := cardIndexes(annotations)
+// gpuSizes returns the sizes of the GPUs when they were allocated, by index; nil if the annotations do not say.
+func gpuSizes(annotations map[string]string) map[string]int64 {
+	indexes := gpuIndexes(annotations)
 	texts := strings.Split(annotations[sizeKey], ",")
 	if len(texts) != len(indexes) {
 		return nil
@@ -145,15 +146,15 @@ func cardSizes(annotations map[string]string) map[string]int64 {
 	return sizes
 }
 
-// allocation adds up, by card, what the annotation says each container has. Nil if that is not so much memory in all.
+// allocation adds up, by GPU, what the annotation says each container holds. It returns nil unless the sum is memory.
 func allocation(text string, memory int64) map[string]int64 {
 	var containers map[string]map[string]int64
 	if text == "" || json.Unmarshal([]byte(text), &containers) != nil {
 		return nil
 	}
 	parts, sum := map[string]int64{}, int64(0)
-	for _, cards := range containers {
-		for index, amount := range cards {
+	for _, gpus := range containers {
+		for index, amount := range gpus {
 			if amount < 0 || amount > memory {
 				return nil
 			}
@@ -167,18 +168,18 @@ func allocation(text string, memory int64) map[string]int64 {
 	return parts
 }
 
-// cardSize is what the card of the node has; 0 if there is no such card or node.
-func (a *auditor) cardSize(node, index string) int64 {
+// gpuSize returns the memory of the node's GPU; 0 if there is no such GPU or node.
+func (a *auditor) gpuSize(node, index string) int64 {
 	object := a.nodes[node]
 	i, err := strconv.ParseUint(index, 10, 16)
 	if object == nil || err != nil {
 		return 0
 	}
-	text, told := object.Annotations[a.SizesFrom]
-	if !told {
-		text, told = object.Labels[a.SizesFrom]
+	text, found := object.Annotations[a.SizesFrom]
+	if !found {
+		text, found = object.Labels[a.SizesFrom]
 	}
-	if a.SizesFrom != "" && told {
+	if a.SizesFrom != "" && found {
 		sizes := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",-_ ", r) })
 		if i >= uint64(len(sizes)) {
 			return 0

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Report is an audit for people and programs.
+// Report is the result of an audit, as text or JSON.
 type Report struct {
-	// What was looked at.
+	// The numbers of objects audited.
 	Ledgers int `json:"ledgers"`
 	Claims  int `json:"claims"`
 	Nodes   int `json:"nodes"`
@@ -27,7 +27,7 @@ func NewReport(in Input, findings []Finding) *Report {
 	return r
 }
 
-// OK says that nothing is wrong: there may be notes.
+// OK reports whether all findings are notes.
 func (r *Report) OK() bool {
 	for _, f := range r.Findings {
 		if !f.Kind.Note() {
@@ -37,7 +37,7 @@ func (r *Report) OK() bool {
 	return true
 }
 
-// WriteJSON writes the report as one JSON object, with "ok" beside its fields.
+// WriteJSON writes the report as one JSON object, with a field "ok" in addition.
 func (r *Report) WriteJSON(w io.Writer) error {
 	out := struct {
 		OK bool `json:"ok"`
@@ -51,7 +51,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return encoder.Encode(out)
 }
 
-// WriteText writes a line for each finding and one that sums up.
+// WriteText writes one line for each finding, and a summary.
 func (r *Report) WriteText(w io.Writer) error {
 	var text strings.Builder
 	wrong, notes := 0, 0
@@ -66,9 +66,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&text, "%d ledgers with %d claims, %d nodes, %d pods: ", r.Ledgers, r.Claims, r.Nodes, r.Pods)
 	switch {
 	case wrong == 0 && notes == 0:
-		text.WriteString("nothing is wrong\n")
+		text.WriteString("no findings\n")
 	case wrong == 0:
-		fmt.Fprintf(&text, "nothing is wrong; notes: %d\n", notes)
+		fmt.Fprintf(&text, "findings: 0; notes: %d\n", notes)
 	default:
 		fmt.Fprintf(&text, "findings: %d; notes: %d\n", wrong, notes)
 	}
@@ -76,10 +76,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// String is one line of text.
+// String returns the finding as one line of text.
 func (f Finding) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%-11s  %s", f.Kind, f.Resource)
+	fmt.Fprintf(&text, "%-13s  %s", f.Kind, f.Resource)
 	if f.Unit != "" {
 		fmt.Fprintf(&text, " %s", f.Unit)
 	}
@@ -102,7 +102,7 @@ func (f Finding) String() string {
 	return text.String()
 }
 
-// String names the pod, and what it has.
+// String returns the pod's name and the amount it holds.
 func (h Holder) String() string {
 	name := "pod with UID " + string(h.UID)
 	if h.Name != "" {

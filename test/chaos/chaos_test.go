@@ -217,17 +217,17 @@ func (c *scene) audit(args ...string) ([]audit.Finding, error) {
 	return report.Findings, nil
 }
 
-func oversold(findings []audit.Finding) []audit.Finding {
+func overallocated(findings []audit.Finding) []audit.Finding {
 	var found []audit.Finding
 	for _, f := range findings {
-		if f.Kind == audit.Oversold {
+		if f.Kind == audit.Overallocated {
 			found = append(found, f)
 		}
 	}
 	return found
 }
 
-// guard audits every second until ctx ends, and counts. Something oversold is an error.
+// guard audits every second until ctx ends, and counts. Something overallocated is an error.
 func (c *scene) guard(ctx context.Context, audits *atomic.Int64) error {
 	for {
 		select {
@@ -240,8 +240,8 @@ func (c *scene) guard(ctx context.Context, audits *atomic.Int64) error {
 			continue // the API server is away
 		}
 		audits.Add(1)
-		if found := oversold(findings); len(found) > 0 {
-			return fmt.Errorf("oversold, %d times: %v", len(found), found)
+		if found := overallocated(findings); len(found) > 0 {
+			return fmt.Errorf("overallocated, %d times: %v", len(found), found)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	t.Logf("%s in %v, %.1f bindings/s\n%s%d audits on the way found nothing oversold; at the end:\n"+
+	t.Logf("%s in %v, %.1f bindings/s\n%s%d audits on the way found nothing overallocated; at the end:\n"+
 		"%d pods that nobody tried to bind again had lost a claim\n%s",
 		load.status(), took.Round(time.Second), float64(load.bound)/took.Seconds(), plan.report(), audits.Load(), takenBack, final)
 	c.checkGuests(load)
@@ -347,7 +347,7 @@ func (c *scene) settle() string {
 				c.t.Errorf("%v: %s", err, out)
 			}
 			return strings.TrimSpace(string(out))
-		case len(oversold(findings)) > 0, time.Now().After(until), c.ctx.Err() != nil:
+		case len(overallocated(findings)) > 0, time.Now().After(until), c.ctx.Err() != nil:
 			c.t.Fatalf("audit: %v: %v", findings, err)
 		}
 		time.Sleep(time.Second)
@@ -398,7 +398,7 @@ func TestAuditFindsWhatUnclaimedBindingsOversell(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found == nil {
-		t.Fatalf("nothing was oversold in %d audits: %s", audits.Load(), load.status())
+		t.Fatalf("nothing was overallocated in %d audits: %s", audits.Load(), load.status())
 	}
 	t.Logf("%s; %v", load.status(), found)
 }

@@ -180,7 +180,7 @@ func TestReport(t *testing.T) {
 		{"more than is tolerated, less than chance explains", measurement{allocated: 94.7}, 0.1, ""},
 		{"too little", measurement{allocated: 94.5}, 0.5, "-0.70 POINTS"},
 		{"too much", measurement{allocated: 96}, 0.5, "+0.80 POINTS"},
-		{"oversold", measurement{allocated: 95.2, audit: "GPU 0 is oversold"}, 0.5, "AUDIT HAS FOUND SOMETHING:\nGPU 0 is oversold"},
+		{"overallocated", measurement{allocated: 95.2, audit: "GPU 0 is overallocated"}, 0.5, "AUDIT HAS FOUND SOMETHING:\nGPU 0 is overallocated"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options{arms: []arm{{name: "an arm"}}, tolerance: tt.tolerance}

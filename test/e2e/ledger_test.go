@@ -47,17 +47,17 @@ func TestAPIServerGuardsLedgers(t *testing.T) {
 	both := claim("a", 6) + "," + claim("b", 4)
 	const past = "claims may not grow past capacity"
 	for _, step := range []struct{ name, spec, refused string }{
-		{"a new ledger that is over-booked", unit(9, both), past},
+		{"a new ledger that is overcommitted", unit(9, both), past},
 		{"a new ledger, used up", unit(10, both), ""},
 		{"one more claim of 1", unit(10, both+","+claim("c", 1)), past},
 		{"a claim that grows", unit(10, claim("a", 7)+","+claim("b", 4)), past},
 		{"hardware shrinks", unit(8, both), ""},
-		{"over-booked, one more", unit(8, both+","+claim("c", 1)), past},
-		{"over-booked, another pod for one that leaves, more than it", unit(8, claim("a", 6)+","+claim("c", 5)), past},
-		{"over-booked, less", unit(8, claim("a", 6)+","+claim("b", 3)), ""},
+		{"overcommitted, one more", unit(8, both+","+claim("c", 1)), past},
+		{"overcommitted, another pod for one that leaves, more than it", unit(8, claim("a", 6)+","+claim("c", 5)), past},
+		{"overcommitted, less", unit(8, claim("a", 6)+","+claim("b", 3)), ""},
 		{"hardware is gone", unit(0, claim("a", 6)+","+claim("b", 3)), ""},
 		{"and back", unit(16, claim("a", 6)+","+claim("b", 3)), ""},
-		{"a second unit that is over-booked", `{"resource":"gpu","node":"n","units":[{"name":"0","capacity":16},{"name":"1","capacity":1,"claims":[{"pod":"c","amount":2}]}]}`, past},
+		{"a second unit that is overcommitted", `{"resource":"gpu","node":"n","units":[{"name":"0","capacity":16},{"name":"1","capacity":1,"claims":[{"pod":"c","amount":2}]}]}`, past},
 		{"the same unit twice", `{"resource":"gpu","node":"n","units":[{"name":"0","capacity":16},{"name":"0","capacity":16}]}`, "Duplicate value"},
 		{"the same pod twice", unit(16, claim("a", 6)+","+claim("a", 3)), "Duplicate value"},
 		{"a claim of nothing", unit(16, claim("a", 0)), "greater than or equal to 1"},
