@@ -11,19 +11,19 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// cachedEvaluations is how many evaluations an Engine keeps. Each holds the prepared policies, and the view.
+// cachedEvaluations is how many evaluations an Engine keeps. Each holds the prepared policies and their view.
 const cachedEvaluations = 16
 
-// evaluations are the latest evaluations whose policies are prepared, one in each slot; a pod's UID decides the slot. An
-// evaluation is owned by one request at a time: taking it empties the slot, so nothing is shared and nothing is locked. A second
-// request about the same pod at the same time just evaluates for itself.
+// evaluations holds the latest evaluations with prepared policies, one for each slot; the UID of a pod determines its
+// slot. One request at a time owns an evaluation: taking it empties the slot, so that no locks are needed. A concurrent
+// request for the same pod prepares an evaluation of its own.
 type evaluations struct {
 	slots [cachedEvaluations]atomic.Pointer[evaluation]
 }
 
 var seed = maphash.MakeSeed()
 
-// slot returns the request's slot, or nil if its pod has no identity.
+// slot returns the slot for the key, or nil if the key does not identify a pod.
 func (es *evaluations) slot(key evaluationKey) *atomic.Pointer[evaluation] {
 	if !key.identified() {
 		return nil
@@ -31,7 +31,7 @@ func (es *evaluations) slot(key evaluationKey) *atomic.Pointer[evaluation] {
 	return &es.slots[maphash.String(seed, string(key.uid))%cachedEvaluations]
 }
 
-// take returns an evaluation for the request, and whether it is prepared for it.
+// take returns an evaluation for the request, and whether it is prepared for it already.
 func (es *evaluations) take(req Request) (ev *evaluation, same bool) {
 	key := keyOf(req)
 	if slot := es.slot(key); slot != nil {
@@ -45,8 +45,8 @@ func (es *evaluations) take(req Request) (ev *evaluation, same bool) {
 	return ev, same
 }
 
-// put keeps a prepared evaluation. One that leaves a policy out is not kept: the
-// failure may depend on the nodes asked, and the next request may ask others.
+// put keeps a prepared evaluation. It does not keep one that ignores a failed policy: the failure
+// may depend on the nodes of the request, and the next request may have others.
 func (es *evaluations) put(ev *evaluation) {
 	if slot := es.slot(ev.key); slot != nil && !ev.leavesOut() {
 		slot.Store(ev)
@@ -54,42 +54,44 @@ func (es *evaluations) put(ev *evaluation) {
 }
 
 const (
-	// maxNodeCaches is how many signatures an Engine caches nodes for. Each takes 16 bytes for a row of the view, and keeps nodes
-	// that have changed since alive until pods with the signature are asked about again.
+	// maxNodeCaches is for how many signatures an Engine caches nodes. Each cache takes 16 bytes for every row of the
+	// view, and keeps outdated nodes alive until the next request for a pod with its signature.
 	maxNodeCaches = 16
-	// minCachedNodes is how many nodes a request must ask about to use the cache.
+	// minCachedNodes is how many nodes a request must have to use the cache.
 	minCachedNodes = 8
-	// maxSignature is the length of the longest signature, in bytes, with which the cache is used.
+	// maxSignature is the length in bytes of the longest signature that is cached.
 	maxSignature = 16 << 10
-	// cachedScores is how many policies the scores of a node are cached of.
+	// cachedScores is for how many policies the score of a node is cached.
 	cachedScores = 7
 )
 
-// nodeCaches are the nodeCaches of the latest signatures. A nodeCache is owned by one request at a time.
+// nodeCaches holds the caches for the latest signatures. One request at a time owns a nodeCache.
 type nodeCaches struct {
 	mu     sync.Mutex
-	latest []*nodeCache // the latest last
+	latest []*nodeCache // the latest one last
 }
 
-// nodeCache is what the policies with a signature have said about nodes, for all pods with the same signature of all of them.
+// nodeCache holds the results of the policies with a signature, for all pods for which these signatures are the same.
 type nodeCache struct {
 	signature []byte
 	nodes     []cachedNode // by row
-	rows      []int32      // memory for the rows of the nodes asked
+	rows      []int32      // scratch memory for the rows of the requested nodes
 }
 
-// cachedNode is what is cached about a node for as long as it is the same. What is cached of another node of its row is not used.
+// cachedNode holds the results for one node. They are valid only while the row has the same node.
 type cachedNode struct {
 	node *snapshot.Node
-	// fits says that all policies with a signature let the node pass. Rejections are not cached: they have numbers.
+	// fits is true if all policies with a signature let the node pass. Rejections are not cached, because they have
+	// numbers.
 	fits bool
-	// scores are those of the first policies with a signature that score and do not normalize; notScored if one was not asked.
+	// scores are those of the first policies with a signature that score and do not normalize; notScored if the score
+	// is unknown.
 	scores [cachedScores]int8
 }
 
 const notScored = policy.NoOpinion - 1
 
-// sign makes the signature of a member's cycle a part of that of the evaluation, and says whether the cycle has one.
+// sign appends the signature of a member's cycle to that of the evaluation. It returns false if the cycle has none.
 func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
 	s, ok := cycle.(policy.Signature)
 	if !ok {
@@ -112,7 +114,7 @@ func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
 	return true
 }
 
-// take gives the evaluation the cache for its signature, if it has one and the request asks about many nodes.
+// take gives the evaluation the cache for its signature, if it has one and the request has enough nodes.
 func (cs *nodeCaches) take(ev *evaluation, req *Request) {
 	if len(ev.signature) == 0 || len(ev.signature) > maxSignature || len(req.Nodes) < minCachedNodes {
 		return
@@ -135,7 +137,7 @@ func (cs *nodeCaches) take(ev *evaluation, req *Request) {
 	ev.cache = c
 }
 
-// find takes the cache for the signature, or makes an empty one.
+// find removes the cache for the signature from the caches and returns it, or returns an empty one.
 func (cs *nodeCaches) find(signature []byte) *nodeCache {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -148,7 +150,7 @@ func (cs *nodeCaches) find(signature []byte) *nodeCache {
 	return c
 }
 
-// put takes the cache of the evaluation back.
+// put returns the cache of the evaluation to the caches.
 func (cs *nodeCaches) put(ev *evaluation) {
 	c := ev.cache
 	if ev.cache, ev.rows = nil, nil; c == nil {
@@ -162,8 +164,8 @@ func (cs *nodeCaches) put(ev *evaluation) {
 	}
 }
 
-// cachedNode returns what is cached about the node with the index in the request: nothing yet if it has changed, and nil if it is
-// not a node of the view.
+// cachedNode returns the entry for the node with this index in the request. The entry is empty if the node has changed.
+// It is nil if the node is not in the view.
 func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
 	if ev.cache == nil {
 		return nil
@@ -182,7 +184,7 @@ func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
 	return c
 }
 
-// nameOf is the name of the node with the index in the request.
+// nameOf returns the name of the node with this index in the request.
 func (ev *evaluation) nameOf(n *snapshot.Node, index int) string {
 	if ev.cache == nil || ev.key.view.At(int(ev.rows[index])) != n {
 		return n.Name
@@ -190,7 +192,7 @@ func (ev *evaluation) nameOf(n *snapshot.Node, index int) string {
 	return ev.key.view.NodeIndex().Name(int(ev.rows[index]))
 }
 
-// scoreOf is the score of the node with the index in the request, from the cache if it is there.
+// scoreOf returns the score of the node with this index in the request, from the cache if it is there.
 func (ev *evaluation) scoreOf(scorer *scorerRef, n *snapshot.Node, index int) int64 {
 	var c *cachedNode
 	if scorer.slot >= 0 {

@@ -1,110 +1,100 @@
-// Package engine runs the policies of one profile over a view: filter, score,
-// preempt and reserve. It is pure but for [Engine.Reserve]: no I/O, no
-// goroutines, and no clock but the one it may be given to time policies by. What
-// it decides follows from its options and the request alone; what it remembers
-// between requests changes how much is computed, never what is answered. A
-// request whose context ends is given up within a few nodes.
+// Package engine runs the policies of one profile over a view: filter, score, preempt and reserve.
+// All methods but [Engine.Reserve] are pure: they do no I/O, start no goroutines, and read no clock
+// other than the optional one that measures policies. Decisions depend on the options and the
+// request alone. Caches reduce the work of later requests and never change a decision. A request
+// ends within a few nodes after its context ends.
 //
 // # Filter
 //
-// A node fits when every policy's Filter lets it pass; the first that does not
-// gives the reason, as in kube-scheduler. A node that is not known (nil in
-// [Request.Nodes]) is rejected with [NodeUnknown].
+// A node fits when every policy's Filter lets it pass. The first policy that rejects it gives the
+// reason, as in kube-scheduler. An unknown node (nil in [Request.Nodes]) is rejected with
+// [NodeUnknown].
 //
 // # Score
 //
-// The total of a node is Σ weight × score over the policies, each score in
-// 0..100. No rounding happens here. The largest total, MaxTotal, is the one that a
-// node can have for this pod: 100 × the weights of the policies that score it.
-// Policies that it does not concern, whose Cycle does not score, or that are left
-// out after an error, do not count; if no policy scores it, all do. A policy that
-// normalizes sees all known nodes of the request, as in kube-scheduler, and no
-// others. A score that is [policy.NoOpinion] after that counts as the mean of the policy's scores
-// for the other known nodes of the request.
+// The total of a node is Σ weight × score over the policies, each score in 0..100. The engine does
+// not round. The largest total that a node can have for this pod, MaxTotal, is 100 × the weights of
+// the policies that score the pod. A policy does not count if it is not concerned with the pod, if
+// its Cycle does not score, or if it failed and is ignored. If no policy scores the pod, all
+// policies count. A policy that normalizes gets all known nodes of the request, as in
+// kube-scheduler, and no others. A score that is [policy.NoOpinion] after that counts as the mean
+// of the policy's scores for the other known nodes of the request.
 //
-// A node on which the pod holds a claim of an earlier attempt to bind it has MaxTotal,
-// and all others less, so that a pod that is tried again does not come to hold claims on
-// several nodes. Without weights there are no totals, and this has no effect.
+// A node on which the pod holds a claim of an earlier attempt to bind it has MaxTotal, and all
+// others have less, so that a pod that is retried does not hold claims on several nodes. Without
+// weights there are no totals, and claims have no effect.
 //
-// kube-scheduler takes whole numbers from 0 to 10. [ScaleScores] converts totals to these:
-// ⌊10 × total ÷ MaxTotal⌋, with one exception: the best node is never put on a
-// level with a worse one. If rounding would do that, the best node (or the nodes
-// that tie for it) moves up one level, which is always possible, as only a node
-// with all of MaxTotal is on level 10 already. Order is kept in any case: a
-// better node never gets a lower level than a worse one. Among the nodes that
-// are not the best, differences smaller than a level are lost; where that
-// matters, use a shortlist or scoreRange: Total, which sends totals as they are.
+// kube-scheduler expects whole numbers from 0 to 10. [ScaleScores] converts totals to these: ⌊10 ×
+// total ÷ MaxTotal⌋, with one exception: the best node never shares a level with a worse one. If
+// rounding would cause that, the best node (and nodes with the same total) gets the next higher
+// level. This is always possible, because only a total of MaxTotal is on level 10 already. The
+// order is preserved: a better node never gets a lower level than a worse one. Differences smaller
+// than a level are lost among the nodes that are not the best. To keep them, use a shortlist, or
+// scoreRange: Total, which sends the totals themselves.
 //
 // # Shortlist
 //
-// With Options.Shortlist = K, Filter also scores, and keeps the K best of the
-// nodes that fit; ties go to the node asked first. The scheduler's own scoring
-// then chooses among K nodes only: our ranking comes before its own.
+// With Options.Shortlist = K, Filter also scores, and keeps only the K best of the nodes that fit;
+// of nodes with the same total, the earlier one in the request is kept. kube-scheduler's own
+// scoring then chooses among K nodes, so Outboard's ranking comes first.
 //
-// A prioritize call that follows scores those K nodes for themselves: the totals
-// are those of the shortlist, unless a policy normalizes, or has no opinion of some.
+// The prioritize call that follows scores these K nodes on their own. Their totals are those of the
+// shortlist, unless a policy normalizes or has no opinion on some of them.
 //
 // # Preempt
 //
-// kube-scheduler proposes victims; when the pod does not fit by our policies
-// without them, more are added, chosen among the pods of lower priority:
+// kube-scheduler proposes victims. If a policy rejects the pod even without these victims, the
+// engine adds more, chosen from the pods of lower priority:
 //
-//  1. Pods whose eviction breaks a disruption budget are spared as long as
-//     evicting all others would do. (The budget is counted from the least
-//     important pod up.)
-//  2. Then pods are spared in order of importance, as kube-scheduler does:
-//     higher priority first, then the one that has run longer. What remains
-//     cannot spare any of its pods.
-//  3. If several remain, smaller sets are tried, of pods with no higher priority
-//     than the highest among them and none more that breaks a budget, so that
-//     one pod is evicted rather than two that free as much. Of sets of the same
-//     size the one whose most important pod is the least important is taken,
-//     then the second most important, and so on. The search is bounded: about
-//     1,000 sets for a node, fewer with more than 20 nodes. When it ends without
-//     result, the set of step 2 stands.
+//  1. Pods whose eviction violates a disruption budget are spared if the pod fits after evicting
+//     all others. (Evictions count against a budget from the least important pod up.)
+//  2. Then pods are spared in order of importance, as in kube-scheduler: higher priority first,
+//     then the one that has run longer. None of the remaining pods can be spared.
+//  3. If several pods remain, smaller sets are tried: sets of pods with no higher priority than the
+//     highest among the remaining ones and with no more violations of budgets, so that one pod is
+//     evicted instead of two that free as much. Of sets of the same size, the engine takes the one
+//     whose most important pod is the least important, then compares the second most important
+//     pods, and so on. The search is bounded: about 1,000 sets for a node, fewer with more than 20
+//     nodes. If it finds no set, the result of step 2 is used.
 //
-// As in kube-scheduler, all this takes for granted that fewer pods on a node
-// never make a pod fit less.
+// As in kube-scheduler, this assumes that removing pods from a node never makes another pod fit
+// less.
 //
-// A candidate without victims, on which kube-scheduler would evict nobody, is
-// judged the same way. If no pod need be added to its victims, it is dropped.
+// A candidate without victims, on which kube-scheduler would evict no pod, is evaluated in the same
+// way. It is dropped if it needs no victims.
 //
-// Candidates are judged in the order in which kube-scheduler chooses among them:
-// fewest violations of disruption budgets, then the lowest priority of the most
-// important victim, then the least sum of priorities. Step 3 begins when steps 1
-// and 2 are done for all of them. [PreemptRequest.Enough] may end the work
-// earlier, as soon as one candidate is found: those not judged by then are
-// dropped, and the others keep the victims found so far.
+// Candidates are evaluated in the order of kube-scheduler's preference: fewest violations of
+// disruption budgets, then the lowest priority of the most important victim, then the lowest sum of
+// priorities. Step 3 starts when steps 1 and 2 are done for all candidates. [PreemptRequest.Enough]
+// can end the evaluation early, as soon as one candidate is found: candidates not evaluated by then
+// are dropped, and the others keep the victims found so far.
 //
 // # Nominated pods
 //
-// A pod for which kube-scheduler evicts others is nominated to their node, and its
-// own filters count it there for every pod that is not more important, until it is
-// bound. So does the engine, in all it is asked: a node fits when it does with the
-// nominated pods and also without them. Which units of the node a nominated pod will
-// get nobody knows yet. The policies are asked what they would give to it if the
-// pods evicted for it, and all that are being deleted, were gone; if the View does
-// not tell yet which pods are evicted, and it would get nothing, then as if all less
-// important pods were. The View holds the nominations ([snapshot.View.Nominated]),
-// and Request.Nominations those that it cannot show yet.
+// kube-scheduler nominates the pod for which it evicts others to their node. Until that pod is
+// bound, kube-scheduler's filters count it on that node for every pod that is not more important.
+// So does the engine, for every verb: a node fits if it fits both with and without the nominated
+// pods. The units that a nominated pod will get are not known yet. The engine asks the policies
+// what the pod would get if the pods evicted for it, and all pods with a deletionTimestamp, were
+// gone. If it would get nothing then, and the View does not show yet which pods are evicted, the
+// engine assumes that all less important pods are gone. The View holds the nominations
+// ([snapshot.View.Nominated]); Request.Nominations adds those that it does not show yet.
 //
 // # Errors
 //
-// A policy that fails or panics fails the request, or (failurePolicy: Ignore) is left
-// out, and the request is decided anew without it. A request whose context has
-// ended fails with its cause, whatever the policies say.
+// If a policy fails or panics, the request fails, or (failurePolicy: Ignore) is decided again
+// without this policy. A request whose context has ended fails with the cause of the context,
+// whatever the policies return.
 //
-// # What is cached
+// # Caches
 //
-// Evaluations: kube-scheduler asks about the same pod twice, filter and then
-// prioritize. While neither the pod (by UID and resourceVersion) nor the View has
-// changed, Prepare is not called again.
+// Evaluations: kube-scheduler calls twice for the same pod, filter and then prioritize. Prepare is
+// not called again while the pod (by UID and resourceVersion) and the View stay the same.
 //
-// Nodes: most pods are copies of others. A policy whose cycle has a
-// [policy.Signature] is not asked again about a node that it has let pass, or
-// scored, for another pod with the same signature, for as long as the node is the
-// same. After a pod was bound, this is every node but one. Only the latest
-// signatures are cached, and only for requests about several nodes. Rejections are
-// not cached, because the record tells the numbers behind them, nor scores that a
-// policy normalizes.
+// Nodes: most pods are copies of others. A policy whose cycle has a [policy.Signature] is not
+// called again for a node that it has let pass, or scored, for another pod with the same signature,
+// while the node is the same. After a pod was bound, this applies to every node but one. Only the
+// latest signatures are cached, and only for requests with several nodes. Rejections are not
+// cached, because the record contains their numbers. Scores that a policy normalizes are not cached
+// either.
 package engine

@@ -21,9 +21,8 @@ const MaxWeight = 100
 // maxPolicies keeps totals far from the limits of an int32.
 const maxPolicies = 1000
 
-// NodeUnknown is the reason of nodes that are in the request by name only and
-// not in the view, usually because they were created a moment ago. It is
-// resolvable: the next attempt may find them.
+// NodeUnknown is the reason for nodes that the request names and the view does not have, usually
+// because they were created a moment ago. It is resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
 
 // WeightedPolicy is one policy of a profile.
@@ -32,37 +31,36 @@ type WeightedPolicy struct {
 	// its Engine.
 	Name   string
 	Policy policy.Policy
-	// Weight multiplies the policy's scores, 0..MaxWeight. With 0 the policy
-	// filters only, and its scores are not computed.
+	// Weight multiplies the policy's scores, 0..MaxWeight. With 0 the policy only filters, and the
+	// engine does not compute its scores.
 	Weight        int64
 	FailurePolicy policy.FailurePolicy
 }
 
-// Options are the parts of an Engine.
+// Options configure an Engine.
 type Options struct {
 	Policies []WeightedPolicy
-	// Shortlist makes Filter keep only the best nodes, at most this many; 0
-	// keeps all that fit.
+	// Shortlist limits the nodes that Filter keeps to the best ones, at most this many; 0 keeps all
+	// that fit.
 	Shortlist int
-	// Clock is what times the policies by, for Record.Policies; nil takes no
-	// times. It decides nothing.
+	// Clock measures the time of policies for Record.Policies; nil measures nothing. Decisions do
+	// not depend on it.
 	Clock func() time.Time
 }
 
-// Engine runs the policies of one profile. It may be used by any number of
-// goroutines.
+// Engine runs the policies of one profile. It is safe for concurrent use.
 type Engine struct {
 	members   []WeightedPolicy
 	shortlist int
 	clock     func() time.Time
 	maxTotal  int64
-	claimants *snapshot.Fact[[]types.UID] // nil: no policy hands anything out
+	claimants *snapshot.Fact[[]types.UID] // nil: no policy allocates anything
 	prepared  evaluations
 	caches    nodeCaches
-	nominated atomic.Pointer[nominations] // of the latest View with any
+	nominated atomic.Pointer[nominations] // of the latest View that has any
 }
 
-// New returns an Engine, or an error when the options do not go together.
+// New returns an Engine, or an error if the options are invalid.
 func New(o Options) (*Engine, error) {
 	if o.Shortlist < 0 {
 		return nil, fmt.Errorf("shortlist is %d: must not be negative", o.Shortlist)
@@ -90,8 +88,8 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// MaxTotal is the largest total a node can have for any pod: 100 × the sum of the weights.
-// It is 0 when no policy has a weight. For one pod it may be less: see Record.MaxTotal in
+// MaxTotal is the largest total that a node can have for any pod: 100 × the sum of the weights, and
+// 0 if no policy has a weight. The largest total for one pod may be less: see Record.MaxTotal in
 // [Result].
 func (e *Engine) MaxTotal() int64 { return e.maxTotal }
 
@@ -103,43 +101,40 @@ func maxTotal(members []WeightedPolicy) int64 {
 	return total
 }
 
-// Request is one question: about this pod, over this view, for these nodes.
+// Request is the input of one evaluation: a pod, a view, and nodes.
 type Request struct {
-	// Pod is not nil, trimmed (snapshot.TrimPod), and read-only.
+	// Pod is not nil and is trimmed (snapshot.TrimPod). The engine does not change it.
 	Pod *corev1.Pod
 	// View is not nil. Without a cluster it is empty.
 	View *snapshot.View
-	// Nodes are the nodes asked, each once. They are nodes of the View, nodes
-	// that exist only in the request, or nil for unknown names.
+	// Nodes are the requested nodes, each once. They are nodes of the View, nodes that exist only
+	// in the request, or nil for unknown names.
 	Nodes []*snapshot.Node
-	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not in the View. Nil: the nodes are asked for them,
-	// which takes longer.
+	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not in the View. If it is nil, the
+	// engine reads them from the nodes, which takes longer.
 	Rows []int32
-	// Nominations are those that the View does not tell (yet). Nil: none.
+	// Nominations are those that the View does not show yet. Nil: none.
 	//
-	// The pods nominated to a node, by the View or by this, count there if they are at least as important as Pod, as in
-	// kube-scheduler's own filters: a node fits if it does both with them and without.
+	// The pods nominated to a node, by the View or by this field, count there if they are at least as important as Pod,
+	// as in kube-scheduler's own filters: a node fits if it fits both with and without them.
 	Nominations *Nominations
 }
 
-// Result is the answer to a Request. Its slices are used again by the next call
-// it is passed to; its Record is not. The zero Result is ready to use. After an
-// error it holds the Record alone.
+// Result is the result of a Request. The next call with the same Result reuses its slices, but not
+// its Record. The zero Result is ready to use. After an error only its Record is valid.
 type Result struct {
-	// Kept are the nodes to answer with, as ascending indices into
-	// Request.Nodes.
+	// Kept are the nodes to respond with, as ascending indices into Request.Nodes.
 	Kept []int32
-	// Rejected are the nodes that do not fit, in the order asked.
+	// Rejected are the nodes that do not fit, in the order of the request.
 	Rejected []Rejected
-	// Totals are the totals of the nodes in the order asked, each in
-	// 0..Record.MaxTotal; only Score sets them.
+	// Totals are the totals of the nodes in the order of the request, each in 0..Record.MaxTotal;
+	// only Score sets them.
 	Totals []int64
-	// Record says what was decided and why. Its Time, Duration, Verb and Profile
-	// are the caller's to fill in.
+	// Record is the decision with its reasons. The caller sets its Time, Duration, Verb and
+	// Profile.
 	Record *decision.Record
-	// Scores are those of all nodes that were scored, if there were any, as Record.Top says;
-	// else it means nothing. It is written over by the next request, unless the caller has
-	// taken it and left another or nil.
+	// Scores are those of all scored nodes if Record.Top has any, and undefined otherwise. The next
+	// request overwrites them, unless the caller replaces the field with another value or nil.
 	Scores *decision.Scores
 
 	scratch scratch
@@ -152,11 +147,11 @@ type Rejected struct {
 	Unresolvable bool
 }
 
-// PolicyError is the error, or the panic, of one policy.
+// PolicyError is the error or the panic of one policy.
 type PolicyError struct {
 	Policy string
 	Err    error
-	// Stack is the stack of a panic, for the log; nil otherwise.
+	// Stack is the stack of a panic, for logs; nil otherwise.
 	Stack []byte
 }
 
@@ -165,9 +160,8 @@ func (e *PolicyError) Error() string { return fmt.Sprintf("policy %s: %v", e.Pol
 // Unwrap returns the policy's own error.
 func (e *PolicyError) Unwrap() error { return e.Err }
 
-// Filter finds the nodes on which the pod fits and, with a shortlist, the best
-// of them. The error is a *PolicyError, or the cause of the context's end;
-// result.Record is set in any case.
+// Filter finds the nodes on which the pod fits and, with a shortlist, the best of them. The error
+// is a *PolicyError, or the cause of the context's end. result.Record is always set.
 func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error {
 	return e.run(ctx, req, result, func(ev *evaluation) error {
 		nodes := e.withNominated(req, &result.scratch)
@@ -185,9 +179,9 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 	})
 }
 
-// FitsAny says whether the pod fits on at least one of the nodes; it asks about them in order until one fits. It leaves no
-// record, and neither uses nor changes what is cached, so that asking about many pods that wait does not cost
-// those that are being placed anything. The error is as for Filter.
+// FitsAny reports whether the pod fits on at least one of the nodes. It evaluates them in order until one fits. It
+// writes no record, and neither reads nor changes the caches, so that checking many pending pods does not slow down the
+// pods that are being placed. The error is as for Filter.
 func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
 	ev := &evaluation{key: evaluationKey{view: req.View}}
 	ev.begin(e, req, false)
@@ -212,9 +206,9 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 	return fits && err == nil, err
 }
 
-// Score computes the totals of the nodes. It does not filter: as in
-// kube-scheduler, the nodes asked are those that passed. An unknown node has
-// total 0, and does not take part in NormalizeScore. The error is as for Filter.
+// Score computes the totals of the nodes. It does not filter: as in kube-scheduler, the nodes of
+// the request have passed the filters. An unknown node has total 0, and does not take part in
+// NormalizeScore. The error is as for Filter.
 func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 	return e.run(ctx, req, result, func(ev *evaluation) error {
 		result.Record.Fit, result.Record.Returned = len(req.Nodes), len(req.Nodes)
@@ -222,8 +216,8 @@ func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 	})
 }
 
-// run prepares the policies, or finds them prepared, and decides, again if a
-// policy that may be left out failed.
+// run prepares the policies, unless they are prepared already, and calls decide. It repeats this
+// when a policy fails that can be ignored.
 func (e *Engine) run(ctx context.Context, req Request, result *Result, decide func(*evaluation) error) error {
 	ev, prepared := e.prepared.take(req)
 	ev.begin(e, req, prepared)

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// blockSize is how many nodes are judged together.
+	// blockSize is how many nodes are evaluated together.
 	blockSize = 256
-	// checkInterval is after how many nodes that a policy is asked about the context is checked.
+	// checkInterval is after how many nodes of a policy the context is checked.
 	checkInterval = 16
 )
 
-// evaluation is the policies of an engine prepared for one pod over one view, and what they say in one request.
+// evaluation holds the policies of an engine, prepared for one pod and one view, and their results for one request.
 type evaluation struct {
 	key     evaluationKey
 	members []WeightedPolicy
@@ -31,21 +31,21 @@ type evaluation struct {
 	state    []policyState // by member
 	filters  []filterRef
 	scorers  []scorerRef
-	// explainers are asked by Explain only.
+	// explainers are used by Explain only.
 	explainers []explainerRef
 
-	// signature tells which pods the policies with a signature say the same for; see [nodeCache].
+	// signature is the same for all pods with the same results of the policies with a signature; see [nodeCache].
 	signature []byte
-	cache     *nodeCache // of the signature; nil: nothing is cached
-	rows      []int32    // of the nodes asked; means something with a cache
+	cache     *nodeCache // for the signature; nil: nothing is cached
+	rows      []int32    // of the requested nodes; valid only with a cache
 
-	outcomes []outcome // of this request; those that every request begins with first
+	outcomes []outcome // of this request; the first ones are the same for every request
 
 	clock     func() time.Time            // or nil
 	claimants *snapshot.Fact[[]types.UID] // or nil
 	maxTotal  int64                       // see reachable
-	running   int                         // the member whose code runs, for guarded; -1 is none
-	again     bool                        // a member failed and is left out: decide once more, without it
+	running   int                         // index of the member whose code runs, for guarded; -1: none
+	again     bool                        // a member failed and is ignored: decide once more, without it
 }
 
 type evaluationKey struct {
@@ -58,7 +58,7 @@ func keyOf(req Request) evaluationKey {
 	return evaluationKey{req.Pod.UID, req.Pod.ResourceVersion, req.View}
 }
 
-// identified says whether the key tells one pod from all others.
+// identified reports whether the key identifies one version of one pod.
 func (k evaluationKey) identified() bool { return k.uid != "" && k.resourceVersion != "" }
 
 type policyState struct {
@@ -70,7 +70,7 @@ type policyState struct {
 type filterRef struct {
 	member int
 	filter policy.Filter
-	signed bool // what it lets pass is cached
+	signed bool // the nodes that it lets pass are cached
 }
 
 type explainerRef struct {
@@ -83,11 +83,11 @@ type scorerRef struct {
 	weight    int64
 	score     policy.Score
 	normalize policy.NormalizeScore // or nil
-	slot      int                   // of its scores in the cache; -1: they are not cached
+	slot      int                   // index of its scores in the cache; -1: they are not cached
 }
 
-// begin readies the evaluation for a request. What it knows is kept if the pod
-// and the view are the same.
+// begin initializes the evaluation for a request. It keeps the prepared policies if the pod and the
+// view are the same.
 func (ev *evaluation) begin(e *Engine, req Request, same bool) {
 	ev.pod, ev.running, ev.again = req.Pod, -1, false
 	if same {
@@ -102,22 +102,22 @@ func (ev *evaluation) begin(e *Engine, req Request, same bool) {
 	ev.forget()
 }
 
-// forget drops everything but which members are left out.
+// forget drops everything except which members are ignored.
 func (ev *evaluation) forget() {
 	ev.prepared, ev.again = false, false
-	clear(ev.filters) // so that old cycles can be collected
+	clear(ev.filters) // so that old cycles can be garbage-collected
 	clear(ev.scorers)
 	clear(ev.explainers)
 	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
 	ev.signature = ev.signature[:0]
 }
 
-// attempt prepares the policies and decides. An error or panic of a policy
-// becomes its *PolicyError.
+// attempt prepares the policies and calls decide. An error or panic of a policy becomes its
+// *PolicyError.
 func (ev *evaluation) attempt(ctx context.Context, decide func(*evaluation) error) (err error) {
 	defer func() {
 		if ev.running < 0 {
-			return // not in a policy's code: a panic of ours is not to be hidden
+			return // not in a policy's code: do not hide a panic of the engine
 		}
 		if p := recover(); p != nil {
 			err = ev.blame(fmt.Errorf("panic: %v", p), debug.Stack())
@@ -133,12 +133,12 @@ func (ev *evaluation) attempt(ctx context.Context, decide func(*evaluation) erro
 	return decide(ev)
 }
 
-// prepare calls Prepare of every member that is not left out, once.
+// prepare calls Prepare once for every member that is not ignored.
 func (ev *evaluation) prepare(ctx context.Context) error {
 	if ev.prepared {
 		return nil
 	}
-	slots := 0 // of the cache that are taken
+	slots := 0 // slots of the cache in use
 	for i, m := range ev.members {
 		if ev.state[i].ignored != nil {
 			continue
@@ -157,7 +157,7 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 		s, scores := cycle.(policy.Score)
 		ev.state[i].unconcerned = cycle == nil
 		if cycle != nil && !filters && !scores {
-			// Usually methods on *T and a cycle that is a T: not to be passed over in silence.
+			// Usually the methods are on *T and the cycle is a T. Report it instead of ignoring the policy.
 			return ev.failed(ctx, fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle))
 		}
 		signed := ev.sign(i, cycle)
@@ -182,8 +182,8 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 	return nil
 }
 
-// reachable is the largest total that a node can have for the pod: that of the policies that
-// score it, or of all if none does, so that a claim still counts.
+// reachable returns the largest total that a node can have for the pod: from the policies that
+// score it, or from all policies if none does, so that a claim still counts.
 func (ev *evaluation) reachable() int64 {
 	var total int64
 	for i := range ev.scorers {
@@ -195,8 +195,8 @@ func (ev *evaluation) reachable() int64 {
 	return maxTotal(ev.members)
 }
 
-// filter sets result.Kept and result.Rejected. plain are the nodes without the pods
-// nominated to them: one that differs must fit as well.
+// filter sets result.Kept and result.Rejected. plain are the nodes without their nominated pods:
+// where they differ from nodes, both must fit.
 func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node, result *Result) error {
 	kept, rejected := slices.Grow(result.Kept, len(nodes)), result.Rejected
 	var b block
@@ -205,7 +205,7 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 			return context.Cause(ctx)
 		}
 		asked := nodes[first:min(first+blockSize, len(nodes))]
-		if err := ev.judgeBlock(ctx, asked, first, &b); err != nil {
+		if err := ev.filterBlock(ctx, asked, first, &b); err != nil {
 			return err
 		}
 		for j := range asked {
@@ -214,7 +214,7 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				o, b.numbers[j] = ev.judge(plain[first+j])
+				o, b.numbers[j] = ev.filterNode(plain[first+j])
 			}
 			if o == fits {
 				kept = append(kept, int32(first+j))
@@ -222,7 +222,7 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 			}
 			why := &ev.outcomes[o]
 			if o == unknown {
-				why.nodes++ // there is no node to name
+				why.nodes++ // an unknown node has no name
 			} else {
 				why.count(int32(first+j), b.numbers[j])
 			}
@@ -233,17 +233,18 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 	return nil
 }
 
-// block is what is found out about the nodes of one block, by position in it.
+// block holds the results for the nodes of one block, by position in the block.
 type block struct {
 	outcomes [blockSize]int32
-	numbers  [blockSize]numbers     // of those that are rejected
+	numbers  [blockSize]numbers     // of rejected nodes
 	cached   [blockSize]*cachedNode // nil: nothing is cached
-	left     [blockSize]int32       // positions of those that the policies let pass so far
+	left     [blockSize]int32       // positions of the nodes that all policies so far let pass
 }
 
-// judgeBlock finds the outcomes for the nodes, of which the first has the given index in the request. It judges them one policy after
-// the other: a policy sees what the policies before it let pass, and its time is taken once for all of them.
-func (ev *evaluation) judgeBlock(ctx context.Context, nodes []*snapshot.Node, first int, b *block) error {
+// filterBlock computes the outcomes for the nodes; first is the index of the first one in the request. It calls one
+// policy after the other: a policy gets only the nodes that the policies before it let pass, and its time is measured
+// once for all of them.
+func (ev *evaluation) filterBlock(ctx context.Context, nodes []*snapshot.Node, first int, b *block) error {
 	left := b.left[:0]
 	for j, n := range nodes {
 		if n == nil {
@@ -257,7 +258,7 @@ func (ev *evaluation) judgeBlock(ctx context.Context, nodes []*snapshot.Node, fi
 		f := &ev.filters[i]
 		started := ev.now()
 		ev.running = f.member
-		passed := left[:0] // what is overwritten has been read
+		passed := left[:0] // overwrites only entries that were read before
 		for j, at := range left {
 			if j%checkInterval == 0 && ctx.Err() != nil {
 				ev.running = -1
@@ -286,7 +287,7 @@ func (ev *evaluation) judgeBlock(ctx context.Context, nodes []*snapshot.Node, fi
 	return nil
 }
 
-// now is the time, if time is taken.
+// now returns the time, or the zero time without a clock.
 func (ev *evaluation) now() time.Time {
 	if ev.clock == nil {
 		return time.Time{}
@@ -294,15 +295,15 @@ func (ev *evaluation) now() time.Time {
 	return ev.clock()
 }
 
-// took adds the time since started to what the member took in this request.
+// took adds the time since started to the member's time in this request.
 func (ev *evaluation) took(member int, started time.Time) {
 	if ev.clock != nil {
 		ev.state[member].took += ev.clock().Sub(started)
 	}
 }
 
-// judge asks every filter about the node until one rejects it.
-func (ev *evaluation) judge(n *snapshot.Node) (int32, numbers) {
+// filterNode calls the filters for the node until one rejects it.
+func (ev *evaluation) filterNode(n *snapshot.Node) (int32, numbers) {
 	for i := range ev.filters {
 		f := &ev.filters[i]
 		ev.running = f.member
@@ -315,15 +316,15 @@ func (ev *evaluation) judge(n *snapshot.Node) (int32, numbers) {
 	return fits, numbers{}
 }
 
-// passes says whether every filter lets the node pass. It is for nodes as they
-// might be, which are not counted.
+// passes reports whether every filter lets the node pass. It is for hypothetical nodes, which do
+// not count as outcomes.
 func (ev *evaluation) passes(n *snapshot.Node) bool {
-	o, _ := ev.judge(n)
+	o, _ := ev.filterNode(n)
 	return o == fits
 }
 
-// failed makes err the error of the running member. A cancelled request is
-// nobody's error and leaves nobody out.
+// failed makes err the error of the running member, unless the request was canceled: then no member
+// is to blame or to ignore.
 func (ev *evaluation) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		ev.running = -1
@@ -332,8 +333,8 @@ func (ev *evaluation) failed(ctx context.Context, err error) error {
 	return ev.blame(err, nil)
 }
 
-// blame makes err the error of the running member, and leaves it out if it may
-// be left out.
+// blame makes err the error of the running member, and ignores the member if its failurePolicy
+// allows.
 func (ev *evaluation) blame(err error, stack []byte) error {
 	m := &ev.members[ev.running]
 	failure := &PolicyError{Policy: m.Name, Err: err, Stack: stack}
@@ -345,7 +346,7 @@ func (ev *evaluation) blame(err error, stack []byte) error {
 	return failure
 }
 
-// leavesOut says whether a member is left out.
+// leavesOut reports whether any member is ignored.
 func (ev *evaluation) leavesOut() bool {
 	return slices.ContainsFunc(ev.state, func(s policyState) bool { return s.ignored != nil })
 }

@@ -7,37 +7,37 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explanations are what every policy says.
+// Explanations are the results of all policies, in words.
 type Explanations struct {
-	// Pod is what policies say about the pod as a whole.
+	// Pod holds the policies' notes about the pod as a whole.
 	Pod []PolicyNotes
-	// Nodes are in the order asked.
+	// Nodes are in the order of the request.
 	Nodes []Explanation
 	// MaxTotal is the largest total that a node can have for the pod.
 	MaxTotal int64
 }
 
-// PolicyNotes is what one policy has to say, in words.
+// PolicyNotes are the notes of one policy.
 type PolicyNotes struct {
 	Policy string   `json:"policy"`
 	Notes  []string `json:"notes"`
 }
 
-// Explanation is what every policy says about one node, also after one of them
-// has rejected it.
+// Explanation holds the results of every policy for one node, including policies after the first
+// one that rejects it.
 type Explanation struct {
 	Node  string `json:"node"`
 	Fits  bool   `json:"fits"`
 	Total int64  `json:"total"`
-	// HoldsClaim says that an earlier attempt to bind the pod has left it a claim on the
-	// node, which is why the total is the largest there is.
+	// HoldsClaim is true if the pod holds a claim on the node from an earlier attempt to bind it;
+	// then Total is MaxTotal.
 	HoldsClaim bool            `json:"holdsClaim,omitempty"`
 	Policies   []PolicyOpinion `json:"policies"`
-	// Nominated are the pods, as namespace/name, that are nominated to the node and count there.
+	// Nominated are the names (namespace/name) of the pods that are nominated to the node and count there.
 	Nominated []string `json:"nominated,omitempty"`
 }
 
-// added returns the names of the pods that n has and plain has not.
+// added returns the names of the pods that n has and plain does not have.
 func added(n, plain *snapshot.Node) []string {
 	var names []string
 	for _, pod := range n.Pods {
@@ -48,29 +48,29 @@ func added(n, plain *snapshot.Node) []string {
 	return names
 }
 
-// PolicyOpinion is what one policy says about one node.
+// PolicyOpinion is the result of one policy for one node.
 type PolicyOpinion struct {
 	Policy string `json:"policy"`
-	// Code, Text, Unit, Have, Want and Unresolvable are the policy's Verdict;
-	// Code is "" if the node fits or the policy does not filter.
+	// Code, Text, Unit, Have, Want and Unresolvable are those of the policy's Verdict. Code is ""
+	// if the node fits or the policy does not filter.
 	Code         string `json:"code,omitempty"`
 	Text         string `json:"text,omitempty"`
 	Unit         string `json:"unit,omitempty"`
 	Have         int64  `json:"have,omitempty"`
 	Want         int64  `json:"want,omitempty"`
 	Unresolvable bool   `json:"unresolvable,omitempty"`
-	// Scored says whether the policy scores; Score is then its score in 0..100
-	// among all nodes asked, and Weight its weight.
+	// Scored is true if the policy scores the node. Score is then its score in 0..100 among all
+	// nodes of the request, and Weight is its weight.
 	Scored bool  `json:"scored"`
 	Score  int64 `json:"score"`
 	Weight int64 `json:"weight"`
-	// Notes are what the policy adds in words.
+	// Notes explain the result in words.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Explain asks every policy about every node, in the order asked. It is for
-// people: it allocates, and remembers no verdicts. Unknown nodes (nil) are left
-// out. The error is as for [Engine.Filter]; there are no explanations then.
+// Explain calls every policy for every node, in the order of the request. It is for people: it
+// allocates, and caches no verdicts. It omits unknown nodes (nil). The error is as for
+// [Engine.Filter]; with an error there are no explanations.
 func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error) {
 	var result Result
 	var known, plain []*snapshot.Node
@@ -110,7 +110,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 	return all, nil
 }
 
-// explain asks every filter about the node.
+// explain calls every filter for the node.
 func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
 	x := Explanation{Node: n.Name, Fits: true, Total: total, HoldsClaim: ev.holdsClaim(n), Policies: make([]PolicyOpinion, len(ev.members))}
 	for i, m := range ev.members {
@@ -134,7 +134,7 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
 	return x
 }
 
-// notes is what policies say about the pod as a whole.
+// notes returns the policies' notes about the pod as a whole.
 func (ev *evaluation) notes() []PolicyNotes {
 	var notes []PolicyNotes
 	for _, x := range ev.explainers {

@@ -15,19 +15,19 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Nomination is a pod that is to run on a node from which other pods are evicted for it.
+// Nomination is a pod for which other pods are evicted from a node.
 type Nomination struct {
-	// Pod is not on a node.
+	// Pod is not bound.
 	Pod  *corev1.Pod
 	Node string
 	// Victims are the pods evicted for it.
 	Victims []types.UID
-	// Uncertain says that kube-scheduler may have chosen another node.
+	// Uncertain is true if kube-scheduler may have chosen another node.
 	Uncertain bool
 }
 
-// Nominations are what is known of nominations beside what the View says: usually that a preempt call was answered a
-// moment ago. They never change. Nil is none.
+// Nominations are nominations that a View does not show yet, usually because a preempt call was answered a moment ago.
+// They are immutable. Nil holds none.
 type Nominations struct{ byNode map[string][]Nomination }
 
 // NewNominations returns Nominations, or nil if there are none.
@@ -50,25 +50,25 @@ func (n *Nominations) of(node string) []Nomination {
 	return n.byNode[node]
 }
 
-// nominations are the nodes of one View to which pods are nominated.
+// nominations are the nodes of one View that have nominated pods.
 type nominations struct {
 	view  *snapshot.View
 	more  *Nominations
 	byRow []*nominatedNode
 }
 
-// nominatedNode is a node with the pods that are nominated to it. It follows from the node, the pods and the policies, and
-// is kept while they are the same.
+// nominatedNode is a node with the pods nominated to it. It depends on the node, the pods and the policies, and is
+// reused while they stay the same.
 type nominatedNode struct {
 	node *snapshot.Node
 	pods []Nomination
-	// planned are the pods, with the annotations of what they will probably be given.
+	// planned are the pods with the annotations that they will probably get.
 	planned []*corev1.Pod
 	// with is the node with all of them.
 	with *snapshot.Node
 }
 
-// nominations returns what is nominated to the nodes of the view, or nil if nothing is.
+// nominations returns the nodes of the view that have nominated pods, or nil if there are none.
 func (e *Engine) nominations(view *snapshot.View, more *Nominations) *nominations {
 	last := e.nominated.Load()
 	if last != nil && last.view == view && last.more == more {
@@ -104,8 +104,8 @@ func (e *Engine) nominations(view *snapshot.View, more *Nominations) *nomination
 	return next
 }
 
-// merge returns the nominations of the view with what else is known of them, and those that only more has, the most
-// important first.
+// merge returns the nominations of the view, completed from more, and those that only more has, the most important pod
+// first.
 func merge(pods []*corev1.Pod, more []Nomination, node string) []Nomination {
 	all := make([]Nomination, 0, len(pods)+len(more))
 	for _, pod := range pods {
@@ -122,16 +122,16 @@ func merge(pods []*corev1.Pod, more []Nomination, node string) []Nomination {
 	return all
 }
 
-// is says whether n was made of the node and the pods. n may be nil.
+// is reports whether n was made from the node and the pods. n may be nil.
 func (n *nominatedNode) is(node *snapshot.Node, pods []Nomination) bool {
 	return n != nil && n.node == node && slices.EqualFunc(n.pods, pods, func(a, b Nomination) bool {
 		return a.Pod == b.Pod && a.Uncertain == b.Uncertain && slices.Equal(a.Victims, b.Victims)
 	})
 }
 
-// plan returns the pods with the annotations of what each will probably be given on the node: what it would be given if the
-// pods evicted for it, and all that are being deleted, were gone already. A pod that would not get anything then, because it
-// is not known here which pods are evicted, is planned as if all pods less important than it were.
+// plan returns the pods with the annotations that each will probably get on the node: those that it would get if the
+// pods evicted for it, and all pods with a deletionTimestamp, were gone already. If a pod would get nothing then,
+// because the evicted pods are not known here, plan assumes that all less important pods are gone.
 func (e *Engine) plan(node *snapshot.Node, pods []Nomination) []*corev1.Pod {
 	planned := make([]*corev1.Pod, 0, len(pods))
 	for _, n := range pods {
@@ -148,12 +148,12 @@ func (e *Engine) plan(node *snapshot.Node, pods []Nomination) []*corev1.Pod {
 	return planned
 }
 
-// WithAnnotations returns the pod as it would be with the annotations, too. The pod is not changed.
+// WithAnnotations returns a copy of the pod with the annotations added. It does not change the pod.
 func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {
 	if len(annotations) == 0 {
 		return pod
 	}
-	with := *pod // shallow: its annotations are replaced, not written to
+	with := *pod // shallow: the annotations are replaced, not changed
 	with.Annotations = maps.Clone(pod.Annotations)
 	if with.Annotations == nil {
 		with.Annotations = map[string]string{}
@@ -162,8 +162,9 @@ func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod
 	return &with
 }
 
-// wouldGet returns the annotations of what the policies would give to the pod of the node's own ledgers. ok is false if one
-// of them has not enough. It follows from the pod and the node alone: not from the View, which changes more often.
+// wouldGet returns the annotations for what the policies would allocate to the pod from the node's own ledgers. ok is
+// false if a policy rejects the pod. The result depends on the pod and the node alone, and not on the View, which
+// changes more often.
 func (e *Engine) wouldGet(pod *corev1.Pod, node *snapshot.Node) (annotations map[string]string, ok bool) {
 	annotations, ok = map[string]string{}, true
 	for _, m := range e.members {
@@ -175,7 +176,7 @@ func (e *Engine) wouldGet(pod *corev1.Pod, node *snapshot.Node) (annotations map
 			keys, err := reserver.Ledgers(pod, node)
 			for _, key := range keys {
 				l := node.Ledger(key.Resource)
-				if key.Node != node.Name || l.Pod(pod.UID) != nil { // a pool, or what the ledger tells already
+				if key.Node != node.Name || l.Pod(pod.UID) != nil { // a shared ledger, or the pod has a claim there already
 					continue
 				}
 				if l == nil {
@@ -196,9 +197,9 @@ func (e *Engine) wouldGet(pod *corev1.Pod, node *snapshot.Node) (annotations map
 
 var noView = new(snapshot.View)
 
-// counting returns the node with the pods that are nominated to it and count for the pod: those that are as important or more,
-// as in kube-scheduler's own filters. n may have pods that the node of the View has not. With certain, pods whose node is not
-// known for certain do not count.
+// counting returns the node with the nominated pods that count for the pod: those of the same or higher importance, as
+// in kube-scheduler's own filters. n may have pods that the node of the View does not have. If certain is true,
+// uncertain nominations do not count.
 func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool) *snapshot.Node {
 	if ns == nil || n == nil || uint(n.Row()) >= uint(len(ns.byRow)) || ns.byRow[n.Row()] == nil {
 		return n
@@ -216,8 +217,8 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 	return n.With(count...)
 }
 
-// withNominated returns the nodes of the request with the pods that are nominated to them and count for its pod. The slice is
-// that of the request if none does, and scratch memory otherwise.
+// withNominated returns the nodes of the request, each with the nominated pods that count for the pod of the request.
+// It returns the slice of the request if there are none, and scratch memory otherwise.
 func (e *Engine) withNominated(req Request, s *scratch) []*snapshot.Node {
 	ns := e.nominations(req.View, req.Nominations)
 	if ns == nil {
@@ -230,14 +231,14 @@ func (e *Engine) withNominated(req Request, s *scratch) []*snapshot.Node {
 	return s.nodes
 }
 
-// CountNominated returns the node with the pods that are nominated to it and count for the pod: what the pod is to be given
-// must not be theirs.
+// CountNominated returns the node with the nominated pods that count for the pod, so that the pod is not allocated what
+// they will need.
 func (e *Engine) CountNominated(view *snapshot.View, more *Nominations, pod *corev1.Pod, node *snapshot.Node) *snapshot.Node {
 	return e.nominations(view, more).counting(node, pod, false)
 }
 
-// Likeliest returns those of the candidates of which kube-scheduler takes one, if no other extender drops any: by its own
-// criteria (pickOneNodeForPreemption) they are equally good, and better than the rest.
+// Likeliest returns the candidates from which kube-scheduler chooses if no other extender drops any: by its own
+// criteria (pickOneNodeForPreemption) they are equally good, and better than the others.
 func Likeliest(candidates []Candidate) []Candidate {
 	var best []Candidate
 	var least cost
@@ -252,10 +253,10 @@ func Likeliest(candidates []Candidate) []Candidate {
 	return best
 }
 
-// cost is what kube-scheduler compares candidates by, in this order; less is better.
+// cost is the order in which kube-scheduler compares candidates, field by field; lower is better.
 type cost struct {
 	pdbViolations, highest, sum, victims int64
-	started                              time.Time // of the important victims the one that started first; later is better
+	started                              time.Time // the earliest start of the most important victims; later is better
 }
 
 func costOf(c Candidate) cost {
@@ -263,7 +264,7 @@ func costOf(c Candidate) cost {
 	for _, uid := range c.Victims {
 		i := slices.IndexFunc(c.Node.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
 		if i < 0 {
-			continue // a pod that is not known (yet)
+			continue // an unknown pod
 		}
 		pod := c.Node.Pods[i]
 		value := int64(snapshot.Priority(pod))

@@ -9,15 +9,15 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The outcomes every evaluation begins with.
+// The outcomes that every evaluation starts with.
 const (
 	fits    int32 = 0
 	unknown int32 = 1 // the node is not known
 )
 
-// outcome is one way in which nodes of the request are rejected.
+// outcome is one verdict, with the nodes that have it.
 type outcome struct {
-	member       int // -1: the engine itself
+	member       int // -1: the engine's own
 	reason       *policy.Reason
 	unresolvable bool
 
@@ -28,7 +28,7 @@ type outcome struct {
 // numbers are those of a Verdict.
 type numbers struct{ have, want int64 }
 
-// distance is how far a node is from fitting.
+// distance returns how far a node is from fitting.
 func (n numbers) distance() uint64 {
 	if n.want >= n.have {
 		return uint64(n.want) - uint64(n.have)
@@ -42,7 +42,7 @@ type near struct {
 	numbers
 }
 
-// outcome returns the number of the outcome that a verdict means.
+// outcome returns the index of the outcome for a verdict.
 func (ev *evaluation) outcome(member int, reason *policy.Reason, unresolvable bool) int32 {
 	for i := unknown + 1; int(i) < len(ev.outcomes); i++ {
 		if o := &ev.outcomes[i]; o.reason == reason && o.member == member && o.unresolvable == unresolvable {
@@ -53,8 +53,8 @@ func (ev *evaluation) outcome(member int, reason *policy.Reason, unresolvable bo
 	return int32(len(ev.outcomes) - 1)
 }
 
-// count counts the node with the index, and keeps it in mind if it came close to
-// fitting. Of nodes equally close the one asked first counts as nearer.
+// count counts the node with this index, and keeps it in nearest if it is close to fitting. Of
+// equally close nodes, the earlier one in the request is nearer.
 func (o *outcome) count(index int32, have numbers) {
 	o.nodes++
 	last := len(o.nearest) - 1
@@ -72,8 +72,8 @@ func (o *outcome) insert(n near) {
 	o.nearest = o.nearest[:min(len(o.nearest), decision.NearestMisses)]
 }
 
-// rejections tells about all outcomes with nodes, the most frequent first; of
-// equally frequent ones, in the order of policies and then of codes.
+// rejections returns the outcomes that have nodes, the most frequent first, and then in the order
+// of policies and codes.
 func (ev *evaluation) rejections(nodes []*snapshot.Node) []decision.Rejection {
 	var met []*outcome
 	for i := range ev.outcomes {

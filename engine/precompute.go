@@ -6,19 +6,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Precomputer is implemented by a policy.Policy that computes things which take long and serve
-// many requests, such as what it learns from [snapshot.View.History].
+// Precomputer is implemented by a policy.Policy with expensive results that many requests share,
+// such as a model learned from [snapshot.View.History].
 type Precomputer interface {
-	// Precompute computes, off the path of requests, what those about this View and the
-	// next ones will need, and keeps it. It changes how long they take, and never what
-	// they are answered. It is called now and then with the latest View, by one goroutine
-	// at a time beside requests.
+	// Precompute computes and keeps what requests with this View, and the views after it, will
+	// need. It makes them faster and never changes a decision. One goroutine at a time calls it,
+	// from time to time with the latest View, concurrently with requests.
 	Precompute(view *snapshot.View)
 }
 
-// Precompute lets the policies that are Precomputers compute what requests about this View
-// and the next ones will need. It changes no answer. The error is of those that panic: each
-// a *PolicyError.
+// Precompute calls every Precomputer of the profile. It changes no decision. The error joins a
+// *PolicyError for each policy that panics.
 func (e *Engine) Precompute(view *snapshot.View) error {
 	var errs []error
 	for _, m := range e.members {

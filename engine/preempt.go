@@ -19,51 +19,49 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// In search of a set of pods smaller than the first that was found, at most
-// maxTries sets are tried on one node, and about maxTriesInAll in one request.
+// The search for a smaller set of victims tries at most maxTries sets on one node, and about
+// maxTriesInAll in one request.
 const (
 	maxTries      = 1000
 	maxTriesInAll = 20000
 )
 
-// PreemptRequest asks which candidate nodes to keep, and whom to evict there.
+// PreemptRequest is the input of Preempt.
 type PreemptRequest struct {
 	Request    // its Nodes are not read
 	Candidates []Candidate
-	// Enough, if not nil, says that the answer should come soon: when a candidate has been found, no more are judged, and a set
-	// of victims that does is not made smaller. It is asked again and again, and does not change its mind.
+	// Enough, if not nil, returns true when the response is due: no further candidate is evaluated once one is found,
+	// and sets of victims are not made smaller. The engine calls it repeatedly. Once true, it stays true.
 	Enough func() bool
 }
 
-// Candidate is a node on which kube-scheduler would evict pods to make room.
+// Candidate is a node on which kube-scheduler proposes to evict pods.
 type Candidate struct {
-	// Node is nil when it is not known.
+	// Node is nil if it is unknown.
 	Node *snapshot.Node
-	// Name is the node's name, also when Node is nil.
+	// Name is the node's name, even if Node is nil.
 	Name string
-	// Victims are the pods kube-scheduler means to evict, most important first.
-	// It needs every one of them gone, for reasons that may have nothing to do
-	// with our policies. There are none when, as far as it sees, the pod fits
-	// already, and only the policies are in the way.
+	// Victims are the pods that kube-scheduler proposes to evict, the most important first. All of
+	// them must be evicted, possibly for reasons other than our policies. There are none if the pod
+	// fits as far as kube-scheduler knows, and only our policies reject it.
 	Victims []types.UID
-	// PDBViolations is how many of the victims break a PodDisruptionBudget.
+	// PDBViolations is how many of the victims violate a PodDisruptionBudget.
 	PDBViolations int64
 }
 
-// Preempt decides for each candidate node whether evicting pods there makes room
-// for the pod by every policy's Filter, and returns the candidates to keep.
+// Preempt decides for each candidate whether the pod passes every policy's Filter after evictions
+// there, and returns the candidates to keep.
 //
-// A candidate that passes without its victims is kept as it is, or dropped if it
-// has none. Otherwise pods of lower priority than the pod's are added to the
-// victims; see the package documentation for the rules. A candidate on which
-// even all of them would not do is dropped. Victims are never taken away. Pods
-// that are being deleted count as gone, and are never added.
+// A candidate that passes without its victims is kept unchanged, or dropped if it has none.
+// Otherwise Preempt adds pods of lower priority to the victims; see the package documentation for
+// the rules. It drops a candidate on which evicting all of them is not enough. It never removes
+// victims. Pods with a deletionTimestamp count as gone, and are never added.
 //
-// Pods that are nominated to a node count there as in [Engine.Filter], but for those of which it is uncertain: more pods
-// would be evicted for them than need be.
+// Nominated pods count as in [Engine.Filter], except uncertain ones: counting these would evict more pods than
+// necessary.
 //
-// The candidates given are not changed. The error is as for [Engine.Filter];
-// result.Record is set in any case, and is all that is set.
+// Preempt does not change the candidates passed to it. The error is as for [Engine.Filter];
+// result.Record is always set, and nothing else of result is.
 func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result) ([]Candidate, error) {
 	var kept []Candidate
 	err := e.run(ctx, Request{Pod: req.Pod, View: req.View}, result, func(ev *evaluation) error {
@@ -74,7 +72,7 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 			tries:       min(maxTries, maxTriesInAll/max(len(req.Candidates), 1)),
 			enough:      func() bool { return req.Enough != nil && req.Enough() },
 		}
-		trials, err := p.judge(ctx, req.Candidates)
+		trials, err := p.evaluate(ctx, req.Candidates)
 		if err != nil {
 			return err
 		}
@@ -94,7 +92,7 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 	return kept, nil
 }
 
-// preemption is what the candidates of one request have in common.
+// preemption holds what the candidates of one request share.
 type preemption struct {
 	*evaluation
 	nominations *nominations
@@ -103,28 +101,28 @@ type preemption struct {
 	enough      func() bool
 }
 
-// judge finds out whom to evict on each candidate: first a set of victims for each, then smaller sets. The candidates that
-// kube-scheduler is likely to choose come first, because time may end both.
-func (p *preemption) judge(ctx context.Context, candidates []Candidate) ([]trial, error) {
+// evaluate finds the pods to evict on each candidate: first a set of victims for each, then smaller sets. It starts with
+// the candidates that kube-scheduler prefers, because it may run out of time.
+func (p *preemption) evaluate(ctx context.Context, candidates []Candidate) ([]trial, error) {
 	trials := make([]trial, len(candidates))
 	found := false
 	for _, i := range bestFirst(candidates) {
 		t := &trials[i]
 		if *t = (trial{candidate: candidates[i]}); found && p.enough() {
-			t.dropped = "was not judged in time"
+			t.dropped = "was not evaluated in time"
 			continue
 		}
 		p.begin(ctx, t)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx) // it may have been judged in part only
+			return nil, context.Cause(ctx) // the last candidate may be incomplete
 		}
 		found = found || t.dropped == ""
 	}
-	judged := make([]Candidate, len(trials))
+	evaluated := make([]Candidate, len(trials))
 	for i := range trials {
-		judged[i], _ = trials[i].answer()
+		evaluated[i], _ = trials[i].answer()
 	}
-	for _, i := range bestFirst(judged) {
+	for _, i := range bestFirst(evaluated) {
 		if p.enough() {
 			break
 		}
@@ -136,7 +134,7 @@ func (p *preemption) judge(ctx context.Context, candidates []Candidate) ([]trial
 	return trials, nil
 }
 
-// bestFirst returns the indices of the candidates, the ones that kube-scheduler is likely to choose first.
+// bestFirst returns the indices of the candidates in the order of kube-scheduler's preference.
 func bestFirst(candidates []Candidate) []int {
 	order, costs := make([]int, len(candidates)), make([]cost, len(candidates))
 	for i, c := range candidates {
@@ -149,22 +147,22 @@ func bestFirst(candidates []Candidate) []int {
 	return order
 }
 
-// trial is a candidate that is being judged.
+// trial is the evaluation of one candidate.
 type trial struct {
 	candidate Candidate
-	dropped   string                    // why it is no candidate any more
-	given     map[types.UID]*corev1.Pod // its victims; nil: not on the node, as far as we know
+	dropped   string                    // why the candidate is dropped; "" if it is not
+	given     map[types.UID]*corev1.Pod // its victims; nil: not on the node, as far as the view shows
 	budgets   budgets                   // after their eviction
-	// pods are those that may be evicted as well, the first to be evicted first; breaking are the last of them, whose eviction
-	// breaks a budget; and chosen are the ones to evict.
+	// pods are those that can be evicted in addition, in the order of eviction; breaking are the last of them, whose
+	// eviction violates a budget; and chosen are those to evict.
 	pods, breaking, chosen []*corev1.Pod
-	// passes says whether evicting all these pods would do.
+	// passes reports whether the pod fits after evicting all these pods.
 	passes func(evicted ...[]*corev1.Pod) bool
-	tries  int // left for search
+	tries  int // remaining for search
 	enough func() bool
 }
 
-// begin finds pods to evict, of which none can be spared, or why the candidate is to be dropped.
+// begin finds a set of pods to evict of which none can be spared, or why the candidate is dropped.
 func (p *preemption) begin(ctx context.Context, t *trial) {
 	c := &t.candidate
 	if c.Node == nil {
@@ -181,7 +179,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 	})
 	if p.passes(rest) {
 		if len(c.Victims) == 0 {
-			// kube-scheduler takes a candidate without victims for an error, and evicting somebody would be for nothing.
+			// kube-scheduler treats a candidate without victims as an error, and no eviction is needed.
 			t.dropped = "needs no eviction"
 		}
 		return
@@ -222,11 +220,11 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 	t.spare()
 }
 
-// spare leaves those pods chosen that remain when each, from the last on, is spared if evicting the others would do. Pods are
-// spared several at a time: mostly few are evicted, and a pod that holds nothing the policies count can always be spared.
+// spare removes pods from chosen, starting with the last, if the pod fits without evicting them. It tries several at a
+// time: usually few pods are evicted, and a pod that holds nothing the policies count can always be spared.
 func (t *trial) spare() {
 	for end := len(t.pods); end > 0; {
-		// So many can be spared, and so many cannot.
+		// can is a number of pods that can be spared, and cannot is one that is too large.
 		can, cannot := 0, end+1
 		for step := 1; can+1 < cannot; step *= 2 {
 			if n := min(can+step, (can+cannot)/2); t.passes(t.pods[:end-n], t.chosen) {
@@ -242,7 +240,7 @@ func (t *trial) spare() {
 	}
 }
 
-// shrink chooses fewer pods, if there are some that do.
+// shrink replaces chosen with a smaller set, if there is one.
 func (t *trial) shrink() {
 	if len(t.chosen) < 2 {
 		return
@@ -258,10 +256,10 @@ func (t *trial) shrink() {
 	}
 }
 
-// search returns chosen with as many more of the pods as size says, so that it
-// passes, or nil when there is no such set or no tries are left. The sets are
-// tried in such an order that the last pod in them is as early as possible, then
-// the last but one, and so on. Where evicting all would not do, no set is tried.
+// search returns chosen with size more of the pods, so that the pod fits, or nil if there is no
+// such set or no tries are left. It tries sets in an order in which the last pod of the set comes
+// as early as possible, then the last but one, and so on. It tries nothing if evicting all pods is
+// not enough.
 func (t *trial) search(pods []*corev1.Pod, size int, chosen []*corev1.Pod) []*corev1.Pod {
 	if size == 0 {
 		t.tries--
@@ -284,7 +282,7 @@ func (t *trial) search(pods []*corev1.Pod, size int, chosen []*corev1.Pod) []*co
 	return nil
 }
 
-// answer is the candidate with the pods chosen among its victims, and the record of it.
+// answer returns the candidate with the chosen pods added to its victims, and the record of it.
 func (t *trial) answer() (Candidate, decision.Preemption) {
 	c, noted := t.candidate, decision.Preemption{Node: t.candidate.Name, Given: len(t.candidate.Victims), Dropped: t.dropped}
 	if len(t.chosen) == 0 {
@@ -298,7 +296,7 @@ func (t *trial) answer() (Candidate, decision.Preemption) {
 		if budgets.evict(pod) {
 			c.PDBViolations++
 		}
-		// kube-scheduler takes the first victim for the most important one.
+		// kube-scheduler expects the most important victim first.
 		at := slices.IndexFunc(c.Victims, func(uid types.UID) bool {
 			victim := victims[uid]
 			return victim != nil && compareImportance(victim, pod) < 0
@@ -321,14 +319,13 @@ func highest(pods []*corev1.Pod) int32 {
 	return top
 }
 
-// compareImportance orders pods from the least important to the most, as
-// kube-scheduler's MoreImportantPod sees it: a higher priority is more important,
-// and of equal ones the pod that started earlier.
+// compareImportance orders pods from the least to the most important, as kube-scheduler's
+// MoreImportantPod does: a pod of higher priority is more important, then one that started earlier.
 func compareImportance(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(snapshot.Priority(a), snapshot.Priority(b)), started(b).Compare(started(a)))
 }
 
-// started is when the pod started; a pod that has not is the newest.
+// started returns when the pod started; a pod that has not started is the newest.
 func started(p *corev1.Pod) time.Time {
 	if p.Status.StartTime == nil {
 		return time.Unix(1<<60, 0)
@@ -336,9 +333,9 @@ func started(p *corev1.Pod) time.Time {
 	return p.Status.StartTime.Time
 }
 
-// budgets counts evictions against PodDisruptionBudgets, as kube-scheduler does:
-// a budget with an empty selector matches no pod, and a pod the API server has
-// already counted as disrupted is not counted again.
+// budgets counts evictions against PodDisruptionBudgets, as kube-scheduler does: a budget with an
+// empty selector matches no pod, and a pod that the API server already counts as disrupted does not
+// count again.
 type budgets []budget
 
 type budget struct {
@@ -359,7 +356,7 @@ func newBudgets(pdbs []*policyv1.PodDisruptionBudget) budgets {
 	return bs
 }
 
-// evict counts the pod's eviction and says whether it breaks a budget.
+// evict counts the pod's eviction and reports whether it violates a budget.
 func (bs budgets) evict(p *corev1.Pod) bool {
 	breaks := false
 	for i := range bs {
@@ -376,9 +373,8 @@ func (bs budgets) evict(p *corev1.Pod) bool {
 	return breaks
 }
 
-// split tells the pods that would break a budget, if all were evicted in order,
-// from the others; the receiver is not changed. Any of the others can be evicted
-// without breaking one.
+// split separates the pods whose eviction violates a budget, if all are evicted in order, from the
+// others. Any of the others can be evicted without a violation. It does not change the receiver.
 func (bs budgets) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) {
 	trial := slices.Clone(bs)
 	for _, p := range pods {

@@ -601,7 +601,7 @@ func TestPreemptInTime(t *testing.T) {
 			if p.Node != s.candidates[i].Name {
 				t.Errorf("the record has %s in place %d, want %s", p.Node, i, s.candidates[i].Name)
 			}
-			if p.Dropped == "was not judged in time" {
+			if p.Dropped == "was not evaluated in time" {
 				late = append(late, p.Node)
 			}
 		}

@@ -11,7 +11,7 @@ func (e *Engine) newRecord(req Request, cached bool) *decision.Record {
 	}
 }
 
-// policies says what part each policy had.
+// policies returns the part of each policy in the decision.
 func (ev *evaluation) policies() []decision.Policy {
 	policies := make([]decision.Policy, len(ev.members))
 	for i, m := range ev.members {

@@ -16,39 +16,37 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// rollBackTime bounds the releases after a Reserve that failed, which go on when
-// the request has ended.
+// rollBackTime bounds the releases after a failed Reserve, which continue when the request has
+// ended.
 const rollBackTime = 5 * time.Second
 
-// Ledgers is where claims are kept: all replicas see the same, whatever happens to
-// one of them.
+// Ledgers stores claims. All replicas see the same claims, which survive the end of any replica.
 type Ledgers interface {
-	// Claim makes sure that the ledger holds a claim of the pod for the node, and
-	// returns it: one that it holds already, or else what choose chooses. choose is
-	// given the ledger as it is, and is called again when somebody else was faster;
-	// when it returns an error, that is what Claim returns, and nothing is claimed.
-	// If the ledger holds a claim of the pod, choose says with its error whether it
-	// can be used; one that cannot is returned beside the error. After any other
-	// error nobody may rely on a claim that was made all the same.
+	// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the
+	// existing one, or else the one that choose returns. Claim calls choose with the current
+	// ledger, and again if another writer was faster. If choose returns an error, Claim returns it
+	// and claims nothing. If the ledger already holds a claim of the pod, choose decides whether it
+	// can be used; if it cannot, Claim returns it together with the error. After any other error, a
+	// claim may have been written, but no caller may rely on it.
 	Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose Choose) (snapshot.LedgerPod, error)
-	// Release takes back a claim unless somebody else has come to rely on it. It is
-	// called only when the pod is certain not to be bound by who made the claim.
+	// Release removes a claim, unless another caller relies on it. Call it only when it is certain
+	// that the caller that made the claim does not bind the pod.
 	Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
-	// Revoke takes back a claim unless somebody has come to rely on it since Claim
-	// returned it. It is called only when the pod was changed after that, which
-	// makes all Bindings that were sent before invalid, and is not bound.
+	// Revoke removes a claim, unless another caller has relied on it since Claim returned it. Call
+	// it only when the pod was changed after that, which invalidates all Bindings sent before, and
+	// is not bound.
 	Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
 }
 
-// Choose chooses what to claim from a ledger, or judges the claim that the pod holds
-// there, which was made at that time. It is pure.
+// Choose chooses what to claim from a ledger, or checks the existing claim of the pod, made at the
+// given time. It is pure.
 type Choose = func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 
-// Reservation is what a pod was given by all policies that hand something out.
+// Reservation holds the claims that all policies made for a pod.
 type Reservation struct {
-	// Annotations are those of all claims. Nil when there are none.
+	// Annotations are those of all claims; nil if there are none.
 	Annotations map[string]string
-	// After are pods that should be bound first: see [policy.Claim].
+	// After are pods that should be bound first; see [policy.Claim].
 	After []types.UID
 
 	ledgers Ledgers
@@ -61,21 +59,21 @@ type heldClaim struct {
 	pod    snapshot.LedgerPod
 }
 
-// UnusableClaimError is the error of Reserve about a pod that holds a claim of an
-// earlier attempt which its policy cannot use any more.
+// UnusableClaimError is the error of Reserve if the pod holds a claim of an earlier attempt that
+// its policy cannot use any more.
 type UnusableClaimError struct {
 	Policy string
-	Reason string // why it cannot be used
+	Reason string // why the policy cannot use it
 
 	ledgers Ledgers
 	claim   heldClaim
 }
 
 func (e *UnusableClaimError) Error() string {
-	return "the claim that the pod holds cannot be used any more: " + e.Reason
+	return "the existing claim of the pod cannot be used any more: " + e.Reason
 }
 
-// Revoke takes the claim back. See [Reservation.Revoke].
+// Revoke removes the claim. See [Reservation.Revoke].
 func (e *UnusableClaimError) Revoke(ctx context.Context) error {
 	if err := e.ledgers.Revoke(ctx, e.claim.key, e.claim.pod); err != nil {
 		return &PolicyError{Policy: e.Policy, Err: fmt.Errorf("revoking: %w", err)}
@@ -83,11 +81,11 @@ func (e *UnusableClaimError) Revoke(ctx context.Context) error {
 	return nil
 }
 
-// Empty says that the pod needed nothing.
+// Empty reports whether the pod has no claims.
 func (r *Reservation) Empty() bool { return len(r.held) == 0 }
 
-// Reserves says whether a policy of the profile hands something out, so that
-// Reserve needs ledgers.
+// Reserves reports whether a policy of the profile allocates resources, so that Reserve needs
+// ledgers.
 func (e *Engine) Reserves() bool {
 	return slices.ContainsFunc(e.members, func(m WeightedPolicy) bool {
 		_, ok := m.Policy.(policy.Reserver)
@@ -95,13 +93,12 @@ func (e *Engine) Reserves() bool {
 	})
 }
 
-// Reserve claims for the pod, in the order of the profile, what every Reserver in
-// it hands out on the node. It is the engine's one method that does I/O, all of it
-// through ledgers, which may be nil when no policy reserves. view is what policies
-// see beside the ledger. If something cannot be
-// claimed, what was claimed before is released again, the last first, also when ctx
-// has ended; the error says why, and what could not be released. It holds an
-// *[UnusableClaimError] if a claim that the pod holds has to be revoked first.
+// Reserve claims resources on the node for the pod, for every Reserver in the order of the profile.
+// It is the only method of the engine that does I/O, all of it through ledgers, which may be nil if
+// no policy reserves. Policies see view beside the ledger. If a claim fails, Reserve releases the
+// claims made before it, the last first, even if ctx has ended; the error contains the cause, and
+// any failure to release. It wraps an *[UnusableClaimError] if an existing claim of the pod must be
+// revoked first.
 func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
 	r := &Reservation{ledgers: ledgers}
 	for _, m := range e.members {
@@ -118,7 +115,7 @@ func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.Vi
 	return r, nil
 }
 
-// claim claims what one policy hands out.
+// claim makes the claims of one policy.
 func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, ask policy.ReserveRequest) error {
 	pod, node := ask.Pod, ask.Node
 	var keys []snapshot.LedgerKey
@@ -130,12 +127,12 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 		return err
 	}
 	if len(keys) > 0 && r.ledgers == nil {
-		return &PolicyError{Policy: name, Err: errors.New("it hands something out, and there are no ledgers to write that into")}
+		return &PolicyError{Policy: name, Err: errors.New("it allocates resources, but there are no ledgers for its claims")}
 	}
 	for _, key := range keys {
 		for _, c := range r.held {
-			if c.key == key { // it would be taken for this policy's own
-				return &PolicyError{Policy: name, Err: fmt.Errorf("it hands out %s, and so does policy %s", key.Resource, c.policy)}
+			if c.key == key { // Claim would return it as this policy's own
+				return &PolicyError{Policy: name, Err: fmt.Errorf("it allocates %s, and so does policy %s", key.Resource, c.policy)}
 			}
 		}
 		var after []types.UID
@@ -169,8 +166,8 @@ func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Re
 	return nil
 }
 
-// validate asks whether the claim that the pod holds in ask.Ledger can be used, and which
-// pods should be bound first.
+// validate checks whether the policy can use the existing claim of the pod in ask.Ledger, and
+// returns the pods that should be bound first.
 func validate(name string, reserver policy.Reserver, ask policy.ReserveRequest) (after []types.UID, err error) {
 	validator, ok := reserver.(policy.ClaimValidator)
 	if !ok {
@@ -186,7 +183,7 @@ func validate(name string, reserver policy.Reserver, ask policy.ReserveRequest) 
 	return after, err
 }
 
-// add keeps the claim, and refuses annotations two policies disagree about.
+// add keeps the claim. It fails if two policies set an annotation to different values.
 func (r *Reservation) add(c heldClaim) error {
 	earlier := r.held
 	r.held = append(r.held, c)
@@ -195,7 +192,7 @@ func (r *Reservation) add(c heldClaim) error {
 			if value, taken := other.pod.Annotations[key]; taken && value != c.pod.Annotations[key] {
 				return &PolicyError{
 					Policy: c.policy,
-					Err:    fmt.Errorf("annotation %q is written by policy %s too, with another value", key, other.policy),
+					Err:    fmt.Errorf("annotation %q is already set to another value by policy %s", key, other.policy),
 				}
 			}
 		}
@@ -207,16 +204,15 @@ func (r *Reservation) add(c heldClaim) error {
 	return nil
 }
 
-// Release gives everything back, the last claim first, and goes on when one
-// cannot be released. Call it only when the pod is certain not to be bound to the
-// node by this reservation.
+// Release removes all claims, the last first, and continues if one cannot be removed. Call it only
+// when it is certain that the pod does not get bound to the node with this reservation.
 func (r *Reservation) Release(ctx context.Context) error {
 	return r.giveBack(ctx, "releasing", Ledgers.Release)
 }
 
-// Revoke gives everything back as Release does, also what earlier attempts to bind
-// the pod have relied on. Call it only when the pod was changed after Reserve, and is
-// not bound: no Binding that names an earlier version of it can come into effect then.
+// Revoke removes all claims as Release does, including those that earlier attempts to bind the pod
+// rely on. Call it only when the pod was changed after Reserve and is not bound: Bindings that name
+// an earlier version of the pod fail from then on.
 func (r *Reservation) Revoke(ctx context.Context) error {
 	return r.giveBack(ctx, "revoking", Ledgers.Revoke)
 }
@@ -231,7 +227,7 @@ func (r *Reservation) giveBack(ctx context.Context, doing string, give func(Ledg
 	return errors.Join(errs...)
 }
 
-// guard calls a policy's code. Its error or panic becomes a *PolicyError.
+// guard calls code of a policy. Its error or panic becomes a *PolicyError.
 func guard(name string, code func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

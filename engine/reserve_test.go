@@ -146,12 +146,12 @@ func TestReserve(t *testing.T) {
 		{
 			name:     "two that disagree about an annotation: neither keeps its claim",
 			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })},
-			err:      `policy GPU: annotation "shared" is written by policy License too, with another value`, policyErr: "GPU",
+			err:      `policy GPU: annotation "shared" is already set to another value by policy License`, policyErr: "GPU",
 			diary: "+a +b +gpu -gpu -b -a",
 		},
 		{
 			name: "two that hand out the same", policies: []reserver{gpu, with(gpu, func(r *reserver) { r.name = "Other" })},
-			err: "policy Other: it hands out gpu, and so does policy GPU", policyErr: "Other", diary: "+gpu -gpu",
+			err: "policy Other: it allocates gpu, and so does policy GPU", policyErr: "Other", diary: "+gpu -gpu",
 		},
 		{
 			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
@@ -210,7 +210,7 @@ func with(r reserver, change func(*reserver)) reserver {
 func TestReserveWithoutLedgers(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
 	_, err := e.Reserve(t.Context(), nil, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
-	if want := "policy GPU: it hands something out, and there are no ledgers to write that into"; err == nil || err.Error() != want {
+	if want := "policy GPU: it allocates resources, but there are no ledgers for its claims"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
@@ -287,7 +287,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 		{name: "that can be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}}, after: "[before-again]"},
 		{
 			name: "that cannot be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}, bad: ill}, unusable: true,
-			err: "node n: policy P: the claim that the pod holds cannot be used any more: the device is unhealthy",
+			err: "node n: policy P: the existing claim of the pod cannot be used any more: the device is unhealthy",
 		},
 		{
 			name: "about which the policy panics", policy: &validator{reserver: reserver{resources: []string{"gpu"}, panics: "validate"}},

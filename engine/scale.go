@@ -2,13 +2,13 @@ package engine
 
 import "slices"
 
-// MaxExtenderScore is the best score kube-scheduler expects of an extender.
+// MaxExtenderScore is the largest score that kube-scheduler expects from an extender.
 const MaxExtenderScore int64 = 10
 
-// ScaleScores replaces, in place, totals in 0..maxTotal with levels in 0..MaxExtenderScore,
-// as the package documentation tells: a better node never gets a lower level,
-// and the best never shares its level with a worse one. Totals out of range
-// count as the nearest in range. With maxTotal 0 all levels are 0.
+// ScaleScores replaces totals in 0..maxTotal, in place, with levels in 0..MaxExtenderScore, by the
+// rules in the package documentation: a better node never gets a lower level, and the best never
+// shares its level with a worse one. Totals outside the range count as its nearest bound. With
+// maxTotal 0 all levels are 0.
 func ScaleScores(totals []int64, maxTotal int64) {
 	if len(totals) == 0 {
 		return
@@ -17,7 +17,7 @@ func ScaleScores(totals []int64, maxTotal int64) {
 	for i, total := range totals {
 		totals[i] = min(max(total, 0), maxTotal)
 	}
-	best, second := slices.Max(totals), int64(-1) // second is the best total below best
+	best, second := slices.Max(totals), int64(-1) // second is the largest total below best
 	if best == 0 {
 		return
 	}

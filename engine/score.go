@@ -12,13 +12,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// scratch is the memory of one request that grows with the number of nodes. It
-// belongs to a Result and is used again.
+// scratch is memory of one request whose size depends on the number of nodes. It belongs to a
+// Result and is reused.
 type scratch struct {
-	nodes  []*snapshot.Node // those asked, with the pods nominated to them
-	known  []int32          // indices of the nodes asked that are known
+	nodes  []*snapshot.Node // the requested nodes with the pods nominated to them
+	known  []int32          // indices of the requested nodes that are known
 	best   []int32          // positions of the shortlist
-	totals []int64          // aligned with the indices scored, as are the scores
+	totals []int64          // in the order of the scored indices, as are the scores
 	scores [][]int64        // by scorer
 	raw    []int64          // of one scorer, as Score returned them
 }
@@ -32,14 +32,14 @@ func (ev *evaluation) shortlist(ctx context.Context, nodes []*snapshot.Node, res
 	best := top(totals, k, result.scratch.best)
 	result.scratch.best = best
 	slices.Sort(best)
-	for at, j := range best { // j ≥ at: what is overwritten has been read
+	for at, j := range best { // j ≥ at: overwrites only entries that were read before
 		result.Kept[at] = result.Kept[j]
 	}
 	result.Kept = result.Kept[:len(best)]
 	return nil
 }
 
-// score sets result.Totals for all nodes asked.
+// score sets result.Totals for all requested nodes.
 func (ev *evaluation) score(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
 	known := slices.Grow(result.scratch.known[:0], len(nodes))
 	for i, n := range nodes {
@@ -60,9 +60,9 @@ func (ev *evaluation) score(ctx context.Context, nodes []*snapshot.Node, result 
 	return nil
 }
 
-// totals returns Σ weight × score for the nodes with the given indices, aligned
-// with them, puts first those on which the pod holds a claim, and notes the best of
-// them in the record. The nodes are known. The slice is scratch memory.
+// totals returns Σ weight × score for the nodes with the given indices, in their order. It puts
+// nodes on which the pod holds a claim first, and records the best nodes. The nodes are known. The
+// slice is scratch memory.
 func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
@@ -79,7 +79,7 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		s.scores[at] = scores
 		started := ev.now()
 		ev.running = scorer.member
-		final := scorer.normalize == nil // so far: the scores count as they are
+		final := scorer.normalize == nil // so far: without NormalizeScore the scores are final
 		for j, i := range indices {
 			if j%checkInterval == 0 && ctx.Err() != nil {
 				ev.running = -1
@@ -111,8 +111,8 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 
 func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
 
-// invalid returns the index of the first score that is neither in range nor the NoOpinion
-// that Score returned, or -1.
+// invalid returns the index of the first score that is out of range and is not a NoOpinion that
+// Score returned, or -1.
 func invalid(scores, raw []int64) int {
 	for j, score := range scores {
 		if !inRange(score) && (score != policy.NoOpinion || raw[j] != policy.NoOpinion) {
@@ -142,7 +142,7 @@ func replaceNoOpinion(scores []int64) {
 	}
 }
 
-// claimants are the pods with claims of the node's devices that are not bound to it.
+// claimants returns the pods that hold claims on the node's units and are not bound to it.
 func claimants(n *snapshot.Node) []types.UID {
 	if len(n.Ledgers) == 0 {
 		return nil
@@ -162,13 +162,13 @@ func claimants(n *snapshot.Node) []types.UID {
 	return waiting
 }
 
-// holdsClaim says whether an earlier attempt to bind the pod has left it a claim on the node.
+// holdsClaim reports whether the pod holds a claim on the node from an earlier attempt to bind it.
 func (ev *evaluation) holdsClaim(n *snapshot.Node) bool {
 	return ev.claimants != nil && ev.pod.UID != "" && slices.Contains(*ev.claimants.Of(n), ev.pod.UID)
 }
 
-// preferClaimed gives a node on which the pod holds a claim already the largest total
-// there is, and every other one less: on another it would claim as much again.
+// preferClaimed gives a node on which the pod already holds a claim the largest total, and every
+// other node less, because the pod would hold a second claim there.
 func (ev *evaluation) preferClaimed(nodes []*snapshot.Node, indices []int32, totals []int64) {
 	if ev.claimants == nil || ev.maxTotal == 0 {
 		return
@@ -189,8 +189,8 @@ func (ev *evaluation) preferClaimed(nodes []*snapshot.Node, indices []int32, tot
 	}
 }
 
-// noteTop notes the best nodes with each policy's part in their totals, and the scores of
-// all, if there are any.
+// noteTop records the best nodes with each policy's part in their totals, and the scores of all
+// nodes, if there are any.
 func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *Result) {
 	if len(ev.scorers) == 0 {
 		return
@@ -241,8 +241,8 @@ func (ev *evaluation) copyScores(nodes []*snapshot.Node, indices []int32, s *scr
 	}
 }
 
-// top returns the positions of the k largest totals, best first; of equal ones
-// the earlier is the better. It appends to best[:0].
+// top returns the positions of the k largest totals, best first; of equal totals the earlier
+// position is better. It appends to best[:0].
 func top(totals []int64, k int, best []int32) []int32 {
 	best = best[:0]
 	for j := range totals {
@@ -252,7 +252,7 @@ func top(totals []int64, k int, best []int32) []int32 {
 			}
 			best = best[:k-1]
 		}
-		// Behind all that are at least as good: a binary search for the first worse one.
+		// Insert after all that are at least as good: a binary search for the first worse one.
 		at, _ := slices.BinarySearchFunc(best, totals[j], func(b int32, total int64) int {
 			if totals[b] >= total {
 				return -1

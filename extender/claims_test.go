@@ -199,7 +199,7 @@ func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 	first := cluster.bindings[0]
 	cluster.view, cluster.bindErr = b.view(nodes, first.Annotations[gpuIndex]), nil
 
-	want := "node n: the claim that the pod holds cannot be used any more: a GPU that the pod has claimed is unhealthy or no longer exists: changing pod default/p: no answer"
+	want := "node n: the existing claim of the pod cannot be used any more: a GPU that the pod has claimed is unhealthy or no longer exists: changing pod default/p: no answer"
 	if got := bindTo(t, s, "p", "n"); got != want || len(cluster.bindings) != 1 || len(b.holders("p")) != 1 {
 		t.Errorf("while the pod cannot be changed: %q, %d Bindings, claims on %q", got, len(cluster.bindings), b.holders("p"))
 	}
