@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"outboard.dev/outboard/test/baseline"
 )
 
 const (
@@ -84,12 +84,11 @@ func (a *arm) stop() error {
 
 // used is the processor time that the arm's process has used so far, in nanoseconds.
 func (a *arm) used() (float64, error) {
-	const scheduled = 2 // CPUCLOCK_SCHED: see clock_getcpuclockid(3)
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^a.cmd.Process.Pid<<3|scheduled), &t); err != nil {
-		return 0, fmt.Errorf("processor time of %s: %w", a.name, err)
+	t, err := baseline.ProcessorTime(a.cmd.Process.Pid)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", a.name, err)
 	}
-	return float64(t.Nano()), nil
+	return float64(t.Nanoseconds()), nil
 }
 
 // settled is the processor time that the arm has used when it has stopped using any.

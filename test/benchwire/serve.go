@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -28,6 +26,7 @@ import (
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/baseline"
 )
 
 // serveArgument makes the command serve one arm: benchwire serve NAME RECORDING. It prints its URL, and ends with its standard
@@ -47,21 +46,11 @@ func serve(args []string) error {
 	if name == outboardArm {
 		return serveOutboard(ctx, path)
 	}
-	handler := map[string]http.HandlerFunc{tutorialArm: tutorial, idealArm: ideal}[name]
+	handler := map[string]http.HandlerFunc{tutorialArm: baseline.Tutorial, idealArm: baseline.Ideal(0)}[name]
 	if handler == nil {
 		return fmt.Errorf("there is no arm %q", name)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s := &http.Server{Handler: handler}
-	context.AfterFunc(ctx, func() { s.Close() })
-	fmt.Printf("http://%s\n", listener.Addr())
-	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return baseline.Serve(ctx, handler, os.Stdout)
 }
 
 // serveOutboard serves as outboard serve does, but for the API server: the cluster is in memory.
@@ -204,15 +193,4 @@ func (c *memoryCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 		return pod
 	}
 	return nil
-}
-
-// encode answers as handlers of tutorials do.
-func encode(w http.ResponseWriter, answer any) {
-	text, err := json.Marshal(answer)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text)
 }

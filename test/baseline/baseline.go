@@ -1,0 +1,144 @@
+// Package baseline has what benchmarks compare Outboard with: two other extenders, and the processor time of a process.
+package baseline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+)
+
+// Tutorial is the handler of tutorials: it decodes everything, looks at each node, and encodes everything. It answers calls with
+// names and calls with nodes.
+func Tutorial(w http.ResponseWriter, r *http.Request) {
+	var args extenderv1.ExtenderArgs
+	if err := json.NewDecoder(r.Body).Decode(&args); err != nil || args.NodeNames == nil && args.Nodes == nil {
+		http.Error(w, "want names or nodes", http.StatusBadRequest)
+		return
+	}
+	if r.URL.Path == "/prioritize" {
+		encode(w, tutorialScores(args))
+		return
+	}
+	result := extenderv1.ExtenderFilterResult{FailedNodes: extenderv1.FailedNodesMap{}}
+	if args.NodeNames != nil {
+		names := make([]string, 0, len(*args.NodeNames))
+		names = append(names, *args.NodeNames...)
+		result.NodeNames = &names
+	} else {
+		result.Nodes = &corev1.NodeList{Items: slices.Clone(args.Nodes.Items)}
+	}
+	encode(w, result)
+}
+
+func tutorialScores(args extenderv1.ExtenderArgs) extenderv1.HostPriorityList {
+	var scores extenderv1.HostPriorityList
+	add := func(i int, name string) {
+		scores = append(scores, extenderv1.HostPriority{Host: name, Score: int64(i) % extenderv1.MaxExtenderPriority})
+	}
+	if args.NodeNames != nil {
+		for i, name := range *args.NodeNames {
+			add(i, name)
+		}
+		return scores
+	}
+	for i := range args.Nodes.Items {
+		add(i, args.Nodes.Items[i].Name)
+	}
+	return scores
+}
+
+// encode answers as handlers of tutorials do.
+func encode(w http.ResponseWriter, answer any) {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+}
+
+var listBegin = []byte(`"NodeNames":[`)
+
+// Ideal returns a handler that does what no extender on net/http can do without: it reads the body and answers, with the first
+// shortlist names as they stand in the body (0: with all of them), and without scores. It knows what the body of kube-scheduler
+// looks like, with names and the names last.
+func Ideal(shortlist int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body := make([]byte, max(0, r.ContentLength))
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		answer := []byte("[]")
+		if r.URL.Path == "/filter" {
+			at := bytes.LastIndex(body, listBegin)
+			if at < 0 {
+				http.Error(w, "want names", http.StatusBadRequest)
+				return
+			}
+			list := firstNames(body[at:], shortlist)
+			answer = append(append(make([]byte, 0, len(list)+len("{]}")), '{'), list...)
+			if shortlist > 0 {
+				answer = append(answer, "]}"...)
+			}
+		}
+		header := w.Header()
+		header.Set("Content-Type", "application/json")
+		header.Set("Content-Length", strconv.Itoa(len(answer)))
+		_, _ = w.Write(answer)
+	}
+}
+
+// firstNames returns the beginning of a list of names, before the comma or bracket after the first n; all of it if n is 0.
+func firstNames(list []byte, n int) []byte {
+	if n == 0 {
+		return list
+	}
+	end := len(listBegin)
+	for range n {
+		comma := bytes.IndexByte(list[end:], ',')
+		if comma < 0 {
+			return list[:bytes.IndexByte(list, ']')]
+		}
+		end += comma + 1
+	}
+	return list[:end-1]
+}
+
+// Serve serves the handler on a free loopback port, prints the URL to out, and returns when ctx is done.
+func Serve(ctx context.Context, handler http.Handler, out io.Writer) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: handler}
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	fmt.Fprintf(out, "http://%s\n", listener.Addr())
+	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// ProcessorTime returns how long the process has used a processor since it began, with the resolution of the kernel's scheduler.
+func ProcessorTime(pid int) (time.Duration, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED: see clock_getcpuclockid(3)
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
