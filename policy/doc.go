@@ -1,84 +1,79 @@
 // Package policy is the contract between Outboard and a placement policy.
 //
-// A policy is one folder of plain Go that says which nodes a pod may run on
-// ([Filter]), which of them are better ([Score]) and, if it hands out something
-// countable, what exactly the pod gets ([Reserver]). The same code answers
-// kube-scheduler's calls as a scheduler extender, and decides in simulations; names
-// and meanings are those of the scheduling framework.
+// A policy is one folder of plain Go that decides which nodes a pod may run on ([Filter]), which of
+// them are better ([Score]) and, if it allocates countable resources, which units the pod gets
+// ([Reserver]). The same code answers kube-scheduler's calls to a scheduler extender, and decides
+// in simulations. Names have the meaning that they have in the scheduling framework.
 //
 // # One request
 //
 //	Prepare(pod, view) ──► Cycle ──► Filter(node) for each node asked
 //	     once                   └──► Score(node) for each node that fits, then NormalizeScore once
 //
-// Prepare does everything that depends on the pod alone: it reads the pod's
-// requests and annotations, builds selectors, and returns a Cycle with the
-// result. Returning a nil Cycle says that the policy does not concern this pod:
-// it then neither rejects nor scores any node. Filter and Score do the little
-// that is left for each node, usually by asking a [snapshot.Fact].
+// Prepare does everything that depends on the pod alone: it reads the pod's requests and
+// annotations, builds selectors, and returns a Cycle with the result. A nil Cycle means that the
+// policy does not concern this pod: it neither rejects nor scores any node. Filter and Score do the
+// rest for each node, usually by reading a [snapshot.Fact].
 //
 // # What a policy implements
 //
-// [Policy] alone must be implemented, and by its Cycle [Filter], [Score] or both. The rest is
-// for policies that need it:
+// A policy must implement [Policy], and its Cycle [Filter], [Score] or both. The other interfaces
+// are optional:
 //
-//   - [NormalizeScore], by a Cycle: scores that mean something only beside each other.
-//   - [Explainer], by a Cycle: the numbers behind a verdict and a score, in words.
-//   - [InputReader]: what the View must hold beside nodes, pods and ledgers: signals,
+//   - [NormalizeScore], by a Cycle: its scores can only be compared with each other.
+//   - [Explainer], by a Cycle: explains a verdict and a score in words, with the numbers behind them.
+//   - [InputReader]: the policy reads more of the View than nodes, pods and ledgers: signals,
 //     ConfigMaps, the history of pods.
-//   - [Reserver]: something countable is claimed for a pod before it is bound.
+//   - [Reserver]: a pod must claim units before it is bound.
 //   - [ClaimValidator], beside Reserver: units can fail, or pods must be bound in order.
 //
-// Two more interfaces are those of whoever calls them: Precomputer of package engine, for what
-// takes long and serves many requests, and Inspector of package app, for what tools read.
+// Two more interfaces belong to their callers: Precomputer of package engine, for expensive results
+// that many requests share, and Inspector of package app, for data that tools read.
 //
 // # Scores
 //
-// The engine asks Score about the nodes of one request, then NormalizeScore if the Cycle has
-// it, and then replaces each [NoOpinion] that is left with the mean of the policy's other
-// scores in the request, rounded down, or with MaxScore/2 if there are no others. So a policy
-// that knows nothing current about a node returns NoOpinion, and needs no NormalizeScore for
-// that. One that has a NormalizeScore finds NoOpinion among the scores. It may leave it, or
-// decide on a score for the node; it must not make it of any other score.
+// The engine calls Score for the nodes of one request, then NormalizeScore if the Cycle implements
+// it. Then it replaces each remaining [NoOpinion] with the mean of the policy's other scores in the
+// request, rounded down, or with MaxScore/2 if there are no others. So a policy without current
+// data about a node returns NoOpinion, and needs no NormalizeScore for that. A NormalizeScore gets
+// NoOpinion among the scores. It may leave it, or replace it with a score; it must not return it in
+// the place of another score.
 //
-// # What must hold
+// # Rules
 //
-// Everything a policy decides follows from its configuration, the pod, and the
-// Node it is handed:
+// Everything that a policy decides depends only on its configuration, the pod, and the Node passed
+// to it:
 //
-//   - Filter and Score are pure. They do no I/O, read no clock, write to nothing
-//     that is shared, and allocate nothing. Asked twice, in any order, by several
-//     goroutines at once, they say the same. (A policy that evaluates what people
-//     write cannot promise to allocate nothing; its tests say how often it may.)
-//   - They judge the Node in the argument and do not look it up in the View:
-//     preemption asks about a Node without some of its pods, and a cluster
-//     autoscaler about one that does not exist. Such nodes may have nil maps, no
-//     pods and an empty status.
+//   - Filter and Score are pure. They do no I/O, read no clock, write to no shared memory, and
+//     allocate nothing. They return the same result every time, in any order, and when several
+//     goroutines call them concurrently. (A policy that evaluates expressions of users cannot avoid
+//     allocations; its tests state how many there may be.)
+//   - They evaluate the Node passed to them and do not look it up in the View: preemption passes a
+//     Node without some of its pods, and a cluster autoscaler one that does not exist. Such nodes
+//     may have nil maps, no pods and an empty status.
 //   - Pods, Nodes and the View are read-only and shared.
-//   - Facts from outside the cluster are signals in the View, never calls.
-//   - An error is never an answer about a node. It fails the request, or, with
-//     failurePolicy: Ignore, leaves the policy out of it. What a policy cannot make out
-//     from the node alone, such as a label that is no number, is no error but a
-//     Verdict with a Reason of its own.
+//   - Data from outside the cluster are signals in the View. Policies make no calls.
+//   - An error is not a verdict about a node. It fails the request, or, with failurePolicy: Ignore,
+//     excludes the policy from the request. If the data of one node are invalid, such as a label
+//     that is not a number, return a Verdict with a Reason for that, not an error.
 //
 // The package policytest checks all of this for any policy.
 //
-// # Handing something out
+// # Allocating resources
 //
-// A [Reserver] says in which ledgers a pod must have a claim before it is bound, and
-// chooses what to claim, as a pure function of the [ReserveRequest]. Whoever runs the policy
-// writes the ledger, asks again when somebody else was faster, puts the claim's
-// annotations into the Binding, and takes back what nobody needs. What Filter sees of
-// a ledger ([snapshot.Node.Ledger], [snapshot.View.Ledger]) may be a moment old; what
-// Reserve is given is what the claim is written to. A pod that has a claim fits, unless
-// a [ClaimValidator] says that the claim cannot be used any more. Package claims counts who
-// has what of a node, by the ledger and by what pods without claims say themselves.
+// A [Reserver] names the ledgers in which a pod must have a claim before it is bound, and chooses
+// what to claim, as a pure function of the [ReserveRequest]. The caller writes the ledger, calls
+// again if another replica was faster, adds the claim's annotations to the Binding, and releases
+// claims that no pod needs. The ledgers that Filter sees ([snapshot.Node.Ledger],
+// [snapshot.View.Ledger]) may be slightly outdated; Reserve gets the ledger to which the claim is
+// written. A pod that holds a claim fits, unless a [ClaimValidator] rejects the claim. Package
+// claims counts which pods hold which units of a node, from the ledger and from pods without
+// claims.
 //
 // # Reasons
 //
-// A [Reason] is a package-level variable, or comes from the policy's configuration and
-// is made with the policy, and has a constant text: kube-scheduler
-// groups identical texts into "12 no single GPU has enough free memory". Numbers
-// belong into [Verdict.Have] and [Verdict.Want], from which the decision record
-// tells how far each node was from fitting.
+// A [Reason] is a package-level variable, or is created with the policy from its configuration. Its
+// text is constant: kube-scheduler groups identical texts into "12 no single GPU has enough free
+// memory". Numbers belong in [Verdict.Have] and [Verdict.Want]; the decision record shows from them
+// how far each node was from fitting.
 package policy

@@ -1,12 +1,12 @@
 package policy
 
-// FailurePolicy says what an error or panic of a policy does to a request that judges nodes. Claiming always fails with the
-// policy. The zero value is Fail.
+// FailurePolicy defines how a request for filter, prioritize or preempt handles an error or panic of a policy. A bind
+// request always fails. The zero value is Fail.
 type FailurePolicy string
 
 const (
-	// Fail fails the request: the pod waits rather than be placed without the policy's word.
+	// Fail fails the request: the pod stays pending instead of being placed without the policy.
 	Fail FailurePolicy = "Fail"
-	// Ignore leaves the policy out of this request, which is decided as if the profile did not hold it.
+	// Ignore excludes the policy from the request, which is decided as if the profile did not have it.
 	Ignore FailurePolicy = "Ignore"
 )

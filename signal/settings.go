@@ -93,7 +93,7 @@ func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
 	case h.Above == nil && h.Below == nil:
 		errs = append(errs, field.Required(at, "must have a threshold: above or below"))
 	case h.Above != nil && h.Below != nil:
-		errs = append(errs, field.Forbidden(at.Child("below"), "only one of above and below can be given, and above is"))
+		errs = append(errs, field.Forbidden(at.Child("below"), "cannot be set together with above: set only one of above and below"))
 	}
 	if h.ClearBelow != nil && (h.Above == nil || *h.ClearBelow > *h.Above) {
 		errs = append(errs, field.Invalid(at.Child("clearBelow"), *h.ClearBelow, "needs above, and must not be larger"))

@@ -1,7 +1,6 @@
-// Package claims is what policies that allocate something countable have in common: who has what
-// of a node. A pod with claims in the ledger has what the ledger says. Any other pod on the node has
-// what its annotations or requests say, as the policy reads them. A pod that is to get something is
-// not counted against itself.
+// Package claims counts which pods hold which units of a node, for policies that allocate countable resources. A pod
+// with claims in the ledger holds what the ledger says. Any other pod on the node holds what its annotations or
+// requests say, as the policy reads them. A pod that is being bound is not counted against itself.
 package claims
 
 import (
@@ -17,16 +16,16 @@ import (
 
 // Claimant is a pod with claims in a ledger.
 type Claimant struct {
-	// Entry is what the ledger says about the pod; nil if it does not say more than the claims.
+	// Entry is the pod's entry in the ledger; nil if the ledger holds only the claims.
 	Entry *snapshot.LedgerPod
-	// Pod is the pod on the node; nil if it is not there yet.
+	// Pod is the pod on the node; nil if it is not on the node yet.
 	Pod *corev1.Pod
-	// Total is what it has of all units together.
+	// Total is the sum of its claims over all units.
 	Total int64
 }
 
-// On returns the pods that have something of the node: those with claims in the ledger, by UID, and the
-// pods on the node that have none, in the node's order. The ledger may be nil.
+// On returns the pods that hold something of the node: those with claims in the ledger, by UID, and the other pods on
+// the node, in the node's order. The ledger may be nil.
 func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Claimant, unclaimed []*corev1.Pod) {
 	if ledger == nil || len(ledger.Units) == 0 {
 		return nil, n.Pods
@@ -57,8 +56,8 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 	return claimants, unclaimed
 }
 
-// Of yields the units of which the pod has claimed something, and how much; none if the ledger, which
-// may be nil, does not list the pod.
+// Of yields the units on which the pod has claims, and the amounts. It yields nothing if the ledger is nil or does not
+// list the pod.
 func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		if ledger.Pod(pod) == nil {
@@ -73,25 +72,25 @@ func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 	}
 }
 
-// Others returns the node and the ledger of a request as they are without the pod that is to be
-// bound: it may be on the node already, or have claims of an earlier attempt.
+// Others returns the node and the ledger of a request without the pod that is to be bound: the pod
+// may be on the node already, or hold claims of an earlier attempt.
 func Others(ask policy.ReserveRequest) (*snapshot.Node, *snapshot.Ledger) {
 	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
 	return ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) }), ask.Ledger.Without(own)
 }
 
-// Without returns the ledger without the claims of the pod.
+// Without returns a copy of the ledger without the claims of the pod.
 func Without(ledger *snapshot.Ledger, pod types.UID) *snapshot.Ledger {
 	return ledger.Without(func(uid types.UID) bool { return uid == pod })
 }
 
-// Holders are pods that have something of a node. The zero value is empty.
+// Holders is a set of pods that hold something of a node. The zero value is empty.
 type Holders struct {
 	uids []types.UID
-	bits uint64 // of all of them
+	bits uint64 // union of the bits of all of them
 }
 
-// Add adds a pod. One without a UID is not added.
+// Add adds a pod. It ignores "".
 func (h *Holders) Add(pod types.UID) {
 	if pod != "" {
 		h.uids = append(h.uids, pod)
@@ -99,21 +98,21 @@ func (h *Holders) Add(pod types.UID) {
 	}
 }
 
-// Has says whether the pod is one of them.
+// Has reports whether the pod is in the set.
 func (h *Holders) Has(pod Pod) bool {
 	return h.bits&pod.bit != 0 && slices.Contains(h.uids, pod.UID)
 }
 
-// Pod is a pod that may be among Holders. It is made once for a request.
+// Pod is a pod to look up in Holders. A cycle makes it once.
 type Pod struct {
 	UID types.UID
-	bit uint64 // by which most nodes on which it has nothing are told apart
+	bit uint64 // rules out most nodes on which the pod holds nothing
 }
 
-// PodOf returns the Pod with the UID; with "" it is among no Holders.
+// PodOf returns the Pod with the UID. A Pod with the UID "" is in no Holders.
 func PodOf(uid types.UID) Pod { return Pod{uid, bitOf(uid)} }
 
-// bitOf is the bit of a UID: one of 64, none of "".
+// bitOf returns the bit of a UID: one of 64, and none for "".
 func bitOf(uid types.UID) uint64 {
 	if uid == "" {
 		return 0

@@ -1,5 +1,5 @@
-// Package fields checks what is written in configurations. Each function returns nothing, or
-// what is wrong with a value, in the words of Kubernetes and with the path it is given.
+// Package fields validates values of configurations. Each function returns nothing, or the errors
+// of a value, in the words of Kubernetes and with the given path.
 package fields
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// OneOf says that the value must be one of those that are known.
+// OneOf requires that the value is one of the known ones.
 func OneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
 	if slices.Contains(known, value) {
 		return nil
@@ -20,7 +20,7 @@ func OneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(at, value, known)}
 }
 
-// Between says that the value must be from low to high, which both are allowed. NaN is not.
+// Between requires a value between low and high, inclusive. NaN is invalid.
 func Between[T ~int | ~int32 | ~int64 | ~float64](at *field.Path, value, low, high T) field.ErrorList {
 	if value >= low && value <= high {
 		return nil
@@ -32,7 +32,7 @@ func Between[T ~int | ~int32 | ~int64 | ~float64](at *field.Path, value, low, hi
 	return field.ErrorList{err}
 }
 
-// Valid says what a rule of Kubernetes, such as [content.IsLabelValue], has against the value.
+// Valid applies a rule of Kubernetes, such as [content.IsLabelValue], to the value.
 func Valid(at *field.Path, value string, rule func(string) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range rule(value) {
@@ -41,8 +41,8 @@ func Valid(at *field.Path, value string, rule func(string) []string) field.Error
 	return errs
 }
 
-// Key says that there must be a key of labels and annotations. Names of resources and of
-// conditions have the same form.
+// Key requires a valid key of a label or annotation. Names of resources and of conditions have the
+// same form.
 func Key(at *field.Path, key string) field.ErrorList {
 	if key == "" {
 		return field.ErrorList{field.Required(at, "must not be empty")}
@@ -50,7 +50,7 @@ func Key(at *field.Path, key string) field.ErrorList {
 	return Valid(at, key, content.IsLabelKey)
 }
 
-// OptionalKey is Key, but there may be none.
+// OptionalKey is Key, but allows "".
 func OptionalKey(at *field.Path, key string) field.ErrorList {
 	if key == "" {
 		return nil
@@ -58,8 +58,8 @@ func OptionalKey(at *field.Path, key string) field.ErrorList {
 	return Key(at, key)
 }
 
-// ExtendedResource says that there must be the name of an extended resource: of one that
-// kube-scheduler takes for one, and that can be in a quota.
+// ExtendedResource requires the name of an extended resource, by the rules of kube-scheduler and of
+// resource quotas.
 func ExtendedResource(at *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "must name an extended resource such as example.com/gpu-memory")}
@@ -73,8 +73,8 @@ func ExtendedResource(at *field.Path, name string) field.ErrorList {
 	return errs
 }
 
-// ExactlyOne says that one of the fields below at must be given, and no other. It is told
-// which there are, at least two, and whether they are given.
+// ExactlyOne requires that exactly one of the fields below at is set. The map has at least two
+// fields, with whether each is set.
 func ExactlyOne(at *field.Path, fields map[string]bool) field.ErrorList {
 	names := slices.Sorted(maps.Keys(fields))
 	last := len(names) - 1
@@ -82,19 +82,19 @@ func ExactlyOne(at *field.Path, fields map[string]bool) field.ErrorList {
 	given := slices.DeleteFunc(names, func(name string) bool { return !fields[name] })
 	switch len(given) {
 	case 0:
-		return field.ErrorList{field.Required(at, "must have one of "+all)}
+		return field.ErrorList{field.Required(at, "must set one of "+all)}
 	case 1:
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(at.Child(given[1]), "only one of "+all+" can be given, and "+given[0]+" is")}
+	return field.ErrorList{field.Forbidden(at.Child(given[1]), "cannot be set together with "+given[0]+": set only one of "+all)}
 }
 
-// Unique are values of which none may be there twice, and where they are. The zero value is
-// not usable; an empty map is.
+// Unique maps the values of which none may occur twice to their paths. The zero value is not
+// usable; an empty map is.
 type Unique map[string]*field.Path
 
-// Add says that the value must not be there yet, and then is. "" is left out: it is for
-// others to say that it is missing.
+// Add requires that the value does not occur yet, and adds it. It ignores "", for which another
+// rule reports that it is missing.
 func (u Unique) Add(at *field.Path, value string) field.ErrorList {
 	if value == "" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// prepared is what Prepare said about one pod.
+// prepared is the result of Prepare for one pod.
 type prepared struct {
 	cycle    policy.Cycle
 	err      error
@@ -30,7 +30,7 @@ func prepare(ctx context.Context, p policy.Policy, pod *corev1.Pod, view *snapsh
 	return r
 }
 
-// invalid says what is wrong with the Cycle, or "".
+// invalid returns why the Cycle is invalid, or "".
 func (r prepared) invalid() string {
 	if r.cycle == nil {
 		return ""
@@ -50,9 +50,8 @@ func (r prepared) invalid() string {
 	return ""
 }
 
-// answers is all that a policy says about one pod. The slices are indexed like
-// the nodes asked, whatever the order they were asked in; they are nil when the
-// Cycle does not answer that question.
+// answers are all results of a policy for one pod. The slices are in the order of the nodes,
+// whatever the order of the calls; they are nil if the Cycle does not implement the method.
 type answers struct {
 	panicked string
 	err      error
@@ -63,8 +62,8 @@ type answers struct {
 	said     []string
 }
 
-// judge asks about the nodes in the order of the given indices.
-func (r prepared) judge(nodes []*snapshot.Node, order []int) answers {
+// evaluate calls the Cycle for the nodes in the order of the given indices.
+func (r prepared) evaluate(nodes []*snapshot.Node, order []int) answers {
 	a := answers{panicked: r.panicked, err: r.err, none: r.cycle == nil && r.err == nil}
 	if a.panicked != "" {
 		a.panicked = "Prepare " + a.panicked
@@ -89,7 +88,7 @@ func (r prepared) judge(nodes []*snapshot.Node, order []int) answers {
 				return a
 			}
 		}
-		slices.Sort(a.said) // nodes are asked about in any order
+		slices.Sort(a.said) // calls come in any order
 	}
 	score, ok := r.cycle.(policy.Score)
 	if !ok {
@@ -102,22 +101,21 @@ func (r prepared) judge(nodes []*snapshot.Node, order []int) answers {
 			return a
 		}
 	}
-	asked := make([]int64, len(order))
+	prep := make([]int64, len(order))
 	for at, i := range order {
-		asked[at] = a.raw[i]
+		prep[at] = a.raw[i]
 	}
-	if crash := normalize(r.cycle, asked); crash != "" {
+	if crash := normalize(r.cycle, prep); crash != "" {
 		a.panicked = "NormalizeScore " + crash
 		return a
 	}
 	for at, i := range order {
-		a.scores[i] = asked[at]
+		a.scores[i] = prep[at]
 	}
 	return a
 }
 
-// normalize replaces the scores if the Cycle does that. It returns the text of a
-// panic, or "".
+// normalize calls NormalizeScore if the Cycle implements it. It returns the text of a panic, or "".
 func normalize(cycle policy.Cycle, scores []int64) string {
 	n, ok := cycle.(policy.NormalizeScore)
 	if !ok || len(scores) == 0 {
@@ -126,8 +124,8 @@ func normalize(cycle policy.Cycle, scores []int64) string {
 	return guard(func() { n.NormalizeScore(scores) })
 }
 
-// difference says how two answers differ about nodes with the given names, or
-// returns "". Neither may be a panic.
+// difference describes how two answers for nodes with the given names differ, or returns "".
+// Neither may be a panic.
 func difference(nodes []*snapshot.Node, first, second answers) string {
 	switch {
 	case errorText(first.err) != errorText(second.err):
@@ -135,14 +133,14 @@ func difference(nodes []*snapshot.Node, first, second answers) string {
 	case first.none != second.none:
 		return fmt.Sprintf("Prepare returned a nil Cycle: first %t, then %t", first.none, second.none)
 	case len(first.verdicts) != len(second.verdicts) || len(first.scores) != len(second.scores):
-		return "the Cycle implements Filter and Score at one time and not at another"
+		return "the Cycle implements Filter or Score in one call and not in another"
 	}
 	if !slices.Equal(first.said, second.said) {
-		return fmt.Sprintf("Explain says first %q, then %q", first.said, second.said)
+		return fmt.Sprintf("Explain returned first %q, then %q", first.said, second.said)
 	}
 	for i, verdict := range first.verdicts {
 		if !sameVerdict(verdict, second.verdicts[i]) {
-			return fmt.Sprintf("%s: Filter says first %q, then %q", nodeName(nodes[i]), describe(verdict), describe(second.verdicts[i]))
+			return fmt.Sprintf("%s: Filter returned first %q, then %q", nodeName(nodes[i]), describe(verdict), describe(second.verdicts[i]))
 		}
 	}
 	for i, score := range first.scores {
@@ -194,12 +192,12 @@ func guard(f func()) (crash string) {
 	return ""
 }
 
-// policyStack lists the callers that panicked, down to this package.
+// policyStack returns the stack of the panic, up to this package.
 func policyStack() string {
 	own := reflect.TypeFor[prepared]().PkgPath() + "."
 	var text strings.Builder
 	calls := make([]uintptr, 64)
-	frames := runtime.CallersFrames(calls[:runtime.Callers(3, calls)]) // without Callers, policyStack and guard's deferred call
+	frames := runtime.CallersFrames(calls[:runtime.Callers(3, calls)]) // without the frames of Callers, policyStack and guard's deferred call
 	for {
 		frame, more := frames.Next()
 		if strings.HasPrefix(frame.Function, own) || frame.Function == "" {

@@ -9,10 +9,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Benchmark measures what the policy costs for the pod over all nodes of the
-// View: Prepare once a request, Filter and Score for each node, when the nodes'
-// Facts have been computed ("Filter", "Score") and when they have not ("cold",
-// with both). It reports nanoseconds per node.
+// Benchmark measures the cost of the policy for the pod over all nodes of the View: Prepare once
+// for each request, Filter and Score for each node, with the nodes' Facts computed ("Filter",
+// "Score") and without ("cold", both). It reports nanoseconds per node.
 func Benchmark(b *testing.B, p policy.Policy, pod *corev1.Pod, view *snapshot.View) {
 	cycle, err := p.Prepare(b.Context(), pod, view)
 	if err != nil || cycle == nil {

@@ -14,11 +14,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nonsense are values that labels, annotations and image names are given.
+// nonsense are invalid values for labels, annotations and image names.
 var nonsense = []string{"", "-1", "0", "nonsense", "NaN", "9223372036854775808", `{"a":`, "::@@\xff"}
 
-// cluster is what a View is built from, again and again, so that every rule can
-// start with nodes no Fact was ever asked about.
+// cluster is the input from which a View is built for every rule anew, so that no Fact of its nodes
+// is computed yet.
 type cluster struct {
 	name      string
 	nodes     []*corev1.Node
@@ -27,19 +27,18 @@ type cluster struct {
 	strangers bool // the nodes are only in the request, and the View is empty
 }
 
-// world is a cluster built anew.
+// world is a cluster with its View.
 type world struct {
 	view *snapshot.View
-	// nodes are those to ask about: the View's in order of name, then some that
-	// it does not hold.
+	// nodes are the nodes to call the policy for: those of the View in order of name, then others.
 	nodes []*snapshot.Node
-	known int // how many of nodes the View holds
+	known int // how many of nodes are in the View
 }
 
-// form is how objects come into a View.
+// form changes the objects before they get into a View.
 type form func(nodes []*corev1.Node, pods []*corev1.Pod)
 
-// asPublished is a form of a cluster as policies meet it.
+// asPublished changes a cluster to what policies see.
 func asPublished(nodes []*corev1.Node, pods []*corev1.Pod) {
 	for _, node := range nodes {
 		snapshot.TrimNode(node)
@@ -84,8 +83,8 @@ func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
 	return w
 }
 
-// allCases are the given pods in every cluster, and the hostile pods in the
-// given one and the barest.
+// allCases returns the given pods in every cluster, and the hostile pods in the given cluster and
+// in the barest.
 func allCases(o Options) []*testCase {
 	given := &cluster{name: "the given nodes", nodes: o.Nodes, pods: o.Assigned, signals: o.Signals}
 	bare := bareCluster(given)
@@ -155,7 +154,7 @@ func podChanges() []podChange {
 	return changes
 }
 
-// bareCluster has the names of the nodes and pods and nothing else.
+// bareCluster has the names of the nodes and pods, and nothing else.
 func bareCluster(given *cluster) *cluster {
 	bare := &cluster{name: "nodes with nothing but a name"}
 	for _, node := range given.nodes {
@@ -201,7 +200,7 @@ func hostileClusters(given *cluster) []*cluster {
 	return clusters
 }
 
-// hostileSignals are the given nodes when the signals say less than usual, or nonsense.
+// hostileSignals returns clusters with the given nodes and with signals that are missing, stale or invalid.
 func hostileSignals(given *cluster) []*cluster {
 	if len(given.signals) == 0 {
 		return nil
@@ -230,7 +229,7 @@ func hostileSignals(given *cluster) []*cluster {
 	return clusters
 }
 
-// sayingOf is the cluster when signals say of the other name what they do of the node.
+// sayingOf returns a copy of the cluster in which the signals have the values of the node for the other name.
 func (c *cluster) sayingOf(node, other string) *cluster {
 	next := *c
 	next.signals = nil
@@ -255,8 +254,8 @@ func (c *cluster) changed(name string, node func(*corev1.Node), pod func(*corev1
 	return next
 }
 
-// asStored is a form of a cluster as the API server may have it, with everything
-// that trimming removes.
+// asStored changes a cluster to what the API server may store, with everything that trimming
+// removes.
 func asStored(nodes []*corev1.Node, pods []*corev1.Pod) {
 	for _, node := range nodes {
 		dressMeta(&node.ObjectMeta)
@@ -293,7 +292,7 @@ func dressPod(pod *corev1.Pod) {
 	dressStatuses(pod)
 }
 
-// dressStatuses makes the kubelet report that the pod has what it asks for.
+// dressStatuses adds the statuses of a kubelet that allocated what the pod requests.
 func dressStatuses(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" || len(pod.Status.ContainerStatuses) > 0 || pod.Status.Resources != nil {
 		return

@@ -14,15 +14,15 @@ import (
 // goneUnit is the name of a unit that no node has.
 const goneUnit = "policytest-gone"
 
-// claims asks again about a pod that holds what Reserve has chosen for it, and about one that holds as much of units that are
-// gone since.
+// claims calls the policy for a pod that holds what Reserve chose for it, and for one that holds the same amount of
+// units that no longer exist.
 func (s *suite) claims(c *testCase) {
 	reserver, ok := s.policy.(policy.Reserver)
 	if !ok || c.pod.UID == "" || c.cluster.strangers {
 		return
 	}
-	w, asked := s.fresh(c, s.policy)
-	filter, ok := asked.cycle.(policy.Filter)
+	w, prep := s.fresh(c, s.policy)
+	filter, ok := prep.cycle.(policy.Filter)
 	if !ok {
 		return
 	}
@@ -45,7 +45,7 @@ func (s *suite) claims(c *testCase) {
 	}
 }
 
-// claimed returns the ledgers with what the pod would claim on the node; none if it would not get all of it.
+// claimed returns the ledgers with what the pod would claim on the node; none if it would not get everything.
 func claimed(reserver policy.Reserver, c *testCase, view *snapshot.View, n *snapshot.Node) []*snapshot.Ledger {
 	keys, err := reserver.Ledgers(c.pod, n)
 	if err != nil {
@@ -83,7 +83,7 @@ func claimed(reserver policy.Reserver, c *testCase, view *snapshot.View, n *snap
 	return ledgers
 }
 
-// ofGoneUnits returns the ledger with the pod's claims moved to a unit that does not exist.
+// ofGoneUnits returns a copy of the ledger with the pod's claims moved to a unit that does not exist.
 func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
 	var sum int64
 	for i := range l.Units {
@@ -95,7 +95,7 @@ func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
 	return &moved
 }
 
-// held compares what Filter says about the pod that has these claims with what ValidateClaim and Reserve say.
+// held compares Filter's verdict about a pod with these claims with what ValidateClaim and Reserve return.
 func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger, asChosen bool) {
 	if len(ledgers) == 0 {
 		return
@@ -116,10 +116,10 @@ func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger
 		}
 	})
 	if crash != "" {
-		s.fail("survives", where, "asked about the claim, it %s", crash)
+		s.fail("survives", where, "called for the claim, it %s", crash)
 		return
 	}
-	got := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).judge([]*snapshot.Node{n}, forward(1))
+	got := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).evaluate([]*snapshot.Node{n}, forward(1))
 	if got.panicked != "" {
 		s.fail("survives", where, "%s", got.panicked)
 		return
@@ -129,11 +129,11 @@ func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger
 		if len(got.verdicts) > 0 {
 			said = describe(got.verdicts[0])
 		}
-		s.fail("claims", where, "the pod can be bound: %t, and Filter says %s", want, said)
+		s.fail("claims", where, "the pod can be bound: %t, but Filter returns %s", want, said)
 	}
 }
 
-// usable says whether the pod can be bound with what it has in the ledger, or with what Reserve would choose instead.
+// usable reports whether the pod can be bound with its claims in the ledger, or with what Reserve would choose instead.
 func (s *suite) usable(c *testCase, where string, view *snapshot.View, n *snapshot.Node, l *snapshot.Ledger, asChosen bool) bool {
 	validator, ok := s.policy.(policy.ClaimValidator)
 	if !ok {
@@ -142,13 +142,13 @@ func (s *suite) usable(c *testCase, where string, view *snapshot.View, n *snapsh
 	ask := policy.ReserveRequest{Pod: c.pod, Node: n, Ledger: l, View: view, At: l.LastAt}
 	after, verdict := validator.ValidateClaim(ask)
 	if slices.Contains(after, c.pod.UID) {
-		s.fail("claims", where, "ValidateClaim wants the pod to be bound after itself")
+		s.fail("claims", where, "ValidateClaim returns the pod itself as one to bind before it")
 	}
 	if verdict.Fits() {
 		return true
 	}
 	if asChosen {
-		s.fail("claims", where, "ValidateClaim says %s of what Reserve has just chosen", describe(verdict))
+		s.fail("claims", where, "ValidateClaim returns %s for what Reserve has just chosen", describe(verdict))
 	}
 	s.reason(where, verdict.Reason)
 	ask.Ledger = l.Without(func(uid types.UID) bool { return uid == c.pod.UID })

@@ -20,7 +20,7 @@ var brokenUnit = &policy.Reason{Code: "BrokenUnit", Text: "the unit that the pod
 // one hands out the one unit of each node. forgetful is a mistake in Filter, selfish and strict are some in ValidateClaim.
 type one struct{ forgetful, trusting, selfish, strict bool }
 
-func (o one) judge(l *snapshot.Ledger, uid types.UID) policy.Verdict {
+func (o one) evaluate(l *snapshot.Ledger, uid types.UID) policy.Verdict {
 	others := l.Without(func(other types.UID) bool { return other == uid && !o.forgetful })
 	if others != nil && len(others.Pods) > 0 {
 		return policy.Verdict{Reason: tooMany}
@@ -38,7 +38,7 @@ func (o one) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (poli
 		if o.trusting && !o.serves(l, pod.UID) {
 			return policy.Verdict{Reason: tooMany}
 		}
-		return o.judge(l, pod.UID)
+		return o.evaluate(l, pod.UID)
 	}), nil
 }
 
@@ -49,7 +49,7 @@ func (o one) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, err
 func (o one) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	return policy.Claim{
 		Units: []policy.Capacity{{Unit: "one", Capacity: 1}}, Amounts: []policy.Amount{{Unit: "one", Amount: 1}},
-	}, o.judge(ask.Ledger, ask.Pod.UID)
+	}, o.evaluate(ask.Ledger, ask.Pod.UID)
 }
 
 func (o one) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
@@ -69,10 +69,10 @@ func TestClaimsRule(t *testing.T) {
 		says   string // "" is no failure
 	}{
 		{"good", one{}, ""},
-		{"a pod is in the way of itself", one{forgetful: true}, "the pod can be bound: true, and Filter says TooMany"},
-		{"Filter rejects for a claim that will be replaced", one{trusting: true}, "units that are gone: the pod can be bound: true, and Filter says TooMany"},
-		{"a pod waits for itself", one{selfish: true}, "wants the pod to be bound after itself"},
-		{"no claim is good enough", one{strict: true}, "ValidateClaim says BrokenUnit, have 0, want 0 of what Reserve has just chosen"},
+		{"a pod is in the way of itself", one{forgetful: true}, "the pod can be bound: true, but Filter returns TooMany"},
+		{"Filter rejects for a claim that will be replaced", one{trusting: true}, "units that are gone: the pod can be bound: true, but Filter returns TooMany"},
+		{"a pod waits for itself", one{selfish: true}, "returns the pod itself as one to bind before it"},
+		{"no claim is good enough", one{strict: true}, "ValidateClaim returns BrokenUnit, have 0, want 0 for what Reserve has just chosen"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			errs := policytest.Check(options(func() (policy.Policy, error) { return tt.policy, nil }))

@@ -17,17 +17,16 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// Nodes returns the nodes written in YAML: a list, or documents separated by
-// "---". It panics when text is not that.
+// Nodes returns the nodes in a YAML text: a list, or documents separated by "---". It panics if the
+// text is invalid.
 func Nodes(text string) []*corev1.Node { return must(parseNodes(text)) }
 
-// Pods returns the pods written in YAML: a list, or documents separated by
-// "---". As in a cluster, each has a namespace ("default" when not given) and a
-// UID. It panics when text is not that.
+// Pods returns the pods in a YAML text: a list, or documents separated by "---". As in a cluster,
+// each has a namespace (by default "default") and a UID. It panics if the text is invalid.
 func Pods(text string) []*corev1.Pod { return must(parsePods(text)) }
 
-// FromYAML returns a function that builds a policy from its configuration in
-// YAML, strictly, for [Options].
+// FromYAML returns a function that builds a policy from its configuration in YAML, for [Options].
+// Decoding is strict.
 func FromYAML(kind policy.Type, config string) func() (policy.Policy, error) {
 	return func() (policy.Policy, error) {
 		return kind.New(func(into any) error { return unmarshal([]byte(config), into) })
@@ -99,8 +98,7 @@ func parse[T any](text string) ([]*T, error) {
 	}
 }
 
-// unmarshal is as strict as the API server may be: no unknown field, none twice,
-// and upper and lower case are different.
+// unmarshal is strict: it rejects unknown and duplicate fields, and is case-sensitive.
 func unmarshal(document []byte, into any) error {
 	asJSON, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {

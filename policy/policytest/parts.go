@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// T is what tests, benchmarks and property tests have in common.
+// T is the common part of testing.T, testing.B and rapid.T.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -42,8 +42,8 @@ func View(nodes []*corev1.Node, pods []*corev1.Pod, signals []*snapshot.Signal) 
 	return b.View()
 }
 
-// Prepare returns the policy's Cycle for the pod, which it must concern, as a C: an interface
-// of what the Cycle must implement.
+// Prepare returns the policy's Cycle for the pod as a C, an interface with the methods under test.
+// It fails the test if the policy does not concern the pod, or the Cycle does not implement C.
 func Prepare[C any](t T, p policy.Policy, pod *corev1.Pod, view *snapshot.View) C {
 	t.Helper()
 	prepared, err := p.Prepare(t.Context(), pod, view)
@@ -52,13 +52,13 @@ func Prepare[C any](t T, p policy.Policy, pod *corev1.Pod, view *snapshot.View) 
 	}
 	cycle, ok := prepared.(C)
 	if !ok {
-		t.Fatalf("Prepare of pod %q returned a Cycle of type %T, which is no %v", podName(pod), prepared, reflect.TypeFor[C]())
+		t.Fatalf("Prepare of pod %q returned a Cycle of type %T, which does not implement %v", podName(pod), prepared, reflect.TypeFor[C]())
 	}
 	return cycle
 }
 
-// Says tells a Verdict as scenarios do: "fits", or its code, "!" if it is unresolvable, and
-// the numbers if they say something.
+// Says returns a Verdict in the form of scenarios: "fits", or its code, "!" if it is unresolvable,
+// and its numbers if they mean anything.
 func Says(v policy.Verdict) string {
 	if v.Fits() {
 		return "fits"

@@ -11,52 +11,46 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Options say what to check. Nothing in them is written to.
+// Options define what Check checks. It does not change them.
 type Options struct {
-	// New builds the policy under test. It is called more than once; the
-	// policies it returns have the same configuration.
+	// New builds the policy under test. It is called several times; all policies that it returns
+	// have the same configuration.
 	New func() (policy.Policy, error)
-	// Pods are pods to place. At least one of them must concern the policy;
-	// between them they should reach everything the policy looks at, because
-	// the suite makes its hostile pods from them.
+	// Pods are pods to place. The policy must concern at least one of them. Together they should
+	// have everything that the policy reads, because Check derives hostile pods from them.
 	Pods []*corev1.Pod
 	// Nodes are the nodes of the View. Some should fit, some not.
 	Nodes []*corev1.Node
-	// Assigned are pods on these nodes, by their spec.nodeName. Their UIDs are
-	// distinct.
+	// Assigned are pods on these nodes, by their spec.nodeName. Their UIDs are unique.
 	Assigned []*corev1.Pod
-	// Signals are the signals of every View, also of one whose nodes are in the
-	// request only.
+	// Signals are the signals of every View, including Views without nodes.
 	Signals []*snapshot.Signal
-	// Allocates is for a policy that cannot judge a node without allocating. The zero
-	// value is for all others.
+	// Allocates is for a policy that cannot evaluate a node without allocating. Other policies
+	// leave it zero.
 	Allocates Allocates
-	// Extend, if not nil, adds to a View what is more than nodes and pods, just
-	// before it is published. As a node outside the View has nothing of that,
-	// the rule "stranger" is then left out.
+	// Extend, if not nil, adds more than nodes and pods to a View just before it is published. The
+	// rule "stranger" is then omitted, because a node outside the View has none of that.
 	Extend func(*snapshot.Builder)
-	// Pools is for a policy that counts what all pods in the View hold, wherever
-	// they are. Under a name that the View does not hold, a node without some of its
-	// pods is another node, and those pods are still in the View: the comparison
-	// with it, a part of the rule "without", is then left out.
+	// Pools is for a policy that counts what all pods in the View hold, on any node. The rule
+	// "without" then omits the comparison with a node of another name: the pods removed from such a
+	// node are still in the View.
 	Pools bool
 }
 
-// Allocates bounds what one call of Filter or Score may allocate, and says why it must.
+// Allocates bounds the allocations of one call of Filter or Score, with the reason for them.
 type Allocates struct {
 	AtMost int
-	// Why must be given if AtMost is not 0: who reads the test should agree.
+	// Why must be set if AtMost is not 0, for the readers of the test.
 	Why string
 }
 
-// Failure is a rule that a policy breaks. Its text says what happened and in
-// which case.
+// Failure is a violation of a rule.
 type Failure struct {
-	// Rule is one of those in the package's documentation.
+	// Rule is one of the rules in the package documentation.
 	Rule string
-	// Case names the pod, the cluster and the node; "" when none is to blame.
+	// Case names the pod, the cluster and the node; "" if the failure is not about one.
 	Case string
-	// Message says what broke.
+	// Message describes the failure.
 	Message string
 }
 
@@ -67,8 +61,8 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("%s: %s: %s", f.Rule, f.Case, f.Message)
 }
 
-// Run fails the test for every rule the policy breaks. The test must not be
-// parallel to others, because allocations are counted.
+// Run fails the test for every rule that the policy violates. The test must not run in parallel
+// with others, because Run counts allocations.
 func Run(t *testing.T, o Options) {
 	t.Helper()
 	for _, err := range Check(o) {
@@ -76,8 +70,8 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// Check returns a *[Failure] for every rule the policy breaks, a few for each;
-// none when it keeps the contract. It must not run while parallel tests do.
+// Check returns a *[Failure] for every rule that the policy violates, up to a few for each, and
+// none if it keeps the contract. It must not run while parallel tests run.
 func Check(o Options) []error {
 	s := newSuite(o)
 	if s.prepareCases() {
@@ -87,24 +81,24 @@ func Check(o Options) []error {
 	return s.errors()
 }
 
-// maxFailures is how many failures of one rule are told; hostile cases are so
-// many that a single mistake would fill the screen.
+// maxFailures is how many failures of one rule are reported: with so many hostile cases, a single
+// mistake would cause hundreds.
 const maxFailures = 3
 
 // suite is one run of Check.
 type suite struct {
 	options  Options
 	policy   policy.Policy
-	cases    []*testCase // those that can be judged at all
+	cases    []*testCase // those that can be evaluated
 	failures []*Failure
 	omitted  map[string]int // by rule
 
 	concerned bool // a given pod got a Cycle
 	byCode    map[string]*policy.Reason
-	reasons   map[*policy.Reason]policy.Reason // as first seen
+	reasons   map[*policy.Reason]policy.Reason // as first returned
 }
 
-// testCase is one pod to place in one cluster, and what the policy said.
+// testCase is one pod to place in one cluster, and the results of the policy.
 type testCase struct {
 	name    string
 	pod     *corev1.Pod // trimmed
@@ -122,29 +116,29 @@ func newSuite(o Options) *suite {
 	}
 }
 
-// prepareCases asks the policy about every case once, and keeps those it
-// survives. It returns false when there is nothing to go on with.
+// prepareCases calls the policy once for every case, and keeps the cases without a panic. It
+// returns false if no case is left.
 func (s *suite) prepareCases() bool {
 	if s.policy = s.build(); s.policy == nil {
 		return false
 	}
 	for _, c := range allCases(s.options) {
 		w := c.cluster.build(s.options.Extend, asPublished)
-		asked := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
-		switch invalid := asked.invalid(); {
-		case asked.panicked != "":
-			s.fail("survives", c.name, "Prepare %s", asked.panicked)
+		prep := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
+		switch invalid := prep.invalid(); {
+		case prep.panicked != "":
+			s.fail("survives", c.name, "Prepare %s", prep.panicked)
 			continue
 		case invalid != "":
 			s.fail("cycle", c.name, "%s", invalid)
 			continue
 		}
-		c.want = asked.judge(w.nodes, forward(len(w.nodes)))
+		c.want = prep.evaluate(w.nodes, forward(len(w.nodes)))
 		if c.want.panicked != "" {
 			s.fail("survives", c.name, "%s", c.want.panicked)
 			continue
 		}
-		s.concerned = s.concerned || asked.cycle != nil
+		s.concerned = s.concerned || prep.cycle != nil
 		s.cases = append(s.cases, c)
 	}
 	return true
@@ -152,12 +146,12 @@ func (s *suite) prepareCases() bool {
 
 func (s *suite) exercised() {
 	if a := s.options.Allocates; a.AtMost < 0 || a.AtMost > 0 && a.Why == "" {
-		s.fail("exercised", "", "Options allows %d allocations and does not say why", a.AtMost)
+		s.fail("exercised", "", "Options allows %d allocations, but does not say why", a.AtMost)
 	}
 	if len(s.options.Pods) == 0 || len(s.options.Nodes) == 0 {
 		s.fail("exercised", "", "Options has %d Pods and %d Nodes: at least one of each is needed", len(s.options.Pods), len(s.options.Nodes))
 	} else if !s.concerned && len(s.failures) == 0 {
-		s.fail("exercised", "", "Prepare returned no Cycle for any pod: the cases prove nothing")
+		s.fail("exercised", "", "Prepare returned no Cycle for any pod, so nothing can be checked")
 	}
 }
 
@@ -172,8 +166,8 @@ func (s *suite) checkRules() {
 	}
 	s.signatures()
 	s.allocations()
-	// A policy that writes where it should not may crash the whole process when
-	// asked concurrently, and with it go the failures that say why.
+	// A policy that writes to shared memory may crash the process when it is called concurrently,
+	// and the failures found so far would be lost.
 	if len(s.failures) > 0 {
 		return
 	}
@@ -200,13 +194,13 @@ func (s *suite) build() policy.Policy {
 }
 
 func (s *suite) fail(rule, where, format string, args ...any) {
-	told := 0
+	reported := 0
 	for _, f := range s.failures {
 		if f.Rule == rule {
-			told++
+			reported++
 		}
 	}
-	if told == maxFailures {
+	if reported == maxFailures {
 		s.omitted[rule]++
 		return
 	}

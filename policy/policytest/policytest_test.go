@@ -189,7 +189,7 @@ func TestWritingToABudgetFails(t *testing.T) {
 	})
 	o.Extend = func(b *snapshot.Builder) { b.SetDisruptionBudget(&policyv1.PodDisruptionBudget{}) }
 	errs := policytest.Check(o)
-	if rules := broken(errs); !slices.Equal(rules, []string{"read-only"}) || !strings.Contains(errs[0].Error(), "disruption budgets were written to") {
+	if rules := broken(errs); !slices.Equal(rules, []string{"read-only"}) || !strings.Contains(errs[0].Error(), "the policy changed the View's disruption budgets") {
 		t.Errorf("got %v", errors.Join(errs...))
 	}
 }
@@ -263,7 +263,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},
 		{name: "a nil pointer in a Cycle", rule: "cycle", says: "which is not a nil Cycle", policy: cycleOf((*goodCycle)(nil))},
 		{
-			name: "concerned by no pod", rule: "exercised", says: "the cases prove nothing",
+			name: "concerned by no pod", rule: "exercised", says: "so nothing can be checked",
 			policy: cycleOf(nil),
 		},
 		{
@@ -308,11 +308,11 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			policy: filterBy(rejectWith(&policy.Reason{Code: "too_many", Text: "too many pods"})),
 		},
 		{
-			name: "a reason without a text", rule: "reasons", says: "is not one line that says something",
+			name: "a reason without a text", rule: "reasons", says: "must be one line, and not empty",
 			policy: filterBy(rejectWith(&policy.Reason{Code: "TooMany"})),
 		},
 		{
-			name: "a reason with a number", rule: "reasons", says: `"node has 3 pods" of TooMany holds a number`,
+			name: "a reason with a number", rule: "reasons", says: `"node has 3 pods" of TooMany contains a number`,
 			policy: filterBy(rejectWith(&policy.Reason{Code: "TooMany", Text: "node has 3 pods"})),
 		},
 		{
@@ -331,7 +331,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			also:   []string{"cancelled", "stranger", "trimmed", "without"},
 		},
 		{
-			name: "answers by the order of nodes", rule: "repeatable", says: "asked about a View built anew, in reverse order",
+			name: "answers by the order of nodes", rule: "repeatable", says: "called for a View built anew, in reverse order",
 			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
 				var first atomic.Pointer[snapshot.Node]
 				return filterFunc(func(n *snapshot.Node) policy.Verdict {
@@ -354,14 +354,14 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			also: []string{"trimmed", "stranger"},
 		},
 		{
-			name: "writes to the pod", rule: "read-only", says: "the pod to place was written to",
+			name: "writes to the pod", rule: "read-only", says: "the policy changed the pod to place",
 			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
 				pod.Spec.NodeName = "a"
 				return filterFunc(atMostOne), nil
 			}),
 		},
 		{
-			name: "writes to a node's labels", rule: "read-only", says: "the Node object was written to",
+			name: "writes to a node's labels", rule: "read-only", says: "the policy changed the Node object",
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if n.Object.Labels != nil {
 					n.Object.Labels["seen"] = ""
@@ -370,7 +370,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "writes to a pod on a node", rule: "read-only", says: `the pod "default/x" on the node was written to`,
+			name: "writes to a pod on a node", rule: "read-only", says: `the policy changed the pod "default/x" on the node`,
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if len(n.Pods) == 1 {
 					n.Pods[0].Status.Phase = corev1.PodRunning
@@ -379,7 +379,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "orders a node's pods its own way", rule: "read-only", says: "the snapshot.Node was written to",
+			name: "orders a node's pods its own way", rule: "read-only", says: "the policy changed the Name, Object or Pods of the snapshot.Node",
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				slices.Reverse(n.Pods)
 				return policy.Verdict{}
@@ -415,7 +415,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}}),
 		},
 		{
-			name: "normalizes to what means no opinion", rule: "score", says: "NormalizeScore makes NoOpinion of 50",
+			name: "normalizes to what means no opinion", rule: "score", says: "NormalizeScore replaces 50 with NoOpinion",
 			policy: cycleOf(normalized{func(*snapshot.Node) int64 { return 50 }, func(scores []int64) {
 				for i := range scores {
 					scores[i] = 49 - scores[i]
@@ -423,7 +423,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}}),
 		},
 		{
-			name: "keeps notes in the Cycle", rule: "concurrent", says: "asked by 8 goroutines at once",
+			name: "keeps notes in the Cycle", rule: "concurrent", says: "called by 8 goroutines concurrently",
 			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
 				var judging atomic.Pointer[snapshot.Node]
 				return filterFunc(func(n *snapshot.Node) policy.Verdict {
@@ -465,7 +465,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "rejects nodes that the View does not hold", rule: "stranger", says: `node "a": Filter says first "fits", then "TooMany`,
+			name: "rejects nodes that the View does not hold", rule: "stranger", says: `node "a": Filter returned first "fits", then "TooMany`,
 			also: []string{"without"}, // which compares with such a node too
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if n.Row() < 0 {
@@ -475,7 +475,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "looks the node up in the View", rule: "without", says: "not what is known under its name",
+			name: "looks the node up in the View", rule: "without", says: "do not look up its name",
 			policy: prepareFunc(func(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 				return filterFunc(func(n *snapshot.Node) policy.Verdict {
 					if known := view.Node(n.Name); known != nil {
@@ -486,7 +486,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "remembers verdicts by name", rule: "without", says: "not what is known under its name",
+			name: "remembers verdicts by name", rule: "without", says: "do not look up its name",
 			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
 				var verdicts sync.Map
 				return filterFunc(func(n *snapshot.Node) policy.Verdict {

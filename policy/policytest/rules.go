@@ -19,11 +19,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// goroutines is how many ask at once in the rule "concurrent".
+// goroutines is how many goroutines the rule "concurrent" uses.
 const goroutines = 8
 
-// promptly is when a Prepare with a cancelled context counts as hanging. It is
-// long, so that a busy machine is not taken for a broken policy.
+// promptly is the time after which a Prepare with a canceled context fails. It is long enough for a
+// busy machine.
 const promptly = 10 * time.Second
 
 var (
@@ -31,14 +31,14 @@ var (
 	number    = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]+`) // "IPv6" is a word, "3 GPUs" has a number
 )
 
-// fresh returns the case's cluster built anew and the policy prepared for it.
+// fresh builds the case's cluster anew and prepares the policy for it.
 func (s *suite) fresh(c *testCase, p policy.Policy) (*world, prepared) {
 	w := c.cluster.build(s.options.Extend, asPublished)
 	return w, prepare(context.Background(), p, c.pod.DeepCopy(), w.view)
 }
 
-// compare fails the rule when the policy says about the nodes what differs from
-// what it said first, and returns whether it does not.
+// compare fails the rule if the results for the nodes differ from the first ones. It returns
+// whether they are the same.
 func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, got answers) bool {
 	for _, a := range []answers{first, got} {
 		if a.panicked != "" {
@@ -54,8 +54,8 @@ func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, 
 }
 
 func (s *suite) verdicts(c *testCase) {
-	w, asked := s.fresh(c, s.policy)
-	for _, a := range []answers{c.want, asked.judge(w.nodes, forward(len(w.nodes)))} {
+	w, prep := s.fresh(c, s.policy)
+	for _, a := range []answers{c.want, prep.evaluate(w.nodes, forward(len(w.nodes)))} {
 		for i, v := range a.verdicts {
 			where := c.name + ", " + nodeName(w.nodes[i])
 			if v.Unresolvable && v.Reason == nil {
@@ -81,7 +81,7 @@ func (s *suite) reason(where string, r *policy.Reason) {
 	case !ok:
 		s.byCode[r.Code] = r
 	case other.Text != r.Text:
-		s.fail("reasons", where, "the code %q has two texts, %q and %q: numbers and names belong into Have and Want, or the events cannot be grouped", r.Code, other.Text, r.Text)
+		s.fail("reasons", where, "the code %q has two texts, %q and %q: put numbers in Have and Want, so that events can be grouped", r.Code, other.Text, r.Text)
 	default:
 		s.fail("reasons", where, "two different *Reason have the code %q: make it one package-level variable", r.Code)
 	}
@@ -89,25 +89,25 @@ func (s *suite) reason(where string, r *policy.Reason) {
 		s.fail("reasons", where, "the code %q is not in CamelCase", r.Code)
 	}
 	if strings.TrimSpace(r.Text) == "" || strings.ContainsAny(r.Text, "\r\n") {
-		s.fail("reasons", where, "the text %q of %s is not one line that says something", r.Text, r.Code)
+		s.fail("reasons", where, "the text %q of %s must be one line, and not empty", r.Text, r.Code)
 	}
 	if number.MatchString(r.Text) {
-		s.fail("reasons", where, "the text %q of %s holds a number: numbers belong into Have and Want", r.Text, r.Code)
+		s.fail("reasons", where, "the text %q of %s contains a number: put numbers in Have and Want", r.Text, r.Code)
 	}
 }
 
 func (s *suite) repeatable(c *testCase) {
-	w, asked := s.fresh(c, s.policy)
+	w, prep := s.fresh(c, s.policy)
 	n := len(w.nodes)
 	check := func(how string, got answers) {
 		s.compare("repeatable", c.name, how, w.nodes, c.want, got)
 	}
-	check("asked about a View built anew, in reverse order", asked.judge(w.nodes, backward(n)))
-	check("asked a second time", asked.judge(w.nodes, rotated(n, 1)))
-	check("prepared a second time", prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).judge(w.nodes, forward(n)))
+	check("called for a View built anew, in reverse order", prep.evaluate(w.nodes, backward(n)))
+	check("called a second time", prep.evaluate(w.nodes, rotated(n, 1)))
+	check("prepared a second time", prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).evaluate(w.nodes, forward(n)))
 	if other := s.build(); other != nil {
-		w, asked = s.fresh(c, other)
-		check("asked of another policy of the same configuration", asked.judge(w.nodes, backward(n)))
+		w, prep = s.fresh(c, other)
+		check("called on another policy with the same configuration", prep.evaluate(w.nodes, backward(n)))
 	}
 }
 
@@ -126,30 +126,30 @@ func (s *suite) readOnly(c *testCase) {
 	budgets := slices.Clone(w.view.DisruptionBudgets())
 	deepBudgets := copies(budgets)
 
-	prepare(context.Background(), s.policy, pod, w.view).judge(w.nodes, forward(len(w.nodes)))
+	prepare(context.Background(), s.policy, pod, w.view).evaluate(w.nodes, forward(len(w.nodes)))
 
 	if d := changed(c.pod, pod); d != "" {
-		s.fail("read-only", c.name, "the pod to place was written to:\n%s", d)
+		s.fail("read-only", c.name, "the policy changed the pod to place:\n%s", d)
 	}
 	for i, n := range w.nodes {
 		where := c.name + ", " + nodeName(n)
 		was := before[i]
 		if n.Name != was.node.name || n.Object != was.node.object || !slices.Equal(n.Pods, was.node.pods) {
-			s.fail("read-only", where, "the snapshot.Node was written to: its Name, Object or Pods are others than before")
+			s.fail("read-only", where, "the policy changed the Name, Object or Pods of the snapshot.Node")
 			continue
 		}
 		if d := changed(was.deep.object, n.Object); d != "" {
-			s.fail("read-only", where, "the Node object was written to:\n%s", d)
+			s.fail("read-only", where, "the policy changed the Node object:\n%s", d)
 		}
 		for j, p := range n.Pods {
 			if d := changed(was.deep.pods[j], p); d != "" {
-				s.fail("read-only", where, "the pod %q on the node was written to:\n%s", podName(p), d)
+				s.fail("read-only", where, "the policy changed the pod %q on the node:\n%s", podName(p), d)
 			}
 		}
 	}
 	after := w.view.DisruptionBudgets()
 	if !slices.Equal(budgets, after) || !reflect.DeepEqual(deepBudgets, append([]*policyv1.PodDisruptionBudget{}, after...)) {
-		s.fail("read-only", c.name, "the View's disruption budgets were written to")
+		s.fail("read-only", c.name, "the policy changed the View's disruption budgets")
 	}
 }
 
@@ -166,11 +166,11 @@ func changed[T any](before, after T) string {
 	if d := cmp.Diff(before, after); d != "" {
 		return d
 	}
-	return "\ta value that it keeps for itself, such as a Quantity's text"
+	return "\ta value that the object caches, such as a Quantity's text"
 }
 
-// allocations measures all cases together, because each measurement stops the
-// world, and looks for the culprit only when there is one.
+// allocations measures all cases together, because each measurement stops the world. Only if there
+// are any does it measure the cases one by one.
 func (s *suite) allocations() {
 	type question struct {
 		c    *testCase
@@ -180,10 +180,10 @@ func (s *suite) allocations() {
 	}
 	var questions []question
 	for _, c := range s.cases {
-		w, asked := s.fresh(c, s.policy)
-		asked.judge(w.nodes, forward(len(w.nodes))) // from here on the nodes are warm
-		filter, filters := asked.cycle.(policy.Filter)
-		score, scores := asked.cycle.(policy.Score)
+		w, prep := s.fresh(c, s.policy)
+		prep.evaluate(w.nodes, forward(len(w.nodes))) // from here on the Facts are computed
+		filter, filters := prep.cycle.(policy.Filter)
+		score, scores := prep.cycle.(policy.Score)
 		for _, n := range w.nodes {
 			if filters {
 				questions = append(questions, question{c, "Filter", func(n *snapshot.Node) { filter.Filter(n) }, n})
@@ -205,7 +205,7 @@ func (s *suite) allocations() {
 	}
 	for _, q := range questions {
 		once := func() { q.ask(q.node) }
-		// What others allocate meanwhile is in some measurements, not in all.
+		// Allocations of other goroutines are in some measurements, but not in all.
 		one := testing.AllocsPerRun(runs, once)
 		for again := 0; again < 4 && one > allowed; again++ {
 			one = min(one, testing.AllocsPerRun(runs, once))
@@ -220,7 +220,7 @@ func (s *suite) scoreRange(c *testCase) {
 	if c.want.raw == nil {
 		return
 	}
-	w, asked := s.fresh(c, s.policy)
+	w, prep := s.fresh(c, s.policy)
 	for i, score := range c.want.scores {
 		s.inRange(c.name+", "+nodeName(w.nodes[i]), "", score, c.want.raw[i])
 	}
@@ -229,7 +229,7 @@ func (s *suite) scoreRange(c *testCase) {
 		for _, same := range []int{1, 3} {
 			scores := slices.Repeat([]int64{raw}, same)
 			how := fmt.Sprintf(" when NormalizeScore gets %v", scores)
-			if crash := normalize(asked.cycle, scores); crash != "" {
+			if crash := normalize(prep.cycle, scores); crash != "" {
 				s.fail("survives", where, "NormalizeScore %s%s", crash, how)
 				break
 			}
@@ -239,12 +239,12 @@ func (s *suite) scoreRange(c *testCase) {
 	}
 }
 
-// inRange checks a score that is not normalized any more, of a node for which Score returned raw.
+// inRange checks a final score of a node for which Score returned raw.
 func (s *suite) inRange(where, how string, score, raw int64) {
 	switch {
 	case score == policy.NoOpinion && raw == policy.NoOpinion:
 	case score == policy.NoOpinion:
-		s.fail("score", where, "NormalizeScore makes NoOpinion of %d%s: only Score may say it", raw, how)
+		s.fail("score", where, "NormalizeScore replaces %d with NoOpinion%s: only Score may return it", raw, how)
 	case score < 0 || score > policy.MaxScore:
 		s.fail("score", where, "the score is %d%s: must be within 0..%d, or NoOpinion", score, how, policy.MaxScore)
 	}
@@ -265,8 +265,8 @@ func (s *suite) concurrent(c *testCase) {
 			<-start
 			own := prepare(context.Background(), p, pod, w.view)
 			for round := range goroutines {
-				for _, asked := range []prepared{shared, own} {
-					got := asked.judge(w.nodes, rotated(len(w.nodes), g+round))
+				for _, prep := range []prepared{shared, own} {
+					got := prep.evaluate(w.nodes, rotated(len(w.nodes), g+round))
 					if got.panicked != "" || difference(w.nodes, c.want, got) != "" {
 						wrong[g] = &got
 						return
@@ -279,7 +279,7 @@ func (s *suite) concurrent(c *testCase) {
 	all.Wait()
 	for _, got := range wrong {
 		if got != nil {
-			s.compare("concurrent", c.name, fmt.Sprintf("asked by %d goroutines at once", goroutines), w.nodes, c.want, *got)
+			s.compare("concurrent", c.name, fmt.Sprintf("called by %d goroutines concurrently", goroutines), w.nodes, c.want, *got)
 			return
 		}
 	}
@@ -294,16 +294,16 @@ func (s *suite) cancelled(c *testCase) {
 	hangs := time.NewTimer(promptly)
 	defer hangs.Stop()
 	select {
-	case asked := <-answered:
-		if asked.err != nil {
+	case prep := <-answered:
+		if prep.err != nil {
 			return
 		}
-		if invalid := asked.invalid(); invalid != "" {
+		if invalid := prep.invalid(); invalid != "" {
 			s.fail("cancelled", c.name, "%s", invalid)
 			return
 		}
-		got := asked.judge(w.nodes, forward(len(w.nodes)))
-		s.compare("cancelled", c.name, "without an error the answer must be the usual one", w.nodes, c.want, got)
+		got := prep.evaluate(w.nodes, forward(len(w.nodes)))
+		s.compare("cancelled", c.name, "without an error the result must be the usual one", w.nodes, c.want, got)
 	case <-hangs.C:
 		s.fail("cancelled", c.name, "Prepare has not returned after %v", promptly)
 	}
@@ -312,35 +312,35 @@ func (s *suite) cancelled(c *testCase) {
 func (s *suite) trimmed(c *testCase) {
 	ask := func(pod *corev1.Pod, as form) (*world, answers) {
 		w := c.cluster.build(s.options.Extend, as)
-		asked := prepare(context.Background(), s.policy, pod.DeepCopy(), w.view)
-		return w, asked.judge(w.nodes, forward(len(w.nodes)))
+		prep := prepare(context.Background(), s.policy, pod.DeepCopy(), w.view)
+		return w, prep.evaluate(w.nodes, forward(len(w.nodes)))
 	}
 	w, got := ask(c.raw, asPublished)
-	s.compare("trimmed", c.name, "the answer depends on what snapshot.TrimPod removes from the pod", w.nodes, c.want, got)
+	s.compare("trimmed", c.name, "the result depends on what snapshot.TrimPod removes from the pod", w.nodes, c.want, got)
 	w, got = ask(c.pod, asStored)
-	s.compare("trimmed", c.name, "the answer depends on what snapshot.TrimNode and TrimPod remove from nodes and the pods on them", w.nodes, c.want, got)
+	s.compare("trimmed", c.name, "the result depends on what snapshot.TrimNode and TrimPod remove from nodes and the pods on them", w.nodes, c.want, got)
 }
 
 func (s *suite) stranger(c *testCase) {
 	if s.options.Extend != nil {
 		return
 	}
-	w, asked := s.fresh(c, s.policy)
+	w, prep := s.fresh(c, s.policy)
 	strangers := slices.Clone(w.nodes)
 	for i, n := range w.nodes {
 		strangers[i] = snapshot.NewNode(n.Object.DeepCopy(), copies(n.Pods)...)
 	}
-	got := asked.judge(strangers, forward(len(strangers)))
+	got := prep.evaluate(strangers, forward(len(strangers)))
 	s.compare("stranger", c.name, "a node of the View and an equal one of snapshot.NewNode", w.nodes, c.want, got)
 }
 
-// without asks about nodes that some of their pods have left.
+// without calls the policy for nodes without some of their pods.
 func (s *suite) without(c *testCase) {
-	w, asked := s.fresh(c, s.policy)
-	if asked.cycle == nil {
+	w, prep := s.fresh(c, s.policy)
+	if prep.cycle == nil {
 		return
 	}
-	asked.judge(w.nodes, forward(len(w.nodes))) // what it may have kept about the full nodes is of no use
+	prep.evaluate(w.nodes, forward(len(w.nodes))) // what the policy cached for the full nodes must not matter
 	for _, n := range w.nodes[:w.known] {
 		leavings := []func(*corev1.Pod) bool{func(*corev1.Pod) bool { return true }}
 		if len(n.Pods) > 1 {
@@ -349,16 +349,16 @@ func (s *suite) without(c *testCase) {
 			}
 		}
 		for _, leaving := range leavings {
-			if !s.withoutPods(c, asked, n, leaving) {
+			if !s.withoutPods(c, prep, n, leaving) {
 				return
 			}
 		}
 	}
 }
 
-// withoutPods compares the node without its leaving pods to an equal NewNode
-// and to one of another name. It returns false after a failure.
-func (s *suite) withoutPods(c *testCase, asked prepared, n *snapshot.Node, leaving func(*corev1.Pod) bool) bool {
+// withoutPods compares the node without the leaving pods to an equal NewNode, and to one of another
+// name. It returns false after a failure.
+func (s *suite) withoutPods(c *testCase, prep prepared, n *snapshot.Node, leaving func(*corev1.Pod) bool) bool {
 	reduced := n.Without(leaving)
 	if reduced == n {
 		return true
@@ -366,8 +366,8 @@ func (s *suite) withoutPods(c *testCase, asked prepared, n *snapshot.Node, leavi
 	where := c.name + ", " + nodeName(n)
 	left := fmt.Sprintf("without %d of its %d pods", len(n.Pods)-len(reduced.Pods), len(n.Pods))
 	equal := snapshot.NewNode(n.Object.DeepCopy(), copies(reduced.Pods)...)
-	got := judgeOne(asked, reduced)
-	if !s.compare("without", where, left+", and an equal node of snapshot.NewNode", []*snapshot.Node{n}, got, judgeOne(asked, equal)) {
+	got := evaluateOne(prep, reduced)
+	if !s.compare("without", where, left+", and an equal node of snapshot.NewNode", []*snapshot.Node{n}, got, evaluateOne(prep, equal)) {
 		return false
 	}
 	if s.options.Pools {
@@ -376,24 +376,24 @@ func (s *suite) withoutPods(c *testCase, asked prepared, n *snapshot.Node, leavi
 	object := n.Object.DeepCopy()
 	object.Name = "policytest-unknown"
 	renamed := snapshot.NewNode(object, reduced.Pods...)
-	// A policy may look at names for their own sake. It then does so in an empty
-	// View as well, where there is nothing to find under a name.
+	// A policy may depend on the names themselves. Then it does so in an empty View, too, in which
+	// it cannot look up the name.
 	alone := prepare(context.Background(), s.policy, c.pod.DeepCopy(), new(snapshot.View))
-	if alone.cycle == nil || difference([]*snapshot.Node{n}, judgeOne(alone, reduced), judgeOne(alone, renamed)) != "" {
+	if alone.cycle == nil || difference([]*snapshot.Node{n}, evaluateOne(alone, reduced), evaluateOne(alone, renamed)) != "" {
 		return true
 	}
 	if len(c.cluster.signals) > 0 {
 		as := *c
 		as.cluster = c.cluster.sayingOf(n.Name, object.Name)
-		_, asked = s.fresh(&as, s.policy)
+		_, prep = s.fresh(&as, s.policy)
 	}
-	return s.compare("without", where, left+", and the same under a name that the View does not hold (judge the Node in the argument, not what is known under its name)",
-		[]*snapshot.Node{n}, got, judgeOne(asked, renamed))
+	return s.compare("without", where, left+", and the same under a name that the View does not hold (evaluate the Node passed to Filter and Score, and do not look up its name)",
+		[]*snapshot.Node{n}, got, evaluateOne(prep, renamed))
 }
 
-// judgeOne asks about one node, with its score as it is before NormalizeScore.
-func judgeOne(asked prepared, n *snapshot.Node) answers {
-	a := asked.judge([]*snapshot.Node{n}, forward(1))
+// evaluateOne calls the Cycle for one node; the score is the one before NormalizeScore.
+func evaluateOne(prep prepared, n *snapshot.Node) answers {
+	a := prep.evaluate([]*snapshot.Node{n}, forward(1))
 	a.scores = a.raw
 	return a
 }

@@ -22,8 +22,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A test that wants a flag of this name itself finds it with flag.Lookup.
-var update = flag.Bool("update", false, "write what the policies decide into the want.txt of scenario files")
+// A test with a flag of this name can read it with flag.Lookup.
+var update = flag.Bool("update", false, "write the decisions into the want.txt of scenario files")
 
 // The files of a scenario.
 const (
@@ -32,13 +32,13 @@ const (
 	assignedFile = "pods.yaml"
 	podFile      = "pod.yaml"
 	signalsFile  = "signals.yaml"
-	// allocatesFile says how often Filter and Score may allocate, and why: "2: …".
+	// allocatesFile bounds the allocations of Filter and Score, with the reason: "2: …".
 	allocatesFile = "allocates.txt"
 	wantFile      = "want.txt"
 )
 
-// RunScenarios compares what a policy decides with what is written in the files
-// that match the pattern, txtar archives such as
+// RunScenarios compares the decisions of a policy with the files that match the pattern, txtar
+// archives such as
 //
 //	Node a runs the most web pods it may.
 //	-- config.yaml --
@@ -56,17 +56,14 @@ const (
 //	a     LimitReached  0/1 pods   -
 //	b     fits          -          100
 //
-// config.yaml is the policy's configuration, pods.yaml the pods on the nodes,
-// pod.yaml the pod to place; all but the last may be left out. A further file,
-// signals.yaml, says what the signals of the View hold, as [Signals] reads it, and
-// allocates.txt that the policy may allocate, as in "2: it boxes numbers" ([Allocates]). As in the engine,
-// nodes that do not fit get no score, and the others' are normalized together; NoOpinion
-// is replaced.
-// "!" after a verdict says that it is unresolvable. Instead of a table, want.txt
-// says that the pod is of no concern, or which error came.
+// config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to place; only pod.yaml
+// is required. signals.yaml holds the signals of the View, in the form of [Signals]. allocates.txt permits allocations,
+// as in "2: it boxes numbers" ([Allocates]). As in the engine, nodes that do not fit get no score, the scores of the
+// others are normalized together, and NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead
+// of a table, want.txt can say that the policy does not concern the pod, or contain an error.
 //
-// Every scenario is also checked as by [Run]. With the flag -update the files
-// are rewritten to what the policy decides.
+// RunScenarios also checks every scenario as [Run] does. With the flag -update it rewrites the
+// files to the decisions of the policy.
 func RunScenarios(t *testing.T, kind policy.Type, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -82,8 +79,8 @@ func RunScenarios(t *testing.T, kind policy.Type, pattern string) {
 	}
 }
 
-// checkScenario returns what is wrong with the policy, or the file. With rewrite
-// it writes the file anew instead of comparing.
+// checkScenario returns the errors of the policy or the file. With rewrite it rewrites the file
+// instead of comparing.
 func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 	archive, err := txtar.ParseFile(file)
 	if err != nil {
@@ -101,7 +98,7 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 			return []error{err}
 		}
 	} else if got != s.want {
-		errs = append(errs, fmt.Errorf("%s: the policy decides otherwise (go test -update rewrites the file):\n%s", file, cmp.Diff(s.want, got)))
+		errs = append(errs, fmt.Errorf("%s: the policy decides differently (go test -update rewrites the file):\n%s", file, cmp.Diff(s.want, got)))
 	}
 	if _, err := build(); err != nil {
 		return errs
@@ -195,7 +192,7 @@ func setWant(archive *txtar.Archive, want string) {
 	archive.Files = append(archive.Files, txtar.File{Name: wantFile, Data: []byte(want)})
 }
 
-// decide returns what should be in want.txt.
+// decide returns the content of want.txt.
 func (s *scenario) decide(build func() (policy.Policy, error)) string {
 	p, err := build()
 	if err != nil {
@@ -205,24 +202,24 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 	w := c.build(nil, asPublished)
 	pod := s.pod.DeepCopy()
 	snapshot.TrimPod(pod)
-	asked := prepare(context.Background(), p, pod, w.view)
+	prep := prepare(context.Background(), p, pod, w.view)
 	switch {
-	case asked.panicked != "":
-		return "Prepare " + asked.panicked + "\n"
-	case asked.err != nil:
-		return "error\n" + lines(asked.err)
-	case asked.cycle == nil:
-		return "the pod is of no concern\n"
+	case prep.panicked != "":
+		return "Prepare " + prep.panicked + "\n"
+	case prep.err != nil:
+		return "error\n" + lines(prep.err)
+	case prep.cycle == nil:
+		return "the policy does not concern the pod\n"
 	}
-	return s.table(w.view, p, asked)
+	return s.table(w.view, p, prep)
 }
 
-func (s *scenario) table(view *snapshot.View, p policy.Policy, asked prepared) string {
+func (s *scenario) table(view *snapshot.View, p policy.Policy, prep prepared) string {
 	nodes := make([]*snapshot.Node, len(s.nodes))
 	for i, n := range s.nodes {
 		nodes[i] = view.Node(n.Name)
 	}
-	all := asked.judge(nodes, forward(len(nodes)))
+	all := prep.evaluate(nodes, forward(len(nodes)))
 	if all.panicked != "" {
 		return all.panicked + "\n"
 	}
@@ -252,7 +249,7 @@ func (s *scenario) table(view *snapshot.View, p policy.Policy, asked prepared) s
 	return text.String()
 }
 
-// scores returns what the engine makes of the policy's scores for the nodes that fit.
+// scores returns the engine's scores of the policy for the nodes that fit.
 func (s *scenario) scores(view *snapshot.View, p policy.Policy, fitting []*snapshot.Node) ([]int64, error) {
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "under test", Policy: p, Weight: 1}}})
 	if err != nil {
@@ -276,7 +273,7 @@ func columnsOf(v policy.Verdict) (verdict, numbers string) {
 	return verdict, numbers
 }
 
-// lines writes an error, or each of several, on a line of its own.
+// lines writes an error, or each of several, on its own line.
 func lines(err error) string {
 	errs := []error{err}
 	var several utilerrors.Aggregate

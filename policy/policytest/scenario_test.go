@@ -59,7 +59,7 @@ func TestScenarioThatDoesNotHold(t *testing.T) {
 		from, to string // what is replaced in wholeScenario
 		says     string
 	}{
-		"another score":          {"-          0", "-          7", "the policy decides otherwise"},
+		"another score":          {"-          0", "-          7", "the policy decides differently"},
 		"unknown configuration":  {"-- nodes", "-- config.yaml --\nmix: 1\n-- nodes", `unknown field "mix"`},
 		"file of another name":   {"-- want.txt", "-- wanted.txt", "wanted.txt: is not a file of a scenario"},
 		"file twice":             {"-- want.txt", "-- pod.yaml", "pod.yaml is there twice"},

@@ -10,12 +10,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Now is when the values of [Signals] are from, unless they say otherwise.
+// Now is the default time of the values of [Signals].
 var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Signals returns the signals in a YAML mapping of their names to what they hold: by
-// key, a number, or a mapping with the number, when it was true, and whether it is
-// stale. It panics if the text is not that.
+// Signals returns the signals in a YAML mapping from their names to their values: by key, a number,
+// or a mapping with the number, its time, and whether it is stale. It panics if the text is
+// invalid.
 //
 //	cpu:
 //	  a: 0.25
@@ -23,7 +23,7 @@ var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	  c: {number: 0.5, stale: true}
 func Signals(text string) []*snapshot.Signal { return must(parseSignals(text)) }
 
-// signalValue is a value as it is written.
+// signalValue is a value in YAML.
 type signalValue struct {
 	Number float64   `json:"number"`
 	At     time.Time `json:"at"`

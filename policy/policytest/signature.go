@@ -4,8 +4,8 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// signatures asks every Cycle with a signature about the same nodes, whatever the pod and the View it was prepared for, and compares
-// what those with the same signature say.
+// signatures calls every Cycle with a signature for the same nodes, for all pods and Views, and compares the results of
+// those with the same signature.
 func (s *suite) signatures() {
 	given := &cluster{name: "the given nodes", nodes: s.options.Nodes, pods: s.options.Assigned, signals: s.options.Signals}
 	nodes := given.build(s.options.Extend, asPublished).nodes
@@ -15,8 +15,8 @@ func (s *suite) signatures() {
 	}
 	first := map[string]said{}
 	for _, c := range s.cases {
-		_, asked := s.fresh(c, s.policy)
-		cycle, ok := asked.cycle.(policy.Signature)
+		_, prep := s.fresh(c, s.policy)
+		cycle, ok := prep.cycle.(policy.Signature)
 		if !ok {
 			continue
 		}
@@ -25,8 +25,8 @@ func (s *suite) signatures() {
 			s.fail("survives", c.name, "Signature %s", crash)
 			continue
 		}
-		got := asked.judge(nodes, forward(len(nodes)))
-		got.scores, got.said = got.raw, nil // a signature says nothing of NormalizeScore and Explain
+		got := prep.evaluate(nodes, forward(len(nodes)))
+		got.scores, got.said = got.raw, nil // a signature does not cover NormalizeScore and Explain
 		before, seen := first[signature]
 		if !seen {
 			first[signature] = said{c.name, got}
