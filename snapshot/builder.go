@@ -12,24 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Builder collects what is known about the cluster and publishes it as Views.
-// Events may come in any order: a pod may arrive before its node, a node may
-// come back. The zero Builder is an empty cluster, ready to use. A Builder keeps
-// the objects it is given; they must not be written to afterwards.
+// Builder collects the state of the cluster and publishes it as Views. Events may come in any
+// order: a pod may come before its node, and a deleted node may come back. The zero Builder is an
+// empty cluster, ready to use. A Builder keeps the objects passed to it; the caller must not change
+// them afterwards.
 //
 // A Builder is not safe for concurrent use.
 type Builder struct {
 	nodes   map[string]*nodeState
 	pods    map[types.UID]*corev1.Pod // the pods on a node, by UID
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
-	pools   map[string]*Ledger // the ledgers of no node, by resource
+	pools   map[string]*Ledger // cluster-wide ledgers, by resource
 	signals map[string]*Signal // by name
-	// nominated are the pods that are nominated to a node, by UID.
+	// nominated are the nominated pods, by UID.
 	nominated map[types.UID]*corev1.Pod
 
-	dirty          map[string]struct{} // names of nodes to be made anew
+	dirty          map[string]struct{} // names of nodes to build anew
 	setChanged     bool                // a node was added or deleted
-	objectsChanged bool                // an object of a node is another
+	objectsChanged bool                // a Node object has changed
 	budgetsDirty   bool
 	poolsDirty     bool
 	signalsDirty   bool
@@ -41,23 +41,22 @@ type Builder struct {
 	current        *View
 }
 
-// nodeState is what is known about one node name. object is nil while only other
-// things of the node are known.
+// nodeState is the state of one node name. object is nil while only other parts of the node exist.
 type nodeState struct {
 	object  *corev1.Node
 	pods    []*corev1.Pod // ordered by comparePods
-	ledgers []*Ledger     // ordered by resource; never written to
-	// configMaps are never written to; nil: none.
+	ledgers []*Ledger     // ordered by resource; immutable
+	// configMaps are immutable; nil: none.
 	configMaps map[ConfigMapSource]map[string]string
-	facts      *facts // about object
+	facts      *facts // of object
 	row        int32  // -1 while object is nil
 }
 
-// rowSignal is a Signal as given, and with its values by row as in the last View.
+// rowSignal is a Signal as set, and with its values by row as in the last View.
 type rowSignal struct{ source, signal *Signal }
 
-// SetNode adds the node, or replaces the one with the same name. A node that
-// differs from the present one only in its resourceVersion is not a change.
+// SetNode adds the node, or replaces the one with the same name. It ignores a node that differs
+// from the current one only in its resourceVersion.
 func (b *Builder) SetNode(object *corev1.Node) {
 	state := b.state(object.Name)
 	if state.object == nil {
@@ -71,7 +70,7 @@ func (b *Builder) SetNode(object *corev1.Node) {
 	b.touch(object.Name)
 }
 
-// Nodes yields the Node objects, in no order.
+// Nodes yields the Node objects in no particular order.
 func (b *Builder) Nodes() iter.Seq[*corev1.Node] {
 	return func(yield func(*corev1.Node) bool) {
 		for _, state := range b.nodes {
@@ -82,8 +81,8 @@ func (b *Builder) Nodes() iter.Seq[*corev1.Node] {
 	}
 }
 
-// DeleteNode removes the node. Its pods stay known, and are on the node again if
-// it comes back. An unknown name changes nothing.
+// DeleteNode removes the node. The Builder keeps its pods; they are on the node again if it comes
+// back. DeleteNode ignores an unknown name.
 func (b *Builder) DeleteNode(name string) {
 	state := b.nodes[name]
 	if state == nil || state.object == nil {
@@ -97,10 +96,10 @@ func (b *Builder) DeleteNode(name string) {
 	b.dropIfEmpty(name)
 }
 
-// SetPod adds the pod to the node in its spec.nodeName, or replaces the pod with
-// the same UID. A pod without a node, or one that has ended, is on no node; without
-// one it may be nominated to one, see [View.Nominated]. A pod
-// that differs from the present one only in its resourceVersion is not a change.
+// SetPod adds the pod to the node in its spec.nodeName, or replaces the pod with the same UID. A
+// pod that has no node, or has ended, is on no node; a pod without a node may be nominated to one,
+// see [View.Nominated]. SetPod ignores a pod that differs from the current one only in its
+// resourceVersion.
 func (b *Builder) SetPod(pod *corev1.Pod) {
 	b.nominate(pod)
 	if old := b.pods[pod.UID]; old != nil && samePod(old, pod) {
@@ -125,7 +124,7 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 	b.touch(pod.Spec.NodeName)
 }
 
-// DeletePod removes the pod from its node, or its nomination. An unknown UID changes nothing.
+// DeletePod removes the pod from its node, or its nomination. It ignores an unknown UID.
 func (b *Builder) DeletePod(uid types.UID) {
 	if _, was := b.nominated[uid]; was {
 		delete(b.nominated, uid)
@@ -152,9 +151,8 @@ func (b *Builder) removePod(uid types.UID) {
 // Pod returns the pod with the UID if it is on a node, or nil.
 func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid] }
 
-// SetDisruptionBudget adds the budget, or replaces the one with the same
-// namespace and name. A budget that differs from the present one only in its
-// resourceVersion is not a change.
+// SetDisruptionBudget adds the budget, or replaces the one with the same namespace and name. It
+// ignores a budget that differs from the current one only in its resourceVersion.
 func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) {
 	if b.budgets == nil {
 		b.budgets = map[types.NamespacedName]*policyv1.PodDisruptionBudget{}
@@ -167,12 +165,12 @@ func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) {
 	b.budgetsDirty = true
 }
 
-// DisruptionBudgets yields the budgets, in no order.
+// DisruptionBudgets yields the budgets in no particular order.
 func (b *Builder) DisruptionBudgets() iter.Seq[*policyv1.PodDisruptionBudget] {
 	return maps.Values(b.budgets)
 }
 
-// DeleteDisruptionBudget removes the budget. An unknown one changes nothing.
+// DeleteDisruptionBudget removes the budget. It ignores an unknown one.
 func (b *Builder) DeleteDisruptionBudget(key types.NamespacedName) {
 	if _, ok := b.budgets[key]; ok {
 		delete(b.budgets, key)
@@ -202,7 +200,7 @@ func (b *Builder) SetLedger(l *Ledger) {
 	b.touch(l.Node)
 }
 
-// DeleteLedger removes the ledger. An unknown one changes nothing.
+// DeleteLedger removes the ledger. It ignores an unknown one.
 func (b *Builder) DeleteLedger(key LedgerKey) {
 	if key.Node == "" {
 		delete(b.pools, key.Resource)
@@ -220,8 +218,8 @@ func (b *Builder) DeleteLedger(key LedgerKey) {
 	}
 }
 
-// SetConfigMap adds the data of the node's ConfigMap of the family, or replaces it;
-// nil removes it. It must not be written to afterwards.
+// SetConfigMap adds the data of the node's ConfigMap of the family, or replaces it; nil removes it.
+// The caller must not change the data afterwards.
 func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[string]string) {
 	state := b.nodes[node]
 	if state == nil {
@@ -259,7 +257,7 @@ func (b *Builder) SetSignal(c *Signal) {
 	b.signalsDirty = true
 }
 
-// DeleteSignal removes the signal. An unknown name changes nothing.
+// DeleteSignal removes the signal. It ignores an unknown name.
 func (b *Builder) DeleteSignal(name string) {
 	if _, ok := b.signals[name]; ok {
 		delete(b.signals, name)
@@ -269,8 +267,8 @@ func (b *Builder) DeleteSignal(name string) {
 
 func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resource, resource) }
 
-// View publishes the present state. While nothing changes it returns the same
-// View. The cost is that of the changed nodes, plus copying one pointer a node.
+// View publishes the current state. It returns the same View while nothing changes. Its cost is
+// that of the changed nodes, plus copying one pointer for each node.
 func (b *Builder) View() *View {
 	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
 		return b.current
@@ -282,8 +280,8 @@ func (b *Builder) View() *View {
 		next.index, next.budgets, next.pools, next.signals = b.current.index, b.current.budgets, b.current.pools, b.current.signals
 		next.nominated = b.current.nominated
 	}
-	// In order of row: a request then finds nodes it asks about one after the other
-	// near each other in memory, which is most of what looking at a node costs.
+	// Build in order of row: then the nodes that a request reads one after the other are near each
+	// other in memory, which is most of the cost of reading a node.
 	for _, name := range slices.SortedFunc(maps.Keys(b.dirty), b.compareRows) {
 		if state := b.nodes[name]; state != nil && state.object != nil {
 			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, row: state.row, objectFacts: state.facts}
@@ -322,8 +320,8 @@ func (b *Builder) View() *View {
 	return next
 }
 
-// signalsByRow returns the signals with their values by row. It reuses those of the last View that have not changed, unless a
-// node was added or deleted.
+// signalsByRow returns the signals with their values by row. It reuses those of the last View for unchanged signals,
+// unless a node was added or deleted.
 func (b *Builder) signalsByRow(rows []*Node) map[string]*Signal {
 	signals := make(map[string]*Signal, len(b.signals))
 	for name, c := range b.signals {

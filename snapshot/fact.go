@@ -7,24 +7,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Fact is something computed from one node and the pods on it, and kept with
-// that Node. A policy makes its Facts when it is built, one for each thing it
-// wants to know, and asks [Fact.Of] in Filter and Score. A Node may keep values of any
-// number of Facts, and does not keep the Facts themselves: when the garbage collector
-// has found one unused, as after a reload, its values are dropped.
+// Fact is a value computed from one node and the pods on it, and kept with that Node. A policy
+// creates its Facts once, when it is built, one for each value, and calls [Fact.Of] in Filter and
+// Score. A Node keeps the values of any number of Facts, but not the Facts themselves: when the
+// garbage collector has found a Fact unused, for example after a reload, its values are dropped.
 type Fact[T any] struct {
 	key     factKey
 	compute func(*Node) T
 }
 
-// NewFact returns a Fact computed by the given function, which must be pure and
-// may be called by several goroutines at once, for the same Node too.
+// NewFact returns a Fact computed by the given function, which must be pure and safe for concurrent
+// use, even for the same Node.
 func NewFact[T any](compute func(*Node) T) *Fact[T] {
 	return &Fact[T]{key: newFactKey(), compute: compute}
 }
 
-// Of returns the fact about the node. The value is shared by all who ask and
-// must not be written to. Only the first call for a Node computes and allocates.
+// Of returns the value for the node. All callers share it and must not change it. Only the first
+// call for a Node computes and allocates.
 func (f *Fact[T]) Of(n *Node) *T {
 	if value := n.facts.find(f.key.weak); value != nil {
 		return value.(*T)
@@ -32,21 +31,20 @@ func (f *Fact[T]) Of(n *Node) *T {
 	return n.facts.keep(newEntry(f.key.weak, f.compute(n))).(*T)
 }
 
-// ObjectFact is like a [Fact], but computed from the Node object alone. It
-// outlives changes of the pods on the node.
+// ObjectFact is like a [Fact], but computed from the Node object alone. It is kept when the pods on
+// the node change.
 type ObjectFact[T any] struct {
 	key     factKey
 	compute func(*corev1.Node) T
 }
 
-// NewObjectFact returns an ObjectFact computed by the given function, which must
-// be pure and may be called by several goroutines at once, for the same object
-// too.
+// NewObjectFact returns an ObjectFact computed by the given function, which must be pure and safe
+// for concurrent use, even for the same object.
 func NewObjectFact[T any](compute func(*corev1.Node) T) *ObjectFact[T] {
 	return &ObjectFact[T]{key: newFactKey(), compute: compute}
 }
 
-// Of is as [Fact.Of].
+// Of is like [Fact.Of].
 func (f *ObjectFact[T]) Of(n *Node) *T {
 	if value := n.objectFacts.find(f.key.weak); value != nil {
 		return value.(*T)
@@ -54,8 +52,8 @@ func (f *ObjectFact[T]) Of(n *Node) *T {
 	return n.objectFacts.keep(newEntry(f.key.weak, f.compute(n.Object))).(*T)
 }
 
-// factKey identifies a Fact: entries refer to it by the weak pointer, which is nil once
-// the Fact, with the strong pointer, is gone.
+// factKey identifies a Fact. Entries hold the weak pointer, which is nil once the Fact, with the
+// strong pointer, is garbage-collected.
 type factKey struct {
 	identity *identity
 	weak     weak.Pointer[identity]
@@ -70,20 +68,20 @@ func newFactKey() factKey {
 	return factKey{id, weak.Make(id)}
 }
 
-// facts are what is kept of one Node, the newest first: a list, because there are
-// few, and because a Node should be small, so that thousands of them fit the
-// processor's caches. The zero value is empty.
+// facts holds the values of one Node, the newest first. It is a list, because there are few values,
+// and because a Node should be small, so that thousands of them fit the processor's caches. The
+// zero value is empty.
 type facts struct{ newest atomic.Pointer[factEntry] }
 
-// factEntry never changes once it is in a list.
+// factEntry is immutable once it is in a list.
 type factEntry struct {
 	key   weak.Pointer[identity]
 	value any // a pointer to the Fact's T
 	older *factEntry
 }
 
-// newEntry puts the value right behind its entry, so that who has loaded one has
-// loaded the other.
+// newEntry allocates the value right behind its entry, so that loading the entry loads the value,
+// too.
 func newEntry[T any](key weak.Pointer[identity], value T) *factEntry {
 	e := &struct {
 		factEntry
@@ -93,7 +91,7 @@ func newEntry[T any](key weak.Pointer[identity], value T) *factEntry {
 	return &e.factEntry
 }
 
-// find returns the value kept under the key, or nil.
+// find returns the value for the key, or nil.
 func (f *facts) find(key weak.Pointer[identity]) any { return f.newest.Load().find(key) }
 
 // find searches the list from this entry on, which may be nil.
@@ -106,9 +104,9 @@ func (e *factEntry) find(key weak.Pointer[identity]) any {
 	return nil
 }
 
-// keep keeps the entry, unless another goroutine was first, and returns the value
-// that is kept: one for all. When the list holds a value of a Fact that is gone, it
-// starts again: what is still wanted of the others is computed once more.
+// keep adds the entry, unless another goroutine was faster, and returns the value that all callers
+// share. If the list holds a value of a Fact that is gone, keep starts a new list: the values of
+// other Facts are computed once more when they are needed.
 func (f *facts) keep(entry *factEntry) any {
 	for {
 		newest := f.newest.Load()

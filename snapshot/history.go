@@ -10,33 +10,32 @@ import (
 )
 
 const (
-	// A History goes back this many events, or this many for each node if that is more,
-	// and up to a quarter further.
+	// A History holds this many events, or this many for each node if that is more, and up to a
+	// quarter more.
 	historyMin     = 4000
 	historyPerNode = 4
 )
 
-// PodEvent is a pod that came, or one that had been on a node and is gone.
+// PodEvent is a pod that came, or a bound pod that is gone.
 type PodEvent struct {
-	// Pod is as it was when it came; it may not be written to.
+	// Pod is the pod as it came; it must not be changed.
 	Pod  *corev1.Pod
 	Gone bool
 }
 
-// History is which pods have come and gone lately, whether or not they ever got a
-// node, the oldest first. It begins with the pods there are when the first View is
-// published, in order of their creation. A gated pod ([Gated]) comes when its gates are
-// gone. It never changes; the next View has a longer one. A nil History is empty.
+// History records which pods have come and gone lately, whether they were bound or not, the oldest
+// first. It starts with the pods that exist when the first View is published, in order of their
+// creation. A gated pod ([Gated]) comes when its gates are removed. A History is immutable; the
+// next View has a longer one. A nil History is empty.
 //
-// A pod that comes is no reason to publish a View: it is in the History of the next.
+// A new pod does not cause a new View: it is in the History of the next one.
 type History struct {
-	// Start identifies the first event: Histories with the same Start begin with the
-	// same events. Nil for an empty History of no Builder.
+	// Start identifies the first event: Histories with the same Start begin with the same events.
+	// It is nil for an empty History that no Builder made.
 	Start *HistoryStart
-	// Came is the number of pods that have ever come, including those before the first
-	// event.
+	// Came is the number of all pods that have come, including those before the first event.
 	Came int
-	// Events may not be written to.
+	// Events must not be changed.
 	Events []PodEvent
 }
 
@@ -46,14 +45,14 @@ type HistoryStart struct {
 	Came int
 }
 
-// History is what came before. It may be nil, which is nothing.
+// History returns the events before the View. It may be nil, which is an empty History.
 func (v *View) History() *History { return v.history }
 
-// DropHistory gives Views no History from the next one on, and costs nothing for it.
+// DropHistory omits the History from all following Views, which saves its cost.
 func (b *Builder) DropHistory() { b.journal = journal{off: true} }
 
-// KeepHistory undoes DropHistory. The History begins anew, with the given pods, which
-// are those there are, whether on a node or not.
+// KeepHistory undoes DropHistory. The History starts again with the given pods, which are all that
+// exist, whether bound or not.
 func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
 	if !b.journal.off {
 		return
@@ -66,14 +65,14 @@ func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
 	}
 }
 
-// Gated says whether kube-scheduler does not try the pod yet, because it has scheduling
-// gates. A pod on a node is not gated.
+// Gated reports whether kube-scheduler does not try the pod yet because it has scheduling gates. A
+// bound pod is not gated.
 func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 && pod.Spec.NodeName == "" }
 
 // journal is the part of a Builder that writes the History.
 type journal struct {
 	off    bool
-	known  map[types.UID]knownPod // the pods that have come and not gone
+	known  map[types.UID]knownPod // the pods that have come and are not gone
 	events []PodEvent             // since the last View
 	last   *History
 }
@@ -110,7 +109,7 @@ func (j *journal) gone(uid types.UID) {
 	}
 }
 
-// history returns the History with the latest events, for a View of so many nodes.
+// history returns the History with the latest events, for a View with this many nodes.
 func (j *journal) history(nodes int) *History {
 	if len(j.events) == 0 {
 		return j.last
@@ -128,7 +127,7 @@ func (j *journal) history(nodes int) *History {
 			next.Came++
 		}
 	}
-	// Behind the end of the last History, where it does not look.
+	// The last History does not read beyond its own end.
 	next.Events = append(next.Events, j.events...)
 	j.events = j.events[:0]
 	if keep := max(historyMin, historyPerNode*nodes); len(next.Events) > keep+keep/4 {

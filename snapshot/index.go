@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// NodeIndex is what depends on the names of the nodes alone. Views share it until a node is added or deleted: in Views with the
-// same NodeIndex, the same rows belong to the same names.
+// NodeIndex is the part of a View that depends only on the names of the nodes. Views share it until a node is added or
+// deleted: in Views with the same NodeIndex, a row has the same name.
 type NodeIndex struct {
-	// names are the names of all nodes, in order of rows. The name of a row ends where ends says, and begins where that of the row
-	// before ends; it is empty if the row is free.
+	// names are the names of all nodes, in order of rows. ends holds where the name of each row ends; it begins where
+	// the one before ends. The name of a free row is empty.
 	names  string
 	ends   []int32
 	sorted []int32 // rows in order of name
-	// slots is an open-addressing table: of a power of two, at least half of them free. It takes little memory because between
-	// two calls kube-scheduler uses the processor's caches for itself.
+	// slots is an open-addressing table. Its size is a power of two, and at least half of its slots are free. It is
+	// small, because kube-scheduler uses the processor's caches between two calls.
 	slots []slot
 }
 
@@ -55,7 +55,7 @@ func newNodeIndex(rows []*Node) *NodeIndex {
 	return x
 }
 
-// Name returns the name of the node at the row, which must be one of the View's; it does so without looking at the node.
+// Name returns the name of the node at the row, which must be in use; it does not load the node.
 func (x *NodeIndex) Name(row int) string { return x.name(int32(row)) }
 
 func (x *NodeIndex) name(row int32) string {
@@ -65,13 +65,14 @@ func (x *NodeIndex) name(row int32) string {
 	return x.names[x.ends[row-1]:x.ends[row]]
 }
 
-// home is where the search for a hash begins, and after the slot to look at next. tag is the part of the hash that a slot holds:
-// not the one that home is made of.
+// home is the first slot to search for a hash, and after is the next one. tag is the part of the hash that a slot
+// holds; home uses another part.
 func (x *NodeIndex) home(hash uint64) uint32  { return uint32(hash) & uint32(len(x.slots)-1) }
 func (x *NodeIndex) after(slot uint32) uint32 { return (slot + 1) & uint32(len(x.slots)-1) }
 func tag(hash uint64) uint32                  { return uint32(hash >> 32) }
 
-// candidate returns the first row from the slot on whose name may have the hash, and the slot behind it; -1 if there is none.
+// candidate returns the first row from the slot at on whose name may have the hash, and the slot after it; the row is
+// -1 if there is none.
 func (x *NodeIndex) candidate(at uint32, hash uint64) (row int32, next uint32) {
 	for ; x.slots[at].next != 0; at = x.after(at) {
 		if x.slots[at].hash == tag(hash) {
@@ -91,8 +92,8 @@ func (x *NodeIndex) row(name string) int32 {
 	return row
 }
 
-// find is [View.Find]. It goes over the names in several passes, each of which touches memory that does not depend on what the
-// pass touched before, so that the processor waits for many places at once.
+// find implements [View.Find]. It makes several passes over the names. The memory accesses of one pass do not depend on
+// each other, so that the processor does many of them at the same time.
 func (x *NodeIndex) find(rows []int32, name func(i int) []byte) {
 	const block = 64
 	var hashes [block]uint64
@@ -117,9 +118,9 @@ func (x *NodeIndex) find(rows []int32, name func(i int) []byte) {
 			}
 		}
 		for j, row := range some {
-			asked := name(first + j)
-			if row >= 0 && (len(asked) == 0 || asked[0] != letters[j] || x.names[begins[j]:x.ends[row]] != string(asked)) {
-				some[j] = x.row(string(asked)) // two names with the same hash, nearly always
+			wanted := name(first + j)
+			if row >= 0 && (len(wanted) == 0 || wanted[0] != letters[j] || x.names[begins[j]:x.ends[row]] != string(wanted)) {
+				some[j] = x.row(string(wanted)) // usually two names with the same hash
 			}
 		}
 	}

@@ -8,46 +8,47 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The bounds of a ledger. The API server refuses more.
+// The bounds of a ledger. The API server rejects more.
 const (
 	MaxLedgerUnits = 64
 	MaxUnitClaims  = 128 // of one unit
 	MaxLedgerPods  = 512
 )
 
-// LedgerKey says what a ledger is about.
+// LedgerKey identifies a ledger.
 type LedgerKey struct {
-	// Resource is what is handed out, such as "aliyun.com/gpu-mem" or "licenses/matlab".
+	// Resource is the resource to claim, such as "aliyun.com/gpu-mem" or "licenses/matlab".
 	Resource string
-	// Node is the node whose units they are; "" for a pool of the whole cluster.
+	// Node is the node that has the units; "" for a pool of the whole cluster.
 	Node string
 }
 
-// Ledger says what has been handed out of one countable thing, and to whom: the devices of one node, or a pool. It holds
-// what Outboard has handed out, not what other tools have. A nil *Ledger is an empty one.
+// Ledger holds which pods have claimed how much of one countable resource: of the units of one node, or of a pool. It
+// holds the claims that Outboard made, not what other tools have allocated. A nil *Ledger is empty.
 //
-// In a View it is the present state as far as it is known; the API server's is the truth. It must not be written to.
+// In a View it is the latest known state; the API server has the current one. It is immutable.
 type Ledger struct {
 	Resource string `json:"resource"`
 	Node     string `json:"node,omitempty"`
-	// Units are all there are, in order of name.
+	// Units are all units, in order of name.
 	Units []LedgerUnit `json:"units,omitempty"`
 	// Pods are those with claims, in order of At.
 	Pods []LedgerPod `json:"pods,omitempty"`
-	// LastAt is the latest At there has ever been.
+	// LastAt is the latest At of all claims ever made.
 	LastAt time.Time `json:"lastAt,omitzero"`
 }
 
-// LedgerUnit is one device, or one pool.
+// LedgerUnit is one GPU, one other device, or one pool.
 type LedgerUnit struct {
 	Name string `json:"name"`
-	// Capacity is what there is, in the resource's unit. Claims may exceed it when hardware has shrunk, or is gone (0).
+	// Capacity is how much the unit has, in the resource's unit. The claims may exceed it if hardware was replaced or
+	// is gone (0).
 	Capacity int64 `json:"capacity"`
-	// Claims are in order of Pod; each pod has at most one.
+	// Claims are ordered by Pod, at most one for each pod.
 	Claims []LedgerClaim `json:"claims,omitempty"`
 }
 
-// LedgerClaim is what one pod has of one unit.
+// LedgerClaim is what one pod holds of one unit.
 type LedgerClaim struct {
 	Pod    types.UID `json:"pod"`
 	Amount int64     `json:"amount"` // 1 or more
@@ -58,19 +59,21 @@ type LedgerPod struct {
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
-	// Node is where the pod is, or is to be, bound.
+	// Node is the node to which the pod is bound, or to be bound.
 	Node string `json:"node"`
-	// At is when the claim was made. In one ledger no two claims have the same At, and later ones have later ones.
+	// At is when the claim was made. It increases from claim to claim in one ledger.
 	At time.Time `json:"at"`
-	// Token changes whenever somebody comes to rely on the claim, so that it is not taken back in the same moment.
+	// Token changes whenever a bind attempt relies on the claim, so that no other replica releases it at the same
+	// moment.
 	Token string `json:"token"`
-	// Shared says that several attempts to bind the pod have relied on the claim, so that none of them alone may give it up.
+	// Shared is true if several attempts to bind the pod have relied on the claim, so that none of them alone may
+	// release it.
 	Shared bool `json:"shared,omitempty"`
-	// Annotations are those the Binding must carry.
+	// Annotations are those that the Binding must have.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Key returns what the ledger is about.
+// Key returns the key of the ledger.
 func (l *Ledger) Key() LedgerKey { return LedgerKey{l.Resource, l.Node} }
 
 // Pod returns the pod with the UID, or nil if it has no claim.
@@ -99,7 +102,7 @@ func (l *Ledger) Unit(name string) *LedgerUnit {
 	return nil
 }
 
-// Used is the sum of the claims. A nil unit has none.
+// Used returns the sum of the claims. A nil unit has none.
 func (u *LedgerUnit) Used() int64 {
 	if u == nil {
 		return 0
@@ -111,8 +114,7 @@ func (u *LedgerUnit) Used() int64 {
 	return sum
 }
 
-// AddAmounts adds two amounts of something, which are 0 or more. A sum that cannot be counted
-// is math.MaxInt64.
+// AddAmounts adds two amounts, each 0 or more. If the sum overflows, it is math.MaxInt64.
 func AddAmounts(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -120,7 +122,7 @@ func AddAmounts(a, b int64) int64 {
 	return a + b
 }
 
-// Amount is what the pod has of the unit. A nil unit has none.
+// Amount returns what the pod holds of the unit. A nil unit has no claims.
 func (u *LedgerUnit) Amount(uid types.UID) int64 {
 	if u != nil {
 		for _, c := range u.Claims {
@@ -132,8 +134,8 @@ func (u *LedgerUnit) Amount(uid types.UID) int64 {
 	return 0
 }
 
-// Without returns the ledger as it would be without the claims of the pods for which leaving is true. The receiver is not
-// changed. When no pod leaves, the receiver itself is returned.
+// Without returns a copy of the ledger without the claims of the pods for which leaving is true. It returns the
+// receiver itself if no pod leaves.
 func (l *Ledger) Without(leaving func(types.UID) bool) *Ledger {
 	if l == nil || !slices.ContainsFunc(l.Pods, func(p LedgerPod) bool { return leaving(p.UID) }) {
 		return l

@@ -8,22 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node is one node and the pods on it, at one moment. It never changes; a node
-// that changes is replaced by another Node in the next View.
+// Node is one node and the pods on it at one moment. It is immutable; when a node changes, the next
+// View has another Node for it.
 type Node struct {
-	// Name is the node's name, and its only identity.
+	// Name is the node's name, which alone identifies it.
 	Name string
-	// Object is the trimmed Node object. It is never nil and must not be
-	// written to. Its maps may be nil.
+	// Object is the trimmed Node object. It is never nil and must not be changed. Its maps may be
+	// nil.
 	Object *corev1.Node
-	// Pods are the pods bound to the node that have not ended (their phase is
-	// neither Succeeded nor Failed), ordered by namespace and name. A pod with a
-	// deletionTimestamp is still here: what it holds is free only when it is
-	// gone. Neither the slice nor the pods may be written to.
+	// Pods are the pods bound to the node that have not ended (their phase is neither Succeeded nor
+	// Failed), ordered by namespace and name. A pod with a deletionTimestamp is still listed: what
+	// it holds is free only when it is gone. Neither the slice nor the pods may be changed.
 	Pods []*corev1.Pod
-	// Ledgers say what has been handed out of the node's devices, in order of
-	// resource: also to pods that are not on the node yet. They may not be written
-	// to.
+	// Ledgers hold the claims on the node's units, in order of resource, including claims of pods
+	// that are not on the node yet. They are immutable.
 	Ledgers []*Ledger
 
 	configMaps  map[ConfigMapSource]map[string]string // nil: none
@@ -32,10 +30,9 @@ type Node struct {
 	objectFacts *facts // shared by all Nodes with this Object
 }
 
-// NewNode returns a node that belongs to no View: one that exists only in a
-// request (a cluster autoscaler's template, or any node when Outboard runs
-// without a cluster), or one in a test. Pods that have ended are left out.
-// Neither object nor pods may be written to afterwards.
+// NewNode returns a node that is in no View: one that exists only in a request (a cluster
+// autoscaler's template, or any node when Outboard runs without a cluster), or one in a test. It
+// omits pods that have ended. Neither object nor pods may be changed afterwards.
 func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
 	kept := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
@@ -47,7 +44,7 @@ func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
 	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1, objectFacts: new(facts)}
 }
 
-// Ledger returns the node's ledger of the resource, or nil, which is an empty one.
+// Ledger returns the node's ledger for the resource, or nil, which is an empty one.
 func (n *Node) Ledger(resource string) *Ledger {
 	for _, l := range n.Ledgers {
 		if l.Resource == resource {
@@ -57,27 +54,25 @@ func (n *Node) Ledger(resource string) *Ledger {
 	return nil
 }
 
-// Has says whether the pod with the UID is bound to the node.
+// Has reports whether the pod with the UID is bound to the node.
 func (n *Node) Has(uid types.UID) bool {
 	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
 }
 
-// ConfigMapSource is a family of ConfigMaps that say something about nodes: there
-// is one for each node, in one namespace, named Prefix followed by the node's name.
+// ConfigMapSource is a family of ConfigMaps with data about nodes: one for each node, in one
+// namespace, named Prefix followed by the node's name.
 type ConfigMapSource struct{ Namespace, Prefix string }
 
-// ConfigMap returns the data of the node's ConfigMap of the family, or nil if there
-// is none. It may not be written to.
+// ConfigMap returns the data of the node's ConfigMap of the family, or nil if there is none. The
+// data must not be changed.
 func (n *Node) ConfigMap(source ConfigMapSource) map[string]string { return n.configMaps[source] }
 
-// Row is the node's place in tables indexed by [View.Rows], or -1 for a node
-// that belongs to no View. A node keeps its row from View to View for as long as
-// it exists, and so do the Nodes made of it by With and Without.
+// Row is the node's index in tables of the size [View.Rows], or -1 for a node that is in no View. A
+// node keeps its row from View to View while it exists, and With and Without keep it, too.
 func (n *Node) Row() int { return int(n.row) }
 
-// Without returns the node as it would be without the pods for which leaving is
-// true, and without their claims: what preemption asks a policy about. The
-// receiver is not changed. When no pod leaves, the receiver itself is returned.
+// Without returns a copy of the node without the pods for which leaving is true, and without their
+// claims; preemption evaluates such nodes. It returns the receiver itself if no pod leaves.
 func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 	if !slices.ContainsFunc(n.Pods, leaving) {
 		return n
@@ -99,10 +94,9 @@ func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 	return rest
 }
 
-// With returns the node as it would be with these pods too: what binding asks a
-// policy about while other pods are on their way to the node. Pods that are on
-// the node already, by UID, are not counted twice. The receiver is not changed.
-// When no pod is added, the receiver itself is returned.
+// With returns a copy of the node with these pods added, for pods that are being bound to the node.
+// It ignores pods that are on the node already, by UID, and returns the receiver itself if no pod
+// is added.
 func (n *Node) With(coming ...*corev1.Pod) *Node {
 	pods := slices.Clip(n.Pods)
 	for _, pod := range coming {

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Nominated returns the pods that are nominated to a node, by its name: kube-scheduler evicts pods there to make room for
-// them, or is about to bind them. The most important pod comes first: the one with the highest priority, and of those the
-// oldest. The node need not exist. Neither the map nor the slices nor the pods may be written to. Nominated pods are not among
-// [Node.Pods].
+// Nominated returns the pods nominated to each node, by the node's name: kube-scheduler evicts pods there to make room
+// for them, or is about to bind them. The most important pod comes first: the one with the highest priority, and of
+// those the oldest. The node need not exist. The map, the slices and the pods must not be changed. Nominated pods are
+// not in [Node.Pods].
 func (v *View) Nominated() map[string][]*corev1.Pod { return v.nominated }
 
 // nominate adds or removes the pod's nomination.
@@ -33,7 +33,7 @@ func (b *Builder) nominate(pod *corev1.Pod) {
 	b.nominatedDirty = true
 }
 
-// nominatedByNode is what a View holds of the nominated pods.
+// nominatedByNode returns the nominated pods for a View.
 func (b *Builder) nominatedByNode() map[string][]*corev1.Pod {
 	if len(b.nominated) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (b *Builder) nominatedByNode() map[string][]*corev1.Pod {
 	return byNode
 }
 
-// CompareNominated orders nominated pods as [View.Nominated] does.
+// CompareNominated is the order of pods in [View.Nominated].
 func CompareNominated(a, b *corev1.Pod) int {
 	return cmp.Or(
 		-cmp.Compare(Priority(a), Priority(b)),

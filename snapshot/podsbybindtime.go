@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodsByBindTime holds the pods on a node, the last bound first, so that a binary search finds
-// those bound since a time: the pods that a reading of that time does not include. It never
-// changes, and belongs in a [Fact].
+// PodsByBindTime holds the pods on a node, the last bound first, so that a binary search finds the
+// pods bound since a time: those that a measurement of that time does not include. It is immutable,
+// and usually the value of a [Fact].
 type PodsByBindTime struct {
 	// Pods are the pods on the node, the last bound first.
 	Pods  []*corev1.Pod
@@ -37,7 +37,7 @@ func (a *PodsByBindTime) Since(t time.Time) int {
 }
 
 // BoundBefore returns a time, by the API server's clock, before which the pod was bound. It is
-// not known for a pod that Outboard has just bound and that no watch event has shown since.
+// unknown for a pod that Outboard has just bound, until a watch event shows it.
 func BoundBefore(pod *corev1.Pod) (at time.Time, known bool) {
 	seconds := boundAt(pod)
 	if seconds == math.MaxInt64 {
@@ -46,9 +46,9 @@ func BoundBefore(pod *corev1.Pod) (at time.Time, known bool) {
 	return time.Unix(seconds+1, 0).UTC(), true // the API server truncates to seconds
 }
 
-// boundAt returns when the pod was bound, in Unix seconds. A pod without the time has just been
-// bound by Outboard and not been seen since: it counts as later than all others. Its PodScheduled
-// condition, if any, is from an earlier attempt that failed.
+// boundAt returns when the pod was bound, in Unix seconds. A pod without that time has just been
+// bound by Outboard, and no watch event has shown it yet: it counts as later than all others. Its
+// PodScheduled condition, if any, is from an earlier attempt that failed.
 func boundAt(pod *corev1.Pod) int64 {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]

@@ -6,24 +6,24 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// PodRequests returns what kube-scheduler counts the pod with. A pod without a node counts
-// with what its spec requests. A pod on a node counts with what it holds there: while the
-// kubelet resizes it in place, the most of what it requests, what the kubelet has allocated,
-// and what its containers run with; and if the resize is infeasible, of the last two.
+// PodRequests returns the resources with which kube-scheduler counts the pod. A pod without a node
+// counts with what its spec requests. A pod on a node counts with what it holds there: while the
+// kubelet resizes it in place, the maximum of what it requests, what the kubelet has allocated, and
+// what its containers run with; and if the resize is infeasible, the maximum of the last two.
 func PodRequests(pod *corev1.Pod) corev1.ResourceList {
 	s := &pod.Status
-	// For most pods TrimPod leaves nothing of that, and reading the spec alone takes a third of the time.
+	// For most pods, TrimPod leaves no such status, and reading the spec alone takes a third of the time.
 	reported := len(s.ContainerStatuses)+len(s.InitContainerStatuses) > 0 || s.AllocatedResources != nil || s.Resources != nil
 	return resource.PodRequests(pod, options(pod.Spec.NodeName != "" && (reported || resource.IsPodResizeInfeasible(pod))))
 }
 
-// options are those of kube-scheduler. An API server that does not have a feature reports
-// nothing in the fields that it adds to the status.
+// options returns kube-scheduler's options. An API server without a feature reports nothing in the
+// status fields of that feature.
 func options(useStatus bool) resource.PodResourcesOptions {
 	return resource.PodResourcesOptions{UseStatusResources: useStatus, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 }
 
-// isResized says whether the status of the pod changes what it counts with, or its limits.
+// isResized reports whether the status of the pod changes what it counts with, or its limits.
 func isResized(pod *corev1.Pod) bool {
 	switch {
 	case pod.Spec.NodeName == "":
@@ -37,8 +37,8 @@ func isResized(pod *corev1.Pod) bool {
 		!equality.Semantic.DeepEqual(resource.PodLimits(pod, options(true)), resource.PodLimits(pod, options(false)))
 }
 
-// isAsSpecified says whether, at a glance, the status reports no more than the spec requests.
-// The kubelet reports the resources of every pod, and few pods are being resized.
+// isAsSpecified reports whether a quick comparison finds that the status reports no more than the
+// spec requests. The kubelet reports the resources of every pod, and few pods are being resized.
 func isAsSpecified(pod *corev1.Pod) bool {
 	if pod.Spec.Resources != nil {
 		return false
@@ -79,7 +79,7 @@ func covers(all, part corev1.ResourceList) bool {
 	return true
 }
 
-// sumCovers is covers for the sum of what the containers request.
+// sumCovers is like covers, for the sum of what the containers request.
 func sumCovers(containers []corev1.Container, part corev1.ResourceList) bool {
 	for name, amount := range part {
 		rest := amount.DeepCopy()
@@ -123,12 +123,12 @@ func withoutClaims(r *corev1.ResourceRequirements) *corev1.ResourceRequirements 
 	return &corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 }
 
-// ExtendedResourceRequest is how much of an extended resource the pod asks for, 0 or more, by Kubernetes' rule:
-// init containers run one after the other, before the containers, but beside the sidecars that
-// were started before them. It allocates nothing.
+// ExtendedResourceRequest returns how much of an extended resource the pod requests, 0 or more, by Kubernetes' rule:
+// init containers run one after the other, before the containers, but beside the sidecars started before them. It does
+// not allocate.
 //
-// That is also what a pod on a node has: it cannot be resized in place in anything but cpu and
-// memory, for which there is [PodRequests].
+// A pod on a node holds the same amount: only cpu and memory can be resized in place, see
+// [PodRequests].
 func ExtendedResourceRequest(pod *corev1.Pod, resource corev1.ResourceName) int64 {
 	limit := func(c *corev1.Container) int64 {
 		q, ok := c.Resources.Limits[resource]

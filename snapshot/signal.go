@@ -12,28 +12,28 @@ import (
 type Value struct {
 	// Number is never NaN nor infinite.
 	Number float64
-	// At is when the number was true, as the source reports it if it does. Zero: the
+	// At is the time of the number, as reported by the source, or else when it was read. Zero: the
 	// number is unknown.
 	At time.Time
-	// Stale says that the number was too old when the View was published.
+	// Stale is true if the number was too old when the View was published.
 	Stale bool
 }
 
 // Current reports whether the number is known and not stale.
 func (v Value) Current() bool { return !v.At.IsZero() && !v.Stale }
 
-// Signal holds the numbers that one external source reports, by key. The keys are the
-// names of nodes, or of whatever the source counts: features of a license server,
-// resources of another cluster. The key of a single number is "". A Signal never
-// changes; new numbers are a new Signal in the next View. A nil *Signal is empty.
+// Signal holds the numbers that one external source reports, by key. The keys are the names of
+// nodes, or of other things that the source counts: features of a license server, resources of
+// another cluster. The key of a single number is "". A Signal is immutable; new numbers are in a
+// new Signal of the next View. A nil *Signal is empty.
 type Signal struct {
 	name   string
 	values map[string]Value
 	rows   []Value // by row of the View that holds the Signal
 }
 
-// NewSignal returns a Signal. values must not be written to afterwards. Numbers
-// that are NaN or infinite are left out.
+// NewSignal returns a Signal. The caller must not change values afterwards. NewSignal omits numbers
+// that are NaN or infinite.
 func NewSignal(name string, values map[string]Value) *Signal {
 	for _, v := range values {
 		if math.IsNaN(v.Number) || math.IsInf(v.Number, 0) {
@@ -53,8 +53,8 @@ func (s *Signal) Name() string {
 	return s.name
 }
 
-// Of returns the value of the node, which belongs to the View that holds the Signal, or
-// to no View. It does not allocate.
+// Of returns the value for the node, which is in the View that holds the Signal, or in no View. It
+// does not allocate.
 func (s *Signal) Of(n *Node) Value {
 	if s == nil {
 		return Value{}
@@ -65,7 +65,7 @@ func (s *Signal) Of(n *Node) Value {
 	return s.values[n.Name]
 }
 
-// Get returns the value of the key. It does not allocate.
+// Get returns the value for the key. It does not allocate.
 func (s *Signal) Get(key string) Value {
 	if s == nil {
 		return Value{}
@@ -87,7 +87,7 @@ func (s *Signal) All() iter.Seq2[string, Value] {
 	}
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (s *Signal) Len() int {
 	if s == nil {
 		return 0

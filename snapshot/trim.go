@@ -8,15 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// lastApplied is kubectl's copy of the whole object, environment included.
+// lastApplied is kubectl's copy of the whole object, including the environment.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// TrimPod removes, in place, what no placement can depend on, and with it every
-// value that may be a secret: managed fields, environment, commands, probes,
-// lifecycle hooks, volume mounts, volumes that are not persistent, and the status
-// but for its phase, start time, nominated node, the conditions that are more
-// than a step on the way to Ready, and, while the pod is resized, the resources it has.
-// Ephemeral containers go too: kube-scheduler does not count them either.
+// TrimPod removes, in place, what no placement can depend on, including every value that may be a
+// secret: managed fields, environment, commands, probes, lifecycle hooks, volume mounts, volumes
+// that are not persistent, and most of the status. Of the status it keeps the phase, the start
+// time, the nominated node, the conditions other than steps on the way to Ready, and, while the pod
+// is resized, its resources. It also removes ephemeral containers, which kube-scheduler does not
+// count either.
 func TrimPod(pod *corev1.Pod) {
 	trimMeta(&pod.ObjectMeta)
 	trimContainers(pod.Spec.InitContainers)
@@ -40,10 +40,9 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Status = kept
 }
 
-// TrimNode removes, in place, what no placement can depend on: managed fields,
-// heartbeat times, addresses, volumes in use and the kubelet's own configuration
-// status. Image names, which most nodes have in common, are made to share
-// memory.
+// TrimNode removes, in place, what no placement can depend on: managed fields, heartbeat times,
+// addresses, volumes in use and the kubelet's own configuration status. Image names, which most
+// nodes share, are interned.
 func TrimNode(node *corev1.Node) {
 	trimMeta(&node.ObjectMeta)
 	for i := range node.Status.Conditions {
@@ -79,8 +78,8 @@ func trimContainers(containers []corev1.Container) {
 	}
 }
 
-// lasting keeps the conditions that are more than a step of the kubelet's on the
-// way to Ready, without the times of their probes, in no more memory than that takes.
+// lasting returns the conditions that are not steps of the kubelet on the way to Ready, without the
+// times of their probes, in a slice of exactly their number.
 func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
 	kept := slices.DeleteFunc(conditions, func(c corev1.PodCondition) bool {
 		switch c.Type {
@@ -98,7 +97,7 @@ func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return append(make([]corev1.PodCondition, 0, len(kept)), kept...)
 }
 
-// persistent keeps the volumes that can tie a pod to a place.
+// persistent returns the volumes that can restrict where a pod runs.
 func persistent(volumes []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, v := range volumes {

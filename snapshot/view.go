@@ -9,8 +9,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// View is the cluster at one moment. The zero View is an empty cluster. A nil
-// *View is not valid.
+// View is the state of the cluster at one moment. The zero View is an empty cluster. A nil *View is
+// not valid.
 type View struct {
 	generation uint64
 	index      *NodeIndex
@@ -23,11 +23,10 @@ type View struct {
 	nominated  map[string][]*corev1.Pod // by node
 }
 
-// Generation grows by one with every View a Builder publishes. It is 0 for the
-// zero View.
+// Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (v *View) Len() int {
 	if v.index == nil {
 		return 0
@@ -35,21 +34,21 @@ func (v *View) Len() int {
 	return len(v.index.sorted)
 }
 
-// NodeIndex identifies which nodes there are, and their rows. Nil for the zero View.
+// NodeIndex identifies the set of nodes and their rows. It is nil for the zero View.
 func (v *View) NodeIndex() *NodeIndex { return v.index }
 
-// NodeObjects is the same for two Views if they have the same Node objects, at the same rows: what follows from these alone need
-// not be worked out for each View.
+// NodeObjects is the same for two Views if they have the same Node objects at the same rows, so that what depends on
+// these alone can be reused.
 type NodeObjects struct{ _ byte } // not empty, because pointers to distinct empty variables may be equal
 
-// NodeObjects identifies the Node objects. Nil for the zero View.
+// NodeObjects identifies the Node objects. It is nil for the zero View.
 func (v *View) NodeObjects() *NodeObjects { return v.objects }
 
-// Rows is the length of a table indexed by [Node.Row]. It is at least Len and
-// grows only with the largest number of nodes there has been.
+// Rows is the length of a table indexed by [Node.Row]. It is at least Len, and grows only with the
+// largest number of nodes so far.
 func (v *View) Rows() int { return len(v.rows) }
 
-// At returns the node at the row, or nil when the row is free or out of range.
+// At returns the node at the row, or nil if the row is free or out of range.
 func (v *View) At(row int) *Node {
 	if row < 0 || row >= len(v.rows) {
 		return nil
@@ -65,8 +64,8 @@ func (v *View) Node(name string) *Node {
 	return v.At(int(v.index.row(name)))
 }
 
-// Find sets rows[i] to the row of the node with the name that name(i) returns, or to -1 if there is none. It neither allocates
-// nor keeps a name.
+// Find sets rows[i] to the row of the node named name(i), or to -1 if there is none. It does not allocate and does not
+// keep the names.
 func (v *View) Find(rows []int32, name func(i int) []byte) {
 	if v.index == nil {
 		for i := range rows {
@@ -91,12 +90,12 @@ func (v *View) All() iter.Seq[*Node] {
 	}
 }
 
-// DisruptionBudgets returns the PodDisruptionBudgets, ordered by namespace and
-// name. Neither the slice nor the budgets may be written to.
+// DisruptionBudgets returns the PodDisruptionBudgets, ordered by namespace and name. Neither the
+// slice nor the budgets may be changed.
 func (v *View) DisruptionBudgets() []*policyv1.PodDisruptionBudget { return v.budgets }
 
-// Ledger returns what has been handed out of the key's resource, or nil, which is
-// an empty ledger. A ledger of a node that does not exist is nil.
+// Ledger returns the ledger with the key, or nil, which is an empty ledger. The ledger of a node
+// that does not exist is nil.
 func (v *View) Ledger(key LedgerKey) *Ledger {
 	if key.Node == "" {
 		return v.pools[key.Resource]
@@ -121,8 +120,8 @@ func (v *View) Signals() iter.Seq[*Signal] {
 	}
 }
 
-// WithNodes returns the View with these nodes in the place of its own. They are made of nodes of the View by [Node.With] and
-// [Node.Without], at most one of each. The receiver is not changed.
+// WithNodes returns a copy of the View with these nodes in place of its own. They are made from nodes of the View by
+// [Node.With] and [Node.Without], at most one from each.
 func (v *View) WithNodes(nodes ...*Node) *View {
 	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows[n.row] != n }) {
 		return v
