@@ -15,7 +15,7 @@ FUZZTIME ?= 10000x
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help kubernetes prometheus demo test unit race fuzz chaos bench bench-placement hostile demo-gpu check format vet lint build control-plane clean
+.PHONY: help kubernetes prometheus demo test unit race fuzz chaos bench bench-scheduler bench-placement hostile demo-gpu check format vet lint build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ chaos: control-plane ## what make test does to a few pods and replicas, to thous
 bench: control-plane ## the benchmarks, each beside what it is compared with
 	$(GO) run ./test/benchwire
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# For example: make bench-scheduler BENCH='-quick', or BENCH='-nodes 5000 -arms stock,outboard-8 -rounds 9'; -help says what there is.
+bench-scheduler: kubernetes ## how fast kube-scheduler places pods, with and without extenders (docs/performance.md)
+	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(GO) build -o bin/benchscheduler ./test/benchscheduler
+	@bin/benchscheduler -outboard bin/outboard $(BENCH)
 
 bench-placement: ## how strategies fill a published trace (docs/which-gpu-policy.md)
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)

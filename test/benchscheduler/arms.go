@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// extenderKind is which program extends kube-scheduler.
+type extenderKind string
+
+const (
+	none     extenderKind = ""
+	outboard extenderKind = "outboard"
+	tutorial extenderKind = "tutorial"
+	ideal    extenderKind = "ideal"
+)
+
+// arm is one way to configure kube-scheduler.
+type arm struct {
+	name     string
+	extender extenderKind
+	// shortlist is how many nodes the extender returns at most; 0: all.
+	shortlist int
+	// noFilter leaves filterVerb out, so that the extender only scores.
+	noFilter bool
+	// fullNodes makes kube-scheduler send nodes instead of names.
+	fullNodes bool
+	// percentage replaces the setting's percentageOfNodesToScore; 0: does not. An arm with a percentage of its own runs
+	// kube-scheduler's Filter plugins on other numbers of nodes, so it has no normalized figure.
+	percentage int
+	// batching lets kube-scheduler reuse the result of one pod for the next identical one. Its default configuration never does:
+	// pods with default topology constraints are not compared.
+	batching bool
+	// tls serves the extender over TLS, with a client certificate.
+	tls bool
+}
+
+// lowPercentage of 5,000 nodes is as few as kube-scheduler accepts: 100 nodes.
+const lowPercentage = 2
+
+var arms = []arm{
+	{name: "stock"},
+	{name: "stock-batching", batching: true},
+	{name: "outboard", extender: outboard},
+	{name: "outboard-tls", extender: outboard, tls: true},
+	{name: "outboard-64", extender: outboard, shortlist: 64},
+	{name: "outboard-8", extender: outboard, shortlist: 8},
+	{name: "outboard-8-tls", extender: outboard, shortlist: 8, tls: true},
+	{name: "outboard-8-low", extender: outboard, shortlist: 8, percentage: lowPercentage},
+	{name: "outboard-1", extender: outboard, shortlist: 1},
+	{name: "outboard-scoring", extender: outboard, noFilter: true},
+	{name: "outboard-nodes", extender: outboard, fullNodes: true},
+	{name: "tutorial", extender: tutorial},
+	{name: "tutorial-nodes", extender: tutorial, fullNodes: true},
+	{name: "ideal", extender: ideal},
+	{name: "ideal-8", extender: ideal, shortlist: 8},
+	{name: "ideal-1", extender: ideal, shortlist: 1},
+	{name: "ideal-scoring", extender: ideal, noFilter: true},
+}
+
+func armNamed(name string) (arm, error) {
+	i := slices.IndexFunc(arms, func(a arm) bool { return a.name == name })
+	if i < 0 {
+		names := make([]string, len(arms))
+		for i, a := range arms {
+			names[i] = a.name
+		}
+		return arm{}, fmt.Errorf("there is no arm %q, there are: %s", name, strings.Join(names, ", "))
+	}
+	return arms[i], nil
+}
+
+// describe says what the arm is, for the table.
+func (a arm) describe() string {
+	parts := []string{map[extenderKind]string{
+		none: "kube-scheduler alone", outboard: "Outboard", tutorial: "tutorial handler", ideal: "ideal handler",
+	}[a.extender]}
+	if a.extender != none {
+		add := func(condition bool, part string) {
+			if condition {
+				parts = append(parts, part)
+			}
+		}
+		add(a.fullNodes, "full nodes")
+		add(!a.fullNodes, "names")
+		add(a.noFilter, "scoring only")
+		add(a.shortlist > 0, fmt.Sprintf("shortlist %d", a.shortlist))
+		add(a.tls, "mutual TLS")
+	}
+	if a.percentage > 0 {
+		parts = append(parts, fmt.Sprintf("percentageOfNodesToScore %d", a.percentage))
+	}
+	if a.batching {
+		parts = append(parts, "batching")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// clientQPS is how many requests per second kube-scheduler may make: with its default of 50, every arm places 50 pods per second.
+const clientQPS = 5000
+
+// schedulerConfig is the KubeSchedulerConfiguration of the arm, with the extender at the URL.
+func (a arm) schedulerConfig(s setting, url string) (string, error) {
+	config := map[string]any{
+		"apiVersion":       "kubescheduler.config.k8s.io/v1",
+		"kind":             "KubeSchedulerConfiguration",
+		"clientConnection": map[string]any{"qps": clientQPS, "burst": clientQPS},
+	}
+	percentage := s.percentage
+	if a.percentage > 0 {
+		percentage = a.percentage
+	}
+	if percentage > 0 {
+		config["percentageOfNodesToScore"] = percentage
+	}
+	if a.batching {
+		config["profiles"] = []any{map[string]any{"pluginConfig": []any{map[string]any{
+			"name": "PodTopologySpread", "args": map[string]any{"defaultingType": "List", "defaultConstraints": []any{}},
+		}}}}
+	}
+	if a.extender != none {
+		e := map[string]any{
+			"urlPrefix": url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 1,
+			"nodeCacheCapable": !a.fullNodes, "httpTimeout": "30s",
+		}
+		if a.noFilter {
+			delete(e, "filterVerb")
+		}
+		config["extenders"] = []any{e}
+	}
+	text, err := yaml.Marshal(config)
+	return string(text), err
+}
+
+// policies are those of all Outboard arms.
+const policies = `- {type: ImageLocality}
+  - {type: PodLimit, config: {max: 110, selector: {matchLabels: {app: bench}}}}`
+
+// outboardConfig is the configuration of Outboard. What depends on the place is set by the stage.
+func (a arm) outboardConfig(profile bool) string {
+	shortlist, tls := "", ""
+	if a.shortlist > 0 {
+		shortlist = fmt.Sprintf("\n  shortlist: %d", a.shortlist)
+	}
+	if a.tls {
+		tls = ", tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt, allowedClients: [kube-scheduler]}"
+	}
+	return fmt.Sprintf(`apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+admin: {pprof: %t}
+serving: {shutdownDelay: 0s%s}
+profiles:
+- path: /%s
+  policies:
+  %s
+`, profile, tls, shortlist, policies)
+}

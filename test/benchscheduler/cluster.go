@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// cluster is a control plane with nodes and running pods.
+type cluster struct {
+	*stage.Stage
+	nodes  int
+	client kubernetes.Interface
+}
+
+// creators is how many requests are under way at a time.
+const creators = 32
+
+func startCluster(ctx context.Context, o *options, nodes int, progress io.Writer) (_ *cluster, err error) {
+	began := time.Now()
+	c := &cluster{nodes: nodes}
+	c.Stage, err = stage.Set(ctx, stage.Options{Outboard: o.outboard, ControlPlane: controlplane.Options{
+		// The pods of an arm are deleted before the next one begins.
+		APIServerArgs: []string{"--delete-collection-workers=16"},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	config := rest.CopyConfig(c.AdminConfig())
+	config.ContentType = runtime.ContentTypeProtobuf // costs this process, which shares the machine, less than JSON
+	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	all := make([]*corev1.Node, nodes)
+	for i := range all {
+		all[i] = newNode(i)
+	}
+	if err := controlplane.CreateNodes(ctx, c.client, all...); err != nil {
+		return nil, err
+	}
+	if err := c.createPods(ctx, nodes*o.running, func(i int) *corev1.Pod { return newRunningPod(i, nodes) }); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "%d nodes and %d running pods are created after %.0f s\n", nodes, nodes*o.running, time.Since(began).Seconds())
+	return c, nil
+}
+
+func (c *cluster) createPods(ctx context.Context, count int, pod func(i int) *corev1.Pod) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for i := range count {
+		group.Go(func() error {
+			p := pod(i)
+			if _, err := c.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("create pod %s: %w", p.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// measured selects the pods that arms place.
+const measured = "app=bench"
+
+// clear deletes the pods that an arm has placed, and the events about them, and returns when they are gone.
+func (c *cluster) clear(ctx context.Context) error {
+	pods := c.client.CoreV1().Pods(metav1.NamespaceDefault)
+	for {
+		err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{LabelSelector: measured})
+		if err != nil {
+			return fmt.Errorf("delete pods: %w", err)
+		}
+		left, err := pods.List(ctx, metav1.ListOptions{LabelSelector: measured, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(left.Items) == 0 {
+			break
+		}
+	}
+	events := c.client.EventsV1().Events(metav1.NamespaceDefault)
+	if err := events.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("delete events: %w", err)
+	}
+	return nil
+}
+
+const nodeImages = 48
+
+// newNode is a node like those of cloud providers: about 10 KB with its images, labels, conditions and addresses.
+func newNode(i int) *corev1.Node {
+	zone := fmt.Sprintf("eu-central-1%c", 'a'+rune(i%3))
+	spec := controlplane.NodeSpec{
+		Name: nodeName(i), CPU: "32", Memory: "128Gi",
+		Resources:   map[string]string{"ephemeral-storage": "200Gi", "hugepages-1Gi": "0", "hugepages-2Mi": "0"},
+		Allocatable: map[string]string{"cpu": "31750m", "memory": "124Gi", "ephemeral-storage": "180Gi"},
+		Labels: map[string]string{
+			"topology.kubernetes.io/region": "eu-central-1", "topology.kubernetes.io/zone": zone,
+			"failure-domain.beta.kubernetes.io/region": "eu-central-1", "failure-domain.beta.kubernetes.io/zone": zone,
+			"node.kubernetes.io/instance-type": "m6i.8xlarge", "beta.kubernetes.io/instance-type": "m6i.8xlarge",
+			"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "k8s.io/cloud-provider-aws": "3c8d1c2f9f4b7a6e",
+			"eks.amazonaws.com/nodegroup": fmt.Sprint("workers-", i%7), "eks.amazonaws.com/capacityType": "ON_DEMAND",
+			"eks.amazonaws.com/nodegroup-image": "ami-0f1e2d3c4b5a69788", "example.com/rack": fmt.Sprint("rack-", i/40),
+		},
+		Annotations: map[string]string{
+			"node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+			"csi.volume.kubernetes.io/nodeid": fmt.Sprintf(`{"ebs.csi.aws.com":"i-%017x","efs.csi.aws.com":"i-%017x"}`, i, i),
+		},
+	}
+	node := spec.Node()
+	node.Spec.ProviderID = fmt.Sprintf("aws:///%s/i-%017x", zone, i)
+	node.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)
+	node.Status.Conditions = append(conditions(), node.Status.Conditions...)
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.200.%d.%d", i/256, i%256)},
+		{Type: corev1.NodeHostName, Address: node.Name}, {Type: corev1.NodeInternalDNS, Address: node.Name},
+	}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{
+		MachineID: fmt.Sprintf("%032x", i), SystemUUID: fmt.Sprintf("ec2%029x", i), BootID: fmt.Sprintf("%032x", ^uint32(i)),
+		KernelVersion: "6.12.40-64.114.amzn2023.x86_64", OSImage: "Amazon Linux 2023.9.20251110", ContainerRuntimeVersion: "containerd://2.1.4",
+		KubeletVersion: "v1.37.0", KubeProxyVersion: "v1.37.0", OperatingSystem: "linux", Architecture: "amd64",
+	}
+	node.Status.Images = imagesOf(i)
+	return node
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
+
+func conditions() []corev1.NodeCondition {
+	var all []corev1.NodeCondition
+	now := metav1.Now()
+	for _, c := range []struct{ kind, reason, message string }{
+		{"MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+		{"DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+		{"PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"},
+	} {
+		all = append(all, corev1.NodeCondition{
+			Type: corev1.NodeConditionType(c.kind), Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now,
+			Reason: c.reason, Message: c.message,
+		})
+	}
+	return all
+}
+
+// image returns the names of the image that pods of a template use: by digest and by tag.
+func image(k int) (byDigest, byTag string) {
+	repository := fmt.Sprintf("registry.example.com/team-%d/service-%02d", k%5, k)
+	return fmt.Sprintf("%s@sha256:%064x", repository, 7919*(k+1)), fmt.Sprintf("%s:v1.%d.%d", repository, k, 3*k)
+}
+
+// imagesOf returns half of all images, others on each node.
+func imagesOf(i int) []corev1.ContainerImage {
+	random := rand.New(rand.NewPCG(1, uint64(i)))
+	which := random.Perm(2 * nodeImages)[:nodeImages]
+	slices.Sort(which)
+	images := make([]corev1.ContainerImage, 0, nodeImages)
+	for _, k := range which {
+		byDigest, byTag := image(k)
+		images = append(images, corev1.ContainerImage{Names: []string{byDigest, byTag}, SizeBytes: int64(100+10*k) << 20})
+	}
+	return images
+}
+
+// newPod is pod i of an arm, made from one of the templates as a ReplicaSet makes pods.
+func newPod(i, templates int) *corev1.Pod {
+	t := i % templates
+	_, tag := image(t % (2 * nodeImages))
+	hash := fmt.Sprintf("%010x", 104729*(t+1))
+	p := controlplane.PodSpec{
+		Name: fmt.Sprintf("bench-%s-%05d", hash, i), Image: tag,
+		CPU: fmt.Sprintf("%dm", 50+t), Memory: fmt.Sprintf("%dMi", 64+t),
+		Labels: map[string]string{"app": "bench", "pod-template-hash": hash, "team": fmt.Sprint("team-", t%5)},
+	}.Pod()
+	finish(p, hash)
+	return p
+}
+
+// newRunningPod is a pod that is on its node from the beginning.
+func newRunningPod(i, nodes int) *corev1.Pod {
+	t := i % 200
+	_, tag := image(t % (2 * nodeImages))
+	hash := fmt.Sprintf("%010x", 15485863*(t+1))
+	p := controlplane.PodSpec{
+		Name: fmt.Sprintf("service-%s-%05d", hash, i), Image: tag, CPU: "500m", Memory: "1Gi", NodeName: nodeName(i % nodes),
+		Labels: map[string]string{"app": fmt.Sprint("service-", t), "pod-template-hash": hash},
+	}.Pod()
+	finish(p, hash)
+	return p
+}
+
+// finish adds what most pods have beside the fields that scheduling depends on.
+func finish(p *corev1.Pod, hash string) {
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "bench-" + hash, UID: "0d3c2a1e-1111-2222-3333-444455556666",
+		Controller: new(true), BlockOwnerDeletion: new(true),
+	}}
+	c := &p.Spec.Containers[0]
+	c.Ports = []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
+	c.Env = []corev1.EnvVar{{Name: "LOG_LEVEL", Value: "info"}, {Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
+	}}}
+}

@@ -1,0 +1,153 @@
+// Command benchscheduler measures how fast an unmodified kube-scheduler places pods without an extender, with Outboard in the ways
+// it can be configured, and with other extenders: against a real etcd and kube-apiserver on this machine, with thousands of nodes.
+//
+// For each setting (the number of nodes, how many of them kube-scheduler looks at, and the number of templates that the pods are made
+// from) the arms take turns, in an order that rotates from round to round. An arm gets a new kube-scheduler and a new extender, which
+// find the pods waiting.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == serveArgument {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "benchscheduler:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	o, err := parse(os.Args[1:], os.Stderr)
+	if err == nil {
+		err = o.run(ctx, os.Stdout, os.Stderr)
+	}
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchscheduler:", err)
+		os.Exit(1)
+	}
+}
+
+// options say what is measured. The fields that parse sets are required.
+type options struct {
+	plan   []setting
+	rounds int
+	// limit is how long an arm may take at most to place its pods. What it has placed by then counts.
+	limit time.Duration
+	// interval is the time between two readings of kube-scheduler's metrics.
+	interval time.Duration
+	// running is how many pods each node has from the beginning.
+	running int
+	// outboard is the binary, scheduler that of kube-scheduler with Outboard's policies as plugins.
+	outboard, scheduler string
+	profiles            string // where CPU profiles are written; "": nowhere
+	results             string // where all figures are written as JSON; "": nowhere
+}
+
+func parse(args []string, usage io.Writer) (*options, error) {
+	o := &options{interval: 250 * time.Millisecond}
+	flags := flag.NewFlagSet("benchscheduler", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	var s selection
+	quick := flags.Bool("quick", false, "measure the most important settings and arms only, in a few minutes")
+	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 5, with -quick 3)")
+	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
+	flags.Var(&s.percentages, "percentages", "values of percentageOfNodesToScore; 0: kube-scheduler's own choice")
+	flags.Var(&s.templates, "templates", "from how many templates the pods are made")
+	flags.IntVar(&s.pods, "pods", 0, "how many pods wait for each arm (default 1500, with percentage 100 500)")
+	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the first is what the others are compared with")
+	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
+	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
+	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
+	flags.StringVar(&o.profiles, "profiles", "", "write CPU profiles of kube-scheduler and Outboard to this folder")
+	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	plan, rounds := fullPlan, 5
+	if *quick {
+		plan, rounds = quickPlan, 3
+	}
+	o.rounds = cmp.Or(o.rounds, rounds)
+	if o.rounds < 1 || o.limit <= 0 || o.running < 0 || s.pods < 0 {
+		return nil, errors.New("-rounds and -limit must be positive, -running and -pods not negative")
+	}
+	var err error
+	o.plan, err = s.apply(plan)
+	return o, err
+}
+
+// run measures all settings and prints a table of each as soon as it is complete.
+func (o *options) run(ctx context.Context, out, progress io.Writer) error {
+	if o.profiles != "" {
+		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
+			return err
+		}
+	}
+	machine(out)
+	var all []result
+	var c *cluster
+	defer func() {
+		if c != nil {
+			_ = c.Stop() // what matters has been reported
+		}
+	}()
+	for _, s := range o.plan {
+		if c == nil || c.nodes != s.nodes {
+			if c != nil {
+				if err := c.Stop(); err != nil {
+					return err
+				}
+			}
+			var err error
+			if c, err = startCluster(ctx, o, s.nodes, progress); err != nil {
+				return err
+			}
+		}
+		results, err := o.measure(ctx, c, s, progress)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", s, err)
+		}
+		all = append(all, results...)
+		if err := errors.Join(err, report(out, s, results), writeResults(o.results, all)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure measures the arms of a setting in turn. With an error, it returns what it has measured before.
+func (o *options) measure(ctx context.Context, c *cluster, s setting, progress io.Writer) ([]result, error) {
+	var results []result
+	for round := range o.rounds {
+		for i := range s.arms {
+			a := s.arms[(i+round)%len(s.arms)]
+			began := time.Now()
+			r, err := o.play(ctx, c, s, a, round)
+			if err != nil {
+				return results, fmt.Errorf("%s: %w", a.name, err)
+			}
+			results = append(results, r)
+			fmt.Fprintf(progress, "%s, round %d of %d, %s: %.0f pods/s (%d pods; %.0f s in all)\n",
+				s, round+1, o.rounds, a.name, r.PodsPerSecond, r.Pods, time.Since(began).Seconds())
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+)
+
+// Arms start this program again, as another extender.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == serveArgument {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The command measures a few pods on a few nodes, through the real control plane.
+func TestBenchScheduler(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	results := filepath.Join(t.TempDir(), "results.json")
+	o, err := parse([]string{"-nodes", "30", "-arms", "stock,outboard-8,ideal-1", "-rounds", "1", "-pods", "300", "-o", results, "-limit", "2m"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.interval = 10 * time.Millisecond
+	var out, progress bytes.Buffer
+	err = o.run(ctx, &out, &progress)
+	t.Logf("%s%s", &progress, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []result
+	if err := json.Unmarshal(text, &all); err != nil || len(all) != 3 {
+		t.Fatalf("%d results, want 3 (%v):\n%s", len(all), err, text)
+	}
+	for i, r := range all {
+		if r.Pods == 0 || r.PodsPerSecond <= 0 || r.Scheduler <= 0 || r.APIServer <= 0 || r.Etcd <= 0 || r.Filter <= 0 || r.AttemptP99 < r.AttemptP50 || r.Failed != 0 {
+			t.Errorf("%+v", r)
+		}
+		if (r.Extender > 0) != (i > 0) {
+			t.Errorf("%s: the extender takes %f ms for each pod", r.Arm, r.Extender)
+		}
+	}
+}
+
+// An arm whose pods are not placed is an error, and no figure.
+func TestTooSlowToMeasure(t *testing.T) {
+	o, err := parse([]string{"-nodes", "1", "-running", "0", "-arms", "stock", "-rounds", "1", "-pods", "1", "-limit", "1ms"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = o.run(t.Context(), io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "too few to measure") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want string // the settings, or the error
+	}{
+		{"-nodes 10,20 -percentages 0,100", "10/0/100/1500 10/100/100/500 20/0/100/1500 20/100/100/500"},
+		{"-quick", "5000/0/100/1500 5000/100/100/500"},
+		{"-quick -pods 7 -templates 1", "5000/0/1/7"},
+		{"-arms stock,ideal -nodes 3", "3/0/100/1500"},
+		{"-arms stock,fast", `there is no arm "fast"`},
+		{"-nodes ten", `"ten" is not a number`},
+		{"-nodes 0", "cannot be measured"},
+		{"-percentages 101", "cannot be measured"},
+		{"-rounds -1", "must be positive"},
+		{"-limit 0s", "must be positive"},
+		{"fast", `unexpected argument "fast"`},
+	} {
+		o, err := parse(strings.Fields(tt.args), io.Discard)
+		if err != nil {
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %v, want %s", tt.args, err, tt.want)
+			}
+			continue
+		}
+		var got []string
+		for _, s := range o.plan {
+			got = append(got, fmt.Sprintf("%d/%d/%d/%d", s.nodes, s.percentage, s.templates, s.pods))
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %s, want %s", tt.args, got, tt.want)
+		}
+	}
+	if _, err := parse([]string{"-help"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-help: %v", err)
+	}
+}
+
+func TestSelectionKeepsArms(t *testing.T) {
+	o, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.plan) != len(fullPlan) || len(o.plan[0].arms) != len(fullPlan[0].arms) || o.rounds != 5 {
+		t.Errorf("without arguments, %d rounds of %v are measured", o.rounds, o.plan)
+	}
+	if o, err = parse([]string{"-arms", "ideal,outboard", "-quick"}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if a := o.plan[1].arms; len(a) != 2 || a[0].name != "ideal" || a[1].name != "outboard" || o.rounds != 3 {
+		t.Errorf("%d rounds of %v are measured", o.rounds, a)
+	}
+}
+
+// Each arm is what its name says, and its configuration of Outboard is valid.
+func TestArms(t *testing.T) {
+	types := config.Types{Policies: standard.Types()}
+	for _, a := range arms {
+		scheduler, err := a.schedulerConfig(setting{percentage: 100}, "http://127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []struct {
+			text string
+			want bool
+		}{
+			{"urlPrefix: http://127.0.0.1:1", a.extender != none},
+			{"filterVerb: filter", a.extender != none && !a.noFilter},
+			{"nodeCacheCapable: true", a.extender != none && !a.fullNodes},
+			{"percentageOfNodesToScore: 100", a.percentage == 0},
+			{"defaultingType: List", a.batching},
+		} {
+			if got := strings.Contains(scheduler, part.text); got != part.want {
+				t.Errorf("%s: contains %q is %t:\n%s", a.name, part.text, got, scheduler)
+			}
+		}
+		if a.extender != outboard {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), "outboard.yaml")
+		if err := os.WriteFile(path, []byte(a.outboardConfig(true)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := config.Load(path, types); err != nil || c.Profiles[0].Shortlist != a.shortlist || !c.Admin.Pprof {
+			t.Errorf("%s: %v\n%s", a.name, err, a.outboardConfig(true))
+		}
+	}
+}
+
+// Figures that were observed before the first reading do not count.
+func TestHistogram(t *testing.T) {
+	before := histogram{count: 10, sum: 100, buckets: []bucket{{1, 0}, {2, 10}, {4, 10}}}
+	now := histogram{count: 20, sum: 112, buckets: []bucket{{1, 5}, {2, 15}, {4, 19}}}
+	h := now.since(&before)
+	if h.mean() != 1.2 {
+		t.Errorf("the mean is %f", h.mean())
+	}
+	// 5 up to 1, none up to 2, 4 up to 4, 1 beyond.
+	for q, want := range map[float64]float64{0.1: 0.2, 0.5: 1, 0.7: 3, 0.9: 4, 0.99: 4} {
+		if got := h.quantile(q); math.Abs(got-want) > 1e-9 {
+			t.Errorf("quantile %.2f is %f, want %f", q, got, want)
+		}
+	}
+	if same := now.since(&now); same.mean() != 0 || same.quantile(0.5) != 0 {
+		t.Errorf("of nothing, the mean is %f and the median %f", same.mean(), same.quantile(0.5))
+	}
+}
+
+func TestReport(t *testing.T) {
+	s := newSetting(5000, 0, 1, "stock", "outboard", "outboard-8-low")
+	at := func(a string, round int, speed, filter float64) result {
+		return result{Arm: a, Round: round, PodsPerSecond: speed, Filter: filter, Scheduler: 3, Extender: 1, AttemptP50: 5, AttemptP99: 50}
+	}
+	var out bytes.Buffer
+	err := report(&out, s, []result{
+		at("stock", 0, 100, 1), at("outboard", 0, 50, 1), at("outboard-8-low", 0, 80, 0.2),
+		at("stock", 1, 200, 0.5), at("outboard", 1, 40, 1.5), at("outboard-8-low", 1, 90, 0.2),
+		at("stock", 2, 100, 1), at("outboard", 2, 70, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"5000 nodes, default sampling, pods of one template\n",
+		"stock           3  100 [100–200]  1.00 [1.00–1.00]  1.00 [1.00–1.00]",
+		"outboard        3  50 [40–70]     0.50 [0.20–0.70]  0.60 [0.50–0.70]",
+		"outboard-8-low  2  85 [80–90]     0.62 [0.45–0.80]  –",
+		"5.0, 50.0",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
+}
+
+// Nodes and pods are as large as those of clusters are.
+func TestSizes(t *testing.T) {
+	for _, tt := range []struct {
+		object   any
+		from, to int
+	}{{newNode(4999), 8 << 10, 14 << 10}, {newPod(7, 100), 600, 4 << 10}, {newRunningPod(7, 100), 600, 4 << 10}} {
+		text, err := json.Marshal(tt.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) < tt.from || len(text) > tt.to {
+			t.Errorf("%d bytes, want %d to %d: %s", len(text), tt.from, tt.to, text)
+		}
+	}
+	if a, b := newPod(1, 2), newPod(3, 2); a.Name == b.Name || a.Spec.Containers[0].Image != b.Spec.Containers[0].Image {
+		t.Error("pods 1 and 3 are not two pods of one template")
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// warmUp is the part of the pods that are placed before anything is counted: connections are made, and heaps grow.
+const warmUp = 0.1
+
+// play measures an arm once: it starts the extender, creates the pods, starts kube-scheduler, and reads how far it is until the pods
+// are placed or the time is up.
+func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round int) (r result, err error) {
+	p := &playing{options: o, cluster: c, setting: s, arm: a}
+	defer func() { err = errors.Join(err, p.stop(), c.clear(ctx)) }()
+	url, err := p.startExtender(ctx)
+	if err != nil {
+		return r, err
+	}
+	if err := c.createPods(ctx, s.pods, func(i int) *corev1.Pod { return newPod(i, s.templates) }); err != nil {
+		return r, err
+	}
+	config, err := a.schedulerConfig(s, url)
+	if err != nil {
+		return r, err
+	}
+	if p.outboardURL != nil {
+		if config, err = p.outboardURL(config); err != nil {
+			return r, err
+		}
+	}
+	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
+		return r, err
+	}
+	first, last, err := p.follow(ctx, round)
+	if err != nil {
+		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
+	}
+	return newResult(s, a, round, first, last), nil
+}
+
+// playing is an arm that is being measured.
+type playing struct {
+	*options
+	cluster   *cluster
+	setting   setting
+	arm       arm
+	scheduler *controlplane.Scheduler
+	extender  *controlplane.Process
+	admin     string // Outboard's admin address; "" without Outboard
+	// outboardURL completes kube-scheduler's configuration; nil without Outboard.
+	outboardURL func(config string) (string, error)
+	profiling   *profiling
+}
+
+// stop ends the processes, so that they cost the next arm nothing.
+func (p *playing) stop() error {
+	var errs []error
+	errs = append(errs, p.profiling.wait())
+	if p.scheduler != nil {
+		errs = append(errs, p.scheduler.Stop())
+	}
+	if p.extender != nil {
+		errs = append(errs, p.extender.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// startExtender starts the arm's extender and returns its URL when it is ready.
+func (p *playing) startExtender(ctx context.Context) (url string, err error) {
+	switch p.arm.extender {
+	case none:
+		return "", nil
+	case outboard:
+		o, err := p.cluster.StartOutboard(ctx, p.arm.outboardConfig(p.profiles != ""))
+		if err != nil {
+			return "", err
+		}
+		p.extender, p.admin, p.outboardURL = o.Process, o.Admin, o.SchedulerConfig
+		return o.URL, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	read, write := io.Pipe()
+	p.extender, err = p.cluster.StartProcess(controlplane.Command{
+		Name: "extender", Path: self, Args: []string{serveArgument, string(p.arm.extender), strconv.Itoa(p.arm.shortlist)}, Log: write,
+	})
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		<-p.extender.Done()
+		write.Close()
+	}()
+	lines := bufio.NewScanner(read)
+	if !lines.Scan() {
+		return "", fmt.Errorf("the extender does not say where it serves: %s", p.extender.Log())
+	}
+	go func() {
+		for lines.Scan() { // it may not wait for us
+		}
+	}()
+	return lines.Text(), nil
+}
+
+// follow reads the state of the processes until all pods are placed or the time is up, and returns the readings between which
+// kube-scheduler was busy: the first one after the warm-up, and the last one before the last pod was placed.
+func (p *playing) follow(ctx context.Context, round int) (first, last reading, err error) {
+	tick := time.NewTicker(p.interval)
+	defer tick.Stop()
+	deadline := time.Now().Add(p.limit)
+	for total := float64(p.setting.pods); ; {
+		now, err := p.read(ctx)
+		if err != nil {
+			return first, last, err
+		}
+		switch {
+		case first.at.IsZero() && (now.scheduled >= warmUp*total || now.scheduled > 0 && now.at.After(deadline.Add(-p.limit/2))):
+			first = now
+			p.profiling = p.startProfiles(ctx, round)
+		case now.scheduled < total || last.at.IsZero():
+			last = now
+		}
+		if now.scheduled >= total || now.at.After(deadline) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return first, last, context.Cause(ctx)
+		case <-p.scheduler.Done():
+			return first, last, errors.New("kube-scheduler ended")
+		case <-tick.C:
+		}
+	}
+	if first.at.IsZero() || last.scheduled <= first.scheduled {
+		return first, last, fmt.Errorf("kube-scheduler has placed %.0f of %d pods, too few to measure within %s: change -pods or -limit",
+			last.scheduled, p.setting.pods, p.limit)
+	}
+	return first, last, nil
+}
+
+// tail is the end of a log.
+func tail(log string) string { return log[max(0, len(log)-4<<10):] }

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+
+	"outboard.dev/outboard/test/baseline"
+)
+
+// serveArgument makes the command serve another extender until it is told to end: benchscheduler serve KIND SHORTLIST. It prints its
+// URL.
+const serveArgument = "serve"
+
+func serve(args []string) error {
+	if len(args) != 2 {
+		return errors.New("serve takes the kind of an extender and a shortlist")
+	}
+	shortlist, err := strconv.Atoi(args[1])
+	if err != nil || shortlist < 0 {
+		return fmt.Errorf("%q is not a shortlist", args[1])
+	}
+	var handler http.HandlerFunc
+	switch kind := extenderKind(args[0]); {
+	case kind == ideal:
+		handler = baseline.Ideal(shortlist)
+	case kind == tutorial && shortlist == 0:
+		handler = baseline.Tutorial
+	default:
+		return fmt.Errorf("there is no extender %s with a shortlist of %d", kind, shortlist)
+	}
+	return baseline.Serve(context.Background(), handler, os.Stdout)
+}
