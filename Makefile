@@ -70,7 +70,7 @@ format:
 
 vet:
 	$(GO) vet ./...
-	$(GO) vet -tags chaos ./app
+	$(GO) vet -tags chaos ./service
 
 lint:
 	$(TOOLS) staticcheck ./...

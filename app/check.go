@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/service"
 )
 
 func checkCommand(types config.Types) *cobra.Command {
@@ -59,7 +60,7 @@ func check(file string, types config.Types) (*config.Config, error) {
 		return nil, err
 	}
 	for i := range c.Profiles {
-		if _, err := engineOf(&c.Profiles[i], nil); err != nil {
+		if _, err := service.EngineOf(&c.Profiles[i], nil); err != nil {
 			return nil, err
 		}
 	}

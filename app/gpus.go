@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/service"
 )
 
 func gpusCommand() *cobra.Command {
@@ -45,7 +46,7 @@ not started, and how much is free.`,
 }
 
 func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []string) (*gpumemory.Report, error) {
-	target, err := url.JoinPath(admin, append([]string{inspectPath, "gpus"}, node...)...)
+	target, err := url.JoinPath(admin, append([]string{service.InspectPath, "gpus"}, node...)...)
 	if err != nil {
 		return nil, err
 	}

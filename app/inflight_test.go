@@ -17,6 +17,7 @@ import (
 
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/service"
 )
 
 // While a pod is being bound by one profile, the others count it on its node, also after a reload.
@@ -56,7 +57,9 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newService(c, typesOf(nil), connection{cluster: live}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	s, err := newServing(service.Options{
+		File: "test", Config: c, Types: typesOf(nil), Connection: service.Connection{Cluster: live}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ profiles:
 				t.Errorf("%s, %s does not count the pod that /a binds: %s", when, path, answer)
 			}
 		}
-		s.reload("test", []byte(strings.Replace(file, "selector: {}", "selector: {} ", 1)))
+		s.Reload([]byte(strings.Replace(file, "selector: {}", "selector: {} ", 1)))
 	}
 	close(proceed)
 	if answer := <-bound; answer != `{"Error":""}` {

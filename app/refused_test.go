@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/service"
 )
 
 // kube-scheduler shows the Error of an answer in the pod's events, and of a 403 nothing. So a caller that is not allowed is told so
@@ -19,7 +20,7 @@ func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newService(c, typesOf(nil), connection{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	s, err := newServing(service.Options{Config: c, Types: typesOf(nil), Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

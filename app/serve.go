@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,9 +15,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
 	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/service"
 )
 
 func serveCommand(types config.Types) *cobra.Command {
@@ -34,7 +35,7 @@ one is reported and changes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(file, types)
 			if err != nil {
-				return listed(err)
+				return service.Listed(err)
 			}
 			if printConfig {
 				text, err := c.YAML()
@@ -55,15 +56,6 @@ one is reported and changes nothing.`,
 	return cmd
 }
 
-// listed puts the errors of a configuration file on lines of their own.
-func listed(err error) error {
-	var errs config.Errors
-	if errors.As(err, &errs) {
-		return fmt.Errorf("the configuration is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
-	}
-	return err
-}
-
 // serve runs until ctx is done and every call in flight is answered.
 func serve(ctx context.Context, file string, c *config.Config, types config.Types) error {
 	collectGarbage()
@@ -82,7 +74,7 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	if err != nil {
 		return err
 	}
-	s, err := newService(c, types, to, registry, logger)
+	s, err := newServing(service.Options{File: file, Config: c, Types: types, Connection: to, Registry: registry, Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -92,19 +84,19 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	}
 	watcher, err := filewatch.New(filewatch.Options{
 		Paths:    []string{file},
-		OnChange: func(contents map[string][]byte) { s.reload(file, contents[file]) },
-		OnError:  s.watchFailed,
+		OnChange: func(contents map[string][]byte) { s.Reload(contents[file]) },
+		OnError:  s.WatchFailed,
 	})
 	if err != nil {
 		return err
 	}
-	logger.Info("starting", "version", version(), "config", file, "urls", s.current.Load().urls())
-	return run(ctx, srv, s, file, watcher)
+	logger.Info("starting", "version", version(), "config", file, "urls", s.routes.Load().urls())
+	return run(ctx, srv, s, watcher)
 }
 
 // run keeps the cluster, the signals and the configuration in sight for as long as the
 // server answers calls, which is longer than ctx lives.
-func run(ctx context.Context, srv *server.Server, s *service, file string, watcher *filewatch.Watcher) error {
+func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch.Watcher) error {
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -112,58 +104,24 @@ func run(ctx context.Context, srv *server.Server, s *service, file string, watch
 		defer stop()
 		return srv.Run(ctx)
 	})
+	group.Go(func() error { return s.Run(behind) })
 	group.Go(func() error {
 		watcher.Run(behind)
-		return nil
-	})
-	group.Go(func() error {
-		s.retryReloads(behind, file)
-		return nil
-	})
-	group.Go(func() error {
-		s.followSignals(behind)
-		return nil
-	})
-	if s.cluster != nil {
-		group.Go(func() error { return s.cluster.Run(behind) })
-		group.Go(func() error {
-			s.keepLedgers(behind)
-			return nil
-		})
-	}
-	if s.requeuer != nil {
-		group.Go(func() error {
-			s.requeuer.Run(behind)
-			return nil
-		})
-	}
-	group.Go(func() error {
-		s.precompute(behind)
 		return nil
 	})
 	return group.Wait()
 }
 
-// followSignals reads signals until ctx ends, from when the cluster has been read: before, the API server's time is not known, by which
-// readings are dated, and a later reading could bear an earlier time.
-func (s *service) followSignals(ctx context.Context) {
-	if s.cluster != nil {
-		_ = s.cluster.WaitForSync(ctx) // otherwise ctx has ended
+// connect makes the connection of the configuration. It makes no request.
+func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logger) (service.Connection, error) {
+	if c.ClientConnection.None {
+		return service.Connection{}, nil
 	}
-	s.signals.Run(ctx)
-}
-
-// keepLedgers keeps ledgers from when a policy claims something until ctx ends.
-func (s *service) keepLedgers(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-s.claimed:
+	client, err := clientConfig(c.ClientConnection)
+	if err != nil {
+		return service.Connection{}, fmt.Errorf("%w (set clientConnection.kubeconfig, or clientConnection: None)", err)
 	}
-	// Before, nothing is known about who needs a claim.
-	if s.cluster.WaitForSync(ctx) == nil {
-		s.keeper.Run(ctx)
-	}
+	return service.Connect(c, cluster.Options{Config: client}, registry, logger)
 }
 
 func newLogger(c config.Log) *slog.Logger {

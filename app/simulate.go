@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/simulate"
 )
 
@@ -272,7 +273,7 @@ func (o *simulateOptions) extender(file string) (simulate.Extender, []string, er
 	}
 	c, err := config.Load(file, o.types)
 	if err != nil {
-		return simulate.Extender{}, nil, listed(err)
+		return simulate.Extender{}, nil, service.Listed(err)
 	}
 	var found *config.Profile
 	for i := range c.Profiles {
@@ -291,7 +292,7 @@ func (o *simulateOptions) extender(file string) (simulate.Extender, []string, er
 		extender.Managed = append(extender.Managed, corev1.ResourceName(r.Name))
 	}
 	extender.Ignored = c.IgnoredByScheduler()
-	extender.Engine, err = engineOf(found, nil)
+	extender.Engine, err = service.EngineOf(found, nil)
 	var signals []string
 	for i := range c.Signals {
 		signals = append(signals, c.Signals[i].Name)

@@ -28,7 +28,7 @@
 //   - [ClaimValidator], beside Reserver: units can fail, or pods must be bound in order.
 //
 // Two more interfaces belong to their callers: Precomputer of package engine, for expensive results
-// that many requests share, and Inspector of package app, for data that tools read.
+// that many requests share, and Inspector of package service, for data that tools read.
 //
 // # Scores
 //

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// Points around a Binding at which a replica can be killed or stopped: where Outboard (package app) built with the tag chaos
+// Points around a Binding at which a replica can be killed or stopped: where Outboard (package service) built with the tag chaos
 // reaches them, in this order.
 var points = []string{
 	"before-claim", "before-ledger-write", "after-ledger-write", "after-claim", "before-binding", "after-binding",

@@ -1,22 +1,19 @@
-package app
+package service
 
 import (
 	"bytes"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
 )
 
 // reloading is a service without a cluster, and what it has logged.
 type reloading struct {
-	*service
+	*Service
 	t    *testing.T
 	file string
 	log  bytes.Buffer
@@ -27,13 +24,7 @@ const alone = header + "clientConnection: None\n"
 func newReloading(t *testing.T, text string) *reloading {
 	t.Helper()
 	r := &reloading{t: t, file: filepath.Join(t.TempDir(), "outboard.yaml")}
-	c, err := config.Parse(r.file, []byte(text), typesOf(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.service, err = newService(c, typesOf(nil), connection{}, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
-		t.Fatal(err)
-	}
+	r.Service = newService(t, r.file, text, standardTypes(), Connection{}, &r.log)
 	return r
 }
 
@@ -41,7 +32,7 @@ func newReloading(t *testing.T, text string) *reloading {
 func (r *reloading) says(text, want string) {
 	r.t.Helper()
 	r.log.Reset()
-	r.reload(r.file, []byte(text))
+	r.Reload([]byte(text))
 	if !strings.Contains(r.log.String(), want) {
 		r.t.Errorf("the log is\n%swant %q", r.log.String(), want)
 	}
@@ -79,7 +70,7 @@ func TestFailedReloadShows(t *testing.T) {
 		if got := testutil.ToFloat64(r.reloads.successful); got != want {
 			t.Errorf("%s: successful is %v, want %v", step, got, want)
 		}
-		if got := strings.Join(r.warnings(), "\n"); !strings.Contains(got, warning) || (got == "") != (warning == "") {
+		if got := strings.Join(r.Warnings(), "\n"); !strings.Contains(got, warning) || (got == "") != (warning == "") {
 			t.Errorf("%s: warnings %q, want %q", step, got, warning)
 		}
 	}
@@ -88,7 +79,7 @@ func TestFailedReloadShows(t *testing.T) {
 	shows("broken", 0, `profiles[0].polices: Unknown field: did you mean "policies"?`)
 	r.says(good, "reloaded the configuration")
 	shows("mended", 1, "")
-	r.watchFailed(filewatch.ErrNoNotifications)
+	r.WatchFailed(filewatch.ErrNoNotifications)
 	shows("polling", 1, "")
 	for outcome, want := range map[string]float64{"success": 1, "error": 1} {
 		if got := testutil.ToFloat64(r.reloads.total.WithLabelValues(outcome)); got != want {

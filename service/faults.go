@@ -1,6 +1,6 @@
 //go:build !chaos
 
-package app
+package service
 
 import (
 	"outboard.dev/outboard/engine"

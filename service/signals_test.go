@@ -1,17 +1,16 @@
-package app
+package service
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 )
@@ -35,19 +34,12 @@ func TestSignalsAreReadWhenTheClusterHasBeenRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := &watchfulSource{live: live, first: make(chan error, 1)}
-	types := typesOf(nil)
+	types := standardTypes()
 	types.Signals = append(types.Signals, signal.TypeOf("watchful", func() struct{} { return struct{}{} },
 		func(struct{}) (signal.Spec, error) {
 			return signal.Spec{About: policy.AboutKeys, Open: func(signal.Cluster) (signal.Source, error) { return source, nil }}, nil
 		}))
-	c, err := config.Parse("test", []byte(header+"signals: [{name: s, watchful: {}}]\nprofiles: [{policies: [{type: ImageLocality}]}]\n"), types)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newService(c, types, connection{cluster: live}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newService(t, "test", header+"signals: [{name: s, watchful: {}}]\nprofiles: [{policies: [{type: ImageLocality}]}]\n", types, Connection{Cluster: live}, new(bytes.Buffer))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -1,4 +1,4 @@
-package app
+package service
 
 import (
 	"context"
@@ -83,18 +83,18 @@ func (r *reloads) warnings() []string {
 	return nil
 }
 
-// reload puts a changed configuration file into force, if it is valid.
-func (s *service) reload(file string, data []byte) {
+// Reload puts a changed configuration file into force, if it is valid.
+func (s *Service) Reload(data []byte) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
-	s.reloadLocked(file, data)
+	s.reloadLocked(data)
 }
 
-func (s *service) reloadLocked(file string, data []byte) {
+func (s *Service) reloadLocked(data []byte) {
 	s.retry = nil
-	c, err := config.Parse(file, data, s.types)
+	c, err := config.Parse(s.options.File, data, s.options.Types)
 	if err != nil {
-		s.reloadFailed(listed(err))
+		s.reloadFailed(Listed(err))
 		return
 	}
 	p, err := s.prepare(c)
@@ -103,19 +103,19 @@ func (s *service) reloadLocked(file string, data []byte) {
 		s.reloadFailed(err)
 		return
 	}
-	former := s.current.Load().config
-	if fields := config.NeedsRestart(s.started, c); len(fields) > 0 {
+	former := s.Current().Config
+	if fields := config.NeedsRestart(s.options.Config, c); len(fields) > 0 {
 		s.logger.Warn("some configuration changes require a restart", "fields", fields)
 	}
 	s.enforce(p)
 	s.reloads.loaded()
 	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
-	s.logger.Info("reloaded the configuration", "changed", changes(former, c), "urls", p.urls())
+	s.logger.Info("reloaded the configuration", "changed", changes(former, c))
 }
 
 // retryReloads tries again, until ctx ends, to put a valid configuration into force that
 // could not be for a reason outside of the file, such as a permission that is missing.
-func (s *service) retryReloads(ctx context.Context, file string) {
+func (s *Service) retryReloads(ctx context.Context) {
 	ticker := time.NewTicker(retryReloadEvery)
 	defer ticker.Stop()
 	for {
@@ -126,23 +126,23 @@ func (s *service) retryReloads(ctx context.Context, file string) {
 		}
 		s.reloading.Lock()
 		if s.retry != nil {
-			s.reloadLocked(file, s.retry)
+			s.reloadLocked(s.retry)
 		}
 		s.reloading.Unlock()
 	}
 }
 
 // prepare provisions the configuration and starts to follow what its policies read.
-func (s *service) prepare(c *config.Config) (*profiles, error) {
+func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 	p, err := s.provision(c)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case s.cluster != nil:
+	case s.Cluster != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
 		defer cancel()
-		if err = s.cluster.Follow(ctx, p.requirements.ledgers, p.requirements.configMaps); err != nil {
+		if err = s.Cluster.Follow(ctx, p.requirements.ledgers, p.requirements.configMaps); err != nil {
 			err = fmt.Errorf("its policies need more of the cluster: %w", err)
 		}
 	case !p.requirements.none():
@@ -164,8 +164,8 @@ func changes(former, c *config.Config) []string {
 	return fields
 }
 
-// watchFailed is called when the configuration file cannot be watched, or not be read.
-func (s *service) watchFailed(err error) {
+// WatchFailed is called when the configuration file cannot be watched, or not be read.
+func (s *Service) WatchFailed(err error) {
 	if errors.Is(err, filewatch.ErrNoNotifications) {
 		s.logger.Warn("cannot watch the configuration file; polling it", "error", err)
 		return
@@ -173,7 +173,16 @@ func (s *service) watchFailed(err error) {
 	s.reloadFailed(err)
 }
 
-func (s *service) reloadFailed(err error) {
+func (s *Service) reloadFailed(err error) {
 	s.reloads.failed(err)
 	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", err)
+}
+
+// Listed puts the errors of a configuration file on lines of their own.
+func Listed(err error) error {
+	var errs config.Errors
+	if errors.As(err, &errs) {
+		return fmt.Errorf("the configuration is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-package app
+package service
 
 import (
 	"encoding/json"
@@ -18,17 +18,17 @@ type Inspector interface {
 	Inspect(view *snapshot.View, path string) (answer any, found bool)
 }
 
-// inspectPath is where the admin address shows what policies show, of whichever
+// InspectPath is where the admin address shows what policies show, of whichever
 // profile.
-const inspectPath = "/inspect"
+const InspectPath = "/inspect"
 
-// inspect answers what a policy shows below its profile's path, as the tools of the
+// Inspect answers what a policy shows below its profile's path, as the tools of the
 // systems it stands in for expect. It returns false when there is nothing.
-func (s *service) inspect(w http.ResponseWriter, r *http.Request) bool {
+func (s *Service) Inspect(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
 	}
-	c := s.current.Load().config
+	c := s.current.Load().Config
 	for i := range c.Profiles {
 		if path, ok := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(c.Profiles[i].Path, "/")+"/"); ok && s.show(w, &c.Profiles[i], path) {
 			return true
@@ -37,19 +37,19 @@ func (s *service) inspect(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// inspectAny is inspect for the first profile that shows something at the path.
-func (s *service) inspectAny(w http.ResponseWriter, r *http.Request) {
-	c := s.current.Load().config
+// InspectAny is Inspect for the first profile that shows something at the path.
+func (s *Service) InspectAny(w http.ResponseWriter, r *http.Request) {
+	c := s.current.Load().Config
 	for i := range c.Profiles {
-		if s.show(w, &c.Profiles[i], strings.TrimPrefix(r.URL.Path, inspectPath+"/")) {
+		if s.show(w, &c.Profiles[i], strings.TrimPrefix(r.URL.Path, InspectPath+"/")) {
 			return
 		}
 	}
 	http.Error(w, "no policy of the configuration shows anything here", http.StatusNotFound)
 }
 
-func (s *service) show(w http.ResponseWriter, profile *config.Profile, path string) bool {
-	if s.cluster == nil {
+func (s *Service) show(w http.ResponseWriter, profile *config.Profile, path string) bool {
+	if s.Cluster == nil {
 		return false
 	}
 	for _, m := range profile.Policies {
@@ -57,7 +57,7 @@ func (s *service) show(w http.ResponseWriter, profile *config.Profile, path stri
 		if !ok {
 			continue
 		}
-		answer, found := inspector.Inspect(s.cluster.View(), path)
+		answer, found := inspector.Inspect(s.Cluster.View(), path)
 		if !found {
 			continue
 		}

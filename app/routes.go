@@ -1,0 +1,123 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/service"
+)
+
+// serving answers calls with the profiles in force.
+type serving struct {
+	*service.Service
+	options  service.Options
+	inFlight *extender.InFlight
+	metrics  *extender.Metrics
+	routes   atomic.Pointer[routes]
+}
+
+// routes are what one configuration serves.
+type routes struct {
+	handlers map[string]http.Handler
+	verbs    map[string]decision.Verb // by path, as handlers
+}
+
+func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
+
+func newServing(o service.Options) (s *serving, err error) {
+	s = &serving{options: o, inFlight: extender.NewInFlight(), metrics: extender.NewMetrics(o.Registry)}
+	o.Enforced = s.enforced
+	s.Service, err = service.New(o)
+	return s, err
+}
+
+// enforced makes the handlers of what comes into force.
+func (s *serving) enforced(of *service.Service, p *service.Profiles) {
+	r := &routes{handlers: map[string]http.Handler{}, verbs: map[string]decision.Verb{}}
+	for i := range p.Config.Profiles {
+		profile := &p.Config.Profiles[i]
+		handler := extender.New(s.handlerOptions(of, p, profile))
+		for _, route := range profile.Routes() {
+			r.handlers[route.Path], r.verbs[route.Path] = handler.Verb(route.Verb), route.Verb
+		}
+	}
+	s.routes.Store(r)
+}
+
+func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profile *config.Profile) extender.Options {
+	e := p.Engines[profile.Path]
+	options := extender.Options{
+		Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange,
+		Reserve: server.Reserve, InFlight: s.inFlight, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
+		SchedulerNames: profile.SchedulerNames,
+	}
+	for _, r := range profile.ManagedResources {
+		options.ManagedResources = append(options.ManagedResources, r.Name)
+	}
+	if of.Cluster != nil {
+		options.Cluster = of.Binding()
+	} else {
+		options.View = of.View
+	}
+	if of.Requeuer != nil {
+		options.Filtered = of.Requeuer.Observer(profile.Path, e)
+	}
+	if of.Keeper != nil && p.Reserves() {
+		options.Ledgers = of.Ledgers()
+	}
+	return options
+}
+
+// ServeHTTP answers a call of kube-scheduler.
+func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := s.routes.Load()
+	if handler := p.handlers[r.URL.Path]; handler != nil {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	if s.Inspect(w, r) {
+		return
+	}
+	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
+}
+
+// refused answers a caller that is known but not allowed, so that the pod's events say why.
+func (s *serving) refused(w http.ResponseWriter, r *http.Request, err error) bool {
+	verb, ok := s.routes.Load().verbs[r.URL.Path]
+	if ok = ok && r.Method == http.MethodPost; ok {
+		extender.WriteError(w, verb, err)
+	}
+	return ok
+}
+
+func (s *serving) serverOptions(c *config.Config) server.Options {
+	options := server.Options{
+		Address:          c.Serving.Address,
+		Handler:          s,
+		HTTP2:            c.Serving.HTTP2,
+		MaxBodyBytes:     int64(c.Serving.MaxBodyBytes),
+		MaxInFlightBytes: int64(c.Serving.MaxInFlightBytes),
+		ShutdownDelay:    c.Serving.ShutdownDelay,
+		DrainTimeout:     c.Serving.DrainTimeout,
+		Logger:           s.options.Logger,
+		Registerer:       s.options.Registry,
+		Admin:            s.AdminOptions(),
+	}
+	if options.ShutdownDelay == 0 {
+		options.ShutdownDelay = -1 // none, where 0 would mean the default
+	}
+	if tls := c.Serving.TLS; tls != nil {
+		options.TLS = &server.TLSOptions{
+			CertFile: tls.CertFile, KeyFile: tls.KeyFile, ClientCAFile: tls.ClientCAFile, AllowedClients: tls.AllowedClients, Refused: s.refused,
+		}
+	}
+	return options
+}

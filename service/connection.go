@@ -1,0 +1,37 @@
+package service
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/ledger"
+)
+
+// Connection is what works with the API server; the zero value is none.
+type Connection struct {
+	Cluster *cluster.Cluster
+	// Client is how its API server is reached.
+	Client *rest.Config
+	Keeper *ledger.Keeper
+}
+
+// Connect makes the Connection of the configuration. options are those that do not follow from it; Config is required. It makes
+// no request.
+func Connect(c *config.Config, options cluster.Options, registry *prometheus.Registry, logger *slog.Logger) (to Connection, err error) {
+	needed := requirementsOf(c)
+	options.QPS, options.Burst = float32(c.ClientConnection.QPS), c.ClientConnection.Burst
+	options.Ledgers, options.ConfigMaps = needed.ledgers, needed.configMaps
+	options.Logger, options.Registerer = logger, registry
+	to.Client = options.Config
+	if to.Cluster, err = cluster.New(options); err != nil {
+		return to, err
+	}
+	to.Keeper, err = ledger.New(ledger.Options{
+		API: toAPI(to.Cluster), Cache: to.Cluster, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: to.Cluster.Clock().Latest, Logger: logger, Registerer: registry,
+	})
+	return to, err
+}

@@ -1,0 +1,233 @@
+package service
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/requeue"
+	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Options are the parts of a Service.
+type Options struct {
+	// File is the configuration file, for reloads.
+	File string
+	// Config is the configuration with which the process is started, and Types are what it can name.
+	Config *config.Config
+	Types  config.Types
+	// Connection works with the API server; the zero value judges by requests alone.
+	Connection
+	// Enforced is called with what comes into force, at first by New.
+	Enforced func(*Service, *Profiles)
+
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+}
+
+// Service is everything that runs around the policies, whoever asks them: signals, ledgers, requeuing, reloads, the records of
+// decisions, and what explains them. A reload swaps the [Profiles] as a whole. Its methods may be called concurrently.
+type Service struct {
+	Connection
+	// Log holds the latest decisions. The caller adds them.
+	Log *decision.Log
+	// Requeuer is nil if no pod is requeued.
+	Requeuer *requeue.Requeuer
+
+	options     Options
+	logger      *slog.Logger
+	claims      sync.Once     // that a policy claims something
+	claimed     chan struct{} // closed when one does
+	signalViews *signalViews  // where signals go without a cluster; nil with one
+	signals     *signal.Manager
+	reloads     *reloads
+	current     atomic.Pointer[Profiles]
+	enforced    chan struct{} // capacity 1: current is another
+
+	reloading sync.Mutex
+	retry     []byte // the file to reload again; nil: none
+}
+
+// Profiles are what one configuration asks for.
+type Profiles struct {
+	Config  *config.Config
+	Engines map[string]*engine.Engine // by path
+
+	requirements requirements
+	signals      []signal.Followed
+}
+
+// Reserves says whether a policy allocates resources, so that ledgers are needed.
+func (p *Profiles) Reserves() bool { return p.requirements.ledgers }
+
+// New makes a Service of the configuration with which the process is started. It reads nothing yet.
+func New(o Options) (*Service, error) {
+	s := &Service{
+		Connection: o.Connection, options: o, logger: o.Logger, claimed: make(chan struct{}),
+		Log: decision.NewLog(0), reloads: newReloads(o.Registry), enforced: make(chan struct{}, 1),
+	}
+	following := signal.Options{Logger: o.Logger, Registerer: o.Registry}
+	var err error
+	if s.Cluster == nil {
+		s.signalViews = newSignalViews()
+		following.Publisher = s.signalViews
+	} else {
+		if o.Config.Requeue.PerSecond > 0 {
+			if s.Requeuer, err = requeue.New(requeue.Options{Cluster: s.Cluster, PerSecond: o.Config.Requeue.PerSecond, Logger: o.Logger, Registerer: o.Registry}); err != nil {
+				return nil, err
+			}
+		}
+		following.Publisher, following.Now = s.Cluster, s.Cluster.Clock().Earliest
+	}
+	if s.signals, err = signal.NewManager(following); err != nil {
+		return nil, err
+	}
+	p, err := s.provision(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	s.enforce(p)
+	return s, nil
+}
+
+// Current returns what is in force.
+func (s *Service) Current() *Profiles { return s.current.Load() }
+
+// View returns the latest View, which without a cluster holds nothing but signals.
+func (s *Service) View() *snapshot.View {
+	if s.Cluster == nil {
+		return s.signalViews.View()
+	}
+	return s.Cluster.View()
+}
+
+// enforce puts into force what was provisioned.
+func (s *Service) enforce(p *Profiles) {
+	for _, warning := range p.Config.Warnings {
+		s.logger.Warn("the configuration is probably not what you intend", "warning", warning.Error())
+	}
+	if s.Cluster != nil {
+		s.Cluster.KeepHistory(p.requirements.history)
+	}
+	if p.requirements.ledgers {
+		s.claims.Do(func() { close(s.claimed) })
+	}
+	s.signals.Follow(p.signals)
+	s.current.Store(p)
+	if s.options.Enforced != nil {
+		s.options.Enforced(s, p)
+	}
+	select {
+	case s.enforced <- struct{}{}:
+	default:
+	}
+	if s.Requeuer != nil {
+		s.Requeuer.Use(p.Engines)
+	}
+}
+
+// provision makes what the configuration asks for, and puts nothing into force.
+func (s *Service) provision(c *config.Config) (*Profiles, error) {
+	p := &Profiles{Config: c, requirements: requirementsOf(c), Engines: map[string]*engine.Engine{}}
+	for i := range c.Profiles {
+		e, err := EngineOf(&c.Profiles[i], time.Now)
+		if err != nil {
+			return nil, err
+		}
+		p.Engines[c.Profiles[i].Path] = e
+	}
+	var err error
+	p.signals, err = followed(c, s.signalCluster())
+	return p, err
+}
+
+// EngineOf makes the engine of a profile. clock may be nil.
+func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
+	members := make([]engine.WeightedPolicy, 0, len(profile.Policies))
+	for _, m := range profile.Policies {
+		members = append(members, engine.WeightedPolicy{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
+	}
+	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
+	}
+	return e, nil
+}
+
+// signalCluster is the cluster for sources of signals.
+func (s *Service) signalCluster() signal.Cluster {
+	if s.Cluster == nil {
+		return signal.Cluster{}
+	}
+	return signal.Cluster{View: s.Cluster.View, Client: s.Client}
+}
+
+// Warnings are lines about what does not work as it should although calls are answered.
+func (s *Service) Warnings() []string {
+	lines := append(s.reloads.warnings(), s.signals.Warnings()...)
+	if s.Cluster != nil {
+		lines = append(lines, s.Cluster.Warnings()...)
+	}
+	if s.Keeper != nil && s.current.Load().requirements.ledgers {
+		lines = append(lines, s.Keeper.Warnings()...)
+	}
+	return lines
+}
+
+// Source is what explanations are made of.
+func (s *Service) Source() explain.Source {
+	source := explain.Source{Log: s.Log, Engines: func() map[string]*engine.Engine { return s.current.Load().Engines }}
+	if s.Requeuer != nil {
+		source.Pending = func(profile string, pod types.UID) *explain.Pending {
+			if status, ok := s.Requeuer.Status(profile, pod); ok {
+				return (*explain.Pending)(&status)
+			}
+			return nil
+		}
+	}
+	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
+	source.Signals = func() []explain.Signal { return explained(s.signals) }
+	if s.Cluster != nil {
+		source.View, source.Pod = s.Cluster.View, s.Cluster.PodByName
+	}
+	return source
+}
+
+// AdminOptions are those of the listener for metrics, health and explanations.
+func (s *Service) AdminOptions() server.AdminOptions {
+	c := s.options.Config.Admin
+	options := server.AdminOptions{
+		Address: c.Address, AllowRemote: c.AllowRemote, Pprof: c.Pprof,
+		Gatherer: s.options.Registry,
+		Handlers: map[string]http.Handler{
+			"GET " + explain.Path:      explain.Handler(s.Source()),
+			"GET " + InspectPath + "/": http.HandlerFunc(s.InspectAny),
+		},
+		Checks:   []server.Check{{Name: "signals", Ready: s.signals.Tried}},
+		Warnings: s.Warnings,
+	}
+	if s.Cluster != nil {
+		options.Checks = append(options.Checks, server.Check{Name: "cluster", Ready: s.Cluster.Synced})
+	}
+	return options
+}
+
+// Binding is what binds pods; there is a cluster.
+func (s *Service) Binding() extender.Cluster { return toCluster(s.Cluster) }
+
+// Ledgers is where claims are written.
+func (s *Service) Ledgers() engine.Ledgers { return toLedgers(s.Keeper) }
