@@ -18,6 +18,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -40,6 +41,10 @@ type Options struct {
 	// it noticed that the API server was away, and that an answer with
 	// Retry-After leaves the outcome of a Binding open.
 	Client kubernetes.Interface
+
+	// Informers are those of another component of the process that follows nodes, pods and disruption budgets: this Cluster adds
+	// handlers to them when it is made, and follows nothing twice. Whoever owns them runs them. Nil: it follows them itself.
+	Informers informers.SharedInformerFactory
 
 	// Ledgers makes the Cluster follow Ledgers, too. It needs Config.
 	Ledgers bool
@@ -135,7 +140,10 @@ func New(o Options) (*Cluster, error) {
 		}
 	}
 	c.resources = resources{o.Ledgers, o.ConfigMaps}
-	feeds := []*resourceReflector{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
+	feeds, err := c.standardFeeds()
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range c.resources.split() {
 		feeds = append(feeds, c.feedOf(r))
 	}
@@ -167,6 +175,14 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 		config.RateLimiter = c.limiter
 	}
 	return kubernetes.NewForConfig(config)
+}
+
+// standardFeeds are the feeds of nodes, pods and disruption budgets.
+func (c *Cluster) standardFeeds() ([]*resourceReflector, error) {
+	if c.options.Informers != nil {
+		return c.informerFeeds()
+	}
+	return []*resourceReflector{c.nodeFeed(), c.podFeed(), c.budgetFeed()}, nil
 }
 
 func (c *Cluster) nodeFeed() *resourceReflector {
@@ -274,7 +290,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.followMu.Lock()
 	c.ctx = ctx
 	for _, f := range *c.reflectors.Load() {
-		c.running.Go(func() { f.reflector.RunWithContext(ctx) })
+		c.running.Go(func() { f.run(ctx) })
 	}
 	c.followMu.Unlock()
 	c.running.Go(func() { c.publish(ctx) })

@@ -76,7 +76,7 @@ func (c *Cluster) Follow(ctx context.Context, ledgers bool, sources []snapshot.C
 func (c *Cluster) followOne(ctx context.Context, more resources) error {
 	f := c.feedOf(more)
 	following, stop := context.WithCancel(c.ctx)
-	c.running.Go(func() { f.reflector.RunWithContext(following) })
+	c.running.Go(func() { f.run(following) })
 	for !f.read.Load() {
 		if f.warning() == "" && ctx.Err() == nil && following.Err() == nil {
 			time.Sleep(10 * time.Millisecond)

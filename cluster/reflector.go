@@ -31,7 +31,7 @@ const readInterval = 10 * time.Second
 // resourceReflector lists and watches one resource.
 type resourceReflector struct {
 	resource  string
-	reflector *cache.Reflector
+	run       func(context.Context) // until it ends
 	read      atomic.Bool           // the resource was listed completely once
 	lastEvent atomic.Int64          // the time of the last event, in Unix nanoseconds
 	lastError atomic.Pointer[error] // of the last request, nil if it succeeded
@@ -62,6 +62,8 @@ type store[T object] struct {
 	trim func(T)
 	// intern makes an object use the parts of others, and is called once for each. Nil: nothing is shared.
 	intern func(T)
+	// copy returns what is kept of an object that others use, too. Nil: the object itself.
+	copy   func(T) T
 	set    func(T)
 	remove func(T)
 	known  func() []T // what was set and not removed
@@ -103,11 +105,11 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 		},
 	}
 	var example T
-	f.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), example, to, cache.ReflectorOptions{
+	f.run = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), example, to, cache.ReflectorOptions{
 		Name:            "outboard",
 		TypeDescription: f.resource,
 		Backoff:         &backoff,
-	})
+	}).RunWithContext
 	return f
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"maps"
 	"slices"
 	"unique"
 
@@ -38,6 +39,38 @@ func TrimPod(pod *corev1.Pod) {
 	kept.NominatedNodeName = pod.Status.NominatedNodeName
 	kept.StartTime = pod.Status.StartTime
 	pod.Status = kept
+}
+
+// TrimmedPod returns the pod as TrimPod leaves it. The pod, which others may use, is not changed; what is kept is shared with it.
+func TrimmedPod(pod *corev1.Pod) *corev1.Pod {
+	trimmed := new(*pod)
+	copyMeta(&trimmed.ObjectMeta)
+	trimmed.Spec.InitContainers = slices.Clone(pod.Spec.InitContainers)
+	trimmed.Spec.Containers = slices.Clone(pod.Spec.Containers)
+	trimmed.Status.Conditions = slices.Clone(pod.Status.Conditions)
+	TrimPod(trimmed)
+	return trimmed
+}
+
+// TrimmedNode returns the node as TrimNode leaves it. The node, which others may use, is not changed; what is kept is shared with
+// it.
+func TrimmedNode(node *corev1.Node) *corev1.Node {
+	trimmed := new(*node)
+	copyMeta(&trimmed.ObjectMeta)
+	trimmed.Status.Conditions = slices.Clone(node.Status.Conditions)
+	trimmed.Status.Images = slices.Clone(node.Status.Images)
+	for i := range trimmed.Status.Images {
+		trimmed.Status.Images[i].Names = slices.Clone(trimmed.Status.Images[i].Names)
+	}
+	TrimNode(trimmed)
+	return trimmed
+}
+
+// copyMeta copies what trimMeta writes to.
+func copyMeta(meta *metav1.ObjectMeta) {
+	if _, has := meta.Annotations[lastApplied]; has {
+		meta.Annotations = maps.Clone(meta.Annotations)
+	}
 }
 
 // TrimNode removes, in place, what no placement can depend on: managed fields, heartbeat times,

@@ -132,6 +132,23 @@ func TestTrimKeeps(t *testing.T) {
 	}
 }
 
+// An object that others use is trimmed as one that nobody uses, and stays as it is.
+func TestTrimmedObjectsAreCopies(t *testing.T) {
+	p, n := filled[corev1.Pod](), filled[corev1.Node]()
+	p.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodInitialized}, corev1.PodCondition{Type: corev1.PodReady})
+	wantPod, wantNode := p.DeepCopy(), n.DeepCopy()
+	trimmedPod, trimmedNode := snapshot.TrimmedPod(p), snapshot.TrimmedNode(n)
+	if diff := cmp.Diff(wantPod, p) + cmp.Diff(wantNode, n); diff != "" {
+		t.Errorf("the objects have changed: %s", diff)
+	}
+	snapshot.TrimPod(wantPod)
+	snapshot.TrimNode(wantNode)
+	if diff := cmp.Diff(wantPod, trimmedPod) + cmp.Diff(wantNode, trimmedNode); diff != "" {
+		t.Errorf("they are not trimmed as others: %s", diff)
+	}
+}
+
 func TestTrimTwiceIsTrimOnce(t *testing.T) {
 	p, n := filled[corev1.Pod](), filled[corev1.Node]()
 	snapshot.TrimPod(p)

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// informerFeeds are the feeds of nodes, pods and disruption budgets that another component of the process follows already. Their
+// objects are shared, and copied as far as trimming writes to them: what is left out is not copied.
+func (c *Cluster) informerFeeds() ([]*resourceReflector, error) {
+	from := c.options.Informers
+	feeds := []*resourceReflector{c.feed("nodes"), c.feed("pods"), c.feed("poddisruptionbudgets")}
+	return feeds, firstError(
+		follow(feeds[0], from.Core().V1().Nodes().Informer(), store[*corev1.Node]{
+			copy: snapshot.TrimmedNode, set: c.state.setNode, remove: c.state.removeNode, done: c.completed,
+		}),
+		follow(feeds[1], from.Core().V1().Pods().Informer(), store[*corev1.Pod]{
+			copy: trimmedPod, set: c.state.setPod, remove: c.state.removePod, done: c.completed,
+		}),
+		follow(feeds[2], from.Policy().V1().PodDisruptionBudgets().Informer(), store[*policyv1.PodDisruptionBudget]{
+			set: c.state.setBudget, remove: c.state.removeBudget, done: c.completed,
+		}),
+	)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow makes f write what the informer shows into the store. Whoever owns the informer runs it.
+func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, to store[T]) error {
+	to.reflector = f
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { _ = to.change(object, to.setCopy) },
+		UpdateFunc: func(_, object any) { _ = to.change(object, to.setCopy) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			_ = to.change(object, to.remove)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("cluster: following %s: %w", f.resource, err)
+	}
+	f.run = func(ctx context.Context) {
+		if cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+			f.read.Store(true)
+			to.done()
+		}
+		<-ctx.Done()
+		_ = informer.RemoveEventHandler(handler)
+	}
+	return nil
+}
+
+// setCopy sets what is kept of an object that others use, too.
+func (s store[T]) setCopy(object T) {
+	if s.copy != nil {
+		object = s.copy(object)
+	}
+	s.set(object)
+}
+
+// trimmedPod is trimPod for a pod that others use, too.
+func trimmedPod(pod *corev1.Pod) *corev1.Pod {
+	trimmed := snapshot.TrimmedPod(pod)
+	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {
+		trimmed.Status.NominatedNodeName = ""
+	}
+	return trimmed
+}

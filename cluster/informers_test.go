@@ -1,0 +1,73 @@
+package cluster_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"outboard.dev/outboard/cluster"
+)
+
+// A Cluster that uses the informers of another component sees what they see, writes to no object of theirs, and lists nothing itself.
+func TestInformersOfOthers(t *testing.T) {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}
+	}
+	pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Command: []string{"run"}}}}}
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, pod, &policyv1.PodDisruptionBudget{ObjectMeta: meta("b")})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- live.Run(ctx) }()
+	defer func() { cancel(); <-ended; factory.Shutdown() }()
+	if live.Synced() == nil {
+		t.Error("it is complete before the informers run")
+	}
+	factory.Start(ctx.Done())
+	if err := live.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	shows := func(what string, is func() bool) {
+		t.Helper()
+		for !is() {
+			select {
+			case <-ctx.Done():
+				t.Fatalf("the view does not show %s", what)
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	shows("the pod and the budget", func() bool {
+		n := live.View().Node("n")
+		return n != nil && len(n.Pods) == 1 && len(live.View().DisruptionBudgets()) == 1
+	})
+	if kept := live.View().Node("n").Pods[0]; kept.Spec.Containers[0].Command != nil {
+		t.Error("the pod is not trimmed")
+	}
+	theirs, err := factory.Core().V1().Pods().Lister().Pods("default").Get("p")
+	if err != nil || theirs.Spec.Containers[0].Command == nil {
+		t.Errorf("the pod of the informer has changed: %v, %v", theirs, err)
+	}
+	changed := pod.DeepCopy()
+	changed.Labels = map[string]string{"a": "b"}
+	if _, err := client.CoreV1().Pods("default").Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shows("the label", func() bool { return live.View().Node("n").Pods[0].Labels["a"] == "b" })
+	if err := client.CoreV1().Pods("default").Delete(ctx, "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shows("that the pod is gone", func() bool { return len(live.View().Node("n").Pods) == 0 })
+}
