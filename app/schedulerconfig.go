@@ -1,0 +1,153 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/wiring"
+)
+
+type schedulerConfigOptions struct {
+	wiring.Options
+	config, from, topology, dir string
+	legacy                      bool
+}
+
+func schedulerConfigCommand(types config.Types) *cobra.Command {
+	var o schedulerConfigOptions
+	cmd := &cobra.Command{
+		Use:   "scheduler-config",
+		Short: "Print kube-scheduler's configuration for a configuration file",
+		Long: `Print the KubeSchedulerConfiguration by which kube-scheduler calls the profiles of a
+configuration file, with comments. Profiles with managed resources, and profiles whose policies
+allocate resources, get a strict extender: their pods stay pending while Outboard does not
+respond. All others get a soft one, which is ignorable.
+
+--for says where kube-scheduler runs:
+  kubeadm   the cluster's own, a static pod: writes the configuration and a directory of
+            patches for kubeadm to --dir
+  sidecar   a second one, in the pod of Outboard
+  service   a second one, in a pod that calls the Service of Outboard
+  nodeport  one on the network of its host that calls a NodePort of Outboard
+Without it, kube-scheduler calls serving.address.
+
+--from converts a Policy of kube-scheduler 1.22 and earlier instead, and reports what has no
+equivalent. --legacy-policy prints such a Policy.`,
+		Example: `  outboard scheduler-config --config outboard.yaml
+  outboard scheduler-config --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
+  outboard scheduler-config --from policy.json > scheduler.yaml`,
+		Args: positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.from != "" {
+				return o.migrate(cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			return o.print(cmd.OutOrStdout(), types)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
+	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML")
+	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
+	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
+	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default "+wiring.ServiceName+" for the IP address of a Service and for NodePorts)")
+	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
+	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default what a profile lists in schedulerNames, or outboard-scheduler)")
+	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")
+	flags.BoolVar(&o.Strict, "strict", false, "make every extender strict, with bind")
+	flags.BoolVar(&o.legacy, "legacy-policy", false, "print a Policy for kube-scheduler 1.22 and earlier")
+	flags.StringVar(&o.dir, "dir", "", "write the files to this directory instead of printing them")
+	cmd.MarkFlagsOneRequired("config", "from")
+	cmd.MarkFlagsMutuallyExclusive("config", "from")
+	for _, other := range []string{"for", "url", "server-name", "certificate-dir", "scheduler-name", "profile", "strict", "legacy-policy", "dir"} {
+		cmd.MarkFlagsMutuallyExclusive("from", other)
+	}
+	cmd.MarkFlagsMutuallyExclusive("dir", "legacy-policy")
+	return cmd
+}
+
+// print writes the configuration for kube-scheduler to out, or to the directory.
+func (o *schedulerConfigOptions) print(out io.Writer, types config.Types) error {
+	if o.topology != "" {
+		var words []string
+		for _, t := range wiring.Topologies() {
+			words = append(words, string(t))
+		}
+		if err := oneOf("for", o.topology, words...); err != nil {
+			return err
+		}
+	}
+	o.For = wiring.Topology(o.topology)
+	if o.For == wiring.Kubeadm && o.dir == "" && !o.legacy {
+		return errors.New("--for kubeadm writes several files: give a directory with --dir")
+	}
+	c, err := config.Load(o.config, types)
+	if err != nil {
+		return listed(err)
+	}
+	w, err := wiring.New(c, o.Options)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.legacy:
+		policy, err := w.LegacyPolicy()
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(policy)
+		return err
+	case o.dir == "":
+		_, err = out.Write(w.YAML())
+		return err
+	case o.For == wiring.Kubeadm:
+		return o.write(out, w.Kubeadm())
+	}
+	return o.write(out, []wiring.File{{Name: "scheduler.yaml", Data: w.YAML()}})
+}
+
+// write writes the files, and their names to out.
+func (o *schedulerConfigOptions) write(out io.Writer, files []wiring.File) error {
+	for _, f := range files {
+		path := filepath.Join(o.dir, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// migrate writes the converted Policy to out, and what has no equivalent to notes.
+func (o *schedulerConfigOptions) migrate(out, notes io.Writer) error {
+	data, err := os.ReadFile(o.from)
+	if err != nil {
+		return err
+	}
+	result, lines, err := wiring.Migrate(o.from, data)
+	if errs := (strictyaml.Errors)(nil); errors.As(err, &errs) {
+		return fmt.Errorf("the Policy is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
+	}
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(notes, line); err != nil {
+			return err
+		}
+	}
+	_, err = out.Write(result)
+	return err
+}

@@ -1,0 +1,62 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSchedulerConfig(t *testing.T) {
+	config := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}]\n  policies: [{type: GPUMemory}]\n")
+	policy := filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(policy, []byte(`{"kind": "Policy", "alwaysCheckAllPredicates": true, "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter", "enableHttps": true}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string // in the output, or in the error
+	}{
+		{"extenders", []string{"--config", config}, []string{"urlPrefix: http://127.0.0.1:8443\n", "bindVerb: bind\n", "ignorable: false\n"}},
+		{"a Service", []string{"--config", config, "--for", "service"}, []string{"urlPrefix: http://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
+		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
+		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: no equivalent", "enableHTTPS: true\n"}},
+		{"no file", nil, []string{"at least one of the flags in the group [config from] is required"}},
+		{"topology", []string{"--config", config, "--for", "kind"}, []string{`--for="kind": must be kubeadm or sidecar or service or nodeport`}},
+		{"several files", []string{"--config", config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
+		{"an invalid configuration", []string{"--config", file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
+		{"an invalid Policy", []string{"--from", file(t, "kind: Policy\nextenders: x\n")}, []string{"the Policy is not valid:\n", ":2: extenders: Invalid value"}},
+		{"no Policy", []string{"--from", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := execute(t, append([]string{"scheduler-config"}, tt.args...)...)
+			if err != nil {
+				out = err.Error()
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+func TestSchedulerConfigWritesFiles(t *testing.T) {
+	config := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	dir := filepath.Join(t.TempDir(), "wiring")
+	out, err := execute(t, "scheduler-config", "--config", config, "--for", "kubeadm", "--dir", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := strings.Fields(out)
+	if len(names) != 2 {
+		t.Fatalf("the files are %q", names)
+	}
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err != nil || len(text) == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package wiring
+
+import (
+	"encoding/json"
+
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// legacyPolicy is the file that kube-scheduler 1.22 and earlier reads with --policy-config-file.
+type legacyPolicy struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Predicates []legacyPredicate `json:"predicates,omitempty"`
+	// Priorities that are nil are the default ones; an empty list has none.
+	Priorities []legacyPriority `json:"priorities,omitempty"`
+	Extenders  []legacyExtender `json:"extenders"`
+	// Extender is how some write extenders. kube-scheduler does not read it.
+	Extender                       *legacyExtender `json:"extender,omitempty"`
+	HardPodAffinitySymmetricWeight *int32          `json:"hardPodAffinitySymmetricWeight,omitempty"`
+	AlwaysCheckAllPredicates       bool            `json:"alwaysCheckAllPredicates,omitempty"`
+}
+
+type legacyPredicate struct {
+	Name     string         `json:"name"`
+	Argument map[string]any `json:"argument,omitempty"`
+}
+
+type legacyPriority struct {
+	Name     string          `json:"name"`
+	Weight   int64           `json:"weight"`
+	Argument *legacyArgument `json:"argument,omitempty"`
+}
+
+type legacyArgument struct {
+	RequestedToCapacityRatio *legacyRatio   `json:"requestedToCapacityRatioArguments,omitempty"`
+	ServiceAntiAffinity      map[string]any `json:"serviceAntiAffinity,omitempty"`
+	LabelPreference          map[string]any `json:"labelPreference,omitempty"`
+}
+
+type legacyRatio struct {
+	Shape []struct {
+		Utilization int32 `json:"utilization"`
+		Score       int32 `json:"score"`
+	} `json:"shape"`
+	Resources []struct {
+		Name   string `json:"name"`
+		Weight int64  `json:"weight"`
+	} `json:"resources,omitempty"`
+}
+
+// legacyExtender has enableHttps in another case than later files, and a time in nanoseconds.
+type legacyExtender struct {
+	URLPrefix        string                                `json:"urlPrefix"`
+	FilterVerb       string                                `json:"filterVerb,omitempty"`
+	PreemptVerb      string                                `json:"preemptVerb,omitempty"`
+	PrioritizeVerb   string                                `json:"prioritizeVerb,omitempty"`
+	Weight           int64                                 `json:"weight,omitempty"`
+	BindVerb         string                                `json:"bindVerb,omitempty"`
+	EnableHTTPS      bool                                  `json:"enableHttps"`
+	TLSConfig        *legacyTLS                            `json:"tlsConfig,omitempty"`
+	HTTPTimeout      int64                                 `json:"httpTimeout,omitempty"`
+	NodeCacheCapable bool                                  `json:"nodeCacheCapable"`
+	ManagedResources []schedulerv1.ExtenderManagedResource `json:"managedResources,omitempty"`
+	Ignorable        bool                                  `json:"ignorable"`
+}
+
+// legacyTLS has PEM data in base64, as it is written.
+type legacyTLS struct {
+	Insecure   bool   `json:"insecure,omitempty"`
+	ServerName string `json:"serverName,omitempty"`
+	CertFile   string `json:"certFile,omitempty"`
+	KeyFile    string `json:"keyFile,omitempty"`
+	CAFile     string `json:"caFile,omitempty"`
+	CertData   string `json:"certData,omitempty"`
+	KeyData    string `json:"keyData,omitempty"`
+	CAData     string `json:"caData,omitempty"`
+}
+
+// LegacyPolicy returns the extenders as a Policy in JSON, for kube-scheduler 1.22 and earlier. It
+// leaves the predicates and priorities to their defaults.
+func (w *Wiring) LegacyPolicy() ([]byte, error) {
+	p := legacyPolicy{Kind: "Policy", APIVersion: "v1"}
+	for _, e := range w.entries {
+		var tls *legacyTLS
+		if t := e.TLSConfig; t != nil {
+			tls = &legacyTLS{ServerName: t.ServerName, CertFile: t.CertFile, KeyFile: t.KeyFile, CAFile: t.CAFile}
+		}
+		p.Extenders = append(p.Extenders, legacyExtender{
+			URLPrefix: e.URLPrefix, FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb,
+			Weight: e.Weight, BindVerb: e.BindVerb, EnableHTTPS: e.EnableHTTPS, TLSConfig: tls,
+			HTTPTimeout: int64(e.HTTPTimeout.Duration), NodeCacheCapable: e.NodeCacheCapable,
+			ManagedResources: e.ManagedResources, Ignorable: e.Ignorable,
+		})
+	}
+	text, err := json.MarshalIndent(p, "", "  ")
+	return append(text, '\n'), err
+}

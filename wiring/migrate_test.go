@@ -1,0 +1,91 @@
+package wiring_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"outboard.dev/outboard/wiring"
+)
+
+// TestMigrate runs testdata/migrate/*.txtar: each has a Policy and the result, whose comments have
+// the notes. Run with -update to write what is now.
+func TestMigrate(t *testing.T) {
+	archives, err := filepath.Glob("testdata/migrate/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy := archive.Files[0]
+			result, notes, err := wiring.Migrate(policy.Name, policy.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			strictly(t, result)
+			got := &txtar.Archive{Comment: archive.Comment, Files: []txtar.File{
+				policy, {Name: "scheduler.yaml", Data: result}, {Name: "notes", Data: []byte(strings.Join(append(notes, ""), "\n"))},
+			}}
+			if *update {
+				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" && !*update {
+				t.Errorf("differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Policy that is written and converted again has the same extenders.
+func TestMigrateWritten(t *testing.T) {
+	for _, text := range []string{
+		"profiles:\n" + images, mutualTLS + "profiles:\n" + gpus + images, "clientConnection: None\nprofiles:\n" + images,
+		"profiles:\n- path: /a/image_score\n  verb: prioritize\n  policies: [{type: ImageLocality}]\n",
+	} {
+		w, err := wiring.New(load(t, text), wiring.Options{For: wiring.NodePort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := w.LegacyPolicy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, notes, err := wiring.Migrate("policy.json", policy)
+		if err != nil || len(notes) > 0 {
+			t.Fatalf("%v %q", err, notes)
+		}
+		if diff := cmp.Diff(w.Extenders(), strictly(t, result).Extenders); diff != "" {
+			t.Errorf("the extenders differ (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestMigrateErrors(t *testing.T) {
+	for _, tt := range []struct{ name, policy, want string }{
+		{"no JSON", "{", ": not valid YAML"},
+		{"a wrong value", "{\"kind\": \"Policy\",\n\"extenders\": [{\"weight\": \"5\"}]}", "policy.json:2: extenders[0].weight: Invalid value"},
+		{"nothing", `{"kind": "Policy"}`, "this is no Policy"},
+		{"another kind", "kind: Pod", "kind is Pod: must be Policy"},
+		{"an old configuration with a file", "apiVersion: componentconfig/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {file: {path: /p.json}}}\n", "version componentconfig/v1alpha1, whose Policy is the file /p.json"},
+		{"an old configuration with a ConfigMap", "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {configMap: {name: p, namespace: kube-system}}}\n", "the ConfigMap kube-system/p"},
+		{"a configuration", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n", "doctor --fix"},
+		{"another ConfigMap", "kind: ConfigMap\ndata: {a: b, c: d}\n", "no key of the ConfigMap"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := wiring.Migrate("policy.json", []byte(tt.policy))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want it to say %q", err, tt.want)
+			}
+		})
+	}
+}

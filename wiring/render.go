@@ -1,0 +1,167 @@
+package wiring
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// page is a YAML document with comments, written from top to bottom.
+type page struct {
+	bytes.Buffer
+	said []string // comments so far
+}
+
+// lineWidth is how wide comments are, in bytes.
+const lineWidth = 100
+
+// comment writes text as lines of a comment, once.
+func (p *page) comment(indent, text string) {
+	if slices.Contains(p.said, text) {
+		return
+	}
+	p.said = append(p.said, text)
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(indent)+len("# ")+len(line)+1+len(word) > lineWidth {
+			fmt.Fprintf(p, "%s# %s\n", indent, line)
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	if line != "" {
+		fmt.Fprintf(p, "%s# %s\n", indent, line)
+	}
+}
+
+// line writes a line, as fmt.Fprintf does.
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// quoted returns a string as YAML, in quotes if it needs them.
+func quoted(s string) string {
+	text, err := yaml.Marshal(s)
+	if err != nil || bytes.Count(text, []byte("\n")) > 1 {
+		return strconv.Quote(s)
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// YAML returns the KubeSchedulerConfiguration.
+func (w *Wiring) YAML() []byte {
+	var p page
+	p.comment("", "The configuration of kube-scheduler, for its flag --config. It is a file and no API object: kubectl cannot apply it. kube-scheduler reads it when it starts.")
+	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
+	w.process(&p)
+	if w.anyStrictFilter() {
+		p.comment("", "kube-scheduler asks about all nodes that fit. By default it asks about a sample of 5 to 50 percent of them in clusters of more than 100 nodes, and a pod stays pending until its next attempt if Outboard rejects the whole sample. Remove this line if placing many pods per second in a large cluster is more important.")
+		p.line("percentageOfNodesToScore: 100")
+	}
+	if len(w.schedulers) > 0 {
+		p.comment("", "The values of spec.schedulerName of pods for this kube-scheduler. The extenders are for all of them.")
+		p.line("profiles:")
+		for _, name := range w.schedulers {
+			p.line("- schedulerName: %s", quoted(name))
+		}
+	}
+	p.line("extenders:")
+	for _, e := range w.entries {
+		e.write(&p)
+	}
+	return p.Bytes()
+}
+
+func (w *Wiring) anyStrictFilter() bool {
+	for _, e := range w.entries {
+		if e.strict && e.FilterVerb != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// process writes how kube-scheduler itself runs in the topology.
+func (w *Wiring) process(p *page) {
+	switch {
+	case w.options.For == Kubeadm:
+		p.comment("", "kube-scheduler ignores its flag --kubeconfig when it has --config.")
+		p.line("clientConnection:\n  kubeconfig: /etc/kubernetes/scheduler.conf")
+		p.line("leaderElection:\n  leaderElect: true")
+	case w.options.For.second():
+		p.comment("", "A lease of its own: with that of the cluster's scheduler only one of the two would place pods.")
+		p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: outboard-system\n  resourceName: %s", quoted(w.schedulers[0]))
+	}
+}
+
+// write writes the extender as an item of a list.
+func (e *entry) write(p *page) {
+	p.comment("", fmt.Sprintf("Profile %s. %s", e.profile.Path, e.why))
+	p.line("- urlPrefix: %s", quoted(e.URLPrefix))
+	for _, verb := range []struct{ field, path string }{
+		{"filterVerb", e.FilterVerb}, {"prioritizeVerb", e.PrioritizeVerb}, {"preemptVerb", e.PreemptVerb}, {"bindVerb", e.BindVerb},
+	} {
+		if verb.path != "" {
+			p.line("  %s: %s", verb.field, quoted(verb.path))
+		}
+	}
+	if e.PrioritizeVerb != "" {
+		p.comment("  ", e.weight)
+		p.line("  weight: %d", e.Weight)
+	}
+	if e.NodeCacheCapable {
+		p.comment("  ", "Send the names of nodes only. Outboard knows the nodes.")
+	} else {
+		p.comment("  ", "Send whole nodes: clientConnection is None, so Outboard knows no other.")
+	}
+	p.line("  nodeCacheCapable: %t", e.NodeCacheCapable)
+	e.writeFailure(p)
+	e.writeManaged(p)
+	e.writeTLS(p)
+}
+
+func (e *entry) writeFailure(p *page) {
+	why := "kube-scheduler waits this long for each call, one pod at a time; the default is 5s."
+	if e.PreemptVerb != "" {
+		why += " Preemption judges candidates for up to 1.5s."
+	}
+	p.comment("  ", why)
+	p.line("  httpTimeout: %s", e.HTTPTimeout.Duration)
+	if e.BindVerb != "" {
+		p.comment("  ", "With true, kube-scheduler binds pods without their claims while Outboard does not respond.")
+	}
+	p.line("  ignorable: %t", e.Ignorable)
+}
+
+func (e *entry) writeManaged(p *page) {
+	if len(e.ManagedResources) == 0 {
+		return
+	}
+	p.comment("  ", "kube-scheduler calls for pods that name one of these in a request or limit. It counts a resource itself unless ignoredByScheduler is true, and then nodes must report it. Keep this list the same as that of the profile.")
+	p.line("  managedResources:")
+	for _, r := range e.ManagedResources {
+		p.line("  - name: %s\n    ignoredByScheduler: %t", quoted(r.Name), r.IgnoredByScheduler)
+	}
+}
+
+func (e *entry) writeTLS(p *page) {
+	if !e.EnableHTTPS {
+		p.comment("  ", "Plain HTTP: nothing proves that it is Outboard who responds, or kube-scheduler who calls.")
+		p.line("  enableHTTPS: false")
+		return
+	}
+	t := e.TLSConfig
+	p.line("  enableHTTPS: true\n  tlsConfig:")
+	p.comment("    ", "Without caFile, kube-scheduler accepts any certificate. It reads the file once: restart kube-scheduler when the CA changes.")
+	p.line("    caFile: %s", quoted(t.CAFile))
+	if t.ServerName != "" {
+		p.comment("    ", "The name in Outboard's certificate; it is not that of urlPrefix.")
+		p.line("    serverName: %s", quoted(t.ServerName))
+	}
+	if t.CertFile != "" {
+		p.comment("    ", "The certificate must have a name that serving.tls.allowedClients lists. kube-scheduler reads these files for every connection.")
+		p.line("    certFile: %s\n    keyFile: %s", quoted(t.CertFile), quoted(t.KeyFile))
+	}
+}

@@ -1,0 +1,117 @@
+package wiring
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"outboard.dev/outboard/config"
+)
+
+// Topology is where kube-scheduler and Outboard run, relative to each other.
+type Topology string
+
+// The topologies.
+const (
+	// SameHost is kube-scheduler on the host of Outboard, or wherever Options.URL is reached from.
+	SameHost Topology = ""
+	// Kubeadm is the cluster's own kube-scheduler, a static pod that kubeadm manages.
+	Kubeadm Topology = "kubeadm"
+	// Sidecar is a second kube-scheduler in the pod of Outboard.
+	Sidecar Topology = "sidecar"
+	// Service is a second kube-scheduler in a pod that calls the Service of Outboard.
+	Service Topology = "service"
+	// NodePort is a kube-scheduler on the network of its host that calls a NodePort of Outboard.
+	NodePort Topology = "nodeport"
+)
+
+// Topologies returns all but SameHost.
+func Topologies() []Topology { return []Topology{Kubeadm, Sidecar, Service, NodePort} }
+
+const (
+	// Directory is where kube-scheduler finds its configuration and certificates on a host or in a
+	// pod, unless Options say otherwise.
+	Directory = "/etc/kubernetes/outboard"
+	// ServiceName is the name of the Service in the manifests.
+	ServiceName = "outboard.outboard-system.svc"
+	// DefaultNodePort is the port of 127.0.0.1 in the topology NodePort.
+	DefaultNodePort = 32766
+	// secondScheduler is the name of a second scheduler whose name no profile says.
+	secondScheduler = "outboard-scheduler"
+)
+
+// Certificates are the files of certificates as kube-scheduler sees them.
+type Certificates struct{ CA, Cert, Key string }
+
+// certificatesIn returns the names that certificates have in a directory that was filled from a
+// Secret of type kubernetes.io/tls, or by the command that makes certificates.
+func certificatesIn(dir string, secret bool) Certificates {
+	if secret {
+		return Certificates{CA: dir + "/ca.crt", Cert: dir + "/tls.crt", Key: dir + "/tls.key"}
+	}
+	return Certificates{CA: dir + "/ca.crt", Cert: dir + "/client.crt", Key: dir + "/client.key"}
+}
+
+// second says whether the topology has a kube-scheduler beside the cluster's own.
+func (t Topology) second() bool { return t == Sidecar || t == Service }
+
+// url returns where kube-scheduler reaches Outboard in the topology.
+func (t Topology) url(s *config.Serving) (string, error) {
+	scheme := "http"
+	if s.TLS != nil {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return "", fmt.Errorf("serving.address: %w", err)
+	}
+	ip, err := netip.ParseAddr(host)
+	everywhere := host == "" || err == nil && ip.IsUnspecified()
+	switch {
+	case t == Service:
+		return scheme + "://" + ServiceName, nil
+	case t == NodePort:
+		return fmt.Sprintf("%s://127.0.0.1:%d", scheme, DefaultNodePort), nil
+	case port == "0":
+		return "", fmt.Errorf("serving.address is %s, a port that is chosen at the start: give the URL", s.Address)
+	case everywhere && t == Sidecar:
+		host = "127.0.0.1"
+	case everywhere && t == Kubeadm:
+		return "", fmt.Errorf("serving.address is %s: give the URL by which kube-scheduler reaches Outboard. A static pod has no cluster DNS, so it is the ClusterIP of the Service, or https://127.0.0.1:%s if Outboard runs as a static pod beside kube-scheduler", s.Address, port)
+	case everywhere:
+		return "", fmt.Errorf("serving.address is %s: give the URL by which kube-scheduler reaches Outboard, or say where kube-scheduler runs", s.Address)
+	}
+	return scheme + "://" + net.JoinHostPort(host, port), nil
+}
+
+// serverName returns the name in Outboard's certificate if the URL does not say it: certificates
+// are issued for the name of the Service, which stays when its ClusterIP changes.
+func (t Topology) serverName(prefix string) string {
+	u, err := url.Parse(prefix)
+	if err != nil || t != Kubeadm && t != NodePort {
+		return ""
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil || ip.IsLoopback() && t != NodePort {
+		return ""
+	}
+	return ServiceName
+}
+
+// checkURL returns an error unless text is a URL of a host without a path.
+func checkURL(text string, s *config.Serving) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("URL: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
+		return fmt.Errorf("URL %q: must be http://HOST:PORT or https://HOST:PORT; paths are those of the profiles", text)
+	case u.Scheme == "http" && s.TLS != nil:
+		return fmt.Errorf("URL %q: must be https://, because the configuration has serving.tls", text)
+	case u.Scheme == "https" && s.TLS == nil:
+		return fmt.Errorf("URL %q: must be http://, because the configuration has no serving.tls", text)
+	}
+	return nil
+}

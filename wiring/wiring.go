@@ -1,0 +1,278 @@
+package wiring
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/policy"
+)
+
+// Timeouts of the extenders that are written. kube-scheduler places one pod at a time and waits for
+// every call.
+const (
+	// StrictTimeout leaves time for preemption, for which candidates are judged for up to 1.5 s.
+	StrictTimeout = 3 * time.Second
+	// SoftTimeout is short: when it ends, the pod is placed without Outboard.
+	SoftTimeout = time.Second
+)
+
+// Options say how kube-scheduler reaches Outboard. The zero value is a kube-scheduler on the same
+// host.
+type Options struct {
+	// For is where kube-scheduler runs.
+	For Topology
+	// URL is where kube-scheduler reaches Outboard, without a path. Default: by topology and
+	// serving.address.
+	URL string
+	// ServerName is the name in Outboard's certificate, if URL does not have it. Default: by topology.
+	ServerName string
+	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
+	// [Directory].
+	CertificateDir string
+	// SchedulerName is the name of a second scheduler. Default: what a profile names first in
+	// schedulerNames, or else outboard-scheduler. The topologies with the cluster's own scheduler
+	// have none.
+	SchedulerName string
+	// Profiles are the paths of the profiles to call. Default: all.
+	Profiles []string
+	// Strict makes one strict extender, with bind, of each profile, for whatever pods it is.
+	Strict bool
+}
+
+// Wiring is what kube-scheduler's configuration must say to call the profiles of a configuration.
+type Wiring struct {
+	entries    []entry
+	schedulers []string // names of kube-scheduler's profiles; none is the default one
+	options    Options
+}
+
+// entry is an extender with what to say about it.
+type entry struct {
+	schedulerv1.Extender
+	profile *config.Profile
+	strict  bool
+	why     string // why it is strict or soft
+	weight  string // why it has its weight
+}
+
+// New decides on the extenders for the configuration.
+func New(c *config.Config, o Options) (*Wiring, error) {
+	if o.URL == "" {
+		var err error
+		if o.URL, err = o.For.url(&c.Serving); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkURL(o.URL, &c.Serving); err != nil {
+		return nil, err
+	}
+	o.URL = strings.TrimRight(o.URL, "/")
+	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL))
+	o.CertificateDir = strings.TrimRight(cmp.Or(o.CertificateDir, Directory), "/")
+	profiles, err := selected(c, o.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	w := &Wiring{options: o}
+	for _, p := range profiles {
+		w.entries = append(w.entries, w.entry(c, p))
+	}
+	// kube-scheduler calls ignorable extenders last, in whatever order they are written.
+	slices.SortStableFunc(w.entries, func(a, b entry) int { return cmp.Compare(rank(a.strict), rank(b.strict)) })
+	return w, errors.Join(w.oneBinder(), w.nameSchedulers(profiles))
+}
+
+func rank(strict bool) int {
+	if strict {
+		return 0
+	}
+	return 1
+}
+
+// selected returns the profiles with these paths, or all.
+func selected(c *config.Config, paths []string) ([]*config.Profile, error) {
+	var profiles []*config.Profile
+	var known []string
+	for i := range c.Profiles {
+		known = append(known, c.Profiles[i].Path)
+		if len(paths) == 0 || slices.Contains(paths, c.Profiles[i].Path) {
+			profiles = append(profiles, &c.Profiles[i])
+		}
+	}
+	for _, p := range paths {
+		if !slices.Contains(known, p) {
+			return nil, fmt.Errorf("no profile has the path %q: there are %s", p, strings.Join(known, ", "))
+		}
+	}
+	return profiles, nil
+}
+
+func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
+	e := entry{profile: p}
+	e.strict, e.why = w.strictness(p)
+	e.HTTPTimeout = metav1.Duration{Duration: SoftTimeout}
+	if e.strict {
+		e.HTTPTimeout.Duration = StrictTimeout
+	}
+	e.Ignorable = !e.strict
+	e.NodeCacheCapable = !c.ClientConnection.None
+	for _, r := range p.ManagedResources {
+		e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource(r))
+	}
+	e.setVerbs(p, allocates(p) || w.options.Strict, c.ClientConnection.None)
+	if e.PrioritizeVerb != "" {
+		e.Weight, e.weight = weightOf(p)
+	}
+	prefix := p.Path
+	if p.Verb != "" {
+		prefix = path.Dir(p.Path)
+	}
+	e.URLPrefix = w.options.URL + strings.TrimRight(prefix, "/")
+	if t := c.Serving.TLS; t != nil {
+		e.EnableHTTPS = true
+		files := certificatesIn(w.options.CertificateDir, w.options.For.second())
+		e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: files.CA, ServerName: w.options.ServerName}
+		if t.ClientCAFile != "" {
+			e.TLSConfig.CertFile, e.TLSConfig.KeyFile = files.Cert, files.Key
+		}
+	}
+	return e
+}
+
+// setVerbs sets the verbs to call. Without a cluster, a profile can neither preempt nor bind.
+func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
+	if p.Verb != "" {
+		*VerbField(&e.Extender, p.Verb) = path.Base(p.Path)
+		return
+	}
+	e.FilterVerb = string(decision.Filter)
+	if weights(p) > 0 {
+		e.PrioritizeVerb = string(decision.Prioritize)
+	}
+	if e.strict && !noCluster {
+		e.PreemptVerb = string(decision.Preempt)
+		if bind {
+			e.BindVerb = string(decision.Bind)
+		}
+	}
+}
+
+// VerbField returns the field of an extender that names the path of a verb.
+func VerbField(e *schedulerv1.Extender, v decision.Verb) *string {
+	switch v {
+	case decision.Filter:
+		return &e.FilterVerb
+	case decision.Prioritize:
+		return &e.PrioritizeVerb
+	case decision.Preempt:
+		return &e.PreemptVerb
+	default:
+		return &e.BindVerb
+	}
+}
+
+// strictness says whether the extender of a profile is strict, and why.
+func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
+	switch {
+	case len(p.ManagedResources) > 0:
+		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
+	case allocates(p):
+		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so no pod is placed while Outboard does not respond. To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
+	case p.Verb == decision.Bind || p.Verb == decision.Preempt:
+		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."
+	case w.options.Strict:
+		return true, "Strict, and for every pod: no pod is placed while Outboard does not respond."
+	}
+	return false, "Soft: pods are placed without Outboard while it does not respond. It sees a pod on its node when its watch of the API server shows it."
+}
+
+// allocates says whether a policy of the profile allocates resources.
+func allocates(p *config.Profile) bool {
+	return slices.ContainsFunc(p.Policies, func(q config.Policy) bool {
+		_, ok := q.Policy.(policy.Reserver)
+		return ok
+	})
+}
+
+// weights is the sum of the weights of the profile's policies.
+func weights(p *config.Profile) (sum int64) {
+	for _, q := range p.Policies {
+		sum += q.Weight
+	}
+	return sum
+}
+
+// weightOf returns the extender's weight, and why.
+func weightOf(p *config.Profile) (int64, string) {
+	if p.ScoreRange == config.TotalRange {
+		return 1, "scoreRange is Total: kube-scheduler multiplies the weighted sum of the scores by this and by 10."
+	}
+	return weights(p), "Scores are 0..10, and kube-scheduler multiplies them by this and by 10: with the sum of the policies' weights, a policy counts like a plugin of kube-scheduler with the same weight."
+}
+
+// oneBinder returns an error if kube-scheduler would not accept the extenders.
+func (w *Wiring) oneBinder() error {
+	var binders []string
+	for _, e := range w.entries {
+		if e.BindVerb != "" {
+			binders = append(binders, e.profile.Path)
+		}
+	}
+	if len(binders) < 2 {
+		return nil
+	}
+	return fmt.Errorf("kube-scheduler accepts one extender with bind, and the profiles %s need it: put their policies in one profile, or write a file for each and run a scheduler for each", strings.Join(binders, ", "))
+}
+
+// nameSchedulers decides on kube-scheduler's own profiles.
+func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
+	var named []string
+	for _, p := range profiles {
+		for _, name := range p.SchedulerNames {
+			if !slices.Contains(named, name) {
+				named = append(named, name)
+			}
+		}
+	}
+	const clusters = "default-scheduler"
+	switch {
+	case w.options.For.second():
+		name := w.options.SchedulerName
+		if name == "" {
+			name = secondScheduler
+			if len(named) > 0 {
+				name = named[0]
+			}
+		}
+		w.schedulers = []string{name}
+	case w.options.SchedulerName != "":
+		return fmt.Errorf("a scheduler name is for a second scheduler: %s and %s", Sidecar, Service)
+	case len(named) > 0 && !slices.Equal(named, []string{clusters}):
+		w.schedulers = append([]string{clusters}, slices.DeleteFunc(named, func(name string) bool { return name == clusters })...)
+	}
+	for _, p := range profiles {
+		if w.options.For.second() && len(p.SchedulerNames) > 0 && !slices.Contains(p.SchedulerNames, w.schedulers[0]) {
+			return fmt.Errorf("profile %s binds pods of %s only, and the scheduler's name is %s", p.Path, strings.Join(p.SchedulerNames, ", "), w.schedulers[0])
+		}
+	}
+	return nil
+}
+
+// Extenders returns the extenders, strict ones first.
+func (w *Wiring) Extenders() []schedulerv1.Extender {
+	var all []schedulerv1.Extender
+	for _, e := range w.entries {
+		all = append(all, e.Extender)
+	}
+	return all
+}

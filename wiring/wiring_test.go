@@ -1,0 +1,260 @@
+package wiring_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+	signals "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/wiring"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations in testdata")
+
+const (
+	mutualTLS = "serving:\n  address: 0.0.0.0:8443\n  tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt}\n"
+	gpus      = "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem}, {name: example.com/more, ignoredByScheduler: true}]\n  policies: [{type: GPUMemory, weight: 5}, {type: ImageLocality}]\n"
+	images    = "- path: /images\n  policies: [{type: ImageLocality, weight: 2}]\n"
+)
+
+// load parses a configuration without its header.
+func load(tb testing.TB, text string) *config.Config {
+	tb.Helper()
+	c, err := config.Parse("outboard.yaml", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"+text), config.Types{Policies: standard.Types(), Signals: signals.Types()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// strictly decodes a KubeSchedulerConfiguration as kube-scheduler does: unknown fields are errors.
+func strictly(tb testing.TB, text []byte) schedulerv1.KubeSchedulerConfiguration {
+	tb.Helper()
+	var c schedulerv1.KubeSchedulerConfiguration
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		tb.Fatalf("%v\n%s", err, text)
+	}
+	return c
+}
+
+func TestExtenders(t *testing.T) {
+	soft := schedulerv1.Extender{
+		FilterVerb: "filter", PrioritizeVerb: "prioritize", Weight: 1,
+		NodeCacheCapable: true, Ignorable: true, HTTPTimeout: metav1.Duration{Duration: time.Second},
+	}
+	strict := schedulerv1.Extender{
+		FilterVerb: "filter", PrioritizeVerb: "prioritize", PreemptVerb: "preempt", BindVerb: "bind", Weight: 1,
+		NodeCacheCapable: true, HTTPTimeout: metav1.Duration{Duration: 3 * time.Second},
+	}
+	with := func(e schedulerv1.Extender, change func(*schedulerv1.Extender)) schedulerv1.Extender {
+		change(&e)
+		return e
+	}
+	tls := func(e *schedulerv1.Extender) {
+		e.EnableHTTPS = true
+		e.TLSConfig = &schedulerv1.ExtenderTLSConfig{
+			CAFile: "/etc/kubernetes/outboard/ca.crt", CertFile: "/etc/kubernetes/outboard/client.crt", KeyFile: "/etc/kubernetes/outboard/client.key",
+		}
+	}
+	for _, tt := range []struct {
+		name, config string
+		options      wiring.Options
+		want         []schedulerv1.Extender
+	}{
+		{"a profile that scores", "profiles:\n" + images, wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 })}},
+		{"strict before soft", "profiles:\n" + images + gpus, wiring.Options{}, []schedulerv1.Extender{
+			with(strict, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight = "http://127.0.0.1:8443/gpu", 6
+				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "aliyun.com/gpu-mem"}, {Name: "example.com/more", IgnoredByScheduler: true}}
+			}),
+			with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 }),
+		}},
+		{"managed resources that nothing allocates need no bind", "profiles:\n- managedResources: [{name: example.com/x}]\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.BindVerb = "http://127.0.0.1:8443", ""
+				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "example.com/x"}}
+			})}},
+		{"allocation without managed resources", "profiles:\n- policies: [{type: GPUMemory}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
+		{"strict on demand", "profiles:\n" + images, wiring.Options{Strict: true},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 })}},
+		{"a filter without scores", "profiles:\n- policies: [{type: PodLimit, weight: 0, config: {max: 1, selector: {}}}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "", 0
+			})}},
+		{"totals", "profiles:\n- scoreRange: Total\n  policies: [{type: ImageLocality, weight: 20}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
+		{"one verb at its own path", "profiles:\n- path: /a/image_score\n  verb: prioritize\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb = "http://127.0.0.1:8443/a", "", "image_score"
+			})}},
+		{"one verb at the top", "profiles:\n- path: /place\n  verb: bind\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.PreemptVerb, e.BindVerb, e.Weight = "http://127.0.0.1:8443", "", "", "", "place", 0
+			})}},
+		{"without a cluster", "clientConnection: None\nprofiles:\n" + images, wiring.Options{Strict: true},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.NodeCacheCapable, e.PreemptVerb, e.BindVerb = "http://127.0.0.1:8443/images", 2, false, "", ""
+			})}},
+		{"one profile of two", mutualTLS + "profiles:\n" + images + gpus, wiring.Options{URL: "https://outboard.example:443/", Profiles: []string{"/images"}},
+			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "https://outboard.example:443/images", 2 })}},
+		{"the IP address of a Service", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20"},
+			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.TLSConfig.ServerName = "https://10.96.0.20/images", 2, "outboard.outboard-system.svc"
+			})}},
+		{"beside a static pod", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "https://127.0.0.1:8443"},
+			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "https://127.0.0.1:8443/images", 2 })}},
+		{"NodePort", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.NodePort, CertificateDir: "/tls/"},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.EnableHTTPS = "https://127.0.0.1:32766/images", 2, true
+				e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: "/tls/ca.crt", CertFile: "/tls/client.crt", KeyFile: "/tls/client.key", ServerName: "outboard.outboard-system.svc"}
+			})}},
+		{"sidecar, server certificate only", "serving: {address: ':8443', insecure: true, tls: {certFile: a, keyFile: b}}\nprofiles:\n" + images, wiring.Options{For: wiring.Sidecar},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.EnableHTTPS = "https://127.0.0.1:8443/images", 2, true
+				e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: "/etc/kubernetes/outboard/ca.crt"}
+			})}},
+		{"Service", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.EnableHTTPS = "https://outboard.outboard-system.svc/images", 2, true
+				e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: "/etc/kubernetes/outboard/ca.crt", CertFile: "/etc/kubernetes/outboard/tls.crt", KeyFile: "/etc/kubernetes/outboard/tls.key"}
+			})}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := wiring.New(load(t, tt.config), tt.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, w.Extenders()); diff != "" {
+				t.Errorf("the extenders differ (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.want, strictly(t, w.YAML()).Extenders); diff != "" {
+				t.Errorf("the file differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSchedulers(t *testing.T) {
+	named := "profiles:\n- schedulerNames: [gpu, default-scheduler]\n  policies: [{type: ImageLocality}]\n"
+	for _, tt := range []struct {
+		name, config string
+		options      wiring.Options
+		want         string // names of kube-scheduler's profiles
+		lease        string
+	}{
+		{"of any scheduler", "profiles:\n" + images, wiring.Options{}, "", ""},
+		{"the cluster's own serves other names, too", named, wiring.Options{}, "default-scheduler gpu", ""},
+		{"the name that the profile accepts", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Sidecar}, "gpu", "gpu"},
+		{"the default name", "profiles:\n" + images, wiring.Options{For: wiring.Service}, "outboard-scheduler", "outboard-scheduler"},
+		{"a name that is given", named, wiring.Options{For: wiring.Service, SchedulerName: "gpu"}, "gpu", "gpu"},
+		{"kubeadm", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "", "kube-scheduler"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := wiring.New(load(t, tt.config), tt.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := strictly(t, w.YAML())
+			var names []string
+			for _, p := range c.Profiles {
+				names = append(names, *p.SchedulerName)
+			}
+			if got := strings.Join(names, " "); got != tt.want {
+				t.Errorf("the schedulers are %q, want %q", got, tt.want)
+			}
+			if elects := c.LeaderElection.LeaderElect != nil && *c.LeaderElection.LeaderElect; elects != (tt.lease != "") {
+				t.Errorf("leaderElect is %t", elects)
+			}
+			if got := c.LeaderElection.ResourceName; tt.lease != "kube-scheduler" && got != tt.lease {
+				t.Errorf("the lease is %q, want %q", got, tt.lease)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	two := "profiles:\n- path: /a\n  policies: [{type: GPUMemory}]\n- path: /b\n  policies: [{type: Devices, config: {resource: example.com/fpga}}]\n"
+	for _, tt := range []struct {
+		name, config string
+		options      wiring.Options
+		want         string
+	}{
+		{"two binders", two, wiring.Options{}, "one extender with bind, and the profiles /a, /b need it"},
+		{"no such profile", two, wiring.Options{Profiles: []string{"/c"}}, `no profile has the path "/c": there are /a, /b`},
+		{"any address", mutualTLS + "profiles:\n" + images, wiring.Options{}, "serving.address is 0.0.0.0:8443: give the URL"},
+		{"any address, static pod", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "no cluster DNS"},
+		{"any port", "serving: {address: '127.0.0.1:0'}\nprofiles:\n" + images, wiring.Options{}, "chosen at the start"},
+		{"another scheme", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "http://a:1"}, "must be https://"},
+		{"another scheme", "profiles:\n" + images, wiring.Options{URL: "https://a:1"}, "must be http://"},
+		{"a path", "profiles:\n" + images, wiring.Options{URL: "http://a:1/images"}, "paths are those of the profiles"},
+		{"no URL", "profiles:\n" + images, wiring.Options{URL: "a:1"}, "must be http://HOST:PORT"},
+		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{SchedulerName: "a"}, "for a second scheduler"},
+		{"a scheduler whose pods are not bound", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Service, SchedulerName: "a"}, "binds pods of gpu only"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := wiring.New(load(t, tt.config), tt.options)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want it to say %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestGolden runs testdata/*.txtar: each has a configuration, outboard.yaml, followed by what is
+// written for it. Run with -update to write what is now.
+func TestGolden(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := config.Parse("outboard.yaml", archive.Files[0].Data, config.Types{Policies: standard.Types(), Signals: signals.Types()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &txtar.Archive{Comment: archive.Comment, Files: archive.Files[:1:1]}
+			kubeadm, err := wiring.New(c, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range kubeadm.Kubeadm() {
+				got.Files = append(got.Files, txtar.File{Name: f.Name, Data: f.Data})
+			}
+			service, err := wiring.New(c, wiring.Options{For: wiring.Service})
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy, err := service.LegacyPolicy()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Files = append(got.Files, txtar.File{Name: "service.yaml", Data: service.YAML()}, txtar.File{Name: "policy.json", Data: policy})
+			if *update {
+				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" && !*update {
+				t.Errorf("differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
