@@ -202,6 +202,44 @@ func TestClaimsOfPodsThatAreGoneMakeRoom(t *testing.T) {
 	}
 }
 
+// What a pod that is gone has claimed is free also when the API server does not answer at first whether it is gone: a Claim asks
+// again, and is not rejected for what nobody has.
+func TestClaimAsksAgainWhetherAPodIsGone(t *testing.T) {
+	w := newWorld(t, 1)
+	api := &silent{server: w.server}
+	k := keep(t, api, w.server)
+	units := []policy.Capacity{{Unit: "0", Capacity: 10}}
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("old"), "a", choose(units, 8)); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.server.pods, "old")
+	api.lost = 2
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("new"), "a", choose(units, 6)); err != nil {
+		t.Errorf("Claim: %v, want success: the pod with the only other claim is gone", err)
+	}
+	if api.lost > 0 {
+		t.Error("the API server was asked once, and did not answer")
+	}
+	api.lost = 1
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("small"), "a", choose(units, 4)); err != nil || api.lost == 0 {
+		t.Errorf("Claim of what is free: %v; asked about other pods: %t", err, api.lost == 0)
+	}
+}
+
+// silent is an API server whose next answers about pods are lost.
+type silent struct {
+	*server
+	lost int
+}
+
+func (s *silent) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	if s.lost > 0 {
+		s.lost--
+		return nil, errLost
+	}
+	return s.server.LivePod(ctx, namespace, name, uid)
+}
+
 // A ledger of a node that has been gone for long is deleted when nothing is claimed of it, and not before.
 func TestLedgersOfNodesThatAreGone(t *testing.T) {
 	w := newWorld(t, 1)

@@ -203,19 +203,26 @@ func needOf(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
 }
 
 // finishedClaims returns the operations that release the claims of pods that, by the API server, will never need them again. It
-// reads only pods that the cache does not show to need them.
-func (k *Keeper) finishedClaims(ctx context.Context, o *Object) []operation {
+// reads only pods that the cache does not show to need them. The error says that the API server did not answer about some of them,
+// so that there may be more. A missing permission is not an error: these claims stay, and sweeps report it.
+func (k *Keeper) finishedClaims(ctx context.Context, o *Object) ([]operation, error) {
 	var drops []operation
+	var unknown error
 	for i := range o.Spec.Pods {
 		p := &o.Spec.Pods[i]
 		if cached := k.options.Cache.PodByUID(p.UID); cached != nil && needOf(cached, &o.Spec, p) != finishedWith {
 			continue
 		}
-		if pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID); err == nil && needOf(pod, &o.Spec, p) == finishedWith {
+		pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
+		switch {
+		case apierrors.IsForbidden(err):
+		case err != nil:
+			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", p.Namespace, p.Name, err)
+		case needOf(pod, &o.Spec, p) == finishedWith:
 			drops = append(drops, operation{release: &releaseOperation{p.UID, p.Token, true}})
 		}
 	}
-	return drops
+	return drops, unknown
 }
 
 // deleteUnused deletes the ledger of a node that was deleted a while ago, if it has no claims.

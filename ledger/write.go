@@ -45,16 +45,22 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 				continue
 			}
 			if anyRejected(outcomes) {
-				drops := k.finishedClaims(ctx, base)
+				var drops []operation
+				drops, err = k.finishedClaims(ctx, base)
 				next, outcomes = apply(base.Spec, append(drops, operations...), k.options.Now())
 				outcomes = outcomes[len(drops):]
 			}
-			if reflect.DeepEqual(next, clone(base.Spec)) {
+			if !anyRejected(outcomes) {
+				err = nil // what is unknown about other claims does not matter
+			}
+			if err == nil && reflect.DeepEqual(next, clone(base.Spec)) {
 				return outcomes, base
 			}
-			var object *Object
-			if object, err = k.put(ctx, base, next); err == nil {
-				return outcomes, object
+			if err == nil {
+				var object *Object
+				if object, err = k.put(ctx, base, next); err == nil {
+					return outcomes, object
+				}
 			}
 		}
 		base = nil
