@@ -35,6 +35,9 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 			}
 		}
 	}
+	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
+		h.InFlight.preempted.rejected(req.Pod, node, req.View, c.started)
+	}
 	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
 	if h.Filtered != nil {
 		fits := c.record.Fit > 0
@@ -45,6 +48,11 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		h.Filtered(req, fits, unknown)
 	}
 	return nil
+}
+
+// rejects says whether the node is among those rejected.
+func (c *call) rejects(node string) bool {
+	return slices.ContainsFunc(c.result.Rejected, func(r engine.Rejected) bool { return string(c.request.Name(int(r.Index))) == node })
 }
 
 // unknown returns the names of nodes asked that are nil: they may be kept for as long

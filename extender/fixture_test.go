@@ -27,6 +27,7 @@ type fakeCluster struct {
 	throttleErr error
 	onBind      func() error // if not nil, decides what Bind returns
 	onLive      func()       // if not nil, is what happens while LivePod asks
+	liveErr     error        // what LivePod returns
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
@@ -80,8 +81,8 @@ func (f *fakeCluster) LivePod(_ context.Context, namespace, name string, uid typ
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.live != nil {
-		return f.live, nil
+	if f.live != nil || f.liveErr != nil {
+		return f.live, f.liveErr
 	}
 	return f.PodByName(namespace, name), nil
 }

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
 	"outboard.dev/outboard/snapshot"
@@ -45,16 +47,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	req := engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)}
-	kept := given
-	if h.manages(pod) {
-		kept, err = h.Engine.Preempt(ctx, engine.PreemptRequest{
-			Request: req, Candidates: given,
-			Enough: func() bool { return time.Since(c.started) > preemptTime },
-		}, &c.result)
-	} else {
-		unmanaged(req, &c.result)
-	}
+	kept, err := h.judge(ctx, c, engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)}, given)
 	c.record = c.result.Record
 	if err != nil {
 		return err
@@ -72,6 +65,67 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	}
 	c.answer.Text, err = json.Marshal(answer)
 	return err
+}
+
+// judge returns the candidates to keep.
+func (h *Handler) judge(ctx context.Context, c *call, req engine.Request, given []engine.Candidate) ([]engine.Candidate, error) {
+	if !h.manages(req.Pod) {
+		unmanaged(req, &c.result)
+		return given, nil
+	}
+	node, err := h.roomIsMade(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	if node == "" {
+		return h.Engine.Preempt(ctx, engine.PreemptRequest{
+			Request: req, Candidates: given,
+			Enough: func() bool { return time.Since(c.started) > preemptTime },
+		}, &c.result)
+	}
+	record := c.result.Record
+	record.Asked, record.Fit, record.Returned = 0, 0, 0
+	for _, candidate := range given {
+		record.Preemptions = append(record.Preemptions, decision.Preemption{
+			Node: candidate.Name, Given: len(candidate.Victims),
+			Dropped: fmt.Sprintf("needs no eviction: the pod fits on node %q, to which it is nominated", node),
+		})
+	}
+	return nil, nil
+}
+
+// roomIsMade returns the node to which the pod is nominated, if the pod fits there now; else "". kube-scheduler tries a nominated
+// pod again as soon as it sees that the pods evicted for it are gone. If our view shows them for a moment longer, the filter call
+// rejects the node, and the preempt call that follows asks for more evictions, on other nodes. So the API server is asked which of
+// these pods are gone. If no filter call has rejected the node, it has another obstacle, of which only kube-scheduler knows.
+func (h *Handler) roomIsMade(ctx context.Context, c *call, req engine.Request) (string, error) {
+	name, victims := h.InFlight.preempted.takeRejected(req.Pod.UID)
+	node := req.View.Node(name)
+	if node == nil {
+		return "", nil
+	}
+	fits := func(node *snapshot.Node) bool {
+		req.Nodes = []*snapshot.Node{node}
+		return h.Engine.Filter(ctx, req, &c.result) == nil && len(c.result.Kept) > 0 // after an error, Preempt says the same
+	}
+	if fits(node) {
+		return name, nil
+	}
+	gone := map[types.UID]bool{}
+	for _, pod := range node.Pods {
+		if snapshot.Priority(pod) >= snapshot.Priority(req.Pod) || pod.DeletionTimestamp == nil && !slices.Contains(victims, pod.UID) {
+			continue
+		}
+		live, err := h.Cluster.LivePod(ctx, pod.Namespace, pod.Name, pod.UID)
+		if err != nil {
+			return "", fmt.Errorf("asking whether pod %s/%s is gone, which was evicted from node %q: %w", pod.Namespace, pod.Name, name, err)
+		}
+		gone[pod.UID] = live == nil
+	}
+	if !fits(node.Without(func(pod *corev1.Pod) bool { return gone[pod.UID] })) {
+		return "", nil
+	}
+	return name, nil
 }
 
 // victimWeight is what judging and answering takes for each victim.

@@ -15,8 +15,9 @@ import (
 
 const (
 	// nominationTimeout is how long after the answer to a preempt call kube-scheduler may take to nominate the pod, and we to
-	// see it. It takes milliseconds.
-	nominationTimeout = 2 * time.Second
+	// see it. It takes milliseconds, and on a control plane under load seconds. Only a kube-scheduler that has stopped, or
+	// another extender that allows no node, leaves a pod without a nomination.
+	nominationTimeout = 30 * time.Second
 	// maxPreempted and maxLikeliest bound the pods that are remembered, and the nodes of each.
 	maxPreempted = 1024
 	maxLikeliest = 16
@@ -37,6 +38,8 @@ type preemptedPod struct {
 	nodes    []engine.Candidate
 	answered time.Time
 	seen     bool // the view has shown the nomination
+	// rejectedOn is the node of the nomination, if a filter call since the latest preempt call has rejected it; else "".
+	rejectedOn string
 }
 
 // settledNominations are the nominations as they are with a view, until a time.
@@ -68,6 +71,43 @@ func (p *preempted) answer(pod *corev1.Pod, kept []engine.Candidate, view *snaps
 	}
 	p.pods[pod.UID] = &preemptedPod{pod: pod, nodes: nodes, answered: now}
 	p.settle(view, now)
+}
+
+// rejected remembers that a filter call has rejected the pod on the node to which it is nominated. Nominations that the view does
+// not show are made by nobody who evicts pods, and are not remembered.
+func (p *preempted) rejected(pod *corev1.Pod, node string, view *snapshot.View, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods[pod.UID] == nil { // another replica has answered the preempt call
+		known := &preemptedPod{pod: pod, nodes: []engine.Candidate{{Name: node}}, answered: now}
+		if len(p.pods) >= maxPreempted || !known.settle(view, pod.UID) {
+			return
+		}
+		if p.pods == nil {
+			p.pods = map[types.UID]*preemptedPod{}
+		}
+		p.pods[pod.UID] = known
+		p.settle(view, now)
+	}
+	p.pods[pod.UID].rejectedOn = node
+}
+
+// takeRejected returns the node that rejected has remembered since it was last called for the pod, or "", and the pods that were
+// to be evicted there.
+func (p *preempted) takeRejected(uid types.UID) (node string, victims []types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.pods[uid]
+	if known == nil {
+		return "", nil
+	}
+	node, known.rejectedOn = known.rejectedOn, ""
+	for _, c := range known.nodes {
+		if c.Name == node {
+			victims = c.Victims
+		}
+	}
+	return node, victims
 }
 
 // now returns the nominations that the view does not tell, or not all of.

@@ -1,6 +1,7 @@
 package extender_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"pgregory.net/rapid"
 
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -50,7 +52,7 @@ func on(pod *corev1.Pod, node, gpu string) *corev1.Pod {
 
 func nominatedTo(node string, pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
-	pod.Status.NominatedNodeName = node
+	pod.Status.NominatedNodeName, pod.ResourceVersion = node, "2"
 	return pod
 }
 
@@ -253,6 +255,85 @@ func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	g.see(nodes, onN, onM)
 	if got := g.fits(small, "n", "m"); got != "n m" {
 		t.Errorf("small fits on %q with nobody nominated any more", got)
+	}
+}
+
+// kube-scheduler tries a nominated pod again when it sees that the pods evicted for it are gone, which may be before our view shows
+// it. Nobody is evicted on another node for a pod that fits on the one to which it is nominated.
+func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
+	nominated := nominatedTo("n", important)
+	onN, onM := map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
+	for _, tc := range []struct {
+		name     string
+		answered bool        // the preempt call that nominated the pod was answered by this replica
+		view     *corev1.Pod // low as the view shows it; nil: gone
+		alive    bool        // low, by the API server
+		rejected bool        // the pod on its node, by the filter call before
+		want     string
+	}{
+		{"evicted, and being deleted as the view shows it", true, terminating(low), false, true, ""},
+		{"evicted, and running as the view shows it", true, low, false, true, ""},
+		{"evicted for another replica", false, terminating(low), false, true, ""},
+		{"the view shows it just in time", true, nil, false, true, ""},
+		{"not gone yet", true, terminating(low), true, true, "m[low-m]"},
+		{"nobody was evicted", false, low, true, true, "m[low-m]"},
+		{"kube-scheduler rules the node out", true, nil, false, false, "m[low-m]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := serveGPUProfile(t, nil, important)
+			g.see(nodes, low, lowM)
+			if tc.answered {
+				if got := g.preempt(important, onN); got != "n[low]" {
+					t.Fatalf("the first preempt call keeps %q", got)
+				}
+			}
+			if tc.alive {
+				g.cluster.pods = append(g.cluster.pods, low)
+			}
+			g.see(nodes, low, lowM, nominated)
+			if tc.rejected {
+				if got := g.fits(nominated, "n"); got != "" {
+					t.Fatalf("the pod fits on %q in a view that shows low", got)
+				}
+			}
+			now := []*corev1.Pod{lowM, nominated}
+			if tc.view != nil {
+				now = append(now, tc.view)
+			}
+			g.see(nodes, now...)
+			if got := g.preempt(nominated, onM); got != tc.want {
+				t.Errorf("preempt keeps %q, want %q", got, tc.want)
+			}
+			if got := g.preempt(nominated, onM); got != "m[low-m]" {
+				t.Errorf("another preempt call, without a filter call about the node, keeps %q", got)
+			}
+		})
+	}
+}
+
+// Whether a pod is gone is not guessed: without an answer of the API server nobody is evicted, and the record says why.
+func TestNominatedPodWaitsForTheAPIServer(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), nominatedTo("n", sharing("important", 1000, 16))
+	g := serveGPUProfile(t, nil, important)
+	g.see(nodes, terminating(low), lowM, important)
+	g.fits(important, "n")
+	g.cluster.liveErr = errors.New("timeout")
+	victims := map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
+	answer := decode[struct{ Error string }](t, g.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: victims})))
+	if want := `asking whether pod default/low is gone, which was evicted from node "n": timeout`; answer.Error != want {
+		t.Errorf("error %q, want %q", answer.Error, want)
+	}
+	g.cluster.liveErr = nil
+	g.fits(important, "n")
+	if got := g.preempt(important, victims); got != "" {
+		t.Errorf("preempt keeps %q when low is gone", got)
+	}
+	record := g.log.Find(decision.Query{Namespace: "default", Name: "important", Limit: 1})[0]
+	if want := `needs no eviction: the pod fits on node "n", to which it is nominated`; len(record.Preemptions) != 1 || record.Preemptions[0].Dropped != want {
+		t.Errorf("recorded: %+v", record.Preemptions)
 	}
 }
 
