@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/wiring"
 )
 
@@ -90,7 +91,7 @@ func (o *schedulerConfigOptions) print(out io.Writer, types config.Types) error 
 	}
 	c, err := config.Load(o.config, types)
 	if err != nil {
-		return listed(err)
+		return service.Listed(err)
 	}
 	w, err := wiring.New(c, o.Options)
 	if err != nil {
