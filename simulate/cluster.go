@@ -154,7 +154,8 @@ func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n
 	claims := &claims{cluster: c}
 	if e != nil {
 		view := c.builder.View()
-		reservation, err := e.Reserve(ctx, claims, view, pod, view.Node(n.object.Name))
+		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
+		reservation, err := e.Reserve(ctx, claims, view, pod, e.CountNominated(view, nil, pod, view.Node(n.object.Name)))
 		if err != nil {
 			return err
 		}

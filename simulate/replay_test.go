@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policies/gpumemory"
 )
 
@@ -38,6 +42,38 @@ func TestReplayByHand(t *testing.T) {
 	want.Demanded, want.Served = r.Demanded, r.Served
 	if *r != want {
 		t.Errorf("%+v, want %+v", *r, want)
+	}
+}
+
+// A pod that is nominated to a node, and waits for CPU, gets the GPU that other pods have left for it: filter leaves it, and what
+// is claimed must leave it, too.
+func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
+	w := world(t, machines(1, 2), gpumemory.BinPack)
+	config := gpumemory.Defaults()
+	config.GPUSelection = gpumemory.SpreadGPUs
+	policy, err := gpumemory.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Extender.Engine, err = engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: policy, Weight: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	at := func(created int, j Job) Job {
+		j.Created = time.Duration(created) * time.Second
+		return j
+	}
+	busy, nominated := job("busy", 0, 100*time.Second), job("nominated", 16, 0)
+	busy.Pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("28")
+	nominated.Pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("8")
+	nominated.Pod.Status.NominatedNodeName = "n00"
+	nominated.Pod.Spec.Priority = new(int32(1000))
+	jobs := []Job{at(0, busy), at(10, nominated), at(20, job("a", 8, 0)), at(30, job("b", 8, 0))}
+	r, err := w.Replay(t.Context(), jobs, 1, 200*time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Waiting != 0 {
+		t.Errorf("%d pods wait: a and b have the GPU that was left for the nominated pod", r.Waiting)
 	}
 }
 
