@@ -13,9 +13,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// allowed says why a bind call must not bind the pod to the node, or nil. Whoever may call bind has pods bound with our
-// permissions, which are those of a scheduler. So bind does what the caller's kube-scheduler would ask for, and nothing else: it
-// binds pods of the profile, to nodes on which they may run whatever is free there.
+// allowed returns why a bind call must not bind the pod to the node, or nil. A caller of bind uses Outboard's
+// permissions, which are those of a scheduler. So bind does only what the caller's kube-scheduler would request: it
+// binds pods of the profile, to nodes on which they may run regardless of what is free there.
 func (h *Handler) allowed(pod *corev1.Pod, node *snapshot.Node) error {
 	if err := h.owns(pod); err != nil {
 		return err
@@ -40,23 +40,23 @@ func (h *Handler) allowed(pod *corev1.Pod, node *snapshot.Node) error {
 	return nil
 }
 
-// owns says why the pod is not one that the profile binds, or nil.
+// owns returns why the profile does not bind the pod, or nil.
 func (h *Handler) owns(pod *corev1.Pod) error {
 	name := pod.Namespace + "/" + pod.Name
 	if !h.manages(pod) {
-		return fmt.Errorf("pod %s asks for none of the managedResources of profile %s: %s", name, h.Profile, strings.Join(h.ManagedResources, ", "))
+		return fmt.Errorf("pod %s requests none of the managedResources of profile %s: %s", name, h.Profile, strings.Join(h.ManagedResources, ", "))
 	}
 	scheduler := pod.Spec.SchedulerName
 	if scheduler == "" {
 		scheduler = corev1.DefaultSchedulerName
 	}
 	if len(h.SchedulerNames) > 0 && !slices.Contains(h.SchedulerNames, scheduler) {
-		return fmt.Errorf("pod %s is for scheduler %q, which is none of the schedulerNames of profile %s: %s", name, scheduler, h.Profile, strings.Join(h.SchedulerNames, ", "))
+		return fmt.Errorf("pod %s has schedulerName %q, which is not among the schedulerNames of profile %s: %s", name, scheduler, h.Profile, strings.Join(h.SchedulerNames, ", "))
 	}
 	return nil
 }
 
-// untolerated finds a taint of the node that keeps the pod away. An unschedulable node has one, as in kube-scheduler.
+// untolerated returns a taint of the node that repels the pod. An unschedulable node has one, as in kube-scheduler.
 func untolerated(pod *corev1.Pod, node *corev1.Node) (corev1.Taint, bool) {
 	taints := node.Spec.Taints
 	if node.Spec.Unschedulable {
@@ -65,7 +65,7 @@ func untolerated(pod *corev1.Pod, node *corev1.Node) (corev1.Taint, bool) {
 	if len(taints) == 0 {
 		return corev1.Taint{}, false
 	}
-	// Tolerations with Lt and Gt exist only where the API server accepts them.
+	// The API server decides whether pods may have tolerations with Lt and Gt.
 	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	}, true)

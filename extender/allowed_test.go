@@ -52,13 +52,13 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 				p.Spec.Containers = of(nil, corev1.ResourceList{"example.com/other": resource.MustParse("1")})
 				p.Spec.Resources = &corev1.ResourceRequirements{Limits: gpus} // kube-scheduler does not look there
 			},
-			want: "pod default/p asks for none of the managedResources of profile /: example.com/gpu, example.com/fpga",
+			want: "pod default/p requests none of the managedResources of profile /: example.com/gpu, example.com/fpga",
 		},
 		{name: "one of the schedulers", schedulers: schedulers, pod: func(p *corev1.Pod) { p.Spec.SchedulerName = "gpu-scheduler" }},
 		{name: "the default scheduler", schedulers: schedulers},
 		{
 			name: "another scheduler", schedulers: schedulers, pod: func(p *corev1.Pod) { p.Spec.SchedulerName = "theirs" },
-			want: `pod default/p is for scheduler "theirs", which is none of the schedulerNames of profile /: gpu-scheduler, default-scheduler`,
+			want: `pod default/p has schedulerName "theirs", which is not among the schedulerNames of profile /: gpu-scheduler, default-scheduler`,
 		},
 		{
 			name: "a taint", node: func(n *corev1.Node) {

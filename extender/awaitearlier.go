@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// earlierTimeout is how long other pods wait for one that should be bound first and that nobody binds here, all of them
-	// together. It is a small part of what a caller has left: kube-scheduler's httpTimeout, which is not in the request. A
-	// Binding takes some milliseconds; another replica's that takes longer may never come.
+	// earlierTimeout is how long all other pods together wait for a pod that should be bound first and that this
+	// process does not bind. It is a small part of the time that a caller has left: kube-scheduler's httpTimeout, which
+	// is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may never
+	// come.
 	earlierTimeout = 500 * time.Millisecond
-	// stallTimeout is how long a pod waits for pods that are being bound here without seeing one of them bound.
+	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound.
 	stallTimeout = time.Second
-	// earlierRetention is how long it is remembered that a pod was waited for. It is longer than a claim of a pod that is not
-	// bound usually stays.
+	// earlierRetention is how long the start of a wait is kept. It is longer than the usual life of a claim whose pod
+	// is not bound.
 	earlierRetention = 10 * time.Minute
 )
 
-// turns says until when pods are waited for that should be bound before others.
+// earlierPods holds how long other pods wait for pods that should be bound before them.
 type earlierPods struct {
 	mu    sync.Mutex
-	since map[types.UID]time.Time // when somebody first waited
+	since map[types.UID]time.Time // when the first wait for the pod started
 }
 
-// until returns when the wait for the pod ends, which may have been before now.
+// until returns when the wait for the pod ends, which may be before now.
 func (t *earlierPods) until(uid types.UID, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,19 +49,20 @@ func (t *earlierPods) until(uid types.UID, now time.Time) time.Time {
 	return since.Add(earlierTimeout)
 }
 
-// settled forgets a pod that need not be waited for any more.
+// settled removes a pod that need not be waited for any more.
 func (t *earlierPods) settled(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.since, uid)
 }
 
-// awaitEarlier waits until the pods are bound or gone, but not for long: for those that are being bound here, as long as one after
-// the other is; and for those of other replicas, which may have been killed, only until somebody has waited for turnTimeout.
+// awaitEarlier waits until the pods are bound or gone. It waits for pods that this process binds while they get bound
+// one after the other, and for pods of other replicas, which may have been killed, at most earlierTimeout for all
+// waiting pods together.
 func (h *Handler) awaitEarlier(ctx context.Context, node string, after []types.UID) {
 	moved := time.Now()
 	for _, uid := range after {
-		h.InFlight.earlier.until(uid, moved) // begins for all of them
+		h.InFlight.earlier.until(uid, moved) // start the time of all of them
 	}
 	for len(after) > 0 {
 		uid, now, view := after[0], time.Now(), h.Cluster.View()
@@ -86,7 +88,7 @@ func (h *Handler) awaitEarlier(ctx context.Context, node string, after []types.U
 	}
 }
 
-// settled says whether the pod is bound, or gone, or its node is, which is nil then.
+// settled reports whether the pod is bound or gone, or its node is gone (nil).
 func (h *Handler) settled(uid types.UID, node *snapshot.Node) bool {
 	pod := h.Cluster.PodByUID(uid)
 	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid)

@@ -18,11 +18,11 @@ import (
 	"outboard.dev/outboard/extender/wire"
 )
 
-// releaseTimeout bounds giving back what was reserved for a pod that was not
-// bound, for which the caller does not wait.
+// releaseTimeout bounds the release of claims of a pod that was not bound. The caller does not wait
+// for it.
 const releaseTimeout = 10 * time.Second
 
-// bindingArgs reads the request, and begins its record.
+// bindingArgs decodes the request, and starts its record.
 func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
 	if len(c.body) > maxBind {
 		return args, fmt.Errorf("the request has %d bytes, the limit for a bind call is %d", len(c.body), maxBind)
@@ -42,7 +42,7 @@ func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
 		}
 	}
 	if args.PodName == "" || args.PodNamespace == "" || args.PodUID == "" || args.Node == "" {
-		return args, errors.New("the request must hold PodName, PodNamespace, PodUID and Node")
+		return args, errors.New("the request must have PodName, PodNamespace, PodUID and Node")
 	}
 	c.record = &decision.Record{
 		Pod:   decision.Pod{Namespace: args.PodNamespace, Name: args.PodName, UID: string(args.PodUID)},
@@ -66,7 +66,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
-	if pod == nil || pod.UID != args.PodUID { // it may be newer than what we have seen
+	if pod == nil || pod.UID != args.PodUID { // the pod may be newer than what the watch has shown
 		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
 			return err
 		}
@@ -85,10 +85,10 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	return h.bindPod(ctx, c, args, pod, target)
 }
 
-// bindAttempts is how often a pod is bound again that changes in the meantime.
+// bindAttempts is how often a bind call tries to bind a pod that changes meanwhile.
 const bindAttempts = 4
 
-// bindPod binds the pod, and again if it has changed, or holds a claim that has to be withdrawn first.
+// bindPod binds the pod. It retries if the pod has changed, or holds a claim that must be withdrawn first.
 func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.ExtenderBindingArgs, pod *corev1.Pod, target *admitted) error {
 	for attempt := 1; ; attempt++ {
 		if done, err := c.settled(args, pod); done || err != nil {
@@ -117,13 +117,14 @@ func (h *Handler) bindPod(ctx context.Context, c *call, args extenderv1.Extender
 	}
 }
 
-// settled answers when the pod need not be bound any more, and returns an error when it cannot be. The pod may be nil.
+// settled answers if the pod need not be bound any more, and returns an error if it cannot be bound. The pod may be
+// nil.
 func (c *call) settled(args extenderv1.ExtenderBindingArgs, pod *corev1.Pod) (done bool, err error) {
 	switch {
 	case pod == nil || pod.UID != args.PodUID:
 		return false, fmt.Errorf("pod %s/%s with UID %s does not exist", args.PodNamespace, args.PodName, args.PodUID)
 	case pod.Spec.NodeName == args.Node:
-		c.answer.Text = append(c.answer.Text, bound...) // an answer of ours was lost
+		c.answer.Text = append(c.answer.Text, bound...) // the response to an earlier call was lost
 		return true, nil
 	case pod.Spec.NodeName != "":
 		return false, fmt.Errorf("pod %s/%s is already bound to node %q", args.PodNamespace, args.PodName, pod.Spec.NodeName)
@@ -131,14 +132,14 @@ func (c *call) settled(args extenderv1.ExtenderBindingArgs, pod *corev1.Pod) (do
 	return false, nil
 }
 
-// reserveAndBind claims what the pod needs, and binds it.
+// reserveAndBind makes the pod's claims, and binds it.
 //
-// A claim that nobody relies on any more is taken back after a while, and this
-// process may be stopped, for any time, between the two steps. So whoever takes a
-// claim back changes the pod first, and the Binding of a pod with claims names the
-// version of the pod that was read before the claim was made: either the Binding
-// comes first and the claim stays, or it is refused, and all begins again. The same
-// is done here when it is not known what became of the Binding.
+// Claims that no bind attempt relies on any more are released after a while, and this process may
+// be stopped between the two steps for any time. Therefore the pod is changed before a claim is
+// released, and the Binding of a pod with claims has the resourceVersion that was read before the
+// claim was made: either the Binding comes first and the claim stays, or the API server rejects the
+// Binding, and the bind call starts over. This function does the same if the outcome of the Binding
+// is unknown.
 func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, target *admitted) error {
 	node := target.node
 	reservation, err := h.Engine.Reserve(ctx, h.Ledgers, target.view, pod, node)
@@ -170,18 +171,18 @@ func (h *Handler) reserveAndBind(ctx context.Context, pod *corev1.Pod, target *a
 		}
 		err = fmt.Errorf("pod %s/%s is already bound to node %q", pod.Namespace, pod.Name, touched.Spec.NodeName)
 	}
-	// The caller may be gone already; what was reserved is given back all the same.
+	// Release the claims even if the caller is gone already.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return errors.Join(err, reservation.Release(ctx))
 }
 
-// touchTimeout bounds changing a pod, so that an API server that is away does not keep many calls waiting.
+// touchTimeout bounds changing a pod, so that few calls wait for an unreachable API server.
 const touchTimeout = 2 * time.Second
 
-// withdraw changes the pod, so that no Binding sent for it before, which names its version from then, comes into effect any more.
-// If the pod is not bound by then, it has its claims revoked. It returns the pod as it is now, or nil if it is gone. The caller
-// of the extender may be gone already; this is done all the same.
+// withdraw changes the pod, so that the API server rejects all Bindings sent before, which have an earlier
+// resourceVersion. If the pod is not bound then, withdraw revokes its claims. It returns the current pod, or nil if it
+// is gone. It does not stop when the caller of the extender is gone.
 func (h *Handler) withdraw(ctx context.Context, pod *corev1.Pod, revoke func(context.Context) error) (*corev1.Pod, error) {
 	touching, cancel := context.WithTimeout(context.WithoutCancel(ctx), touchTimeout)
 	defer cancel()
@@ -199,7 +200,7 @@ func (h *Handler) withdraw(ctx context.Context, pod *corev1.Pod, revoke func(con
 
 const bound = `{"Error":""}`
 
-// why sums up, for the pod's annotation, the latest decisions about it.
+// why summarizes the latest decisions about the pod, for its annotation.
 func (h *Handler) why(pod *corev1.Pod, node string) string {
 	records := h.Log.Settle(decision.Query{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Profile: h.Profile, Node: node, Limit: 8,

@@ -14,46 +14,46 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// call is the memory of one request; it is used again.
+// call is the memory of one request; it is reused.
 type call struct {
 	verb         decision.Verb
 	started      time.Time
 	body         []byte
 	answer       wire.Answer
 	request      wire.Request
-	asked        []*snapshot.Node
-	rows         []int32  // of the nodes asked; -1: not in the view
-	known        bool     // all nodes asked are in the view
-	seen         []uint64 // a bit for each row that was asked
+	nodes        []*snapshot.Node
+	rows         []int32  // of the requested nodes; -1: not in the view
+	known        bool     // all requested nodes are in the view
+	seen         []uint64 // a bit for each requested row
 	result       engine.Result
 	failed       []wire.Failure
 	unresolvable []wire.Failure
 	record       *decision.Record
 	filtered     engine.Request // of a filter call
-	binding      *boundPods     // when a filter call began
-	kept         []int32        // the nodes that passed, while they are scored
-	reserved     bool           // memory for what is made of the body
-	decodesNodes bool           // requestNodes.begin was called, and end was not
-	podWeight    int64          // what decoding the pod may take; 0: our own copy is used
+	binding      *boundPods     // at the start of a filter call
+	kept         []int32        // the nodes that passed, while they are being scored
+	reserved     bool           // memory for decoding the body is reserved
+	decodesNodes bool           // requestNodes.begin was called, but not end
+	podWeight    int64          // memory for decoding the pod; 0: the view's copy is used
 }
 
 const (
-	// maxCalls is how many calls are kept for the next requests.
+	// maxCalls is how many calls are kept for later requests.
 	maxCalls = 16
-	// maxKept is the size of the buffers that are kept with a call, each. A larger one for a
-	// body is kept beside, for as long as the garbage collector has nothing to do.
+	// maxKept bounds each buffer that is kept with a call. A larger body buffer is kept separately,
+	// until the garbage collector runs.
 	maxKept = 512 << 10
 	// minBody is the size of the smallest buffer for a body.
 	minBody = 16 << 10
-	// maxArriving is how much of a body must have arrived before there is memory for all of it.
+	// maxArriving is how much of a body must arrive before memory for all of it is allocated.
 	maxArriving = 4 << 20
 )
 
-// calls are the memory of requests that have ended, for the next. What is kept is
-// bounded, whatever the requests were. The zero value is ready.
+// calls holds the memory of completed requests for later ones. Its size is bounded. The zero value
+// is ready.
 type calls struct {
 	mu    sync.Mutex
-	free  []*call // the latest last
+	free  []*call // the latest one last
 	large weak.Pointer[largeBody]
 }
 
@@ -70,10 +70,10 @@ func (cs *calls) get() *call {
 	return c
 }
 
-// put keeps the call's memory, unless it is too much or there is enough.
+// put keeps the call's memory, unless it is too large or enough calls are kept.
 func (cs *calls) put(c *call) {
-	clear(c.asked) // nodes that came with the request
-	c.asked, c.record, c.result.Record = c.asked[:0], nil, nil
+	clear(c.nodes) // nodes that came with the request
+	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
 	c.reserved, c.podWeight = false, 0
 	c.filtered, c.binding = engine.Request{}, nil
 	c.answer.Reset()
@@ -87,15 +87,15 @@ func (cs *calls) put(c *call) {
 	if cap(c.answer.Text) > maxKept {
 		c.answer.Text = nil
 	}
-	if len(cs.free) < maxCalls && cap(c.asked) <= maxKept/8 {
+	if len(cs.free) < maxCalls && cap(c.nodes) <= maxKept/8 {
 		cs.free = append(cs.free, c)
 	}
 }
 
-// read reads the body. A large one gets memory for all that was announced when the first
-// few megabytes have arrived: until then, nobody has done more than announce it.
+// read reads the body. It allocates the announced size of a large body only after the first few
+// megabytes have arrived, because a client can announce any size.
 func (cs *calls) read(c *call, r *http.Request) error {
-	size := max(int(r.ContentLength), 0) + 1 // one more byte, to see the end
+	size := max(int(r.ContentLength), 0) + 1 // one more byte, to detect the end
 	if c.body = c.body[:0]; size > maxKept {
 		c.body = cs.takeLarge(size)
 	}
@@ -121,7 +121,7 @@ func (cs *calls) read(c *call, r *http.Request) error {
 	}
 }
 
-// takeLarge returns a buffer: the latest, if it is still there and about as large, or nil.
+// takeLarge returns the latest large buffer if it still exists and has about this size, or nil.
 func (cs *calls) takeLarge(size int) []byte {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

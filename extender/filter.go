@@ -25,7 +25,7 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		return err
 	}
 	c.failed, c.unresolvable = c.failed[:0], c.unresolvable[:0]
-	// With a shortlist the answer is meant to be short.
+	// A shortlist keeps the response short.
 	if c.record.Returned == c.record.Fit || c.record.Fit == 0 {
 		for _, r := range c.result.Rejected {
 			if r.Unresolvable {
@@ -50,16 +50,16 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 	return nil
 }
 
-// rejects says whether the node is among those rejected.
+// rejects reports whether the call rejects the node.
 func (c *call) rejects(node string) bool {
 	return slices.ContainsFunc(c.result.Rejected, func(r engine.Rejected) bool { return string(c.request.Name(int(r.Index))) == node })
 }
 
-// unknown returns the names of nodes asked that are nil: they may be kept for as long
-// as the pod waits, and so not of all.
+// unknown returns the names of requested nodes that are nil. It copies them, at most maxUnknown,
+// because they may be kept while the pod is pending.
 func (c *call) unknown() []string {
 	var names []string
-	for i, n := range c.asked {
+	for i, n := range c.nodes {
 		if n == nil && len(names) < maxUnknown {
 			names = append(names, string(c.request.Name(i)))
 		}
@@ -89,7 +89,7 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	return nil
 }
 
-// scale makes the totals the scores to answer with.
+// scale converts totals to the scores of the response.
 func (h *Handler) scale(result *engine.Result) {
 	if !h.Fine {
 		engine.ScaleScores(result.Totals, result.Record.MaxTotal)
@@ -97,8 +97,8 @@ func (h *Handler) scale(result *engine.Result) {
 	subtractLeast(result.Totals)
 }
 
-// subtractLeast subtracts the least score from all, so that the nodes with the least can be left out of the answer. kube-scheduler
-// adds a node's scores up and compares nodes, so that the same number more or less for all of them changes nothing.
+// subtractLeast subtracts the lowest score from all scores, so that the response can omit the nodes that have it.
+// kube-scheduler compares the sums of the scores of nodes, so a constant makes no difference.
 func subtractLeast(scores []int64) {
 	if len(scores) == 0 {
 		return

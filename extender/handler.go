@@ -25,62 +25,63 @@ import (
 	"outboard.dev/outboard/throttle"
 )
 
-// Cluster is what a handler needs of a cluster.
+// Cluster is the part of a cluster that a handler uses.
 type Cluster interface {
-	// View returns what is true now. It is never nil, and means nothing while Synced returns an error.
+	// View returns the latest view. It is never nil, and is incomplete while Synced returns an error.
 	View() *snapshot.View
 	// Superseded returns a channel that is closed once View returns another View than this one.
 	Superseded(view *snapshot.View) <-chan struct{}
-	// Synced returns nil once the cluster has been read. Until then the error says what is missing, and why.
+	// Synced returns nil once the cluster has been read. Until then the error describes what is missing, and why.
 	Synced() error
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
-	// PodByName returns the trimmed pod as last seen, or nil.
+	// PodByName returns the trimmed pod in its latest known state, or nil.
 	PodByName(namespace, name string) *corev1.Pod
-	// PodByUID returns the trimmed pod as last seen, or nil. It may be behind what
-	// Bind has done.
+	// PodByUID returns the trimmed pod in its latest known state, or nil. It may not show a Binding
+	// of Bind yet.
 	PodByUID(uid types.UID) *corev1.Pod
-	// LivePod asks the API server for the pod; nil if it is gone.
+	// LivePod reads the pod from the API server; nil if it is gone.
 	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	// TouchPod gives the pod a new resourceVersion, and returns it as it is then; nil
-	// if it is gone. Bindings that name an earlier one are refused from then on.
+	// TouchPod changes the resourceVersion of the pod, and returns the changed pod; nil if it is
+	// gone. The API server then rejects Bindings with an earlier resourceVersion.
 	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	// Throttle waits until a Binding may be sent, and returns the context to give to
-	// Bind. It fails early rather than wait for long.
+	// Throttle waits until a Binding may be sent, and returns the context for Bind. It returns an
+	// error if that would take long.
 	Throttle(ctx context.Context) (context.Context, error)
-	// Bind binds the pod. Nil means that it is bound to the node, now or since
-	// earlier. An error that is [binding.ErrOutcomeUnknown] leaves open whether it
-	// is; any other means that this call has not bound it and will not; one that
-	// is [binding.ErrPodChanged], because the pod has another resourceVersion by now.
+	// Bind binds the pod. Nil means that the pod is bound to the node, by this call or an earlier
+	// one. An error that is [binding.ErrOutcomeUnknown] means that the pod may be bound. Any other
+	// error means that this call has not bound the pod and will not; it is [binding.ErrPodChanged]
+	// if the resourceVersion of the pod has changed.
 	Bind(ctx context.Context, b binding.Binding) error
 }
 
-// Options are the parts of a Handler.
+// Options configure a Handler.
 type Options struct {
 	// Profile is the profile's path, for records and metrics.
 	Profile string
 	Engine  *engine.Engine
 	// Fine sends totals as they are instead of levels 0..10.
 	Fine bool
-	// Cluster is nil for a handler that judges from the request alone.
+	// Cluster is nil for a handler that uses only the request.
 	Cluster Cluster
-	// View returns what is known from outside when there is no Cluster: a View
-	// without nodes. Nil: nothing is.
+	// View returns a View with signals, and without nodes, if there is no Cluster. Nil: there are
+	// no signals.
 	View func() *snapshot.View
-	// ManagedResources are those of which a pod must name one; none: any pod. Another pod is not
-	// bound, and the other verbs answer as if kube-scheduler had not called: see Record.Unmanaged.
+	// ManagedResources are the resources of which a pod must request at least one; none: any pod.
+	// Bind rejects other pods, and the other verbs respond as if kube-scheduler had not called: see
+	// Record.Unmanaged.
 	ManagedResources []string
-	// SchedulerNames are the schedulers whose pods are bound; none: any.
+	// SchedulerNames are the schedulers whose pods bind accepts; none: any.
 	SchedulerNames []string
-	// Ledgers is where claims are kept. Nil is for profiles that hand out nothing.
+	// Ledgers stores claims. It may be nil if no policy of the profile allocates resources.
 	Ledgers engine.Ledgers
-	// Filtered is told what became of each filter call that was answered: fits says whether the pod fits on a node. For a
-	// pod that fits nowhere, unknown are the names of the nodes asked that are nil in the request, 64 at most. The request's Nodes must
-	// not be kept. It is called before the answer is sent. Nil: nobody is told.
+	// Filtered is called with the result of each successful filter call, before the response is sent. fits is true if
+	// the pod fits on a node. If it fits on none, unknown are the names of the requested nodes that are nil in the
+	// request, at most 64. Filtered must not keep the request's Nodes. Nil: not called.
 	Filtered func(req engine.Request, fits bool, unknown []string)
-	// Reserve counts so many bytes more as held by the request with this context, until it is answered, and may wait or
-	// refuse. It is called once for a request, before what is made of its body is. Nil: nothing is bounded.
+	// Reserve adds bytes to the memory that the request with this context holds until its response; it may wait or
+	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
 	Reserve func(ctx context.Context, bytes int64) error
 	// InFlight is shared by all Handlers of the process. Nil: the Handler has its own.
 	InFlight *InFlight
@@ -92,8 +93,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Handler answers the calls of one profile. It may be used by any number of
-// goroutines.
+// Handler answers the calls of one profile. It is safe for concurrent use.
 type Handler struct {
 	Options
 	calls     calls
@@ -117,7 +117,7 @@ func New(o Options) *Handler {
 	return h
 }
 
-// Verb returns the http.Handler of one verb, to be mounted at its URL.
+// Verb returns the http.Handler of one verb, for its URL.
 func (h *Handler) Verb(verb decision.Verb) http.Handler {
 	answer := map[decision.Verb]func(*Handler, context.Context, *call) error{
 		decision.Filter: (*Handler).filter, decision.Prioritize: (*Handler).prioritize,
@@ -136,10 +136,10 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		header := w.Header()
 		header["Content-Type"] = contentType
 		header.Set("Content-Length", strconv.Itoa(c.answer.Len()))
-		_, _ = c.answer.WriteTo(w) // the connection is gone if this fails; there is nobody to tell
+		_, _ = c.answer.WriteTo(w) // an error means that the connection is gone
 		h.finish(c, metrics, err)
 		if verb == decision.Filter && err == nil {
-			_ = http.NewResponseController(w).Flush() // kube-scheduler goes on meanwhile
+			_ = http.NewResponseController(w).Flush() // let kube-scheduler continue meanwhile
 			h.prescore(r.Context(), c)
 		}
 		h.calls.put(c)
@@ -148,8 +148,8 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 
 var contentType = []string{"application/json"}
 
-// answer sets c.answer, whatever happens. A panic outside of policies is ours;
-// it fails this call and no other.
+// answer sets c.answer in all cases. A panic outside of policies is a bug of Outboard; it fails
+// only this call.
 func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.Context, *call) error) (err error) {
 	defer func() {
 		if c.decodesNodes {
@@ -169,7 +169,7 @@ func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.C
 		return err
 	}
 	if len(c.body) > maxLight {
-		// Finding out what it is made of takes long enough to be done for one at a time.
+		// Computing the memory for a large body takes long enough to allow only one at a time.
 		c.reserved = true
 		if err := h.reserve(r.Context(), maxReserved); err != nil {
 			return err
@@ -179,9 +179,9 @@ func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.C
 }
 
 const (
-	// maxLight is the size of bodies up to which they are scanned before anything is reserved.
+	// maxLight is the size of bodies up to which they are scanned before memory is reserved.
 	maxLight = 1 << 20
-	// maxReserved is more than anything that is made of a body takes at a time.
+	// maxReserved is more memory than decoding any body takes.
 	maxReserved = 64 << 20
 )
 
@@ -192,12 +192,12 @@ func (h *Handler) reserve(ctx context.Context, bytes int64) error {
 	return h.Reserve(ctx, bytes)
 }
 
-// decodeShare is how much more than its memory decoding a pod costs: it takes a multiple of a scan's time, and what it leaves is
-// garbage.
+// decodeShare is the cost of decoding a pod, as a multiple of the cost of its memory: decoding takes a multiple of a
+// scan's time, and produces garbage.
 const decodeShare = 4
 
-// weigh reserves what is about to be made of the body: so many bytes for the nodes or
-// victims, and what decoding the pod costs if it has to be decoded.
+// weigh reserves memory for decoding the body: bytes for the nodes or victims, and the cost of the
+// pod if it must be decoded.
 func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
 	if c.reserved {
 		return nil
@@ -234,23 +234,23 @@ func (h *Handler) finish(c *call, metrics *verbMetrics, err error) {
 	h.failures.Log(h.Logger, slog.LevelWarn, kindOf(err), "call failed", attrs...)
 }
 
-// kindOf tells causes of failed calls apart: by the error's text without words that look like names and numbers.
+// kindOf identifies the cause of a failed call: the error's text without words that look like names and numbers.
 func kindOf(err error) string {
 	words := slices.DeleteFunc(strings.Fields(oneLine(err)), func(word string) bool { return strings.ContainsAny(word, "\"/0123456789") })
 	return strings.Join(words, " ")
 }
 
-// WriteError answers a call of the verb with the error, in the form in which kube-scheduler takes it in: an answer that is not
-// 200 shows it no text.
+// WriteError answers a call of the verb with the error, in the form that kube-scheduler reads: it ignores the text of a
+// response whose status is not 200.
 func WriteError(w http.ResponseWriter, verb decision.Verb, err error) {
 	answer := appendError(nil, verb, oneLine(err))
 	header := w.Header()
 	header["Content-Type"] = contentType
 	header.Set("Content-Length", strconv.Itoa(len(answer)))
-	_, _ = w.Write(answer) // the connection is gone if this fails; there is nobody to tell
+	_, _ = w.Write(answer) // an error means that the connection is gone
 }
 
-// appendError appends the answer of a call that failed.
+// appendError appends the response of a failed call.
 func appendError(dst []byte, verb decision.Verb, text string) []byte {
 	var answer any
 	switch verb {
@@ -271,11 +271,11 @@ func appendError(dst []byte, verb decision.Verb, text string) []byte {
 	return append(dst, encoded...)
 }
 
-// maxError is the length of an error as an event can show it.
+// maxError is the length of an error that fits in an event.
 const maxError = 1024
 
-// oneLine is the error as an event can show it. A policy's error may repeat what a pod
-// says, of any length.
+// oneLine returns the error in a form that fits in an event. A policy's error may contain text of
+// the pod, of any length.
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > maxError {

@@ -16,13 +16,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// InFlight is what is known of pods that no View shows yet: those that are being bound, and those for which others have just
-// been evicted. Between filter and the end of bind kube-scheduler decides about other pods: without these a burst would exceed
-// any limit. All Handlers of a process share one InFlight, also those that a reload makes, because a pod counts on its node
-// whichever profile binds it. The methods of Handler may use it concurrently.
+// InFlight holds pods that no View shows yet: pods that are being bound, and pods for which others have just been
+// evicted. kube-scheduler decides about other pods between filter and the end of bind; without InFlight a burst of pods
+// would exceed limits. All Handlers of a process share one InFlight, including those that a reload creates, because a
+// pod counts on its node whichever profile binds it. The methods of Handler use it concurrently.
 type InFlight struct {
-	admission chan struct{} // capacity 1: held while a pod is admitted
-	mu        sync.Mutex    // to write binding
+	admission chan struct{} // capacity 1; held while a pod is being admitted
+	mu        sync.Mutex    // guards writing binding
 	binding   atomic.Pointer[boundPods]
 	latest    atomic.Pointer[inFlightView]
 	preempted preempted
@@ -32,22 +32,22 @@ type InFlight struct {
 // NewInFlight returns an InFlight without pods.
 func NewInFlight() *InFlight { return &InFlight{admission: make(chan struct{}, 1)} }
 
-// boundPods are pods that are being bound, by node. Neither the map nor a list in it is ever written to.
+// boundPods are pods that are being bound, by node. The map and its lists are immutable.
 type boundPods map[string][]*corev1.Pod
 
 // inFlightView is a View with the pods that are being bound.
 type inFlightView struct {
 	of    *snapshot.View
 	pods  *boundPods
-	nodes map[string]*snapshot.Node // those that differ
+	nodes map[string]*snapshot.Node // those that differ from the View
 	view  *snapshot.View
 }
 
-// now returns the pods that are being bound; nil is none. A pod leaves when the View has it, so the View to be completed by
-// them is read afterwards.
+// now returns the pods that are being bound; nil if there are none. A pod is removed once the View has it, so callers
+// must read the View after calling now.
 func (f *InFlight) now() *boundPods { return f.binding.Load() }
 
-// on returns the node's pods.
+// on returns the pods of the node.
 func (p *boundPods) on(node string) []*corev1.Pod {
 	if p == nil {
 		return nil
@@ -55,12 +55,12 @@ func (p *boundPods) on(node string) []*corev1.Pod {
 	return (*p)[node]
 }
 
-// includes says whether the pod is being bound to the node.
+// includes reports whether the pod is being bound to the node.
 func (p *boundPods) includes(uid types.UID, node string) bool {
 	return slices.ContainsFunc(p.on(node), func(pod *corev1.Pod) bool { return pod.UID == uid })
 }
 
-// set replaces the pods that are being bound to a node. mu is held.
+// set replaces the pods that are being bound to a node. mu must be held.
 func (f *InFlight) set(node string, pods []*corev1.Pod) {
 	next := boundPods{}
 	if now := f.now(); now != nil {
@@ -76,7 +76,7 @@ func (f *InFlight) set(node string, pods []*corev1.Pod) {
 	f.binding.Store(&next)
 }
 
-// begin counts the pod on the node, until end is called.
+// begin counts the pod on the node until end is called.
 func (f *InFlight) begin(node string, pod *corev1.Pod) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +90,8 @@ func (f *InFlight) begin(node string, pod *corev1.Pod) (end func()) {
 	}
 }
 
-// complete returns the View with the pods on their nodes, but for the pod that is asked about: it is not counted against
-// itself. A node is made anew only when it or its pods have changed, so that its Facts stay.
+// complete returns the View with the pods on their nodes, except the pod of the request, which does not count against
+// itself. It builds a node anew only if the node or its pods have changed, so that its Facts are kept.
 func (f *InFlight) complete(view *snapshot.View, pods *boundPods, asking types.UID) *snapshot.View {
 	if pods == nil {
 		return view
@@ -109,7 +109,7 @@ func (f *InFlight) complete(view *snapshot.View, pods *boundPods, asking types.U
 	return last.view
 }
 
-// next returns the View with the pods. last may be nil.
+// next returns the View with the pods added. last may be nil.
 func (last *inFlightView) next(view *snapshot.View, pods *boundPods) *inFlightView {
 	next := &inFlightView{of: view, pods: pods, nodes: make(map[string]*snapshot.Node, len(*pods))}
 	for name, own := range *pods {
@@ -134,15 +134,15 @@ func others(pods []*corev1.Pod, asking types.UID) []*corev1.Pod {
 // admitted is a pod that is being bound.
 type admitted struct {
 	view *snapshot.View
-	// node is the target, with the pods that are nominated to it: what the pod is given must not be theirs.
+	// node is the target with its nominated pods, so that the pod does not get what they need.
 	node *snapshot.Node
-	// leave must be called when the View holds the pod, or it is not bound.
+	// leave must be called once the View has the pod, or the pod is not bound.
 	leave func()
 }
 
-// admit asks the policies once more whether the pod fits on the node, now with all pods that are being bound, and makes it one
-// of these, with the annotations that it will probably get: until it is claimed, they say which units of the node it takes.
-// One pod at a time is admitted, so that no two are admitted to what is there for one.
+// admit filters the node again, with all pods that are being bound, and adds the pod to these, with the annotations
+// that it will probably get: until its claims are made, they show which units of the node it takes. It admits one pod
+// at a time, so that two pods do not get the same units.
 func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name string) (*admitted, error) {
 	f := h.InFlight
 	select {
@@ -179,8 +179,8 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	return &admitted{view, h.Engine.CountNominated(all, nominations, pod, node), f.begin(name, planned)}, nil
 }
 
-// withPlannedClaims returns the pod with the annotations of what it would be given on the node if nobody else comes first. What
-// it cannot be given, Reserve says.
+// withPlannedClaims returns the pod with the annotations that it would get on the node now. If it cannot get what it
+// needs, Reserve returns the error later.
 func (h *Handler) withPlannedClaims(ctx context.Context, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) *corev1.Pod {
 	reservation, err := h.Engine.Reserve(ctx, plan{view}, view, pod, node)
 	if err != nil {
@@ -189,7 +189,7 @@ func (h *Handler) withPlannedClaims(ctx context.Context, view *snapshot.View, po
 	return engine.WithAnnotations(pod, reservation.Annotations)
 }
 
-// plan is the ledgers of the View. Nothing is written to them.
+// plan implements engine.Ledgers with the ledgers of the View, and changes nothing.
 type plan struct{ view *snapshot.View }
 
 // Claim implements engine.Ledgers.

@@ -9,14 +9,14 @@ import (
 	"outboard.dev/outboard/engine"
 )
 
-// manages says whether the profile is for the pod: kube-scheduler does not call an extender
-// about pods that name none of its managedResources.
+// manages reports whether the profile manages the pod: kube-scheduler does not call an extender for
+// pods that request none of its managedResources.
 func (h *Handler) manages(pod *corev1.Pod) bool {
 	return len(h.ManagedResources) == 0 || slices.ContainsFunc(h.ManagedResources, func(r string) bool { return asksFor(pod, corev1.ResourceName(r)) })
 }
 
-// unmanaged answers for a pod that the profile does not manage as if kube-scheduler had not
-// called: all nodes fit, and none is better.
+// unmanaged returns the result for a pod that the profile does not manage, as if kube-scheduler had
+// not called: all nodes fit, and all scores are equal.
 func unmanaged(req engine.Request, result *engine.Result) {
 	n := len(req.Nodes)
 	result.Kept, result.Rejected, result.Totals = result.Kept[:0], result.Rejected[:0], append(result.Totals[:0], make([]int64, n)...)
@@ -29,8 +29,8 @@ func unmanaged(req engine.Request, result *engine.Result) {
 	}
 }
 
-// asksFor says whether the pod names the resource, as kube-scheduler sees it that calls an extender for its managedResources:
-// in a request or limit of a container or init container, also with the value 0.
+// asksFor reports whether the pod requests the resource by kube-scheduler's rule for managedResources: in a request or
+// limit of a container or init container, even with the value 0.
 func asksFor(pod *corev1.Pod, name corev1.ResourceName) bool {
 	in := func(c corev1.Container) bool {
 		_, requested := c.Resources.Requests[name]

@@ -9,7 +9,7 @@ import (
 	"outboard.dev/outboard/decision"
 )
 
-// Metrics counts and times calls. One Metrics serves all Handlers of a process.
+// Metrics counts and measures calls. All Handlers of a process share one Metrics.
 type Metrics struct {
 	duration       *prometheus.HistogramVec
 	nodes          *prometheus.HistogramVec
@@ -49,14 +49,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// verbMetrics counts and times the calls of one verb of one profile. Its histograms are looked up once: when they are first needed,
-// so that there are none of what does not happen. It may be used by any number of goroutines.
+// verbMetrics counts and measures the calls of one verb of one profile. It looks up its histograms on first use, so
+// that there are none for calls that never happen. It is safe for concurrent use.
 type verbMetrics struct {
 	*Metrics
 	profile, verb     string
 	succeeded, failed histogram
-	asked             histogram
-	policies          atomic.Pointer[[]histogram] // in the order of Record.Policies; nil until there is a Record with any
+	nodesPerCall      histogram
+	policies          atomic.Pointer[[]histogram] // in the order of Record.Policies; nil until a Record has policies
 }
 
 func (m *Metrics) of(profile string, verb decision.Verb) *verbMetrics {
@@ -73,7 +73,7 @@ func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err er
 		return
 	}
 	if m.verb == string(decision.Filter) || m.verb == string(decision.Prioritize) {
-		m.asked.in(func() prometheus.Observer { return m.nodes.WithLabelValues(m.profile, m.verb) }).Observe(float64(r.Asked))
+		m.nodesPerCall.in(func() prometheus.Observer { return m.nodes.WithLabelValues(m.profile, m.verb) }).Observe(float64(r.Asked))
 	}
 	for i := range r.Rejections {
 		m.rejections.WithLabelValues(m.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
@@ -91,7 +91,7 @@ func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err er
 	}
 }
 
-// policy returns the histogram of the policy with the index, of n.
+// policy returns the histogram of the policy with this index out of n.
 func (m *verbMetrics) policy(i, n int) *histogram {
 	if m.policies.Load() == nil {
 		all := make([]histogram, n)
@@ -100,7 +100,7 @@ func (m *verbMetrics) policy(i, n int) *histogram {
 	return &(*m.policies.Load())[i]
 }
 
-// histogram is a histogram that is looked up once. The zero value has not been.
+// histogram is a histogram that is looked up on first use. The zero value is ready.
 type histogram struct {
 	found atomic.Pointer[prometheus.Observer]
 }

@@ -19,8 +19,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// preemptTime is how long after the beginning of a call no further candidates are judged if there is one to answer with. It is
-// half of the httpTimeout in deploy/, and leaves time to judge the last one and for the answer.
+// preemptTime is how long after the start of a call it stops evaluating candidates if it has found one. It is half of
+// the httpTimeout in deploy/, and leaves time to finish the current candidate and to respond.
 const preemptTime = 1500 * time.Millisecond
 
 func (h *Handler) preempt(ctx context.Context, c *call) error {
@@ -47,7 +47,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	kept, err := h.judge(ctx, c, engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)}, given)
+	kept, err := h.evaluate(ctx, c, engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)}, given)
 	c.record = c.result.Record
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	return err
 }
 
-// judge returns the candidates to keep.
-func (h *Handler) judge(ctx context.Context, c *call, req engine.Request, given []engine.Candidate) ([]engine.Candidate, error) {
+// evaluate returns the candidates to keep.
+func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, given []engine.Candidate) ([]engine.Candidate, error) {
 	if !h.manages(req.Pod) {
 		unmanaged(req, &c.result)
 		return given, nil
@@ -94,10 +94,11 @@ func (h *Handler) judge(ctx context.Context, c *call, req engine.Request, given 
 	return nil, nil
 }
 
-// roomIsMade returns the node to which the pod is nominated, if the pod fits there now; else "". kube-scheduler tries a nominated
-// pod again as soon as it sees that the pods evicted for it are gone. If our view shows them for a moment longer, the filter call
-// rejects the node, and the preempt call that follows asks for more evictions, on other nodes. So the API server is asked which of
-// these pods are gone. If no filter call has rejected the node, it has another obstacle, of which only kube-scheduler knows.
+// roomIsMade returns the node to which the pod is nominated, if the pod fits there now, and "" otherwise.
+// kube-scheduler retries a nominated pod as soon as its own cache shows that the evicted pods are gone. If our view
+// shows them for a moment longer, the filter call rejects the node, and the preempt call that follows would evict more
+// pods on other nodes. So roomIsMade reads from the API server which of these pods are gone. If no filter call has
+// rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) roomIsMade(ctx context.Context, c *call, req engine.Request) (string, error) {
 	name, victims := h.InFlight.preempted.takeRejected(req.Pod.UID)
 	node := req.View.Node(name)
@@ -106,7 +107,7 @@ func (h *Handler) roomIsMade(ctx context.Context, c *call, req engine.Request) (
 	}
 	fits := func(node *snapshot.Node) bool {
 		req.Nodes = []*snapshot.Node{node}
-		return h.Engine.Filter(ctx, req, &c.result) == nil && len(c.result.Kept) > 0 // after an error, Preempt says the same
+		return h.Engine.Filter(ctx, req, &c.result) == nil && len(c.result.Kept) > 0 // after an error, Preempt returns the same one
 	}
 	if fits(node) {
 		return name, nil
@@ -128,11 +129,12 @@ func (h *Handler) roomIsMade(ctx context.Context, c *call, req engine.Request) (
 	return name, nil
 }
 
-// victimWeight is what judging and answering takes for each victim.
+// victimWeight is the memory for evaluating and responding, in bytes for each victim.
 const victimWeight = 384
 
-// candidates are the nodes of either form of the request, in order of name. Up to Kubernetes 1.37 each has victims. Since 1.38
-// kube-scheduler also names nodes on which it would evict nobody, so that an extender in whose way pods are can name them.
+// candidates returns the nodes of either form of the request, in order of name. Up to Kubernetes 1.37 each has victims.
+// Since 1.38 kube-scheduler also sends nodes on which it would evict no pod, so that an extender can choose victims
+// there.
 func candidates(request *wire.Preemption, view *snapshot.View) ([]engine.Candidate, error) {
 	found := make([]engine.Candidate, 0, len(request.Victims))
 	for name, victims := range request.Victims {

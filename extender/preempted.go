@@ -14,42 +14,43 @@ import (
 )
 
 const (
-	// nominationTimeout is how long after the answer to a preempt call kube-scheduler may take to nominate the pod, and we to
-	// see it. It takes milliseconds, and on a control plane under load seconds. Only a kube-scheduler that has stopped, or
-	// another extender that allows no node, leaves a pod without a nomination.
+	// nominationTimeout is how long after the response to a preempt call the nomination may take to show in the view. It usually
+	// takes milliseconds, and seconds on a loaded control plane. A pod gets no nomination only if kube-scheduler has stopped, or
+	// another extender allows no node.
 	nominationTimeout = 30 * time.Second
-	// maxPreempted and maxLikeliest bound the pods that are remembered, and the nodes of each.
+	// maxPreempted and maxLikeliest bound the pods that are kept, and the nodes of each.
 	maxPreempted = 1024
 	maxLikeliest = 16
 )
 
-// preempted are the pods for which others are evicted as a preempt call was answered. kube-scheduler counts such a pod on its
-// node from the answer on, and asks about the next pod before the view can show the nomination. And only the answer says
-// which pods are evicted: until they are being deleted, the view does not.
+// preempted holds the pods for which the response to a preempt call evicts others. kube-scheduler counts such a pod on
+// its node from the response on, and calls for the next pod before the view can show the nomination. Only the response
+// names the evicted pods: the view shows them when they have a deletionTimestamp.
 type preempted struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*preemptedPod
 	current atomic.Pointer[settledNominations] // nil: none
 }
 
-// preemptedPod is one of them. Its nodes are those of which kube-scheduler takes one.
+// preemptedPod is one of these pods. kube-scheduler nominates it to one of its nodes.
 type preemptedPod struct {
 	pod      *corev1.Pod
 	nodes    []engine.Candidate
 	answered time.Time
 	seen     bool // the view has shown the nomination
-	// rejectedOn is the node of the nomination, if a filter call since the latest preempt call has rejected it; else "".
+	// rejectedOn is the node of the nomination if a filter call has rejected it since the latest preempt call; ""
+	// otherwise.
 	rejectedOn string
 }
 
-// settledNominations are the nominations as they are with a view, until a time.
+// settledNominations are the nominations beside a view, valid until a time.
 type settledNominations struct {
 	view        *snapshot.View
 	until       time.Time
 	nominations *engine.Nominations
 }
 
-// answer remembers the answer to a preempt call about a pod. Nothing of the request is kept.
+// answer adds the response to a preempt call for a pod. It keeps nothing of the request.
 func (p *preempted) answer(pod *corev1.Pod, kept []engine.Candidate, view *snapshot.View, now time.Time) {
 	nodes := engine.Likeliest(kept)
 	nodes = nodes[:min(len(nodes), maxLikeliest)]
@@ -73,8 +74,8 @@ func (p *preempted) answer(pod *corev1.Pod, kept []engine.Candidate, view *snaps
 	p.settle(view, now)
 }
 
-// rejected remembers that a filter call has rejected the pod on the node to which it is nominated. Nominations that the view does
-// not show are made by nobody who evicts pods, and are not remembered.
+// rejected records that a filter call has rejected the pod on the node to which it is nominated. It ignores a
+// nomination that the view does not show: such a nomination does not come from a preemption.
 func (p *preempted) rejected(pod *corev1.Pod, node string, view *snapshot.View, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,8 +93,8 @@ func (p *preempted) rejected(pod *corev1.Pod, node string, view *snapshot.View, 
 	p.pods[pod.UID].rejectedOn = node
 }
 
-// takeRejected returns the node that rejected has remembered since it was last called for the pod, or "", and the pods that were
-// to be evicted there.
+// takeRejected returns the node that rejected has recorded since the last call for the pod, or "", and the pods to
+// evict there.
 func (p *preempted) takeRejected(uid types.UID) (node string, victims []types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +111,7 @@ func (p *preempted) takeRejected(uid types.UID) (node string, victims []types.UI
 	return node, victims
 }
 
-// now returns the nominations that the view does not tell, or not all of.
+// now returns the nominations that the view does not show, or does not show completely.
 func (p *preempted) now(view *snapshot.View, now time.Time) *engine.Nominations {
 	s := p.current.Load()
 	if s == nil {
@@ -127,7 +128,7 @@ func (p *preempted) now(view *snapshot.View, now time.Time) *engine.Nominations 
 	return s.nominations
 }
 
-// settle compares what is remembered with what the view says. mu is held.
+// settle compares the pods with the view. mu must be held.
 func (p *preempted) settle(view *snapshot.View, now time.Time) {
 	if s := p.current.Load(); s != nil && s.view.Generation() > view.Generation() {
 		view = s.view
@@ -155,7 +156,7 @@ func (p *preempted) settle(view *snapshot.View, now time.Time) {
 	p.current.Store(next)
 }
 
-// settle says whether the view shows the pod nominated to one of the nodes. Then that is the one.
+// settle reports whether the view shows the pod as nominated to one of its nodes, and keeps only that node then.
 func (p *preemptedPod) settle(view *snapshot.View, uid types.UID) bool {
 	for i, c := range p.nodes {
 		if slices.ContainsFunc(view.Nominated()[c.Name], func(pod *corev1.Pod) bool { return pod.UID == uid }) {

@@ -13,42 +13,42 @@ import (
 )
 
 const (
-	// maxPrescores is how many answers to prioritize calls wait for their call.
+	// maxPrescores is how many responses wait for their prioritize call.
 	maxPrescores = 4
-	// prescoreTimeout is how long after a filter call an answer may be used. kube-scheduler takes milliseconds, unless another
-	// extender takes longer.
+	// prescoreTimeout is how long after a filter call a response may be used. kube-scheduler calls within milliseconds,
+	// unless another extender takes longer.
 	prescoreTimeout = time.Second
-	// maxUnusedPrescores is how many answers in a row may be computed without a prioritize call: with so many, kube-scheduler is
-	// not configured to make any.
+	// maxUnusedPrescores is how many responses in a row may remain unused. After that, kube-scheduler is assumed to
+	// make no prioritize calls.
 	maxUnusedPrescores = 8
 )
 
-// prescores are answers to the prioritize calls that kube-scheduler is about to make. It asks about a pod twice, and in between the
-// processor's caches are used by others; so when a filter call has been answered, the nodes that passed are scored at once. A
-// prioritize call whose body is the one expected, byte for byte, gets the answer: the attempt to place a pod is judged by one View,
-// as it is in kube-scheduler.
+// prescores holds responses to prioritize calls that kube-scheduler is about to make. It calls twice for a pod, and
+// between the two calls it uses the processor's caches itself. So the handler scores the nodes that passed immediately
+// after a filter call. A prioritize call whose body is the expected one, byte for byte, gets the response: one View
+// decides the whole scheduling attempt, as in kube-scheduler.
 //
-// An answer is not used when, since the filter call, a pod is being bound to one of the nodes, or another pod was nominated by a
-// preempt call, or prescoreTimeout has passed. It is used once. A reload makes another Handler, which has none.
+// A response is not used if, since the filter call, a pod is being bound to one of the nodes, or a preempt call has
+// nominated another pod, or prescoreTimeout has passed. It is used once. A reload creates a Handler without responses.
 type prescores struct {
 	mu     sync.Mutex
 	latest [maxPrescores]prescore
-	next   int // of latest to replace
-	unused int // answers computed since the latest prioritize call
+	next   int // index in latest to replace
+	unused int // responses since the latest prioritize call
 }
 
-// prescore is the answer to a prioritize call that has not been made.
+// prescore is the response to an expected prioritize call.
 type prescore struct {
-	body        []byte // of the call; empty: the answer has been used
+	body        []byte // of the expected call; empty: already used
 	answer      []byte
 	record      *decision.Record
 	scores      *decision.Scores
-	filtered    time.Time // when the filter call arrived
+	filtered    time.Time // when the filter call came
 	binding     *boundPods
 	nominations *engine.Nominations
 }
 
-// prescore computes the answer to the prioritize call that follows from the answer to the filter call.
+// prescore computes the response to the prioritize call that follows the response to the filter call.
 func (h *Handler) prescore(ctx context.Context, c *call) {
 	kept := c.result.Kept
 	if c.request.Mode() != wire.Names || len(kept) < 2 || len(c.body) > maxKept || c.record.MaxTotal == 0 || !h.prescores.wanted() {
@@ -56,18 +56,18 @@ func (h *Handler) prescore(ctx context.Context, c *call) {
 	}
 	c.kept = append(c.kept[:0], kept...)
 	req := c.filtered
-	for k, i := range c.kept { // k ≤ i: what is overwritten has been read
+	for k, i := range c.kept { // k ≤ i: overwrites only entries that were read before
 		req.Nodes[k], req.Rows[k] = req.Nodes[i], req.Rows[i]
 	}
 	req.Nodes, req.Rows = req.Nodes[:len(c.kept)], req.Rows[:len(c.kept)]
 	if h.Engine.Score(ctx, req, &c.result) != nil {
-		return // the prioritize call says so
+		return // the prioritize call will return the error
 	}
 	h.scale(&c.result)
 	h.prescores.put(c, req.Nominations)
 }
 
-// wanted says whether an answer is likely to be asked for.
+// wanted reports whether a prioritize call is likely to follow.
 func (p *prescores) wanted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *prescores) wanted() bool {
 	return p.unused <= maxUnusedPrescores
 }
 
-// put keeps the scores in c.result of the nodes c.kept.
+// put keeps the scores in c.result of the nodes in c.kept.
 func (p *prescores) put(c *call, nominations *engine.Nominations) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,10 +84,10 @@ func (p *prescores) put(c *call, nominations *engine.Nominations) {
 	s.body = c.request.AppendKept(s.body[:0], c.kept)
 	s.answer = wire.AppendHostPriorities(s.answer[:0], &c.request, c.kept, c.result.Totals)
 	s.record, s.filtered, s.binding, s.nominations = c.result.Record, c.started, c.binding, nominations
-	s.scores, c.result.Scores = c.result.Scores, s.scores // each writes over what the other does not need any more
+	s.scores, c.result.Scores = c.result.Scores, s.scores // reuse the memory of both
 }
 
-// prescored answers the prioritize call if its answer has been computed and can be used.
+// prescored answers the prioritize call if its response is there and can be used.
 func (h *Handler) prescored(c *call) bool {
 	view, err := h.clusterView()
 	if err != nil {
@@ -113,7 +113,7 @@ func (h *Handler) prescored(c *call) bool {
 	return true
 }
 
-// joined says whether one of the pods, which was not among those before, is being bound to a node that the body names.
+// joined reports whether one of the pods that is not among those before is being bound to a node in the body.
 func (p *boundPods) joined(before *boundPods, body []byte) bool {
 	if p == nil || p == before {
 		return false

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// maxExponentDigits is how many digits a negative exponent may have. Decoding the
-	// resource quantity "1e-9999999" takes the Kubernetes libraries ten seconds, and
-	// each digit ten times as long; five take a millisecond.
+	// maxExponentDigits is how many digits a negative exponent may have. The Kubernetes libraries
+	// take ten seconds to decode the resource quantity "1e-9999999", and ten times as long for each
+	// further digit; five digits take a millisecond.
 	maxExponentDigits = 5
-	// Of exponents of at least fewDigits, which are below what any quantity needs, there
-	// may be maxExponents.
+	// There may be maxExponents exponents with at least fewDigits digits, which no sensible
+	// quantity needs.
 	fewDigits    = 3
 	maxExponents = 16
 
-	// maxObject bounds the JSON of a Pod or Node, which the API server does as well, and
-	// maxObjectWeight what decoding it may take: enough for 4,000 environment variables.
+	// maxObject bounds the JSON of a Pod or Node, as the API server does, and maxObjectWeight the
+	// memory for decoding it: enough for 4,000 environment variables.
 	maxObject       = 3 << 20
 	maxObjectWeight = 8 << 20
 )
@@ -33,7 +33,7 @@ func decodeObject(body []byte, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// weightOf is what decoding a Pod or Node may take, or an error if it may not.
+// weightOf returns the memory for decoding a Pod or Node, or an error if that exceeds a limit.
 func weightOf(object []byte) (int64, error) {
 	if len(object) > maxObject {
 		return 0, fmt.Errorf("it has %d bytes of JSON, the limit is %d", len(object), maxObject)
@@ -45,7 +45,7 @@ func weightOf(object []byte) (int64, error) {
 	return weight, nil
 }
 
-// checkQuantities refuses resource quantities that take long to decode.
+// checkQuantities rejects resource quantities that take long to decode.
 func checkQuantities(body []byte) error {
 	exponents := 0
 	for at := 0; ; at++ {
@@ -70,11 +70,11 @@ func checkQuantities(body []byte) error {
 	}
 }
 
-// space says what may stand around the number in a quantity; of what is beyond ASCII,
-// some is.
+// space reports whether a byte may surround the number in a quantity. Some characters beyond ASCII
+// may.
 func space(c byte) bool { return c <= ' ' || c >= 0x80 }
 
-// endsNumber says whether a value ends here.
+// endsNumber reports whether a value ends here.
 func endsNumber(rest []byte) bool {
 	for len(rest) > 0 && space(rest[0]) {
 		rest = rest[1:]
@@ -82,8 +82,8 @@ func endsNumber(rest []byte) bool {
 	return len(rest) > 0 && bytes.IndexByte([]byte(`",}]`), rest[0]) >= 0
 }
 
-// beginsNumber says whether a value, a string or not, begins shortly before the end of
-// text, and holds nothing but a number and an e.
+// beginsNumber reports whether a value, a string or not, starts shortly before the end of text, and
+// has only a number and an e.
 func beginsNumber(text []byte) bool {
 	at := len(text) - 1
 	if at < 0 || text[at]|0x20 != 'e' {
@@ -97,7 +97,7 @@ func beginsNumber(text []byte) bool {
 	for at++; at > 0 && space(text[at-1]); at-- {
 	}
 	if at--; at >= 0 && text[at] == ':' {
-		back(space) // behind the key
+		back(space) // after the key
 	}
 	return at >= 0 && text[at] == '"' && (at == 0 || text[at-1] != '\\')
 }

@@ -16,7 +16,7 @@ import (
 
 var emptyView = new(snapshot.View)
 
-// decode makes the engine's request of a filter or prioritize body.
+// decode returns the engine's request for a filter or prioritize body.
 func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err := c.request.Decode(c.body); err != nil {
 		return engine.Request{}, err
@@ -33,21 +33,20 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err := h.resolve(ctx, c, view); err != nil {
 		return engine.Request{}, err
 	}
-	return engine.Request{Pod: pod, View: view, Nodes: c.asked, Rows: c.rows, Nominations: h.InFlight.preempted.now(view, c.started)}, nil
+	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows, Nominations: h.InFlight.preempted.now(view, c.started)}, nil
 }
 
 const (
-	// nodeWeight is what judging and answering takes for each node asked, for one that is
-	// unknown at most.
+	// nodeWeight is the memory for evaluating and responding, in bytes for each requested node;
+	// unknown nodes take the most.
 	nodeWeight = 384
-	// maxCachedPod is the weight up to which the engine may remember a pod that came
-	// with a request.
+	// maxCachedPod bounds the weight of a pod of a request that the engine may cache.
 	maxCachedPod = 512 << 10
-	// maxUnknown bounds the unknown nodes that are passed to Filtered.
+	// maxUnknown bounds the unknown nodes passed to Filtered.
 	maxUnknown = 64
 )
 
-// view returns what is true now, with the pods that are being bound but for the one that is asked about.
+// view returns the latest view with the pods that are being bound, except the pod of the request.
 func (h *Handler) view(asking types.UID) (*snapshot.View, error) {
 	pods := h.InFlight.now()
 	view, err := h.clusterView()
@@ -57,7 +56,7 @@ func (h *Handler) view(asking types.UID) (*snapshot.View, error) {
 	return h.InFlight.complete(view, pods, asking), nil
 }
 
-// clusterView returns what the cluster shows: without one, signals at most.
+// clusterView returns the view of the cluster, or one with signals only if there is no cluster.
 func (h *Handler) clusterView() (*snapshot.View, error) {
 	if h.Cluster == nil {
 		if h.View != nil {
@@ -71,8 +70,8 @@ func (h *Handler) clusterView() (*snapshot.View, error) {
 	return h.Cluster.View(), nil
 }
 
-// pod returns the pod asked about: our own copy if it is the same version, else
-// what raw is decoded to. bytes are for what else is made of the body.
+// pod returns the pod of the request: the view's copy if that has the same version, and else the
+// decoded raw. bytes are the memory for the rest of the body.
 func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, bytes int64) (*corev1.Pod, error) {
 	if h.Cluster != nil && len(uid) > 0 && len(version) > 0 {
 		if pod := h.Cluster.Pod(types.UID(uid), string(version)); pod != nil {
@@ -92,24 +91,24 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 	}
 	snapshot.TrimPod(pod)
 	if c.podWeight > maxCachedPod {
-		pod.ResourceVersion = "" // without it the engine remembers nothing
+		pod.ResourceVersion = "" // without it the engine does not cache
 	}
 	return pod, nil
 }
 
-// resolve sets c.asked to the nodes asked, in order.
+// resolve sets c.nodes to the requested nodes, in order.
 func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) error {
 	if h.Cluster == nil && c.request.Mode() == wire.Names {
-		return errors.New("the request holds node names only, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
+		return errors.New("the request has only node names, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
 	}
 	n := c.request.Len()
-	c.rows, c.asked = slices.Grow(c.rows[:0], n)[:n], slices.Grow(c.asked[:0], n)[:n]
+	c.rows, c.nodes = slices.Grow(c.rows[:0], n)[:n], slices.Grow(c.nodes[:0], n)[:n]
 	view.Find(c.rows, c.request.Name)
 	words := (view.Rows() + 63) / 64
 	c.seen = slices.Grow(c.seen[:0], words)[:words]
 	clear(c.seen)
 	var foreign map[string]bool // names that are not in the view
-	var added int64             // for nodes that are decoded
+	var added int64             // memory of decoded nodes
 	for i, row := range c.rows {
 		if row >= 0 {
 			word, bit := &c.seen[row/64], uint64(1)<<(row%64)
@@ -117,7 +116,7 @@ func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) err
 				return fmt.Errorf("node %q is in the request twice", c.request.Name(i))
 			}
 			*word |= bit
-			c.asked[i] = view.At(int(row))
+			c.nodes[i] = view.At(int(row))
 			continue
 		}
 		name := string(c.request.Name(i))
@@ -129,7 +128,7 @@ func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) err
 		}
 		foreign[name] = true
 		var err error
-		if c.asked[i], err = h.requestNode(ctx, c, i, name, &added); err != nil {
+		if c.nodes[i], err = h.requestNode(ctx, c, i, name, &added); err != nil {
 			return err
 		}
 	}
@@ -137,8 +136,8 @@ func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) err
 	return nil
 }
 
-// requestNode returns a node that is not in the view: nil, or what the request holds of it. added
-// counts the memory that the request takes so far.
+// requestNode returns a node that is not in the view: nil, or the decoded node of the request.
+// added counts the memory that the request has taken so far.
 func (h *Handler) requestNode(ctx context.Context, c *call, i int, name string, added *int64) (*snapshot.Node, error) {
 	if c.request.Mode() != wire.Nodes {
 		return nil, nil
@@ -154,7 +153,7 @@ func (h *Handler) requestNode(ctx context.Context, c *call, i int, name string, 
 		c.decodesNodes = true
 	}
 	if *added > h.nodes.limit {
-		return nil, fmt.Errorf("the nodes of the request that are not known take more than %d bytes of memory", h.nodes.limit)
+		return nil, fmt.Errorf("the unknown nodes of the request take more than %d bytes of memory", h.nodes.limit)
 	}
 	return n, nil
 }

@@ -11,25 +11,23 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What is remembered of nodes that came with requests, and what one request may add,
-// takes at most so many bytes: with a cluster, which has yet to hear of some of them, or
-// of 5,000 when it is created anew; and without one, where they are all there is. Past it, or past maxRequestNodes,
-// everything is forgotten and learned anew.
+// These limits bound the memory of cached request nodes, in total and for one request: with a cluster, whose view may
+// not have some nodes yet, or 5,000 if the cluster is created anew; and without a cluster, where all nodes come with
+// requests. At a limit, or at maxRequestNodes, the cache is emptied.
 const (
 	maxNewNodes     = 88 << 20
 	maxAllNodes     = 128 << 20
 	maxRequestNodes = 20000
-	// fewNodes is what a request may add while others do.
+	// fewNodes is the memory that a request may add concurrently with others.
 	fewNodes = 2 << 20
 )
 
-// requestNodes decodes nodes that exist only in requests. kube-scheduler sends
-// the same bytes for a node until it changes, so they are decoded once; the node
-// then also keeps its Facts from request to request. The zero value is ready but
-// for limit and many.
+// requestNodes decodes nodes that exist only in requests. kube-scheduler sends the same bytes for a
+// node until it changes, so each is decoded once; the node also keeps its Facts from request to
+// request. The zero value needs limit and many.
 type requestNodes struct {
 	limit int64
-	many  chan struct{} // capacity 1: a request adds more than fewNodes
+	many  chan struct{} // capacity 1; held by a request that adds more than fewNodes
 
 	mu    sync.RWMutex
 	known map[string]requestNode
@@ -42,8 +40,8 @@ type requestNode struct {
 	size int64 // of both
 }
 
-// begin waits until no other request adds many nodes. end must be called afterwards. A request that has begun waits for no other
-// memory any more, so that nobody waits in a circle.
+// begin waits until no other request adds many nodes. end must be called afterwards. A request must not wait for other
+// memory between begin and end, to avoid deadlocks.
 func (r *requestNodes) begin(ctx context.Context) error {
 	select {
 	case r.many <- struct{}{}:
@@ -55,7 +53,7 @@ func (r *requestNodes) begin(ctx context.Context) error {
 
 func (r *requestNodes) end() { <-r.many }
 
-// decode returns the node, and how much memory it takes if it was not known.
+// decode returns the node, and the memory that it takes if it was not cached.
 func (r *requestNodes) decode(name string, raw []byte) (node *snapshot.Node, added int64, err error) {
 	r.mu.RLock()
 	known := r.known[name]
@@ -71,7 +69,7 @@ func (r *requestNodes) decode(name string, raw []byte) (node *snapshot.Node, add
 		return nil, 0, fmt.Errorf("decoding node %q: %w", name, err)
 	}
 	if object.Name != name {
-		return nil, 0, fmt.Errorf("decoding node %q: its metadata.name reads %q", name, object.Name)
+		return nil, 0, fmt.Errorf("decoding node %q: its metadata.name is %q", name, object.Name)
 	}
 	snapshot.TrimNode(object)
 	decoded := requestNode{node: snapshot.NewNode(object), size: sizeOf(object) + int64(len(raw))}

@@ -2,17 +2,17 @@ package extender
 
 import "reflect"
 
-// sizeOf is how much memory an object takes with everything that it points to. Memory
-// that it shares with others counts as well.
+// sizeOf returns the memory of an object with everything that it references, including shared
+// memory.
 func sizeOf(object any) int64 {
 	v := reflect.ValueOf(object)
 	return int64(v.Type().Size()) + sizeBehind(v)
 }
 
-// mapShare is how much of a map's memory its entries take, as one in so many.
+// mapShare is the part of a map's memory that its entries take, as one in mapShare.
 const mapShare = 2
 
-// sizeBehind is the size of what a value points to.
+// sizeBehind returns the size of what a value references.
 func sizeBehind(v reflect.Value) (size int64) {
 	switch v.Kind() {
 	case reflect.String:

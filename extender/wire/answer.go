@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Failure says why a node of the request was rejected.
+// Failure is a rejected node of the request, with the reason.
 type Failure struct {
-	Index int32  // which node, 0 ≤ Index < Len
-	Text  string // for the user. kube-scheduler counts equal texts, so leave numbers out
+	Index int32  // index of the node, 0 ≤ Index < Len
+	Text  string // for the user; without numbers, because kube-scheduler counts equal texts
 }
 
 const (
@@ -30,32 +30,31 @@ const (
 	maxInt64 = len("-9223372036854775808")
 )
 
-// minSplice is the length from which a part of the body is spliced into the
-// answer: shorter ones are quicker copied than written by themselves.
+// minSplice is the length from which a part of the body is spliced into the response: copying a
+// shorter part is faster than writing it separately.
 const minSplice = 32 << 10
 
-// An Answer is text of our own with long parts of the request's body between,
-// which are not copied. The zero Answer is empty. It must not be used any more
-// when the body changes.
+// An Answer is a response: text with long parts of the request's body in between, which are not
+// copied. The zero Answer is empty. An Answer is invalid after the body changes.
 type Answer struct {
-	// Text is the answer, but for what is spliced into it.
+	// Text is the response without the spliced parts.
 	Text    []byte
 	splices []splice
 }
 
-// splice is a part of a body, to stand before Text[at:].
+// splice is a part of the body that comes before Text[at:].
 type splice struct {
 	at   int
 	body []byte
 }
 
-// Reset empties the answer. It keeps the memory of Text.
+// Reset empties the response. It keeps the memory of Text.
 func (a *Answer) Reset() {
 	clear(a.splices)
 	a.Text, a.splices = a.Text[:0], a.splices[:0]
 }
 
-// Len is the length of the whole answer.
+// Len returns the length of the whole response.
 func (a *Answer) Len() int {
 	n := len(a.Text)
 	for _, s := range a.splices {
@@ -64,7 +63,7 @@ func (a *Answer) Len() int {
 	return n
 }
 
-// WriteTo writes the whole answer.
+// WriteTo writes the whole response.
 func (a *Answer) WriteTo(w io.Writer) (written int64, err error) {
 	at := 0
 	write := func(part []byte) {
@@ -83,19 +82,17 @@ func (a *Answer) WriteTo(w io.Writer) (written int64, err error) {
 	return written, err
 }
 
-// AppendFilterResult appends the answer to a filter call, an
-// ExtenderFilterResult in the mode of r. Only if Text is too small is new memory
-// allocated for it, once. Text must not share memory with the body.
+// AppendFilterResult appends the response to a filter call, an ExtenderFilterResult in the mode of
+// r. It allocates at most once, if Text is too small. Text must not share memory with the body.
 //
-// kept lists the nodes that pass, in ascending order and each once. Their JSON
-// is taken from the request as it stands. failed and unresolvable list the
-// rejected nodes, preferably those with equal texts together; no node belongs
-// in two of the three lists, and none may be listed twice. An empty list of
-// failures is answered as null. None of this is checked, but an index outside of
-// the request panics.
+// kept lists the nodes that pass, ascending and without duplicates. Their JSON is copied from the
+// request unchanged. failed and unresolvable list the rejected nodes, preferably with equal texts
+// next to each other. The three lists must be disjoint and without duplicates. An empty list of
+// failures becomes null. AppendFilterResult does not check any of this, but it panics if an index
+// is out of range.
 //
-// kube-scheduler takes a node in none of the lists for one that preemption cannot
-// help, which only matters when kept is empty.
+// kube-scheduler assumes that preemption cannot help on a node in none of the lists. This only
+// matters if kept is empty.
 func (a *Answer) AppendFilterResult(r *Request, kept []int32, failed, unresolvable []Failure) {
 	begin, end := filterNames, filterNamesEnd
 	if r.mode == Nodes {
@@ -123,13 +120,12 @@ func (a *Answer) AppendFilterResult(r *Request, kept []int32, failed, unresolvab
 	a.Text = append(a.Text, filterEnd...)
 }
 
-// AppendHostPriorities appends the answer to a prioritize call, a
-// HostPriorityList, to dst and returns it. Only if dst is too small is new memory
-// allocated, once.
-// scores[k] is the score of node nodes[k], or of node k if nodes is nil.
+// AppendHostPriorities appends the response to a prioritize call, a HostPriorityList, to dst and
+// returns it. It allocates at most once, if dst is too small. scores[k] is the score of node
+// nodes[k], or of node k if nodes is nil.
 //
-// Hosts with score 0 are left out. kube-scheduler counts a host that is missing as
-// 0, and decodes the shorter list sooner.
+// The list omits hosts with score 0. kube-scheduler counts a missing host as 0, and decodes the
+// shorter list faster.
 func AppendHostPriorities(dst []byte, r *Request, nodes []int32, scores []int64) []byte {
 	name := func(k int) []byte {
 		if nodes != nil {
@@ -161,16 +157,14 @@ func AppendHostPriorities(dst []byte, r *Request, nodes []int32, scores []int64)
 	return append(dst, "}]"...)
 }
 
-// AppendError appends the answer to a filter or prioritize call that cannot be
-// judged, an ExtenderFilterResult with nothing but Error, to dst and returns it.
-// It needs no Request, since often that is what could not be read. An empty text
-// would mean success, and is answered as "unknown error".
+// AppendError appends the response to a failed filter or prioritize call, an ExtenderFilterResult
+// with only an Error, to dst and returns it. It needs no Request, because decoding the request may
+// have failed. An empty text would mean success, and becomes "unknown error".
 //
-// A HostPriorityList has no room for an error, and an empty list would be a
-// verdict. So prioritize gets the same object: kube-scheduler, which wants a
-// list, then reports a decoding error at its log level 5 and goes on without our
-// scores, which is what it does about any failed prioritize call, and everybody
-// else can read what is wrong.
+// A HostPriorityList has no field for an error, and an empty list would be a result. So the
+// response to prioritize is the same object: kube-scheduler expects a list, logs a decoding error
+// at level 5 and continues without Outboard's scores, as after any failed prioritize call. Other
+// clients can read the error.
 func AppendError(dst []byte, text string) []byte {
 	if text == "" {
 		text = "unknown error"
@@ -181,15 +175,15 @@ func AppendError(dst []byte, text string) []byte {
 	return append(dst, '}')
 }
 
-// quotedName returns the name of node i as it stands in the body, quotes included.
+// quotedName returns the name of node i as in the body, with the quotes.
 func (r *Request) quotedName(i int32) []byte {
 	name := r.names[i]
 	return r.body[name.from-1 : name.to+1]
 }
 
-// run returns the JSON of the nodes at the head of kept that are neighbours in
-// the request, and the rest of kept. Between neighbours there are only commas
-// and white space, so that one copy does for the whole run.
+// run returns the JSON of the first nodes of kept that are adjacent in the request, and the rest of
+// kept. Only commas and white space are between adjacent nodes, so that one copy is enough for the
+// whole run.
 func (r *Request) run(kept []int32) (text []byte, rest []int32) {
 	n := 1
 	for n < len(kept) && kept[n] == kept[n-1]+1 {
@@ -202,8 +196,8 @@ func (r *Request) run(kept []int32) (text []byte, rest []int32) {
 	return r.body[r.names[first].from-1 : r.names[last].to+1], kept[n:]
 }
 
-// AppendKept appends the body of the request as it would be about the kept nodes alone, which are listed in ascending order and each
-// once: what kube-scheduler sends in the prioritize call that follows a filter call. The request must be by names.
+// AppendKept appends the body that the request would have with only the kept nodes, in ascending order and without
+// duplicates: the prioritize call that kube-scheduler sends after the filter call. The request must be in Names mode.
 func (r *Request) AppendKept(dst []byte, kept []int32) []byte {
 	dst = slices.Grow(dst, len(r.body))
 	dst = append(dst, r.body[:r.names[0].from-1]...)
@@ -218,7 +212,7 @@ func (r *Request) AppendKept(dst []byte, kept []int32) []byte {
 	return append(dst, r.body[r.names[len(r.names)-1].to+1:]...)
 }
 
-// keptSize is the length of the runs that are copied, and of the commas.
+// keptSize returns the length of the copied runs and of the commas.
 func (r *Request) keptSize(kept []int32) (size int) {
 	for len(kept) > 0 {
 		var run []byte
@@ -230,14 +224,14 @@ func (r *Request) keptSize(kept []int32) (size int) {
 	return size
 }
 
-// appendFailures appends a FailedNodesMap. Texts are few and come in groups, so
-// what the previous one was encoded to is copied.
+// appendFailures appends a FailedNodesMap. There are few texts, and equal ones are adjacent, so it
+// copies the encoding of the previous text.
 func (r *Request) appendFailures(dst []byte, failures []Failure) []byte {
 	if len(failures) == 0 {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, '{')
-	var from, to int // the previous text with the colon and the comma around it
+	var from, to int // where the previous text is, with its colon and comma
 	for i, f := range failures {
 		dst = append(dst, r.quotedName(f.Index)...)
 		if i > 0 && f.Text == failures[i-1].Text {
@@ -265,7 +259,7 @@ func (r *Request) failuresSize(failures []Failure) (size int) {
 	return size + len("null")
 }
 
-// textSize is the most that appendText may append.
+// textSize returns the most that appendText can append.
 func textSize(text string) int {
 	if isPlain(text) {
 		return len(text) + len(`""`)
@@ -282,7 +276,7 @@ func appendText(dst []byte, text string) []byte {
 	}
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		return append(dst, `""`...) // not reached: any string can be marshalled
+		return append(dst, `""`...) // unreachable: every string can be marshaled
 	}
 	return append(dst, quoted...)
 }

@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// maxVictims bounds the victims of one request, and maxVictimsOnNode those on one
-// node: the pods of the largest cluster, and 37 times those on one of its nodes,
-// that Kubernetes supports.
+// maxVictims bounds the victims of one request, and maxVictimsOnNode those on one node: the number
+// of pods in the largest cluster that Kubernetes supports, and 37 times the number on one of its
+// nodes.
 const (
 	maxVictims       = 150_000
 	maxVictimsOnNode = 4096
 )
 
-// Victims are the pods that kube-scheduler means to evict from one node.
+// Victims are the pods that kube-scheduler proposes to evict from one node.
 type Victims struct {
 	UIDs          []string
 	PDBViolations int64
@@ -23,10 +23,10 @@ type Victims struct {
 
 // Preemption is a decoded preempt call. Its zero value is ready for Decode.
 type Preemption struct {
-	// Victims are the candidates by node name, in whichever of its two forms the
-	// request holds them. An entry is nil if it is null in the request.
+	// Victims are the candidates by node name, from either of the two forms of a request. An entry
+	// is nil if it is null in the request.
 	Victims map[string]*Victims
-	// Count is the number of victims on all nodes.
+	// Count is the number of victims on all nodes together.
 	Count int
 
 	body []byte
@@ -34,12 +34,11 @@ type Preemption struct {
 	meta meta
 }
 
-// Pod returns the Pod as JSON. The bytes are the body's, and have not been checked:
-// see [Request.Pod].
+// Pod returns the Pod as JSON. The bytes belong to the body, and are not checked: see
+// [Request.Pod].
 func (p *Preemption) Pod() []byte { return p.body[p.pod.from:p.pod.to:p.pod.to] }
 
-// PodVersion returns the Pod's UID and resourceVersion, "" where the request leaves
-// one out.
+// PodVersion returns the Pod's UID and resourceVersion, "" if the request omits one.
 func (p *Preemption) PodVersion() (uid, resourceVersion []byte) {
 	at := func(s span) []byte { return unquote(p.body[s.from:s.to]) }
 	return at(p.meta.uid), at(p.meta.resourceVersion)
@@ -52,11 +51,11 @@ var (
 	keyPDBViolations = []byte("NumPDBViolations")
 )
 
-// Decode reads the body of a preempt call. It accepts what encoding/json decodes
-// into an ExtenderPreemptionArgs with a Pod and one of the two maps of victims,
-// with the differences that the package comment lists. Of both maps,
-// NodeNameToMetaVictims counts. Of the victims nothing is made but their UIDs: a
-// whole Pod takes hundreds of times the memory of the `{}` it may be written as.
+// Decode reads the body of a preempt call. It accepts what encoding/json decodes into an
+// ExtenderPreemptionArgs with a Pod and one of the two maps of victims, with the differences in the
+// package documentation. If there are both maps, it uses NodeNameToMetaVictims. It decodes only the
+// UIDs of victims: a whole Pod takes hundreds of times the memory of the `{}` from which it may be
+// decoded.
 //
 // The body must not change while Pod and PodVersion are in use.
 func (p *Preemption) Decode(body []byte) error {
@@ -111,7 +110,7 @@ type victimList struct {
 	count  int
 }
 
-// read reads the map. uid reads one victim, which is not null.
+// read decodes the map. uid decodes one victim, which is not null.
 func (v *victimList) read(s *scanner, uid func(*scanner) span) {
 	*v = victimList{}
 	if s.null() {
@@ -183,7 +182,7 @@ func (v *victimList) readPods(s *scanner, victims *Victims, uid func(*scanner) s
 	}
 }
 
-// uid reads a MetaPod.
+// uid decodes a MetaPod.
 func (s *scanner) uid() (uid span) {
 	for more := s.begin('{', '}'); more; more = s.next('}') {
 		switch key := s.key(); {
@@ -196,14 +195,14 @@ func (s *scanner) uid() (uid span) {
 	return uid
 }
 
-// podUID reads a Pod.
+// podUID decodes a Pod.
 func (s *scanner) podUID() span {
 	var m meta
 	s.object(5, &m)
 	return m.uid
 }
 
-// integer reads a number, or null, which changes nothing.
+// integer decodes a number; null leaves the value unchanged.
 func (s *scanner) integer(into *int64) {
 	if s.null() {
 		return

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// maxNodes bounds the memory a hostile request can make us hold: 13 times the
-// nodes that Kubernetes supports in one cluster.
+// maxNodes bounds the memory for a hostile request: 13 times the nodes that Kubernetes supports in
+// one cluster.
 const maxNodes = 1 << 16
 
-// The lengths that Kubernetes allows. UIDs and versions are opaque to it; the API
-// server makes UIDs of 36 bytes and versions of at most 20.
+// The lengths that Kubernetes allows. It does not restrict UIDs and versions; the API server
+// creates UIDs of 36 bytes and versions of at most 20.
 const (
 	MaxName            = 253
 	MaxNamespace       = 63
@@ -20,13 +20,13 @@ const (
 	MaxResourceVersion = 128
 )
 
-// Mode says how a request names its nodes. The answer must be in the same mode.
+// Mode is how a request lists its nodes. The response must be in the same mode.
 type Mode uint8
 
 const (
-	// Names: the request carries node names (nodeCacheCapable: true).
+	// Names: the request has node names (nodeCacheCapable: true).
 	Names Mode = iota + 1
-	// Nodes: the request carries whole Node objects (nodeCacheCapable: false).
+	// Nodes: the request has whole Node objects (nodeCacheCapable: false).
 	Nodes
 )
 
@@ -41,39 +41,38 @@ func (m Mode) String() string {
 	return "none"
 }
 
-// Request is a decoded filter or prioritize call: where its parts are in the
-// body. The zero value is ready for Decode, and a Request is meant to be used
-// again, because it keeps its memory. It may be read by several goroutines at
-// once, but not while Decode or Reset runs.
+// Request is a decoded filter or prioritize call: the positions of its parts in the body. The zero
+// value is ready for Decode. Reuse a Request to keep its memory. Several goroutines may read it
+// concurrently, but not while Decode or Reset runs.
 type Request struct {
 	body    []byte
 	mode    Mode
-	escaped bool // some name is written with escapes
+	escaped bool // some name has escapes
 	pod     span
 	podMeta meta
-	nodes   []span // nodes mode: each node's own JSON
+	nodes   []span // Nodes mode: the JSON of each node
 	names   []span // each node's name, between its quotes
 
-	// Memory for the names of either kind; names is one of them. Both are kept
-	// because a later null may undo a key that came earlier.
+	// Memory for both kinds of names; names is one of them. Both are kept because a later null can
+	// replace an earlier key.
 	listNames, nodeNames []span
 }
 
-// Reset forgets the request, so that a pooled Request does not keep a large
-// body alive. It keeps the memory of the lists, at most 2 MB.
+// Reset empties the request, so that a pooled Request does not keep a large body alive. It keeps
+// the memory of the lists, at most 2 MB.
 func (r *Request) Reset() {
 	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0]}
 }
 
-// Mode is how the request names its nodes, and 0 without a request.
+// Mode returns how the request lists its nodes, and 0 without a request.
 func (r *Request) Mode() Mode { return r.mode }
 
-// Len is the number of nodes asked: at least one, and 0 without a request.
+// Len returns the number of requested nodes: at least one, and 0 without a request.
 func (r *Request) Len() int { return len(r.names) }
 
-// Name returns the name of node i, 0 ≤ i < Len. It is never empty and valid
-// UTF-8, but need not be a name that Kubernetes allows. The bytes are the
-// body's; only a name written with escapes is a new slice on each call.
+// Name returns the name of node i, 0 ≤ i < Len. It is valid UTF-8 and not empty, but may be a name
+// that Kubernetes does not allow. The bytes belong to the body; a name with escapes is a new slice
+// on each call.
 func (r *Request) Name(i int) []byte {
 	name := r.at(r.names[i])
 	if r.escaped {
@@ -82,8 +81,8 @@ func (r *Request) Name(i int) []byte {
 	return name
 }
 
-// Node returns node i as JSON, 0 ≤ i < Len, and nil in names mode. The bytes
-// are the body's. What is in them apart from the name has not been checked.
+// Node returns node i as JSON, 0 ≤ i < Len, and nil in Names mode. The bytes belong to the body.
+// Only the name is checked.
 func (r *Request) Node(i int) []byte {
 	if r.mode != Nodes {
 		return nil
@@ -91,15 +90,13 @@ func (r *Request) Node(i int) []byte {
 	return r.at(r.nodes[i])
 }
 
-// Pod returns the Pod as JSON, and nil without a request. The bytes are the
-// body's. What is in them apart from [Request.PodMeta] has not been checked:
-// whoever decodes the Pod must expect an error.
+// Pod returns the Pod as JSON, and nil without a request. The bytes belong to the body. Only
+// [Request.PodMeta] is checked: decoding the Pod may fail.
 func (r *Request) Pod() []byte { return r.at(r.pod) }
 
-// PodMeta returns what identifies the Pod and its version, so that a Pod known
-// from elsewhere need not be decoded. A part that the request leaves out is
-// empty, and all are when one of them is written with escapes: then decode the
-// Pod. The bytes are the body's.
+// PodMeta returns the identity of the Pod and its version, so that a known Pod need not be decoded.
+// A part that the request omits is empty. All parts are empty if one of them has escapes: then
+// decode the Pod. The bytes belong to the body.
 func (r *Request) PodMeta() (namespace, name, uid, resourceVersion []byte) {
 	m := &r.podMeta
 	namespace, name, uid, resourceVersion = r.at(m.namespace), r.at(m.name), r.at(m.uid), r.at(m.resourceVersion)
@@ -121,10 +118,9 @@ var (
 	keyItems     = []byte("items")
 )
 
-// Decode reads the body of a filter or prioritize call; the package comment
-// says what it accepts. The body must not change while the Request is in use.
-// An error is one line for the operator who runs the caller, and leaves the
-// Request as after Reset.
+// Decode reads the body of a filter or prioritize call; the package documentation describes what it
+// accepts. The body must not change while the Request is in use. An error is one line for the
+// operator who runs the caller, and leaves the Request as after Reset.
 func (r *Request) Decode(body []byte) error {
 	r.Reset()
 	if err := r.decode(body); err != nil {
@@ -144,8 +140,8 @@ func (r *Request) decode(body []byte) error {
 	return s.finish()
 }
 
-// read reads the top-level object and settles the mode. Of a repeated key the
-// last value counts, as a whole.
+// read decodes the top-level object and determines the mode. The last value of a duplicate key
+// replaces the ones before it.
 func (r *Request) read(s *scanner) {
 	var havePod, haveNodes, haveNames bool
 	for more := s.begin('{', '}'); more; more = s.next('}') {
@@ -226,8 +222,8 @@ func (r *Request) readItems(s *scanner) {
 	s.within(".items")
 }
 
-// appendName appends the name of the element just read, which is where an error
-// about that element gets its number.
+// appendName appends the name of the element just read. Errors about that element contain its
+// index.
 func (s *scanner) appendName(names []span, name span) []span {
 	if s.err == nil && name.from < name.to && len(names) < maxNodes && (name.to-name.from <= MaxName || s.length(name) <= MaxName) {
 		return append(names, name)

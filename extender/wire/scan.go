@@ -17,32 +17,30 @@ const (
 	maxDepth = 10_000
 	// maxQuote is how many bytes of a request an error repeats.
 	maxQuote = 32
-	// maxKey is the length of the longest key that counts, every letter of it
-	// written as \u0000.
+	// maxKey is the length of the longest known key, if every letter of it is written as \u0000.
 	maxKey = 6 * len("resourceVersion")
 )
 
 // span is a range of the body: body[from:to].
 type span struct{ from, to int32 }
 
-// meta is where the body holds the identity of a Pod or Node. Strings are
-// ranges between the quotes; an empty range is an absent or empty string.
+// meta holds the positions of the identity of a Pod or Node in the body. Strings are ranges between
+// the quotes; an empty range is an absent or empty string.
 type meta struct {
 	name, namespace, uid, resourceVersion span
 }
 
-// scanner walks a JSON text by hand. Each method reads from at on and leaves at
-// behind what it read. The first error sticks: it ends every loop, and what is
-// called after it changes nothing that matters.
+// scanner scans a JSON text. Each method reads from at on and sets at to the end of what it read.
+// The first error is kept: it ends every loop, and later calls have no effect on the result.
 type scanner struct {
 	body    []byte
 	at      int
-	escaped bool // some name is written with escapes
+	escaped bool // some name has escapes
 	err     error
-	path    string // where err was met, such as NodeNames[3]
+	path    string // position of err, such as NodeNames[3]
 }
 
-// start steps up to the object that the request is.
+// start moves to the object of the request.
 func (s *scanner) start() error {
 	s.space()
 	switch {
@@ -56,7 +54,7 @@ func (s *scanner) start() error {
 	return nil
 }
 
-// finish returns what was wrong, if only that something follows the object.
+// finish returns the error, or that something follows the object.
 func (s *scanner) finish() error {
 	switch {
 	case s.err != nil && s.path != "":
@@ -71,7 +69,7 @@ func (s *scanner) finish() error {
 	return nil
 }
 
-// fail records that something else was wanted at s.at.
+// fail records that something else was expected at s.at.
 func (s *scanner) fail(want string) {
 	switch {
 	case s.err != nil:
@@ -82,7 +80,7 @@ func (s *scanner) fail(want string) {
 	}
 }
 
-// kind names what begins with c. It is all that an error says of the inside of a
+// kind returns the kind of value that starts with c. Errors contain nothing else of the inside of a
 // request, which may hold secrets.
 func kind(c byte) string {
 	switch {
@@ -123,16 +121,15 @@ func (s *scanner) space() {
 	}
 }
 
-// within puts the place around what was just read in front of where the error,
-// if there is one, was met.
+// within prepends the position of what was just read to the position of an error, if there is one.
 func (s *scanner) within(place string) {
 	if s.err != nil {
 		s.path = place + s.path
 	}
 }
 
-// begin steps over the opening bracket, which must be at hand, and tells whether
-// a first element or member follows.
+// begin skips the opening bracket, which must be next, and reports whether a first element or
+// member follows.
 func (s *scanner) begin(opening, closing byte) (more bool) {
 	if s.err != nil {
 		return false
@@ -154,9 +151,8 @@ func (s *scanner) begin(opening, closing byte) (more bool) {
 	return true
 }
 
-// next steps over what separates two elements or members and tells whether
-// another one follows. It is small so that it is inlined: usually a comma stands
-// between them and nothing else.
+// next skips the separator of two elements or members and reports whether another one follows. It
+// is small so that it is inlined: usually the separator is one comma.
 func (s *scanner) next(closing byte) (more bool) {
 	if at := s.at + 1; at < len(s.body) && s.body[at] > ' ' && s.body[at-1] == ',' && s.err == nil {
 		s.at = at
@@ -194,7 +190,7 @@ func (s *scanner) key() []byte {
 	return key
 }
 
-// colon steps over the colon behind a key, up to the value.
+// colon skips the colon after a key, up to the value.
 func (s *scanner) colon() bool {
 	s.space()
 	if s.peek() != ':' {
@@ -206,7 +202,7 @@ func (s *scanner) colon() bool {
 	return true
 }
 
-// is compares a key the way encoding/json does: in any letter case.
+// is compares a key as encoding/json does: in any letter case.
 func is(key, name []byte) bool {
 	return bytes.Equal(key, name) || bytes.EqualFold(key, name)
 }
@@ -219,17 +215,16 @@ func (s *scanner) null() bool {
 	return true
 }
 
-// Masks of eight bytes each.
+// Masks of eight bytes.
 const (
 	ones  = 0x0101010101010101
 	highs = 0x80 * ones
 )
 
-// plainEnd returns the position of the first byte from i on that is not one of
-// those names and keys are made of: the closing quote, or something that takes a
-// closer look. It tests eight bytes at a time, because names are many and short.
-// Subtracting sets the high bit of a byte that was smaller, and may set those of
-// bytes behind it; the first one is always right.
+// plainEnd returns the position of the first byte from i on that is not a usual byte of names and
+// keys: the closing quote, or a byte that oddText handles. It tests eight bytes at a time, because
+// names are many and short. Subtracting sets the high bit of a byte that was smaller, and may set
+// those of later bytes; the first one is always correct.
 func plainEnd(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
 		x := binary.LittleEndian.Uint64(b[i:])
@@ -244,7 +239,7 @@ func plainEnd(b []byte, i int) int {
 	return i
 }
 
-// text reads a string and checks it wholly, UTF-8 included.
+// text reads a string and checks it completely, including UTF-8.
 func (s *scanner) text(want string) span {
 	if s.peek() != '"' {
 		s.fail(want)
@@ -259,8 +254,7 @@ func (s *scanner) text(want string) span {
 	return s.oddText()
 }
 
-// oddText is text for strings that hold spaces, escapes, bytes beyond ASCII, or
-// errors.
+// oddText implements text for strings with spaces, escapes, bytes beyond ASCII, or errors.
 func (s *scanner) oddText() span {
 	from := s.at
 	if !s.skipString() {
@@ -274,7 +268,7 @@ func (s *scanner) oddText() span {
 	return span{int32(from + 1), int32(s.at - 1)}
 }
 
-// unquote returns what the inside of a string checked by text stands for.
+// unquote returns the value of a string that text has checked.
 func unquote(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
@@ -282,12 +276,12 @@ func unquote(raw []byte) []byte {
 	var text string
 	quoted := append(append([]byte{'"'}, raw...), '"')
 	if err := json.Unmarshal(quoted, &text); err != nil {
-		return nil // not reached: text has seen to it
+		return nil // unreachable: text has checked it
 	}
 	return []byte(text)
 }
 
-// skipString steps over a string without looking into it.
+// skipString skips a string without checking its contents.
 func (s *scanner) skipString() bool {
 	end := stringEnd(s.body, s.at+1)
 	if end < 0 {
@@ -299,8 +293,8 @@ func (s *scanner) skipString() bool {
 	return true
 }
 
-// maxSearch is how much is searched at once. The runtime cannot interrupt a search, and
-// a garbage collection that wants to would have every other request wait for its end.
+// maxSearch bounds one search. The runtime cannot preempt a search, and a garbage collection would
+// stop all other requests until it ends.
 const maxSearch = 64 << 10
 
 // indexQuote is bytes.IndexByte for a quote.
@@ -313,10 +307,9 @@ func indexQuote(b []byte) int {
 	return -1
 }
 
-// stringEnd returns the position behind the quote that ends the string whose
-// inside begins at from, or -1. A quote behind an odd number of backslashes is
-// part of the string. Runs of backslashes are counted once, so that the time
-// stays linear whatever the string holds.
+// stringEnd returns the position after the quote that ends the string whose inside begins at from,
+// or -1. A quote after an odd number of backslashes is part of the string. It counts each run of
+// backslashes once, so that the time is linear for any string.
 func stringEnd(b []byte, from int) int {
 	for i := from; ; {
 		quote := indexQuote(b[i:])
@@ -334,11 +327,11 @@ func stringEnd(b []byte, from int) int {
 	}
 }
 
-// nesting is what a byte outside strings does to the depth.
+// nesting is the change of the depth by a byte outside strings.
 var nesting = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1}
 
-// skip steps over a value within depth open brackets. Of objects and arrays it
-// requires balanced brackets and ended strings; the rest is not looked at.
+// skip skips a value within depth open brackets. It requires balanced brackets and terminated
+// strings in objects and arrays, and checks nothing else.
 func (s *scanner) skip(depth int) {
 	switch s.peek() {
 	case '"':
@@ -350,9 +343,9 @@ func (s *scanner) skip(depth int) {
 	}
 }
 
-// skipNested is where the time of nodes mode is spent. Within a string the
-// runtime's vectorised IndexByte finds the next quote; between strings there
-// are two or three bytes, which a table turns into steps of the depth.
+// skipNested takes most of the time in Nodes mode. Within a string, the runtime's vectorized
+// IndexByte finds the next quote; between strings there are two or three bytes, which a table
+// converts to changes of the depth.
 func (s *scanner) skipNested(depth int) {
 	b, i := s.body, s.at
 	open, limit := 0, uint(maxDepth-depth)
@@ -401,7 +394,7 @@ func (s *scanner) skipScalar() {
 	s.at = from + end
 }
 
-// skipChecked is skip for values that nobody else will check.
+// skipChecked is like skip, and checks the value completely.
 func (s *scanner) skipChecked(depth int) {
 	from := s.at
 	s.skip(depth)
@@ -418,9 +411,9 @@ var (
 	keyResourceVersion = []byte("resourceVersion")
 )
 
-// object reads a Pod or Node within depth open brackets: its own members and
-// those of its metadata, skipping all other values. Repeated keys add up as
-// they do in encoding/json: the last string counts, null changes nothing.
+// object reads a Pod or Node within depth open brackets: its own members and those of its metadata,
+// skipping all other values. Duplicate keys merge as in encoding/json: the last string counts, null
+// changes nothing.
 func (s *scanner) object(depth int, m *meta) span {
 	from := s.at
 	for more := s.begin('{', '}'); more; more = s.next('}') {
@@ -462,8 +455,8 @@ func (s *scanner) metadata(depth int, m *meta) {
 	}
 }
 
-// checkMeta checks the lengths of what identifies a Pod: each may be kept in the
-// record of a decision.
+// checkMeta checks the lengths of the identity of a Pod, because the record of a decision may keep
+// it.
 func (s *scanner) checkMeta(m *meta) {
 	s.checkLength("name", m.name, MaxName)
 	s.checkLength("namespace", m.namespace, MaxNamespace)
@@ -478,14 +471,14 @@ func (s *scanner) checkLength(field string, text span, limit int) {
 	}
 }
 
-// length is the length of what the inside of a string stands for.
+// length returns the length of the value of a string.
 func (s *scanner) length(text span) int { return len(unquote(s.body[text.from:text.to])) }
 
 func tooLong(what string, length, limit int) error {
 	return fmt.Errorf("%s has %d bytes, the limit is %d", what, length, limit)
 }
 
-// excerpt quotes the beginning of b for an error.
+// excerpt quotes the start of b for an error.
 func excerpt(b []byte) string {
 	if len(b) <= maxQuote {
 		return strconv.Quote(string(b))

@@ -2,20 +2,18 @@ package wire
 
 import "bytes"
 
-// What encoding/json makes of a part of a Kubernetes object, in bytes and at most.
-// The largest element of a list is a container, of 424 bytes; the memory of a list
-// that grows is at most 2.25 times that of its elements, because the old elements
-// live until they have been copied. The entries that take most are those of a map
-// of quantities.
+// The memory, in bytes and at most, that encoding/json allocates for a part of a Kubernetes object.
+// The largest element of a list is a container, with 424 bytes. A growing list takes at most 2.25
+// times the memory of its elements, because the old elements live until they are copied. The
+// largest entries are those of a map of quantities.
 const (
 	objectWeight = 1 << 10
 	memberWeight = 256
 )
 
-// Weight is how much memory encoding/json may take to make a Kubernetes object of
-// the JSON, found in a single pass over it. It is a bound, several times what a
-// usual Pod takes: what counts is that a body made to take the most memory for
-// each of its bytes does not take more.
+// Weight returns how much memory encoding/json may allocate to decode the JSON into a Kubernetes
+// object. It needs a single pass. The result is an upper bound, several times the memory of a usual
+// Pod: even a body made to take the most memory for its size does not take more.
 func Weight(object []byte) int64 {
 	weight := int64(len(object))
 	for i := 0; i < len(object); i++ {
