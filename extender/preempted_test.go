@@ -3,9 +3,12 @@ package extender_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -256,6 +259,36 @@ func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	if got := g.fits(small, "n", "m"); got != "n m" {
 		t.Errorf("small fits on %q with nobody nominated any more", got)
 	}
+}
+
+// On a control plane under load, the watch shows a nomination seconds after the preempt call was answered. What is made free is
+// not for others meanwhile.
+func TestPreemptedNodeIsKeptUntilTheNominationIsSeen(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1)}
+	low, important, small := on(sharing("low", 0, 10), "n", "0"), sharing("important", 1000, 16), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, important)
+	synctest.Test(t, func(t *testing.T) {
+		call := func(verb decision.Verb, args any) string {
+			w := httptest.NewRecorder()
+			g.Config.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/"+string(verb), strings.NewReader(encode(t, args))))
+			return w.Body.String()
+		}
+		fits := func() bool {
+			answer := decode[extenderv1.ExtenderFilterResult](t, call(decision.Filter, extenderv1.ExtenderArgs{Pod: small, NodeNames: &[]string{"n"}}))
+			return len(*answer.NodeNames) > 0
+		}
+		g.see(nodes, low)
+		call(decision.Preempt, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}})
+		time.Sleep(20 * time.Second)
+		g.see(nodes)
+		if fits() {
+			t.Error("another pod fits when the pod was evicted and the nomination is on its way")
+		}
+		time.Sleep(time.Minute)
+		if !fits() {
+			t.Error("another pod does not fit though nobody was nominated for a minute")
+		}
+	})
 }
 
 // kube-scheduler tries a nominated pod again when it sees that the pods evicted for it are gone, which may be before our view shows

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"outboard.dev/outboard/controlplane"
 )
@@ -136,11 +136,19 @@ func startSlowKubelets(th *theater, grace time.Duration) *slowKubelets {
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	th.t.Cleanup(w.Stop)
+	ended := make(chan struct{})
+	th.t.Cleanup(func() { <-ended })
 	go func() {
-		for event := range w.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Modified {
-				k.see(th, pod, grace)
+		defer close(ended)
+		// The API server ends a watch that does not keep up.
+		for ; th.ctx.Err() == nil; w, err = th.Client.CoreV1().Pods("default").Watch(th.ctx, metav1.ListOptions{}) {
+			if err != nil {
+				continue
+			}
+			for event := range w.ResultChan() {
+				if pod, ok := event.Object.(*corev1.Pod); ok {
+					k.see(th, pod, grace)
+				}
 			}
 		}
 	}()
@@ -156,8 +164,11 @@ func (k *slowKubelets) see(th *theater, pod *corev1.Pod, grace time.Duration) {
 	case strings.HasPrefix(pod.Name, "low-") && pod.DeletionTimestamp != nil && !k.evicted[pod.Name]:
 		k.evicted[pod.Name] = true
 		time.AfterFunc(grace, func() {
-			// Should it fail, important pods wait for the room, and the test fails.
-			_ = controlplane.DeletePod(th.ctx, th.Client, pod)
+			for th.ctx.Err() == nil { // the API server may be slow
+				if err := controlplane.DeletePod(th.ctx, th.Client, pod); err == nil || apierrors.IsNotFound(err) {
+					return
+				}
+			}
 		})
 	}
 }
