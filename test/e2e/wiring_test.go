@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// gpusAndImages has a profile for GPUs and one for all pods.
+const gpusAndImages = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving:
+  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
+profiles:
+- path: /gpu
+  managedResources: [{name: aliyun.com/gpu-mem}]
+  policies: [{type: GPUMemory, weight: 5}]
+- path: /images
+  policies: [{type: ImageLocality, weight: 2}]
+`
+
+// command runs outboard and returns what it prints.
+func (th *theater) command(args ...string) string {
+	th.t.Helper()
+	cmd := exec.CommandContext(th.ctx, th.Binary(), args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		th.t.Fatalf("outboard %s: %v\n%s%s", strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// certificatesAs makes a directory with the certificates for kube-scheduler, under these names.
+func certificatesAs(t *testing.T, o *stage.Outboard, cert, key string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, path := range map[string]string{"ca.crt": o.CAFile, cert: o.CertFile, key: o.KeyFile} {
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// callVerbs makes kube-scheduler call both profiles for every verb that they serve: a pod whose
+// image is on one node, and a pod with a GPU for which another must make room.
+func (th *theater) callVerbs(o *stage.Outboard, scheduler string) {
+	th.t.Helper()
+	for name, value := range map[string]int32{"low": 10, "high": 1000} {
+		th.priority(name, value)
+	}
+	for _, node := range []string{"a", "b"} {
+		pod := gpuPod("gpu-"+node, 8)
+		pod.PriorityClass, pod.SchedulerName = "low", scheduler
+		th.bound(pod)
+	}
+	if pod := th.bound(controlplane.PodSpec{Name: "web", Image: "nginx", SchedulerName: scheduler}); pod.Spec.NodeName != "b" {
+		th.t.Errorf("the pod is on %s, its image on b", pod.Spec.NodeName)
+	}
+	go finishDeletions(th.ctx, th.Client)
+	urgent := gpuPod("urgent", 8)
+	urgent.PriorityClass, urgent.SchedulerName = "high", scheduler
+	th.awaitBound(th.create(urgent))
+	for _, call := range []string{
+		`profile="/gpu",verb="filter"`, `profile="/gpu",verb="prioritize"`, `profile="/gpu",verb="preempt"`, `profile="/gpu",verb="bind"`,
+		`profile="/images",verb="filter"`, `profile="/images",verb="prioritize"`,
+	} {
+		if th.metric(o, `outboard_request_duration_seconds_count{outcome="success",`+call+"} ") == "" {
+			th.t.Errorf("no call of %s", call)
+		}
+	}
+	for _, verb := range []string{"bind", "preempt"} {
+		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/images",verb="`+verb+`"} `); n != "" {
+			th.t.Errorf("the soft extender was called for %s, %s times", verb, n)
+		}
+	}
+}
+
+func (th *theater) gpuNodes() {
+	th.t.Helper()
+	a, b := gpus("a", 1, 8), gpus("b", 1, 8)
+	b.Images = map[string]int64{nginx: 1 << 29}
+	th.nodes(a, b)
+}
+
+// kube-scheduler accepts what is printed as it is, over mutual TLS, and calls every verb.
+func TestSchedulerConfig(t *testing.T) {
+	th := open(t)
+	th.gpuNodes()
+	o := th.outboard(gpusAndImages)
+	th.scheduler(th.command("scheduler-config", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", filepath.Dir(o.CAFile)))
+	th.callVerbs(o, "")
+}
+
+// A second scheduler with the printed file is elected with a lease of its own.
+func TestSchedulerConfigOfASecondScheduler(t *testing.T) {
+	th := open(t)
+	th.gpuNodes()
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
+	th.apply([]byte(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: lease, namespace: outboard-system}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [outboard-scheduler], verbs: [get, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: lease, namespace: outboard-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: lease}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-scheduler"}]
+`), "-f", "-")
+	o := th.outboard(gpusAndImages)
+	th.scheduler(th.command("scheduler-config", "--config", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
+	th.callVerbs(o, "outboard-scheduler")
+}
+
+// The static pod of kubeadm, patched as kubeadm does, runs kube-scheduler with the printed file.
+func TestSchedulerConfigOfKubeadm(t *testing.T) {
+	th := open(t)
+	th.gpuNodes()
+	o := th.outboard(gpusAndImages)
+	user, err := th.AddUser("system:kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubernetes := t.TempDir() // in the place of /etc/kubernetes
+	if err := os.Symlink(user.Kubeconfig, filepath.Join(kubernetes, "scheduler.conf")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(certificatesAs(t, o, "client.crt", "client.key"), filepath.Join(kubernetes, "outboard")); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	th.command("scheduler-config", "--config", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
+	config, err := os.ReadFile(filepath.Join(dir, "scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer("/etc/kubernetes/", kubernetes+"/")
+	if err := os.WriteFile(filepath.Join(kubernetes, "outboard", "scheduler.yaml"), []byte(here.Replace(string(config))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	patched, err := th.Kubectl(th.ctx, "patch", "--local", "-f", filepath.Join("testdata", "kubeadm-scheduler.yaml"),
+		"--type", "json", "--patch-file", filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), "-o", "yaml").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(patched, &pod); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "outboard" && v.HostPath != nil && v.HostPath.Path == "/etc/kubernetes/outboard"
+	}) || !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "outboard" && m.MountPath == "/etc/kubernetes/outboard"
+	}) {
+		t.Errorf("the directory is not mounted:\n%s", patched)
+	}
+	var args []string
+	for _, arg := range pod.Spec.Containers[0].Command[1:] {
+		args = append(args, here.Replace(arg))
+	}
+	scheduler, err := th.StartProcess(controlplane.Command{
+		Name: "kubeadm-scheduler", Path: filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"),
+		Args: append(args, "--secure-port=0"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kube-scheduler:\n%s", tail(scheduler.Log(), 8000))
+		}
+	})
+	th.callVerbs(o, "")
+}
