@@ -55,6 +55,8 @@ var rules = []struct {
 	{"server", []string{"filewatch", "throttle"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
 	{"certs", nil, "certificates only"},
+	{"wiring", []string{"config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "kube-scheduler's configuration follows from ours"},
+	{"wiring/doctor", []string{"wiring", "config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "files are judged by what they say"},
 }
 
 // only says which packages may import, directly, what is named here.

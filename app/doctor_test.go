@@ -1,0 +1,107 @@
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/wiring/doctor"
+)
+
+const ignorableBinder = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: 100
+extenders:
+- urlPrefix: http://127.0.0.1:8443 # Outboard
+  filterVerb: filter
+  bindVerb: bind
+  ignorable: true
+  nodeCacheCapable: true
+  httpTimeout: 1s
+`
+
+func schedulerFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDoctor(t *testing.T) {
+	wrong := schedulerFile(t, ignorableBinder)
+	right := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
+	outboard := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		fails bool
+		want  []string
+		not   string
+	}{
+		{name: "errors", args: []string{wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: docs/doctor.md#ignorablebinder\n", "errors: 1, warnings: 0, notes: 1\n"}},
+		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1\n"}},
+		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
+		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
+		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n"}, not: "IgnorableBinder"},
+		{name: "no file", args: []string{filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
+		{name: "no version", args: []string{right, "--kubernetes-version", "x"}, fails: true, want: []string{`version "x": must be such as 1.37`}},
+		{name: "write without fix", args: []string{right, "--write"}, fails: true, want: []string{"--write goes with --fix"}},
+		{name: "output", args: []string{right, "-o", "xml"}, fails: true, want: []string{"--output"}},
+		{name: "an invalid configuration", args: []string{right, "--config", file(t, header)}, fails: true, want: []string{"the configuration is not valid"}},
+		{name: "no cluster", args: []string{right, "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := execute(t, append([]string{"doctor"}, tt.args...)...)
+			if (err != nil) != tt.fails {
+				t.Errorf("the error is %v", err)
+			}
+			if err != nil {
+				out += err.Error()
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in:\n%s", want, out)
+				}
+			}
+			if tt.not != "" && strings.Contains(out, tt.not) {
+				t.Errorf("%q is in:\n%s", tt.not, out)
+			}
+		})
+	}
+}
+
+func TestDoctorWrites(t *testing.T) {
+	wrong := schedulerFile(t, ignorableBinder)
+	out, err := execute(t, "doctor", wrong, "--fix", "--write")
+	if err != nil || strings.Contains(out, "urlPrefix") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(wrong)
+	if want := strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1); err != nil || string(text) != want {
+		t.Errorf("%v: the file is\n%s\nwant\n%s", err, text, want)
+	}
+	if info, err := os.Stat(wrong); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v: the mode is %v", err, info.Mode())
+	}
+}
+
+func TestDoctorJSON(t *testing.T) {
+	out, err := execute(t, "doctor", "-o", "json", schedulerFile(t, ignorableBinder))
+	if err == nil {
+		t.Error("no error")
+	}
+	var report struct{ Findings []doctor.Finding }
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		if f.Code == "IgnorableBinder" && f.Severity == doctor.Error && f.Line == 8 && f.Field == "extenders[0].ignorable" && f.Fixable {
+			return
+		}
+	}
+	t.Errorf("the findings are %+v", report.Findings)
+}

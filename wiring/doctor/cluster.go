@@ -1,0 +1,233 @@
+package doctor
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpproxy"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Cluster is what a cluster says. Lists may be of all namespaces.
+type Cluster struct {
+	// Version is that of the API server, such as v1.37.0.
+	Version        string
+	Nodes          []corev1.Node
+	Pods           []corev1.Pod
+	Services       []corev1.Service
+	EndpointSlices []discoveryv1.EndpointSlice
+}
+
+// scheduler is a container that runs kube-scheduler.
+type scheduler struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+}
+
+func (s scheduler) name() string { return "pod " + s.pod.Namespace + "/" + s.pod.Name }
+
+// flag returns the value of a flag, and whether it is set.
+func (s scheduler) flag(name string) (string, bool) {
+	args := append(slices.Clone(s.container.Command), s.container.Args...)
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			return value, true
+		}
+		if arg == "--"+name && i+1 < len(args) {
+			return args[i+1], true
+		}
+	}
+	return "", false
+}
+
+// minor is the minor version by the tag of the image; 0 if it does not say.
+func (s scheduler) minor() int {
+	image, _, _ := strings.Cut(s.container.Image, "@")
+	minor, err := minorOf(image[strings.LastIndexByte(image, ':')+1:])
+	if err != nil {
+		return 0
+	}
+	return minor
+}
+
+// schedulers returns the containers that run kube-scheduler.
+func (c *Cluster) schedulers() []scheduler {
+	var all []scheduler
+	for i := range c.Pods {
+		for j := range c.Pods[i].Spec.Containers {
+			s := scheduler{&c.Pods[i], &c.Pods[i].Spec.Containers[j]}
+			for _, word := range append(slices.Clone(s.container.Command), s.container.Args...) {
+				if path.Base(word) == "kube-scheduler" {
+					all = append(all, s)
+					break
+				}
+			}
+		}
+	}
+	return all
+}
+
+// schedulerVersion is the version of the oldest kube-scheduler, or of the API server.
+func (c *Cluster) schedulerVersion() string {
+	oldest := 0
+	for _, s := range c.schedulers() {
+		if m := s.minor(); m > 0 && (oldest == 0 || m < oldest) {
+			oldest = m
+		}
+	}
+	if oldest == 0 {
+		return c.Version
+	}
+	return "1." + strconv.Itoa(oldest)
+}
+
+// cluster checks the file by what the cluster says.
+func (c *checker) cluster() {
+	for _, s := range c.Cluster.schedulers() {
+		c.scheduler(s)
+	}
+	for i := range c.doc.config.Extenders {
+		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+		e.service()
+		for j, r := range e.extender.ManagedResources {
+			e.resource(fmt.Sprintf("managedResources[%d]", j), corev1.ResourceName(r.Name), r.IgnoredByScheduler)
+		}
+	}
+}
+
+func (c *checker) scheduler(s scheduler) {
+	if _, ok := s.flag("config"); !ok {
+		c.elsewhere(Warning, "SchedulerWithoutConfig", s.name(), "", "kube-scheduler has no flag --config", "it reads no file, and calls no extender", "start it with --config; outboard scheduler-config --for kubeadm writes the patches for a static pod")
+	}
+	for _, old := range []string{"policy-config-file", "policy-configmap"} {
+		if _, ok := s.flag(old); ok {
+			c.elsewhere(Error, "PolicyFlag", s.name(), "", "kube-scheduler has the flag --"+old, "kube-scheduler 1.23 and later does not know it, and does not start", "convert the Policy with outboard scheduler-config --from, and set --config")
+		}
+	}
+	server, err := minorOf(c.Cluster.Version)
+	if m := s.minor(); err == nil && server > 0 && m > 0 && (m > server || m < server-1) {
+		c.elsewhere(Warning, "VersionSkew", s.name(), "", fmt.Sprintf("kube-scheduler is 1.%d, and the API server 1.%d", m, server), "kube-scheduler may be one minor version older than the API server, and not newer", "use the image of the cluster's version")
+	}
+	for i := range c.doc.config.Extenders {
+		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+		e.reachable(s)
+	}
+}
+
+// reachable checks whether the scheduler can call the extender.
+func (e *extenderAt) reachable(s scheduler) {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil {
+		return
+	}
+	host := u.Hostname()
+	if name := strings.TrimSuffix(host, ".cluster.local"); s.pod.Spec.HostNetwork && s.pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet && strings.HasSuffix(name, ".svc") {
+		e.report(Error, "ClusterDNS", "urlPrefix", s.name()+" is on the network of its host, and cannot resolve "+host, "every call fails", "write the ClusterIP of the Service, with the name in tlsConfig.serverName")
+	}
+	env := map[string]string{}
+	for _, v := range s.container.Env {
+		env[strings.ToUpper(v.Name)] = v.Value
+	}
+	proxies := httpproxy.Config{HTTPProxy: env["HTTP_PROXY"], HTTPSProxy: env["HTTPS_PROXY"], NoProxy: env["NO_PROXY"]}
+	if proxy, err := proxies.ProxyFunc()(u); err == nil && proxy != nil {
+		e.report(Warning, "ProxyEnvironment", "urlPrefix", fmt.Sprintf("%s calls %s through the proxy %s", s.name(), host, proxy.Host), "the calls fail, or leave the cluster; kubeadm copies proxy variables from the shell in which it runs", "add "+host+" to NO_PROXY of kube-scheduler")
+	}
+}
+
+// service checks that there is somebody to call.
+func (e *extenderAt) service() {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil {
+		return
+	}
+	s, named := e.Cluster.serviceOf(u)
+	if s == nil {
+		if named {
+			e.report(Error, "NoEndpoints", "urlPrefix", "there is no Service for "+u.Host, "every call fails", "apply the Service, or correct urlPrefix")
+		}
+		return
+	}
+	ready := 0
+	for _, slice := range e.Cluster.EndpointSlices {
+		if slice.Namespace != s.Namespace || slice.Labels[discoveryv1.LabelServiceName] != s.Name {
+			continue
+		}
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+				ready++
+			}
+		}
+	}
+	if ready == 0 {
+		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no ready endpoint", s.Namespace, s.Name), "every call fails", "look at its pods: kubectl -n "+s.Namespace+" get pods")
+	}
+}
+
+// serviceOf returns the Service behind a URL, if there is one; named says that the URL can be that of
+// a Service only.
+func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
+	host, port := u.Hostname(), u.Port()
+	labels := strings.Split(strings.TrimSuffix(host, ".cluster.local"), ".")
+	named = len(labels) == 3 && labels[2] == "svc"
+	for i := range c.Services {
+		s := &c.Services[i]
+		switch {
+		case named && s.Name == labels[0] && s.Namespace == labels[1],
+			slices.Contains(s.Spec.ClusterIPs, host) || s.Spec.ClusterIP == host && host != "":
+			return s, true
+		case net.ParseIP(host) != nil && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port }):
+			return s, false
+		}
+	}
+	return nil, named
+}
+
+// resource checks who counts a managed resource, and for which pods kube-scheduler calls.
+func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool) {
+	reported := slices.ContainsFunc(e.Cluster.Nodes, func(n corev1.Node) bool {
+		_, ok := n.Status.Allocatable[name]
+		return ok
+	})
+	if !ignored && !reported {
+		e.report(Error, "ResourceNotReported", at, fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "kube-scheduler rejects every node with \"Insufficient "+string(name)+"\"",
+			"install what reports it, such as a device plugin; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files")
+	}
+	for i := range e.Cluster.Pods {
+		p := &e.Cluster.Pods[i]
+		if podLevelOnly(&p.Spec, name) {
+			e.report(Warning, "PodLevelResources", at, fmt.Sprintf("pod %s/%s requests %s for the pod or an ephemeral container, and for no other container", p.Namespace, p.Name, name), "kube-scheduler does not call extenders for it", "request the resource in a container")
+		}
+	}
+}
+
+// podLevelOnly says whether a pod names the resource only where kube-scheduler does not look when it
+// decides whether to call an extender.
+func podLevelOnly(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	names := func(r *corev1.ResourceRequirements) bool {
+		if r == nil {
+			return false
+		}
+		_, requested := r.Requests[name]
+		_, limited := r.Limits[name]
+		return requested || limited
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			if names(&containers[i].Resources) {
+				return false
+			}
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		if names(&spec.EphemeralContainers[i].Resources) {
+			return true
+		}
+	}
+	return names(spec.Resources)
+}

@@ -1,0 +1,226 @@
+package doctor_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+	signals "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/wiring/doctor"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations in testdata")
+
+var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// failer is a test of package testing, or of package rapid.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func parseConfig(tb failer, text []byte) *config.Config {
+	tb.Helper()
+	c, err := config.Parse("outboard.yaml", text, config.Types{Policies: standard.Types(), Signals: signals.Types()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// parseCluster reads objects, and the version from the first line, "# v1.37.0".
+func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
+	tb.Helper()
+	version, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
+	c := &doctor.Cluster{Version: version}
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var kind metav1.TypeMeta
+		into := func(object any) {
+			tb.Helper()
+			if err := yaml.UnmarshalStrict(doc, object); err != nil {
+				tb.Fatalf("%v in:\n%s", err, doc)
+			}
+		}
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			tb.Fatal(err)
+		}
+		switch kind.Kind {
+		case "Node":
+			c.Nodes = append(c.Nodes, corev1.Node{})
+			into(&c.Nodes[len(c.Nodes)-1])
+		case "Pod":
+			c.Pods = append(c.Pods, corev1.Pod{})
+			into(&c.Pods[len(c.Pods)-1])
+		case "Service":
+			c.Services = append(c.Services, corev1.Service{})
+			into(&c.Services[len(c.Services)-1])
+		case "EndpointSlice":
+			c.EndpointSlices = append(c.EndpointSlices, discoveryv1.EndpointSlice{})
+			into(&c.EndpointSlices[len(c.EndpointSlices)-1])
+		default:
+			tb.Fatalf("kind %q", kind.Kind)
+		}
+	}
+	return c
+}
+
+// certificatesOf returns the files that test data names: an authority that ends 30 days from now,
+// one that does not end soon, and a certificate for kube-scheduler.
+func certificatesOf(tb testing.TB) fs.ReadFileFS {
+	tb.Helper()
+	dir := tb.TempDir()
+	for name, end := range map[string]time.Time{"soon.crt": now.AddDate(0, 0, 30), "ca.crt": now.AddDate(5, 0, 0)} {
+		ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard", NotBefore: now.AddDate(-1, 0, 0), NotAfter: end})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		client, err := ca.Issue(certs.Request{CommonName: "kube-scheduler", Client: true, NotBefore: now.AddDate(-1, 0, 0), NotAfter: end})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for file, data := range map[string][]byte{name: ca.Pair().Cert, "client.crt": client.Cert} {
+			if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+	return os.DirFS(dir).(fs.ReadFileFS)
+}
+
+// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml and version if
+// they are there. Certificates are in /tls.
+func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doctor.Input {
+	t.Helper()
+	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Now: now}
+	in.ReadFile = func(name string) ([]byte, error) { return certificates.ReadFile(strings.TrimPrefix(name, "/tls/")) }
+	for _, f := range archive.Files[1:] {
+		switch f.Name {
+		case "outboard.yaml":
+			in.Config, in.ConfigFile = parseConfig(t, f.Data), f.Name
+		case "cluster.yaml":
+			in.Cluster = parseCluster(t, f.Data)
+		case "version":
+			in.Version = strings.TrimSpace(string(f.Data))
+		}
+	}
+	return in
+}
+
+// TestFindings runs testdata/*.txtar. An archive is named after the code that it shows, CODE.txtar or
+// CODE-VARIANT.txtar, and begins with its input. The rest is what is expected: the findings, and the
+// corrected file if there is one. Run with -update to write what is now.
+func TestFindings(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	certificates := certificatesOf(t)
+	for _, name := range archives {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &txtar.Archive{Comment: archive.Comment, Files: slices.DeleteFunc(slices.Clone(archive.Files), func(f txtar.File) bool {
+				return f.Name == "findings" || f.Name == "fixed.yaml"
+			})}
+			in := input(t, got, certificates)
+			findings, err := doctor.Check(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			fixable := false
+			for _, f := range findings {
+				text.WriteString(f.Text())
+				fixable = fixable || f.Fixable
+			}
+			got.Files = append(got.Files, txtar.File{Name: "findings", Data: []byte(text.String())})
+			code, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(name), ".txtar"), "-")
+			if code != "None" && !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == code }) {
+				t.Errorf("%s is not found", code)
+			}
+			if fixable && !strings.HasPrefix(string(in.Data), "apiVersion: v1\nkind: ConfigMap") {
+				fixed, left, err := doctor.Fix(in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.ContainsFunc(left, func(f doctor.Finding) bool { return f.Fixable }) {
+					t.Errorf("what can be corrected is left: %+v", left)
+				}
+				got.Files = append(got.Files, txtar.File{Name: "fixed.yaml", Data: fixed})
+			}
+			if *update {
+				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" && !*update {
+				t.Errorf("differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+var (
+	codeInSource = regexp.MustCompile(`(?:Error|Warning|Info), "([A-Z][A-Za-z0-9]+)",`)
+	codeInDocs   = regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z0-9]+)$`)
+)
+
+// Every code has test data and a heading in the documentation, and there are no others.
+func TestCodes(t *testing.T) {
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range codeInSource.FindAllSubmatch(text, -1) {
+			codes = append(codes, string(m[1]))
+		}
+	}
+	slices.Sort(codes)
+	codes = slices.Compact(codes)
+	if len(codes) < 30 {
+		t.Fatalf("the source has %d codes", len(codes))
+	}
+	page, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range codeInDocs.FindAllSubmatch(page, -1) {
+		documented = append(documented, string(m[1]))
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(codes, documented); diff != "" {
+		t.Errorf("the codes of the source and the headings of docs/doctor.md differ (-source +docs):\n%s", diff)
+	}
+	for _, code := range codes {
+		if found, err := filepath.Glob(fmt.Sprintf("testdata/%s*.txtar", code)); err != nil || len(found) == 0 {
+			t.Errorf("%s has no test data", code)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/version"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/wiring"
+)
+
+// configuration is a KubeSchedulerConfiguration with PEM data as it is written.
+type configuration struct {
+	schedulerv1.KubeSchedulerConfiguration
+	Extenders []extender `json:"extenders"`
+}
+
+type extender struct {
+	schedulerv1.Extender
+	TLSConfig *tlsConfig `json:"tlsConfig"`
+}
+
+type tlsConfig struct {
+	schedulerv1.ExtenderTLSConfig
+	CAData   string `json:"caData"` // base64, like the others
+	CertData string `json:"certData"`
+	KeyData  string `json:"keyData"`
+}
+
+// document is the KubeSchedulerConfiguration in a file.
+type document struct {
+	name   string
+	root   strictyaml.Value
+	config configuration
+	above  int  // lines of the file above it
+	inner  bool // it is one document of several, or in a ConfigMap
+}
+
+// line returns the line of the file with the field at path, or with what is nearest around it.
+func (d *document) line(path string) int {
+	placed := d.root.At(path).Place(errors.New(""))
+	if len(placed) == 0 || placed[0].Line == 0 {
+		return 0
+	}
+	return placed[0].Line + d.above
+}
+
+// read finds and decodes the configuration. It returns false if there is nothing more to check.
+func (c *checker) read() bool {
+	c.doc.name = c.File
+	text, found := c.locateText()
+	if !found {
+		return false
+	}
+	var err error
+	if c.doc.root, err = strictyaml.Parse(c.File, text); err != nil {
+		c.syntax(err)
+		return false
+	}
+	var errs strictyaml.Errors
+	errors.As(c.doc.root.Decode(&c.doc.config), &errs)
+	if kind := c.doc.config.Kind; kind == "Policy" || kind == "" && c.isPolicy() {
+		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
+			"kube-scheduler 1.23 and later has no flag for a Policy, and kubectl apply fails with \"no matches for kind\"",
+			"outboard scheduler-config --from "+c.File+" converts it", edit{})
+		return false
+	} else if kind != "KubeSchedulerConfiguration" {
+		c.at(Error, "Kind", "kind", fmt.Sprintf("kind is %q", kind), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: KubeSchedulerConfiguration")
+		return false
+	}
+	c.fields(errs)
+	return true
+}
+
+func (c *checker) isPolicy() bool {
+	return c.doc.config.APIVersion == "v1" || c.doc.config.APIVersion == "" && (!c.doc.root.At("predicates").IsZero() || !c.doc.root.At("priorities").IsZero())
+}
+
+func (c *checker) syntax(err error) {
+	var errs strictyaml.Errors
+	if !errors.As(err, &errs) {
+		errs = strictyaml.Errors{{Rule: err.Error()}}
+	}
+	for _, e := range errs {
+		c.at(Error, "Syntax", "", e.Rule, "kube-scheduler does not start", "")
+		if e.Line > 0 {
+			c.findings[len(c.findings)-1].Line = e.Line + c.doc.above
+		}
+	}
+}
+
+// locateText returns the configuration: the file itself, or what a ConfigMap of the file holds.
+func (c *checker) locateText() (text []byte, found bool) {
+	above := 0
+	single := len(bytes.Split(c.Data, []byte("\n---\n"))) == 1
+	for part := range bytes.SplitSeq(c.Data, []byte("\n---\n")) {
+		var node yaml.Node
+		if err := yaml.Unmarshal(part, &node); err == nil && node.Kind == yaml.DocumentNode {
+			kind, data := scalarAt(&node, "kind"), valueAt(node.Content[0], "data")
+			if kind == "ConfigMap" && data != nil {
+				for i := 0; i+1 < len(data.Content); i += 2 {
+					if value := data.Content[i+1]; holdsConfiguration(value.Value) {
+						c.doc.above, c.doc.inner = above+value.Line, true
+						return []byte(value.Value), true
+					}
+				}
+			} else if !single && (kind == "KubeSchedulerConfiguration" || kind == "Policy") {
+				c.doc.above, c.doc.inner = above, true
+				return part, true
+			}
+		}
+		above += bytes.Count(part, []byte("\n")) + 2
+	}
+	if single {
+		return c.Data, true
+	}
+	c.at(Error, "Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing for kube-scheduler to read", "")
+	return nil, false
+}
+
+func holdsConfiguration(text string) bool {
+	return strings.Contains(text, "kind: KubeSchedulerConfiguration") || strings.Contains(text, "kind: Policy") || strings.Contains(text, `"Policy"`)
+}
+
+// valueAt returns the value of a key of a mapping, or nil.
+func valueAt(n *yaml.Node, key string) *yaml.Node {
+	if i := find(n, key); n.Kind == yaml.MappingNode && i >= 0 {
+		return n.Content[i+1]
+	}
+	return nil
+}
+
+func scalarAt(document *yaml.Node, key string) string {
+	if v := valueAt(document.Content[0], key); v != nil {
+		return v.Value
+	}
+	return ""
+}
+
+// apply returns the file with the edits of the findings.
+func (c *checker) apply() ([]byte, error) {
+	for _, f := range c.findings {
+		if f.Code == "LegacyPolicy" {
+			result, _, err := wiring.Migrate(c.File, c.Data)
+			return result, err
+		}
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(c.Data, &root); err != nil {
+		return nil, err
+	}
+	for _, f := range c.findings {
+		for _, e := range f.edits {
+			if err := e.apply(root.Content[0]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return encode(&root)
+}
+
+// minorOf returns the minor version of a version such as v1.37.0, or 0 for "".
+func minorOf(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := version.ParseGeneric(text)
+	if err != nil || v.Major() != 1 {
+		return 0, fmt.Errorf("version %q: must be such as 1.37 or v1.37.0", text)
+	}
+	return int(v.Minor()), nil
+}
+
+// since says whether kube-scheduler is of the minor version or a later one, or may be.
+func (c *checker) since(minor int) bool { return c.minor == 0 || c.minor >= minor }

@@ -1,0 +1,99 @@
+package doctor_test
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/wiring"
+	"outboard.dev/outboard/wiring/doctor"
+)
+
+// anyConfig draws a configuration of profiles that one kube-scheduler can call.
+func anyConfig(t *rapid.T) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n")
+	b.WriteString(rapid.SampledFrom([]string{
+		"", "serving: {address: 0.0.0.0:8443, tls: {certFile: a, keyFile: b, clientCAFile: c, allowedClients: [kube-scheduler]}}\n",
+		"serving: {address: 127.0.0.1:443, tls: {certFile: a, keyFile: b}}\n",
+	}).Draw(t, "serving"))
+	b.WriteString("profiles:\n")
+	gpus := rapid.SampledFrom([]string{
+		"", "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: %t}]\n", "- path: /gpu\n",
+	}).Draw(t, "gpus")
+	if gpus != "" {
+		b.WriteString(strings.ReplaceAll(gpus, "%t", fmt.Sprint(rapid.Bool().Draw(t, "ignored"))))
+		fmt.Fprintf(&b, "  policies: [{type: GPUMemory, weight: %d}]\n", rapid.IntRange(0, 100).Draw(t, "weight"))
+	}
+	for i := range rapid.IntRange(1, 3).Draw(t, "profiles") {
+		if rapid.Bool().Draw(t, "one verb") {
+			fmt.Fprintf(&b, "- path: /p%d/own\n  verb: %s\n", i, rapid.SampledFrom([]string{"filter", "prioritize", "preempt"}).Draw(t, "verb"))
+		} else {
+			fmt.Fprintf(&b, "- path: /p%d\n  scoreRange: %s\n", i, rapid.SampledFrom([]string{"Extender", "Total"}).Draw(t, "range"))
+		}
+		fmt.Fprintf(&b, "  policies: [{type: ImageLocality, weight: %d}]\n", rapid.IntRange(1, 100).Draw(t, "weight"))
+	}
+	return b.String()
+}
+
+// What scheduler-config prints has neither errors nor warnings.
+func TestGeneratedConfigurationIsRight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := anyConfig(t)
+		in := doctor.Input{File: "scheduler.yaml", ConfigFile: "outboard.yaml", Now: now}
+		in.Config = parseConfig(t, []byte(text))
+		w, err := wiring.New(in.Config, wiring.Options{
+			For: rapid.SampledFrom([]wiring.Topology{wiring.Sidecar, wiring.Service, wiring.NodePort}).Draw(t, "topology"),
+		})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		in.Data = w.YAML()
+		findings, err := doctor.Check(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			if f.Severity != doctor.Info {
+				t.Errorf("%s\n%s\n%s", f.Text(), text, in.Data)
+			}
+		}
+	})
+}
+
+// Whatever the file is, it is checked and corrected without a panic; and what is corrected once is
+// not corrected again.
+func FuzzFix(f *testing.F) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		f.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	config := parseConfig(f, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}]\n  policies: [{type: GPUMemory}]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := doctor.Input{File: "scheduler.yaml", Data: data, Config: config, ConfigFile: "outboard.yaml", Now: now}
+		if _, err := doctor.Check(in); err != nil {
+			t.Fatal(err)
+		}
+		fixed, _, err := doctor.Fix(in)
+		if err != nil {
+			return // a part of another document, or no Policy
+		}
+		in.Data = fixed
+		again, left, err := doctor.Fix(in)
+		if err != nil || !bytes.Equal(fixed, again) {
+			t.Errorf("%v: corrected again\n%s\nbecomes\n%s\nwith %+v", err, fixed, again, left)
+		}
+	})
+}

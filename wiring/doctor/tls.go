@@ -1,0 +1,118 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// expiring is how long before its end the certificate of a CA is reported.
+const expiring = 90 * 24 * time.Hour
+
+func (e *extenderAt) tls() {
+	x := e.extender
+	https := strings.HasPrefix(x.URLPrefix, "https://")
+	t := x.TLSConfig
+	if t == nil {
+		t = &tlsConfig{}
+	}
+	hasCA := t.CAFile != "" || t.CAData != ""
+	caFile := e.CertificateDir + "/ca.crt"
+	switch {
+	case x.EnableHTTPS && !https && x.URLPrefix != "":
+		e.report(Error, "PlaintextPrefix", "urlPrefix", "enableHTTPS is true, and urlPrefix begins with http://",
+			"enableHTTPS does not change the scheme: the calls are plain text", "write https://", e.set("urlPrefix", "https://"+strings.TrimPrefix(x.URLPrefix, "http://")))
+	case https && !x.EnableHTTPS && !hasCA && !t.Insecure:
+		e.report(Warning, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true",
+			"kube-scheduler accepts certificates of the authorities in its image only: calls fail unless one of them signed that of the extender",
+			"set enableHTTPS: true with tlsConfig.caFile", e.set("enableHTTPS", "true"), e.set("tlsConfig.caFile", caFile))
+	}
+	if hasCA && t.Insecure {
+		e.report(Error, "CAWithInsecure", "tlsConfig.insecure", "insecure is true, and there is a CA", rejected, "remove insecure", remove(e.path+".tlsConfig.insecure"))
+	} else if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
+		edits := []edit{e.set("tlsConfig.caFile", caFile)}
+		if t.Insecure {
+			edits = append(edits, remove(e.path+".tlsConfig.insecure"))
+		}
+		e.report(Error, "UnverifiedHTTPS", "tlsConfig", "there is no caFile or caData",
+			"kube-scheduler then accepts any certificate, silently: whoever can redirect the calls decides where pods go",
+			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there", edits...)
+	}
+	for _, f := range []struct{ name, path string }{{"caFile", t.CAFile}, {"certFile", t.CertFile}, {"keyFile", t.KeyFile}} {
+		if f.path != "" && !filepath.IsAbs(f.path) {
+			e.report(Warning, "RelativePath", "tlsConfig."+f.name, fmt.Sprintf("%s is a relative path", f.path),
+				"kube-scheduler looks for it in its working directory, not beside this file", "write an absolute path")
+		}
+	}
+	if hasCA {
+		e.authorities(t)
+	}
+	e.client(t)
+}
+
+// authorities checks the CA.
+func (e *extenderAt) authorities(t *tlsConfig) {
+	at := "tlsConfig.caData"
+	if t.CAData == "" {
+		at = "tlsConfig.caFile"
+	}
+	e.report(Info, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted", "restart kube-scheduler with the CA's successor before Outboard's certificate changes")
+	for _, cert := range e.certificates(t.CAFile, t.CAData) {
+		if left := cert.NotAfter.Sub(e.Now); left < expiring {
+			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q ends on %s", cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.DateOnly)),
+				"every call fails from then on", "make another CA, and restart kube-scheduler with both before that day")
+		}
+	}
+}
+
+// client checks the certificate of kube-scheduler by Outboard's configuration.
+func (e *extenderAt) client(t *tlsConfig) {
+	if e.Config == nil || e.Config.Serving.TLS == nil || e.Config.Serving.TLS.ClientCAFile == "" || len(e.matches()) == 0 {
+		return
+	}
+	if t.CertFile == "" && t.CertData == "" {
+		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
+			"Outboard refuses callers without a certificate, because its configuration has clientCAFile",
+			"set tlsConfig.certFile and keyFile", e.set("tlsConfig.certFile", e.CertificateDir+"/client.crt"), e.set("tlsConfig.keyFile", e.CertificateDir+"/client.key"))
+		return
+	}
+	allowed := e.Config.Serving.TLS.AllowedClients
+	for _, cert := range e.certificates(t.CertFile, t.CertData) {
+		names := append([]string{cert.Subject.CommonName}, cert.DNSNames...)
+		for _, u := range cert.URIs {
+			names = append(names, u.String())
+		}
+		if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
+			e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
+				"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
+		}
+		return // the rest are those of authorities
+	}
+}
+
+// certificates returns the certificates in data, in base64, or in a file; none if they cannot be
+// read here.
+func (e *extenderAt) certificates(file, data string) []*x509.Certificate {
+	text, err := base64.StdEncoding.DecodeString(data)
+	if data == "" && file != "" && e.ReadFile != nil {
+		text, err = e.ReadFile(file)
+	}
+	if err != nil {
+		return nil
+	}
+	var all []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return all
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, cert)
+		}
+	}
+}
