@@ -138,7 +138,7 @@ func newNode(i int) *corev1.Node {
 	node.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: fmt.Sprintf("%032x", i), SystemUUID: fmt.Sprintf("ec2%029x", i), BootID: fmt.Sprintf("%032x", ^uint32(i)),
 		KernelVersion: "6.12.40-64.114.amzn2023.x86_64", OSImage: "Amazon Linux 2023.9.20251110", ContainerRuntimeVersion: "containerd://2.1.4",
-		KubeletVersion: "v1.37.0", KubeProxyVersion: "v1.37.0", OperatingSystem: "linux", Architecture: "amd64",
+		KubeletVersion: "v1.37.0", OperatingSystem: "linux", Architecture: "amd64",
 	}
 	node.Status.Images = imagesOf(i)
 	return node

@@ -52,10 +52,10 @@ type options struct {
 	interval time.Duration
 	// running is how many pods each node has from the beginning.
 	running int
-	// outboard is the binary, scheduler that of kube-scheduler with Outboard's policies as plugins.
-	outboard, scheduler string
-	profiles            string // where CPU profiles are written; "": nowhere
-	results             string // where all figures are written as JSON; "": nowhere
+	// outboard is the binary; also is another one, with which Outboard's arms are measured once more, unless it is "".
+	outboard, also string
+	profiles       string // where profiles are written; "": nowhere
+	results        string // where all figures are written as JSON; "": nowhere
 }
 
 func parse(args []string, usage io.Writer) (*options, error) {
@@ -73,7 +73,8 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
-	flags.StringVar(&o.profiles, "profiles", "", "write CPU profiles of kube-scheduler and Outboard to this folder")
+	flags.StringVar(&o.also, "also", "", "another outboard binary to measure beside that one")
+	flags.StringVar(&o.profiles, "profiles", "", "write profiles of kube-scheduler and Outboard, of processor time and memory, to this folder")
 	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -90,8 +91,15 @@ func parse(args []string, usage io.Writer) (*options, error) {
 		return nil, errors.New("-rounds and -limit must be positive, -running and -pods not negative")
 	}
 	var err error
-	o.plan, err = s.apply(plan)
-	return o, err
+	if o.plan, err = s.apply(plan); err != nil {
+		return nil, err
+	}
+	if o.also != "" {
+		for i := range o.plan {
+			o.plan[i].arms = withAlso(o.plan[i].arms)
+		}
+	}
+	return o, nil
 }
 
 // run measures all settings and prints a table of each as soon as it is complete.

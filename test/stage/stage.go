@@ -243,6 +243,9 @@ func (s *Stage) Authority() *certs.Authority { return s.authority }
 // Binary is the path of the command.
 func (s *Stage) Binary() string { return s.binary }
 
+// SetBinary changes the command that is started from now on.
+func (s *Stage) SetBinary(path string) { s.binary = path }
+
 // Start starts the service again after it has ended, at the same addresses.
 func (o *Outboard) Start(ctx context.Context) error {
 	text, err := yaml.Marshal(o.config)
