@@ -137,16 +137,21 @@ func (cs *nodeCaches) take(ev *evaluation, req *Request) {
 	ev.cache = c
 }
 
-// find removes the cache for the signature from the caches and returns it, or returns an empty one.
+// find removes the cache for the signature from the caches and returns it. If there is none, it returns an empty one, in the memory of
+// the least recently used one if the caches are full, so that pods of more templates than there are caches leave no garbage.
 func (cs *nodeCaches) find(signature []byte) *nodeCache {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	at := slices.IndexFunc(cs.latest, func(c *nodeCache) bool { return string(c.signature) == string(signature) })
-	if at < 0 {
+	if at < 0 && len(cs.latest) < maxNodeCaches {
 		return &nodeCache{signature: slices.Clone(signature)}
 	}
-	c := cs.latest[at]
-	cs.latest = slices.Delete(cs.latest, at, at+1)
+	c := cs.latest[max(at, 0)]
+	cs.latest = slices.Delete(cs.latest, max(at, 0), max(at, 0)+1)
+	if at < 0 {
+		clear(c.nodes)
+		c.signature = append(c.signature[:0], signature...)
+	}
 	return c
 }
 
