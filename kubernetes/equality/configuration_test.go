@@ -1,0 +1,277 @@
+package equality
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
+	sources "outboard.dev/outboard/signal/standard"
+)
+
+type object = map[string]any
+
+// configuration draws a configuration file, as JSON, with one profile of several policies. It is valid.
+func (d draw) configuration() []byte {
+	profile := object{
+		"scoreRange": pick(d, "score range", config.TotalRange, config.ExtenderRange),
+		"shortlist":  pick(d, "shortlist", 0, 0, 0, 0, 1, 3),
+		"policies":   d.policies(),
+	}
+	if d.chance(20, "managed resources") {
+		profile["managedResources"] = []object{{"name": gpuMemory}, {"name": gpuCount}, {"name": fpga}, {"name": seat}}
+	}
+	if first := profile["policies"].([]object)[0]; profile["shortlist"] != 0 && first["weight"] == 0 {
+		first["weight"] = 1 // without scores no node is better
+	}
+	var signals []object
+	for _, name := range nodeSignals() {
+		signals = append(signals, object{"name": name, "file": object{"path": "/nonexistent/" + name}})
+	}
+	for _, name := range keySignals() {
+		signals = append(signals, object{"name": name, "file": object{"path": "/nonexistent/" + name, "about": policy.AboutKeys}})
+	}
+	text, err := json.Marshal(object{"apiVersion": config.APIVersion, "kind": config.Kind, "signals": signals, "profiles": []object{profile}})
+	if err != nil {
+		panic(err) // of maps, lists and numbers
+	}
+	return text
+}
+
+// policies draws one or several policies, each of another type.
+func (d draw) policies() []object {
+	types := []struct {
+		name string
+		draw func(draw) object
+	}{
+		{"PodLimit", draw.podLimit}, {"ImageLocality", draw.imageLocality}, {"GPUMemory", draw.gpuMemory}, {"Devices", draw.fpgas},
+		{"Licenses", draw.licenses}, {"Rules", draw.rules}, {"HardwareHealth", draw.hardwareHealth}, {"Utilization", draw.utilization},
+		{"Cost", draw.cost}, {"RemoteClusters", draw.remoteClusters},
+	}
+	var policies []object
+	first := pick(d, "first policy", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 2) // those that make claims more often
+	for i := range pick(d, "policies", 1, 1, 2, 3, 4) {
+		// Neither 3 nor a multiple divides 10: each is another one.
+		t := types[(first+3*i)%len(types)]
+		policies = append(policies, object{
+			"type": t.name, "config": t.draw(d), "weight": pick(d, "weight", 1, 2, 100, 0),
+			"failurePolicy": pick(d, "failure policy", policy.Fail, policy.Ignore),
+		})
+	}
+	return policies
+}
+
+func (d draw) whenStale(in object) object {
+	in["whenStale"] = pick(d, "when stale", policy.Neutral, policy.Reject)
+	return in
+}
+
+func (d draw) podLimit() object {
+	return object{
+		"max": d.between(1, 4, "max"), "maxFromLabel": pick(d, "max from", "", "example.com/max-pods"),
+		"selector": pick(d, "selector", object{}, object{"matchLabels": object{"app": "web"}},
+			object{"matchExpressions": []object{{"key": "app", "operator": "In", "values": []string{"web", "batch"}}}}),
+		"namespaces": pick(d, "namespaces", nil, []string{"*"}, []string{"default"}),
+	}
+}
+
+func (d draw) imageLocality() object {
+	return object{"scoringStrategy": object{"type": pick(d, "strategy", "Count", "Size")}}
+}
+
+func (d draw) gpuMemory() object {
+	strategy, selection := pick(d, "strategy", "BinPack", "Spread", "LeastWaste"), pick(d, "selection", "BestFit", "Spread")
+	if strategy == "LeastWaste" {
+		selection = "BestFit"
+	}
+	return object{
+		"gpuSelection": selection, "scoringStrategy": object{"type": strategy},
+		"sizesFrom": pick(d, "sizes from", "", "example.com/gpu-sizes"),
+		"multiGPU":  d.chance(50, "multi GPU"), "multiContainer": d.chance(50, "multi container"),
+	}
+}
+
+func (d draw) fpgas() object {
+	c := object{"resource": fpga, "scoringStrategy": object{"type": pick(d, "strategy", "BinPack", "Spread")}}
+	switch pick(d, "units", "None", "Numbered", "Named") {
+	case "None":
+		c["capacityFrom"] = pick(d, "capacity from", "", "example.com/fpga-count")
+		return c
+	case "Numbered":
+		c["units"], c["capacityFrom"] = "Numbered", pick(d, "capacity from", "", "example.com/fpga-count")
+	case "Named":
+		c["units"], c["unitsFrom"] = "Named", "example.com/fpgas"
+	}
+	switch pick(d, "allocation", "whole", "groups", "shares") {
+	case "groups":
+		c["groupsFrom"], c["sameGroup"] = "example.com/fpga-groups", pick(d, "same group", "Preferred", "Required")
+	case "shares":
+		c["allocationMode"], c["sharesPerUnit"] = "Shares", d.between(1, 4, "shares")
+	}
+	return c
+}
+
+func (d draw) licenses() object {
+	server := object{"signal": "flexnet", "usedIncludesPods": d.chance(50, "used includes pods")}
+	solver := pick(d, "solver",
+		object{"seats": 3}, object{"seats": 5, "reservedSeats": 1, "maxPerNamespace": 2}, object{"server": server},
+		object{"seats": 2, "server": server, "reservedSeats": 1}, object{"nodeLabel": "example.com/solver"},
+		object{"nodeLabel": "example.com/solver=new", "seatsPerNode": 1}, object{"seats": 1, "seatsPerNode": 1})
+	solver["name"], solver["resource"] = "solver", seat
+	cad := pick(d, "cad", object{"seats": 1}, object{"seatsPerNode": 1, "server": server})
+	cad["name"] = "cad"
+	return d.whenStale(object{"features": []object{solver, cad}})
+}
+
+func (d draw) rules() object {
+	filters := []object{
+		{"name": "Memory", "expression": `usage.free["memory"].compareTo(podRequests["memory"]) >= 0`, "message": "node(s) had too little memory free"},
+		{"name": "Pods", "expression": `usage.pods < int(node.metadata.?labels[?"example.com/max-pods"].orValue("3"))`, "failurePolicy": "Ignore"},
+		{"name": "Team", "when": `has(pod.metadata.labels) && "team" in pod.metadata.labels`, "expression": `node.metadata.labels["team"] == pod.metadata.labels["team"]`},
+		{"name": "Kubelet", "expression": `semver(node.status.nodeInfo.kubeletVersion, true).compareTo(semver("1.33.0")) >= 0`, "resolvable": true},
+		{"name": "Temperature", "expression": `signals.temperature < 85`},
+		{"name": "OfficeHours", "expression": `keyed["office-hours"][""] == 0.0`},
+		{"name": "When", "when": `pod.metadata.labels["app"] == "web"`, "expression": `node.metadata.name != "node-00"`, "failurePolicy": pick(d, "when fails", "Ignore", "Fail")},
+	}
+	scores := []object{
+		{"name": "Free", "expression": `usage.free["memory"].asApproximateFloat() / 1e9`, "weight": d.between(1, 3, "weight of a rule")},
+		{"name": "Rating", "expression": `int(node.metadata.labels["rating"])`},
+		{"name": "Cool", "expression": `100.0 - signals.temperature`},
+		{"name": "Few", "expression": `100 - 20 * usage.pods`},
+	}
+	keep := func(all []object, what string) []object {
+		return slices.DeleteFunc(all, func(object) bool { return !d.chance(40, what) })
+	}
+	c := d.whenStale(object{"filter": keep(filters, "filter"), "score": keep(scores, "score")})
+	if len(c["filter"].([]object))+len(c["score"].([]object)) == 0 {
+		c["score"] = []object{{"name": "Few", "expression": `100 - 20 * usage.pods`}}
+	}
+	return c
+}
+
+func (d draw) hardwareHealth() object {
+	var rules []object
+	add := func(name, key string, sign any) {
+		if len(rules) > 0 && !d.chance(50, name) {
+			return
+		}
+		rule := object{"name": name, key: sign}
+		if d.chance(50, "reject") {
+			rule["reject"] = true
+		} else {
+			rule["penalty"] = d.between(1, 100, "penalty")
+		}
+		rule["pods"] = pick(d, "pods", object{}, object{"resources": []string{gpuMemory}}, object{"selector": object{"matchLabels": object{"app": "web"}}})
+		rules = append(rules, rule)
+	}
+	add("deadlock", "condition", object{"type": "KernelDeadlock", "status": pick(d, "status", "", "Unknown")})
+	add("fan", "annotation", object{"key": "example.com/degraded"})
+	add("spot", "label", object{"key": spotKey, "values": []string{"spot"}})
+	add("hot", "signal", pick(d, "threshold", object{"name": "temperature", "above": 80}, object{"name": "temperature", "below": 20}, object{"name": "temperature"}))
+	return d.whenStale(object{"rules": rules})
+}
+
+func (d draw) utilization() object {
+	strategy := pick(d, "strategy", "LeastUsed", "TargetLoadPacking", "LoadVariationRisk", "RiskOfOverload")
+	use := func(name string) object {
+		u := object{"signal": name, "unit": pick(d, "unit", "Fraction", "Percent", "Absolute"), "max": pick(d, "max", 0, 90)}
+		if strategy == "LoadVariationRisk" || strategy == "RiskOfOverload" {
+			u["deviation"] = name + "-deviation"
+		}
+		return u
+	}
+	c := object{"scoringStrategy": object{"type": strategy}, "cpu": use("cpu"), "metricDelay": pick(d, "metric delay", "1m", "0s")}
+	if d.chance(50, "memory too") {
+		c["memory"] = use("memory")
+	}
+	if d.chance(30, "forecast") {
+		c["cpu"].(object)["forecast"] = "cpu-forecast"
+		c["forecastWeight"] = d.between(0, 100, "weight of forecasts")
+	}
+	return d.whenStale(c)
+}
+
+func (d draw) cost() object {
+	prices := slices.DeleteFunc([]object{
+		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"label": priceKey}, {"annotation": priceKey},
+		{"table": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "region": "eu", "price": 0.2}}},
+	}, func(object) bool { return !d.chance(50, "source") })
+	if len(prices) == 0 {
+		prices = []object{{"label": priceKey}}
+	}
+	strategy := pick(d, "strategy", object{"type": "PodCost"}, object{"type": "PodCost", "sunkCost": true}, object{"type": "NodeCost"},
+		object{"type": "ResourceCost", "resource": "cpu"}, object{"type": "ResourceCost", "resource": gpuMemory})
+	c := object{
+		"prices": prices, "scoringStrategy": strategy, "maxPrice": pick(d, "max price", 0, 1.5), "surcharge": pick(d, "surcharge", 0, 0.05),
+		"whenUnknown": pick(d, "when unknown", policy.Neutral, policy.Reject),
+	}
+	if d.chance(50, "spot") {
+		c["spot"] = object{"riskFactor": 1.5, "fromPriority": 100}
+	}
+	return d.whenStale(c)
+}
+
+func (d draw) remoteClusters() object {
+	return d.whenStale(object{
+		"clusterLabel":    clusterKey,
+		"clusters":        []object{{"name": "west", "signal": "west", "weight": d.between(1, 5, "weight of a cluster")}, {"name": "east", "signal": "east"}},
+		"scoringStrategy": object{"type": pick(d, "strategy", "Spread", "BinPack"), "localScore": d.between(0, 100, "local score")},
+	})
+}
+
+// load loads the configuration as outboard does.
+func load(t fataler, text []byte) *config.Config {
+	t.Helper()
+	c, err := config.Parse("case.yaml", text, config.Types{Policies: standard.Types(), Signals: sources.Types()})
+	if err != nil {
+		t.Fatalf("the configuration is not valid: %v\n%s", err, text)
+	}
+	return c
+}
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// engineOf returns an engine with the policies of the profile.
+func engineOf(t fataler, profile *config.Profile) *engine.Engine {
+	t.Helper()
+	o := engine.Options{Shortlist: profile.Shortlist}
+	for _, p := range profile.Policies {
+		o.Policies = append(o.Policies, engine.WeightedPolicy{Name: p.Name, Policy: p.Policy, Weight: p.Weight, FailurePolicy: p.FailurePolicy})
+	}
+	e, err := engine.New(o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return e
+}
+
+// nodeSignals and keySignals are the signals there are: about nodes, and about anything else.
+func nodeSignals() []string {
+	return []string{"cpu", "cpu-deviation", "cpu-forecast", "memory", "memory-deviation", "temperature", "price"}
+}
+
+func keySignals() []string { return slices.Sorted(maps.Keys(signalKeys())) }
+
+func signalKeys() map[string][]string {
+	remote := []string{"cpu/total", "cpu/free", "cpu/largest", "memory/total", "memory/free", "pods/total", "pods/free"}
+	return map[string][]string{
+		"prices": {"large/a", "small/a", "large/b"}, "flexnet": {"solver/total", "solver/used", "cad/total", "cad/used"},
+		"west": remote, "east": remote, "office-hours": {""},
+	}
+}
+
+func describe(v any) string {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}

@@ -1,0 +1,29 @@
+// Package equality holds tests that the same policies decide the same wherever they run:
+// behind the extender's wire, called by kube-scheduler's own HTTPExtender; in the engine as
+// package simulate runs it; and inside kube-scheduler, in its own scheduling framework. Each
+// case is a random cluster, a pod and a valid configuration of random policies.
+//
+// # What is equal
+//
+//   - Verdicts: the nodes on which the pod fits, and for each other node the text of the
+//     reason and whether evicting pods could help.
+//   - Scores: the order of the nodes, and which of them are best.
+//   - Claims: the annotations of the Binding, and what every ledger holds afterwards.
+//
+// # What the wire changes
+//
+// These differences are tested, and nothing else may differ:
+//
+//   - Levels: kube-scheduler takes scores of 0..10 from an extender, so nodes that differ
+//     may get the same score, unless scoreRange is Total. The best nodes stay the best.
+//   - Left-out scores: an extender subtracts the least score from all of them.
+//   - Sampling: kube-scheduler asks about some of the nodes only. A verdict does not depend
+//     on the other nodes of the question; a score may.
+//   - Shortlist: filter returns only the best nodes, and then no reasons.
+//   - Decision: a Binding of the extender also has the annotation with the decision.
+//   - Unknown nodes: a node whose name is all that is known is rejected as unknown, and one
+//     that exists in the request alone is judged by its object.
+//
+// The flag -rapid.checks draws more clusters than make unit does, and -rapid.seed draws the
+// same again.
+package equality

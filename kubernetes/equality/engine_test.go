@@ -1,0 +1,63 @@
+package equality
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// inMemory decides as package simulate does: by an engine of its own, over the same View, with ledgers in memory.
+type inMemory struct {
+	profile *config.Profile
+	engine  *engine.Engine
+	result  engine.Result
+	// maxTotal is that of the latest scores.
+	maxTotal int64
+}
+
+// ask asks about the pod, which must be trimmed. Verdicts are complete, also with a shortlist.
+func (m *inMemory) ask(view *snapshot.View, pod *corev1.Pod, nodes []*corev1.Node) decided {
+	req := engine.Request{Pod: pod, View: view}
+	for _, node := range nodes {
+		req.Nodes = append(req.Nodes, view.Node(node.Name))
+	}
+	if err := m.engine.Filter(background, req, &m.result); err != nil {
+		return decided{Error: oneLine(err)}
+	}
+	d := decided{Verdicts: map[string]verdict{}}
+	for _, node := range nodes {
+		d.Verdicts[node.Name] = verdict{}
+	}
+	for _, r := range m.result.Rejected {
+		d.Verdicts[nodes[r.Index].Name] = verdict{r.Reason.Text, r.Unresolvable}
+	}
+	var kept []*snapshot.Node
+	for _, i := range m.result.Kept {
+		d.Kept = append(d.Kept, nodes[i].Name)
+		kept = append(kept, req.Nodes[i])
+	}
+	if len(kept) == 0 {
+		return d
+	}
+	req.Nodes = kept
+	if err := m.engine.Score(background, req, &m.result); err != nil {
+		d.ScoreError = oneLine(err)
+		return d
+	}
+	m.maxTotal, d.Scores = m.result.Record.MaxTotal, map[string]int64{}
+	for i, total := range m.result.Totals {
+		d.Scores[d.Kept[i]] = total
+	}
+	return d
+}
+
+// reserve claims what the pod gets on the node.
+func (m *inMemory) reserve(view *snapshot.View, pod *corev1.Pod, node string, claims engine.Ledgers) (map[string]string, error) {
+	reservation, err := m.engine.Reserve(background, claims, view, pod, m.engine.CountNominated(view, nil, pod, view.Node(node)))
+	if err != nil {
+		return nil, err
+	}
+	return reservation.Annotations, nil
+}

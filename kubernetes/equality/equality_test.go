@@ -1,0 +1,258 @@
+package equality
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+// checks is how many clusters and configurations are drawn unless -rapid.checks says otherwise. Several pods are placed in each.
+const checks = "1500"
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", checks); err != nil { // before the command line is parsed
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// sides are all that decide about the pods of one cluster.
+type sides struct {
+	*world
+	profile *config.Profile
+	cluster *apiServer
+	wire    *wire
+	claims  keeper // those of the wire
+	memory  *inMemory
+	counts  *counts
+}
+
+func TestExtenderAndSimulationDecideAlike(t *testing.T) {
+	w, counts := newWire(t), &counts{}
+	rapid.Check(t, func(t *rapid.T) {
+		d := draw{t}
+		s := &sides{wire: w, counts: counts}
+		s.begin(d)
+		for i := range d.between(4, 12, "pods to place") {
+			s.place(d, fmt.Sprintf("pod-%d", i))
+			s.change(d)
+		}
+	})
+	counts.check(t)
+}
+
+// begin draws a cluster and a configuration, and gives each side policies of its own.
+func (s *sides) begin(d draw) {
+	text := d.configuration()
+	s.profile, s.world = &load(d, text).Profiles[0], d.world()
+	s.cluster = &apiServer{world: s.world}
+	s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.claims)
+	s.memory = &inMemory{profile: s.profile, engine: engineOf(d, &load(d, text).Profiles[0])}
+}
+
+// place has all sides decide about a pod, compares them, and binds it.
+func (s *sides) place(d draw, name string) {
+	pod, nodes := d.pod(name), d.subset(s.nodes)
+	s.now = s.now.Add(time.Second)
+	s.cluster.live, s.cluster.pending = pod, pick(d, "seen", pod, nil)
+	s.cluster.publish()
+	if !interested(d, s.profile, pod) {
+		return // kube-scheduler asks nobody
+	}
+	view := s.cluster.View()
+	want := s.memory.ask(view, trimmed(pod), nodes)
+	s.counts.note(want, s.profile)
+	for _, how := range []string{"by names", "by nodes"} {
+		got := s.wire.ask(how, pod, nodes)
+		if difference := s.compare(want, got); difference != "" {
+			d.Fatalf("%s, the extender and the engine differ about pod %s: %s\nextender: %s\nengine: %s", how, name, difference, describe(got), describe(want))
+		}
+	}
+	s.bind(d, view, pod, want)
+}
+
+// compare returns how the extender's answers differ from what the engine says, but for what the wire changes.
+func (s *sides) compare(want, got decided) string {
+	if want.Error != got.Error {
+		return "the error of filter"
+	}
+	if !slices.Equal(want.Kept, got.Kept) {
+		return "the nodes that are kept"
+	}
+	fit := 0
+	for _, v := range want.Verdicts {
+		if v == (verdict{}) {
+			fit++
+		}
+	}
+	if s.profile.Shortlist > 0 && fit > len(want.Kept) {
+		if len(got.Verdicts) != len(got.Kept) {
+			return "reasons beside a shortlist"
+		}
+	} else if !maps.Equal(want.Verdicts, got.Verdicts) {
+		return "verdicts"
+	}
+	switch {
+	case (want.ScoreError == "") != (got.ScoreError == ""): // its text is lost on the wire
+		return "the error of prioritize"
+	case (want.Scores == nil) != (got.Scores == nil):
+		return "whether there are scores"
+	case want.Scores == nil:
+		return ""
+	case s.profile.ScoreRange == config.TotalRange:
+		return exactScores(want.Scores, got.Scores)
+	}
+	return levels(want.Scores, got.Scores, s.memory.maxTotal)
+}
+
+// exactScores says whether scores are totals, less the least of them.
+func exactScores(totals, scores map[string]int64) string {
+	least := slices.Min(slices.Collect(maps.Values(totals)))
+	for name, total := range totals {
+		if scores[name] != total-least {
+			return "the score of " + name
+		}
+	}
+	return ""
+}
+
+// levels says whether scores are totals on the levels of the wire, less the least of them: the order of the nodes but for ties,
+// and the same best nodes.
+func levels(totals, scores map[string]int64, maxTotal int64) string {
+	names := slices.Sorted(maps.Keys(totals))
+	want := make([]int64, len(names))
+	for i, name := range names {
+		want[i] = totals[name]
+		for _, other := range names {
+			if totals[name] > totals[other] && scores[name] < scores[other] {
+				return "the order of " + name + " and " + other
+			}
+		}
+	}
+	if !slices.Equal(best(totals), best(scores)) {
+		return "the best nodes"
+	}
+	engine.ScaleScores(want, maxTotal)
+	least := slices.Min(want)
+	for i, name := range names {
+		if scores[name] != want[i]-least {
+			return "the level of " + name
+		}
+	}
+	return ""
+}
+
+// best are the nodes with the best score, in order of name.
+func best(scores map[string]int64) []string {
+	most := slices.Max(slices.Collect(maps.Values(scores)))
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(scores)), func(name string) bool { return scores[name] < most })
+}
+
+// bind has each side claim what the pod needs on one of the nodes that were kept, most often the best, and compares the claims.
+func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided) {
+	// kube-scheduler has asked about nodes only that it does not rule out itself.
+	filters := kubescheduler.For(pod)
+	allowed := slices.DeleteFunc(slices.Clone(want.Kept), func(name string) bool { return filters.Excludes(view.Node(name).Object) != "" })
+	if len(allowed) == 0 {
+		return
+	}
+	node := allowed[d.between(0, len(allowed)-1, "node")]
+	if want.Scores != nil && d.chance(80, "best") {
+		if top := best(want.Scores)[0]; slices.Contains(allowed, top) {
+			node = top
+		}
+	}
+	var expected keeper
+	expected.begin(s.world)
+	annotations, err := s.memory.reserve(view, trimmed(pod), node, &expected)
+
+	s.claims.begin(s.world)
+	s.cluster.bound = nil
+	bindErr := s.wire.bind(pick(d, "bound", "by names", "by nodes"), pod, node)
+	if text(err) != text(bindErr) {
+		d.Fatalf("bind answers %q about pod %s on node %s, and the engine %q", text(bindErr), pod.Name, node, text(err))
+	}
+	if err != nil {
+		s.counts.NotBound++
+		return
+	}
+	got := maps.Clone(s.cluster.bound.Annotations)
+	delete(got, decision.Annotation)
+	if s.cluster.bound.Node != node || !maps.Equal(got, annotations) {
+		d.Fatalf("pod %s is bound to node %s with %s, want node %s with %s", pod.Name, s.cluster.bound.Node, describe(got), node, describe(annotations))
+	}
+	if !reflect.DeepEqual(s.claims.all, expected.all) {
+		d.Fatalf("the ledgers hold %s, want %s", describe(s.claims.list()), describe(expected.list()))
+	}
+	s.counts.Bound++
+	s.counts.Annotated += min(1, len(annotations))
+	for key, l := range expected.all {
+		if before, known := s.claimed[key]; !known || !reflect.DeepEqual(before, l) {
+			s.setLedger(l)
+			s.counts.Claims++
+		}
+	}
+	s.setPod(s.world.bound(pod, node, annotations))
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return oneLine(err)
+}
+
+// change draws something that happens in the cluster.
+func (s *sides) change(d draw) {
+	switch pick(d, "event", "nothing", "nothing", "a pod ends", "a pod is deleted", "a node changes", "a signal changes", "a node is deleted") {
+	case "a pod ends":
+		if pod := s.onePod(d); pod != nil {
+			pod.Status.Phase = corev1.PodSucceeded
+			s.setPod(pod)
+		}
+	case "a pod is deleted":
+		if pod := s.onePod(d); pod != nil {
+			s.deletePod(pod.UID)
+		}
+	case "a node changes":
+		s.setNode(d.node(d.between(0, len(s.nodes)-1, "node")))
+	case "a signal changes":
+		name := pick(d, "signal", slices.Concat(nodeSignals(), []string{"flexnet", "west", "east"})...)
+		keys := signalKeys()[name]
+		for _, node := range s.nodes {
+			if len(signalKeys()[name]) == 0 {
+				keys = append(keys, node.Name)
+			}
+		}
+		s.setSignal(d.signal(name, keys))
+	case "a node is deleted":
+		if len(s.nodes) > 1 {
+			s.deleteNode(s.nodes[d.between(0, len(s.nodes)-1, "node")].Name)
+		}
+	}
+}
+
+// onePod draws one of the pods, and returns a copy; nil if there are none.
+func (s *sides) onePod(d draw) *corev1.Pod {
+	pods := s.podsInOrder()
+	if len(pods) == 0 {
+		return nil
+	}
+	pod := pods[d.between(0, len(pods)-1, "pod")].DeepCopy()
+	pod.ResourceVersion += "1"
+	return pod
+}
