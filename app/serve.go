@@ -59,7 +59,7 @@ one is reported and changes nothing.`,
 // serve runs until ctx is done and every call in flight is answered.
 func serve(ctx context.Context, file string, c *config.Config, types config.Types) error {
 	collectGarbage()
-	logger := newLogger(c.Log)
+	logger := service.NewLogger(c.Log)
 	slog.SetDefault(logger)
 	if limit := limitMemory(os.DirFS("/")); limit > 0 {
 		logger.Info("memory limit set from the cgroup", "bytes", limit)
@@ -122,18 +122,6 @@ func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logge
 		return service.Connection{}, fmt.Errorf("%w (set clientConnection.kubeconfig, or clientConnection: None)", err)
 	}
 	return service.Connect(c, cluster.Options{Config: client}, registry, logger)
-}
-
-func newLogger(c config.Log) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		panic(err) // the configuration has been validated
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
 // clientConfig finds the API server: in the file named, or in the pod we run in,

@@ -82,7 +82,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 			if got, want := strings.Join(holding, " "), map[string]string{"one": "b", "two": "b c"}[tt.name]; got != want {
 				t.Errorf("the record says that the pod holds a claim on %q, want %q", got, want)
 			}
-			engine.ScaleScores(result.Totals, result.Record.MaxTotal)
+			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
 			if got := fmt.Sprint(result.Totals); got != tt.levels {
 				t.Errorf("levels %s, want %s", got, tt.levels)
 			}

@@ -221,6 +221,15 @@ func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 func (e *Engine) run(ctx context.Context, req Request, result *Result, decide func(*evaluation) error) error {
 	ev, prepared := e.prepared.take(req)
 	ev.begin(e, req, prepared)
+	err := e.decide(ctx, req, ev, prepared, result, decide)
+	if err == nil {
+		e.prepared.put(ev)
+	}
+	return err
+}
+
+// decide is run with an evaluation that has begun. prepared says whether it was used before.
+func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, prepared bool, result *Result, decide func(*evaluation) error) error {
 	cached := func(ev *evaluation) error {
 		e.caches.take(ev, &req)
 		defer e.caches.put(ev)
@@ -240,7 +249,6 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 		return err
 	}
 	result.Record.Rejections = ev.rejections(req.Nodes)
-	e.prepared.put(ev)
 	return nil
 }
 

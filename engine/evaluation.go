@@ -36,6 +36,7 @@ type evaluation struct {
 
 	// signature is the same for all pods with the same results of the policies with a signature; see [nodeCache].
 	signature []byte
+	unsigned  bool       // a policy that concerns the pod has no signature
 	cache     *nodeCache // for the signature; nil: nothing is cached
 	rows      []int32    // of the requested nodes; valid only with a cache
 
@@ -109,7 +110,7 @@ func (ev *evaluation) forget() {
 	clear(ev.scorers)
 	clear(ev.explainers)
 	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
-	ev.signature = ev.signature[:0]
+	ev.signature, ev.unsigned = ev.signature[:0], false
 }
 
 // attempt prepares the policies and calls decide. An error or panic of a policy becomes its
@@ -161,6 +162,7 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 			return ev.failed(ctx, fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle))
 		}
 		signed := ev.sign(i, cycle)
+		ev.unsigned = ev.unsigned || cycle != nil && !signed
 		if filters {
 			ev.filters = append(ev.filters, filterRef{i, f, signed})
 		}

@@ -40,7 +40,7 @@ func TestLevels(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := slices.Clone(tt.totals)
-			engine.ScaleScores(got, tt.maxTotal)
+			engine.ScaleScores(got, tt.maxTotal, engine.MaxExtenderScore)
 			if diff := cmp.Diff(tt.levels, got); diff != "" {
 				t.Errorf("levels of %v in 0..%d (-want +got):\n%s", tt.totals, tt.maxTotal, diff)
 			}
@@ -60,7 +60,7 @@ func TestLevelsKeepTheBestApart(t *testing.T) {
 		)
 		totals := rapid.SliceOfN(total, 1, 20).Draw(t, "totals")
 		levels := slices.Clone(totals)
-		engine.ScaleScores(levels, maxTotal)
+		engine.ScaleScores(levels, maxTotal, engine.MaxExtenderScore)
 
 		best := slices.Max(totals)
 		for i := range totals {

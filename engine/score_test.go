@@ -169,7 +169,7 @@ func TestLargestTotalForThePod(t *testing.T) {
 			if result.Record.MaxTotal != tt.max {
 				t.Errorf("%s, turn %d: the largest total is %d, want %d", tt.name, turn, result.Record.MaxTotal, tt.max)
 			}
-			engine.ScaleScores(result.Totals, result.Record.MaxTotal)
+			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
 			if diff := cmp.Diff(tt.levels, result.Totals); diff != "" {
 				t.Errorf("%s, turn %d: levels (-want +got):\n%s", tt.name, turn, diff)
 			}

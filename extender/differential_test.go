@@ -194,7 +194,7 @@ func (d *differential) checkScores(t tester, args extenderv1.ExtenderArgs, got e
 	want := d.evaluate(t, args, 0, func(e *engine.Engine, req engine.Request, result *engine.Result) error {
 		return e.Score(context.Background(), req, result)
 	})
-	engine.ScaleScores(want.Totals, want.Record.MaxTotal)
+	engine.ScaleScores(want.Totals, want.Record.MaxTotal, engine.MaxExtenderScore)
 	sums := map[string]int64{}
 	for _, s := range got {
 		sums[s.Host] += s.Score

@@ -92,7 +92,7 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 // scale converts totals to the scores of the response.
 func (h *Handler) scale(result *engine.Result) {
 	if !h.Fine {
-		engine.ScaleScores(result.Totals, result.Record.MaxTotal)
+		engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
 	}
 	subtractLeast(result.Totals)
 }

@@ -7,12 +7,13 @@ import (
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
 )
 
 // manages reports whether the profile manages the pod: kube-scheduler does not call an extender for
 // pods that request none of its managedResources.
 func (h *Handler) manages(pod *corev1.Pod) bool {
-	return len(h.ManagedResources) == 0 || slices.ContainsFunc(h.ManagedResources, func(r string) bool { return asksFor(pod, corev1.ResourceName(r)) })
+	return len(h.ManagedResources) == 0 || slices.ContainsFunc(h.ManagedResources, func(r string) bool { return snapshot.NamesResource(pod, corev1.ResourceName(r)) })
 }
 
 // unmanaged returns the result for a pod that the profile does not manage, as if kube-scheduler had
@@ -27,15 +28,4 @@ func unmanaged(req engine.Request, result *engine.Result) {
 		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
 		Generation: req.View.Generation(), Asked: n, Fit: n, Returned: n, Unmanaged: true,
 	}
-}
-
-// asksFor reports whether the pod requests the resource by kube-scheduler's rule for managedResources: in a request or
-// limit of a container or init container, even with the value 0.
-func asksFor(pod *corev1.Pod, name corev1.ResourceName) bool {
-	in := func(c corev1.Container) bool {
-		_, requested := c.Resources.Requests[name]
-		_, limited := c.Resources.Limits[name]
-		return requested || limited
-	}
-	return slices.ContainsFunc(pod.Spec.Containers, in) || slices.ContainsFunc(pod.Spec.InitContainers, in)
 }

@@ -203,7 +203,7 @@ func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if !r.extender.Fine {
-		engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal)
+		engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal, engine.MaxExtenderScore)
 	}
 	for i, total := range r.result.Totals {
 		r.scores[i] += total * r.scheduler.ExtenderWeight * (maxNodeScore / levels)

@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/component-helpers/resource"
@@ -151,4 +153,15 @@ func ExtendedResourceRequest(pod *corev1.Pod, resource corev1.ResourceName) int6
 		sum = AddAmounts(sum, limit(&pod.Spec.Containers[i]))
 	}
 	return max(sum, peak)
+}
+
+// NamesResource says whether the pod names the resource, as kube-scheduler sees it that calls an extender for its managedResources:
+// in a request or limit of a container or init container, also with the value 0.
+func NamesResource(pod *corev1.Pod, name corev1.ResourceName) bool {
+	in := func(c corev1.Container) bool {
+		_, requested := c.Resources.Requests[name]
+		_, limited := c.Resources.Limits[name]
+		return requested || limited
+	}
+	return slices.ContainsFunc(pod.Spec.Containers, in) || slices.ContainsFunc(pod.Spec.InitContainers, in)
 }

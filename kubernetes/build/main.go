@@ -33,6 +33,7 @@ var controlPlane = []program{
 	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
+	{name: "outboard-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/outboard-scheduler"},
 }
 
 // prometheus is built without service discovery, which takes the clients of all clouds.

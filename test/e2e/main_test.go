@@ -17,6 +17,9 @@ const atOnce = "4"
 // binary is Outboard, built once for all tests.
 var binary = sync.OnceValues(func() (string, error) { return stage.Build(context.Background()) })
 
+// plugged is kube-scheduler with the plugin, built once for all tests.
+var plugged = sync.OnceValues(func() (string, error) { return stage.BuildScheduler(context.Background()) })
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false

@@ -67,6 +67,7 @@ var only = []struct {
 	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/...", "test/baseline"}},
 	{"k8s.io/client-go/kubernetes/...", []string{"cluster", "signal/remote", "signal/configmap", "controlplane", "examples", "app", "test/..."}},
 	{module + "/policies/gpumemory/strategy", []string{"policies/gpumemory", "test/strategies"}},
+	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},
 }
 

@@ -389,6 +389,16 @@ func moduleRoot(ctx context.Context) (string, error) {
 // Build builds the binary into bin/ of the checkout, which takes seconds even if nothing
 // has changed. Several processes may do so at once: each puts a complete file into place.
 func Build(ctx context.Context) (string, error) {
+	return build(ctx, "", "outboard")
+}
+
+// BuildScheduler builds kube-scheduler with the plugin, as bin/outboard-scheduler.
+func BuildScheduler(ctx context.Context) (string, error) {
+	return build(ctx, "kubernetes", "outboard-scheduler")
+}
+
+// build builds a command of the module in the folder into bin/ of the root.
+func build(ctx context.Context, module, name string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
@@ -402,11 +412,12 @@ func Build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(temp)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(temp, "outboard"), "./cmd/outboard")
-	cmd.Dir = root
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(temp, name), "./cmd/"+name)
+	cmd.Dir = filepath.Join(root, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the programs of the control plane: nothing is compiled twice
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building outboard: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
-	path := filepath.Join(dir, "outboard")
-	return path, os.Rename(filepath.Join(temp, "outboard"), path)
+	path := filepath.Join(dir, name)
+	return path, os.Rename(filepath.Join(temp, name), path)
 }

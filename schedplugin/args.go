@@ -1,0 +1,103 @@
+package schedplugin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/config/strictyaml"
+)
+
+// argsName is what errors name the configuration by that is in the arguments.
+const argsName = "pluginConfig[" + Name + "].args"
+
+// arguments are those of the plugin.
+type arguments struct {
+	// ConfigFile is the configuration file; "": the configuration is in the arguments.
+	ConfigFile string
+	// Profile is the path of the profile whose policies are asked; "": the only one.
+	Profile string
+
+	document []byte // the configuration in the arguments
+}
+
+// parseArguments reads what kube-scheduler has found in its configuration.
+func parseArguments(args runtime.Object) (arguments, error) {
+	var a arguments
+	unknown, ok := args.(*runtime.Unknown)
+	if args == nil || ok && len(unknown.Raw) == 0 {
+		return a, fmt.Errorf("%s: Required value: must be a configuration, or name one with configFile", argsName)
+	}
+	if !ok {
+		return a, fmt.Errorf("%s: is a %T: must be a configuration", argsName, args)
+	}
+	raw, err := yaml.YAMLToJSONStrict(unknown.Raw) // JSON is YAML
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", argsName, err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return a, fmt.Errorf("%s: must be a mapping", argsName)
+	}
+	var errs []error
+	for name, into := range map[string]*string{"configFile": &a.ConfigFile, "profile": &a.Profile} {
+		if value, has := fields[name]; has {
+			if json.Unmarshal(value, into) != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: Invalid value: must be a string", argsName, name))
+			}
+			delete(fields, name)
+		}
+	}
+	if a.ConfigFile != "" {
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			rule := "the configuration is in configFile"
+			if near := strictyaml.Nearest(name, []string{"configFile", "profile"}); near != "" {
+				rule = fmt.Sprintf("did you mean %q?", near)
+			}
+			errs = append(errs, fmt.Errorf("%s: %s: Forbidden: %s", argsName, name, rule))
+		}
+	}
+	if a.document, err = json.Marshal(fields); err != nil {
+		errs = append(errs, err)
+	}
+	return a, errors.Join(errs...)
+}
+
+// load reads the configuration.
+func (a arguments) load(types config.Types) (*config.Config, error) {
+	if a.ConfigFile != "" {
+		return config.Load(a.ConfigFile, types)
+	}
+	c, err := config.Parse(argsName, a.document, types)
+	var errs config.Errors
+	if errors.As(err, &errs) {
+		for _, e := range errs {
+			e.Line = 0 // of the JSON that kube-scheduler has made of its file
+		}
+	}
+	return c, err
+}
+
+// choose returns the profile of the configuration that the arguments name.
+func (a arguments) choose(c *config.Config) (*config.Profile, error) {
+	var paths []string
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		if p.Path == a.Profile || a.Profile == "" && len(c.Profiles) == 1 {
+			return p, nil
+		}
+		paths = append(paths, p.Path)
+	}
+	known := "profiles: " + strings.Join(paths, ", ")
+	if a.Profile == "" {
+		return nil, fmt.Errorf("%s: profile: Required value: the configuration has several %s", argsName, known)
+	}
+	return nil, fmt.Errorf("%s: profile: Not found: %q: the configuration has the %s", argsName, a.Profile, known)
+}

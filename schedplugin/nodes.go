@@ -1,0 +1,89 @@
+package schedplugin
+
+import (
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// nodes are the NodeInfos of kube-scheduler as policies judge them. What was made of the latest NodeInfo of a node is kept: its
+// generation changes whenever it does. It may be used concurrently. The zero value is ready to use.
+type nodes struct {
+	byRow atomic.Pointer[[]atomic.Pointer[judged]]
+}
+
+// judged is a NodeInfo and what was made of it.
+type judged struct {
+	generation int64
+	base, node *snapshot.Node
+}
+
+// of returns the node with the pods of the NodeInfo, and all else as in the View.
+func (ns *nodes) of(view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
+	base := view.Node(info.Node().Name)
+	if base == nil { // the View does not show it yet
+		return snapshot.NewNode(snapshot.TrimmedNode(info.Node()), podsOf(info)...)
+	}
+	slot := ns.slot(view, base.Row())
+	generation := info.GetGeneration()
+	if last := slot.Load(); last != nil && last.generation == generation && last.base == base {
+		return last.node
+	}
+	node := withPodsOf(base, info)
+	slot.Store(&judged{generation, base, node})
+	return node
+}
+
+func (ns *nodes) slot(view *snapshot.View, row int) *atomic.Pointer[judged] {
+	rows := ns.byRow.Load()
+	for rows == nil || row >= len(*rows) {
+		larger := make([]atomic.Pointer[judged], max(view.Rows(), row+1)*5/4)
+		ns.byRow.CompareAndSwap(rows, &larger) // what was kept is made again
+		rows = ns.byRow.Load()
+	}
+	return &(*rows)[row]
+}
+
+// manyPods is from how many pods on they are looked up in a map.
+const manyPods = 16
+
+// withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same.
+func withPodsOf(base *snapshot.Node, info fwk.NodeInfo) *snapshot.Node {
+	infos := info.GetPods()
+	onBase := base.Has
+	if len(base.Pods) > manyPods {
+		set := make(map[types.UID]struct{}, len(base.Pods))
+		for _, pod := range base.Pods {
+			set[pod.UID] = struct{}{}
+		}
+		onBase = func(uid types.UID) bool { _, has := set[uid]; return has }
+	}
+	shared := 0
+	var more []*corev1.Pod
+	for _, pod := range infos {
+		if onBase(pod.GetPod().UID) {
+			shared++
+		} else {
+			more = append(more, snapshot.TrimmedPod(pod.GetPod()))
+		}
+	}
+	if shared < len(base.Pods) {
+		base = base.Without(func(pod *corev1.Pod) bool {
+			return !slices.ContainsFunc(infos, func(i fwk.PodInfo) bool { return i.GetPod().UID == pod.UID })
+		})
+	}
+	return base.With(more...)
+}
+
+func podsOf(info fwk.NodeInfo) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range info.GetPods() {
+		pods = append(pods, snapshot.TrimmedPod(pod.GetPod()))
+	}
+	return pods
+}
