@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// adminHandler answers the admin listener.
+// adminHandler returns the handler of the admin listener.
 func (s *Server) adminHandler() (http.Handler, error) {
 	opts := s.opts.Admin
 	mux := http.NewServeMux()
@@ -34,14 +34,14 @@ func (s *Server) adminHandler() (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 			return
 		}
 		s.protect(mux, w, r)
 	}), nil
 }
 
-// mount turns the panic of a pattern that is wrong or taken into an error.
+// mount registers the handler. A panic about an invalid or duplicate pattern becomes an error.
 func mount(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -52,7 +52,7 @@ func mount(mux *http.ServeMux, pattern string, handler http.Handler) (err error)
 	return nil
 }
 
-// serveReady lists every check with ok or its error, and the warnings; 503 unless all checks are ok.
+// serveReady lists every check with ok or its error, and the warnings. The status is 503 unless all checks are ok.
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	var body bytes.Buffer
 	status := http.StatusOK
@@ -76,14 +76,14 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(body.Bytes())
 }
 
-// listenAdmin refuses addresses that other hosts reach, unless they are allowed.
+// listenAdmin rejects addresses that other hosts can reach, unless they are allowed.
 func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", opts.Address)
 	if err != nil {
 		return nil, fmt.Errorf("admin address: %w", err)
 	}
 	if !opts.AllowRemote && !addr.IP.IsLoopback() {
-		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read what is served there; allow it explicitly if they shall", opts.Address)
+		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read everything it serves; set allowRemote to permit that", opts.Address)
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {

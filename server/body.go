@@ -12,19 +12,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Errors of reading a request's body, to be told apart with [errors.Is], as is [ErrBusy]. The returned errors say more.
+// Errors of reading a request's body, for [errors.Is], together with [ErrBusy]. The returned errors add details.
 var (
-	// ErrBodyTooLarge: the body exceeds [Options.MaxBodyBytes]. When its length was declared, nothing has been read.
+	// ErrBodyTooLarge: the body exceeds [Options.MaxBodyBytes]. If its length was declared, nothing was read.
 	ErrBodyTooLarge = errors.New("request body too large")
 
 	// ErrBodyTimeout: the body did not arrive within [Options.BodyTimeout], or not at [Options.MinRate].
 	ErrBodyTimeout = errors.New("request body not received in time")
 )
 
-// readStep is how much is read at a time.
+// readStep is the largest size of one read.
 const readStep = 32 << 10
 
-// A countedBody is a request's body under the limits. It is used by one goroutine at a time.
+// A countedBody is a request's body with its limits. One goroutine at a time uses it.
 type countedBody struct {
 	body     io.ReadCloser
 	ctx      context.Context
@@ -35,7 +35,7 @@ type countedBody struct {
 	timeout  time.Duration // for the error's text
 	received prometheus.Gauge
 	refusals *prometheus.CounterVec
-	hangUp   func() // ends the connection with the answer
+	hangUp   func() // closes the connection after the response
 
 	admitted bool
 	err      error // sticky
@@ -65,8 +65,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// admit waits for room for the whole body, so that whoever has begun to read can read on to the end. A body of unknown
-// length may become as large as any.
+// admit waits for room for the whole body, so that a request that has started to read can read to the end. A body of
+// unknown length counts with the maximum.
 func (b *countedBody) admit() error {
 	size := b.declared
 	switch {
@@ -102,11 +102,11 @@ func (b *countedBody) refuse(reason string, err error) error {
 
 func (b *countedBody) Close() error { return b.body.Close() }
 
-// hasBody reports whether there may be something to read.
+// hasBody reports whether the request may have a body.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// limitBody returns the request with its body under the limits, and a function that gives back what the request held. The
-// request is a copy, since the http.Server looks at its own to know what is left to read.
+// limitBody returns the request with its body limited, and a function that releases what the request holds. The request
+// is a copy, because the http.Server uses its own to determine what is left to read.
 func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (limited *http.Request, release func()) {
 	if !hasBody(r) {
 		return r, func() {}
@@ -129,7 +129,7 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (limited *htt
 	}
 }
 
-// ownConn returns the connection of a request that has one to itself.
+// ownConn returns the connection of a request that does not share it with others.
 func ownConn(r *http.Request) *conn {
 	if r.ProtoMajor != 1 {
 		return nil
@@ -137,15 +137,15 @@ func ownConn(r *http.Request) *conn {
 	return sessionOf(r.Context()).conn
 }
 
-// lingerTimeout is how long the rest of a body that nobody wants is taken in after the answer.
+// lingerTimeout is how long the server reads the rest of a rejected body after the response.
 const lingerTimeout = time.Second
 
-// hangUp ends a connection with its answer. Otherwise the http.Server reads on before it answers, to find the next
-// request. It still does so after the answer, for a while: to close at once would reset the connection, and the answer
-// might be lost with it.
+// hangUp closes the connection after the response. Otherwise the http.Server would read the rest of the body before it
+// responds, to find the next request. It still reads for a while after the response: closing immediately would reset
+// the connection, and the response might be lost.
 func hangUp(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
-		return // there a request is not in the way of the next
+		return // other requests do not wait for this one
 	}
 	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTimeout))

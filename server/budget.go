@@ -13,34 +13,35 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ErrBusy means that other requests hold the memory set aside for requests, and did not give enough back in time. It is an
-// error of reading a request's body and of [Reserve]; the returned errors say more.
+// ErrBusy means that other requests hold the memory for requests, and did not release enough in time. Reading a
+// request's body and [Reserve] return it; the returned errors add details.
 var ErrBusy = errors.New("server busy")
 
 const (
-	// ordinaryBody is the size up to which a body never waits for large ones: there is room for one on every connection.
-	// A pod of 32 KiB and 64 KiB of names take no more.
+	// ordinaryBody is the size up to which a body never waits for large ones: every connection has room for one. A pod
+	// of 32 KiB and 64 KiB of names fit.
 	ordinaryBody = 96 << 10
 
-	// Requests that reserve at most lightWork share lightRoom, so that they never wait for those that reserve more, which
-	// share heavyRoom.
+	// Requests that reserve at most lightWork share lightRoom, and never wait for those that reserve more, which share
+	// heavyRoom.
 	lightWork = 4 << 20
 	lightRoom = 64 << 20
 	heavyRoom = 64 << 20
 
-	// A transfer that is behind by more than evictBehind, which is some of its grace, ends when a request waits for room.
+	// A transfer that is behind by more than evictBehind, a part of its grace, ends if a request waits for room.
 	evictBehind = 500 * time.Millisecond
 
-	// While others wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it, so that heavy requests
-	// take a tenth of a processor's time and the others are not slowed down by much. A call about all nodes of a large cluster
-	// holds it for less than longWork; after a longer one it stays closed for longRest times as long. maxRest bounds both.
+	// While other requests wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it. So
+	// heavy requests take a tenth of a processor's time and hardly slow down other requests. A call for all nodes of a
+	// large cluster holds it for less than longWork; after a longer one it stays closed for longRest times as long.
+	// maxRest bounds both.
 	heavyRest = 9
 	longWork  = 20 * time.Millisecond
 	longRest  = 99
 	maxRest   = 10 * time.Second
 
-	// While others wait for the room of large bodies, those above pacedBody arrive at pacedRate bytes a second together, after the
-	// first pacedBody bytes: receiving them faster takes the processors' time from the others.
+	// While other requests wait for room for large bodies, bodies above pacedBody arrive at pacedRate bytes a second in
+	// total, after their first pacedBody bytes: receiving them faster takes processor time from other requests.
 	pacedBody = 1 << 20
 	pacedRate = 16 << 20
 
@@ -48,20 +49,20 @@ const (
 	evictPause = 50 * time.Millisecond
 )
 
-// A budget bounds the memory that requests hold together. Everybody acquires a body's room before the first byte is read,
-// and what is made of it after the last, and in that order: who waits for the second waits for requests that wait for
-// nothing.
+// A budget bounds the memory of all requests together. A request acquires room for its body before it reads the first
+// byte, and room for decoding it after the last byte, always in this order: requests that wait for the second room wait
+// only for requests that wait for nothing.
 type budget struct {
 	large, ordinary, light, heavy *room
 
-	// leastHeavy is the least that a heavy request acquires. It keeps one processor free of them.
+	// leastHeavy is the least that a heavy request acquires. It keeps one processor free of heavy requests.
 	leastHeavy int64
 
 	pacing *rate.Limiter // of large bodies
 
 	patience time.Duration
-	evict    func()       // ends the slowest transfer; nil: none is ended
-	evicted  atomic.Int64 // when evict was called last, in Unix nanoseconds
+	evict    func()       // ends the slowest transfer; nil: transfers are not ended
+	evicted  atomic.Int64 // the time of the last call of evict, in Unix nanoseconds
 	reserved prometheus.Gauge
 }
 
@@ -81,8 +82,8 @@ func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
 	return &budget{
 		large:      newRoom("large request bodies", opts.MaxInFlightBytes),
 		ordinary:   newRoom("request bodies of ordinary size", int64(opts.MaxConnections)*ordinaryBody),
-		light:      newRoom("what is made of requests of ordinary size", lightRoom),
-		heavy:      newRoom("what is made of large requests", heavyRoom),
+		light:      newRoom("decoding requests of ordinary size", lightRoom),
+		heavy:      newRoom("decoding large requests", heavyRoom),
 		pacing:     rate.NewLimiter(pacedRate, pacedBody),
 		leastHeavy: heavyRoom / int64(max(runtime.GOMAXPROCS(0)-1, 1)),
 		patience:   opts.BusyTimeout,
@@ -91,7 +92,7 @@ func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
 	}
 }
 
-// forBody is the room for a body of at most so many bytes.
+// forBody returns the room for a body of at most bytes.
 func (b *budget) forBody(bytes int64) *room {
 	if bytes <= ordinaryBody {
 		return b.ordinary
@@ -99,20 +100,20 @@ func (b *budget) forBody(bytes int64) *room {
 	return b.large
 }
 
-// pace waits after n bytes of a body have been read, n being at most pacedBody. body is how many bytes it has as far as known. It
-// returns early when ctx ends.
+// pace waits after n bytes of a body were read; n is at most pacedBody. body is the known length of the body so far.
+// pace returns early if ctx ends.
 func (b *budget) pace(ctx context.Context, body int64, n int) {
 	if body > pacedBody && b.large.waiting.Load() > 0 {
-		_ = b.pacing.WaitN(ctx, n) // otherwise the request is over, which reading shows
+		_ = b.pacing.WaitN(ctx, n) // an error means that the request has ended, and the next read returns it
 	}
 }
 
-// A lease is what one request holds. It is used by one goroutine at a time.
+// A lease is the memory that one request holds. One goroutine at a time uses it.
 type lease struct {
 	budget *budget
 	waited time.Duration // so far
 	holds  []holding
-	usual  [2]holding // memory for holds: the body, and what is made of it
+	usual  [2]holding // memory for holds: for the body and for decoding it
 }
 
 type holding struct {
@@ -121,8 +122,8 @@ type holding struct {
 	since time.Time
 }
 
-// take acquires n bytes of the room, or all of it if it is smaller. It waits until the lease has waited for the budget's
-// patience altogether, and makes those who wait for slow clients give way.
+// take acquires n bytes of the room, or all of the room if that is less. It waits until the lease has waited for the
+// budget's patience in total, and evicts slow clients for those that wait.
 func (l *lease) take(ctx context.Context, r *room, n int64) error {
 	n = min(n, r.size)
 	if !r.free.TryAcquire(n) {
@@ -154,7 +155,7 @@ func (l *lease) wait(ctx context.Context, r *room, n int64) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: requests fill the %d bytes set aside for %s, no room for %d more within %s",
+	return fmt.Errorf("%w: requests hold the %d bytes for %s, and %d more did not become free within %s",
 		ErrBusy, r.size, r.use, n, l.budget.patience)
 }
 
@@ -163,7 +164,7 @@ func (b *budget) evictUntil(done <-chan struct{}) {
 	defer ticker.Stop()
 	for {
 		now, last := time.Now().UnixNano(), b.evicted.Load()
-		if now-last >= int64(evictPause) && b.evicted.CompareAndSwap(last, now) { // one for all that wait
+		if now-last >= int64(evictPause) && b.evicted.CompareAndSwap(last, now) { // one goroutine for all that wait
 			b.evict()
 		}
 		select {
@@ -174,7 +175,7 @@ func (b *budget) evictUntil(done <-chan struct{}) {
 	}
 }
 
-// release gives back everything.
+// release releases everything.
 func (l *lease) release() {
 	for _, h := range l.holds {
 		l.budget.reserved.Sub(float64(h.bytes))
@@ -187,7 +188,7 @@ func (l *lease) release() {
 	l.holds = nil
 }
 
-// rest is how long heavyRoom stays closed after a request has held it.
+// rest returns how long heavyRoom stays closed after a request has held it.
 func rest(held time.Duration) time.Duration {
 	if held > longWork {
 		return min(longRest*held, maxRest)
@@ -197,12 +198,12 @@ func rest(held time.Duration) time.Duration {
 
 type leaseKey struct{}
 
-// Reserve counts so many bytes more as held by the request with this context until its handler returns, such as the memory
-// that decoding its body may take. Call it once, before that memory is allocated. It waits for room as reading a body does;
-// the error wraps [ErrBusy]. A request that reserves more than there is waits until nobody else holds any.
+// Reserve adds bytes to the memory that the request with this context holds until its handler returns, such as the
+// memory for decoding its body. Call it once, before allocating that memory. It waits for room as reading a body does;
+// the error wraps [ErrBusy]. A request that reserves more than there is waits until no other request holds any.
 //
-// Requests that reserve more than 4 MiB wait for each other. Fewer of them run at a time than there are processors, and while
-// more wait there is a pause between them, so that the others are answered meanwhile.
+// Requests that reserve more than 4 MiB wait for each other. Fewer of them run than there are processors, and while
+// more wait there is a pause between them, in which other requests run.
 func Reserve(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
 	switch {

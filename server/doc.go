@@ -1,16 +1,17 @@
-// Package server gives an HTTP handler a place to live: a serving listener with TLS that is reloaded from files, callers
-// known by their certificates, limits on connections and on memory, an admin listener with health and metrics, and an
-// end that loses no call.
+// Package server runs an HTTP handler: it provides a serving listener with TLS that is reloaded from files, callers
+// identified by their certificates, limits on connections and memory, an admin listener with health and metrics, and a
+// shutdown that completes all calls.
 //
-// The serving listener is meant for kube-scheduler, which decides most of the defaults: it speaks HTTP/1.1 over two
-// idle connections per host, keeps an idle connection for 90 s, never repeats a call, and may send 100 MB in one body.
+// The serving listener is made for kube-scheduler, which determines most of the defaults: kube-scheduler speaks
+// HTTP/1.1 over two idle connections for each host, keeps an idle connection for 90 s, never repeats a call, and may
+// send 100 MB in one body.
 //
-// What the handler needs to know:
-//   - Reading r.Body may fail with [ErrBodyTooLarge], [ErrBusy] or [ErrBodyTimeout]. The error's text is meant for
-//     the caller, who should get it in a well-formed answer.
-//   - Memory for the whole body, by its declared length, counts as held until the handler returns, and so does what the
-//     handler adds with [Reserve].
-//   - A request that reaches the handler comes from a caller who may call.
+// Contract for the handler:
+//   - Reading r.Body may fail with [ErrBodyTooLarge], [ErrBusy] or [ErrBodyTimeout]. The error's text is for the
+//     caller: send it in a well-formed response.
+//   - Memory for the whole body, by its declared length, counts until the handler returns, and so does what the handler
+//     adds with [Reserve].
+//   - Requests of callers that are not allowed do not reach the handler.
 //
-// Nothing in this package knows what is served.
+// The package does not depend on what the handler serves.
 package server

@@ -17,15 +17,15 @@ import (
 	"outboard.dev/outboard/throttle"
 )
 
-// A credential is one valid set of certificate, key and client authorities. It is immutable; a reload makes a new one.
+// A credential is one valid set of certificate, key and client CAs. It is immutable; a reload creates a new one.
 type credential struct {
 	config  *tls.Config
-	clients *x509.CertPool // nil: callers are not asked for a certificate
+	clients *x509.CertPool // nil: callers need no certificate
 	leaf    *x509.Certificate
-	caUntil time.Time // when the first of the client authorities ends
+	caUntil time.Time // when the first of the client CAs expires
 }
 
-// An identifier holds the credential in force and decides who may call.
+// An identifier holds the current credential and decides which callers are allowed.
 type identifier struct {
 	opts    TLSOptions
 	http2   bool
@@ -35,7 +35,7 @@ type identifier struct {
 	current atomic.Pointer[credential]
 }
 
-// files returns the files that make up a credential.
+// files returns the files of a credential.
 func (o TLSOptions) files() []string {
 	files := []string{o.CertFile, o.KeyFile}
 	if o.ClientCAFile != "" {
@@ -44,7 +44,7 @@ func (o TLSOptions) files() []string {
 	return files
 }
 
-// load puts a set of files in force, if it is valid as a whole.
+// load makes a set of files the current credential, if it is valid as a whole.
 func (id *identifier) load(files map[string][]byte) error {
 	cert, err := tls.X509KeyPair(files[id.opts.CertFile], files[id.opts.KeyFile])
 	if err != nil {
@@ -71,25 +71,25 @@ func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{cert},
 		NextProtos:   []string{"http/1.1"},
-		// A resumed session would carry a verdict of former authorities.
+		// A resumed session would keep the verdict of earlier CAs.
 		SessionTicketsDisabled: true,
 	}
 	if id.http2 {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if c.clients != nil {
-		// The certificate is required and verified by verify, by the rules that hold for every request too.
-		// tls.RequireAndVerifyClientCert would refuse the same callers, without telling why to anything but a log line.
+		// verify requires and verifies the certificate, by the rules for every request. tls.RequireAndVerifyClientCert
+		// would reject the same callers, but report the reason only in a log line.
 		config.ClientAuth = tls.RequestClientCert
 		config.ClientCAs = c.clients
 	}
 	return config
 }
 
-// verify judges the caller in the handshake. The authorities are those of now, not those of the handshake's beginning: a client
-// may have come by its new certificate in between.
+// verify checks the caller in the handshake. It uses the current CAs, not those at the start of the handshake: the
+// client may have received its new certificate in between.
 func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
-	verdict := id.current.Load().judge(state.PeerCertificates, nil)
+	verdict := id.current.Load().check(state.PeerCertificates, nil)
 	if verdict.refused != "" {
 		id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
 		id.refused.Log(id.logger, slog.LevelWarn, "handshake "+verdict.refused, "caller refused in the handshake",
@@ -98,7 +98,7 @@ func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
 	return verdict.err
 }
 
-// serverConfig is the configuration of the listener; every handshake gets the one in force.
+// serverConfig returns the configuration of the listener; every handshake uses the current credential.
 func (id *identifier) serverConfig() *tls.Config {
 	config := id.current.Load().config.Clone()
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -113,13 +113,13 @@ func (id *identifier) serverConfig() *tls.Config {
 	return config
 }
 
-// parseAuthorities accepts PEM that holds certificates and nothing else, at least one.
+// parseAuthorities returns the certificates in PEM data, which must contain at least one and nothing else.
 func parseAuthorities(data []byte) (*x509.CertPool, time.Time, error) {
 	pool := x509.NewCertPool()
 	var until time.Time
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, until, fmt.Errorf("holds a %s, want certificates only", block.Type)
+			return nil, until, fmt.Errorf("contains a %s: must contain only certificates", block.Type)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -131,21 +131,21 @@ func parseAuthorities(data []byte) (*x509.CertPool, time.Time, error) {
 		}
 	}
 	if until.IsZero() {
-		return nil, until, errors.New("holds no PEM certificate")
+		return nil, until, errors.New("contains no PEM certificate")
 	}
 	return pool, until, nil
 }
 
-// A verdict says whether a certificate may call, under one credential.
+// A verdict is whether a certificate is allowed, by one credential.
 type verdict struct {
 	under   *credential
-	until   time.Time // when the certificate, or one it depends on, ends
-	refused string    // reason, as in the metric; "" when the caller may call
+	until   time.Time // when the certificate, or one in its chain, expires
+	refused string    // reason, as in the metric; "" if the caller is allowed
 	err     error
 }
 
-// judge verifies a certificate chain. Names are compared only when allowed is not empty.
-func (c *credential) judge(chain []*x509.Certificate, allowed []string) *verdict {
+// check verifies a certificate chain. It compares names only if allowed is not empty.
+func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict {
 	refuse := func(reason string, err error) *verdict { return &verdict{under: c, refused: reason, err: err} }
 	if len(chain) == 0 {
 		return refuse(refusedNoCertificate, errors.New("client certificate required"))
@@ -166,7 +166,7 @@ func (c *credential) judge(chain []*x509.Certificate, allowed []string) *verdict
 		return refuse(refusedName, fmt.Errorf("client %q is not allowed to call: add a name of its certificate to serving.tls.allowedClients", callerName(chain)))
 	}
 	v := &verdict{under: c}
-	for _, path := range verified { // the certificate is good for as long as the best path
+	for _, path := range verified { // the best path determines how long the certificate is valid
 		until := path[0].NotAfter
 		for _, cert := range path[1:] {
 			if cert.NotAfter.Before(until) {
@@ -201,7 +201,7 @@ func certNames(cert *x509.Certificate) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// callerName returns one name for messages.
+// callerName returns one name of the caller, for messages.
 func callerName(chain []*x509.Certificate) string {
 	if len(chain) > 0 {
 		if names := certNames(chain[0]); len(names) > 0 {
@@ -211,8 +211,8 @@ func callerName(chain []*x509.Certificate) string {
 	return ""
 }
 
-// verdictOf returns the verdict on the connection that made a request. Verifying costs as much as a small call, so the
-// verdict is kept with the connection, until other credentials are in force or the certificate has ended.
+// verdictOf returns the verdict on the connection of a request. Verifying costs as much as a small call, so the
+// connection caches the verdict until the credential changes or the certificate expires.
 func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState) *verdict {
 	var chain []*x509.Certificate
 	if state != nil {
@@ -222,12 +222,12 @@ func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState)
 	if v := kept.Load(); v != nil && v.under == now && (v.refused != "" || time.Now().Before(v.until)) {
 		return v
 	}
-	v := now.judge(chain, id.opts.AllowedClients)
+	v := now.check(chain, id.opts.AllowedClients)
 	kept.Store(v)
 	return v
 }
 
-// admit answers 403 and returns false when the caller may not call.
+// admit responds with 403 and returns false if the caller is not allowed.
 func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
 	if id.opts.ClientCAFile == "" {
 		return true
@@ -239,7 +239,7 @@ func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
 	id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
 	id.refused.Log(id.logger, slog.LevelWarn, verdict.refused, "caller refused", "reason", verdict.refused, "error", verdict.err,
 		"remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
-	// The connection is of no use to this caller; another one may carry a newer certificate.
+	// Close the connection: this caller may return with a newer certificate.
 	w.Header().Set("Connection", "close")
 	hangUp(w, r)
 	if verdict.refused != refusedName || id.opts.Refused == nil || !id.opts.Refused(w, r, verdict.err) {

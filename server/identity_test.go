@@ -275,8 +275,8 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 			}
 			p.overwrite(t, "tls.key", string(pair.Key))
 		}, "private key does not match"},
-		{"authorities are empty", func(t *testing.T, p *pki) { p.overwrite(t, "ca.crt", "") }, "holds no PEM certificate"},
-		{"authorities are a key", func(t *testing.T, p *pki) { p.overwrite(t, "ca.crt", string(p.clientCA.Pair().Key)) }, "want certificates only"},
+		{"authorities are empty", func(t *testing.T, p *pki) { p.overwrite(t, "ca.crt", "") }, "contains no PEM certificate"},
+		{"authorities are a key", func(t *testing.T, p *pki) { p.overwrite(t, "ca.crt", string(p.clientCA.Pair().Key)) }, "must contain only certificates"},
 		{"authorities are broken", func(t *testing.T, p *pki) {
 			p.overwrite(t, "ca.crt", string(p.clientCA.Pair().Cert)+"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 		}, "ca.crt"},

@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// defaultAcceptGrace is how long the listener, before it closes, takes in connections that the kernel has completed for it.
+	// defaultAcceptGrace is how long the listener keeps accepting connections that the kernel has completed, before it
+	// closes.
 	defaultAcceptGrace = 50 * time.Millisecond
 
-	// defaultHurryGrace is how long an open connection may wait for a request at the end.
+	// defaultHurryGrace is how long an open connection may wait for a request during shutdown.
 	defaultHurryGrace = 500 * time.Millisecond
 )
 
-// A session is what is known of one connection over its requests.
+// A session is the state of one connection across its requests.
 type session struct {
 	began   time.Time
 	conn    *conn
@@ -36,7 +37,7 @@ func withSession(ctx context.Context, c net.Conn) context.Context {
 
 func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*session) }
 
-// A listener bounds the open connections and knows what each of them does.
+// A listener bounds the open connections and tracks their state.
 type listener struct {
 	*net.TCPListener
 	max         int
@@ -47,23 +48,23 @@ type listener struct {
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
-	hurried bool          // by hurry
-	empty   chan struct{} // made by hurry, closed when no connection is left
+	hurried bool          // hurry was called
+	empty   chan struct{} // created by hurry, closed when no connection is left
 }
 
-// A conn is one connection. Its fields are guarded by listener.mu, but for the atomic ones.
+// A conn is one connection. listener.mu guards its fields, except the atomic ones.
 type conn struct {
 	*net.TCPConn
 	listener *listener
 
-	// Of the body or answer at hand: when it began, in Unix nanoseconds and moved forward by the time that the server took
-	// meanwhile, 0 while the server has to do something; and the bytes moved until the present part.
+	// Of the current body or response: its start, in Unix nanoseconds and moved forward by the time that the server
+	// took meanwhile, 0 while the server has to act; and the bytes moved before the current part.
 	owes, moved atomic.Int64
 
 	tls   *tls.Conn // nil without TLS
 	state http.ConnState
 	since time.Time // in this state
-	by    time.Time // when to give up waiting for a request; zero: when the http.Server says
+	by    time.Time // when waiting for a request ends; zero: the http.Server decides
 }
 
 func newListener(l *net.TCPListener, maxConns int, p pace, m *metrics) *listener {
@@ -73,22 +74,22 @@ func newListener(l *net.TCPListener, maxConns int, p pace, m *metrics) *listener
 	}
 }
 
-// Accept returns the next connection. When there are too many, it closes one to make room, or the new one: see add.
+// Accept returns the next connection. At the limit, it closes a connection to make room, or the new one: see add.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.AcceptTCP()
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				// Set by finish. A deadline would pass for an error that may go away.
+				// finish was called. A deadline error would look temporary.
 				return nil, net.ErrClosed
 			}
 			return nil, err
 		}
 		c := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
 		victim, outcome := l.add(c)
-		l.count(outcome) // before the victim's client can know
+		l.count(outcome) // before the victim's client can notice
 		if victim != nil {
-			// Not the tls.Conn, whose Close would first try to say goodbye.
+			// Not the tls.Conn, whose Close would first send an alert.
 			_ = victim.Close()
 		}
 		if victim != c {
@@ -97,8 +98,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// add takes the connection in and returns the one to close for it: none, or the one whose client is furthest behind with
-// its first request, a body or an answer, or the one that has waited longest for another request, or itself.
+// add adds the connection and returns the one to close for it: none, or the one whose client is furthest behind with
+// its first request, a body or a response, or the one that has waited longest for another request, or the new one.
 func (l *listener) add(c *conn) (victim *conn, outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *listener) count(outcome string) {
 	}
 }
 
-// drop forgets a connection. l.mu is held.
+// drop removes a connection. l.mu must be held.
 func (l *listener) drop(c *conn) {
 	if _, ok := l.conns[c]; !ok {
 		return
@@ -144,8 +145,8 @@ func (l *listener) drop(c *conn) {
 	}
 }
 
-// slowest returns the connection that is furthest behind, and by more than least; nil if there is none. fresh says whether
-// connections that have not made a request yet count. l.mu is held.
+// slowest returns the connection that is furthest behind, by more than least; nil if there is none. fresh is whether
+// connections without a request so far count. l.mu must be held.
 func (l *listener) slowest(least time.Duration, fresh bool) (found *conn) {
 	now := time.Now()
 	for c := range l.conns {
@@ -159,7 +160,7 @@ func (l *listener) slowest(least time.Duration, fresh bool) (found *conn) {
 	return found
 }
 
-// longestIdle returns the connection that has waited longest for another request; nil if none does. l.mu is held.
+// longestIdle returns the connection that has waited longest for another request; nil if none waits. l.mu must be held.
 func (l *listener) longestIdle() (found *conn) {
 	for c := range l.conns {
 		if c.state == http.StateIdle && (found == nil || c.since.Before(found.since)) {
@@ -169,7 +170,8 @@ func (l *listener) longestIdle() (found *conn) {
 	return found
 }
 
-// evictSlowest ends the slowest body or answer that is behind by more than least, so that its room becomes free.
+// evictSlowest closes the connection with the slowest body or response that is behind by more than least, so that its
+// room becomes free.
 func (l *listener) evictSlowest(least time.Duration) {
 	l.mu.Lock()
 	victim := l.slowest(least, false)
@@ -185,7 +187,7 @@ func (l *listener) evictSlowest(least time.Duration) {
 	}
 }
 
-// waits reports whether the connection has no request. listener.mu is held.
+// waits reports whether the connection has no request. listener.mu must be held.
 func (c *conn) waits() bool { return c.state == http.StateNew || c.state == http.StateIdle }
 
 func (c *conn) Close() error {
@@ -195,7 +197,7 @@ func (c *conn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// rawConn returns what Accept returned for a connection as the http.Server knows it.
+// rawConn returns what Accept returned, for a connection of the http.Server.
 func rawConn(nc net.Conn) *conn {
 	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()
@@ -223,7 +225,7 @@ func (l *listener) observe(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// SetReadDeadline is called by the http.Server. It cannot extend the time of a connection that was told to hurry.
+// SetReadDeadline is called by the http.Server. After hurry, it cannot extend the time of the connection.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -233,15 +235,15 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.TCPConn.SetReadDeadline(t)
 }
 
-// finish makes Accept serve on for acceptGrace and then fail with [net.ErrClosed], so that connections whose clients
-// already count as connected are not reset.
+// finish makes Accept continue for acceptGrace and then fail with [net.ErrClosed], so that connections that are
+// established for their clients are not reset.
 func (l *listener) finish() { _ = l.SetDeadline(time.Now().Add(l.acceptGrace)) }
 
-// hurry gives connections that wait for a request hurryGrace to send one. The returned channel is closed when no
-// connection is left. Call it once, after Accept has failed.
+// hurry gives connections without a request hurryGrace to send one. It closes the returned channel when no connection
+// is left. Call it once, after Accept has failed.
 //
-// A deadline, unlike a close, leaves those alone whose request has arrived and is only not looked at yet. One whose
-// request comes in time becomes active, and the deadline is taken back (see observe).
+// A deadline, unlike closing, does not affect a connection whose request has arrived but has not been read. A
+// connection whose request comes in time becomes active, and its deadline is removed (see observe).
 func (l *listener) hurry() (empty <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

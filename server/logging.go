@@ -8,8 +8,8 @@ import (
 	"outboard.dev/outboard/throttle"
 )
 
-// A netLog is the http.Server's ErrorLog joined to slog. Port scans and probes that open a TLS port and go away are
-// daily life, so failed handshakes are for debugging.
+// A netLog passes the http.Server's ErrorLog to slog. It logs failed handshakes at debug level, because port scans and
+// probes often connect and disconnect.
 type netLog struct {
 	logger *slog.Logger
 	lines  throttle.Log

@@ -49,7 +49,7 @@ func newMetrics() *metrics {
 	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
 		vec := auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 		for _, v := range values {
-			vec.WithLabelValues(v) // so that a rate over the first refusal is not lost
+			vec.WithLabelValues(v) // so that a rate includes the first refusal
 		}
 		return vec
 	}

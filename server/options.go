@@ -19,14 +19,14 @@ type Options struct {
 	// Handler serves the requests of the serving listener. It must be safe for concurrent use.
 	Handler http.Handler
 
-	// TLS turns on TLS. Nil: plain HTTP, and every caller may call.
+	// TLS enables TLS. Nil: plain HTTP, and every caller is allowed.
 	TLS *TLSOptions
 
-	// HTTP2 offers HTTP/2 besides HTTP/1.1 on TLS connections. A scheduler keeps two idle HTTP/1.1 connections, so that
-	// with 16 calls at a time or more most of them begin with a handshake; over HTTP/2 they share a connection and
-	// several times as many fit into a second. But when the host of a replica vanishes, all calls on its connection time
-	// out, up to 16 one after the other or for 45 s, where HTTP/1.1 loses one or two. So it is for a replica that is
-	// alone behind its address. (BenchmarkConcurrentBinds, BenchmarkDeadReplica.) Default: false.
+	// HTTP2 offers HTTP/2 besides HTTP/1.1 on TLS connections. A scheduler keeps two idle HTTP/1.1 connections, so most
+	// calls start with a handshake if 16 or more run concurrently; over HTTP/2 they share a connection, and the server
+	// completes several times as many. But if the host of a replica fails, all calls on its connection time out, up to
+	// 16 one after the other or for 45 s, instead of one or two with HTTP/1.1. So use it only for a single replica
+	// behind its address. (BenchmarkConcurrentBinds, BenchmarkDeadReplica.) Default: false.
 	HTTP2 bool
 
 	// ReadHeaderTimeout bounds the TLS handshake and, separately, the reading of one request's header. Default: 5 s.
@@ -35,47 +35,50 @@ type Options struct {
 	// BodyTimeout bounds the reading of one request's body. Default: 30 s.
 	BodyTimeout time.Duration
 
-	// MinRate is how many bytes a second a client must send of a body, and take in of an answer, once it is RateGrace behind.
-	// When a request waits for memory, half a second behind is enough for the slowest to end. Default: 1 MiB.
+	// MinRate is how many bytes a second a client must send of a body, and receive of a response, once it is RateGrace
+	// behind. While a request waits for memory, the slowest transfer ends if it is half a second behind. Default: 1
+	// MiB.
 	MinRate int64
 
-	// RateGrace is how far behind MinRate a client may be. A client that waits for an answer for less time is not ended
-	// sooner than it would give up. Default: 5 s.
+	// RateGrace is how far behind MinRate a client may be. Use at least the time for which clients wait for a response.
+	// Default: 5 s.
 	RateGrace time.Duration
 
-	// WriteTimeout bounds one request from the end of its header to the end of its answer. Default: 2 min.
+	// WriteTimeout bounds one request from the end of its header to the end of its response. Default: 2 min.
 	WriteTimeout time.Duration
 
-	// IdleTimeout is how long an unused connection is kept. It should exceed the clients' own (90 s in kube-scheduler):
-	// when the client closes first, no call meets a connection that the server just closed. Default: 2 min.
+	// IdleTimeout is how long an unused connection is kept. It should exceed the timeout of clients (90 s in
+	// kube-scheduler): if the client closes first, no call uses a connection that the server has just closed. Default:
+	// 2 min.
 	IdleTimeout time.Duration
 
-	// MaxConnectionAge is when a connection's next answer asks the client to make a new one. That is how a client comes
-	// to present its renewed certificate, and to find other replicas. Before an authority is removed, wait that
-	// long after the last client was renewed. Negative: never. Default: 5 min.
+	// MaxConnectionAge is the age from which the next response asks the client to open a new connection. Then the
+	// client presents its renewed certificate, and can reach other replicas. Before you remove a CA, wait this long
+	// after the last client's certificate was renewed. Negative: never. Default: 5 min.
 	MaxConnectionAge time.Duration
 
 	// MaxHeaderBytes bounds one request's header. Default: 16 KiB.
 	MaxHeaderBytes int
 
-	// MaxConnections bounds the open connections. When they are used up, a new one takes the place of the one whose client is
-	// furthest behind with its first request, or behind MinRate with a body or an answer; if there is none, of the one that
-	// has waited longest for another request; if there is none either, the new one is closed. Default: 1024.
+	// MaxConnections bounds the open connections. At the limit, a new connection replaces the one whose client is
+	// furthest behind with its first request, or behind MinRate with a body or a response; if there is none, the one
+	// that has waited longest for another request; if there is none either, the new one is closed. Default: 1024.
 	MaxConnections int
 
 	// MaxBodyBytes bounds one request's body. Default: 128 MiB.
 	MaxBodyBytes int64
 
-	// MaxInFlightBytes bounds the memory of request bodies of more than 96 KiB over all requests; at least MaxBodyBytes. A
-	// body of unknown length counts as one of MaxBodyBytes. Smaller ones have room on every connection beside it, and what
-	// is made of bodies (see [Reserve]) has 128 MiB. Default: 256 MiB, or MaxBodyBytes if that is more.
+	// MaxInFlightBytes bounds the memory of request bodies of more than 96 KiB over all requests; at least
+	// MaxBodyBytes. A body of unknown length counts as one of MaxBodyBytes. Every connection has additional room for a
+	// smaller body, and decoding bodies (see [Reserve]) has another 128 MiB. Default: 256 MiB, or MaxBodyBytes if that
+	// is more.
 	MaxInFlightBytes int64
 
 	// BusyTimeout is how long one request may wait for memory. Default: 2 s.
 	BusyTimeout time.Duration
 
-	// ShutdownDelay is how long the server, asked to stop, says that it is not ready but serves everybody, so that callers
-	// can move elsewhere. Negative: not at all. Default: 10 s.
+	// ShutdownDelay is how long the server continues to serve after it is stopped, and reports that it is not ready, so
+	// that callers can move to other replicas. Negative: not at all. Default: 10 s.
 	ShutdownDelay time.Duration
 
 	// DrainTimeout is how long requests may take to finish after ShutdownDelay. Default: 20 s.
@@ -84,71 +87,71 @@ type Options struct {
 	// Admin configures the admin listener.
 	Admin AdminOptions
 
-	// Logger receives the log. It never gets a body or a header. Default: [slog.Default].
+	// Logger receives the log, which never contains a body or a header. Default: [slog.Default].
 	Logger *slog.Logger
 
-	// Registerer gets the metrics of this server. Nil: they are kept nowhere.
+	// Registerer registers the metrics of this server. Nil: none.
 	Registerer prometheus.Registerer
 }
 
-// TLSOptions configure TLS on the serving listener. The files are watched: when their bytes differ and the new set
-// is valid as a whole, it serves from the next handshake on. Otherwise the former set stays in force.
+// TLSOptions configure TLS on the serving listener. The server watches the files: if their bytes change and the new set
+// is valid as a whole, the next handshake uses it. Otherwise the previous set stays in use.
 type TLSOptions struct {
 	// CertFile and KeyFile hold the certificate chain and its key as PEM. Required.
 	CertFile, KeyFile string
 
-	// ClientCAFile holds the authorities of client certificates as PEM. If set, every caller must present a certificate
-	// signed by one of them, not only when it connects: after a reload, a connection whose certificate the new
-	// authorities did not sign is not served any more. Default: callers are not asked for a certificate.
+	// ClientCAFile holds the CAs of client certificates as PEM. If it is set, every caller must present a certificate
+	// signed by one of them. This holds for existing connections, too: after a reload, a connection whose certificate
+	// the new CAs did not sign is rejected. Default: callers need no certificate.
 	ClientCAFile string
 
-	// AllowedClients are the names that may call, each compared as it is with the common name and the DNS and
-	// URI names of the caller's certificate. Needs ClientCAFile. Empty: whoever has a certificate.
+	// AllowedClients are the names of allowed callers. Each is compared, without patterns, with the common name and the
+	// DNS and URI names of the caller's certificate. Needs ClientCAFile. Empty: every caller with a certificate.
 	AllowedClients []string
 
-	// Refused, if not nil, answers a caller whose certificate is valid but has no allowed name, for whoever drops the body of
-	// a 403. It returns false to have the request answered with 403. It must not read the body.
+	// Refused, if not nil, answers a caller whose certificate is valid but has no allowed name, for clients that drop
+	// the body of a 403. If it returns false, the response is 403. It must not read the body.
 	Refused func(w http.ResponseWriter, r *http.Request, err error) bool
 
-	// ReloadInterval is the time between two readings of the files, besides the notifications of the file system.
-	// Default: 10 s.
+	// ReloadInterval is how often the files are read, in addition to notifications of the file system. Default: 10 s.
 	ReloadInterval time.Duration
 }
 
-// AdminOptions configure the admin listener, which answers GET (and HEAD) over plain HTTP to anybody: /healthz (the
-// process runs), /readyz, /metrics and what the caller adds.
+// AdminOptions configure the admin listener, which serves GET (and HEAD) over plain HTTP without authentication:
+// /healthz (the process runs), /readyz, /metrics and Handlers.
 type AdminOptions struct {
 	// Address is the host:port to listen on. Port 0 picks a free one, see [Server.AdminAddr].
 	// Default: 127.0.0.1:8080.
 	Address string
 
-	// AllowRemote permits an Address that is not a loopback address, for probes and scrapers on other hosts. Everybody
-	// who reaches it can then read everything on it.
+	// AllowRemote permits an Address that is not a loopback address, for probes and scrapers on other hosts. Every
+	// client that reaches it can read everything on it.
 	AllowRemote bool
 
-	// Checks decide on readiness, besides the server's own (it is not ready while it stops).
+	// Checks determine readiness, in addition to the server's own check (it is not ready during shutdown).
 	Checks []Check
 
-	// Warnings returns lines that /readyz shows, and that decide nothing. It is called as Check.Ready is. Nil: none.
+	// Warnings returns lines that /readyz shows and that do not affect readiness. It is called as Check.Ready is. Nil:
+	// none.
 	Warnings func() []string
 
-	// Gatherer gives the metrics at /metrics. Nil: there is no /metrics.
+	// Gatherer provides the metrics at /metrics. Nil: there is no /metrics.
 	Gatherer prometheus.Gatherer
 
-	// Handlers are further handlers by their [http.ServeMux] pattern.
+	// Handlers are additional handlers by their [http.ServeMux] pattern.
 	Handlers map[string]http.Handler
 
 	// Pprof adds the profiles of [net/http/pprof] at /debug/pprof/. Default: false.
 	Pprof bool
 }
 
-// A Check is one named condition of readiness.
+// A Check is one named readiness check.
 type Check struct {
-	// Name is shown in the answer of /readyz.
+	// Name is the name of the check in /readyz.
 	Name string
 
-	// Ready returns nil, or why the process is not ready. It is called for every request to /readyz and must be quick
-	// and safe for concurrent use.
+	// Ready returns nil, or why the process is not ready. It is called for every request to /readyz, must return
+	// quickly, and must be safe for concurrent use.
 	Ready func() error
 }
 
@@ -175,7 +178,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate is called after withDefaults and returns everything that is wrong.
+// validate is called after withDefaults and returns all errors.
 func (o Options) validate() error {
 	var errs []error
 	if o.Handler == nil {
@@ -212,7 +215,7 @@ func (o Options) validate() error {
 			errs = append(errs, errors.New("tls needs a certificate file and a key file"))
 		}
 		if t.ClientCAFile == "" && len(t.AllowedClients) > 0 {
-			errs = append(errs, errors.New("allowed clients need a client CA file to know them by"))
+			errs = append(errs, errors.New("allowed clients need a client CA file"))
 		}
 	}
 	if o.HTTP2 && o.TLS == nil {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// serveHTTP answers the serving listener.
+// serveHTTP serves the serving listener.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
 	if hasBody(r) {
-		// Not http.Server.ReadTimeout: it would begin with the header. This ends with the body, as the http.Server takes
-		// the deadline back then.
+		// Not http.Server.ReadTimeout: it starts with the header. This deadline ends with the body, when the
+		// http.Server resets it.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.opts.BodyTimeout))
 	}
 	s.protect(http.HandlerFunc(s.admit), w, r)
 }
 
-// admit passes on what the handler may see.
+// admit calls the handler for requests that it may see.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	if s.identity != nil && !s.identity.admit(w, r) {
 		return
@@ -29,7 +29,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		s.metrics.bodyRefusals.WithLabelValues(bodyEncoding).Inc()
 		hangUp(w, r)
-		http.Error(w, fmt.Sprintf("content encoding %q is not decoded here, send the body as it is", encoding),
+		http.Error(w, fmt.Sprintf("content encoding %q is not supported: send the body without encoding", encoding),
 			http.StatusUnsupportedMediaType)
 		return
 	}
@@ -38,8 +38,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	s.opts.Handler.ServeHTTP(w, r)
 }
 
-// protect calls the handler and survives its panic. The caller gets a 500, or a broken connection when an answer has
-// begun, so that half an answer is not taken for a whole one.
+// protect calls the handler and recovers from its panic. The caller gets a 500, or a broken connection if the response
+// has started, so that it does not take a partial response for a complete one.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context()), transfer: transfer{
 		pace: s.pace, end: time.Now().Add(s.opts.WriteTimeout), conn: ownConn(r),
@@ -65,8 +65,8 @@ func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request)
 	h.ServeHTTP(answer, r)
 }
 
-// A response is an answer that asks the client to leave, if that is due when the answer begins. A client that leaves
-// by itself never meets a connection that was closed under its next call.
+// A response asks the client to close the connection if that is due when the response starts. A client that closes by
+// itself never uses a connection that the server has just closed.
 type response struct {
 	http.ResponseWriter
 	server   *Server
@@ -86,14 +86,14 @@ func (r *response) sayGoodbye() {
 }
 
 func (r *response) WriteHeader(status int) {
-	if status >= 200 { // else informational: the answer is still to come
+	if status >= 200 { // otherwise informational: the response follows
 		r.sayGoodbye()
 		r.begun = true
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// writeStep is how much is written at a time, between two looks at how fast the client takes it in.
+// writeStep is the largest size of one write, after which the client's rate is checked.
 const writeStep = 64 << 10
 
 func (r *response) Write(p []byte) (written int, err error) {

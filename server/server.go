@@ -30,11 +30,11 @@ type Server struct {
 	inFlight      atomic.Int64
 	running       atomic.Bool
 	stopping      atomic.Bool
-	shutdownDelay <-chan time.Time // when it is over; nil: by time
+	shutdownDelay <-chan time.Time // closed when the delay is over; nil: a timer
 }
 
-// New checks the options, reads the TLS files and registers the metrics. It holds nothing that needs closing. The error
-// tells everything that is wrong with the options.
+// New validates the options, reads the TLS files and registers the metrics. It opens nothing that needs closing. The
+// error contains all errors of the options.
 func New(opts Options) (*Server, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -55,10 +55,10 @@ func New(opts Options) (*Server, error) {
 		ErrorLog:          newErrorLog(opts.Logger),
 		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			// When the host behind a connection vanishes, a Go client makes another one after so many calls have timed out
-			// on it. Common values are 100 and 250. BenchmarkDeadReplica shows the effect.
+			// When the host behind a connection fails, a Go client opens another connection after this many calls have
+			// timed out. Common values are 100 and 250. BenchmarkDeadReplica shows the effect.
 			MaxConcurrentStreams: 16,
-			// Unread bodies pile up in these windows, outside of the budget.
+			// Unread bodies fill these windows, outside of the budget.
 			MaxReceiveBufferPerConnection: 256 << 10,
 			MaxReceiveBufferPerStream:     256 << 10,
 		},
@@ -121,14 +121,14 @@ func (s *Server) reload(files map[string][]byte) {
 	s.opts.Logger.Info("reloaded the TLS files", "notAfter", credential.leaf.NotAfter)
 }
 
-// endIdle ends connections that wait for a request and whose certificate is no longer good. The next call would be
-// refused. Its client can only know when the connection ends, and then comes back with the certificate it has by now.
+// endIdle closes connections that wait for a request and whose certificate is no longer valid. The next call would be
+// rejected. The client only notices when the connection closes, and then connects with its current certificate.
 func (s *Server) endIdle(by *credential) {
 	if by.clients == nil {
 		return
 	}
 	for c, tlsConn := range s.listener.idleTLS() {
-		if by.judge(tlsConn.ConnectionState().PeerCertificates, nil).refused != "" {
+		if by.check(tlsConn.ConnectionState().PeerCertificates, nil).refused != "" {
 			_ = c.Close()
 		}
 	}
@@ -143,8 +143,8 @@ func (s *Server) reloadFailed(err error) {
 	s.opts.Logger.Error("cannot reload the TLS files; the previous ones stay in use", "error", err)
 }
 
-// Listen binds both listeners, so that their addresses are known. Nothing is accepted before Run. A server that
-// listens must be run, be it with a context that has ended. Run calls Listen if that has not been done.
+// Listen opens both listeners, so that their addresses are known. Run accepts connections. After Listen, call Run, even
+// with a context that has ended. Run calls Listen if necessary.
 func (s *Server) Listen() error {
 	if s.listener != nil {
 		return nil
@@ -169,7 +169,7 @@ func (s *Server) Listen() error {
 // adminConnections bounds the open connections of the admin listener.
 const adminConnections = 128
 
-// Addr returns the address served on, after Listen.
+// Addr returns the address of the serving listener, after Listen.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // AdminAddr returns the address of the admin listener, after Listen.
@@ -186,12 +186,12 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// Run serves until ctx ends, then stops in two phases: for [Options.ShutdownDelay] it says that it is not ready and asks
-// callers to leave with every answer, and serves everybody; then it accepts no more connections and lets the
-// requests at hand finish, for at most [Options.DrainTimeout]. The admin listener answers until the end.
+// Run serves until ctx ends, then stops in two phases: for [Options.ShutdownDelay] it reports that it is not ready,
+// asks callers to close the connection with every response, and serves all callers; then it accepts no more connections
+// and lets requests complete, for at most [Options.DrainTimeout]. The admin listener serves until the end.
 //
-// Run returns nil when every request got its answer, and an error when a listener failed or requests were cut off. It
-// can be called once.
+// Run returns nil if every request got its response, and an error if a listener failed or requests were cut off. Call
+// it once.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (s *Server) serve() error {
 	return s.serving.ServeTLS(s.listener, "", "")
 }
 
-// drain stops in two phases, see Run. It does without http.Server.Shutdown, which closes connections whose request has
-// arrived but not been parsed: their callers would see a reset.
+// drain stops in two phases, see Run. It does not use http.Server.Shutdown, which closes connections whose request has
+// arrived but has not been parsed, so that their callers would see a reset.
 func (s *Server) drain(servingEnded <-chan error) error {
 	s.stopping.Store(true)
 	s.opts.Logger.Info("stopping: not ready, still serving", "for", max(s.opts.ShutdownDelay, 0))
