@@ -1,17 +1,18 @@
-# Plain make prints the targets: the text behind ## on their lines.
+# Plain make prints the targets with the text after ## on their lines.
 
 GO    ?= go
 
-# One way to compile, so that nothing is compiled twice; only the race detector needs C.
+# One way to compile, so that nothing is compiled twice. Only the race detector needs C.
 export CGO_ENABLED := 0
 TOOLS := $(GO) tool -modfile=go.tools.mod
 
-# Packages also run under the race detector, but for tests of several processes, and placement, in which nothing runs at once.
+# The packages whose tests also run under the race detector: all except tests of several processes, and placement, which has no
+# concurrency.
 RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test|placement)(/|$$)')
 
 FUZZTIME ?= 10000x
 
-# The trace that placement is measured with, and which of its lists of pods.
+# The trace for placement measurements, and its list of pods.
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
@@ -20,51 +21,51 @@ PODS ?= openb_pod_list_default.csv
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: kubernetes ## watch an unmodified kube-scheduler place pods where Outboard says
+demo: kubernetes ## place pods with an unmodified kube-scheduler and Outboard
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	@$(GO) run ./examples/demo --outboard bin/outboard $(if $(KEEP),--keep)
 
-test: control-plane unit race fuzz ## every test, against a real control plane
+test: control-plane unit race fuzz ## run all tests against a real control plane
 
-# What go test vets is a part of what check does, and would be done once more for each.
-unit: ## the tests alone, of a control plane that is built
+# check runs vet, so go test need not repeat it for each package.
+unit: ## run only the tests, with a control plane that is already built
 	$(GO) test -vet=off -timeout 30m ./...
 	$(GO) -C kubernetes test -vet=off -timeout 30m ./...
 
-# Not what is allocated, as the detector allocates, too; nor scenarios, in which nothing runs at once; nor the 80 extenders that
-# verify must see are broken, with which it does what it does with others.
-race: ## the tests under the race detector
+# Skipped are tests of allocations, because the detector allocates, too; scenarios, which have no concurrency; and the 80 broken
+# extenders of verify, which run the same code as other extenders.
+race: ## run the tests under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|Scenarios|EachBrokenExtender' -timeout 30m $(RACE)
 
-fuzz: ## each fuzz target for a while
+fuzz: ## run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
-chaos: control-plane ## what make test does to a few pods and replicas, to thousands of pods
+chaos: control-plane ## run the chaos tests of make test with thousands of pods
 	$(GO) test -run '^Test(Chaos|Burst)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
 
-bench: control-plane ## the benchmarks, each beside what it is compared with
+bench: control-plane ## run the benchmarks, each beside its baseline
 	$(GO) run ./test/benchwire
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# For example: make bench-scheduler BENCH='-quick', or BENCH='-nodes 5000 -arms stock,outboard-8 -rounds 9'; -help says what there is.
-bench-scheduler: kubernetes ## how fast kube-scheduler places pods, with and without extenders (docs/performance.md)
+# For example: make bench-scheduler BENCH='-quick', or BENCH='-nodes 5000 -arms stock,outboard-8 -rounds 9'. BENCH=-help lists the flags.
+bench-scheduler: kubernetes ## measure how fast kube-scheduler places pods with and without extenders (docs/performance.md)
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	@$(GO) build -o bin/benchscheduler ./test/benchscheduler
 	@bin/benchscheduler -outboard bin/outboard $(BENCH)
 
-bench-placement: ## how strategies fill a published trace (docs/which-gpu-policy.md)
+bench-placement: ## compare GPU strategies on a published trace (docs/which-gpu-policy.md)
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
 
-hostile: ## memory, and how long an honest caller waits, beside hostile ones
+hostile: ## measure memory use and latency of an honest client beside hostile ones
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/hostile --outboard bin/outboard
 
-demo-gpu: kubernetes ## the trace through an unmodified kube-scheduler, beside the simulated prediction
+demo-gpu: kubernetes ## place the trace with an unmodified kube-scheduler, beside the simulated prediction
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 
-check: format vet lint build ## formatting, vet, linter and build
+check: format vet lint build ## check formatting, vet, lint and build
 
 format:
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
@@ -78,17 +79,17 @@ lint:
 	$(TOOLS) staticcheck ./...
 	$(GO) -C kubernetes tool -modfile=../go.tools.mod staticcheck ./...
 
-build: ## bin/outboard
+build: ## compile all packages, and bin/outboard
 	$(GO) build ./...
 	$(GO) build -o bin/outboard ./cmd/outboard
 
 # Minutes the first time, nothing afterwards.
-control-plane: kubernetes prometheus ## etcd, kube-apiserver, kube-scheduler and kubectl, and Prometheus, for tests
+control-plane: kubernetes prometheus ## build etcd, kube-apiserver, kube-scheduler, kubectl and Prometheus, for tests
 
 kubernetes prometheus:
 	@$(MAKE) --no-print-directory -C $@
 
-clean: ## remove what was built
+clean: ## remove all build output
 	rm -rf bin
 	$(MAKE) -C kubernetes clean
 	$(MAKE) -C prometheus clean

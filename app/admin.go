@@ -19,7 +19,7 @@ const adminTimeout = 10 * time.Second
 type adminAddress string
 
 func (a *adminAddress) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(a), "admin", defaultAdmin, "the admin address of the running service; for a pod, forward it: kubectl port-forward POD 8080")
+	cmd.Flags().StringVar((*string)(a), "admin", defaultAdmin, "admin address of the running service; to reach a pod, use kubectl port-forward POD 8080")
 }
 
 // url returns the address as a URL that does not end in a slash.
@@ -40,8 +40,8 @@ func probeCommand() *cobra.Command {
 	var admin adminAddress
 	cmd := &cobra.Command{
 		Use:       "probe healthz|readyz",
-		Short:     "Say whether the running service is alive or ready, by exit status",
-		Long:      "Ask the running service for /healthz or /readyz on its admin address. For exec probes: the admin address is on loopback, where the kubelet's HTTP probes cannot reach it.",
+		Short:     "Check by exit status whether the running service is alive or ready",
+		Long:      "Get /healthz or /readyz from the admin address of the running service. Use it in exec probes: the admin address is on loopback, where HTTP probes of the kubelet cannot reach it.",
 		Args:      cobra.MatchAll(positional("healthz or readyz"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"healthz", "readyz"},
 		RunE: func(cmd *cobra.Command, args []string) error {

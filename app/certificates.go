@@ -24,11 +24,11 @@ func certificatesCommand() *cobra.Command {
 	o := certificatesOptions{}
 	cmd := &cobra.Command{
 		Use:   "certificates",
-		Short: "Make the certificates with which kube-scheduler and Outboard know each other",
-		Long: `Make an authority, a server certificate for Outboard and a client certificate
-for kube-scheduler. They are printed as two Secrets, for kubectl apply, or with
---dir written as files. The authority's key is kept only with --dir: without it
-new certificates need a new authority, on both sides.`,
+		Short: "Create certificates for mutual TLS between kube-scheduler and Outboard",
+		Long: `Create a certificate authority, a server certificate for Outboard and a client
+certificate for kube-scheduler. Print them as two Secrets, for kubectl apply, or
+write them as files with --dir. Only --dir keeps the key of the authority: without
+it, new certificates need a new authority on both sides.`,
 		Example: `  outboard certificates --server-name outboard.outboard-system.svc | kubectl apply -f -
   outboard certificates --server-name 127.0.0.1 --dir ./tls`,
 		Args: positional(),
@@ -53,8 +53,8 @@ new certificates need a new authority, on both sides.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses by which kube-scheduler calls Outboard (required)")
-	flags.StringVar(&o.client, "client-name", "outboard-scheduler", "kube-scheduler's name, for allowedClients")
+	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses at which kube-scheduler calls Outboard (required)")
+	flags.StringVar(&o.client, "client-name", "outboard-scheduler", "name of kube-scheduler, for allowedClients")
 	flags.StringVar(&o.namespace, "namespace", "outboard-system", "namespace of the Secrets")
 	flags.StringVar(&o.dir, "dir", "", "write files to this directory instead of printing Secrets")
 	if err := cmd.MarkFlagRequired("server-name"); err != nil {

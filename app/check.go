@@ -18,9 +18,9 @@ func checkCommand(types config.Types) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file",
-		Long: `Load a configuration file as serve does, with the policies and signals in it, and
-report everything that is wrong. Nothing is read but this file, no request is made,
-and nothing is served. The exit status is 1 if the file cannot be loaded.`,
+		Long: `Load a configuration file with its policies and signals, as serve does, and report all
+errors. The command reads only this file, and makes no requests. The exit status is 1 if
+the file cannot be loaded.`,
 		Example: `  outboard check outboard.yaml
   outboard check -o json outboard.yaml`,
 		Args: positional("FILE"),

@@ -50,7 +50,7 @@ func NewCommand(options ...Option) *cobra.Command {
 	types := typesOf(options)
 	root := &cobra.Command{
 		Use:           "outboard",
-		Short:         "A scheduler extender for Kubernetes, and its tools",
+		Short:         "Run a scheduler extender for Kubernetes, and its tools",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       versionLine(),

@@ -18,8 +18,8 @@ func explainCommand() *cobra.Command {
 	decisions, nodes := explain.DefaultDecisions, explain.DefaultNodes
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
-		Short: "Tell why a pod is where it is, or nowhere",
-		Long:  "Ask the running service for its latest decisions about a pod, and, while the pod waits, what every policy says about every node now. The exit status is 1 if it knows nothing of the pod.",
+		Short: "Explain why a pod is pending, or on its node",
+		Long:  "Show the latest decisions of the running service about a pod and, while the pod is pending, the result of every policy for every node now. The exit status is 1 if the service does not know the pod.",
 		Args:  positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
@@ -54,11 +54,11 @@ func explainCommand() *cobra.Command {
 	}
 	admin.flag(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&namespace, "namespace", "n", "default", "the pod's namespace")
-	flags.StringVar(&profile, "profile", "", "tell about the profile with this path only")
-	flags.StringVar(&node, "node", "", "tell what the policies say now about this node only")
-	flags.IntVar(&decisions, "decisions", decisions, "how many of the latest decisions to tell")
-	flags.IntVar(&nodes, "nodes", nodes, "how many nodes to tell about")
+	flags.StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
+	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
+	flags.StringVar(&node, "node", "", "show only this node in the current results")
+	flags.IntVar(&decisions, "decisions", decisions, "maximum number of decisions to show")
+	flags.IntVar(&nodes, "nodes", nodes, "maximum number of nodes to show")
 	flags.StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }

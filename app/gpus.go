@@ -21,10 +21,10 @@ func gpusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "gpus [NODE]",
-		Short: "Show every GPU that is shared, and who has what of it",
-		Long: `Ask the running service for the GPUs of all nodes, or of one: how much memory of
-each is used by pods, how much of that is reserved for pods whose containers have
-not started, and how much is free.`,
+		Short: "Show shared GPUs, and how much of them each pod uses",
+		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
+of that is reserved for pods whose containers have not started, and how much is free.
+The running service answers.`,
 		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {

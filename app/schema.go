@@ -15,10 +15,10 @@ func schemaCommand(types config.Types) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of configuration files",
-		Long: `Print the JSON Schema (draft 7) of configuration files, by which editors complete and
-check them. It has all policies and signals that this program knows. A file that serve
-accepts is valid by the schema. The schema does not express everything: for all errors,
-use check.`,
+		Long: `Print the JSON Schema (draft 7) of configuration files, with which editors complete and
+check them. It has all policies and signals of this program. A file that serve accepts is
+valid by the schema. The schema does not express everything: to find all errors, use
+check.`,
 		Example: `  outboard schema > outboard.schema.json`,
 		Args:    positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

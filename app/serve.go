@@ -27,10 +27,10 @@ func serveCommand(types config.Types) *cobra.Command {
 	var printConfig bool
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer kube-scheduler's calls",
-		Long: `Answer kube-scheduler's calls as the configuration file says. The profiles in the
-file are followed while serving: a valid change takes effect at once, an invalid
-one is reported and changes nothing.`,
+		Short: "Serve the calls of kube-scheduler",
+		Long: `Serve the calls of kube-scheduler according to the configuration file. The service
+reloads profiles and signals when the file changes: a valid change takes effect without
+a restart, an invalid one is reported and changes nothing.`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(file, types)
@@ -48,8 +48,8 @@ one is reported and changes nothing.`,
 			return serve(cmd.Context(), file, c, types)
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "the configuration file (required)")
-	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the configuration with its defaults, and do not serve")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (required)")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the configuration with its defaults, and exit")
 	if err := cmd.MarkFlagRequired("config"); err != nil {
 		panic(err) // the flag is defined above
 	}

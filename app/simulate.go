@@ -44,22 +44,22 @@ func simulateCommand(types config.Types) *cobra.Command {
 	o := simulateOptions{types: types}
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Play pods against a cluster in memory, and compare policies",
-		Long: `Find out, without a cluster, how well policies fill one: the policies of a
-configuration decide about pod after pod as they do for kube-scheduler, whose own part
-(resources, affinity to nodes, taints, sampling of nodes, its scores, random ties) is
-simulated as well. Several configurations are compared, each with several seeds.
+		Short: "Simulate how policies fill a cluster, and compare them",
+		Long: `Measure without a cluster how well policies fill one. The policies of a configuration
+decide about pod after pod as they do for kube-scheduler, whose own part (resources, node
+affinity, taints, sampling of nodes, its scores, random selection of equal nodes) is
+simulated. The command compares several configurations, each with several seeds.
 
 Nodes and pods are manifests, as "kubectl get nodes,pods -A -o yaml" prints them, or the
 CSV files of the openb trace (with the header "sn,cpu_milli,…" or "name,cpu_milli,…").
-Pods that are on a node stay there. Of a file in which pods run, those that are pending
-come first, once each, and then pods like those that run, until as much as --until says
-has arrived. If a file holds pods none of which runs, pods like these come instead. Pods of
-DaemonSets and static pods belong to their nodes: they stay, and none like them come. The
-output says what is played.
+Pods that are on a node stay there. If pods of a file run, the pending ones arrive first,
+once each, and then pods like the running ones, until they have requested --until of the
+capacity. If no pod of a file runs, pods like these arrive instead. Pods of DaemonSets and
+static pods belong to their nodes: they stay, and no more like them arrive. The output
+says which pods arrive.
 
-With --load pods come and go for --hours instead, and wait when they fit nowhere. With
---more it is counted how many pods like the one in that file fit.
+With --load, pods arrive and end for --hours instead, and wait if they fit on no node.
+With --more, the command counts how many pods like the one in that file fit.
 
 The same input and seed give the same result.`,
 		Example: `  kubectl get nodes,pods -A -o yaml > now.yaml
@@ -71,24 +71,24 @@ The same input and seed give the same result.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.nodes, "nodes", nil, "files with nodes, and pods if --pods is not given")
 	flags.StringSliceVar(&o.pods, "pods", nil, "files with pods")
-	flags.StringSliceVar(&o.configs, "config", nil, "a configuration of Outboard; several are compared; without any, pods are placed without Outboard")
-	flags.StringVar(&o.profile, "profile", "", "the path of the profile; needed if a configuration has several")
-	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "the resource that allocation is measured in")
-	flags.BoolVar(&o.empty, "empty", false, "begin with an empty cluster: pods that are on a node come again, but for those of DaemonSets and static ones")
-	flags.BoolVar(&o.known, "known", false, "let policies learn from all pods before the first comes")
-	flags.Uint64Var(&o.seed, "seed", 42, "the first seed")
-	flags.IntVar(&o.seeds, "seeds", 3, "how many seeds")
-	flags.Float64Var(&o.until, "until", 1.3, "until how much of the resource has arrived, in parts of what there is")
-	flags.Float64Var(&o.load, "load", 0, "let pods come and go: how much of the resource they ask for on average, in parts of what there is")
-	flags.Float64Var(&o.hours, "hours", 48, "with --load: for how many hours of the simulation")
-	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --load: shorter lifetimes are raised to this")
-	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --load: longer lifetimes are cut to this; it is also that of pods of which none is known")
+	flags.StringSliceVar(&o.configs, "config", nil, "configuration files of Outboard to compare; without any, pods are placed without Outboard")
+	flags.StringVar(&o.profile, "profile", "", "path of the profile; required if a configuration has several")
+	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "resource in which allocation is measured")
+	flags.BoolVar(&o.empty, "empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
+	flags.BoolVar(&o.known, "known", false, "let policies learn from all pods before the first arrives")
+	flags.Uint64Var(&o.seed, "seed", 42, "first seed")
+	flags.IntVar(&o.seeds, "seeds", 3, "number of seeds")
+	flags.Float64Var(&o.until, "until", 1.3, "how much of the resource pods request until the end, relative to the capacity")
+	flags.Float64Var(&o.load, "load", 0, "let pods arrive and end: how much of the resource they request on average, relative to the capacity")
+	flags.Float64Var(&o.hours, "hours", 48, "with --load: simulated hours")
+	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --load: minimum lifetime of a pod; shorter ones are raised to it")
+	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --load: maximum lifetime of a pod; longer ones are cut to it, and pods without a known lifetime get it")
 	flags.IntVar(&o.percentage, "percentage-of-nodes-to-score", 0, "kube-scheduler's percentageOfNodesToScore; 0 is its adaptive default")
 	flags.Int64Var(&o.extenderWeight, "extender-weight", 1, "the extender's weight in kube-scheduler's configuration")
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
-	flags.BoolVar(&o.first, "first-of-equal", false, "of equal nodes take the first in order of name instead of any")
-	flags.StringVar(&o.more, "more", "", "a manifest of one pod: count how many more like it fit")
-	flags.StringVarP(&o.output, "output", "o", string(simulate.Text), "text, csv, json or markdown; csv and json hold the figures of each seed")
+	flags.BoolVar(&o.first, "first-of-equal", false, "select the first of several equal nodes by name, instead of a random one")
+	flags.StringVar(&o.more, "more", "", "manifest of one pod: count how many more like it fit")
+	flags.StringVarP(&o.output, "output", "o", string(simulate.Text), "text, csv, json or markdown; csv and json have the figures of each seed")
 	flags.StringVar(&o.picture, "picture", "", "write a picture of the result to this file (SVG)")
 	return cmd
 }
