@@ -40,23 +40,23 @@ const maxPrice = 1e9
 // maxFactor bounds Config.Spot.RiskFactor.
 const maxFactor = 100
 
-// Config is the configuration of the policy. All prices are in one currency and for
-// one length of time.
+// Config is the configuration of the policy. All prices are in one currency and for one period,
+// such as an hour.
 type Config struct {
 	// Prices are the sources of node prices. The first source with a price for the node
 	// counts. At least one.
 	Prices []Source `json:"prices"`
-	// Surcharge is the cost of every node beside its price, 0..1e9: agents and licenses that
-	// are billed by the host. Default 0.
+	// Surcharge is added to the price of every node, 0..1e9, for agents and licenses that
+	// are billed per host. Default 0.
 	Surcharge float64 `json:"surcharge"`
-	// ScoringStrategy says which cost nodes are compared by.
+	// ScoringStrategy is the cost by which nodes are compared.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MaxPrice is the highest cost at which a node fits, of the type that
 	// ScoringStrategy names. 0 (the default) is no limit.
 	MaxPrice float64 `json:"maxPrice"`
 	// Currency is the unit of prices in explanations, such as USD/h.
 	Currency string `json:"currency"`
-	// Spot says which nodes are spot nodes, and how they are judged.
+	// Spot says which nodes are spot nodes, and how their cost and pods differ.
 	Spot SpotConfig `json:"spot"`
 	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
 	// default) or Reject.
@@ -66,15 +66,15 @@ type Config struct {
 	WhenStale policy.WhenStale `json:"whenStale"`
 }
 
-// ScoringStrategy says which cost nodes are compared by. The lowest is best.
+// ScoringStrategy is the cost by which nodes are compared. The lowest is best.
 type ScoringStrategy struct {
 	// Type is PodCost (the default), NodeCost or ResourceCost.
 	Type ScoringStrategyType `json:"type"`
 	// Resource is cpu, memory or an extended resource. Required for ResourceCost, and
 	// for that only.
 	Resource corev1.ResourceName `json:"resource"`
-	// SunkCost compares empty nodes by their whole price, so that nodes which are
-	// paid for and used are filled first. For PodCost only. Default false.
+	// SunkCost makes an empty node count with its whole price, so that nodes in use are
+	// filled first. For PodCost only. Default false.
 	SunkCost bool `json:"sunkCost"`
 }
 
@@ -114,15 +114,14 @@ type SpotConfig struct {
 	// Labels are labels of spot nodes; a node with one of them is a spot node. Default: those
 	// of Karpenter, EKS, GKE and AKS.
 	Labels []Label `json:"labels"`
-	// RiskFactor is what the price of a spot node is multiplied by, 1..100, for the work that
-	// is lost when the node is reclaimed. Default 1.
+	// RiskFactor multiplies the cost of a spot node, 1..100, for the work that is lost when
+	// the node is reclaimed. Default 1.
 	RiskFactor float64 `json:"riskFactor"`
 	// FromPriority keeps pods of this priority and higher off spot nodes; nil (the
 	// default) keeps none.
 	FromPriority *int32 `json:"fromPriority"`
-	// Annotation is the key of the pod annotation that says "never" or "allowed",
-	// whatever the pod's priority. "" means that pods have no say. Default
-	// outboard.dev/spot.
+	// Annotation is the key of the pod annotation that says "never" or "allowed", whatever
+	// the pod's priority. "" means that pods cannot choose. Default outboard.dev/spot.
 	Annotation string `json:"annotation"`
 }
 

@@ -43,8 +43,8 @@ const (
 
 // ScoringStrategy is which nodes are better, and on a node which units and groups.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers those with less left, or Spread, which
-	// prefers those with more left.
+	// Type is BinPack (the default), which prefers those with less free, or Spread, which
+	// prefers those with more free.
 	Type ScoringStrategyType `json:"type"`
 }
 
@@ -66,21 +66,21 @@ type Config struct {
 	// resource the node has. Nodes without it, or all nodes if it is "", have what
 	// status.allocatable reports.
 	CapacityFrom string `json:"capacityFrom"`
-	// Units says how the units of a node are told apart: None (the default), only their number
-	// counts; Numbered, from 0; or Named, by UnitsFrom.
+	// Units says how the units of a node are identified: None (the default), only their
+	// number counts; Numbered, from 0; or Named, by UnitsFrom.
 	Units Units `json:"units"`
 	// UnitsFrom is the key of a node annotation with the names of the node's units,
-	// "fpga0,fpga1", or also with how many shares each has, "fpga0=4,fpga1=2"; or else of a
-	// label with names alone, "fpga0_fpga1". For Named units only.
+	// "fpga0,fpga1", or with the names and the number of shares of each, "fpga0=4,fpga1=2";
+	// or else of a label with names only, "fpga0_fpga1". For Named units only.
 	UnitsFrom string `json:"unitsFrom"`
-	// AllocationMode is what is allocated to a pod that requests n: WholeUnits (the default),
-	// n of them, or Shares, n of one unit.
+	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the
+	// default), or n shares of one unit with Shares.
 	AllocationMode AllocationMode `json:"allocationMode"`
 	// SharesPerUnit is how many shares a unit has if its node does not report it, at least 1.
 	// For Shares only.
 	SharesPerUnit int32 `json:"sharesPerUnit"`
 	// Annotation is the key of the annotation that tells a pod which units it has. "" is
-	// outboard.dev/ and the name of the resource, with a dot for its slash.
+	// outboard.dev/ and the name of the resource, with a dot instead of its slash.
 	Annotation string `json:"annotation"`
 	// GroupsFrom is the key of a node annotation with the groups of the node's
 	// units, "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its
@@ -89,8 +89,8 @@ type Config struct {
 	// SameGroup says whether the units of one pod must be in one group: Preferred (the
 	// default) or Required.
 	SameGroup SameGroup `json:"sameGroup"`
-	// ScoringStrategy says which nodes are better, and on a node which groups and shared
-	// units.
+	// ScoringStrategy says which nodes are better, and which groups and shared units of a
+	// node.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
 

@@ -31,9 +31,9 @@ const (
 
 // ScoringStrategy is which nodes are better.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers nodes whose GPUs are fuller; Spread, which
-	// prefers nodes whose GPUs are emptier; or LeastWaste, which ranks the nodes by what the
-	// pods that usually come can still use, and selects the GPU as well.
+	// Type is BinPack (the default), which prefers nodes whose GPUs are fuller; Spread,
+	// which prefers nodes whose GPUs are emptier; or LeastWaste, which ranks nodes by what
+	// the pods that usually arrive can still use, and selects the GPU as well.
 	Type ScoringStrategyType `json:"type"`
 }
 
@@ -56,8 +56,8 @@ type Config struct {
 	// only names the unit in reasons and explanations.
 	Unit Unit `json:"unit"`
 	// GPUSelection says which GPU of a node a pod gets: BestFit (the default), the one with
-	// the least memory free that is enough, or Spread, the one with the most. Of equal ones it
-	// is the one with the lowest index.
+	// the least free memory that is enough, or Spread, the one with the most. Of equal
+	// GPUs, it gets the one with the lowest index.
 	GPUSelection GPUSelection `json:"gpuSelection"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
@@ -70,11 +70,11 @@ type Config struct {
 	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
 	// separated by commas. Pods without it allow any.
 	ModelAnnotation string `json:"modelAnnotation"`
-	// MultiGPU says that the device plugin can allocate a share of each of several GPUs to a
-	// pod, which the gpushare device plugin cannot.
+	// MultiGPU says that the device plugin supports shares of several GPUs for one pod. The
+	// gpushare device plugin does not.
 	MultiGPU bool `json:"multiGPU"`
-	// MultiContainer says that the device plugin supports pods several of whose containers
-	// request GPU memory, which the gpushare device plugin does not.
+	// MultiContainer says that the device plugin supports pods in which several containers
+	// request GPU memory. The gpushare device plugin does not.
 	MultiContainer bool `json:"multiContainer"`
 }
 

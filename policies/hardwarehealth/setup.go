@@ -19,7 +19,7 @@ const maxRules = 100
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Rules say which hardware is degraded, 1..100. All count.
+	// Rules say which hardware is degraded, 1..100. All rules that match a node count.
 	Rules []Rule `json:"rules"`
 	// Annotation is the key of the pod annotation with the names of the rules that the pod
 	// tolerates, separated by commas; * is all. "" means that pods tolerate none. Default
@@ -33,8 +33,8 @@ type Config struct {
 // Rule is one sign of degraded hardware, and what follows from it. It has exactly one of
 // Condition, Label, Annotation and Signal, and exactly one of Reject and Penalty.
 type Rule struct {
-	// Name is what explanations and pods call the rule: lower-case letters, digits
-	// and -. Required, and unique.
+	// Name is the name of the rule in explanations and in the pod annotation: lower-case
+	// letters, digits and -. Required, and unique.
 	Name string `json:"name"`
 	// Condition is a condition of the node.
 	Condition *Condition `json:"condition"`
@@ -64,14 +64,15 @@ type Condition struct {
 type KeyMatch struct {
 	// Key is the key of the label or annotation. Required.
 	Key string `json:"key"`
-	// Values are those that indicate degraded hardware; none (the default): any.
+	// Values are the values that indicate degraded hardware. None (the default): any value
+	// does.
 	Values []string `json:"values"`
 }
 
 // Signal is a number about a node, with at most one threshold. Without one, any number
 // but 0 tells of degraded hardware: that is for states, as hysteresis makes them.
 type Signal struct {
-	// Name is the signal's. Required.
+	// Name is the name of the signal. Required.
 	Name string `json:"name"`
 	// Above indicates degraded hardware if the number is larger.
 	Above *float64 `json:"above"`
@@ -81,8 +82,8 @@ type Signal struct {
 
 // Pods are the pods that have certain labels and request certain resources.
 type Pods struct {
-	// Resources are those of which a pod requests at least one. None (the default):
-	// whatever it requests.
+	// Resources select the pods that request at least one of them. None (the default)
+	// selects all pods.
 	Resources []corev1.ResourceName `json:"resources"`
 	// Selector selects pods by their labels; nil (the default) and {} select all pods.
 	Selector *metav1.LabelSelector `json:"selector"`

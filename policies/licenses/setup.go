@@ -41,9 +41,9 @@ type Feature struct {
 	// Name is the name that pods use: letters, digits and _.-, at most 63. Required, and
 	// unique.
 	Name string `json:"name"`
-	// Resource is an extended resource by which pods may request the feature, too.
+	// Resource is an extended resource by which pods can also request the feature.
 	Resource string `json:"resource"`
-	// Seats is how many floating seats there are if the server does not report it, 0 or more.
+	// Seats is the number of floating seats if the server does not report it, 0 or more.
 	Seats *int64 `json:"seats"`
 	// Server reports how many floating seats there are, and how many are used.
 	Server *Server `json:"server"`
@@ -62,7 +62,7 @@ type Feature struct {
 type Server struct {
 	// Signal is the name of the signal. Its keys are FEATURE/total and FEATURE/used. Required.
 	Signal string `json:"signal"`
-	// Feature is the name that the server has for the feature; "" is the name that pods use.
+	// Feature is the server's name of the feature; "" is the name that pods use.
 	Feature string `json:"feature"`
 	// UsedIncludesPods says that FEATURE/used includes the seats that pods have checked
 	// out. With false (the default) no seat is allocated twice, whichever is true.

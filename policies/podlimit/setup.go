@@ -23,8 +23,8 @@ type Config struct {
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects
 	// every pod.
 	Selector *metav1.LabelSelector `json:"selector"`
-	// Namespaces share one limit, and pods in other namespaces are not limited; "*" alone is
-	// all namespaces. If empty, each namespace has a limit of its own.
+	// Namespaces share one limit, and pods in other namespaces are not limited; "*" alone
+	// is all namespaces. If empty, each namespace has its own limit.
 	Namespaces []string `json:"namespaces"`
 }
 

@@ -13,8 +13,8 @@ import (
 
 // ScoringStrategy says which clusters are better.
 type ScoringStrategy struct {
-	// Type is Spread (the default), which prefers clusters with more left, or BinPack, which
-	// prefers those with less left.
+	// Type is Spread (the default), which prefers clusters with more free resources, or
+	// BinPack, which prefers those with less.
 	Type ScoringStrategyType `json:"type"`
 	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
 	// only if they fit on no local node.
@@ -46,8 +46,8 @@ type Config struct {
 	Clusters []Cluster `json:"clusters"`
 	// ScoringStrategy says which clusters are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// MetricDelay is how long it may take until a pod that is bound to a node is counted in
-	// the cluster that the node represents, 0s..1h. Default 10s.
+	// MetricDelay is how long it takes until the cluster that a node represents counts a
+	// pod bound to the node, 0s..1h. Default 10s.
 	MetricDelay metav1.Duration `json:"metricDelay"`
 	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
 	// not configured: Reject (the default) or Neutral.
@@ -58,7 +58,7 @@ type Config struct {
 type Cluster struct {
 	// Name is the value of the label. Required, and unique.
 	Name string `json:"name"`
-	// Signal is the name of the signal that says what the cluster has left. Required,
+	// Signal is the name of the signal with the free resources of the cluster. Required,
 	// and unique.
 	Signal string `json:"signal"`
 	// Weight is how much the cluster is preferred to others, 1..100. Default 1.

@@ -18,7 +18,7 @@ type Config struct {
 	// WhenStale says what happens to a node if a filter reads a signal that is missing or
 	// stale: Neutral (the default), the rule is ignored, or Reject.
 	WhenStale policy.WhenStale `json:"whenStale"`
-	// Filter are rules that say on which nodes pods fit.
+	// Filter are rules that say which nodes fit.
 	Filter []FilterRule `json:"filter"`
 	// Score are rules that say which nodes are better.
 	Score []ScoreRule `json:"score"`
@@ -28,33 +28,34 @@ type Config struct {
 type FilterRule struct {
 	// Name is in CamelCase, and unique in the policy. It is the code of the reason.
 	Name string `json:"name"`
-	// When is an expression about the pod alone. "" means that the rule is about all.
+	// When is an expression about the pod alone. "" means that the rule applies to all
+	// pods.
 	When string `json:"when"`
 	// Expression is true for nodes on which the pod may run. Required.
 	Expression string `json:"expression"`
 	// Message is the event text for nodes on which the pod does not fit: one line without
 	// numbers. "" is "node(s) do not satisfy rule" and the name.
 	Message string `json:"message"`
-	// Resolvable says whether preemption may help: the pod may fit once other pods are gone.
-	// By default it may if the expression reads usage.
+	// Resolvable says whether preemption can help: the pod may fit when other pods are
+	// gone. By default, it can if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
-	// FailurePolicy says what happens when Expression or When cannot be evaluated,
-	// because a key is missing, a text is not a version, or it exceeds its cost limit.
-	// policy.Fail ("", the default) rejects the node if it is Expression, and fails the
-	// request if it is When; policy.Ignore leaves the rule out.
+	// FailurePolicy says what happens when Expression or When cannot be evaluated, because
+	// a key is missing, a text is not a version, or it exceeds its cost limit. policy.Fail
+	// ("", the default) rejects the node if it is Expression, and fails the request if it
+	// is When. policy.Ignore ignores the rule.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 }
 
 // ScoreRule says how good a node is.
 type ScoreRule struct {
-	// Name is as that of a FilterRule.
+	// Name is like that of a FilterRule.
 	Name string `json:"name"`
-	// When is as that of a FilterRule.
+	// When is like that of a FilterRule.
 	When string `json:"when"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
 	Expression string `json:"expression"`
-	// Weight is how much the rule counts among the others of the policy, 1..100. 0, the
-	// default, stands for 1.
+	// Weight is the weight of the rule among the score rules of the policy, 1..100. 0, the
+	// default, means 1.
 	Weight int32 `json:"weight"`
 	// FailurePolicy says what happens when When cannot be evaluated: policy.Fail ("", the
 	// default), which fails the request, or policy.Ignore.

@@ -84,8 +84,8 @@ type ScoringStrategy struct {
 
 // Use says how much nodes use of a resource.
 type Use struct {
-	// Signal is the name of a signal with what each node uses. "" means that the resource does
-	// not matter; then the other fields must be empty.
+	// Signal is the name of a signal with what each node uses. "" means that the resource
+	// does not matter, and the other fields must be empty.
 	Signal string `json:"signal"`
 	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
 	// Absolute, in cores or bytes. Required.
@@ -106,7 +106,8 @@ type Prediction struct {
 	// RequestFactor is what the request of a container without a limit is multiplied by,
 	// 0..100. Default 1.5.
 	RequestFactor float64 `json:"requestFactor"`
-	// CPU and Memory are for containers with neither. Default 1 and 200Mi.
+	// CPU and Memory are the predicted use of containers with neither a limit nor a
+	// request. Default 1 and 200Mi.
 	CPU    *resource.Quantity `json:"cpu"`
 	Memory *resource.Quantity `json:"memory"`
 }
