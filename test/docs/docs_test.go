@@ -75,36 +75,44 @@ func blocksOf(page string, text []byte) (found []block, elsewhere []int) {
 	return found, elsewhere
 }
 
+// pages returns the paths of all pages below root.
+func pages(t *testing.T, root string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !d.IsDir() && filepath.Ext(path) == ".md":
+			found = append(found, path)
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 func blocks(t *testing.T, root string) []block {
 	t.Helper()
 	var found []block
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "bin" || d.Name() == "testdata") {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
+	for _, path := range pages(t, root) {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		page, err := filepath.Rel(root, path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		ofPage, elsewhere := blocksOf(page, text)
 		for _, line := range elsewhere {
 			t.Errorf("%s:%d: code that is in no fenced block, and so is not checked", page, line)
 		}
 		found = append(found, ofPage...)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if len(found) == 0 {
 		t.Fatalf("no page below %s has a block", root)

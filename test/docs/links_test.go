@@ -1,0 +1,81 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	omitted = regexp.MustCompile(`[^\p{L}\p{N} _-]`) // from a heading, in its anchor
+)
+
+// anchors returns the anchors of the headings of a page, as GitHub derives them.
+func anchors(text string) []string {
+	var found []string
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		found = append(found, strings.ReplaceAll(omitted.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return found
+}
+
+// brokenLinks returns the links of the page at path that name no file, or no heading of a page. It skips links to other sites.
+func brokenLinks(path, text string) []string {
+	var broken []string
+	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		file, anchor, hasAnchor := strings.Cut(m[1], "#")
+		if strings.Contains(file, "://") {
+			continue
+		}
+		target := path
+		if file != "" {
+			target = filepath.Join(filepath.Dir(path), file)
+		}
+		if _, err := os.Stat(target); err != nil {
+			broken = append(broken, m[1])
+			continue
+		}
+		if !hasAnchor {
+			continue
+		}
+		page, err := os.ReadFile(target)
+		if err != nil || !slices.Contains(anchors(string(page)), anchor) {
+			broken = append(broken, m[1])
+		}
+	}
+	return broken
+}
+
+func TestBrokenLinks(t *testing.T) {
+	dir := t.TempDir()
+	page := filepath.Join(dir, "page.md")
+	text := "# Can it `read`, too?\n\n[a](#can-it-read-too) [b](other.md#part) [c](https://example.com/x#y) [d](gone.md) [e](other.md#gone) [f](#gone)\n" +
+		"```sh\n# no heading\n[g](gone.md)\n```\n[h](#no-heading)\n"
+	for path, text := range map[string]string{page: text, filepath.Join(dir, "other.md"): "# Other\n\n## Part\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := brokenLinks(page, text), []string{"gone.md", "other.md#gone", "#gone", "#no-heading"}; !slices.Equal(got, want) {
+		t.Errorf("broken links are %q, want %q", got, want)
+	}
+}
+
+// Every link of a page to a file or a heading of this repository has a target.
+func TestLinks(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, path := range pages(t, root) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range brokenLinks(path, string(text)) {
+			t.Errorf("%s: the link to %s has no target", path, target)
+		}
+	}
+}
