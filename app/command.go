@@ -50,7 +50,7 @@ func NewCommand(options ...Option) *cobra.Command {
 	types := typesOf(options)
 	root := &cobra.Command{
 		Use:           "outboard",
-		Short:         "Run a scheduler extender for Kubernetes, and its tools",
+		Short:         "Extend kube-scheduler with policies; explain, check and simulate its decisions",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       versionLine(),
