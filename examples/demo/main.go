@@ -1,4 +1,4 @@
-// Command demo plays an example folder: it starts a real control plane, Outboard
+// Command demo runs an example folder: it starts a real control plane, Outboard
 // and an unmodified kube-scheduler on this machine, creates the folder's nodes and
 // pods, and shows where each pod went and why.
 package main
@@ -24,13 +24,13 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// patience bounds the whole demo: far more than it takes on a slow machine.
+// patience limits the duration of the whole demo, far above what it takes on a slow machine.
 const patience = 3 * time.Minute
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running until interrupted")
-	dir := flag.String("example", "examples/placement", "the example to play")
-	binary := flag.String("outboard", "", "the outboard binary (default: built from this checkout)")
+	dir := flag.String("example", "examples/placement", "folder of the example to run")
+	binary := flag.String("outboard", "", "outboard binary (default: built from this checkout)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := demo(ctx, *dir, *binary, *keep)
@@ -79,7 +79,7 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	return nil
 }
 
-// show writes where each pod is and why.
+// show writes on which node each pod is and why.
 func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Placed) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tNODE\tWHY")
@@ -110,7 +110,7 @@ func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Pla
 	return doc.Text(w)
 }
 
-// wait says how to look around, and returns when interrupted.
+// wait prints how to use the running control plane, and returns when interrupted.
 func wait(ctx context.Context, play *stage.Play) {
 	binary, err := filepath.Rel(".", play.Binary())
 	if err != nil {
@@ -127,7 +127,7 @@ Everything keeps running until you press Ctrl-C. In another terminal:
 	<-ctx.Done()
 }
 
-// progress tells on standard error what is being done and how long it took.
+// progress reports each step and its duration on standard error.
 type progress struct {
 	what  string
 	since time.Time

@@ -1,4 +1,4 @@
-// Command outboard is Outboard with the policy Seats beside those that come with it.
+// Command outboard is Outboard with the built-in policies and the policy Seats.
 package main
 
 import (

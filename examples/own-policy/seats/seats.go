@@ -1,5 +1,5 @@
-// Package seats is a policy of one's own: pods with a label get one of the seats of a
-// license that the whole cluster shares.
+// Package seats is an example of a policy outside Outboard: pods with a label get one of
+// the seats of a license that the whole cluster shares.
 package seats
 
 import (
@@ -17,14 +17,14 @@ type Config struct {
 	// License is the value of the label example.com/license of pods that need a seat.
 	// Required.
 	License string `json:"license"`
-	// Seats is how many there are, at least 1. Default 2.
+	// Seats is the number of seats, at least 1. Default 2.
 	Seats int64 `json:"seats"`
 }
 
-// Type is the policy as configuration files know it.
+// Type is the type of the policy in configuration files.
 func Type() policy.Type { return policy.TypeOf("Seats", Defaults, New) }
 
-// Defaults is the configuration of a policy of which everything is missing.
+// Defaults is the configuration of a policy without any fields.
 func Defaults() Config { return Config{Seats: 2} }
 
 // New returns the policy, or an aggregate of field.Error values.
