@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/wiring/doctor"
 )
 
@@ -83,7 +84,7 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 	}
 	if o.config != "" {
 		if in.Config, err = config.Load(o.config, types); err != nil {
-			return in, listed(err)
+			return in, service.Listed(err)
 		}
 	}
 	if o.cluster || o.connection.Kubeconfig != "" || o.connection.Context != "" {
