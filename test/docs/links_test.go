@@ -66,13 +66,20 @@ func TestBrokenLinks(t *testing.T) {
 	}
 }
 
-// Every link of a page to a file or a heading of this repository has a target.
+// Every link of a page to a file or a heading of this repository has a target, and README.md has a link to every page in docs.
 func TestLinks(t *testing.T) {
 	root := filepath.Join("..", "..")
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, path := range pages(t, root) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if dir, name := filepath.Split(path); filepath.Base(dir) == "docs" && !strings.Contains(string(readme), "](docs/"+name+")") {
+			t.Errorf("README.md has no link to %s", path)
 		}
 		for _, target := range brokenLinks(path, string(text)) {
 			t.Errorf("%s: the link to %s has no target", path, target)
