@@ -2,7 +2,10 @@ package decision
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Annotation is the key of the annotation that a pod gets when it is bound: its
@@ -68,4 +71,12 @@ func (n *ChosenNode) rank() string {
 		parts = append(parts, fmt.Sprintf(", as much as %s", count(n.Equal, "other node")))
 	}
 	return strings.Join(parts, "")
+}
+
+// Why summarizes the latest decisions of a profile about the pod on its node, for its annotation [Annotation]; "" if there are none.
+func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
+	records := l.Settle(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Profile: profile, Node: node, Limit: 8})
+	return Summary(slices.DeleteFunc(records, func(r *Record) bool {
+		return r.Error != "" || r.Verb != Filter && r.Verb != Prioritize
+	}), node)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"weak"
 
+	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -30,7 +31,7 @@ type call struct {
 	unresolvable []wire.Failure
 	record       *decision.Record
 	filtered     engine.Request // of a filter call
-	binding      *boundPods     // at the start of a filter call
+	binding      *binder.Pods   // at the start of a filter call
 	kept         []int32        // the nodes that passed, while they are being scored
 	reserved     bool           // memory for decoding the body is reserved
 	decodesNodes bool           // requestNodes.begin was called, but not end

@@ -9,7 +9,7 @@ import (
 )
 
 func (h *Handler) filter(ctx context.Context, c *call) error {
-	c.binding = h.InFlight.now() // before the View is read
+	c.binding = h.InFlight.Now() // before the View is read
 	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err

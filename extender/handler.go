@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -27,33 +27,15 @@ import (
 
 // Cluster is the part of a cluster that a handler uses.
 type Cluster interface {
-	// View returns the latest view. It is never nil, and is incomplete while Synced returns an error.
-	View() *snapshot.View
-	// Superseded returns a channel that is closed once View returns another View than this one.
-	Superseded(view *snapshot.View) <-chan struct{}
-	// Synced returns nil once the cluster has been read. Until then the error describes what is missing, and why.
+	binder.Cluster
+	// Synced returns nil once the cluster has been read. Until then the error describes what is missing, and why. View is incomplete
+	// until then.
 	Synced() error
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
 	// PodByName returns the trimmed pod in its latest known state, or nil.
 	PodByName(namespace, name string) *corev1.Pod
-	// PodByUID returns the trimmed pod in its latest known state, or nil. It may not show a Binding
-	// of Bind yet.
-	PodByUID(uid types.UID) *corev1.Pod
-	// LivePod reads the pod from the API server; nil if it is gone.
-	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	// TouchPod changes the resourceVersion of the pod, and returns the changed pod; nil if it is
-	// gone. The API server then rejects Bindings with an earlier resourceVersion.
-	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	// Throttle waits until a Binding may be sent, and returns the context for Bind. It returns an
-	// error if that would take long.
-	Throttle(ctx context.Context) (context.Context, error)
-	// Bind binds the pod. Nil means that the pod is bound to the node, by this call or an earlier
-	// one. An error that is [binding.ErrOutcomeUnknown] means that the pod may be bound. Any other
-	// error means that this call has not bound the pod and will not; it is [binding.ErrPodChanged]
-	// if the resourceVersion of the pod has changed.
-	Bind(ctx context.Context, b binding.Binding) error
 }
 
 // Options configure a Handler.

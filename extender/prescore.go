@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -44,7 +45,7 @@ type prescore struct {
 	record      *decision.Record
 	scores      *decision.Scores
 	filtered    time.Time // when the filter call came
-	binding     *boundPods
+	binding     *binder.Pods
 	nominations *engine.Nominations
 }
 
@@ -104,7 +105,7 @@ func (h *Handler) prescored(c *call) bool {
 	}
 	s := &p.latest[i]
 	s.body = s.body[:0]
-	if c.started.Sub(s.filtered) > prescoreTimeout || nominations != s.nominations || h.InFlight.now().joined(s.binding, c.body) {
+	if c.started.Sub(s.filtered) > prescoreTimeout || nominations != s.nominations || joined(h.InFlight.Now(), s.binding, c.body) {
 		return false
 	}
 	c.answer.Text = append(c.answer.Text, s.answer...)
@@ -113,14 +114,14 @@ func (h *Handler) prescored(c *call) bool {
 	return true
 }
 
-// joined reports whether one of the pods that is not among those before is being bound to a node in the body.
-func (p *boundPods) joined(before *boundPods, body []byte) bool {
+// joined reports whether one of the pods p that is not among those before is being bound to a node in the body.
+func joined(p, before *binder.Pods, body []byte) bool {
 	if p == nil || p == before {
 		return false
 	}
 	for node, pods := range *p {
 		for _, pod := range pods {
-			if !slices.Contains(before.on(node), pod) && bytes.Contains(body, []byte(`"`+node+`"`)) {
+			if !slices.Contains(before.On(node), pod) && bytes.Contains(body, []byte(`"`+node+`"`)) {
 				return true
 			}
 		}

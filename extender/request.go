@@ -48,12 +48,12 @@ const (
 
 // view returns the latest view with the pods that are being bound, except the pod of the request.
 func (h *Handler) view(asking types.UID) (*snapshot.View, error) {
-	pods := h.InFlight.now()
+	pods := h.InFlight.Now()
 	view, err := h.clusterView()
 	if err != nil {
 		return nil, err
 	}
-	return h.InFlight.complete(view, pods, asking), nil
+	return h.InFlight.Complete(view, pods, asking), nil
 }
 
 // clusterView returns the view of the cluster, or one with signals only if there is no cluster.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/snapshot"
 )
@@ -64,9 +64,12 @@ func reach(point string) {
 	}
 }
 
-func toCluster(c extender.Cluster) extender.Cluster { return chaosCluster{c} }
+// BindingCluster is the cluster, for what binds pods.
+type BindingCluster = chaosCluster
 
-type chaosCluster struct{ extender.Cluster }
+func toCluster(c *cluster.Cluster) BindingCluster { return chaosCluster{c} }
+
+type chaosCluster struct{ *cluster.Cluster }
 
 func (c chaosCluster) Bind(ctx context.Context, b binding.Binding) error {
 	reach("before-binding")

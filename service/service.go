@@ -16,7 +16,6 @@ import (
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/explain"
-	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/requeue"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/signal"
@@ -227,7 +226,7 @@ func (s *Service) AdminOptions() server.AdminOptions {
 }
 
 // Binding is what binds pods; there is a cluster.
-func (s *Service) Binding() extender.Cluster { return toCluster(s.Cluster) }
+func (s *Service) Binding() BindingCluster { return toCluster(s.Cluster) }
 
 // Ledgers is where claims are written.
 func (s *Service) Ledgers() engine.Ledgers { return toLedgers(s.Keeper) }

@@ -1,4 +1,4 @@
-package extender
+package binder
 
 import (
 	"context"
@@ -59,20 +59,20 @@ func (t *earlierPods) settled(uid types.UID) {
 // awaitEarlier waits until the pods are bound or gone. It waits for pods that this process binds while they get bound
 // one after the other, and for pods of other replicas, which may have been killed, at most earlierTimeout for all
 // waiting pods together.
-func (h *Handler) awaitEarlier(ctx context.Context, node string, after []types.UID) {
+func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) {
 	moved := time.Now()
 	for _, uid := range after {
-		h.InFlight.earlier.until(uid, moved) // start the time of all of them
+		b.InFlight.earlier.until(uid, moved) // start the time of all of them
 	}
 	for len(after) > 0 {
-		uid, now, view := after[0], time.Now(), h.Cluster.View()
-		if h.settled(uid, view.Node(node)) {
-			h.InFlight.earlier.settled(uid)
+		uid, now, view := after[0], time.Now(), b.Cluster.View()
+		if b.settled(uid, view.Node(node)) {
+			b.InFlight.earlier.settled(uid)
 			after, moved = after[1:], now
 			continue
 		}
-		until := h.InFlight.earlier.until(uid, now)
-		if h.InFlight.now().includes(uid, node) {
+		until := b.InFlight.earlier.until(uid, now)
+		if b.InFlight.Now().includes(uid, node) {
 			until = moved.Add(stallTimeout)
 		}
 		if !now.Before(until) {
@@ -82,14 +82,14 @@ func (h *Handler) awaitEarlier(ctx context.Context, node string, after []types.U
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.Cluster.Superseded(view):
+		case <-b.Cluster.Superseded(view):
 		case <-time.After(until.Sub(now)):
 		}
 	}
 }
 
 // settled reports whether the pod is bound or gone, or its node is gone (nil).
-func (h *Handler) settled(uid types.UID, node *snapshot.Node) bool {
-	pod := h.Cluster.PodByUID(uid)
+func (b *Binder) settled(uid types.UID, node *snapshot.Node) bool {
+	pod := b.Cluster.PodByUID(uid)
 	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid)
 }
