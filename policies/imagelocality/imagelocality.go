@@ -6,9 +6,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"hash/maphash"
 	"math/bits"
 	"slices"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,39 +26,85 @@ const checkEvery = 1024
 // fewImages is how many images a pod may have to be looked up one by one on any node.
 const fewImages = 8
 
-// image is a normalized image name. Names are interned, because thousands of
-// nodes have the same ones.
-type image = unique.Handle[string]
-
 // imageLocality is the policy.
 type imageLocality struct {
 	bySize bool
-	sizes  *snapshot.ObjectFact[map[image]int64] // of the images on a node, in bytes; 0 is unknown
+	seed   maphash.Seed
+	images *snapshot.ObjectFact[images]
 }
 
 func newImageLocality(config Config) *imageLocality {
-	return &imageLocality{bySize: config.ScoringStrategy.Type == Size, sizes: snapshot.NewObjectFact(imagesOn)}
+	p := &imageLocality{bySize: config.ScoringStrategy.Type == Size, seed: maphash.MakeSeed()}
+	p.images = snapshot.NewObjectFact(p.imagesOn)
+	return p
 }
 
-func imagesOn(n *corev1.Node) map[image]int64 {
-	sizes := make(map[image]int64, 2*len(n.Status.Images)) // mostly a tag and a digest each
+// image is the hash of a normalized image name. Nodes have a hundred names each, often different ones: hashes take a
+// third of the memory of a map, and the garbage collector does not visit them. Different names practically never have the same hash, and
+// nobody can choose such names, because the seed is random.
+type image uint64
+
+func (p *imageLocality) image(name string) image {
+	return image(maphash.String(p.seed, normalize(name)))
+}
+
+// images are those on a node.
+type images struct {
+	names []image // ascending, each once
+	sizes []int64 // of the names, in bytes; 0 is unknown; nil unless sizes count
+}
+
+func (p *imageLocality) imagesOn(n *corev1.Node) images {
+	type named struct {
+		name image
+		size int64
+	}
+	all := make([]named, 0, 2*len(n.Status.Images)) // mostly a tag and a digest each
 	for i := range n.Status.Images {
 		reported := &n.Status.Images[i]
 		for _, name := range reported.Names {
-			key := unique.Make(normalize(name))
-			sizes[key] = max(sizes[key], min(reported.SizeBytes, maxSize))
+			all = append(all, named{p.image(name), min(reported.SizeBytes, maxSize)})
 		}
 	}
-	return sizes
+	// Of a name with two sizes, the larger one counts.
+	slices.SortFunc(all, func(a, b named) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.size, a.size)) })
+	all = slices.CompactFunc(all, func(a, b named) bool { return a.name == b.name })
+	on := images{names: make([]image, len(all))}
+	if p.bySize {
+		on.sizes = make([]int64, len(all))
+	}
+	for i, found := range all {
+		on.names[i] = found.name
+		if p.bySize {
+			on.sizes[i] = max(found.size, 0)
+		}
+	}
+	return on
+}
+
+// find returns the index of the image, or -1. Hashes are spread evenly, so the search begins close to where the image would be.
+func (on *images) find(name image) int {
+	at, _ := bits.Mul64(uint64(name), uint64(len(on.names)))
+	i := int(at)
+	for i > 0 && on.names[i] > name {
+		i--
+	}
+	for i < len(on.names) && on.names[i] < name {
+		i++
+	}
+	if i < len(on.names) && on.names[i] == name {
+		return i
+	}
+	return -1
 }
 
 // Prepare implements policy.Policy.
 func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	wanted := imagesOf(pod)
+	wanted := p.imagesOf(pod)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	c := &cycle{sizes: p.sizes, wanted: wanted}
+	c := &cycle{images: p.images, wanted: wanted}
 	if p.bySize {
 		if err := p.findSizes(ctx, wanted, view); err != nil {
 			return nil, err
@@ -70,7 +116,7 @@ func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snap
 	if len(wanted) > fewImages {
 		c.weights = make(map[image]uint64, len(wanted))
 		for _, w := range wanted {
-			c.weights[w.name] = w.weight
+			c.weights[w.image] = w.weight
 		}
 	}
 	return c, nil
@@ -78,7 +124,7 @@ func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snap
 
 // imagesOf returns the images that have to be on a node before the pod's
 // containers can all start, each once and with weight 1.
-func imagesOf(pod *corev1.Pod) []wantedImage {
+func (p *imageLocality) imagesOf(pod *corev1.Pod) []wantedImage {
 	names := make([]string, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -91,7 +137,7 @@ func imagesOf(pod *corev1.Pod) []wantedImage {
 	names = slices.Compact(names)
 	wanted := make([]wantedImage, len(names))
 	for i, name := range names {
-		wanted[i] = wantedImage{unique.Make(name), 1}
+		wanted[i] = wantedImage{name, p.image(name), 1}
 	}
 	return wanted
 }
@@ -108,10 +154,14 @@ func (p *imageLocality) findSizes(ctx context.Context, wanted []wantedImage, vie
 		if visited++; visited%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		on := *p.sizes.Of(n)
+		on := p.images.Of(n)
 		for i := range wanted {
-			if w := &wanted[i]; w.weight == 0 && on[w.name] > 0 {
-				w.weight = uint64(on[w.name])
+			w := &wanted[i]
+			if w.weight > 0 {
+				continue
+			}
+			if found := on.find(w.image); found >= 0 && on.sizes[found] > 0 {
+				w.weight = uint64(on.sizes[found])
 				total += w.weight
 				unknown--
 			}
@@ -132,7 +182,7 @@ func (p *imageLocality) findSizes(ctx context.Context, wanted []wantedImage, vie
 
 // cycle is the policy prepared for one pod.
 type cycle struct {
-	sizes  *snapshot.ObjectFact[map[image]int64]
+	images *snapshot.ObjectFact[images]
 	wanted []wantedImage // not empty
 	total  uint64        // the sum of their weights, not 0
 	// weights are those of wanted, by name: a pod may have thousands of containers. Nil if it has few images.
@@ -140,7 +190,8 @@ type cycle struct {
 }
 
 type wantedImage struct {
-	name   image
+	name   string // normalized
+	image  image
 	weight uint64
 }
 
@@ -148,8 +199,7 @@ type wantedImage struct {
 func (c *cycle) Signature() string {
 	var text []byte
 	for _, w := range c.wanted {
-		name := w.name.Value()
-		text = append(binary.AppendUvarint(text, uint64(len(name))), name...)
+		text = append(binary.AppendUvarint(text, uint64(len(w.name))), w.name...)
 		text = binary.AppendUvarint(text, w.weight)
 	}
 	return string(text)
@@ -157,16 +207,16 @@ func (c *cycle) Signature() string {
 
 // Score implements policy.Score: the part of the pod's images that the node has.
 func (c *cycle) Score(n *snapshot.Node) int64 {
-	on := *c.sizes.Of(n)
+	on := c.images.Of(n)
 	present := uint64(0)
-	if c.weights == nil || len(c.wanted) <= len(on) {
-		for _, w := range c.wanted {
-			if _, ok := on[w.name]; ok {
-				present += w.weight
+	if c.weights == nil || len(c.wanted) <= len(on.names) {
+		for i := range c.wanted {
+			if on.find(c.wanted[i].image) >= 0 {
+				present += c.wanted[i].weight
 			}
 		}
 	} else {
-		for name := range on {
+		for _, name := range on.names {
 			present += c.weights[name]
 		}
 	}
