@@ -1,5 +1,5 @@
 // Package kubescheduler says which nodes kube-scheduler's own plugins rule out for a pod,
-// before it asks an extender: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity
+// before it asks an extender: NodeName, NodeUnschedulable, TaintToleration, NodeAffinity
 // with the nodeSelector, and NodeResourcesFit, in this order, as a default profile of
 // kube-scheduler has them. Reasons are kube-scheduler's own texts.
 //
@@ -58,10 +58,10 @@ func For(pod *corev1.Pod, ignored ...corev1.ResourceName) *Filters {
 // Excludes returns why the pod cannot be on the node, whatever runs there; "" if it can.
 func (f *Filters) Excludes(n *corev1.Node) string {
 	switch {
-	case n.Spec.Unschedulable && !f.tolerates(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}):
-		return Unschedulable
 	case f.pod.Spec.NodeName != "" && f.pod.Spec.NodeName != n.Name:
 		return OtherName
+	case n.Spec.Unschedulable && !f.tolerates(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}):
+		return Unschedulable
 	case !f.tolerates(n.Spec.Taints...):
 		return UntoleratedTaint
 	case f.affinity != nil:

@@ -43,6 +43,7 @@ func TestExcludes(t *testing.T) {
 		"no affinity":              {pod: corev1.PodSpec{Affinity: zones("b", "c")}, want: kubescheduler.AffinityMismatch},
 		"this node":                {pod: corev1.PodSpec{NodeName: "n"}},
 		"another node":             {pod: corev1.PodSpec{NodeName: "m"}, want: kubescheduler.OtherName},
+		"another, cordoned node":   {pod: corev1.PodSpec{NodeName: "m"}, node: cordoned, want: kubescheduler.OtherName},
 	} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}, Spec: tt.node}
 		if got := kubescheduler.For(&corev1.Pod{Spec: tt.pod}).Excludes(n); got != tt.want {
