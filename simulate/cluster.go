@@ -32,13 +32,29 @@ type node struct {
 	object   *corev1.Node
 	free     []int64 // by resource; CPU in thousandths, all else in whole units
 	capacity []int64 // allocatable
+	scored   scored  // what NodeResourcesFit counts as used
+}
+
+// scored is CPU and memory as NodeResourcesFit counts them when it scores nodes.
+type scored [podsResource]int64
+
+func scoredOf(pod *corev1.Pod) (s scored) {
+	s[cpuResource], s[memoryResource] = snapshot.ScoringRequests(pod)
+	return s
+}
+
+func (s *scored) add(other scored, sign int64) {
+	for i := range s {
+		s[i] += sign * other[i]
+	}
 }
 
 // placed is a pod on a node.
 type placed struct {
-	node  *node
-	needs []need
-	keys  []snapshot.LedgerKey
+	node   *node
+	needs  []need
+	scored scored
+	keys   []snapshot.LedgerKey
 }
 
 // need is what a pod asks for of one resource.
@@ -143,8 +159,10 @@ func (c *cluster) arrive(pod *corev1.Pod) { c.builder.SetPod(pod) }
 
 // place counts the pod on the node.
 func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.LedgerKey) {
+	p := &placed{n, needs, scoredOf(pod), keys}
 	n.take(needs, 1)
-	c.bound[pod.UID] = &placed{n, needs, keys}
+	n.scored.add(p.scored, 1)
+	c.bound[pod.UID] = p
 	c.builder.SetPod(pod)
 }
 
@@ -182,6 +200,7 @@ func (c *cluster) remove(uid types.UID) {
 	}
 	delete(c.bound, uid)
 	p.node.take(p.needs, -1)
+	p.node.scored.add(p.scored, -1)
 	c.builder.DeletePod(uid)
 	for _, key := range p.keys {
 		l := c.ledgers[key]

@@ -213,41 +213,41 @@ func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
 
 // score sets r.scores to what kube-scheduler's own plugins say of the nodes found.
 func (r *run) score(pod *corev1.Pod, needs []need) {
-	var asked, assumed [podsResource]int64
+	var asked [podsResource]int64
 	for _, want := range needs {
 		if want.resource < podsResource {
 			asked[want.resource] = want.amount
 		}
 	}
-	assumed = asked
-	// What kube-scheduler's NodeResourcesFit assumes of containers that ask for nothing.
-	if asked[cpuResource] == 0 {
-		assumed[cpuResource] = 100
-	}
-	if asked[memoryResource] == 0 {
-		assumed[memoryResource] = 200 << 20
-	}
+	more := scoredOf(pod)
 	r.scores = r.scores[:0]
 	for _, n := range r.found {
-		fit := int64(0)
-		for i := range assumed {
-			capacity, used := n.capacity[i], n.capacity[i]-n.free[i]+assumed[i]
-			if used > capacity || capacity == 0 {
-				continue // scores 0, either way
-			}
-			if r.scheduler.ResourceScore == MostAllocated {
-				fit += used * maxNodeScore / capacity
-			} else {
-				fit += (capacity - used) * maxNodeScore / capacity
-			}
-		}
-		score := fit / int64(len(assumed))
+		score := n.fit(more, r.scheduler.ResourceScore)
 		if asked != [podsResource]int64{} { // else the other plugin has no opinion
 			// As of v1.36: what the pod changes, not what comes of it.
 			score += maxNodeScore/2 + (maxNodeScore/2+n.balance(&asked)-n.balance(new([podsResource]int64)))/2
 		}
 		r.scores = append(r.scores, score)
 	}
+}
+
+// fit is NodeResourcesFit's score of the node with so much more in use.
+func (n *node) fit(more scored, kind ResourceScore) int64 {
+	more.add(n.scored, 1)
+	sum, resources := int64(0), int64(0)
+	for i, used := range more {
+		capacity := n.capacity[i]
+		if capacity == 0 {
+			continue
+		}
+		resources++
+		used = min(used, capacity)
+		if kind != MostAllocated {
+			used = capacity - used
+		}
+		sum += used * maxNodeScore / capacity
+	}
+	return sum / max(1, resources)
 }
 
 // balance is how evenly CPU and memory would be used if so much more were, up to

@@ -227,6 +227,8 @@ func TestScores(t *testing.T) {
 		{"what makes it even", LeastAllocated, first, list("cpu", 8), 49 + 81},
 		// (99 + 99) ÷ 2, with 100m for a pod that says nothing, and no balance.
 		{"nothing", LeastAllocated, nil, nil, 99},
+		// (74 + 74) ÷ 2: what runs and says nothing counts with 100m and 200 MiB, too; it changes no balance.
+		{"beside a pod that says nothing", LeastAllocated, corev1.ResourceList{}, list("cpu", 8, "memory", "16Gi"), 74 + 75},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &World{Nodes: machines(2, 0), Scheduler: Scheduler{ResourceScore: tt.kind}}
@@ -244,6 +246,24 @@ func TestScores(t *testing.T) {
 				t.Errorf("scored %d, want %d", r.scores[0], tt.want)
 			}
 		})
+	}
+}
+
+// A resource that a node does not have is left out of its score, and each container that says nothing counts.
+func TestScoresOfWhatIsMissing(t *testing.T) {
+	node := machine("n00", 0)
+	delete(node.Status.Allocatable, corev1.ResourceMemory)
+	pod := job("p", 0, 0).Pod
+	pod.Spec.Containers[0].Resources.Requests = nil
+	for range 31 {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{})
+	}
+	for kind, want := range map[ResourceScore]int64{LeastAllocated: 90, MostAllocated: 10} { // 32 × 100m of 32 cores
+		r := (&World{Nodes: []*corev1.Node{node}, Scheduler: Scheduler{ResourceScore: kind}}).begin(1)
+		r.filter(pod, r.needs(pod))
+		if r.score(pod, r.needs(pod)); !slices.Equal(r.scores, []int64{want}) {
+			t.Errorf("%s: scored %d, want %d", kind, r.scores, want)
+		}
 	}
 }
 
