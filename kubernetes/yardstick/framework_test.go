@@ -1,0 +1,143 @@
+package yardstick
+
+import (
+	"context"
+	"flag"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	tracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+)
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "2000"); err != nil { // before the command line is parsed
+		panic(err)
+	}
+	metrics.Register()
+	os.Exit(m.Run())
+}
+
+// inTree is the default profile of kube-scheduler, over a cluster that can be replaced.
+type inTree struct {
+	framework.Framework
+	snapshot *lister
+}
+
+// lister is the snapshot that plugins see.
+type lister struct{ *cache.Snapshot }
+
+// newInTree starts the framework. fit may change the arguments of NodeResourcesFit.
+func newInTree(t *testing.T, fit func(*schedulerapi.NodeResourcesFitArgs)) *inTree {
+	config, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile := &config.Profiles[0]
+	for i := range profile.PluginConfig {
+		if args, ok := profile.PluginConfig[i].Args.(*schedulerapi.NodeResourcesFitArgs); ok {
+			fit(args)
+		}
+	}
+	client, l := fake.NewClientset(), &lister{cache.NewEmptySnapshot()}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	slices, err := tracker.StartTracker(t.Context(), tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := assumecache.NewAssumeCache(klog.Background(), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	f, err := frameworkruntime.NewFramework(t.Context(), plugins.NewInTreeRegistry(), profile,
+		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(t.Context(), claims, slices, factory)),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+		frameworkruntime.WithSnapshotSharedLister(l), frameworkruntime.WithParallelism(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	return &inTree{f, l}
+}
+
+// set replaces the cluster.
+func (f *inTree) set(nodes []*corev1.Node, pods []*corev1.Pod) {
+	f.snapshot.Snapshot = cache.NewSnapshot(pods, nodes)
+}
+
+// attempt is a scheduling attempt of one pod.
+type attempt struct {
+	*inTree
+	state fwk.CycleState
+	pod   *corev1.Pod
+	// found says which nodes are left by PreFilter; nil: all, unless rejected says why the pod fits nowhere.
+	found    *fwk.PreFilterResult
+	rejected *fwk.Status
+}
+
+func (f *inTree) begin(pod *corev1.Pod) *attempt {
+	a := &attempt{inTree: f, state: framework.NewCycleState(), pod: pod}
+	var status *fwk.Status
+	if a.found, status, _ = f.RunPreFilterPlugins(context.Background(), a.state, pod); !status.IsSuccess() {
+		a.rejected = status
+	}
+	return a
+}
+
+// preFilterLeaves says whether Filter is asked about the node.
+func (a *attempt) preFilterLeaves(node string) bool {
+	return a.rejected == nil && (a.found.AllNodes() || a.found.NodeNames.Has(node))
+}
+
+// filter returns why the pod does not fit on the node, and which plugin says so; nothing if it fits.
+func (a *attempt) filter(node string) (plugin string, reasons []string) {
+	info, err := a.snapshot.Get(node)
+	if err != nil {
+		return "", []string{err.Error()}
+	}
+	status := a.RunFilterPlugins(context.Background(), a.state, a.pod, info)
+	if status.IsSuccess() {
+		return "", nil
+	}
+	return status.Plugin(), status.Reasons()
+}
+
+// score returns the weighted scores of the plugins, by node and by plugin.
+func (a *attempt) score(nodes ...string) (map[string]map[string]int64, error) {
+	var infos []fwk.NodeInfo
+	for _, node := range nodes {
+		info, err := a.snapshot.Get(node)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	if status := a.RunPreScorePlugins(context.Background(), a.state, a.pod, infos); !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	all, status := a.RunScorePlugins(context.Background(), a.state, a.pod, infos)
+	if !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	scores := map[string]map[string]int64{}
+	for _, node := range all {
+		scores[node.Name] = map[string]int64{}
+		for _, s := range node.Scores {
+			scores[node.Name][s.Name] = s.Score
+		}
+	}
+	return scores, nil
+}
