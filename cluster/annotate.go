@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RetryAnnotation is written to a pod that waits, so that kube-scheduler tries it again: when.
+// RetryAnnotation is set on a pending pod to make kube-scheduler retry it; its value is the time.
 const RetryAnnotation = "outboard.dev/retry"
 
-// RetryPod makes kube-scheduler try the pod again if it waits there, once: any change of an unscheduled pod does. found is
-// false if there is no pod of that name with that UID. An error is the API server's: see apierrors.IsForbidden.
+// RetryPod makes kube-scheduler retry the pod once, if it is pending there: any change of an unscheduled pod does that.
+// found is false if there is no pod of that name with that UID. An error is that of the API server: see
+// apierrors.IsForbidden.
 func (c *Cluster) RetryPod(ctx context.Context, namespace, name string, uid types.UID) (found bool, err error) {
 	_, err = c.stamp(ctx, namespace, name, uid, RetryAnnotation)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
@@ -25,9 +26,9 @@ func (c *Cluster) RetryPod(ctx context.Context, namespace, name string, uid type
 	return err == nil, err
 }
 
-// stamp writes the time into an annotation of the pod. A pod of that name with another UID is not changed: to the API server
-// the patch is invalid then, because a UID cannot be. The patch goes to the pod's status, which takes annotations, too, so that
-// nobody needs the permission to change what pods run.
+// stamp sets an annotation of the pod to the current time. It does not change a pod of that name with another UID: the
+// API server rejects such a patch as invalid, because a UID is immutable. stamp patches the pod's status, which
+// includes annotations, so that it does not need the permission to change the pod's spec.
 func (c *Cluster) stamp(ctx context.Context, namespace, name string, uid types.UID, annotation string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
@@ -38,7 +39,7 @@ func (c *Cluster) stamp(ctx context.Context, namespace, name string, uid types.U
 	}
 	pod, err := c.client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err == nil && pod.Annotations[annotation] != now {
-		return nil, fmt.Errorf("pod %s/%s: the API server did not keep the annotation %s, and the pod has not changed", namespace, name, annotation)
+		return nil, fmt.Errorf("pod %s/%s: the API server did not store the annotation %s, and the pod has not changed", namespace, name, annotation)
 	}
 	return pod, err
 }

@@ -23,22 +23,21 @@ import (
 // [binding.ErrPodChanged] if Changed.
 type BindError struct {
 	Binding binding.Binding
-	// Unknown says that the pod may or may not be, or become, bound to the node:
-	// a claim must be kept. When it is false, this call has not bound the pod
-	// and will not; an earlier one whose outcome was unknown still may.
+	// Unknown is true if the pod may or may not be bound to the node, now or later: its claim must
+	// be kept. If it is false, this call has not bound the pod and will not; an earlier call whose
+	// outcome was unknown still may.
 	Unknown bool
-	// BoundTo is another node that the pod is bound to; "" if there is none, or
-	// it is not known.
+	// BoundTo is another node that the pod is bound to; "" if there is none, or it is unknown.
 	BoundTo string
-	// Gone says that there is no pod with that UID any more, or that it is being
-	// deleted without ever having been bound.
+	// Gone is true if there is no pod with that UID any more, or if it is being deleted and was
+	// never bound.
 	Gone bool
-	// Changed says that the pod has another resourceVersion than Binding.ResourceVersion.
+	// Changed is true if the resourceVersion of the pod is not Binding.ResourceVersion.
 	Changed bool
-	// NotSent says that the Binding has not left this process: it waited too long
-	// for our own limit of requests, or no connection could be made.
+	// NotSent is true if the Binding has not left this process: it waited too long for the
+	// client-side rate limit, or there was no connection.
 	NotSent bool
-	// Err is the cause, nil if the above says all.
+	// Err is the cause, nil if the other fields describe it.
 	Err error
 
 	text string
@@ -55,7 +54,7 @@ func (e *BindError) Error() string {
 // Unwrap returns the cause.
 func (e *BindError) Unwrap() error { return e.Err }
 
-// Is says which of the errors that decide about a claim this is.
+// Is reports whether the error is one of the errors that decide about a claim.
 func (e *BindError) Is(target error) bool {
 	return target == binding.ErrOutcomeUnknown && e.Unknown || target == binding.ErrPodChanged && e.Changed
 }
@@ -63,7 +62,7 @@ func (e *BindError) Is(target error) bool {
 // Outcomes of Bind, in metrics.
 const (
 	outcomeSuccess        = "success"
-	outcomeAlreadyBound   = "already_bound" // to the node asked for
+	outcomeAlreadyBound   = "already_bound" // to the requested node
 	outcomeBoundElsewhere = "bound_elsewhere"
 	outcomeNotFound       = "not_found"
 	outcomeRejected       = "rejected"
@@ -86,18 +85,17 @@ func (e *BindError) outcome() string {
 	return outcomeRejected
 }
 
-// Bind binds the pod to the node, with the annotations. Nil means that it is
-// bound to that node, by this call or since earlier, and counted there in the
-// View. An error is a *[BindError].
+// Bind binds the pod to the node, with the annotations. Nil means that the pod is bound to that
+// node, by this call or an earlier one, and that the View counts it there. An error is a
+// *[BindError].
 //
-// One Binding is sent. It is sent again only when the API server has turned it
-// away (429), as often as ctx allows. One that has not left this process has no
-// effect. If the answer is lost or says nothing about
-// the outcome, or the pod is bound already, the API server is asked once for the
-// pod, also when ctx has ended: Bind may then return up to
-// [Options.LookupTimeout] later. With a context of Throttle, which need not wait,
-// the Binding is sent unless ctx has ended before, and its answer is awaited for up
-// to [Options.BindTimeout], also when ctx ends meanwhile.
+// Bind sends one Binding. It sends it again only if the API server has rejected it with 429, as
+// often as ctx allows. A Binding that has not left this process has no effect. If the response is
+// lost or does not determine the outcome, or the pod is bound already, Bind reads the pod from the
+// API server once, even if ctx has ended: it may then return up to [Options.LookupTimeout] later.
+// With a context of Throttle, for which the rate limit does not apply again, Bind sends the Binding
+// unless ctx has ended before, and waits for its response for up to [Options.BindTimeout], even if
+// ctx ends meanwhile.
 func (c *Cluster) Bind(ctx context.Context, b binding.Binding) error {
 	start := time.Now()
 	outcome, err := c.bind(ctx, b)
@@ -149,12 +147,12 @@ func (c *Cluster) bind(ctx context.Context, b binding.Binding) (string, *BindErr
 	return outcomeAlreadyBound, nil
 }
 
-// post sends the Binding. sent is false if it certainly has not left this process.
+// post sends the Binding. sent is false if it certainly did not leave this process.
 func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err error) {
 	var d sendTracker
-	d.sent.Store(c.options.Client != nil) // whose transport is not ours
+	d.sent.Store(c.options.Client != nil) // whose transport is not tracked
 	if permitted(ctx) {
-		// It is sent now, and a caller that gives up is no reason not to hear the answer.
+		// The Binding is sent: wait for the response even if the caller gives up.
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
@@ -182,8 +180,8 @@ func rejected(err error) bool {
 	}
 }
 
-// classify returns the outcome of a Binding that ended with err, given the pod as the
-// API server has it after that. Nil: the pod is bound to the node.
+// classify returns the outcome of a Binding that ended with err, given the pod as read from the API
+// server after that. Nil: the pod is bound to the node.
 func classify(b binding.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
 	unknown := func(text string, err error) *BindError {
 		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
@@ -192,7 +190,7 @@ func classify(b binding.Binding, err error, pod *corev1.Pod, lookupErr error) *B
 	}
 	switch {
 	case lookupErr != nil:
-		return unknown("", fmt.Errorf("%w; asking for the pod: %w", err, lookupErr))
+		return unknown("", fmt.Errorf("%w; reading the pod: %w", err, lookupErr))
 	case pod == nil:
 		failure := fail(b, describe(b)+" with UID "+string(b.UID)+" no longer exists", nil)
 		failure.Gone = true
@@ -251,7 +249,7 @@ func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types
 	return c.lookup(ctx, namespace, name, uid)
 }
 
-// bound returns the pod as it is now that it was bound. Nil if it is gone again.
+// bound returns the pod after it was bound. Nil if it is gone already.
 func (c *Cluster) bound(ctx context.Context, b binding.Binding) *corev1.Pod {
 	pod := c.state.seen(b.UID)
 	if pod == nil {
@@ -274,8 +272,8 @@ func (c *Cluster) bound(ctx context.Context, b binding.Binding) *corev1.Pod {
 	return &bound
 }
 
-// warnOfAnnotations logs that a pod that another process has bound lacks annotations
-// of the Binding. The pod already runs, so there is nothing else to do.
+// warnOfAnnotations logs that a pod that another process bound lacks annotations of the Binding.
+// The pod already runs, so they cannot be added.
 func (c *Cluster) warnOfAnnotations(b binding.Binding, pod *corev1.Pod) {
 	var differ []string
 	for key, value := range b.Annotations {

@@ -333,8 +333,8 @@ func TestBindAnswerLost(t *testing.T) {
 		{"given up before it was written", &fault{ends: true}, unknown, "; it is not yet: "},
 		{"408 after it was written", &fault{forward: true, answer: answer(408)}, bound, ""},
 		{"403 from a proxy", &fault{answer: answer(403)}, refused, ""},
-		{"lost, and the pod cannot be asked for", &fault{forward: true, noGet: true}, unknown, "; asking for the pod: "},
-		{"409 that is not about this, and the pod cannot be asked for", &fault{answer: answer(409), noGet: true}, unknown, "; asking for the pod: "},
+		{"lost, and the pod cannot be asked for", &fault{forward: true, noGet: true}, unknown, "; reading the pod: "},
+		{"409 that is not about this, and the pod cannot be asked for", &fault{answer: answer(409), noGet: true}, unknown, "; reading the pod: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			name := fmt.Sprintf("lost-%d", i)

@@ -27,50 +27,50 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Options are the parts of a Cluster. Config or Client is required.
+// Options configure a Cluster. Config or Client is required.
 type Options struct {
-	// Config says how to reach the API server. It is copied. Its rate limits and
-	// content type are replaced.
+	// Config is the connection to the API server. New copies it, and replaces its rate limits and
+	// content type.
 	Config *rest.Config
-	// QPS and Burst limit the requests made with Config, Bindings above all, so
-	// that a run-away scheduler does not flood the API server. Defaults: 200
-	// and 400. A negative QPS means no limit.
+	// QPS and Burst limit the requests with Config, most of which are Bindings, to protect the API
+	// server from a scheduler that binds too many pods. Defaults: 200 and 400. A negative QPS means
+	// no limit.
 	QPS   float32
 	Burst int
-	// Client is used instead of Config, as it is: for tests. Only with Config is
-	// it noticed that the API server was away, and that an answer with
-	// Retry-After leaves the outcome of a Binding open.
+	// Client replaces Config in tests. Only with Config does the Cluster detect that the API server
+	// was unreachable, and that a response with Retry-After leaves the outcome of a Binding open.
 	Client kubernetes.Interface
 
-	// Informers are those of another component of the process that follows nodes, pods and disruption budgets: this Cluster adds
-	// handlers to them when it is made, and follows nothing twice. Whoever owns them runs them. Nil: it follows them itself.
+	// Informers are those of another component of the process that watches nodes, pods and disruption budgets. New adds
+	// handlers to them, so that nothing is watched twice. Their owner runs them. Nil: the Cluster watches these
+	// resources itself.
 	Informers informers.SharedInformerFactory
 
-	// Ledgers makes the Cluster follow Ledgers, too. It needs Config.
+	// Ledgers makes the Cluster watch Ledgers, too. It needs Config.
 	Ledgers bool
-	// ConfigMaps are the families of ConfigMaps to follow. Follow adds to both.
+	// ConfigMaps are the families of ConfigMaps to watch. Follow adds to Ledgers and ConfigMaps.
 	ConfigMaps []snapshot.ConfigMapSource
 
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Nil: none.
+	// Registerer receives the metrics. Nil: none.
 	Registerer prometheus.Registerer
 
-	// BindTimeout bounds one attempt to write a Binding, beside the context of
-	// Bind. Default 10 s.
+	// BindTimeout bounds one attempt to write a Binding, in addition to the context of Bind.
+	// Default 10 s.
 	BindTimeout time.Duration
-	// LookupTimeout bounds asking the API server for one pod, where Bind needs
-	// that. It is not shortened by the context of Bind, because it is what finds
-	// out about a Binding whose context has ended. Default 2 s.
+	// LookupTimeout bounds reading one pod from the API server, for Bind. The context of Bind does
+	// not shorten it, because the outcome of a Binding must be found even if that context has
+	// ended. Default 2 s.
 	LookupTimeout time.Duration
-	// ThrottleTimeout bounds how long Throttle waits for the limit of requests.
-	// Default 1 s, a part of the httpTimeout that kube-scheduler waits.
+	// ThrottleTimeout bounds how long Throttle waits for the rate limit. Default 1 s, a part of
+	// kube-scheduler's httpTimeout.
 	ThrottleTimeout time.Duration
-	// ConfirmAfter is how long after Bind a pod that the watch has not shown
-	// bound is believed to be; then the API server is asked. Default 15 s.
+	// ConfirmAfter is how long the Cluster counts a pod as bound after Bind without an event of the
+	// watch; then it reads the pod from the API server. Default 15 s.
 	ConfirmAfter time.Duration
-	// PublishInterval is the least time between two Views, unless Bind publishes
-	// one. Default 5 ms.
+	// PublishInterval is the minimum time between two Views, except for those that Bind publishes.
+	// Default 5 ms.
 	PublishInterval time.Duration
 }
 
@@ -101,8 +101,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Cluster is a Kubernetes cluster as Outboard sees it. Its methods may be called
-// concurrently.
+// Cluster is a connection to a Kubernetes cluster. Its methods are safe for concurrent use.
 type Cluster struct {
 	options    Options
 	client     kubernetes.Interface
@@ -112,18 +111,17 @@ type Cluster struct {
 	reflectors atomic.Pointer[[]*resourceReflector]
 	metrics    *metrics
 	clock      *ledger.Clock
-	failures   atomic.Uint64 // requests that the API server did not answer, as the transport sees it
+	failures   atomic.Uint64 // requests without a response of the API server, as counted by the transport
 	denials    denials
 	started    atomic.Bool
 
 	followMu sync.Mutex
 	resources
-	ctx     context.Context // of Run; nil before
+	ctx     context.Context // of Run; nil before Run
 	running sync.WaitGroup  // what Run waits for
 }
 
-// New returns a Cluster that knows nothing until Run is called. It makes no
-// request.
+// New returns a Cluster that has no data until Run is called. It sends no request.
 func New(o Options) (*Cluster, error) {
 	o.setDefaults()
 	if o.Client == nil && o.Config == nil {
@@ -170,7 +168,7 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	if c.ledgers, err = newLedgerClient(config); err != nil {
 		return nil, err
 	}
-	// Ledgers have a limit of their own: what is claimed can be released however many Bindings wait.
+	// Ledgers have a rate limit of their own, so that claims can be released while Bindings wait.
 	if c.limiter = newLimiter(o.QPS, o.Burst); c.limiter != nil {
 		config.RateLimiter = c.limiter
 	}
@@ -235,7 +233,7 @@ func (c *Cluster) podFeed() *resourceReflector {
 				internPod(pod, like)
 			}
 			if before := c.state.seen(pod.UID); before != nil {
-				internPod(pod, before) // costs little: what both share already is not compared
+				internPod(pod, before) // cheap: parts that are shared already are not compared
 			}
 			pods.sweep(c.podTemplates)
 		},
@@ -269,7 +267,7 @@ func (c *Cluster) feed(resource string) *resourceReflector {
 	return &resourceReflector{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
 }
 
-// completed is called when a resource was read.
+// completed is called when a resource was listed for the first time.
 func (c *Cluster) completed() {
 	for _, f := range *c.reflectors.Load() {
 		if !f.read.Load() {
@@ -279,9 +277,9 @@ func (c *Cluster) completed() {
 	c.state.setComplete()
 }
 
-// Run follows the cluster until ctx ends, and then returns nil once everything it
-// started has ended; it may be called once. The last View stays, and Bind goes on
-// working. Failures are tried again for good: see Synced.
+// Run watches the cluster until ctx ends, and then returns nil once everything that it started has
+// ended. Call it once. After it, View returns the last View, and Bind keeps working. Run retries
+// failed requests forever: see Synced.
 func (c *Cluster) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		return errors.New("cluster: Run was called twice")
@@ -296,15 +294,15 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.running.Go(func() { c.publish(ctx) })
 	c.running.Go(func() { c.confirm(ctx) })
 	<-ctx.Done()
-	c.followMu.Lock() // nothing is started any more
+	c.followMu.Lock() // start nothing more
 	defer c.followMu.Unlock()
 	c.running.Wait()
 	return nil
 }
 
-// publish publishes what changes: a change after a pause at once, those that
-// follow it together after the interval. A View that took long to make, because
-// nodes come and go, is given a pause in proportion.
+// publish publishes changes as Views: a change after a pause immediately, and those that follow it
+// together after the interval. If creating a View takes long, because nodes come and go, the pause
+// after it is longer in proportion.
 func (c *Cluster) publish(ctx context.Context) {
 	for {
 		select {
@@ -322,7 +320,7 @@ func (c *Cluster) publish(ctx context.Context) {
 	}
 }
 
-// confirm asks the API server about pods that the watch should have shown bound.
+// confirm reads pods from the API server that the watch should have shown as bound.
 func (c *Cluster) confirm(ctx context.Context) {
 	ticker := time.NewTicker(c.options.ConfirmAfter / 4)
 	defer ticker.Stop()
@@ -334,7 +332,7 @@ func (c *Cluster) confirm(ctx context.Context) {
 			for _, assumed := range c.state.unconfirmed(now.Add(-c.options.ConfirmAfter)) {
 				pod, err := c.lookup(ctx, assumed.Namespace, assumed.Name, assumed.UID)
 				if err != nil {
-					break // the API server is away; what is assumed stays
+					break // the API server is unreachable; the pods still count as bound
 				}
 				c.state.resolve(assumed, pod, time.Now())
 			}
@@ -342,8 +340,8 @@ func (c *Cluster) confirm(ctx context.Context) {
 	}
 }
 
-// View returns what is true now, without waiting. It is never nil, and empty
-// until Synced returns nil for the first time.
+// View returns the latest view, without waiting. It is never nil, and empty until Synced returns
+// nil for the first time.
 func (c *Cluster) View() *snapshot.View { return c.state.view() }
 
 // Superseded returns a channel that is closed once View returns another View than this one.
@@ -356,23 +354,22 @@ func (c *Cluster) Superseded(view *snapshot.View) <-chan struct{} {
 	return done
 }
 
-// Clock tells the API server's time. Without Config it is this process's own.
+// Clock returns the API server's time. Without Config it is this process's own.
 func (c *Cluster) Clock() *ledger.Clock { return c.clock }
 
-// KeepHistory says whether Views have a History, from the next one on; without it they
-// have none. It may change at any time: the History begins with the pods there are.
+// KeepHistory sets whether Views have a History, from the next one on. It may change at any time:
+// the History then starts with the existing pods.
 func (c *Cluster) KeepHistory(keep bool) { c.state.keepHistory(keep) }
 
-// SetSignal adds the signal to the Views from now on, in the place of the one
-// with its name.
+// SetSignal adds the signal to the following Views, or replaces the one with its name.
 func (c *Cluster) SetSignal(s *snapshot.Signal) { c.state.setSignal(s) }
 
-// DeleteSignal removes the signal from the Views from now on.
+// DeleteSignal removes the signal from the following Views.
 func (c *Cluster) DeleteSignal(name string) { c.state.deleteSignal(name) }
 
-// Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil.
-// A pod on a node may be missing here although the View has it: versions of it
-// that differ in nothing a View holds are not told apart.
+// Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil. It may not find a
+// version of a bound pod that is in the View, because versions with the same relevant parts share
+// one object.
 func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	if pod := c.state.seen(uid); pod != nil && pod.ResourceVersion == resourceVersion && resourceVersion != "" {
 		return pod
@@ -380,8 +377,8 @@ func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	return nil
 }
 
-// PodByName returns the trimmed pod as last seen, or as it was bound by Bind, or
-// nil. The latter has no resourceVersion.
+// PodByName returns the trimmed pod in its latest known state, including what Bind has bound, or
+// nil. A pod that only Bind has shown has no resourceVersion.
 func (c *Cluster) PodByName(namespace, name string) *corev1.Pod {
 	return c.state.named(namespace, name)
 }
@@ -398,9 +395,8 @@ func (c *Cluster) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns nil once nodes, pods and disruption budgets have all been read,
-// and from then on. Until then the error names what is missing, and why if a
-// request failed.
+// Synced returns nil once nodes, pods and disruption budgets have all been read, and from then on.
+// Until then the error names what is missing, and the reason if a request failed.
 func (c *Cluster) Synced() error {
 	var missing []string
 	for _, f := range *c.reflectors.Load() {
@@ -415,8 +411,8 @@ func (c *Cluster) Synced() error {
 	return nil
 }
 
-// Warnings returns a line for each resource that was read and cannot be at the moment: what
-// the View holds of it may be out of date; and one for each kind of write that the API server denies.
+// Warnings returns a line for each resource that was read before and cannot be read now, so that the View may be
+// outdated; and one for each kind of write that the API server denies.
 func (c *Cluster) Warnings() []string {
 	lines := c.denials.lines()
 	for _, f := range *c.reflectors.Load() {

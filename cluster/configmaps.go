@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// configMapFeed follows the families of ConfigMaps in one namespace. Of the others
-// there, nothing but the name is kept, and that no longer than an event.
+// configMapFeed watches the families of ConfigMaps in one namespace. Of other ConfigMaps it keeps
+// nothing.
 func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *resourceReflector {
 	k := &configMaps{state: c.state, sources: sources, known: map[string]*corev1.ConfigMap{}}
 	return newResourceReflector(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), store[*corev1.ConfigMap]{
@@ -23,15 +23,14 @@ func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSo
 	})
 }
 
-// configMaps puts what ConfigMaps say of nodes into the state. It belongs to one
-// feed.
+// configMaps writes the data of ConfigMaps into the state. It belongs to one feed.
 type configMaps struct {
 	state   *state
 	sources []snapshot.ConfigMapSource
 	known   map[string]*corev1.ConfigMap // those with data, by name
 }
 
-// of yields the families the ConfigMap belongs to, and the node it is about.
+// of yields the families to which the ConfigMap belongs, with the name of the node.
 func (k *configMaps) of(name string, yield func(source snapshot.ConfigMapSource, node string)) {
 	for _, source := range k.sources {
 		if node, ok := strings.CutPrefix(name, source.Prefix); ok && node != "" {
@@ -40,7 +39,7 @@ func (k *configMaps) of(name string, yield func(source snapshot.ConfigMapSource,
 	}
 }
 
-// trim leaves nothing of a ConfigMap that is none of ours.
+// trim removes the contents of a ConfigMap that is in no family.
 func (k *configMaps) trim(m *corev1.ConfigMap) {
 	data := m.Data
 	*m = corev1.ConfigMap{ObjectMeta: m.ObjectMeta}

@@ -12,14 +12,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// resources are what a Cluster follows beside nodes, pods and disruption budgets.
+// resources are what a Cluster watches in addition to nodes, pods and disruption budgets.
 type resources struct {
 	followsLedgers bool
 	configMaps     []snapshot.ConfigMapSource
 }
 
-// split returns the resources that have a feed each: Ledgers, and the ConfigMaps of each
-// namespace.
+// split returns the resources with a feed each: Ledgers, and the ConfigMaps of each namespace.
 func (r resources) split() []resources {
 	var parts []resources
 	if r.followsLedgers {
@@ -35,7 +34,7 @@ func (r resources) split() []resources {
 	return parts
 }
 
-// feedOf returns the feed of resources that have one.
+// feedOf returns the feed of resources that have one feed.
 func (c *Cluster) feedOf(r resources) *resourceReflector {
 	if r.followsLedgers {
 		return c.ledgerFeed()
@@ -43,10 +42,10 @@ func (c *Cluster) feedOf(r resources) *resourceReflector {
 	return c.configMapFeed(r.configMaps[0].Namespace, r.configMaps)
 }
 
-// Follow makes the Cluster follow Ledgers, if ledgers is true, and these families of
-// ConfigMaps beside what it follows already, and returns when the View holds them. It is
-// called while Run runs. The error says what cannot be read, or was not before ctx ended,
-// and is not followed; it may be called again.
+// Follow makes the Cluster watch Ledgers, if ledgers is true, and these families of ConfigMaps, in
+// addition to what it watches already. It returns when the View has them. Call it while Run runs.
+// The error names what cannot be read, or was not read before ctx ended, and is not watched; Follow
+// may be called again.
 func (c *Cluster) Follow(ctx context.Context, ledgers bool, sources []snapshot.ConfigMapSource) error {
 	c.followMu.Lock()
 	defer c.followMu.Unlock()
@@ -72,7 +71,7 @@ func (c *Cluster) Follow(ctx context.Context, ledgers bool, sources []snapshot.C
 	return errors.Join(errs...)
 }
 
-// followOne follows what is one feed.
+// followOne watches the resources of one feed.
 func (c *Cluster) followOne(ctx context.Context, more resources) error {
 	f := c.feedOf(more)
 	following, stop := context.WithCancel(c.ctx)
@@ -93,8 +92,8 @@ func (c *Cluster) followOne(ctx context.Context, more resources) error {
 	return nil
 }
 
-// unique returns a name for a feed that no other has: a namespace is followed twice if
-// families of ConfigMaps in it are added.
+// unique returns a unique name for a feed: a namespace is watched twice if families of ConfigMaps
+// in it are added.
 func (c *Cluster) unique(resource string) string {
 	var others []*resourceReflector
 	if all := c.reflectors.Load(); all != nil {

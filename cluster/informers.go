@@ -11,8 +11,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// informerFeeds are the feeds of nodes, pods and disruption budgets that another component of the process follows already. Their
-// objects are shared, and copied as far as trimming writes to them: what is left out is not copied.
+// informerFeeds returns the feeds of nodes, pods and disruption budgets that another component of the process watches
+// already. Objects are shared, and parts that trimming changes are copied; parts that it removes are not copied.
 func (c *Cluster) informerFeeds() ([]*resourceReflector, error) {
 	from := c.options.Informers
 	feeds := []*resourceReflector{c.feed("nodes"), c.feed("pods"), c.feed("poddisruptionbudgets")}
@@ -38,7 +38,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// follow makes f write what the informer shows into the store. Whoever owns the informer runs it.
+// follow makes f write what the informer shows into the store. The owner of the informer runs it.
 func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, to store[T]) error {
 	to.reflector = f
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -65,7 +65,7 @@ func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, 
 	return nil
 }
 
-// setCopy sets what is kept of an object that others use, too.
+// setCopy stores a copy of an object that others use, too.
 func (s store[T]) setCopy(object T) {
 	if s.copy != nil {
 		object = s.copy(object)
@@ -73,7 +73,7 @@ func (s store[T]) setCopy(object T) {
 	s.set(object)
 }
 
-// trimmedPod is trimPod for a pod that others use, too.
+// trimmedPod is trimPod for a pod that others use, too. It does not change the pod.
 func trimmedPod(pod *corev1.Pod) *corev1.Pod {
 	trimmed := snapshot.TrimmedPod(pod)
 	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// templates finds, for an object just read, another one that probably has much in
-// common with it, so that the two can share memory: the last one with the same
-// key. A wrong guess costs memory and nothing else. The zero value is empty.
+// templates returns, for an object just read, another one that is probably similar, so that the two
+// can share memory: the last one with the same key. A wrong guess only costs memory. The zero value
+// is empty.
 //
 // It belongs to one goroutine.
 type templates[K comparable, T any] struct {
@@ -19,8 +19,8 @@ type templates[K comparable, T any] struct {
 	swept int // length of seen after the last sweep
 }
 
-// swap returns the last one seen with the key, and takes object in its place. The
-// zero value if it is the first.
+// swap returns the last object with the key, and replaces it with this one. It returns the zero
+// value for the first object.
 func (l *templates[K, T]) swap(key K, object T) T {
 	last := l.seen[key]
 	if l.seen == nil {
@@ -30,8 +30,8 @@ func (l *templates[K, T]) swap(key K, object T) T {
 	return last
 }
 
-// sweep forgets what no live object resembles any more, when that may be much. As
-// long as nothing is live, everything is still being read: nothing is forgotten.
+// sweep removes objects that are not similar to a live one, when there may be many. While nothing
+// is live, all objects are still being read, and sweep removes nothing.
 func (l *templates[K, T]) sweep(live iter.Seq2[K, T]) {
 	if len(l.seen) < 2*l.swept+1000 {
 		return
@@ -41,7 +41,7 @@ func (l *templates[K, T]) sweep(live iter.Seq2[K, T]) {
 	}
 }
 
-// podKey is the same for pods made from one template.
+// podKey is the same for pods made from the same template.
 type podKey struct{ namespace, container, image string }
 
 func podKeyOf(pod *corev1.Pod) podKey {
@@ -52,8 +52,8 @@ func podKeyOf(pod *corev1.Pod) podKey {
 	return key
 }
 
-// nodeKey is the same for machines of one kind, which differ a little in the
-// memory that is left to Kubernetes.
+// nodeKey is the same for nodes of the same kind, whose memory available to Kubernetes differs a
+// little.
 type nodeKey struct {
 	instanceType string
 	memory       int64
@@ -63,8 +63,8 @@ func nodeKeyOf(node *corev1.Node) nodeKey {
 	return nodeKey{node.Labels[corev1.LabelInstanceTypeStable], node.Status.Capacity.Memory().Value()}
 }
 
-// internPod makes pod use the memory of like wherever they are equal. pod must not
-// be known to anyone yet; what its parts point to, and like, are only read.
+// internPod makes pod use the memory of like wherever they are equal. pod must not be shared yet;
+// its parts, and like, are only read.
 func internPod(pod, like *corev1.Pod) {
 	intern(&pod.Namespace, like.Namespace)
 	intern(&pod.Spec.NodeName, like.Spec.NodeName)
@@ -92,7 +92,7 @@ func internPod(pod, like *corev1.Pod) {
 	internDeep(&pod.Status.Resources, like.Status.Resources)
 }
 
-// internNode is internPod for nodes.
+// internNode is like internPod, for nodes.
 func internNode(node, like *corev1.Node) {
 	internMap(&node.Labels, like.Labels)
 	internMap(&node.Annotations, like.Annotations)
@@ -118,7 +118,7 @@ func internDeep[T any](part *T, like T) {
 	}
 }
 
-// internMap takes the whole map if it is equal, and else what is equal in it.
+// internMap uses the whole map if it is equal, and equal strings in it otherwise.
 func internMap(part *map[string]string, like map[string]string) {
 	if maps.Equal(*part, like) {
 		*part = like
@@ -139,7 +139,7 @@ func internMap(part *map[string]string, like map[string]string) {
 	*part = own
 }
 
-// internImages makes the images of a node use the names of equal images of others.
+// internImages makes the images of a node use the names of equal images of other nodes.
 func internImages(known *templates[string, []string], node *corev1.Node) {
 	for i := range node.Status.Images {
 		image := &node.Status.Images[i]

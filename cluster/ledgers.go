@@ -17,9 +17,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TouchedAnnotation is written to a pod whose claim is taken back because it stayed
-// unbound, the outcome of its Binding is unknown, or the claim cannot be used any
-// more: when.
+// TouchedAnnotation is set on a pod before its claim is released because the pod stayed unbound,
+// the outcome of its Binding is unknown, or the claim cannot be used any more; its value is the
+// time.
 const TouchedAnnotation = "outboard.dev/claim-taken-back"
 
 // ledgerClient reads and writes Ledgers.
@@ -74,7 +74,7 @@ func (c *Cluster) GetLedger(ctx context.Context, name string) (*ledger.Object, e
 	return o, nil
 }
 
-// PutLedger creates the Ledger, or replaces the version it names.
+// PutLedger creates the Ledger, or replaces the version with its resourceVersion.
 func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
@@ -98,8 +98,8 @@ func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}}).Do(ctx).Error()
 }
 
-// TouchPod gives the pod a new resourceVersion, by an annotation, and returns it as
-// it is then; nil if it is gone.
+// TouchPod changes the resourceVersion of the pod, by setting an annotation, and returns the
+// changed pod; nil if it is gone.
 func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	pod, err := c.stamp(ctx, namespace, name, uid, TouchedAnnotation)
 	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
@@ -114,13 +114,13 @@ func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid type
 	return pod, nil
 }
 
-// Ledger returns the Ledger with the name as last seen, or nil.
+// Ledger returns the Ledger with the name in its latest known state, or nil.
 func (c *Cluster) Ledger(name string) *ledger.Object { return c.state.ledger(name) }
 
-// Ledgers returns all Ledgers as last seen, in no order.
+// Ledgers returns all Ledgers in their latest known state, in no particular order.
 func (c *Cluster) Ledgers() []*ledger.Object { return c.state.allLedgers() }
 
-// PodByUID returns the trimmed pod as the watch showed it last, or nil.
+// PodByUID returns the trimmed pod as last shown by the watch, or nil.
 func (c *Cluster) PodByUID(uid types.UID) *corev1.Pod { return c.state.seen(uid) }
 
 func (s *state) ledger(name string) *ledger.Object {
@@ -167,8 +167,7 @@ func (s *state) removeLedger(o *ledger.Object) {
 	}
 }
 
-// forgetClaims forgets in which ledgers pods have claims, as far as it is this one.
-// It may be nil.
+// forgetClaims removes this ledger from the pod index. It may be nil.
 func (s *state) forgetClaims(o *ledger.Object) {
 	if o == nil {
 		return
@@ -182,9 +181,9 @@ func (s *state) forgetClaims(o *ledger.Object) {
 	}
 }
 
-// showLedger puts the ledger into the View, without the claims of pods that the
-// watch has shown to be gone. They are in the Ledger for some seconds more, but a
-// pod that waits for what they held is tried again now.
+// showLedger sets the ledger in the View, without the claims of pods that the watch has shown to be
+// gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
+// retried now.
 func (s *state) showLedger(o *ledger.Object) {
 	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool {
 		_, gone := s.gone[uid]
@@ -193,8 +192,8 @@ func (s *state) showLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// claimsEnd takes from the watch that a pod is gone, or, after a restore of etcd,
-// there again.
+// claimsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
+// again.
 func (s *state) claimsEnd(uid types.UID, gone bool) {
 	if _, was := s.gone[uid]; was == gone {
 		return
@@ -208,7 +207,7 @@ func (s *state) claimsEnd(uid types.UID, gone bool) {
 	for _, name := range names {
 		s.showLedger(s.ledgers[name])
 	}
-	for uid := range s.gone { // few: those whose claims are about to be taken back
+	for uid := range s.gone { // few: pods whose claims are about to be released
 		if len(s.claims[uid]) == 0 {
 			delete(s.gone, uid)
 		}

@@ -35,7 +35,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// read adds the metrics that are read from the Cluster when they are collected.
+// read adds the metrics that are computed from the Cluster when they are collected.
 func (m *metrics) read(c *Cluster) {
 	promauto.With(m.registry).NewCounterFunc(prometheus.CounterOpts{Name: "outboard_cluster_views_published_total", Help: "Views published."},
 		func() float64 { return float64(c.View().Generation()) })
@@ -50,7 +50,7 @@ func (m *metrics) read(c *Cluster) {
 	m.registry.MustRegister(reflectorMetrics{c})
 }
 
-// reflectorMetrics are the metrics of the resources that a Cluster watches; resources may be added.
+// reflectorMetrics are the metrics of the resources that a Cluster watches; resources may be added later.
 type reflectorMetrics struct{ cluster *Cluster }
 
 func reflectorDesc(name, help string) *prometheus.Desc {
@@ -82,7 +82,7 @@ func (m reflectorMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// one is 1 if the condition holds, and else 0.
+// one returns 1 if the condition holds, and 0 otherwise.
 func one(condition bool) float64 {
 	if condition {
 		return 1

@@ -10,8 +10,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// trimPod is snapshot.TrimPod, which also removes a nomination that no scheduler has made. Anybody who may write the status
-// of pods can nominate one, a cluster autoscaler for instance, to say where it expects the pod. That is not a reservation.
+// trimPod is snapshot.TrimPod, and removes a nomination that no scheduler has made. Every client that may write the
+// status of pods can nominate one; a cluster autoscaler, for instance, does so to show where it expects the pod. That
+// is not a reservation.
 func trimPod(pod *corev1.Pod) {
 	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {
 		pod.Status.NominatedNodeName = ""
@@ -19,8 +20,8 @@ func trimPod(pod *corev1.Pod) {
 	snapshot.TrimPod(pod)
 }
 
-// nominatedByOthers says whether the nomination is known to have been written, and by nobody who schedules pods: neither
-// kube-scheduler by its name, nor by its work, which is to write the condition PodScheduled.
+// nominatedByOthers reports whether the nomination is known to be written only by clients other than schedulers. A
+// scheduler is recognized by the name kube-scheduler, or because it also writes the condition PodScheduled.
 func nominatedByOthers(managers []metav1.ManagedFieldsEntry) bool {
 	written := false
 	for _, m := range managers {
@@ -36,7 +37,7 @@ func nominatedByOthers(managers []metav1.ManagedFieldsEntry) bool {
 	return written
 }
 
-// writes says which of the two fields of a pod's status are in the set of fields.
+// writes reports which of the two fields of a pod's status are in the set of fields.
 func writes(fields []byte) (nominatedNodeName, podScheduled bool) {
 	var set struct {
 		Status map[string]json.RawMessage `json:"f:status"`

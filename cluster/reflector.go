@@ -36,8 +36,8 @@ type resourceReflector struct {
 	lastEvent atomic.Int64          // the time of the last event, in Unix nanoseconds
 	lastError atomic.Pointer[error] // of the last request, nil if it succeeded
 	lastRead  atomic.Int64          // the time of the last complete list, in Unix nanoseconds
-	failures  *atomic.Uint64        // requests of the client that the API server did not answer
-	since     atomic.Uint64         // failures when everything was read last
+	failures  *atomic.Uint64        // requests without a response of the API server
+	since     atomic.Uint64         // value of failures when the resource was last listed completely
 	failed    func()                // counts a failed request
 	logger    *slog.Logger
 }
@@ -57,21 +57,21 @@ type lister[L runtime.Object] interface {
 // store receives the objects: it is the ReflectorStore of the Reflector.
 type store[T object] struct {
 	reflector *resourceReflector
-	// trim writes to the parts of an object, and is called once for each, before
-	// intern: after that, the parts may be those of an object in use.
+	// trim changes the parts of an object. It is called once for each object, before intern: after
+	// intern, an object may share its parts.
 	trim func(T)
-	// intern makes an object use the parts of others, and is called once for each. Nil: nothing is shared.
+	// intern makes an object share parts with others. It is called once for each object. Nil: nothing is shared.
 	intern func(T)
-	// copy returns what is kept of an object that others use, too. Nil: the object itself.
+	// copy returns what to store of an object that others use, too. Nil: the object itself.
 	copy   func(T) T
 	set    func(T)
 	remove func(T)
 	known  func() []T // what was set and not removed
-	done   func()     // after everything was read
+	done   func()     // after the complete list
 }
 
-// newResourceReflector makes f follow a resource and write into the store. fieldSelector may be
-// empty. client is what the lister was made from.
+// newResourceReflector makes f watch a resource and write into the store. fieldSelector may be
+// empty. client is the client from which the lister was made.
 func newResourceReflector[T object, L runtime.Object](client any, f *resourceReflector, fieldSelector string, from lister[L], to store[T]) *resourceReflector {
 	f.lastEvent.Store(time.Now().UnixNano())
 	to.reflector = f
@@ -98,7 +98,7 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 			if err := f.awaitReadInterval(ctx); err != nil {
 				return nil, err
 			}
-			opts.ResourceVersion = "" // everything, as it is now
+			opts.ResourceVersion = "" // the current state of everything
 			w, err := from.Watch(ctx, opts)
 			f.since.Store(f.failures.Load())
 			return w, f.observe(err)
@@ -215,7 +215,7 @@ func (s store[T]) change(object any, apply ...func(T)) error {
 	return nil
 }
 
-// Add is called by the Reflector for an object the watch shows first.
+// Add is called by the Reflector for a new object.
 func (s store[T]) Add(object any) error { return s.change(object, s.trim, s.intern, s.set) }
 
 // Update is called by the Reflector for an object that has changed.
@@ -224,14 +224,13 @@ func (s store[T]) Update(object any) error { return s.change(object, s.trim, s.i
 // Delete is called by the Reflector for an object that is gone.
 func (s store[T]) Delete(object any) error { return s.change(object, s.remove) }
 
-// Transformer makes the Reflector prepare the objects it collects from the watch
-// before it calls Replace.
+// Transformer makes the Reflector prepare objects of the watch before it calls Replace.
 func (s store[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return object, s.change(object, s.trim, s.intern) }
 }
 
-// Replace is called by the Reflector with all there is. The objects come from
-// the Transformer, or from a list that was prepared as it came.
+// Replace is called by the Reflector with the complete list. The objects are prepared already, by
+// the Transformer or while they were listed.
 func (s store[T]) Replace(objects []any, _ string) error {
 	s.reflector.sawEvent()
 	typed := make([]T, 0, len(objects))

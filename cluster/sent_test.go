@@ -121,7 +121,7 @@ func TestThrottle(t *testing.T) {
 	if b, l := api.bindings.Load(), api.lookups.Load(); b != 2 || l != 2 {
 		t.Errorf("%d Bindings and %d lookups arrived, want 2 of each", b, l)
 	}
-	if _, err := c.Throttle(t.Context()); err == nil || !strings.Contains(err.Error(), "would wait 50m0s for the limit of 0.001 requests per second") {
+	if _, err := c.Throttle(t.Context()); err == nil || !strings.Contains(err.Error(), "the limit of 0.001 requests per second to the API server would delay this one by 50m0s") {
 		t.Errorf("after 4 requests, where 2 are allowed at once, and 1 in 1,000 s: %v", err)
 	}
 }

@@ -15,21 +15,20 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// state is what is known about the cluster. Its methods may be called
-// concurrently; events about one resource come from one goroutine.
+// state is the known state of the cluster. Its methods are safe for concurrent use; events of one
+// resource come from one goroutine.
 //
-// What the watch says comes in order, and is the truth of some moment not before
-// the last one, except after an etcd restore, when it is the truth of an older
-// one. So events are believed as they come, and resourceVersions are never
-// compared. A pod that was bound by us and not yet seen bound is laid over that.
+// Events of the watch come in order, and each is the state at some moment not before that of the
+// last one, except after an etcd restore, when it is older. So events are applied as they come, and
+// resourceVersions are never compared. A pod that this process bound and the watch has not shown
+// bound replaces the watch's version.
 type state struct {
-	// lookups guards pods and names, and ledgers. It is apart from mu so that a request that looks
-	// up a pod does not wait while a View is built. To write, both are held.
+	// lookups guards pods and names, and ledgers. It is separate from mu so that looking up a pod
+	// does not wait while a View is created. Writers hold both.
 	lookups sync.RWMutex
-	// pods are the pods as the watch showed them.
+	// pods are the pods as shown by the watch.
 	pods map[types.UID]*corev1.Pod
-	// names are the pods as they are counted: as the watch showed them, or as we
-	// bound them.
+	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
 	names map[types.NamespacedName]*corev1.Pod
 	// ledgers are the Ledgers by name. lookups guards them, too.
 	ledgers map[string]*ledger.Object
@@ -45,20 +44,20 @@ type state struct {
 	gone     map[types.UID]struct{} // pods that are gone and have claims
 }
 
-// published is the View in force.
+// published is the current View.
 type published struct {
 	view       *snapshot.View
 	at         time.Time
-	superseded chan struct{} // closed when another View is in force
+	superseded chan struct{} // closed when there is a newer View
 }
 
-// bind is what is known about a pod that is being bound, or was bound by us and
-// has not been seen bound.
+// bind is the state of a pod that is being bound, or that this process bound and the watch has not
+// shown bound.
 type bind struct {
-	calls   int         // attempts under way
-	settled int         // grows when the watch shows the pod bound, or gone
-	assumed *corev1.Pod // the pod as we bound it, or nil
-	since   time.Time   // when assumed was known to be true
+	calls   int         // current attempts
+	settled int         // increases when the watch shows the pod bound, or gone
+	assumed *corev1.Pod // the pod as bound by this process, or nil
+	since   time.Time   // when assumed was last confirmed
 }
 
 func newState() *state {
@@ -86,7 +85,7 @@ func (s *state) keepHistory(keep bool) {
 	}
 }
 
-// setComplete allows Views to be published, and publishes the first.
+// setComplete permits publishing Views, and publishes the first one.
 func (s *state) setComplete() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +101,8 @@ func (s *state) publish() {
 
 func (s *state) view() *snapshot.View { return s.published.Load().view }
 
-// publishLocked stores the View while holding the lock, so that Views are stored
-// in order of generation.
+// publishLocked stores the View while the lock is held, so that Views are stored in order of
+// generation.
 func (s *state) publishLocked() {
 	if !s.complete {
 		return
@@ -175,7 +174,7 @@ func (s *state) allBudgets() []*policyv1.PodDisruptionBudget {
 	return slices.Collect(s.builder.DisruptionBudgets())
 }
 
-// seen returns the pod as the watch last showed it, or nil.
+// seen returns the pod as last shown by the watch, or nil.
 func (s *state) seen(uid types.UID) *corev1.Pod {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
@@ -189,22 +188,22 @@ func (s *state) named(namespace, name string) *corev1.Pod {
 	return s.names[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
-// count returns the number of pods as the watch showed them.
+// count returns the number of pods as shown by the watch.
 func (s *state) count() int {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
 	return len(s.pods)
 }
 
-// allPods returns the pods as the watch showed them. One that is known only because we bound it is not among them: it may be
-// newer than a list.
+// allPods returns the pods as shown by the watch. It omits a pod that only this process has bound, which may be newer
+// than a list.
 func (s *state) allPods() []*corev1.Pod {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
 	return slices.Collect(maps.Values(s.pods))
 }
 
-// setPod takes what the watch shows of a pod.
+// setPod handles a pod shown by the watch.
 func (s *state) setPod(pod *corev1.Pod) {
 	if ended(pod) {
 		s.removePod(pod)
@@ -216,7 +215,7 @@ func (s *state) setPod(pod *corev1.Pod) {
 		s.settle(pod.UID, b)
 	}
 	if b := s.binds[pod.UID]; b != nil && b.assumed != nil {
-		s.store(pod) // seen as it was before it was bound
+		s.store(pod) // as it was before it was bound
 	} else {
 		s.store(s.place(pod))
 	}
@@ -224,8 +223,8 @@ func (s *state) setPod(pod *corev1.Pod) {
 	s.requestPublish()
 }
 
-// removePod takes from the watch that a pod is gone. Only its UID, namespace and
-// name are read.
+// removePod handles an event of the watch that a pod is gone. It reads only the UID, namespace and
+// name.
 func (s *state) removePod(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +239,8 @@ func (s *state) removePod(pod *corev1.Pod) {
 	s.requestPublish()
 }
 
-// place counts the pod on its node, if it has one, and returns the object that
-// is kept: the one known before, if it differs only in its resourceVersion.
+// place counts the pod on its node, if it has one, and returns the object to keep: the previous
+// one, if the pod differs only in its resourceVersion.
 func (s *state) place(pod *corev1.Pod) *corev1.Pod {
 	s.builder.SetPod(pod)
 	if kept := s.builder.Pod(pod.UID); kept != nil {
@@ -251,8 +250,8 @@ func (s *state) place(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// placeAssumed is place for a pod that is not known from the watch. If the watch
-// has shown another one of that name, the name is the other's.
+// placeAssumed is like place, for a pod that the watch has not shown. If the watch has shown
+// another pod of that name, names keeps the other one.
 func (s *state) placeAssumed(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if named := s.named(pod.Namespace, pod.Name); named == nil || named.UID == pod.UID {
@@ -260,10 +259,10 @@ func (s *state) placeAssumed(pod *corev1.Pod) {
 	}
 }
 
-// displace undoes both.
+// displace undoes place and placeAssumed.
 func (s *state) displace(pod *corev1.Pod) {
 	s.builder.DeletePod(pod.UID)
-	// Another pod may have the name by now.
+	// Another pod may have the name now.
 	if named := s.named(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
 		s.lookups.Lock()
 		delete(s.names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
@@ -283,7 +282,7 @@ func (s *state) name(pod *corev1.Pod) {
 	s.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
 }
 
-// settle ends what is assumed about a pod: the watch has shown it bound, or gone.
+// settle ends the assumption about a pod: the watch has shown it bound, or gone.
 func (s *state) settle(uid types.UID, b *bind) {
 	b.settled++
 	b.assumed = nil
@@ -303,8 +302,8 @@ type attempt struct {
 	settled int
 }
 
-// begin must be called before the Binding is sent: what the watch shows from
-// then on may be newer than the Binding, even if we learn of its success later.
+// begin must be called before the Binding is sent: what the watch shows from then on may be newer
+// than the Binding, even if its response comes later.
 func (s *state) begin(uid types.UID) attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +316,8 @@ func (s *state) begin(uid types.UID) attempt {
 	return attempt{uid, b, b.settled}
 }
 
-// end ends an attempt. bound is the pod as it was bound, or nil if it was not.
-// When end returns, the pod is on its node in the View.
+// end ends an attempt. bound is the pod as it was bound, or nil if it was not. When end returns,
+// the View has the pod on its node.
 func (s *state) end(a attempt, bound *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +330,7 @@ func (s *state) end(a attempt, bound *corev1.Pod, now time.Time) {
 	}
 	s.forget(a.uid, a.bind)
 	if bound != nil {
-		s.publishLocked() // also what the watch has shown
+		s.publishLocked() // includes what the watch has shown
 	}
 }
 
@@ -348,9 +347,8 @@ func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
 	return pods
 }
 
-// resolve replaces what is assumed about a pod with what the API server says
-// about it; nil if the pod is gone. It has no effect if something else is assumed
-// or known by now.
+// resolve replaces the assumption about a pod with its state in the API server; nil if the pod is
+// gone. It has no effect if the assumption has changed meanwhile.
 func (s *state) resolve(assumed, truth *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ErrThrottled says that more Bindings wait to be sent than the limit of requests lets through in reasonable time.
-var ErrThrottled = errors.New("too many pods are being bound at once")
+// ErrThrottled means that more Bindings wait to be sent than the rate limit permits in reasonable time.
+var ErrThrottled = errors.New("too many pods are being bound concurrently")
 
-// limiter is the limit of requests to the API server. It is what client-go would use, but for binds that Throttle has let
-// through: their requests do not wait again.
+// limiter is the rate limit of requests to the API server. It replaces client-go's; requests of binds that Throttle has
+// let through do not wait again.
 type limiter struct {
 	bucket *rate.Limiter
-	mu     sync.Mutex // so that who looks at the bucket knows what it will get
+	mu     sync.Mutex // so that a goroutine that reads the bucket then gets what it has read
 }
 
 // newLimiter returns nil if there is no limit.
@@ -29,14 +29,14 @@ func newLimiter(qps float32, burst int) *limiter {
 	return &limiter{bucket: rate.NewLimiter(rate.Limit(qps), burst)}
 }
 
-// reserve takes a request out of the bucket, which may be made after the delay. If that is longer than the longest, it takes
+// reserve takes a request out of the bucket, to be sent after the delay. If the delay is longer than longest, it takes
 // nothing.
 func (l *limiter) reserve(longest time.Duration) (*rate.Reservation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if missing := 1 - l.bucket.Tokens(); missing > longest.Seconds()*float64(l.bucket.Limit()) {
-		return nil, fmt.Errorf("%w: this one would wait %v for the limit of %v requests per second to the API server",
-			ErrThrottled, (time.Duration(missing / float64(l.bucket.Limit()) * float64(time.Second))).Round(100*time.Millisecond), l.QPS())
+		return nil, fmt.Errorf("%w: the limit of %v requests per second to the API server would delay this one by %v",
+			ErrThrottled, l.QPS(), (time.Duration(missing / float64(l.bucket.Limit()) * float64(time.Second))).Round(100*time.Millisecond))
 	}
 	return l.bucket.Reserve(), nil
 }
@@ -45,7 +45,7 @@ func (l *limiter) reserve(longest time.Duration) (*rate.Reservation, error) {
 func (l *limiter) Wait(ctx context.Context) error {
 	if p, ok := ctx.Value(permitKey{}).(*permit); ok {
 		if !p.used.CompareAndSwap(false, true) {
-			l.bucket.Reserve() // those that Throttle lets through next wait for it
+			l.bucket.Reserve() // later calls of Throttle wait for it, too
 		}
 		return nil
 	}
@@ -64,17 +64,17 @@ func (l *limiter) Stop() {}
 // QPS implements flowcontrol.RateLimiter.
 func (l *limiter) QPS() float32 { return float32(l.bucket.Limit()) }
 
-// permit is for the requests of one bind. The first of them has been waited for.
+// permit is for the requests of one bind. Throttle has waited for the first one.
 type permit struct{ used atomic.Bool }
 
 type permitKey struct{}
 
 func permitted(ctx context.Context) bool { return ctx.Value(permitKey{}) != nil }
 
-// Throttle waits until one more pod may be bound, as far as the limit of requests goes, and returns the context for that: the
-// Binding, and what has to be asked to learn its outcome, do not wait again. It is called before anything is claimed for the
-// pod: a Binding that waits while its caller gives up leaves a claim to be released. When the wait would be longer than [Options.ThrottleTimeout] it fails at once, with
-// [ErrThrottled].
+// Throttle waits until the rate limit permits binding one more pod, and returns the context for that: the Binding, and
+// reading the pod to learn its outcome, do not wait again. Call it before making claims for the pod: if a Binding waits
+// until its caller gives up, its claims must be released. If the wait would be longer than [Options.ThrottleTimeout],
+// Throttle fails immediately with [ErrThrottled].
 func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
 	if c.limiter == nil {
 		return ctx, nil

@@ -11,14 +11,13 @@ import (
 	"outboard.dev/outboard/ledger"
 )
 
-// transport sees every request, also those that client-go repeats by itself and
-// whose failures it hides.
+// transport sees every request, including retries of client-go, which hides their failures.
 type transport struct {
 	next http.RoundTripper
-	// failures counts the requests the API server did not answer: the connection
-	// failed, or somebody said in its place that it is not there.
+	// failures counts the requests without a response of the API server: the connection failed, or
+	// a proxy responded that it is unavailable.
 	failures *atomic.Uint64
-	// clock learns from the dates of answers.
+	// clock reads the dates of responses.
 	clock *ledger.Clock
 }
 
@@ -35,35 +34,34 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch {
 	case err != nil:
-		if req.Context().Err() == nil { // or it was given up here
+		if req.Context().Err() == nil { // or it was canceled here
 			t.failures.Add(1)
 		}
 	case resp.StatusCode >= 500:
 		t.failures.Add(1)
 		if req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/binding") {
-			// client-go would send it again, and the outcome of the first would be
-			// taken for that of somebody else's.
+			// client-go would repeat the request, and return the outcome of the repetition.
 			resp.Header.Del("Retry-After")
 		}
 	}
 	return resp, err
 }
 
-// WrappedRoundTripper lets client-go reach the transport below.
+// WrappedRoundTripper gives client-go access to the underlying transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// sendTracker says whether a request may have left this process. It has not while it waits for our own limit of requests, nor
-// when no connection could be made.
+// sendTracker records whether a request may have left this process. It has not while it waits for the client-side rate
+// limit, or if no connection could be made.
 type sendTracker struct{ sent atomic.Bool }
 
 type sendTrackerKey struct{}
 
-// watch returns the context with which to make the request.
+// watch returns the context for the request.
 func (d *sendTracker) watch(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, sendTrackerKey{}, d)
-	// Without these, as in a transport that does not support them, a request has left when it reaches ours.
+	// If a transport does not support these callbacks, the request counts as sent when it reaches ours.
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { d.sent.Store(false) }, // it waits for a connection: nothing was written before
+		GetConn: func(string) { d.sent.Store(false) }, // it waits for a connection: nothing is written yet
 		GotConn: func(httptrace.GotConnInfo) { d.sent.Store(true) },
 	})
 }

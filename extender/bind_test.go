@@ -322,7 +322,7 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 // When too many pods are being bound, a bind call fails before it claims anything.
 func TestBindIsThrottledBeforeItClaims(t *testing.T) {
 	counter := &shop{}
-	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound at once")}
+	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound concurrently")}
 	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
 		o.Ledgers = counter

@@ -25,7 +25,7 @@ type operation struct {
 
 // claimOperation ensures that a pod has a claim.
 type claimOperation struct {
-	pod    snapshot.LedgerPod // At and Annotations are filled in
+	pod    snapshot.LedgerPod // without At and Annotations
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 	// created is the creation time of the pod, by the API server's clock: no claim of it is earlier.
 	created time.Time
@@ -68,13 +68,13 @@ func release(l *snapshot.Ledger, o releaseOperation) {
 func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.LedgerPod, error) {
 	if held := l.Pod(o.pod.UID); held != nil {
 		if held.Token == o.pod.Token {
-			return *held, nil // written by this operation, when the answer was lost; nobody has relied on it since
+			return *held, nil // written by this operation, and the response was lost; no other attempt relies on it since
 		}
 		if _, err := o.choose(l, held.At); err != nil {
 			return *held, err
 		}
-		// What the pod has of a pool it has on any node.
-		held.Token, held.Node, held.Shared = o.pod.Token, o.pod.Node, true // from now on we rely on it, too
+		// A pod's claim of a pool is valid on any node.
+		held.Token, held.Node, held.Shared = o.pod.Token, o.pod.Node, true // this attempt relies on it, too
 		return *held, nil
 	}
 	base := clone(*l)
@@ -100,7 +100,7 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 	return held, nil
 }
 
-// addClaim adds a claim to the ledger, or returns why it is invalid. Then l must not be used.
+// addClaim adds a claim to the ledger, or returns why it is invalid. After an error, l must not be used.
 func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) error {
 	setCapacity(l, chosen.Units)
 	if len(chosen.Amounts) == 0 {
@@ -112,24 +112,24 @@ func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) 
 		case u == nil:
 			return fmt.Errorf("ledger %s: the claim names unit %q, which does not exist", Name(l.Key()), a.Unit)
 		case a.Amount < 1:
-			return fmt.Errorf("ledger %s: a claim of %d of unit %q: at least 1 is needed", Name(l.Key()), a.Amount, a.Unit)
+			return fmt.Errorf("ledger %s: a claim of %d of unit %q: must be at least 1", Name(l.Key()), a.Amount, a.Unit)
 		case u.Amount(held.UID) != 0:
 			return fmt.Errorf("ledger %s: a second claim of unit %q", Name(l.Key()), a.Unit)
 		case a.Amount > math.MaxInt64-u.Used() || u.Used()+a.Amount > u.Capacity:
-			return fmt.Errorf("ledger %s: a claim of %d of unit %q, of whose %d are %d taken", Name(l.Key()), a.Amount, a.Unit, u.Capacity, u.Used())
+			return fmt.Errorf("ledger %s: a claim of %d of unit %q: %d of %d are claimed already", Name(l.Key()), a.Amount, a.Unit, u.Used(), u.Capacity)
 		case len(u.Claims) >= snapshot.MaxUnitClaims:
-			return fmt.Errorf("ledger %s: unit %q is shared by %d pods, which is all a ledger can hold", Name(l.Key()), a.Unit, snapshot.MaxUnitClaims)
+			return fmt.Errorf("ledger %s: %d pods have claims of unit %q, the limit of a ledger", Name(l.Key()), snapshot.MaxUnitClaims, a.Unit)
 		}
 		at, _ := slices.BinarySearchFunc(u.Claims, held.UID, func(c snapshot.LedgerClaim, uid types.UID) int { return cmp.Compare(c.Pod, uid) })
 		u.Claims = slices.Insert(u.Claims, at, snapshot.LedgerClaim{Pod: held.UID, Amount: a.Amount})
 	}
 	switch {
 	case len(l.Units) > snapshot.MaxLedgerUnits:
-		return fmt.Errorf("ledger %s: %d units, and a ledger can hold %d", Name(l.Key()), len(l.Units), snapshot.MaxLedgerUnits)
+		return fmt.Errorf("ledger %s: %d units, the limit of a ledger is %d", Name(l.Key()), len(l.Units), snapshot.MaxLedgerUnits)
 	case len(l.Pods) >= snapshot.MaxLedgerPods:
-		return fmt.Errorf("ledger %s: %d pods have claims, which is all a ledger can hold", Name(l.Key()), snapshot.MaxLedgerPods)
+		return fmt.Errorf("ledger %s: %d pods have claims, the limit of a ledger", Name(l.Key()), snapshot.MaxLedgerPods)
 	case len(held.Annotations) > maxAnnotations:
-		return fmt.Errorf("ledger %s: a claim with %d annotations, and a ledger can hold %d", Name(l.Key()), len(held.Annotations), maxAnnotations)
+		return fmt.Errorf("ledger %s: a claim with %d annotations, the limit is %d", Name(l.Key()), len(held.Annotations), maxAnnotations)
 	}
 	l.Pods, l.LastAt = append(l.Pods, held), held.At
 	return nil
@@ -154,9 +154,9 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 	l.Units = next
 }
 
-// Claim returns the ledger with a claim of the pod as a Keeper would write it at that time, for those who keep ledgers
-// elsewhere than in the API server. It is pure. The error is that of choose, or says why what it chose cannot stand in a
-// ledger; with the former, the claim that the pod holds is returned, if it holds one.
+// Claim returns the ledger with a claim of the pod, as a Keeper would write it at that time, for callers that do not
+// keep ledgers in the API server. It is pure. If choose fails, Claim returns its error, together with the existing
+// claim of the pod, if any. Any other error means that the ledger cannot hold what choose returned.
 func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
 	next, outcomes := apply(l, []operation{{claim: &claimOperation{pod: pod, choose: choose}}}, now)
 	return next, outcomes[0].held, outcomes[0].err

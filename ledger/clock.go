@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// dateStep is the precision of the date of an answer.
+// dateStep is the precision of the date of a response.
 const dateStep = time.Second
 
-// Clock tells the API server's time, whatever this process's own clock says: replicas whose clocks differ write times into
-// one ledger. It learns from the dates of the API server's answers, and knows two bounds: Earliest is not later than the API
-// server's time, and Latest not earlier. Before the first answer, both are this process's own time. Its methods may be
-// called concurrently.
+// Clock estimates the API server's time, independent of this process's own clock: replicas whose clocks differ write
+// times into one ledger. It reads the dates of the API server's responses, and keeps two bounds: Earliest is not later
+// than the API server's time, and Latest not earlier. Before the first response, both are this process's own time. Its
+// methods are safe for concurrent use.
 type Clock struct {
 	now func() time.Time
 
 	mu               sync.Mutex
-	at               time.Time // by our own clock: when the bounds were these; zero before the first answer
+	at               time.Time // when the bounds were set, by our own clock; zero before the first response
 	earliest, latest time.Time
 }
 
-// NewClock returns a Clock that measures how long ago something was by now, which is time.Now if nil.
+// NewClock returns a Clock that measures elapsed time with now, which is time.Now if nil.
 func NewClock(now func() time.Time) *Clock {
 	if now == nil {
 		now = time.Now
@@ -28,7 +28,8 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now}
 }
 
-// Observe takes the date of an answer to a request that was sent and answered at these times, by our own clock.
+// Observe updates the bounds with the date of a response, and when the request was sent and the response received, by
+// our own clock.
 func (c *Clock) Observe(date, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +42,7 @@ func (c *Clock) Observe(date, sent, received time.Time) {
 		if known := c.latest.Add(since); known.Before(latest) {
 			latest = known
 		}
-		if earliest.After(latest) { // one of the clocks was set
+		if earliest.After(latest) { // one of the clocks was changed
 			earliest, latest = date, date.Add(dateStep+received.Sub(sent))
 		}
 	}
@@ -62,7 +63,7 @@ func (c *Clock) Latest() time.Time {
 	return c.since(c.latest)
 }
 
-// since is the bound, moved on to now.
+// since returns the bound, advanced to now.
 func (c *Clock) since(bound time.Time) time.Time {
 	now := c.now()
 	if c.at.IsZero() {

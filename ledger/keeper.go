@@ -21,29 +21,29 @@ import (
 // API is the part of the API server that a Keeper uses. Its errors are those of client-go: the functions of
 // k8s.io/apimachinery/pkg/api/errors classify them, and after any other error the outcome is unknown.
 type API interface {
-	// GetLedger reads a Ledger from the API server, as it is now. Not found is an error.
+	// GetLedger reads the current Ledger from the API server. Not found is an error.
 	GetLedger(ctx context.Context, name string) (*Object, error)
-	// PutLedger creates the Ledger if it has no resourceVersion, and else replaces exactly that version of it. The object is
-	// not changed; what the API server has made of it is returned.
+	// PutLedger creates the Ledger if it has no resourceVersion, and replaces exactly that version otherwise. It does
+	// not change the object; it returns the object as stored by the API server.
 	PutLedger(ctx context.Context, o *Object) (*Object, error)
 	// DeleteLedger deletes exactly that version of the Ledger.
 	DeleteLedger(ctx context.Context, o *Object) error
-	// LivePod reads a pod from the API server, as it is now. Nil if it is gone; a pod of that name with another UID does not
-	// count.
+	// LivePod reads the current pod from the API server. Nil if it is gone; a pod of that name with another UID does
+	// not count.
 	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	// TouchPod gives the pod a new resourceVersion, and returns it as it is then. Nil if it is gone.
+	// TouchPod changes the resourceVersion of the pod, and returns the changed pod. Nil if it is gone.
 	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 }
 
 // Cache is the watched state of the cluster. It may be stale.
 type Cache interface {
-	// Ledger returns the object with the name as last seen, or nil.
+	// Ledger returns the object with the name in its latest known state, or nil.
 	Ledger(name string) *Object
-	// Ledgers are all of them.
+	// Ledgers returns all Ledgers.
 	Ledgers() []*Object
-	// PodByUID returns the pod as last seen, or nil.
+	// PodByUID returns the pod in its latest known state, or nil.
 	PodByUID(uid types.UID) *corev1.Pod
-	// View is what is true now.
+	// View returns the latest view.
 	View() *snapshot.View
 }
 
@@ -51,17 +51,17 @@ type Cache interface {
 type Options struct {
 	API   API
 	Cache Cache
-	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be longer than the API server may
-	// take to answer. Default 5 min.
+	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be longer than the API
+	// server takes to respond. Default 5 min.
 	ReclaimAfter time.Duration
-	// SweepInterval is the time between two sweeps for claims that are no longer needed. Default 5 s.
+	// SweepInterval is the time between two sweeps for claims that no pod needs. Default 5 s.
 	SweepInterval time.Duration
-	// WriteTimeout bounds the time that one change of a ledger may take, all attempts together. Default 20 s.
+	// WriteTimeout bounds the time of one change of a ledger, all attempts together. Default 20 s.
 	WriteTimeout time.Duration
-	// RetryPause is the pause before an attempt is made again that the API server did not answer. It doubles from attempt to
-	// attempt. Default 20 ms.
+	// RetryPause is the pause before the first retry if the API server does not respond. It doubles with each retry.
+	// Default 20 ms.
 	RetryPause time.Duration
-	// Now is the time of claims: that of the API server, which all replicas have in common, or later (see Clock.Latest).
+	// Now is the time of claims: the API server's time, which all replicas share, or a later time (see Clock.Latest).
 	// time.Now if nil.
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
@@ -70,15 +70,15 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Keeper writes claims into ledgers. Any number of Keepers, in any number of processes, may work on the same ledgers. Its
-// methods may be called concurrently.
+// Keeper writes claims into ledgers. Any number of Keepers, in any number of processes, may write the same ledgers. Its
+// methods are safe for concurrent use.
 type Keeper struct {
 	options Options
 	metrics *metrics
 
 	mu      sync.Mutex
 	queues  map[string]*writeQueue // by ledger name; those with pending operations, or written by this Keeper
-	missing []missingPermission    // of the latest sweep; never written to
+	missing []missingPermission    // of the latest sweep; immutable
 }
 
 // writeQueue holds the pending operations on one ledger. Keeper.mu guards its fields.
@@ -124,12 +124,12 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: one that it holds already, or else
-// what choose chooses. choose is pure, and is called again when somebody else was faster. It is given the ledger as it is. If
-// that holds a claim of the pod, made at the time that choose is given, the question is whether this claim can be used: what
-// choose returns beside its error is ignored. Its error is what Claim returns, together with the claim that the pod holds, if
-// any; then Claim changes nothing. So it is with ErrNotServed. After any other error nobody may rely on a claim that was made
-// all the same: it is taken back when the API server answers, or else by Run.
+// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the existing one, or else the
+// one that choose returns. choose is pure; Claim calls it with the current ledger, and again if another writer was
+// faster. If the ledger holds a claim of the pod, made at the time passed to choose, choose decides whether this claim
+// can be used, and Claim ignores the other results of choose. If choose returns an error, Claim returns it, together
+// with the existing claim, if any, and changes nothing. The same holds for ErrNotServed. After any other error, a claim
+// may have been written, but no caller may rely on it: it is released when the API server responds, or by Run.
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
 	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()}
 	result, err := k.submit(ctx, key, operation{claim: &claimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}})
@@ -149,8 +149,8 @@ func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snaps
 	return k.release(ctx, key, releaseOperation{held.UID, held.Token, false})
 }
 
-// Revoke takes back a claim unless somebody has come to rely on it since held was returned. Call it only when the pod was
-// changed after that and is not bound: no Binding that was sent before can come into effect then, whoever sent it.
+// Revoke removes a claim, unless another attempt has relied on it since held was returned. Call it only when the pod
+// was changed after that and is not bound: Bindings sent before, by any replica, fail from then on.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, releaseOperation{held.UID, held.Token, true})
 }
@@ -162,10 +162,11 @@ func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o releaseO
 	return nil
 }
 
-// errNotBegun says that an operation was given up before anything was written.
+// errNotBegun means that an operation was canceled before anything was written.
 var errNotBegun = errors.New("the claim was not written: it was still queued behind other writes")
 
-// submit queues the operation and waits until it is written, or ctx ends: then it cancels one that has not begun.
+// submit queues the operation and waits until it is written or ctx ends. If ctx ends, it cancels an operation that has
+// not begun.
 func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
 	b, r := k.enqueue(key, o)
 	select {
@@ -250,7 +251,7 @@ func (k *Keeper) work(name string, b *writeQueue) {
 	}
 }
 
-// newest returns the ledger as it probably is: a version that is older than the API server's is refused there.
+// newest returns the ledger as it probably is: the API server rejects a write to an older version.
 func (k *Keeper) newest(name string, written *Object) *Object {
 	cached := k.options.Cache.Ledger(name)
 	switch {

@@ -129,8 +129,8 @@ func TestClaimErrors(t *testing.T) {
 		"of no unit":        {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "1", Amount: 1}}}, `the claim names unit "1", which does not exist`},
 		"of 0":              {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0"}}}, "a claim of 0 of unit"},
 		"of less":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: -1}}}, "a claim of -1 of unit"},
-		"of more":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 5}}}, "a claim of 5 of unit \"0\", of whose 4 are 0 taken"},
-		"of very much":      {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1<<63 - 1}}}, "of whose 4 are 0 taken"},
+		"of more":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 5}}}, "a claim of 5 of unit \"0\": 0 of 4 are claimed already"},
+		"of very much":      {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1<<63 - 1}}}, "0 of 4 are claimed already"},
 		"of one unit twice": {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1}, {Unit: "0", Amount: 1}}}, "a second claim of unit"},
 	} {
 		_, err := k.Claim(t.Context(), gpuOnA, pod, "a", func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return tc.claim, nil })

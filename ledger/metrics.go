@@ -52,7 +52,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// claim counts a claim that was refused by the policy, failed, or was made.
+// claim counts a claim that the policy rejected, that failed, or that was made.
 func (m *metrics) claim(refused, failed error) {
 	outcome := "success"
 	switch {

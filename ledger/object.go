@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The resource as the API server knows it.
+// The resource in the API server.
 var (
 	GroupVersion = schema.GroupVersion{Group: "outboard.dev", Version: "v1alpha1"}
 	Resource     = GroupVersion.WithResource("ledgers")
@@ -30,7 +30,7 @@ var CustomResourceDefinition []byte
 // maxAnnotations bounds those of one claim, as the schema in CustomResourceDefinition does.
 const maxAnnotations = 16
 
-// Object is a Ledger as the API server keeps it.
+// Object is a Ledger in the API server.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -39,13 +39,13 @@ type Object struct {
 	Summary Summary `json:"summary"`
 }
 
-// Summary is what kubectl get shows. It counts claims only: not a pod without one, because another tool has bound it or its
-// ledger was deleted.
+// Summary is what kubectl get shows. It counts claims only, and not pods without claims that another tool has bound or
+// whose ledger was deleted.
 type Summary struct {
 	Capacity int64 `json:"capacity"`
 	// Used is the sum of all claims.
 	Used int64 `json:"used"`
-	// Free is the sum of what is unclaimed of each unit: of an overcommitted one, 0.
+	// Free is the sum of what is unclaimed of each unit; an overcommitted unit counts 0.
 	Free int64 `json:"free"`
 }
 
@@ -86,7 +86,7 @@ func Name(key snapshot.LedgerKey) string {
 	return readable + suffix
 }
 
-// newObject returns an empty ledger that the API server does not know yet.
+// newObject returns an empty ledger that does not exist in the API server yet.
 func newObject(key snapshot.LedgerKey) *Object {
 	return &Object{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: Kind.Kind},
@@ -125,7 +125,7 @@ func (l *ObjectList) DeepCopyObject() runtime.Object {
 	return &next
 }
 
-// clone returns a ledger that shares no memory with l but what is never written to: annotations are only replaced.
+// clone returns a copy of the ledger that shares only immutable memory with l: annotations are only replaced.
 func clone(l snapshot.Ledger) snapshot.Ledger {
 	l.Units = slices.Clone(l.Units)
 	for i := range l.Units {
@@ -138,7 +138,7 @@ func clone(l snapshot.Ledger) snapshot.Ledger {
 	return l
 }
 
-// AddToScheme makes a scheme know the types.
+// AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) {
 	s.AddKnownTypeWithName(Kind, &Object{})
 	s.AddKnownTypeWithName(GroupVersion.WithKind("LedgerList"), &ObjectList{})

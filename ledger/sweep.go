@@ -17,8 +17,8 @@ import (
 // cache has it a moment later.
 const cacheDelay = 2 * time.Second
 
-// sweeper remembers since when it has seen each claim. Ages are taken by this process's own clock, so that clocks that
-// differ, or jump, cannot make a claim old.
+// sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so that clocks that
+// differ, or are changed, cannot make a claim old.
 type sweeper struct {
 	keeper *Keeper
 	seen   map[claimID]time.Time
@@ -30,7 +30,7 @@ type sweeper struct {
 // missingPermission is a permission that a sweep lacks.
 type missingPermission struct {
 	permission string
-	count      int // of the claims and ledgers that stay for it
+	count      int // how many claims and ledgers stay because of it
 	err        error
 }
 
@@ -91,7 +91,7 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	s.keeper.prune()
 }
 
-// refused says whether the error means that the permission is missing, and records that.
+// lacksPermission reports whether the error means that a permission is missing, and records it.
 func (s *sweeper) lacksPermission(permission string, err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
@@ -105,14 +105,14 @@ func (s *sweeper) lacksPermission(permission string, err error) bool {
 	return true
 }
 
-// report publishes the refusals of a sweep. A permission is logged when it is first missing, not in every sweep.
-func (k *Keeper) report(refusals []missingPermission) {
+// report publishes the permissions that a sweep lacked. A permission is logged when it is first missing, not in every sweep.
+func (k *Keeper) report(missing []missingPermission) {
 	k.mu.Lock()
 	before := k.missing
-	k.missing = refusals
+	k.missing = missing
 	k.mu.Unlock()
 	count := 0
-	for _, r := range refusals {
+	for _, r := range missing {
 		count += r.count
 		if !slices.ContainsFunc(before, func(b missingPermission) bool { return b.permission == r.permission }) {
 			k.options.Logger.Warn("cannot delete unneeded claims or ledgers: a permission is missing", "permission", r.permission, "count", r.count, "error", r.err)
@@ -147,7 +147,7 @@ func (s *sweeper) reclaim(ctx context.Context, l *snapshot.Ledger, p *snapshot.L
 	pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
 	if err != nil {
 		s.lacksPermission("get pods", err)
-		return // at the next look
+		return // in the next sweep
 	}
 	switch needOf(pod, l, p) {
 	case needed:

@@ -22,9 +22,9 @@ const (
 
 // write makes the operations in one write, and returns their outcomes and the ledger as it is now, or nil if that is unknown.
 //
-// The API server takes only a change of the version that the change was made from. So an attempt whose answer is lost is
-// made again after reading: either it was written, and what it claims is found there; or it was not, and if it still arrives
-// later, it is refused.
+// The API server accepts a change only if the version that it was made from is current. So if the response to an
+// attempt is lost, the write is repeated after reading: either the first attempt was written, and its claims are in the
+// ledger; or it was not, and if it arrives later, the API server rejects it.
 func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey, operations []operation, written *Object) ([]outcome, *Object) {
 	base := k.newest(name, written)
 	if base == nil {
@@ -89,7 +89,7 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 	}
 }
 
-// writeEach does the operations one after the other.
+// writeEach makes the operations one by one.
 func (k *Keeper) writeEach(ctx context.Context, name string, key snapshot.LedgerKey, operations []operation) (outcomes []outcome, written *Object) {
 	for _, o := range operations {
 		var one []outcome
@@ -99,20 +99,20 @@ func (k *Keeper) writeEach(ctx context.Context, name string, key snapshot.Ledger
 	return outcomes, written
 }
 
-// ErrNotServed says that the API server has no ledgers at all.
+// ErrNotServed means that the API server does not have the Ledger resource.
 var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply -f ledger/crd.yaml", Resource.GroupResource())
 
-// notServed says whether an error is about the resource, and not about one object of it: there is nothing at its address, or
-// its definition is being deleted.
+// notServed reports whether an error is about the resource, and not about one object: the API server does not serve the
+// resource, or is deleting its definition.
 func notServed(err error) bool {
 	return apierrors.IsMethodNotSupported(err) ||
 		apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// errForeign says that the object with the name of a ledger is about something else.
-var errForeign = errors.New("the object with the ledger's name is about something else")
+// errForeign means that the object with the name of a ledger has another key.
+var errForeign = errors.New("the object with the ledger's name is for another resource or node")
 
-// read returns the ledger as the API server has it: a new one if it has none.
+// read returns the ledger from the API server, or a new one if it does not exist.
 func (k *Keeper) read(ctx context.Context, name string, key snapshot.LedgerKey) (*Object, error) {
 	object, err := k.options.API.GetLedger(ctx, name)
 	if notServed(err) {
@@ -137,13 +137,13 @@ func (k *Keeper) put(ctx context.Context, base *Object, next snapshot.Ledger) (*
 	started := time.Now()
 	written, err := k.options.API.PutLedger(ctx, object)
 	k.metrics.write(time.Since(started), err)
-	if notServed(err) || apierrors.IsNotFound(err) && object.ResourceVersion == "" { // no object can be missing to create one
+	if notServed(err) || apierrors.IsNotFound(err) && object.ResourceVersion == "" { // no missing object can prevent creating one
 		return nil, fmt.Errorf("%w (%w)", ErrNotServed, err)
 	}
 	return written, err
 }
 
-// refused says whether something could not be claimed.
+// anyRejected reports whether an operation failed.
 func anyRejected(outcomes []outcome) bool {
 	for _, o := range outcomes {
 		if o.err != nil {

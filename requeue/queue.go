@@ -53,8 +53,8 @@ type pendingPod struct {
 
 // nodes are the nodes that kube-scheduler asked about.
 //
-// When a node is deleted, a new node may get its row and is then taken for a node asked about. A new node makes
-// kube-scheduler retry all pods, which corrects that.
+// After a node is deleted, a new node may get its row, and then counts as a node that kube-scheduler asked about.
+// kube-scheduler retries all pods when a node is added, which corrects that.
 type nodes struct {
 	rows  []uint64 // a bit for each row of the View
 	names []string // of the nodes that were not in the View
@@ -174,13 +174,13 @@ func (q *queue) requeue(p *pendingPod, now time.Time) bool {
 	return true
 }
 
-// backoff returns the time until a pod may be requeued again after so many failures.
+// backoff returns the time until a pod may be requeued again after this many failures.
 func backoff(failures int) time.Duration {
 	return min(firstBackoff<<min(max(failures-1, 0), 20), maxBackoff)
 }
 
-// due returns the pods whose backoff has ended, the most urgent first, and when the next of the others ends; zero if there
-// are no others.
+// due returns the pods whose backoff has ended, the most urgent first, and when the next backoff of the others ends;
+// zero if there are no others.
 func (q *queue) due(now time.Time) (pods []*pendingPod, next time.Time) {
 	for _, p := range q.pods {
 		if !p.notBefore.After(now) {

@@ -20,11 +20,11 @@ import (
 
 // Cluster is the part of a cluster that a Requeuer uses.
 type Cluster interface {
-	// View returns the current View. It is never nil.
+	// View returns the latest view. It is never nil.
 	View() *snapshot.View
 	// Superseded returns a channel that is closed once View returns another View than this one.
 	Superseded(view *snapshot.View) <-chan struct{}
-	// PodByUID returns the trimmed pod as last seen, or nil.
+	// PodByUID returns the trimmed pod in its latest known state, or nil.
 	PodByUID(uid types.UID) *corev1.Pod
 	// RetryPod makes kube-scheduler retry the pod. found is false if the pod does not exist.
 	RetryPod(ctx context.Context, namespace, name string, uid types.UID) (found bool, err error)
@@ -52,12 +52,12 @@ const (
 	forbiddenPause = 5 * time.Minute
 )
 
-// Requeuer tracks pending pods and requeues them. Its methods may be called concurrently.
+// Requeuer tracks pending pods and requeues them. Its methods are safe for concurrent use.
 type Requeuer struct {
 	options      Options
 	metrics      *metrics
 	pendingCount atomic.Int64  // len(queue.pods)
-	changed      chan struct{} // capacity 1: sent to when there may be something to do
+	changed      chan struct{} // capacity 1; sent to when there may be work
 
 	mu      sync.Mutex
 	queue   queue
@@ -166,7 +166,7 @@ func (r *Requeuer) signal() {
 	}
 }
 
-// Run requeues pods until ctx ends. It may be called once.
+// Run requeues pods until ctx ends. Call it once.
 func (r *Requeuer) Run(ctx context.Context) {
 	for {
 		view := r.options.Cluster.View()
@@ -196,8 +196,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// step requeues at most one pod. It returns how long there is nothing to do unless something changes, and how long it has
-// evaluated pods.
+// step requeues at most one pod. It returns how long to wait unless something changes, and how long it has evaluated
+// pods.
 func (r *Requeuer) step(ctx context.Context) (wait, worked time.Duration) {
 	now := time.Now()
 	if wait := r.awaitOutcome(now); wait > 0 {
@@ -237,7 +237,7 @@ func (r *Requeuer) awaitOutcome(now time.Time) time.Duration {
 	return 0
 }
 
-// nextFitting returns the most urgent pod that now fits on a node. If there is none, it returns how long that stays so unless
+// nextFitting returns the most urgent pod that now fits on a node. If there is none, it returns how long to wait unless
 // the View changes.
 func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod, time.Duration) {
 	r.mu.Lock()
