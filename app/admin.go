@@ -51,11 +51,11 @@ func probeCommand() *cobra.Command {
 			}
 			res, err := adminClient().Do(req)
 			if err != nil {
-				return fmt.Errorf("asking the service: %w", err)
+				return fmt.Errorf("calling the service: %w", err)
 			}
 			defer res.Body.Close()
 			if _, err := io.Copy(cmd.OutOrStdout(), io.LimitReader(res.Body, 1<<20)); err != nil {
-				return fmt.Errorf("reading the service's answer: %w", err)
+				return fmt.Errorf("reading the response of the service: %w", err)
 			}
 			if res.StatusCode != http.StatusOK {
 				return errSilent

@@ -62,7 +62,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"no configuration", []string{"serve"}, []string{"config"}},
 		{"no such file", []string{"serve", "--config", "/nowhere.yaml"}, []string{"/nowhere.yaml", "no such file"}},
 		{"all errors at once", []string{"serve", "--config", wrong}, []string{":4: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":5: profiles[0].shortlist"}},
-		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"asking the service", "refused"}},
+		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"calling the service", "refused"}},
 		{"output", []string{"explain", "p", "-o", "xml"}, []string{`--output="xml": must be text or json`}},
 		{"probe of what", []string{"probe", "health"}, []string{"health"}},
 		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url"}},
@@ -75,7 +75,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"no file to check", []string{"check"}, []string{"FILE is missing"}},
 		{"too many", []string{"gpus", "a", "b"}, []string{`takes no argument "b"`, "gpus [NODE]"}},
 		{"two namespaces", []string{"explain", "a/b", "-n", "c"}, []string{"--namespace=c does not go with a/b"}},
-		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"asking the service", "refused"}},
+		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"calling the service", "refused"}},
 		{"no cluster to audit", []string{"audit", "--context", "none"}, []string{"set --kubeconfig"}},
 		{"check", []string{"check", wrong, "-o", "xml"}, []string{"--output"}},
 		{"claims without a cluster", []string{"serve", "--config", file(t, header+"clientConnection: None\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
@@ -102,7 +102,7 @@ func TestSignalWithTwoSources(t *testing.T) {
 profiles:
 - policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
 `))
-	if err == nil || !strings.Contains(err.Error(), ":4: signals[0].file: Forbidden: a signal has one source, and this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
+	if err == nil || !strings.Contains(err.Error(), ":4: signals[0].file: Forbidden: a signal has one source, but this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v", err)
 	}
 }

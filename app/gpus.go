@@ -56,19 +56,19 @@ func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []st
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking the service: %w", err)
+		return nil, fmt.Errorf("calling the service: %w", err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("asking the service: %w", err)
+		return nil, fmt.Errorf("calling the service: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the service answers %s: %s", res.Status, strings.TrimSpace(string(body)))
+		return nil, fmt.Errorf("the service responded with %s: %s", res.Status, strings.TrimSpace(string(body)))
 	}
 	report := new(gpumemory.Report)
 	if err := json.Unmarshal(body, report); err != nil {
-		return nil, fmt.Errorf("the service's answer: %w", err)
+		return nil, fmt.Errorf("reading the response of the service: %w", err)
 	}
 	if report.Error != "" {
 		return nil, fmt.Errorf("%s", report.Error)

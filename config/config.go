@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// What a file must say of itself.
+// The header of a file.
 const (
 	APIVersion = "outboard.dev/v1alpha1"
 	Kind       = "OutboardConfiguration"
@@ -30,41 +30,41 @@ type Config struct {
 	Signals []Signal
 	// Profiles are the sets of policies, each at its own URLs. At least one.
 	Profiles []Profile
-	// Warnings are about what is valid, and probably not meant.
+	// Warnings are about valid fields that are probably mistakes.
 	Warnings Errors
 }
 
-// Types are the types of what a configuration file can name.
+// Types are the types that a configuration file can name.
 type Types struct {
 	Policies []policy.Type
 	// Signals are the types of the sources of signals.
 	Signals []signal.Type
 }
 
-// Process is what is read when the process starts, and not when the file changes.
+// Process is the part of a file that is read only when the process starts.
 type Process struct {
 	// APIVersion is "outboard.dev/v1alpha1". Required.
 	APIVersion string `json:"apiVersion"`
 	// Kind is "OutboardConfiguration". Required.
 	Kind string `json:"kind"`
-	// Serving is how kube-scheduler reaches us.
+	// Serving is how kube-scheduler reaches Outboard.
 	Serving Serving `json:"serving"`
-	// Admin is where metrics, health and explanations are read.
+	// Admin is the address of metrics, health and explanations.
 	Admin Admin `json:"admin"`
 	// ClientConnection is how Outboard reaches the API server.
 	ClientConnection ClientConnection `json:"clientConnection"`
-	// Ledgers is how what is handed out is kept.
+	// Ledgers configures claims.
 	Ledgers Ledgers `json:"ledgers"`
-	// Requeue is how pending pods are requeued.
+	// Requeue configures the requeuing of pending pods.
 	Requeue Requeue `json:"requeue"`
-	// Log is what is logged, and how.
+	// Log configures the log.
 	Log Log `json:"log"`
 }
 
-// document is a Config as it is in a file.
+// document is a Config in the form of a file.
 type document struct {
 	*Process
-	// Signals are outside facts that policies judge by.
+	// Signals are numbers from external sources that policies read.
 	Signals []strictyaml.Value `json:"signals"`
 	// Profiles are the sets of policies, each at its own URLs. At least one.
 	Profiles []Profile `json:"profiles"`
@@ -72,72 +72,71 @@ type document struct {
 
 // Serving configures the listener that kube-scheduler calls.
 type Serving struct {
-	// Address is IP:port, localhost:port, or :port for all addresses of the host;
-	// port 0 takes a free one. Default "127.0.0.1:8443".
+	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
+	// free one. Default "127.0.0.1:8443".
 	Address string `json:"address"`
-	// Insecure accepts, on an address that other hosts can reach, callers that do
-	// not prove who they are: plain HTTP, or TLS without clientCAFile. Whoever
-	// reaches the address can then have pods bound. Default false.
+	// Insecure accepts callers without authentication on an address that other hosts can reach:
+	// plain HTTP, or TLS without clientCAFile. Every client that reaches the address can then bind
+	// pods. Default false.
 	Insecure bool `json:"insecure"`
-	// TLS turns on TLS; nil (the default) is plain HTTP.
+	// TLS enables TLS; nil (the default) is plain HTTP.
 	TLS *TLS `json:"tls"`
-	// HTTP2 offers HTTP/2 beside HTTP/1.1. It keeps a scheduler on one replica for
-	// as long as its connection lives. Needs tls. Default false.
+	// HTTP2 offers HTTP/2 beside HTTP/1.1. A scheduler then uses one replica while its connection
+	// lives. Needs tls. Default false.
 	HTTP2 bool `json:"http2"`
-	// MaxBodyBytes is the longest request accepted, 1Ki..64Gi. Default 128Mi.
+	// MaxBodyBytes is the maximum length of a request, 1Ki..64Gi. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes"`
-	// MaxInFlightBytes is how much memory the bodies of all requests longer than
-	// 96Ki may take together, maxBodyBytes..1Ti. Default 256Mi.
+	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together,
+	// maxBodyBytes..1Ti. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
-	// ShutdownDelay is how long to go on serving, but report not ready, when asked to
-	// stop, 0s..10m. Default 10s.
+	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
+	// it is not ready, 0s..10m. Default 10s.
 	ShutdownDelay time.Duration `json:"shutdownDelay"`
-	// DrainTimeout is how long, after that, requests may take to finish,
-	// 1s..10m. Default 20s.
+	// DrainTimeout is how long requests may take to complete after that, 1s..10m. Default 20s.
 	DrainTimeout time.Duration `json:"drainTimeout"`
 }
 
 // TLS configures TLS on the serving address. The files are PEM.
 type TLS struct {
-	// CertFile and KeyFile are our certificate with its chain, and its key. Required.
+	// CertFile and KeyFile are the certificate with its chain, and its key. Required.
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	// ClientCAFile holds the authorities that sign the certificates of callers.
-	// "" (the default) asks callers for none.
+	// ClientCAFile holds the CAs that sign the certificates of callers. "" (the default) requires
+	// no certificate.
 	ClientCAFile string `json:"clientCAFile"`
-	// AllowedClients are the names (common name, DNS or URI name) that may call;
-	// an empty list allows whoever has a certificate. Needs clientCAFile. Default
-	// [system:kube-scheduler] with clientCAFile, else nil.
+	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; an empty list
+	// allows every caller with a certificate. Needs clientCAFile. Default [system:kube-scheduler]
+	// with clientCAFile, otherwise nil.
 	AllowedClients []string `json:"allowedClients"`
 }
 
-// Admin configures the listener for metrics, health, explanations and the
-// dashboard. It is plain HTTP and asks nobody who they are.
+// Admin configures the listener for metrics, health, explanations and the dashboard. It is plain
+// HTTP without authentication.
 type Admin struct {
-	// Address is as serving.address. It cannot be turned off: stopping gracefully
-	// needs somebody to ask whether we are ready. Default "127.0.0.1:8080".
+	// Address has the form of serving.address. It cannot be disabled: a graceful shutdown needs
+	// readiness probes. Default "127.0.0.1:8080".
 	Address string `json:"address"`
 	// AllowRemote permits an address that other hosts can reach, for probes and
 	// scrapers. Default false.
 	AllowRemote bool `json:"allowRemote"`
-	// Pprof adds /debug/pprof/, on a loopback address only. Default false.
+	// Pprof adds /debug/pprof/, only on a loopback address. Default false.
 	Pprof bool `json:"pprof"`
 }
 
 // ClientConnection configures the connection to the API server. In a file it is a mapping,
 // or the word None.
 type ClientConnection struct {
-	// None judges from the requests alone and talks to no API server.
+	// None uses only the requests, and no API server.
 	None bool `json:"-"`
-	// Kubeconfig is a file; "" (the default) takes the in-cluster configuration,
-	// or else ~/.kube/config.
+	// Kubeconfig is a file; "" (the default) uses the in-cluster configuration, or else
+	// ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig"`
-	// Context is the context in the kubeconfig; "" (the default) is its current one.
+	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
-	// QPS is how many requests per second to make at most in the long run,
-	// 1..10000. A bound pod takes one or two. Default 100.
+	// QPS is the maximum average rate of requests, per second, 1..10000. Binding a pod takes one or
+	// two. Default 100.
 	QPS int `json:"qps"`
-	// Burst is how many requests may be made at once, qps..100000. Default 200.
+	// Burst is the maximum number of requests in a burst, qps..100000. Default 200.
 	Burst int `json:"burst"`
 }
 
@@ -165,25 +164,24 @@ func (c ClientConnection) MarshalText() ([]byte, error) {
 	return []byte("None"), nil
 }
 
-// Ledgers configures the keeping of claims, for policies that hand something out.
+// Ledgers configures claims, for policies that allocate resources.
 type Ledgers struct {
-	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h.
-	// Taking it back makes a Binding that is still on its way invalid, and then
-	// the pod is tried again: so it should be longer than the API server may take
-	// to answer. Default 5m.
+	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h. Releasing the
+	// claim invalidates a Binding that is still being sent, and then kube-scheduler retries the
+	// pod: so use more than the API server takes to respond. Default 5m.
 	ReclaimAfter time.Duration `json:"reclaimAfter"`
 }
 
 // Requeue configures the requeuing of pending pods: kube-scheduler retries pods that Outboard
-// rejected, when they would fit by now.
+// rejected, when they fit.
 type Requeue struct {
-	// PerSecond is how many pods are requeued per second at most, 0..1000. Each takes a
-	// write of the pod, for which the permission to patch pods/status is needed. 0 requeues
-	// none. Default 20.
+	// PerSecond is the maximum number of pods requeued per second, 0..1000. Each one takes a write
+	// of the pod, which needs the permission to patch pods/status. 0 disables requeuing. Default
+	// 20.
 	PerSecond int `json:"perSecond"`
 }
 
-// Log configures what is logged to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	// Level is debug, info, warn or error. Default info.
 	Level string `json:"level"`
@@ -191,28 +189,28 @@ type Log struct {
 	Format string `json:"format"`
 }
 
-// Profile is a set of policies that decide together, in one call.
+// Profile is a set of policies that one call evaluates.
 type Profile struct {
-	// Path is where the profile is served, and its name in metrics and
-	// explanations. It begins with / and is unique. Default "/".
+	// Path is the path at which the profile is served, and its name in metrics and explanations. It
+	// starts with / and is unique. Default "/".
 	Path string `json:"path"`
-	// Verb is the one verb to serve, at the path itself. "" (the default) serves
-	// all four, at path/filter, path/prioritize, path/preempt and path/bind.
+	// Verb is the only verb to serve, at the path itself. "" (the default) serves all four, at
+	// path/filter, path/prioritize, path/preempt and path/bind.
 	Verb decision.Verb `json:"verb"`
-	// ManagedResources are the extended resources of which a pod must name one for the
-	// profile to judge it, with those that its policies allocate among them;
-	// kube-scheduler does not call for other pods. None (the default): every pod. No
-	// resource may be in two profiles.
+	// ManagedResources are the extended resources of which a pod must request at least one to be
+	// evaluated by the profile. They must include those that its policies allocate. kube-scheduler
+	// does not call for other pods. None (the default): every pod. No resource may be in two
+	// profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
 	// None (the default): any.
 	SchedulerNames []string `json:"schedulerNames"`
-	// Shortlist makes filter return only that many of the nodes that fit, those
-	// with the best scores, 1..1000. 0 (the default) returns all.
+	// Shortlist makes filter return only this many of the nodes that fit, those with the best
+	// scores, 1..1000. 0 (the default) returns all.
 	Shortlist int `json:"shortlist"`
 	// ScoreRange is the range in which scores are sent. Default Extender.
 	ScoreRange ScoreRange `json:"scoreRange"`
-	// Policies are asked in this order. 1..100.
+	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies"`
 }
 
@@ -249,17 +247,17 @@ type ScoreRange string
 const (
 	// ExtenderRange sends 0..10, as kube-scheduler expects.
 	ExtenderRange ScoreRange = "Extender"
-	// TotalRange sends a node's total, the weighted sum of the policies' scores, as it is; the
-	// extender's weight in kube-scheduler's configuration must allow for that.
+	// TotalRange sends a node's total, the weighted sum of the policies' scores; the extender's
+	// weight in kube-scheduler's configuration must match this range.
 	TotalRange ScoreRange = "Total"
 )
 
-// ManagedResource is an extended resource that makes a pod our concern.
+// ManagedResource is an extended resource that a profile manages.
 type ManagedResource struct {
 	// Name is a qualified extended resource name such as example.com/gpu-memory.
 	Name string `json:"name"`
-	// IgnoredByScheduler says that kube-scheduler does not count the resource itself, as
-	// its configuration says: then only policies do. Default false.
+	// IgnoredByScheduler is true if kube-scheduler does not count the resource itself, by its
+	// configuration: then only policies do. Default false.
 	IgnoredByScheduler bool `json:"ignoredByScheduler"`
 }
 
@@ -270,10 +268,9 @@ type Policy struct {
 	// Name is the policy's name in metrics and explanations, unique in its profile.
 	// Default: Type.
 	Name string `json:"name"`
-	// Weight is what the policy's scores are multiplied by, 0..100. With 0 it only
-	// filters. Default 1.
+	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
 	Weight int64 `json:"weight"`
-	// FailurePolicy is what happens when the policy cannot judge a pod. Default Fail.
+	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 	// Config is the policy's own configuration, with its defaults; the zero Value
 	// if it has none.
@@ -286,8 +283,8 @@ type Policy struct {
 // SetDefaults fills in the defaults that do not depend on other fields.
 func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
 
-// Bytes is a number of bytes. In a file it is a whole number, or one with a unit
-// (k, M, G, T, Ki, Mi, Gi, Ti).
+// Bytes is a number of bytes. In a file it is a whole number, or a number with a unit (k, M, G, T,
+// Ki, Mi, Gi, Ti).
 type Bytes int64
 
 var bytesText = regexp.MustCompile(`^[0-9]{1,15}(?:k|M|G|T|Ki|Mi|Gi|Ti)?$`)
@@ -313,10 +310,10 @@ func (b *Bytes) AmendSchema(s *strictyaml.Schema) {
 	s.Type, s.Pattern, s.Minimum = strictyaml.SchemaTypes{"string", "integer"}, bytesText.String(), new(0.0)
 }
 
-// MarshalJSON writes the number with the largest unit that keeps it whole.
+// MarshalJSON writes the number with the largest unit for which it is whole.
 func (b Bytes) MarshalJSON() ([]byte, error) { return json.Marshal(b.String()) }
 
-// String is the number with the largest unit that keeps it whole.
+// String returns the number with the largest unit for which it is whole.
 func (b Bytes) String() string {
 	units := []string{"", "Ki", "Mi", "Gi", "Ti"}
 	for len(units) > 1 && b != 0 && b%1024 == 0 {
@@ -343,9 +340,8 @@ func Default() *Config {
 	}}
 }
 
-// YAML returns the configuration as a file, with defaults filled in and paths of
-// files made absolute. Loading it gives the same configuration. There is nothing
-// secret in it.
+// YAML returns the configuration as a file, with defaults filled in and paths of files made
+// absolute. Loading it gives the same configuration. It contains no secrets.
 func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(c.document()) }
 
 func (c *Config) document() document {
@@ -371,13 +367,13 @@ func differ(old, new any) []string {
 	return strictyaml.Diff(encoded(old), encoded(new))
 }
 
-// NeedsRestart returns the paths of the fields that differ between two
-// configurations and are read only when the process starts: those of Process. (The
-// contents of certificate files are not configuration; the server follows them by itself.)
+// NeedsRestart returns the paths of the fields that differ between two configurations and are read
+// only when the process starts: those of Process. (The contents of certificate files are not
+// configuration; the server reloads them itself.)
 func NeedsRestart(old, new *Config) []string { return differ(old.Process, new.Process) }
 
-// IgnoredByScheduler are the resources that kube-scheduler does not count itself: it
-// ignores those of all its extenders, whichever a pod is for.
+// IgnoredByScheduler returns the resources that kube-scheduler does not count itself: it ignores
+// those of all its extenders, for every pod.
 func (c *Config) IgnoredByScheduler() []corev1.ResourceName {
 	var ignored []corev1.ResourceName
 	for _, p := range c.Profiles {

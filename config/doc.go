@@ -9,34 +9,34 @@
 //	apiVersion: outboard.dev/v1alpha1
 //	kind: OutboardConfiguration
 //
-//	serving:                        # where kube-scheduler calls us
+//	serving:                        # where kube-scheduler calls Outboard
 //	  address: 127.0.0.1:8443       # IP:port, localhost:port or :port
-//	  insecure: false               # true: accept callers that do not prove who they are on any address
+//	  insecure: false               # true: accept callers without authentication on any address
 //	  tls:                          # default: none, plain HTTP
 //	    certFile: tls.crt           # required
 //	    keyFile: tls.key            # required
-//	    clientCAFile: ca.crt        # default: none; callers are not asked for a certificate
-//	    allowedClients:             # default with clientCAFile; []: whoever has a certificate
+//	    clientCAFile: ca.crt        # default: none; callers need no certificate
+//	    allowedClients:             # default with clientCAFile; []: every caller with a certificate
 //	    - system:kube-scheduler
 //	  http2: false                  # true needs tls
-//	  maxBodyBytes: 128Mi           # the longest request, 1Ki..64Gi
+//	  maxBodyBytes: 128Mi           # maximum length of a request, 1Ki..64Gi
 //	  maxInFlightBytes: 256Mi       # all requests longer than 96Ki together, maxBodyBytes..1Ti
-//	  shutdownDelay: 10s                 # serve, but not ready, when asked to stop; 0s..10m
-//	  drainTimeout: 20s             # then finish requests; 1s..10m
+//	  shutdownDelay: 10s            # serve, but not ready, after it is stopped; 0s..10m
+//	  drainTimeout: 20s             # then complete requests; 1s..10m
 //
 //	admin:                          # metrics, health, explanations
 //	  address: 127.0.0.1:8080
 //	  allowRemote: false            # true: accept an address that other hosts can reach
 //	  pprof: false                  # true: /debug/pprof/, on a loopback address only
 //
-//	clientConnection:                        # or the word none: judge from the requests alone
+//	clientConnection:               # or None: use only the requests, and no API server
 //	  kubeconfig: ""                # "": in-cluster, or else ~/.kube/config
-//	  context: ""                   # "": the current one
+//	  context: ""                   # "": the current context
 //	  qps: 100                      # requests to the API server per second, 1..10000
-//	  burst: 200                    # and at once, qps..100000
+//	  burst: 200                    # in a burst, qps..100000
 //
-//	requeue:                         # pods that wait because of us, and need not any more
-//	  perSecond: 20                 # wake so many at most, 0..1000; 0: none
+//	requeue:                        # pending pods that Outboard rejected and that fit now
+//	  perSecond: 20                 # maximum number of pods, 0..1000; 0: none
 //
 //	log:
 //	  level: info                   # debug, info, warn, error
@@ -44,48 +44,46 @@
 //
 //	profiles:
 //	- path: /                       # POST /filter, /prioritize, /preempt and /bind
-//	  managedResources:             # default: none, every pod is ours
+//	  managedResources:             # default: none, the profile manages every pod
 //	  - name: example.com/gpu-memory
 //	    ignoredByScheduler: false   # true: kube-scheduler does not count it itself
 //	  schedulerNames:               # default: none, bind pods of any scheduler
 //	  - gpu-scheduler
-//	  shortlist: 0                  # filter returns the best so many, 1..1000; 0: all that fit
-//	  scoreRange: Extender            # fine: scores beyond 0..10
+//	  shortlist: 0                  # filter returns only the best nodes, 1..1000; 0: all that fit
+//	  scoreRange: Extender          # Extender: 0..10; Total: the weighted sum
 //	  policies:
 //	  - type: GPUMemory             # required
-//	    name: GPUMemory               # default: name; unique in the profile
+//	    name: GPUMemory             # default: type; unique in the profile
 //	    weight: 5                   # default 1; 0..100, 0: filter only
-//	    failurePolicy: Fail               # skip: go on without the policy
-//	    config:                     # the policy's own
+//	    failurePolicy: Fail         # Ignore: decide without the policy if it fails
+//	    config:                     # the configuration of the policy
 //	      multiGPU: true
 //	  - type: ImageLocality
 //	- path: /my_scheduler_extension/my_new_priorities/image_score
-//	  verb: prioritize             # default: none; filter, prioritize, preempt, bind: this verb alone, at the path itself
+//	  verb: prioritize              # default: none; filter, prioritize, preempt, bind: only this verb, at the path itself
 //	  policies:
 //	  - type: ImageLocality
 //
 // Relative paths of files are relative to the directory of the configuration file.
-// A null is the same as a field that is not there. The fields are described with
-// the types of this package; how text is read, with package strictyaml.
+// null is the same as an absent field. The types of this package describe the fields;
+// package strictyaml describes how text is read.
 //
-// # What goes together
-//
-// Beyond the ranges of single fields:
+// # Rules across fields
 //
 //   - An address that other hosts can reach needs serving.tls.clientCAFile, or
 //     serving.insecure: true; for admin, admin.allowRemote: true.
-//   - No two profiles may have the same path, serve at the same URL, or manage the
-//     same resource. The same policy may be in a profile more than once, each time
-//     as another name.
-//   - managedResources, if there are any, list what the profile's policies allocate.
-//   - With serve, path is not /. shortlist is for filter and scoreRange: Total for
-//     prioritize; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a weight.
-//     verb: bind needs a cluster, and so do policies that claim what they give to pods.
+//   - No two profiles may have the same path, serve the same URL, or manage the
+//     same resource. A profile may have several policies of the same type, with
+//     different names.
+//   - managedResources, if there are any, include what the profile's policies allocate.
+//   - With verb, path must not be /. shortlist is for filter and scoreRange: Total for
+//     prioritize; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a
+//     weight. verb: bind and policies that make claims need a cluster.
 //
 // # Errors
 //
-// All errors of a file are found at once and ordered by line, one line each, also
-// those of the policies' own configurations:
+// All errors of a file are reported together, ordered by line, one line each, including
+// errors in the configurations of policies:
 //
 //	config.yaml:14: profiles[0].policies[2].weight: Invalid value: -1: must be between 0 and 100
 //	config.yaml:20: serving.tls.clientCaFile: Unknown field: did you mean "clientCAFile"?
@@ -95,16 +93,16 @@
 // # Schema
 //
 // [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of
-// the Go types, and what their validation says when asked: the words of a field if it reports
-// others with field.NotSupported, limits if it reports what is beyond them with "must be between
-// 1 and 5", "at least 1" or "at most 5", and required fields if it reports an error for a field
-// that is missing. What depends on other fields is left out.
+// the Go types, and rules that it derives from the errors of their validation: the values of a
+// field that reports others with field.NotSupported, limits from errors like "must be between 1
+// and 5", "at least 1" or "at most 5", and required fields from errors about absent ones. It
+// omits rules that depend on other fields.
 //
-// # Life of a configuration
+// # Reloading
 //
-// A file is decoded over the defaults, validated, and its policies are built; the
-// result is one [Config] that is never changed. A reload makes a new one and swaps
-// the whole; if that fails the old one stays. Profiles and signals are swapped while
-// serving; the fields of [Process] are read once, and [NeedsRestart] names those that
-// differ. [Config.YAML] shows what is in force.
+// A file is decoded over the defaults and validated, and its policies are built; the result is
+// one immutable [Config]. A reload creates a new one and replaces the old one as a whole; if it
+// fails, the old one stays in use. Profiles and signals are replaced while serving. The fields
+// of [Process] are read once, and [NeedsRestart] returns those that differ. [Config.YAML]
+// returns the current configuration.
 package config

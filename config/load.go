@@ -17,23 +17,21 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// Error is one error in a configuration file, with its place.
+// Error is one error in a configuration file, with its position.
 type Error = strictyaml.Error
 
-// Errors is all that is wrong with a configuration file, in the order of its
-// lines, one line of text each.
+// Errors are all errors of a configuration file, ordered by line, one line of text each.
 type Errors = strictyaml.Errors
 
-// Load reads the file at path and builds its policies and the specifications of its
-// signals, which are of the given types. If the file is wrong the error is of type
-// [Errors].
+// Load reads the file at path and builds its policies and the specifications of its signals, which
+// are of the given types. If the file is invalid, the error is of type [Errors].
 func Load(path string, types Types) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration file: %w", err)
 	}
 	defer f.Close()
-	// One byte more than is allowed, for Parse to see.
+	// One byte more than the limit, which Parse detects.
 	data, err := io.ReadAll(io.LimitReader(f, strictyaml.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("configuration file: %w", err)
@@ -41,8 +39,8 @@ func Load(path string, types Types) (*Config, error) {
 	return Parse(path, data, types)
 }
 
-// Parse is Load for a file that has been read. file is its name: it is in every
-// error, and paths in the configuration are relative to its directory.
+// Parse is like Load, for a file that has been read. file is its name: it is in every error, and
+// paths in the configuration are relative to its directory.
 func Parse(file string, data []byte, types Types) (*Config, error) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -59,7 +57,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	c.Profiles = d.Profiles
 	header := c.validateHeader()
 	if slices.ContainsFunc(header, func(e *field.Error) bool { return e.Type == field.ErrorTypeNotSupported }) {
-		// The file is something else; what follows from that would only distract.
+		// The file is of another kind; further errors would only distract.
 		return nil, strictyaml.Join(root.Place(header.ToAggregate()))
 	}
 	c.complete()
@@ -80,17 +78,17 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	return c, nil
 }
 
-// loader builds what a configuration names, and gathers what is wrong with it.
+// loader builds what a configuration names, and collects errors.
 type loader struct {
 	root      strictyaml.Value
-	directory string // that paths of files are relative to
+	directory string // for relative paths of files
 	types     Types
 
-	undecoded Errors // what is not understood
+	undecoded Errors // errors of decoding
 	invalid   Errors
 }
 
-// place takes in errors about fields of the document.
+// place adds errors about fields of the document.
 func (l *loader) place(errs field.ErrorList) {
 	l.invalid = append(l.invalid, l.root.Place(errs.ToAggregate())...)
 }
@@ -109,7 +107,7 @@ func placed(err error) Errors {
 	return errs
 }
 
-// causes says whether e is only there because of the error cause: what could not be
+// causes reports whether e is only a consequence of the error cause: a field that could not be
 // decoded has its default, and so has a field whose name is misspelled.
 func (l *loader) causes(cause, e *Error) bool {
 	if within(e.Path, cause.Path) {
@@ -123,7 +121,7 @@ func (l *loader) causes(cause, e *Error) bool {
 	return l.root.At(missing).IsZero() && within(e.Path, missing)
 }
 
-// within says whether path is that of outer or of something inside it.
+// within reports whether path is outer or inside outer.
 func within(path, outer string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (outer == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -142,13 +140,13 @@ func (c *Config) complete() {
 	}
 }
 
-// fileField is a field that is a path of a file.
+// fileField is a field with the path of a file.
 type fileField struct {
 	field *field.Path
 	path  *string
 }
 
-// files returns the fields that are paths of files, but for those of signals.
+// files returns the fields with paths of files, except those of signals.
 func (c *Config) files() []fileField {
 	files := []fileField{{field.NewPath("clientConnection", "kubeconfig"), &c.ClientConnection.Kubeconfig}}
 	if t := c.Serving.TLS; t != nil {
@@ -175,7 +173,7 @@ func (l *loader) resolve(files []fileField) field.ErrorList {
 	return errs
 }
 
-// policy builds a policy and fills in its effective configuration. at is where it is.
+// policy builds a policy and fills in its effective configuration. at is its path.
 func (l *loader) policy(p *Policy, at *field.Path) {
 	named := func(name string) int {
 		return slices.IndexFunc(l.types.Policies, func(t policy.Type) bool { return t.Name == name })
@@ -197,8 +195,8 @@ func (l *loader) policy(p *Policy, at *field.Path) {
 	p.Policy, p.Config = build(l, at.Child("config"), p.Config, l.types.Policies[known].New, fmt.Sprintf(" (policy %s)", p.Name))
 }
 
-// build has create build something from the configuration written at at, and returns it
-// with its effective configuration. suffix is added to errors.
+// build calls create with the configuration written at at, and returns the result with its
+// effective configuration. It adds suffix to errors.
 func build[T any](l *loader, at *field.Path, written strictyaml.Value, create func(func(any) error) (T, error), suffix string) (T, strictyaml.Value) {
 	var undecoded error
 	var files field.ErrorList
@@ -218,13 +216,13 @@ func build[T any](l *loader, at *field.Path, written strictyaml.Value, create fu
 	})
 	switch {
 	case undecoded != nil:
-		// Once more with what can be decoded, for what else is wrong.
+		// Again, with the fields that can be decoded, to find the other errors.
 		_, err = create(func(into any) error {
 			_ = written.Decode(into)
 			return nil
 		})
 	case !decoded && !written.IsZero():
-		undecoded = written.Decode(&struct{}{}) // it takes none
+		undecoded = written.Decode(&struct{}{}) // it decodes nothing
 	}
 	place := l.root.At(at.String())
 	causes, invalid := place.Place(undecoded), append(place.Place(err), place.Place(files.ToAggregate())...)

@@ -11,28 +11,28 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// prober finds out from [Parse] what Go types do not say: which values of a field are allowed,
-// and which fields are required. It has Parse check documents in which one field is wrong, and
-// reads from the errors what would be right.
+// prober derives from [Parse] what Go types do not express: which values of a field are allowed,
+// and which fields are required. It parses documents in which one field is invalid, and reads the
+// rules from the errors.
 //
-// What is right may depend on other fields. So each such document is tried with no other field,
-// with all other fields, and with each enum value and boolean of the fields beside and around it;
-// only what is an error in all of these documents is in the schema. Enum values, and which fields
-// must be there, are known when a schema is probed for the second time.
+// Whether a value is valid may depend on other fields. So each document is tried without other
+// fields, with all other fields, and with each enum value and boolean of the fields beside and
+// around it; the schema contains only what is an error in all of these documents. Enum values and
+// required fields are known when a schema is probed for the second time.
 type prober struct {
 	parse func(document any) Errors
 
-	enums  map[string][]any    // by path: the values of a string that has only these
-	needed map[string][]string // by path: the fields that a mapping must have
+	enums  map[string][]any    // by path: the values of a string with an enum
+	needed map[string][]string // by path: the required fields of a mapping
 }
 
 // around returns a document with a value in it.
 type around func(value any) any
 
-// absent stands for a field that is not there.
+// absent is the value of a field that is left out.
 type absent struct{}
 
-// with returns the fields and one more, or without it if value is absent.
+// with returns a copy of the fields with one more, or without it if value is absent.
 func with(fields map[string]any, name string, value any) map[string]any {
 	all := merged(fields, map[string]any{name: value})
 	if _, ok := value.(absent); ok {
@@ -47,12 +47,12 @@ func merged(a, b map[string]any) map[string]any {
 	return both
 }
 
-// isNumber says whether the value is a number and nothing else.
+// isNumber reports whether the value is a number and nothing else.
 func isNumber(s *strictyaml.Schema) bool {
 	return (s.Type.Has("integer") || s.Type.Has("number")) && !s.Type.Has("string")
 }
 
-// value probes the value at path, and what is in it. documents are those it is tried in.
+// value probes the value at path, and its contents. documents are those in which it is tried.
 func (p *prober) value(s *strictyaml.Schema, path string, documents []around) {
 	switch {
 	case s.Properties != nil:
@@ -104,8 +104,8 @@ func (p *prober) object(s *strictyaml.Schema, path string, documents []around) {
 	p.anyOf(s, path, documents)
 }
 
-// beside returns the contents of a mapping among which each of its fields is tried. The first
-// has only the fields that must be there.
+// beside returns the contents of a mapping with which each of its fields is tried. The first one
+// has only the required fields.
 func (p *prober) beside(s *strictyaml.Schema, path string) []map[string]any {
 	least, all, small, large := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
 	var chosen []map[string]any
@@ -130,7 +130,7 @@ func (p *prober) beside(s *strictyaml.Schema, path string) []map[string]any {
 	return beside
 }
 
-// choices returns the values of a field that has only a few.
+// choices returns the values of a field that has few.
 func (p *prober) choices(s *strictyaml.Schema, path string) []any {
 	if s.Type.Has("boolean") {
 		return []any{false, true}
@@ -163,7 +163,7 @@ func (p *prober) sample(s *strictyaml.Schema, path string) any {
 	return "x"
 }
 
-// always says whether the value at path is an error in all documents.
+// always reports whether the value at path is an error in all documents.
 func (p *prober) always(path string, documents []around, value any) bool {
 	for _, document := range documents {
 		if !slices.ContainsFunc(p.parse(document(value)), func(e *Error) bool { return e.Path == path }) {
@@ -173,9 +173,9 @@ func (p *prober) always(path string, documents []around, value any) bool {
 	return true
 }
 
-// rejected says whether the value at path is an error in all documents, and returns the rules
-// that it breaks. Documents in which something beside the value is missing do not count: it need
-// not have been checked there.
+// rejected reports whether the value at path is an error in all documents, and returns the rules
+// that it violates. Documents in which something beside the value is missing do not count, because
+// the value may not have been checked there.
 func (p *prober) rejected(path string, documents []around, value any) (rules []string, always bool) {
 	for _, document := range documents {
 		errs := p.parse(document(value))
@@ -194,13 +194,13 @@ func (p *prober) rejected(path string, documents []around, value any) (rules []s
 	return rules, always
 }
 
-// besides says whether a path is that of what has the value at path, or of another value in it.
+// besides reports whether other is the path of the parent of the value at path, or of another value in that.
 func besides(other, path string) bool { return other == parent(path) || parent(other) == parent(path) }
 
 func missing(e *Error) bool { return e.Kind == "Required value" }
 
-// anyOf finds the fields of a mapping of which one is required: without any, the mapping itself
-// is reported as missing something, and with any of them it is not.
+// anyOf finds the fields of a mapping of which one is required: without all of them, the mapping
+// itself is reported as lacking something, and with any of them it is not.
 func (p *prober) anyOf(s *strictyaml.Schema, path string, documents []around) {
 	rules := func(fields map[string]any) []string {
 		var found []string
@@ -237,7 +237,7 @@ const notInEnum = "not in an enum"
 
 var enumRule = regexp.MustCompile(`^supported values: ((?:"(?:[^"\\]|\\.)*"(?:, )?)+)`)
 
-// text finds the values of a string that has only a few, and whether a string can be empty.
+// text finds the values of a string with an enum, and whether a string can be empty.
 func (p *prober) text(s *strictyaml.Schema, path string, documents []around) {
 	if _, always := p.rejected(path, documents, ""); always {
 		s.MinLength = 1
@@ -275,7 +275,7 @@ func (p *prober) text(s *strictyaml.Schema, path string, documents []around) {
 	}
 }
 
-// What rules say of the smallest and the largest number.
+// How errors express the smallest and the largest number.
 var (
 	lowRule  = regexp.MustCompile(`^must be .*?(?:between|at least|greater than or equal to|greater than|more than) ([^ ,]+)`)
 	highRule = regexp.MustCompile(`^must be .*?(?:between [^ ,]+ and|at most|less than or equal to|less than) ([^ ,]+)`)
@@ -307,7 +307,7 @@ func (p *prober) limits(s *strictyaml.Schema, path string, documents []around) {
 	rules, always := p.rejected(path, documents, least)
 	if limit, ok := loosest(rules, lowRule, math.Min); always && ok {
 		if limit > 0 && !reject(0) {
-			limit = 0 // which often stands for a field that is not there
+			limit = 0 // often means that the field is not set
 		}
 		switch {
 		case reject(limit) && integer:
@@ -324,7 +324,7 @@ func (p *prober) limits(s *strictyaml.Schema, path string, documents []around) {
 	}
 }
 
-// loosest returns the loosest of the limits that the rules name.
+// loosest returns the loosest of the limits in the rules.
 func loosest(rules []string, limit *regexp.Regexp, of func(a, b float64) float64) (loosest float64, ok bool) {
 	for _, rule := range rules {
 		match := limit.FindStringSubmatch(rule)
@@ -343,7 +343,7 @@ func loosest(rules []string, limit *regexp.Regexp, of func(a, b float64) float64
 	return loosest, ok
 }
 
-// child returns the path of a field, as errors have it.
+// child returns the path of a field, in the form of errors.
 func child(path, name string) string {
 	if path == "" {
 		return name

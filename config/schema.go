@@ -8,13 +8,13 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// Schema returns the JSON Schema of configuration files that name policies and signals of the
-// given types. Fields, their types and their defaults are those of the Go types; which values
-// are allowed and which fields are required is found out from [Parse]. A file that loads is
-// valid by the schema, unless a value is only allowed together with several others. Not every
-// file that is valid by the schema loads.
+// Schema returns the JSON Schema of configuration files with policies and signals of the given
+// types. Fields, their types and their defaults are those of the Go types; [Parse] determines which
+// values are allowed and which fields are required. A file that loads is valid by the schema,
+// unless a value is only allowed together with several others. Not every file that is valid by the
+// schema loads.
 //
-// describe documents the fields; nil leaves descriptions out.
+// describe documents the fields; nil omits descriptions.
 func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 	if describe == nil {
 		describe = func(reflect.Type, string) string { return "" }
@@ -42,7 +42,7 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 	return root
 }
 
-// The fields of which a schema is put together, as they are called in files.
+// The fields of files from which a schema is built.
 var (
 	apiVersionField = strictyaml.FieldName[document]("APIVersion")
 	kindField       = strictyaml.FieldName[document]("Kind")
@@ -53,7 +53,7 @@ var (
 	configField     = strictyaml.FieldName[Policy]("Config")
 )
 
-// policyOf returns the schema of a policy in that of a file.
+// policyOf returns the schema of a policy in the schema of a file.
 func policyOf(root *strictyaml.Schema) *strictyaml.Schema {
 	return root.Properties[profilesField].Items.Properties[policiesField].Items
 }
@@ -63,8 +63,8 @@ type schemaBuilder struct {
 	describe strictyaml.Describe
 }
 
-// probed returns the schema that build returns, with what a prober finds out of the value at
-// path of a document.
+// probed returns the schema that build returns, with what a prober finds about the value at path of
+// a document.
 func (b *schemaBuilder) probed(path string, build func() *strictyaml.Schema, document around) *strictyaml.Schema {
 	p := prober{parse: b.parse, enums: map[string][]any{}, needed: map[string][]string{}}
 	p.value(build(), path, []around{document})
@@ -73,7 +73,7 @@ func (b *schemaBuilder) probed(path string, build func() *strictyaml.Schema, doc
 	return schema
 }
 
-// parse returns what is wrong with a file that holds the document.
+// parse returns the errors of a file with the document.
 func (b *schemaBuilder) parse(document any) Errors {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *schemaBuilder) parse(document any) Errors {
 	return placed(err)
 }
 
-// document returns the schema of a file, as far as Go types say it. The configurations of
+// document returns the schema of a file, as far as Go types define it. The configurations of
 // policies may be anything.
 func (b *schemaBuilder) document() *strictyaml.Schema {
 	d := document{Process: &Default().Process}
@@ -98,7 +98,7 @@ func (b *schemaBuilder) document() *strictyaml.Schema {
 	return root
 }
 
-// signal returns the schema of a signal, as far as Go types say it.
+// signal returns the schema of a signal, as far as Go types define it.
 func (b *schemaBuilder) signal() *strictyaml.Schema {
 	s := Signal{}
 	s.SetDefaults()
@@ -128,12 +128,12 @@ func (b *schemaBuilder) policies() []*strictyaml.Schema {
 	return configs
 }
 
-// errNotDecoded ends the creation of what is created for the type of its configuration alone.
+// errNotDecoded ends create after it has revealed the type of its configuration.
 var errNotDecoded = errors.New("not decoded")
 
-// configuration returns the schema of the configuration that create decodes, with its defaults,
-// as far as its Go type says it. It is that of an empty mapping if create decodes nothing. name
-// is the field that has the configuration.
+// configuration returns the schema of the configuration that create decodes, with its defaults, as
+// far as its Go type defines it. It is the schema of an empty mapping if create decodes nothing.
+// name is the field that has the configuration.
 func configuration[T any](b *schemaBuilder, name string, create func(func(any) error) (T, error)) *strictyaml.Schema {
 	var into any = &struct{}{}
 	_, _ = create(func(decoded any) error {

@@ -13,11 +13,11 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// maxSignals bounds how many sources are read.
+// maxSignals bounds the number of signals.
 const maxSignals = 200
 
-// Signal is a named source of numbers that is read in the background. In a file, the
-// configuration of the source is in the field that its type names.
+// Signal is a named source of numbers that is read in the background. In a file, the field that the
+// source's type names holds the configuration of the source.
 type Signal struct {
 	signal.Settings
 	// Type is the source's type.
@@ -45,8 +45,8 @@ func (l *loader) signals(c *Config, written []strictyaml.Value) {
 	}
 }
 
-// signal decodes and validates one signal. Its Spec is the zero value if it does not have
-// exactly one source.
+// signal decodes and validates one signal. Its Spec is the zero value unless it has exactly one
+// source.
 func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool) (s Signal) {
 	s.SetDefaults()
 	file := reflect.New(l.signalStruct()).Elem()
@@ -65,7 +65,7 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 		s.Spec, s.Config = build(l, at.Child(t.Name), config, t.New, "")
 		file.Field(i + 1).Set(reflect.ValueOf(s.Config))
 		if noCluster && t.NeedsCluster {
-			errs = append(errs, field.Forbidden(at.Child(t.Name), "needs an API server, but cluster is none"))
+			errs = append(errs, field.Forbidden(at.Child(t.Name), "needs an API server, but clientConnection is None"))
 		}
 	}
 	minTimeout := time.Duration(0)
@@ -75,7 +75,7 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 	case 1:
 		minTimeout = given[0].MinTimeout
 	default:
-		errs = append(errs, field.Forbidden(at.Child(given[1].Name), "a signal has one source, and this one has "+given[0].Name))
+		errs = append(errs, field.Forbidden(at.Child(given[1].Name), "a signal has one source, but this one has "+given[0].Name))
 		s.Spec = signal.Spec{}
 	}
 	l.place(append(errs, s.Validate(at, minTimeout)...))

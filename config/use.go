@@ -12,14 +12,14 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// validateUse checks that there is what policies use.
+// validateUse checks that what policies use exists.
 func (c *Config) validateUse() field.ErrorList {
 	var errs field.ErrorList
 	for i := range c.Profiles {
 		for j, p := range c.Profiles[i].Policies {
 			at := field.NewPath("profiles").Index(i).Child("policies").Index(j)
 			if _, ok := p.Policy.(policy.Reserver); ok && c.ClientConnection.None {
-				errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims what it gives to pods in ledgers of the API server, but clientConnection is None"))
+				errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection is None"))
 			}
 			if reader, ok := p.Policy.(policy.InputReader); ok {
 				errs = append(errs, c.validateSignalUse(at.Child("config"), reader.Inputs().Signals)...)
@@ -39,14 +39,14 @@ func (p *Profile) validateResources(at *field.Path) field.ErrorList {
 	for _, q := range p.Policies {
 		for _, name := range allocated(q.Policy) {
 			if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(name) }) {
-				errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: kube-scheduler does not ask about pods that ask for it alone", name, q.Name)))
+				errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: kube-scheduler does not call for pods that request only that", name, q.Name)))
 			}
 		}
 	}
 	return errs
 }
 
-// warnUncounted warns of resources that nobody counts.
+// warnUncounted warns about resources that neither kube-scheduler nor a policy counts.
 func (c *Config) warnUncounted() field.ErrorList {
 	var warnings field.ErrorList
 	for i, p := range c.Profiles {
@@ -57,14 +57,14 @@ func (c *Config) warnUncounted() field.ErrorList {
 		for j, m := range p.ManagedResources {
 			if m.IgnoredByScheduler && !slices.Contains(counted, corev1.ResourceName(m.Name)) {
 				at := field.NewPath("profiles").Index(i).Child("managedResources").Index(j).Child("ignoredByScheduler")
-				warnings = append(warnings, field.Invalid(at, true, "nobody counts "+m.Name+": kube-scheduler ignores it, and no policy of the profile allocates it"))
+				warnings = append(warnings, field.Invalid(at, true, "nothing counts "+m.Name+": kube-scheduler ignores it, and no policy of the profile allocates it"))
 			}
 		}
 	}
 	return warnings
 }
 
-// allocated are the resources that a policy allocates. p may be nil.
+// allocated returns the resources that a policy allocates. p may be nil.
 func allocated(p policy.Policy) []corev1.ResourceName {
 	if reader, ok := p.(policy.InputReader); ok {
 		return reader.Inputs().Resources

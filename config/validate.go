@@ -19,7 +19,7 @@ import (
 // maxPolicies bounds the policies of one profile.
 const maxPolicies = 100
 
-// validateHeader checks that the file is one of ours.
+// validateHeader checks apiVersion and kind.
 func (c *Config) validateHeader() field.ErrorList {
 	var errs field.ErrorList
 	check := func(name, value, want string) {
@@ -28,7 +28,7 @@ func (c *Config) validateHeader() field.ErrorList {
 		case value == "":
 			errs = append(errs, field.Required(at, "must be "+want))
 		case value == "KubeSchedulerConfiguration":
-			errs = append(errs, unsupported(at, value, "must be "+want+"; this is a file for kube-scheduler itself"))
+			errs = append(errs, unsupported(at, value, "must be "+want+"; this is a configuration file of kube-scheduler"))
 		case value != want:
 			errs = append(errs, unsupported(at, value, "must be "+want))
 		}
@@ -38,7 +38,7 @@ func (c *Config) validateHeader() field.ErrorList {
 	return errs
 }
 
-// validate checks everything else but the configurations of policies.
+// validate checks everything except the configurations of policies.
 func (c *Config) validate() field.ErrorList {
 	errs := c.Serving.validate(field.NewPath("serving"))
 	errs = append(errs, c.Admin.validate(field.NewPath("admin"), c.Serving.Address)...)
@@ -58,15 +58,15 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, t.validate(at.Child("tls"))...)
 		if exposed && t.ClientCAFile == "" {
 			errs = append(errs, field.Required(at.Child("tls", "clientCAFile"),
-				s.Address+" is not a loopback address: anybody who reaches it could have pods bound, unless callers show a certificate; serving.insecure: true accepts that"))
+				s.Address+" is not a loopback address: every client that reaches it could bind pods, unless client certificates are required; serving.insecure: true accepts that"))
 		}
 	default:
 		if exposed {
 			errs = append(errs, field.Required(at.Child("tls"),
-				s.Address+" is not a loopback address: anybody who reaches it could have pods bound; serving.insecure: true accepts that"))
+				s.Address+" is not a loopback address: every client that reaches it could bind pods; serving.insecure: true accepts that"))
 		}
 		if s.HTTP2 {
-			errs = append(errs, field.Invalid(at.Child("http2"), true, "needs serving.tls: there is no HTTP/2 without TLS"))
+			errs = append(errs, field.Invalid(at.Child("http2"), true, "needs serving.tls: HTTP/2 requires TLS"))
 		}
 	}
 	const least, most, mostInFlight = Bytes(1 << 10), Bytes(64 << 30), Bytes(1 << 40)
@@ -90,7 +90,7 @@ func (t *TLS) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("keyFile"), "TLS needs a key"))
 	}
 	if len(t.AllowedClients) > 0 && t.ClientCAFile == "" {
-		errs = append(errs, field.Required(at.Child("clientCAFile"), "allowedClients needs authorities to know clients by"))
+		errs = append(errs, field.Required(at.Child("clientCAFile"), "allowedClients needs the CA of client certificates"))
 	}
 	clients := fields.Unique{}
 	for i, name := range t.AllowedClients {
@@ -110,14 +110,14 @@ func (a *Admin) validate(at *field.Path, serving string) field.ErrorList {
 	}
 	if !admin.loopback && !a.AllowRemote {
 		errs = append(errs, field.Invalid(at.Child("address"), a.Address,
-			"must be a loopback address: anybody who reaches it can read metrics and explanations; admin.allowRemote: true accepts that"))
+			"must be a loopback address: every client that reaches it can read metrics and explanations; admin.allowRemote: true accepts that"))
 	}
 	if !admin.loopback && a.Pprof {
 		errs = append(errs, field.Invalid(at.Child("pprof"), true,
-			a.Address+" is not a loopback address: profiles show memory, and are served on loopback only"))
+			a.Address+" is not a loopback address: profiles show memory, and are served only on loopback"))
 	}
 	if other, invalid := parseAddress(at, serving); len(invalid) == 0 && admin.collides(other) {
-		errs = append(errs, field.Invalid(at.Child("address"), a.Address, "serving.address is "+serving+": both cannot listen on one port"))
+		errs = append(errs, field.Invalid(at.Child("address"), a.Address, "serving.address is "+serving+": they cannot use the same port"))
 	}
 	return errs
 }
@@ -130,10 +130,10 @@ func (c *ClientConnection) validate(at *field.Path) field.ErrorList {
 	return append(errs, fields.Between(at.Child("burst"), c.Burst, max(1, c.QPS), 100_000)...)
 }
 
-// address is where to listen.
+// address is an address to listen on.
 type address struct {
-	host     string // "" is all
-	port     uint16 // 0 is any
+	host     string // "" means all
+	port     uint16 // 0 means any
 	loopback bool
 }
 
@@ -162,7 +162,7 @@ func parseAddress(at *field.Path, text string) (address, field.ErrorList) {
 
 var profilePath = regexp.MustCompile(`^/[A-Za-z0-9._~/-]*$`)
 
-// validateProfiles checks each profile and what they must not share.
+// validateProfiles checks each profile, and what profiles must not share.
 func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 	if len(c.Profiles) == 0 {
 		return field.ErrorList{field.Required(at, "must have at least one profile")}
@@ -173,7 +173,7 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 		p, at := &c.Profiles[i], at.Index(i)
 		switch {
 		case !profilePath.MatchString(p.Path):
-			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must begin with / and have only letters, digits and . _ ~ / -"))
+			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must start with / and have only letters, digits and . _ ~ / -"))
 		case len(p.Path) > 256:
 			errs = append(errs, field.TooLong(at.Child("path"), p.Path, 256))
 		case paths[p.Path] != nil:
@@ -182,7 +182,7 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 			paths.Add(at.Child("path"), p.Path)
 			for _, r := range p.Routes() {
 				if first := urls[r.Path]; first != nil {
-					errs = append(errs, field.Invalid(at.Child("path"), p.Path, fmt.Sprintf("serves %s at URL %s, where %s serves too", r.Verb, r.Path, first)))
+					errs = append(errs, field.Invalid(at.Child("path"), p.Path, fmt.Sprintf("serves %s at URL %s, as %s does", r.Verb, r.Path, first)))
 					continue
 				}
 				urls[r.Path] = at
@@ -229,11 +229,11 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	return append(errs, p.validatePolicies(at.Child("policies"))...)
 }
 
-// validateVerb checks what does not go with serving one verb only.
+// validateVerb checks what is invalid for a profile with one verb.
 func (p *Profile) validateVerb(at *field.Path, noCluster bool) field.ErrorList {
 	var errs field.ErrorList
 	if p.Path == "/" {
-		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be a path of its own with verb: kube-scheduler never calls /"))
+		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must not be / with verb: kube-scheduler never calls /"))
 	}
 	if p.Shortlist > 0 && p.Verb != decision.Filter {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but verb is "+string(p.Verb)))
@@ -262,12 +262,12 @@ func (p *Profile) validatePolicies(at *field.Path) field.ErrorList {
 			where, name = at.Child("type"), q.Type
 		}
 		switch {
-		case q.Type == "": // told by loader.policy
+		case q.Type == "": // loader.policy reports it
 		case q.Name != "" && !policyName.MatchString(q.Name):
 			errs = append(errs, field.Invalid(where, q.Name, "must be at most 63 letters, digits and . _ - with a letter or digit at both ends"))
 		default:
 			for _, err := range names.Add(where, name) {
-				err.Detail += `: tell them apart with "name"`
+				err.Detail += `: give them different names with "name"`
 				errs = append(errs, err)
 			}
 		}

@@ -7,31 +7,30 @@ import (
 )
 
 const (
-	// DefaultLogSize is the number of records a Log made with size 0 keeps.
+	// DefaultLogSize is the size of a Log made with size 0, in records.
 	DefaultLogSize = 4096
-	// maxScores is how many bytes of Scores a Log keeps: those of 700 calls about 500
-	// nodes each, or of 70 about 5,000.
+	// maxScores bounds the Scores that a Log keeps, in bytes: those of 700 calls with about 500
+	// nodes each, or of 70 with about 5,000.
 	maxScores = 8 << 20
-	// maxFree is how many Scores a Log has ready to be written over.
+	// maxFree is how many unused Scores a Log keeps for reuse.
 	maxFree = 16
 )
 
-// Log keeps the latest records of all pods, and the latest [Scores] for as long as they
-// may be needed. A Log may be used by any number of goroutines; none of them holds it for
-// longer than it takes to find the records of one pod.
+// Log keeps the latest records of all pods, and the latest [Scores] while they may be needed. It is
+// safe for concurrent use; a call holds its lock only while it finds the records of one pod.
 type Log struct {
 	mu      sync.Mutex
 	ring    []entry
-	added   int // records, ever
+	added   int // number of records added so far
 	pods    map[podKey]*entry
 	scores  int // bytes
-	keeping int // of the records added, those before this one have no scores any more
+	keeping int // number of the first record that may still have scores
 	free    []*Scores
 }
 
 type podKey struct{ namespace, name string }
 
-// entry is one record, in the list of those of its pod.
+// entry is one record, in the list of its pod.
 type entry struct {
 	record       *Record
 	scores       *Scores // nil: none
@@ -44,10 +43,10 @@ func NewLog(size int) *Log {
 	return &Log{ring: make([]entry, cmp.Or(max(size, 0), DefaultLogSize)), pods: map[podKey]*entry{}}
 }
 
-// Add appends the record, dropping the oldest when the Log is full. scores are those of
-// the call, and may be nil. Neither must be written to afterwards. What it returns for
-// scores is not needed any more and may be written over, so that keeping scores takes no
-// new memory for each call; it may be nil.
+// Add appends the record, and drops the oldest one if the Log is full. scores are those of the
+// call, and may be nil. Neither may be changed afterwards. Add returns Scores that are not needed
+// any more, or nil: the caller may overwrite them, so that keeping scores needs no new memory for
+// each call.
 func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
 	key := podKey{r.Pod.Namespace, r.Pod.Name}
 	l.mu.Lock()
@@ -73,8 +72,7 @@ func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
 	return unused
 }
 
-// drop takes the oldest record of all out of its list; there is none in a ring that is
-// not full.
+// drop removes the oldest of all records from its list; there is none if the ring is not full.
 func (l *Log) drop(e *entry) {
 	if e.record == nil {
 		return
@@ -97,15 +95,16 @@ func (l *Log) forget(e *entry) {
 	}
 }
 
-// Query says which records of a pod to find.
+// Query selects records of a pod.
 type Query struct {
 	Namespace, Name string
-	// UID and Profile are those of the records; "": any.
+	// UID and Profile are those of the records; "" selects any.
 	UID, Profile string
-	// Node is the node that was chosen for the pod; "": none is known. The latest record of
-	// each profile that scored nodes tells of it ([Record.Chosen]), as long as the scores are kept.
+	// Node is the node that was chosen for the pod; "" if unknown. The latest record of each
+	// profile that scored nodes contains how the node compares ([Record.Chosen]), while the scores
+	// are kept.
 	Node string
-	// Limit is how many records to return at most.
+	// Limit is the maximum number of records to return.
 	Limit int
 }
 
@@ -116,8 +115,8 @@ func (q *Query) matches(r *Record) bool {
 // Find returns the latest records about a pod, latest first.
 func (l *Log) Find(q Query) []*Record { return l.find(q, false) }
 
-// Settle is like Find, and keeps with the record what it says of the chosen node. The
-// scores of the others are dropped.
+// Settle is like Find, and stores the comparison of the chosen node in the record. It drops the
+// scores of the other nodes.
 func (l *Log) Settle(q Query) []*Record { return l.find(q, true) }
 
 func (l *Log) find(q Query, settle bool) []*Record {
@@ -142,7 +141,7 @@ func (l *Log) find(q Query, settle bool) []*Record {
 	return records
 }
 
-// choose returns the record with what is known of the chosen node.
+// choose returns the record with the comparison of the chosen node.
 func (e *entry) choose(node string) *Record {
 	if node == "" || e.scores == nil {
 		return e.record

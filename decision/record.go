@@ -1,6 +1,6 @@
-// Package decision holds the record of one decision: what was asked, what was
-// answered, and why. Records are plain data, complete in themselves, and are
-// shown as text by [Record.Text] and as JSON by encoding/json.
+// Package decision holds the record of one decision: the request, the response, and the reasons.
+// Records are plain data and self-contained; [Record.Text] shows them as text and encoding/json as
+// JSON.
 package decision
 
 import (
@@ -12,36 +12,34 @@ import (
 // TopNodes is how many of the best nodes a Record lists with their scores.
 const TopNodes = 10
 
-// NearestMisses is how many rejected nodes a Record names for each reason: those
-// that came closest to fitting.
+// NearestMisses is how many rejected nodes a Record lists for each reason: those that were closest
+// to fitting.
 const NearestMisses = 3
 
-// Record says what was decided about one pod in one call and why. A Record does
-// not change once it is in a [Log].
+// Record describes what was decided about one pod in one call, and why. A Record is immutable once
+// it is in a [Log].
 type Record struct {
-	// Time is when the call arrived and Duration how long deciding took, decoding
-	// and encoding included.
+	// Time is when the call arrived, and Duration how long it took, including decoding and
+	// encoding.
 	Time     time.Time     `json:"time"`
 	Duration time.Duration `json:"durationNanoseconds"`
-	// Verb is the call that was decided.
+	// Verb is the verb of the call.
 	Verb Verb `json:"verb"`
-	// Profile is the path of the profile that decided.
+	// Profile is the path of the profile.
 	Profile string `json:"profile"`
 	Pod     Pod    `json:"pod"`
-	// Generation identifies the View that was judged; 0 is a request judged
-	// without a cluster.
+	// Generation is that of the View; 0 if there is no cluster.
 	Generation uint64 `json:"generation"`
-	// Cached says that the pod and the view were unchanged since an earlier
-	// call, whose verdicts were used again.
+	// Cached is true if the pod and the view were unchanged since an earlier call, and its prepared
+	// policies were reused.
 	Cached bool `json:"cached,omitempty"`
 
-	// Unmanaged says that the pod asks for none of the profile's managedResources, so that
-	// no policy was asked: all nodes fit, and none is better.
+	// Unmanaged is true if the pod requests none of the profile's managedResources, so that no
+	// policy evaluated it: all nodes fit, and all scores are equal.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 
-	// Asked is the number of nodes in the call, Fit how many of them passed every
-	// filter, and Returned how many the answer held; Returned is less than Fit
-	// only with a shortlist.
+	// Asked is the number of nodes in the call, Fit how many of them passed every filter, and
+	// Returned how many the response contained; Returned is less than Fit only with a shortlist.
 	Asked    int `json:"asked"`
 	Fit      int `json:"fit"`
 	Returned int `json:"returned"`
@@ -54,48 +52,47 @@ type Record struct {
 	// Top are the best nodes, best first, at most TopNodes of them; nil when the
 	// call did not score.
 	Top []ScoredNode `json:"top,omitempty"`
-	// Ties is how many nodes have the largest total among them; 0 when the call did
-	// not score.
+	// Ties is how many nodes have the largest total; 0 if the call did not score.
 	Ties int `json:"ties,omitempty"`
-	// Chosen is the node that kube-scheduler has chosen, whether it is among the best or
-	// not; nil if that is not known.
+	// Chosen is the node that kube-scheduler chose, whether it is among the best or not; nil if
+	// unknown.
 	Chosen *ChosenNode `json:"chosen,omitempty"`
-	// MaxTotal is the largest total a node could have for the pod.
+	// MaxTotal is the largest total that a node could have for the pod.
 	MaxTotal int64 `json:"maxTotal,omitempty"`
 
-	// Preemptions are the candidate nodes of a preempt call, and PreemptionsLeftOut
-	// how many more there were (see Bounded).
+	// Preemptions are the candidate nodes of a preempt call, and PreemptionsLeftOut how many more
+	// there were (see Bounded).
 	Preemptions        []Preemption `json:"preemptions,omitempty"`
 	PreemptionsLeftOut int          `json:"preemptionsLeftOut,omitempty"`
-	// Bound is the node a bind call was about.
+	// Bound is the node of a bind call.
 	Bound string `json:"bound,omitempty"`
 
-	// Error is why the call failed as a whole; "" if it did not.
+	// Error is why the call failed; "" if it did not.
 	Error string `json:"error,omitempty"`
 }
 
-// Pod identifies the pod decided about.
+// Pod identifies the pod of the call.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid,omitempty"`
 }
 
-// Policy says what part one policy had in a decision.
+// Policy is the part of one policy in a decision.
 type Policy struct {
 	Name   string `json:"name"`
 	Weight int64  `json:"weight"`
-	// Unconcerned says that the policy had nothing to say about this pod.
+	// Unconcerned is true if the policy does not concern the pod.
 	Unconcerned bool `json:"unconcerned,omitempty"`
-	// IgnoredError is the error for which the policy was left out (failurePolicy: Ignore).
+	// IgnoredError is the error of a policy that failed and was ignored (failurePolicy: Ignore).
 	IgnoredError string `json:"ignoredError,omitempty"`
 	// Duration is the time the policy took; 0 if it was not measured.
 	Duration time.Duration `json:"durationNanoseconds,omitempty"`
 }
 
-// Rejection is one reason and how many nodes it rejected.
+// Rejection is one reason, with the number of nodes rejected for it.
 type Rejection struct {
-	// Policy is the policy's name; "" is Outboard itself.
+	// Policy is the policy's name; "" means Outboard itself.
 	Policy       string `json:"policy,omitempty"`
 	Code         string `json:"code"`
 	Text         string `json:"text"`
@@ -114,21 +111,21 @@ type Miss struct {
 	Want int64  `json:"want"`
 }
 
-// ScoredNode is a node and how its total came about.
+// ScoredNode is a node with its total and the scores behind it.
 type ScoredNode struct {
 	Node string `json:"node"`
 	// Total is the sum of Weight × Score over the policies, unless HoldsClaim is true.
 	Total int64 `json:"total"`
-	// HoldsClaim says that an earlier attempt to bind the pod has left it a claim on
-	// the node, which is why Total is the largest there is.
+	// HoldsClaim is true if the pod holds a claim on the node from an earlier attempt to bind it;
+	// then Total is MaxTotal.
 	HoldsClaim bool    `json:"holdsClaim,omitempty"`
 	Scores     []Score `json:"scores,omitempty"`
 }
 
-// ChosenNode is a node, and how its total compares with those of the others scored.
+// ChosenNode is the chosen node, and how its total compares with those of the other scored nodes.
 type ChosenNode struct {
 	ScoredNode
-	// Better is how many nodes have a larger total, and Equal how many others the same.
+	// Better is how many nodes have a larger total, and Equal how many others have the same.
 	Better int `json:"better"`
 	Equal  int `json:"equal"`
 }
@@ -141,18 +138,18 @@ type Score struct {
 	Weight int64 `json:"weight"`
 }
 
-// Preemption is what was decided about one candidate node of a preempt call.
+// Preemption is the decision about one candidate node of a preempt call.
 type Preemption struct {
 	Node string `json:"node"`
 	// Given is how many victims kube-scheduler proposed.
 	Given int `json:"given"`
 	// Added are the pods added to the victims, as namespace/name.
 	Added []string `json:"added,omitempty"`
-	// Dropped is why the node is no candidate any more; "" if it is kept.
+	// Dropped is why the candidate was dropped; "" if it was kept.
 	Dropped string `json:"dropped,omitempty"`
 }
 
-// What a Record in a Log holds at most.
+// The limits of a Record in a Log.
 const (
 	maxPreemptions = 100
 	maxAdded       = 20
@@ -160,9 +157,9 @@ const (
 	maxText        = 1024
 )
 
-// Bounded returns the record with its lists and texts cut to what is worth
-// keeping, so that a [Log] takes a bounded amount of memory, whatever was asked.
-// The receiver is not changed, and shares with the result what has not been cut.
+// Bounded returns a copy of the record with long lists and texts cut, so that a [Log] takes a
+// bounded amount of memory for any call. It does not change the receiver, and shares with it what
+// was not cut.
 func (r *Record) Bounded() *Record {
 	if r.isBounded() {
 		return r
@@ -200,7 +197,7 @@ func (r *Record) isBounded() bool {
 		!slices.ContainsFunc(r.Preemptions, func(p Preemption) bool { return len(p.Added) > maxAdded })
 }
 
-// cut returns a text that is not too long, and shares no memory with one that is.
+// cut returns the text, cut if it is too long. A cut text shares no memory with the original.
 func cut(text string) string {
 	if len(text) <= maxText {
 		return text

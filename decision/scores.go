@@ -2,18 +2,16 @@ package decision
 
 import "unsafe"
 
-// Scores are the scores of all nodes that a call scored, of which its Record lists the
-// best alone.
+// Scores are the scores of all nodes that a call scored; its Record lists only the best ones.
 type Scores struct {
 	// Nodes are the names of the nodes, in any order, and Totals their totals.
 	Nodes  []string
 	Totals []int32
-	// Policies are the policies that score, and Parts, for each of them in turn, the
-	// scores of all nodes.
+	// Policies are the policies that score, and Parts the scores of all nodes for each of them.
 	Policies []ScoringPolicy
 	Parts    []uint8
-	// Claimed says that nodes with the largest total possible have it because the pod
-	// holds a claim there, and no other node has it.
+	// Claimed is true if the nodes with the largest possible total have it because the pod holds a
+	// claim there, and no other node has it.
 	Claimed bool
 }
 
@@ -23,13 +21,13 @@ type ScoringPolicy struct {
 	Weight int64
 }
 
-// size is how many bytes the Scores take, the names themselves left out.
+// size returns the memory of the Scores, without the names themselves, in bytes.
 func (s *Scores) size() int {
 	return len(s.Nodes)*int(unsafe.Sizeof("")+unsafe.Sizeof(int32(0))) + len(s.Parts)
 }
 
-// chosen returns the score of the node, and how it compares with those of the others; nil
-// if the node was not scored. maxTotal is the largest total possible.
+// chosen returns the score of the node, and how it compares with those of the others; nil if the
+// node was not scored. maxTotal is the largest possible total.
 func (s *Scores) chosen(node string, maxTotal int64) *ChosenNode {
 	for i, name := range s.Nodes {
 		if name != node {

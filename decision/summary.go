@@ -8,12 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotation is the key of the annotation that a pod gets when it is bound: its
-// [Summary].
+// Annotation is the key of the annotation with the [Summary] that a pod gets when it is bound.
 const Annotation = "outboard.dev/decision"
 
-// Summary says in one line why a pod is on the node, from the latest records
-// about it, latest first. It is "" if they tell nothing about the node.
+// Summary describes in one line why a pod is on the node, from the latest records about it, latest
+// first. It is "" if they contain nothing about the node.
 func Summary(records []*Record, node string) string {
 	var parts []string
 	for _, r := range records {
@@ -34,7 +33,7 @@ func Summary(records []*Record, node string) string {
 	return strings.Join(parts, "; ")
 }
 
-// scored says how the node scored; if that is not known, how the best did.
+// scored describes how the node scored, or, if that is unknown, how the best nodes did.
 func (r *Record) scored(node string) string {
 	if r.Chosen != nil && r.Chosen.Node == node {
 		return r.Chosen.text(r.MaxTotal) + r.Chosen.rank()
@@ -61,7 +60,7 @@ func (n *ScoredNode) text(maxTotal int64) string {
 	return fmt.Sprintf("scored %d of %d (%s)", n.Total, maxTotal, strings.Join(scores, ", "))
 }
 
-// rank says how many nodes scored as much or more; "" if the node scored most.
+// rank describes how many nodes scored as much or more; "" if no other node did.
 func (n *ChosenNode) rank() string {
 	var parts []string
 	if n.Better > 0 {

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxTableWidth is how wide a Table may be to be written as columns.
+// maxTableWidth is the width up to which a Table is written in columns.
 const maxTableWidth = 100
 
-// Table is something to show in columns. Every row has as many cells as Head.
+// Table is a table of texts. Every row has as many cells as Head.
 type Table struct {
 	Head []string
 	Rows [][]string
 }
 
-// Text writes the table, each line behind the indent: in columns if these fit a terminal,
-// else each row as a list, one cell a line.
+// Text writes the table with the indent: in columns if they fit a terminal, and otherwise each row
+// as a list with one cell on each line.
 func (t *Table) Text(b *strings.Builder, indent string) {
 	if t.width()+len(indent) > maxTableWidth {
 		t.list(b, indent)
@@ -27,10 +27,10 @@ func (t *Table) Text(b *strings.Builder, indent string) {
 	for _, row := range append([][]string{t.Head}, t.Rows...) {
 		fmt.Fprintf(table, "%s%s\n", indent, strings.Join(row, "\t"))
 	}
-	table.Flush() // into a strings.Builder, which does not fail
+	table.Flush() // a strings.Builder does not fail
 }
 
-// width is that of the columns, with two spaces between them.
+// width returns the width of the columns, with two spaces between them.
 func (t *Table) width() int {
 	width := 2 * (len(t.Head) - 1)
 	for at, name := range t.Head {

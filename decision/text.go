@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Text writes the record for a person to read. Names and errors that hold
-// characters no terminal should get are quoted. The error is that of w.
+// Text writes the record as text. It quotes names and errors with non-printable characters. The
+// error is that of w.
 func (r *Record) Text(w io.Writer) error {
 	var b strings.Builder
 	r.headline(&b)
@@ -96,7 +96,7 @@ func (r *Rejection) text(b *strings.Builder) {
 	}
 }
 
-// scores writes the best nodes, how many more are as good, and the chosen node.
+// scores writes the best nodes, how many more have the same total, and the chosen node.
 func (r *Record) scores(b *strings.Builder) {
 	if len(r.Top) == 0 {
 		return
@@ -149,8 +149,8 @@ func (p *Preemption) text(b *strings.Builder) {
 	}
 }
 
-// Plain returns the text in one line, quoted if it holds anything but printable
-// characters: errors and, without a cluster, names are what a caller sent.
+// Plain returns the text on one line, quoted if it has non-printable characters: errors and,
+// without a cluster, names come from the caller.
 func Plain(text string) string {
 	text = strings.ReplaceAll(text, "\n", "; ")
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {

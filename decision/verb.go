@@ -1,6 +1,6 @@
 package decision
 
-// Verb is one of kube-scheduler's calls of an extender, by the last part of its usual URL.
+// Verb is a verb of an extender, by the last part of its usual URL.
 type Verb string
 
 // The verbs.
@@ -11,5 +11,5 @@ const (
 	Bind       Verb = "bind"
 )
 
-// Verbs are all of them.
+// Verbs returns all verbs.
 func Verbs() []Verb { return []Verb{Filter, Prioritize, Preempt, Bind} }

@@ -1,9 +1,8 @@
-// Package explain tells why a pod is where it is, or nowhere: the latest
-// decisions about it, and what every policy says now about every node that
-// kube-scheduler does not rule out itself. The
-// service offers it under /explain on its admin address ([Handler]); the command
-// `outboard explain` asks there ([Fetch]) and prints the [Document] as text or
-// JSON.
+// Package explain explains why a pod is on its node, or pending: it returns the latest decisions
+// about the pod, and the results of every policy now for every node that kube-scheduler does not
+// rule out itself. The service provides explanations under /explain on its admin address
+// ([Handler]); the command `outboard explain` reads them ([Fetch]) and prints the [Document] as
+// text or JSON.
 package explain
 
 import (
@@ -26,72 +25,71 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Path is where the service offers explanations.
+// Path is the path of explanations on the admin address.
 const Path = "/explain"
 
 const (
-	// DefaultDecisions is how many decisions are told unless asked otherwise.
+	// DefaultDecisions is the default number of decisions.
 	DefaultDecisions = 6
-	// DefaultNodes is how many nodes are told about unless asked otherwise.
+	// DefaultNodes is the default number of nodes.
 	DefaultNodes = 20
 	maxLimit     = 10000
-	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are named.
+	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are listed.
 	maxExamples = 3
 )
 
-// Document is the answer.
+// Document is an explanation.
 type Document struct {
-	// Pod is the pod asked about, as namespace/name.
+	// Pod is the pod, as namespace/name.
 	Pod string `json:"pod"`
-	// Known says whether the pod exists, as far as Outboard knows.
+	// Known is true if Outboard knows the pod.
 	Known bool `json:"known"`
-	// Node is the node the pod is on now; "" if it is on none, or not known.
+	// Node is the node of the pod; "" if it is not bound, or unknown.
 	Node string `json:"node,omitempty"`
-	// Annotation is what the pod's annotation says of why it is there
-	// ([decision.Annotation]); "" if it has none.
+	// Annotation is the value of the pod's [decision.Annotation]; "" if it has none.
 	Annotation string `json:"annotation,omitempty"`
-	// Gates are the pod's scheduling gates: kube-scheduler does not try it before they are
+	// Gates are the pod's scheduling gates: kube-scheduler does not try the pod before they are
 	// removed.
 	Gates []string `json:"gates,omitempty"`
 	// Decisions are the latest decisions about the pod, latest first.
 	Decisions []*decision.Record `json:"decisions"`
-	// Now is what would be decided about the pod at this moment, by profile; nil
-	// if the pod is on a node or not known, or there is no profile.
+	// Now is what each profile would decide about the pod now; nil if the pod is bound or unknown,
+	// or there is no profile.
 	Now []Profile `json:"now,omitempty"`
-	// Signals are the signals as they are now, by name.
+	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
 }
 
-// Signal is the state of one signal now.
+// Signal is the current state of one signal.
 type Signal struct {
 	Name string `json:"name"`
-	// Values is how many numbers are known, Stale how many of them are too old.
+	// Values is how many numbers the signal has, and Stale how many of them are stale.
 	Values int `json:"values"`
 	Stale  int `json:"stale"`
-	// Newest is when the newest was true; zero if there is none.
+	// Newest is the time of the newest number; zero if there is none.
 	Newest time.Time `json:"newest,omitzero"`
-	// Error is why the last reading failed; "" if it did not.
+	// Error is why the last read failed; "" if it did not.
 	Error string `json:"error,omitempty"`
 }
 
-// Profile is what the policies of one profile say now.
+// Profile holds the current results of the policies of one profile.
 type Profile struct {
 	Profile string `json:"profile"`
-	// Nodes is how many nodes kube-scheduler would ask about, and Fit how many of them fit.
+	// Nodes is for how many nodes kube-scheduler would call, and Fit how many of them fit.
 	Fit   int `json:"fit"`
 	Nodes int `json:"nodes"`
-	// Excluded are the other nodes, those for the most frequent reason first.
+	// Excluded are the other nodes, grouped by reason, the most frequent reason first.
 	Excluded []Exclusion `json:"excluded,omitempty"`
 	// MaxTotal is the largest total that a node can have for the pod.
 	MaxTotal int64 `json:"maxTotal"`
 	// Explanations are about the best nodes, best first; those that do not fit
 	// come last.
 	Explanations []engine.Explanation `json:"explanations"`
-	// Notes are what policies say about the pod as a whole.
+	// Notes are the notes of policies about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
-	// Pending says since when the pod is pending because of this profile; nil if it is not, as far as this replica knows.
+	// Pending describes the pod if this replica knows that it is pending because of this profile; nil otherwise.
 	Pending *Pending `json:"pending,omitempty"`
-	// Error is why the policies cannot judge the pod.
+	// Error is why the policies cannot evaluate the pod.
 	Error string `json:"error,omitempty"`
 }
 
@@ -100,7 +98,7 @@ type Exclusion struct {
 	// Reason is kube-scheduler's text.
 	Reason string `json:"reason"`
 	Nodes  int    `json:"nodes"`
-	// Examples are the names of some of the nodes; the node asked about is the first.
+	// Examples are the names of some of the nodes; the requested node comes first.
 	Examples []string `json:"examples"`
 }
 
@@ -113,7 +111,7 @@ type Pending struct {
 	LastRequeued time.Time `json:"lastRequeued,omitzero"`
 }
 
-// Source is where a Handler finds what it tells.
+// Source is the data behind a Handler.
 type Source struct {
 	Log *decision.Log
 	// Engines returns the engines by profile path.
@@ -121,17 +119,17 @@ type Source struct {
 	// View and Pod are nil when Outboard runs without a cluster.
 	View func() *snapshot.View
 	Pod  func(namespace, name string) *corev1.Pod
-	// Ignored returns the resources that kube-scheduler does not count itself; nil: it counts all.
+	// Ignored returns the resources with ignoredByScheduler; nil: none.
 	Ignored func() []corev1.ResourceName
-	// Pending returns since when a pod is pending because of a profile, or nil. Nil: Outboard requeues no pods.
+	// Pending describes a pod that is pending because of a profile, or returns nil. Nil: Outboard requeues no pods.
 	Pending func(profile string, pod types.UID) *Pending
 	// Signals returns the state of the signals; nil if there are none.
 	Signals func() []Signal
 }
 
-// Handler serves GET requests with the query parameters namespace, pod
-// (required), profile, node, decisions and nodes. It answers 404 when there is no
-// such profile, and tells which there are.
+// Handler serves GET requests with the query parameters namespace, pod (required), profile, node,
+// decisions and nodes. If there is no such profile, the status is 404, and the response lists the
+// profiles.
 func Handler(s Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -211,8 +209,8 @@ func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *cor
 	return profiles
 }
 
-// asked returns the nodes that kube-scheduler would ask about, and why it excludes the
-// others. Of these, first is named before all others.
+// asked returns the nodes for which kube-scheduler would call, and why it excludes the others.
+// first comes first among the examples of excluded nodes.
 func (s Source) asked(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
 	var ignored []corev1.ResourceName
 	if s.Ignored != nil {

@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/engine"
 )
 
-// Fetch asks a running service. admin is its admin address as a URL
+// Fetch reads an explanation from a running service. admin is its admin address as a URL
 // (http://127.0.0.1:8080); query holds the parameters of Handler.
 func Fetch(ctx context.Context, client *http.Client, admin string, query url.Values) (*Document, error) {
 	target := strings.TrimRight(admin, "/") + Path + "?" + query.Encode()
@@ -26,24 +26,24 @@ func Fetch(ctx context.Context, client *http.Client, admin string, query url.Val
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking the service: %w", err)
+		return nil, fmt.Errorf("calling the service: %w", err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
 	if err != nil {
-		return nil, fmt.Errorf("reading the service's answer: %w", err)
+		return nil, fmt.Errorf("reading the response of the service: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the service at %s answered %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
+		return nil, fmt.Errorf("the service at %s responded with %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
 	}
 	doc := new(Document)
 	if err := json.Unmarshal(body, doc); err != nil {
-		return nil, fmt.Errorf("the service at %s did not answer with an explanation: %w", admin, err)
+		return nil, fmt.Errorf("the response of the service at %s is not an explanation: %w", admin, err)
 	}
 	return doc, nil
 }
 
-// Text writes the document for a person to read. The error is that of w.
+// Text writes the document as text. The error is that of w.
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
 	switch {
@@ -128,7 +128,7 @@ func (p *Profile) excluded() int {
 	return sum
 }
 
-// table writes what each policy says of each node, as short as can be.
+// table writes the result of each policy for each node, in a short form.
 func (p *Profile) table(b *strings.Builder) {
 	table := decision.Table{Head: []string{"node", "fits", fmt.Sprintf("total of %d", p.MaxTotal)}}
 	for _, o := range p.Explanations[0].Policies {
@@ -154,7 +154,7 @@ func (p *Profile) table(b *strings.Builder) {
 	table.Text(b, "  ")
 }
 
-// opinion is the score, or the code of the reason for which the policy rejects the node, with its numbers.
+// opinion returns the score, or the code of the rejection with its numbers.
 func opinion(o engine.PolicyOpinion) string {
 	switch {
 	case o.Code != "" && (o.Have != 0 || o.Want != 0):
@@ -167,7 +167,7 @@ func opinion(o engine.PolicyOpinion) string {
 	return "–"
 }
 
-// reasons writes what the codes in the table mean.
+// reasons explains the codes in the table.
 func (p *Profile) reasons(b *strings.Builder) {
 	told := map[string]bool{}
 	for _, x := range p.Explanations {
@@ -187,8 +187,7 @@ func (p *Profile) reasons(b *strings.Builder) {
 	}
 }
 
-// notes writes which nominated pods count on each node, and what policies say about it in words, below the table, which they
-// would make too wide.
+// notes writes, below the table, which nominated pods count on each node, and the notes of policies.
 func (p *Profile) notes(b *strings.Builder) {
 	for _, x := range p.Explanations {
 		named := len(x.Nominated) > 0
@@ -207,7 +206,7 @@ func (p *Profile) notes(b *strings.Builder) {
 	}
 }
 
-// signals writes what is known from outside.
+// signals writes the state of the signals.
 func signals(b *strings.Builder, all []Signal) {
 	if len(all) == 0 {
 		return

@@ -1,10 +1,10 @@
-// Package kubescheduler says which nodes kube-scheduler's own plugins rule out for a pod,
-// before it asks an extender: NodeName, NodeUnschedulable, TaintToleration, NodeAffinity
-// with the nodeSelector, and NodeResourcesFit, in this order, as a default profile of
-// kube-scheduler has them. Reasons are kube-scheduler's own texts.
+// Package kubescheduler computes which nodes kube-scheduler's own plugins rule out for a pod before
+// it calls an extender: NodeName, NodeUnschedulable, TaintToleration, NodeAffinity with the
+// nodeSelector, and NodeResourcesFit, in this order, as in kube-scheduler's default profile.
+// Reasons are kube-scheduler's own texts.
 //
-// Ports, volumes, dynamic resources, topology spread and affinity between pods are left
-// out: nodes that these rule out pass.
+// It does not evaluate ports, volumes, dynamic resources, topology spread and affinity between
+// pods: nodes that these rule out pass.
 package kubescheduler
 
 import (
@@ -20,7 +20,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The reasons for which kube-scheduler rules nodes out whatever runs on them.
+// The reasons that do not depend on the pods on a node.
 const (
 	Unschedulable     = "node(s) were unschedulable"
 	OtherName         = "node(s) didn't match the requested node name"
@@ -30,8 +30,7 @@ const (
 	insufficientStart = "Insufficient "
 )
 
-// Filters are kube-scheduler's filters for one pod. They may be used by any number of
-// goroutines.
+// Filters are kube-scheduler's filters for one pod. They are safe for concurrent use.
 type Filters struct {
 	pod      *corev1.Pod
 	affinity *nodeaffinity.RequiredNodeAffinity // nil: any node
@@ -39,8 +38,8 @@ type Filters struct {
 	names    []corev1.ResourceName // of requests, in order
 }
 
-// For returns the filters for the pod, which must not be written to afterwards. Of the
-// resources that kube-scheduler is told to ignore, nothing is counted.
+// For returns the filters for the pod, which must not be changed afterwards. They do not count the
+// ignored resources, which are those with ignoredByScheduler.
 func For(pod *corev1.Pod, ignored ...corev1.ResourceName) *Filters {
 	f := &Filters{pod: pod, requests: snapshot.PodRequests(pod)}
 	if pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil {
@@ -55,7 +54,7 @@ func For(pod *corev1.Pod, ignored ...corev1.ResourceName) *Filters {
 	return f
 }
 
-// Excludes returns why the pod cannot be on the node, whatever runs there; "" if it can.
+// Excludes returns why the pod cannot run on the node, whatever pods are there; "" if it can.
 func (f *Filters) Excludes(n *corev1.Node) string {
 	switch {
 	case f.pod.Spec.NodeName != "" && f.pod.Spec.NodeName != n.Name:
@@ -65,7 +64,7 @@ func (f *Filters) Excludes(n *corev1.Node) string {
 	case !f.tolerates(n.Spec.Taints...):
 		return UntoleratedTaint
 	case f.affinity != nil:
-		if matches, _ := f.affinity.Match(n); !matches { // kube-scheduler ignores what it cannot parse, too
+		if matches, _ := f.affinity.Match(n); !matches { // kube-scheduler ignores unparsable terms, too
 			return AffinityMismatch
 		}
 	}
@@ -82,8 +81,8 @@ func (f *Filters) tolerates(taints ...corev1.Taint) bool {
 	return !untolerated
 }
 
-// Lacks returns which resource the node has too little of left for the pod, as
-// "Insufficient cpu"; "" if it has enough of all.
+// Lacks returns the resource of which the node has too little left for the pod, as "Insufficient
+// cpu"; "" if it has enough of all.
 func (f *Filters) Lacks(n *snapshot.Node) string {
 	allocatable := n.Object.Status.Allocatable
 	if limit := allocatable[corev1.ResourcePods]; int64(len(n.Pods)) >= limit.Value() {

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// cluster is what there is. It belongs to one goroutine.
+// cluster is the simulated cluster. It belongs to one goroutine.
 type cluster struct {
 	builder   snapshot.Builder
 	nodes     []*node // in order of name
@@ -27,7 +27,7 @@ type cluster struct {
 	now       time.Time
 }
 
-// node is what kube-scheduler knows of a node.
+// node is the state of a node in kube-scheduler.
 type node struct {
 	object   *corev1.Node
 	free     []int64 // by resource; CPU in thousandths, all else in whole units
@@ -57,7 +57,7 @@ type placed struct {
 	keys   []snapshot.LedgerKey
 }
 
-// need is what a pod asks for of one resource.
+// need is what a pod requests of one resource.
 type need struct {
 	resource int
 	amount   int64
@@ -70,7 +70,7 @@ const (
 	podsResource
 )
 
-// newCluster returns a cluster with the nodes, and the pods that are on one.
+// newCluster returns a cluster with the nodes, and those of the pods that are bound.
 func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, ignored []corev1.ResourceName, start time.Time) *cluster {
 	c := &cluster{
 		byName:    map[string]*node{},
@@ -123,7 +123,7 @@ func (c *cluster) resource(name corev1.ResourceName) int {
 	return i
 }
 
-// needs are what kube-scheduler counts the pod with.
+// needs returns what kube-scheduler counts for the pod.
 func (c *cluster) needs(pod *corev1.Pod) []need {
 	needs := []need{{podsResource, 1}}
 	requests := snapshot.PodRequests(pod)
@@ -136,7 +136,7 @@ func (c *cluster) needs(pod *corev1.Pod) []need {
 	return needs
 }
 
-// fits says whether the node has so much left.
+// fits reports whether the node has enough left.
 func (n *node) fits(needs []need) bool {
 	for _, want := range needs {
 		if want.resource >= len(n.free) || n.free[want.resource] < want.amount {
@@ -154,10 +154,10 @@ func (n *node) take(needs []need, sign int64) {
 	}
 }
 
-// arrive says that the pod has been created.
+// arrive adds a pod that has been created.
 func (c *cluster) arrive(pod *corev1.Pod) { c.builder.SetPod(pod) }
 
-// place counts the pod on the node.
+// place adds the pod to the node.
 func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.LedgerKey) {
 	p := &placed{n, needs, scoredOf(pod), keys}
 	n.take(needs, 1)
@@ -166,7 +166,7 @@ func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.
 	c.builder.SetPod(pod)
 }
 
-// bind claims what the pod needs on the node, as bind does, and places it there.
+// bind makes the pod's claims on the node, as a bind call does, and adds the pod to the node.
 func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n *node, needs []need) error {
 	var annotations map[string]string
 	claims := &claims{cluster: c}
@@ -179,7 +179,7 @@ func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n
 		}
 		annotations = reservation.Annotations
 	}
-	bound := *pod // shallow: what follows is replaced, not written to
+	bound := *pod // shallow: fields are replaced, not changed
 	bound.Spec.NodeName, bound.Status.Phase = n.object.Name, corev1.PodRunning
 	if len(annotations) > 0 {
 		bound.Annotations = maps.Clone(pod.Annotations)
@@ -192,7 +192,7 @@ func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n
 	return nil
 }
 
-// remove takes the pod away, with all that it has.
+// remove removes the pod and its claims.
 func (c *cluster) remove(uid types.UID) {
 	p := c.bound[uid]
 	if p == nil {
@@ -213,7 +213,7 @@ func (c *cluster) setLedger(l snapshot.Ledger) {
 	c.builder.SetLedger(&l)
 }
 
-// claims are made in memory, one after the other.
+// claims makes claims in memory, one after the other.
 type claims struct {
 	cluster *cluster
 	keys    []snapshot.LedgerKey
@@ -239,7 +239,7 @@ func (c *claims) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Po
 func (c *claims) Release(_ context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	l, known := c.cluster.ledgers[key]
 	if !known {
-		return fmt.Errorf("there is no ledger of %s on node %q", key.Resource, key.Node)
+		return fmt.Errorf("there is no ledger for %s on node %q", key.Resource, key.Node)
 	}
 	c.cluster.setLedger(*l.Without(func(uid types.UID) bool { return uid == held.UID }))
 	return nil

@@ -1,31 +1,30 @@
-// Package simulate plays pods against a cluster that exists in memory only, to find out
-// how well a set of policies fills it. What decides is the engine with the very
-// policies that answer kube-scheduler, over Views of the same Builder, and claims are
-// made by the rules of ledgers.
+// Package simulate schedules pods on a cluster that exists only in memory, to measure how well a
+// set of policies fills it. The engine and the policies are the same ones that answer
+// kube-scheduler, with Views from the same Builder, and claims follow the rules of ledgers.
 //
-// # What stands for kube-scheduler
+// # The part of kube-scheduler
 //
-// [Scheduler] does the part of kube-scheduler that decides where pods go beside an
+// [Scheduler] simulates the part of kube-scheduler that decides where pods run, besides the
 // extender:
 //
-//   - Filters: NodeResourcesFit (all resources but those it is told to ignore, pods too), and those
+//   - Filters: NodeResourcesFit (all resources except the ignored ones, including pods), and those
 //     of package kubescheduler.
-//   - Sampling: percentageOfNodesToScore with its adaptive default, and the index at
-//     which the next search begins.
-//   - The extender: filter is asked about the nodes found, and prioritize about those
-//     that it returns, unless it is one; scores are rounded to 0..10 as on the wire, or
-//     sent as they are, and multiplied by the extender's weight.
+//   - Sampling: percentageOfNodesToScore with its adaptive default, and the index at which the next
+//     search starts.
+//   - The extender: filter is called for the nodes found, and prioritize for those that it returns,
+//     unless it is only one; scores are rounded to 0..10 as on the wire, or sent as totals, and
+//     multiplied by the extender's weight.
 //   - Scores: NodeResourcesFit (LeastAllocated or MostAllocated) and
 //     NodeResourcesBalancedAllocation, with cpu and memory.
 //   - Equal nodes: one of them at random, or the first.
 //
-// Left out are ports, volumes, affinity between pods, topology spread, image
-// locality, preferred node affinity, dynamic resources, preemption, pod groups, and
-// scheduling gates: pods are judged as if they had none. Pods are tried one
-// after the other, each bound before the next, and a node is ready at once.
+// It does not simulate ports, volumes, affinity between pods, topology spread, image locality,
+// preferred node affinity, dynamic resources, preemption, pod groups, and scheduling gates: pods
+// are scheduled as if they had none. Pods are scheduled one after the other, each bound before the
+// next, and nodes are always ready.
 //
 // # Time
 //
-// Time is simulated: it moves from event to event, and no clock is read. The same
+// Time is simulated: it advances from event to event, and does not depend on a clock. The same
 // options and seed give the same result.
 package simulate

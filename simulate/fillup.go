@@ -17,36 +17,35 @@ import (
 
 // Job is a pod with its times.
 type Job struct {
-	Pod *corev1.Pod // on no node
-	// Created is when the pod comes, and Lifetime how long it then runs; 0 is for ever.
+	Pod *corev1.Pod // not bound
+	// Created is when the pod comes, and Lifetime how long it runs then; 0 means forever.
 	Created, Lifetime time.Duration
 }
 
-// World is what pods are played against.
+// World is a cluster with its scheduler, before a simulation.
 type World struct {
 	Nodes []*corev1.Node
-	// Running are pods that are on a node at the beginning; they stay.
+	// Running are pods that are bound at the start; they stay.
 	Running   []*corev1.Pod
 	Scheduler Scheduler
 	Extender  Extender
-	// Resource is what allocation is measured in.
+	// Resource is the resource whose allocation is measured.
 	Resource corev1.ResourceName
-	// Pending are pods that wait at the beginning: they come before all others, once each.
+	// Pending are pods that are pending at the start: they come before all others, once each.
 	Pending []Job
-	// Known are pods that have come, and gone again, before: what policies may learn
-	// from at the beginning.
+	// Known are pods that came and ended before the start. Policies may learn from them.
 	Known []Job
 }
 
-// start is the time at which every simulation begins.
+// start is the time at which every simulation starts.
 var start = time.Unix(0, 0).UTC()
 
-// What a seed decides is drawn from streams of their own, so that the same pods come,
-// whatever is drawn for them.
+// Each use of a seed has a stream of its own, so that the same pods come whatever is drawn from
+// other streams.
 const (
 	orderStream = iota // the order in which pods fill a cluster up
-	loadStream         // arrivals of pods that come and go
-	tieStream          // which of equal nodes are taken; Scheduler.Ties counts on from here
+	loadStream         // when pods come in a load
+	tieStream          // which of several equal nodes is chosen; Scheduler.Ties adds to this
 )
 
 func (w *World) begin(seed uint64) *run {
@@ -62,9 +61,9 @@ func (w *World) begin(seed uint64) *run {
 	return r
 }
 
-// instance is a pod like the given one, with an identity of its own.
+// instance returns a copy of the pod with its own name and UID.
 func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
-	pod := *like // shallow: neither is written to
+	pod := *like // shallow: shared parts are not changed
 	pod.Name = like.Name + "-" + suffix
 	pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
 	pod.ResourceVersion = "1"
@@ -73,13 +72,13 @@ func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
 	return &pod
 }
 
-// demand is what the pod asks for of the resource.
+// demand returns what the pod requests of the resource.
 func demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	quantity := snapshot.PodRequests(pod)[name]
 	return amount(name, quantity.MilliValue(), quantity.Value())
 }
 
-// Capacity is how much of the resource there is: CPU in thousandths, all else in whole units.
+// Capacity returns how much of the resource the nodes have: CPU in thousandths, all else in whole units.
 func (w *World) Capacity() int64 {
 	sum := int64(0)
 	for _, n := range w.Nodes {
@@ -89,23 +88,23 @@ func (w *World) Capacity() int64 {
 	return sum
 }
 
-// Filled is how a cluster filled up. All shares are of what there is of the resource.
+// Filled is the result of filling up a cluster. All shares are relative to the capacity for the resource.
 type Filled struct {
 	// Curve is what was allocated, by what had arrived.
 	Curve []Point
-	// FirstRejected is what had arrived when a pod that asks for the resource fitted
-	// nowhere for the first time; 0 if none was rejected.
+	// FirstRejected is what had arrived when a pod that requests the resource first fit on no node;
+	// 0 if none was rejected.
 	FirstRejected float64
-	// GPUs is what is used of each unit handed out, in order of node and unit, 0..1.
+	// GPUs is the used share of each allocatable unit, 0..1, in order of node and unit.
 	GPUs []float64
-	// Rejected is how many pods fitted nowhere, of Pods.
+	// Rejected is how many of Pods fit on no node.
 	Rejected, Pods int
 }
 
-// Point is one of a curve.
+// Point is a point of a curve.
 type Point struct{ Arrived, Allocated float64 }
 
-// At is what was allocated when so much had arrived, or at the end if that is sooner.
+// At returns what was allocated when arrived had arrived, or at the end if less arrived.
 func (f *Filled) At(arrived float64) float64 {
 	for i, p := range f.Curve {
 		if p.Arrived < arrived {
@@ -120,21 +119,20 @@ func (f *Filled) At(arrived float64) float64 {
 	return f.Curve[len(f.Curve)-1].Allocated
 }
 
-// curveSteps is how many points there are of a curve for each time the capacity arrives.
+// curveSteps is how many points a curve has for each time that the capacity arrives.
 const curveSteps = 200
 
-// Order returns the pods that fill a cluster up by the protocol of the FGD paper, in the
-// order in which they come, one each second: those that are pending, then those of the jobs,
-// each in an order that the seed decides, then others like the jobs chosen at random, until as
-// much of the resource has arrived as until says, in parts of the capacity. Each has a name
-// and a UID of its own.
+// Order returns the pods that fill a cluster up by the protocol of the FGD paper, in the order in
+// which they come, one each second: the pending ones, then those of the jobs, both shuffled by the
+// seed, then copies of random jobs, until the pods request until times the capacity. Each has a
+// unique name and UID.
 func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
 	if asked(jobs, w.Resource) <= 0 {
-		return nil, fmt.Errorf("no pod asks for %s", w.Resource)
+		return nil, fmt.Errorf("no pod requests %s", w.Resource)
 	}
 	random := rand.New(rand.NewPCG(seed, orderStream))
 	first := shuffled(random, w.Pending)
@@ -154,7 +152,7 @@ func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, er
 	return pods, nil
 }
 
-// asked is what the jobs ask for together.
+// asked returns what all jobs request.
 func asked(jobs []Job, name corev1.ResourceName) int64 {
 	sum := int64(0)
 	for _, j := range jobs {
@@ -165,7 +163,7 @@ func asked(jobs []Job, name corev1.ResourceName) int64 {
 
 func shuffled(random *rand.Rand, jobs []Job) []Job {
 	if len(jobs) == 0 {
-		return nil // and nothing is drawn
+		return nil // and draw nothing
 	}
 	all := make([]Job, len(jobs))
 	for i, which := range random.Perm(len(jobs)) {
@@ -174,8 +172,8 @@ func shuffled(random *rand.Rand, jobs []Job) []Job {
 	return all
 }
 
-// FillUp plays the pods of Order. Each is tried once, and stays. progress is called now
-// and then with the part that is done, and may be nil.
+// FillUp schedules the pods of Order. Each is tried once, and stays. FillUp sometimes calls
+// progress with the completed part, 0..1; progress may be nil.
 func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float64, progress func(float64)) (*Filled, error) {
 	pods, err := w.Order(jobs, seed, until)
 	if err != nil {
@@ -221,8 +219,8 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 	return f, nil
 }
 
-// units is what is used of every unit of every node with a ledger, 0..1, and 0 for
-// each GPU of a node from which nobody has got anything.
+// units returns the used share, 0..1, of every unit of every node with a ledger, and 0 for each GPU
+// of a node without claims.
 func (r *run) units() []float64 {
 	var used []float64
 	for _, n := range r.nodes {
@@ -239,8 +237,7 @@ func (r *run) units() []float64 {
 	return used
 }
 
-// HowMany returns how many pods like the given one fit, one after the other, and at
-// most so many.
+// HowMany returns how many pods like the given one fit, one after the other, up to most.
 func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed uint64) (int, error) {
 	r := w.begin(seed)
 	for i := range most {
@@ -257,8 +254,7 @@ func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed ui
 	return most, nil
 }
 
-// Next returns the pod as it would be bound if it came now, or an error if it fits
-// nowhere.
+// Next returns the pod as it would be bound if it came now, or an error if it fits on no node.
 func (w *World) Next(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	r := w.begin(0)
 	next := instance(pod, "next", start)

@@ -14,14 +14,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Objects are what a file of manifests holds.
+// Objects are the objects of a manifest file.
 type Objects struct {
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
 }
 
-// ReadManifests reads YAML or JSON: documents with one object each, or lists as kubectl
-// prints them. Objects of other kinds are passed over.
+// ReadManifests reads YAML or JSON: documents with one object each, or lists as printed by kubectl.
+// It ignores objects of other kinds.
 func ReadManifests(r io.Reader) (*Objects, error) {
 	o := &Objects{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(r, 4096); ; {
@@ -70,17 +70,17 @@ func (o *Objects) add(raw json.RawMessage) error {
 		snapshot.TrimPod(p)
 		o.Pods = append(o.Pods, p)
 	case "":
-		return errors.New("an object says no kind")
+		return errors.New("an object has no kind")
 	}
 	return nil
 }
 
-// check completes what manifests leave out that an API server would fill in.
+// check fills in what an API server would add, and returns an error for invalid objects.
 func (o *Objects) check() error {
 	names := map[string]bool{}
 	for _, n := range o.Nodes {
 		if n.Name == "" || names[n.Name] {
-			return fmt.Errorf("node %q: every node needs a name of its own", n.Name)
+			return fmt.Errorf("node %q: nodes must have unique names", n.Name)
 		}
 		names[n.Name] = true
 		if n.UID == "" {
@@ -102,7 +102,7 @@ func (o *Objects) check() error {
 			p.UID = types.UID(p.Namespace + "/" + p.Name)
 		}
 		if uids[p.UID] {
-			return fmt.Errorf("pod %s/%s is there twice", p.Namespace, p.Name)
+			return fmt.Errorf("duplicate pod %s/%s", p.Namespace, p.Name)
 		}
 		uids[p.UID] = true
 		completeRequests(p.Spec.Containers)
@@ -111,7 +111,7 @@ func (o *Objects) check() error {
 	return nil
 }
 
-// completeRequests makes limits the requests where there are none.
+// completeRequests sets missing requests to the limits.
 func completeRequests(containers []corev1.Container) {
 	for i := range containers {
 		r := &containers[i].Resources
@@ -127,12 +127,12 @@ func completeRequests(containers []corev1.Container) {
 	}
 }
 
-// Again are jobs like the pods, which are on no node. What annotations say that they
-// had is written anew when they are bound.
+// Again returns jobs like the pods, but not bound. Annotations of claims are set again when the
+// jobs are bound.
 func Again(pods []*corev1.Pod) []Job {
 	jobs := make([]Job, len(pods))
 	for i, like := range pods {
-		p := *like // shallow: what follows is replaced, not written to
+		p := *like // shallow: fields are replaced, not changed
 		p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 		jobs[i] = Job{Pod: &p}
 	}

@@ -27,17 +27,17 @@ const (
 	// modelLabel and modelAnnotation are the defaults of the policy GPUMemory.
 	modelLabel      = "nvidia.com/gpu.product"
 	modelAnnotation = "outboard.dev/gpu-models"
-	// traceNamespace is where the pods of a trace are.
+	// traceNamespace is the namespace of the pods of a trace.
 	traceNamespace = "trace"
 	// traceUnits is the memory of a GPU: the trace counts thousandths.
 	traceUnits = 1000
-	// traceMaxPods is more than fits on any node: the trace says nothing about it.
+	// traceMaxPods is more than fit on any node: the trace has no such limit.
 	traceMaxPods = 100000
 )
 
 // ReadOpenB reads a node list (sn,cpu_milli,memory_mib,gpu,model) or a pod list
 // (name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,
-// deletion_time,scheduled_time); the header says which.
+// deletion_time,scheduled_time), depending on the header.
 func ReadOpenB(r io.Reader) (*Objects, []Job, error) {
 	o, jobs := &Objects{}, []Job(nil)
 	err := readTable(r, []table{
@@ -50,11 +50,10 @@ func ReadOpenB(r io.Reader) (*Objects, []Job, error) {
 	return o, jobs, o.check()
 }
 
-// OpenBPods is the list of pods from which the others of the trace are derived.
+// OpenBPods is the pod list from which the other pod lists of the trace are derived.
 const OpenBPods = "openb_pod_list_default.csv"
 
-// ReadOpenBFolder reads the nodes of the trace, and one of its lists of pods, from the
-// files as they were published.
+// ReadOpenBFolder reads the nodes of the trace, and one of its pod lists, from the published files.
 func ReadOpenBFolder(dir, pods string) ([]*corev1.Node, []Job, error) {
 	var nodes []*corev1.Node
 	var jobs []Job
@@ -116,7 +115,7 @@ func quantities(cpuMilli, memoryMiB int64) corev1.ResourceList {
 	}
 }
 
-// record is one line of a table. err is the first thing wrong with it.
+// record is one line of a table. err is its first error.
 type record struct {
 	columns map[string]int
 	fields  []string
@@ -125,7 +124,7 @@ type record struct {
 
 func (r *record) text(column string) string { return r.fields[r.columns[column]] }
 
-// number is 0 if the field is empty.
+// number returns the number in the column, 0 if the field is empty.
 func (r *record) number(column string) int64 {
 	text := r.text(column)
 	if text == "" {
@@ -138,7 +137,7 @@ func (r *record) number(column string) int64 {
 	return n
 }
 
-// table is a kind of table: the columns it must have, and what takes its lines.
+// table is a kind of table: its required columns, and the function that reads a line.
 type table struct {
 	columns []string
 	each    func(*record)
@@ -158,7 +157,7 @@ func readTable(r io.Reader, kinds []table) error {
 	lacks := func(name string) bool { _, ok := row.columns[name]; return !ok }
 	kind := slices.IndexFunc(kinds, func(t table) bool { return !slices.ContainsFunc(t.columns, lacks) })
 	if kind < 0 {
-		return fmt.Errorf("the columns are %s, which is neither a list of nodes nor one of pods", strings.Join(header, ", "))
+		return fmt.Errorf("the columns %s are neither those of a node list nor those of a pod list", strings.Join(header, ", "))
 	}
 	for {
 		row.fields, err = reader.Read()
@@ -175,8 +174,8 @@ func readTable(r io.Reader, kinds []table) error {
 	}
 }
 
-// Count is how much of the resource there is, and in what unit: GPUs for their memory,
-// if nodes say how many they have.
+// Count returns how much of the resource the nodes have, with its unit: GPUs for GPU memory, if the
+// nodes report how many GPUs they have.
 func Count(nodes []*corev1.Node, name corev1.ResourceName) (float64, string) {
 	sum, gpus := int64(0), int64(0)
 	for _, n := range nodes {

@@ -12,13 +12,13 @@ import (
 type Picture struct {
 	Arms  []Arm
 	Until float64
-	// Resource is what was measured, Amount how much of it there is, in Unit, and Nodes on
-	// how many nodes.
+	// Resource is the measured resource, Amount the capacity for it, in Unit, and Nodes the number
+	// of nodes.
 	Resource string
 	Amount   float64
 	Unit     string
 	Nodes    int
-	// FirstSeed is the first of the seeds, which follow each other.
+	// FirstSeed is the first seed; the others are the numbers after it.
 	FirstSeed uint64
 }
 
@@ -29,17 +29,17 @@ const (
 	panelsTop               = chartTop + chartHeight + 82
 	panelWidth, panelGap    = 372.0, 26.0
 	captionHeight           = 26.0
-	// panelArea is how many pixels the GPUs of one arm take, if their squares can be of that
-	// size.
+	// panelArea is the area, in pixels, of the GPUs of one arm, if the size of their squares
+	// permits.
 	panelArea            = panelWidth * 110
-	minSquare, maxSquare = 4.0, 16.0 // a GPU
+	minSquare, maxSquare = 4.0, 16.0 // the side of the square of a GPU
 	curvePoints          = 300
 )
 
-// colors tell arms apart, also to people who do not see all colors.
+// colors are distinguishable with color blindness, too.
 var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
-// scale says where in the chart things are.
+// scale converts values to positions in the chart.
 type scale struct{ fromX, toX, fromY, toY float64 }
 
 func (s *scale) x(arrived float64) float64 {
@@ -50,8 +50,8 @@ func (s *scale) y(allocated float64) float64 {
 	return chartTop + chartHeight*(s.toY-min(max(allocated, s.fromY), s.toY))/(s.toY-s.fromY)
 }
 
-// scale returns a scale on which the arms differ visibly. A cluster that is empty at first
-// takes all that comes for long: of that only the end is shown, from the corner.
+// scale returns a scale that shows the differences between the arms. A cluster that is empty at
+// first allocates everything that comes for a long time; the chart shows only the end of that.
 func (p *Picture) scale() scale {
 	s := scale{0, p.Until, 0.95, 1}
 	began := false
@@ -72,10 +72,9 @@ func (p *Picture) scale() scale {
 	return s
 }
 
-// Write draws, as SVG, one line for each arm, the mean over the seeds with their range, and
-// below each cluster at its end, one square for each GPU: black when it is full, and the
-// brighter the more of it is free. Of each arm that is the cluster of the seed that is nearest
-// to the mean.
+// Write draws, as SVG, one line for each arm, the mean over the seeds with their range, and below
+// the final state of each cluster, one square for each GPU: black if it is full, and brighter the
+// more of it is free. That is the cluster of the seed nearest to the mean.
 func (p *Picture) Write(w io.Writer) error {
 	var b strings.Builder
 	panels := panelsHeight(p.Arms)
@@ -108,17 +107,17 @@ func (p *Picture) Write(w io.Writer) error {
 }
 
 func (p *Picture) titles(b *strings.Builder) {
-	fmt.Fprintf(b, `<text x="%.0f" y="22" font-size="16" font-weight="bold">How much %s is allocated as pods arrive</text>`+"\n", chartLeft, html.EscapeString(p.Resource))
+	fmt.Fprintf(b, `<text x="%.0f" y="22" font-size="16" font-weight="bold">Allocation of %s as pods arrive</text>`+"\n", chartLeft, html.EscapeString(p.Resource))
 	subtitle := fmt.Sprintf("%s, %.0f %s; ", count(p.Nodes, "node", "nodes"), p.Amount, p.Unit)
 	if seeds := len(p.Arms[0].Filled); seeds > 1 {
-		subtitle += fmt.Sprintf("lines are means over the seeds %d to %d, shades go from the least to the most", p.FirstSeed, p.FirstSeed+uint64(seeds)-1)
+		subtitle += fmt.Sprintf("lines are means over the seeds %d to %d, shades show the range", p.FirstSeed, p.FirstSeed+uint64(seeds)-1)
 	} else {
 		subtitle += fmt.Sprintf("seed %d", p.FirstSeed)
 	}
 	fmt.Fprintf(b, `<text x="%.0f" y="44" fill="#444">%s</text>`+"\n", chartLeft, html.EscapeString(subtitle))
 }
 
-// step is a distance between ticks such that there are ten at most.
+// step returns a distance between ticks that gives at most ten.
 func step(length float64) float64 {
 	for _, s := range []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5} {
 		if length/s <= 10.001 {
@@ -128,7 +127,7 @@ func step(length float64) float64 {
 	return 10
 }
 
-// ticks are the multiples of a step in a range.
+// ticks returns the multiples of a step in a range.
 func ticks(from, to float64) []float64 {
 	var all []float64
 	distance := step(to - from)
@@ -151,11 +150,11 @@ func axes(b *strings.Builder, s *scale) {
 			x, x, bottom, bottom+4, x, bottom+19, 100*arrived)
 	}
 	fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="#555"/>`+"\n", chartLeft, chartTop, bottom, right)
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">what pods that have arrived ask for, %% of the capacity</text>`+"\n", chartLeft+chartWidth/2, bottom+40)
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">requested by the pods that have arrived, %% of the capacity</text>`+"\n", chartLeft+chartWidth/2, bottom+40)
 	fmt.Fprintf(b, `<text transform="translate(18 %.1f) rotate(-90)" text-anchor="middle">allocated, %% of the capacity</text>`+"\n", chartTop+chartHeight/2)
 }
 
-// spread is the mean of values and their range.
+// spread returns the mean and the range of values.
 func spread(all []*Filled, value func(*Filled) float64) (mean, least, most float64) {
 	least, most = math.Inf(1), math.Inf(-1)
 	for _, f := range all {
@@ -186,7 +185,7 @@ func (p *Picture) line(b *strings.Builder, s *scale, i int) {
 	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", color, strings.TrimSpace(line.String()))
 }
 
-// legend says which line is which, and where they end.
+// legend names the lines, and the values at their ends.
 func (p *Picture) legend(b *strings.Builder) {
 	const lineHeight = 20.0
 	longest := 0
@@ -221,13 +220,13 @@ func typical(all []*Filled) int {
 	return best
 }
 
-// squares are the sizes of what shows GPUs: the side of one, and how many stand in a row.
+// squares returns the size of the squares of GPUs: the side of one, and how many are in a row.
 func squares(gpus int) (side float64, columns int) {
 	side = min(max(math.Floor(math.Sqrt(panelArea/float64(max(1, gpus)))), minSquare), maxSquare)
 	return side, int(panelWidth / side)
 }
 
-// rowHeight is that of the panels of two arms beside each other, from the index on.
+// rowHeight returns the height of the panels of two arms beside each other, from the index on.
 func rowHeight(arms []Arm, from int) float64 {
 	height := 0.0
 	for _, arm := range arms[from:min(from+2, len(arms))] {
@@ -238,7 +237,7 @@ func rowHeight(arms []Arm, from int) float64 {
 	return height
 }
 
-// panelsHeight is that of all panels; 0 if there are no GPUs.
+// panelsHeight returns the height of all panels; 0 if there are no GPUs.
 func panelsHeight(arms []Arm) float64 {
 	height, any := 0.0, false
 	for i, arm := range arms {
@@ -273,7 +272,7 @@ func (p *Picture) panel(b *strings.Builder, i int, x, y float64) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f"><tspan fill="%s" font-weight="bold">%s</tspan>: %.1f GPUs free, on %d GPUs%s</text>`+"\n",
 		x, y+14, colors[i%len(colors)], html.EscapeString(p.Arms[i].Name), free, pieces, seed)
 	side, columns := squares(len(gpus))
-	var shades [11]strings.Builder // GPUs as paths by how much of them is free, in tenths; the first is for full ones
+	var shades [11]strings.Builder // paths of the GPUs by their free share, in tenths; the first is for full ones
 	for at, used := range gpus {
 		shade := 0
 		if used < 1 {

@@ -61,8 +61,8 @@ func TestPicture(t *testing.T) {
 		Until: 1.3, Resource: "example.com/gpu-mem", Amount: 2, Unit: "GPUs", Nodes: 1, FirstSeed: 42,
 	}
 	contains(t, drawn(t, p),
-		"How much example.com/gpu-mem is allocated as pods arrive", "1 node, 2 GPUs; lines are means over the seeds 42 to 44",
-		"what pods that have arrived ask for, % of the capacity", "allocated, % of the capacity",
+		"Allocation of example.com/gpu-mem as pods arrive", "1 node, 2 GPUs; lines are means over the seeds 42 to 44",
+		"requested by the pods that have arrived, % of the capacity", "allocated, % of the capacity",
 		"a&lt;b: 95.00 % at the end (90.00 to 100.00)", "c: 100.00 % at the end (100.00 to 100.00)",
 		"</tspan>: 0.5 GPUs free, on 1 GPUs (seed 43)", "</tspan>: 0.0 GPUs free, on 0 GPUs")
 }

@@ -9,36 +9,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// File is what one file holds: objects, and jobs of a trace.
+// File is the contents of one file: objects, and jobs of a trace.
 type File struct {
 	Objects
 	Jobs []Job
 }
 
-// Plan says which pods of some files are played, and how.
+// Plan defines which pods of some files are simulated, and how.
 //
-// A file in which pods run is taken for a dump of a cluster: those of its pods that are
-// pending come first, once each, and the pods that come after them are like those that
-// run. Pods of a file in which none runs are a mix to draw from instead. Pods of
-// DaemonSets, and static pods, belong to their nodes: they stay there, and none like them
-// come.
+// A file with running pods counts as a dump of a cluster: its pending pods come first, once each,
+// and the pods that come after them are copies of the running ones. If no file has running pods,
+// the pods of the files are the mix to draw from. Pods of DaemonSets and static pods belong to
+// their nodes: they stay there, and no copies of them come.
 type Plan struct {
 	Nodes []*corev1.Node
 	// Running stay on their nodes.
 	Running []*corev1.Pod
 	// Pending come first, once each.
 	Pending []Job
-	// Mix come then, each once, and after that others like them.
+	// Mix come next, each once, and then copies of them.
 	Mix []Job
-	// OfNodes is how many of Running belong to their nodes, and LeftOut how many pods that
-	// do are pending, and are not played.
+	// OfNodes is how many of Running belong to their nodes, and LeftOut how many pending pods of
+	// DaemonSets are not simulated.
 	OfNodes, LeftOut int
-	// Again says that the mix is that of the pods that run.
+	// Again is true if the mix consists of copies of the running pods.
 	Again bool
 }
 
-// NewPlan makes a plan of the files. empty takes the pods that run from their nodes, but for
-// those that belong to these.
+// NewPlan makes a plan from the files. With empty, it removes running pods from their nodes, except
+// those that belong to their nodes.
 func NewPlan(files []File, empty bool) *Plan {
 	p := &Plan{}
 	var workload, pending []*corev1.Pod
@@ -76,8 +75,7 @@ func NewPlan(files []File, empty bool) *Plan {
 	return p
 }
 
-// divide returns the pods that are on a node and have not ended, and the others that have
-// not.
+// divide returns the bound pods and the pending ones, both without those that have ended.
 func (o *Objects) divide() (running, waiting []*corev1.Pod) {
 	for _, p := range o.Pods {
 		switch {
@@ -91,17 +89,16 @@ func (o *Objects) divide() (running, waiting []*corev1.Pod) {
 	return running, waiting
 }
 
-// belongsToNode says whether the pod is there because its node is: one of a DaemonSet, or
-// a static one.
+// belongsToNode reports whether the pod exists because of its node: a pod of a DaemonSet, or a
+// static pod.
 func belongsToNode(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" || o.Kind == "Node" })
 }
 
-// Demand is what the pods that come ask for, each once.
+// Demand returns what the pods of the mix request, each counted once.
 func (p *Plan) Demand(name corev1.ResourceName) int64 { return asked(p.Mix, name) }
 
-// Text says in one sentence after another what is played. arriving says for how long pods
-// come.
+// Text describes the plan, one sentence for each line. arriving describes for how long pods come.
 func (p *Plan) Text(arriving string) []string {
 	stay := "no pod stays there"
 	if len(p.Running) > 0 {
@@ -132,7 +129,7 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, one)
 }
 
-// Resources names what nodes have, in order, but for how many pods they may have.
+// Resources lists the resources of the nodes, in order, except the number of pods.
 func Resources(nodes []*corev1.Node) string {
 	var names []string
 	for _, n := range nodes {

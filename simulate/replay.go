@@ -17,20 +17,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Load makes arrivals of jobs.
+// Load defines when jobs come.
 type Load struct {
-	// Offered is how much of the resource is asked for on average, in parts of what
-	// there is, above 0.
+	// Offered is how much of the resource the running jobs would request on average, relative to
+	// the capacity; more than 0.
 	Offered float64
-	// For is how long jobs arrive.
+	// For is how long jobs come.
 	For time.Duration
-	// MinLifetime and MaxLifetime are what lifetimes are raised and cut to. Jobs without
-	// one get the longer.
+	// MinLifetime and MaxLifetime bound the lifetimes. Jobs without a lifetime get MaxLifetime.
 	MinLifetime, MaxLifetime time.Duration
 }
 
-// Arrivals draws jobs at random, with their lifetimes, in a Poisson process. What is pending
-// comes at the beginning.
+// Arrivals draws jobs at random, with their lifetimes, in a Poisson process. Pending jobs come at
+// the start.
 func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	clip := func(j Job) time.Duration {
 		if j.Lifetime <= 0 {
@@ -38,7 +37,7 @@ func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 		}
 		return min(load.MaxLifetime, max(load.MinLifetime, j.Lifetime))
 	}
-	work := 0.0 // of a job, on average: resource × seconds
+	work := 0.0 // average of a job: resource × seconds
 	for _, j := range jobs {
 		work += float64(demand(j.Pod, w.Resource)) * clip(j).Seconds() / float64(len(jobs))
 	}
@@ -63,23 +62,20 @@ func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	}
 }
 
-// warmUp is the part of the time that does not count, because the cluster is still
-// filling up.
+// warmUp is the part of the time that is not measured, because the cluster is still filling up.
 const warmUp = 0.25
 
-// Replayed is how a stream of pods that come and go was served, but for the first
-// quarter of the time.
+// Replayed is the result for a stream of pods that come and go, without the warm-up.
 type Replayed struct {
-	// Demanded is what pods that were there asked for, in parts of what there is, and
-	// Served is what was allocated in parts of what could have been: the lesser of
-	// demand and capacity. Both are averages over time.
+	// Demanded is what existing pods requested, relative to the capacity, and Served is what was
+	// allocated, relative to the lower one of demand and capacity. Both are averages over time.
 	Demanded, Served float64
-	// Pods is how many came, Delayed how many of them waited, and Waited how long pods
-	// waited on average, those that did not wait included, and those still waiting up
-	// to the end.
+	// Pods is how many pods came, Delayed how many of them were not scheduled immediately, and
+	// Waited how long pods were pending on average, including those that were not delayed, and
+	// those still pending at the end.
 	Pods, Delayed int
 	Waited        time.Duration
-	// Waiting is how many wait at the end.
+	// Waiting is how many pods are pending at the end.
 	Waiting int
 }
 
@@ -104,15 +100,15 @@ func (d *departures) Pop() any {
 	return last
 }
 
-// waiter is a pod in the queue.
+// waiter is a pending pod.
 type waiter struct {
 	pod   *corev1.Pod
 	job   Job
-	kind  int           // equal for pods that differ in name alone
+	kind  int           // equal for pods that differ only in their names
 	ready time.Duration // when it came
 }
 
-// kindsOf numbers the pods of the jobs: those that differ in name alone have the same number.
+// kindsOf numbers the pods of the jobs: pods that differ only in their names have the same number.
 func kindsOf(jobs []Job) (map[*corev1.Pod]int, error) {
 	kinds, byText := map[*corev1.Pod]int{}, map[string]int{}
 	for _, j := range jobs {
@@ -133,7 +129,7 @@ func kindsOf(jobs []Job) (map[*corev1.Pod]int, error) {
 	return kinds, nil
 }
 
-// replay is a World while pods come and go.
+// replay is the state of a World while pods come and go.
 type replay struct {
 	*run
 	world               *World
@@ -142,15 +138,15 @@ type replay struct {
 	queue               []waiter
 	at                  time.Duration
 	allocated, demanded int64
-	servedTime, demTime float64 // integrals over time that counts, in parts of what there is
+	servedTime, demTime float64 // integrals over the measured time, relative to the capacity
 	counts              time.Duration
 	result              Replayed
 	waited              time.Duration
 }
 
-// Replay plays pods that come at their times and go when their lifetimes end, until
-// the given time. Pods that fit nowhere wait, and are tried again, in the order in
-// which they came, whenever a pod has gone.
+// Replay simulates pods that come at their times and end after their lifetimes, until the given
+// time. Pods that fit on no node stay pending, and are retried in the order in which they came,
+// whenever a pod has ended.
 func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.Duration, progress func(float64)) (*Replayed, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
@@ -212,7 +208,7 @@ func (r *replay) finish(until time.Duration) *Replayed {
 	return &r.result
 }
 
-// advance lets pods end until the time, and tries those that wait.
+// advance ends pods up to the time, and retries pending ones.
 func (r *replay) advance(ctx context.Context, to time.Duration) error {
 	for len(r.ends) > 0 && r.ends[0].at <= to {
 		end := heap.Pop(&r.ends).(departure)
@@ -228,7 +224,7 @@ func (r *replay) advance(ctx context.Context, to time.Duration) error {
 	return nil
 }
 
-// pass lets time pass in which nothing happens.
+// pass advances the time without events.
 func (r *replay) pass(to time.Duration) {
 	if from := max(r.at, r.counts); to > from {
 		seconds := (to - from).Seconds()
@@ -243,8 +239,7 @@ func (r *replay) pass(to time.Duration) {
 	r.now = start.Add(to)
 }
 
-// retry tries all that wait. When one has found no place, others like it would not
-// either.
+// retry retries all pending pods. If one fits on no node, it skips others like it.
 func (r *replay) retry(ctx context.Context) error {
 	full := map[int]bool{}
 	kept := r.queue[:0]
@@ -268,14 +263,14 @@ func (r *replay) retry(ctx context.Context) error {
 	return nil
 }
 
-// waits counts the time that a pod has waited.
+// waits adds the time for which a pod was pending.
 func (r *replay) waits(w waiter) {
 	if w.ready >= r.counts {
 		r.waited += r.at - w.ready
 	}
 }
 
-// try places the pod if it fits.
+// try schedules the pod if it fits.
 func (r *replay) try(ctx context.Context, w waiter) (placed bool, err error) {
 	switch err := r.schedule(ctx, w.pod); {
 	case errors.Is(err, errNowhere):

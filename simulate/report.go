@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// Arm is one set of policies, played with several seeds.
+// Arm is one set of policies, simulated with several seeds.
 type Arm struct {
 	Name     string
 	Filled   []*Filled
 	Replayed []*Replayed
 }
 
-// Marks are how much has arrived where a report tells what was allocated.
+// Marks are the arrived amounts, relative to the capacity, for which a report has the allocation.
 var Marks = []float64{.80, .90, .95, 1, 1.10, 1.20, 1.30}
 
-// Format is how a Report is written.
+// Format is the format of a Report.
 type Format string
 
-// The formats.
 const (
 	Text     Format = "text"
 	CSV      Format = "csv" // one line for each configuration and seed
@@ -33,12 +32,12 @@ const (
 	Markdown Format = "markdown"
 )
 
-// Report is a table of figures of each arm: as text and Markdown their mean over the seeds
-// with the standard deviation, as CSV and JSON each of them.
+// Report is a table with the figures of each arm: text and Markdown have the mean over the seeds
+// with the standard deviation, CSV and JSON each value.
 type Report struct {
-	// Notes say what was played; they are part of all formats but CSV.
+	// Notes describe the simulation; they are part of all formats except CSV.
 	Notes []string
-	// Title stands above the names of the arms.
+	// Title is the header of the column with the names of the arms.
 	Title     string
 	FirstSeed uint64
 	columns   []column
@@ -50,7 +49,7 @@ type column struct {
 	title, key string
 	digits     int
 	unit       string
-	value      func(seed int) float64 // NaN: there is none
+	value      func(seed int) float64 // NaN: no value
 }
 
 type row struct {
@@ -59,8 +58,8 @@ type row struct {
 	columns []column // with the values of this row
 }
 
-// FilledReport is about how clusters filled up. amount is how much there is of the resource,
-// in the unit in which what is left unallocated is told.
+// FilledReport reports how clusters filled up. amount is the capacity for the resource, in unit,
+// which is also the unit of the unallocated amount.
 func FilledReport(arms []Arm, until, amount float64, unit string) *Report {
 	r := &Report{Title: "allocated % at arrived %"}
 	for _, arm := range arms {
@@ -89,7 +88,7 @@ func FilledReport(arms []Arm, until, amount float64, unit string) *Report {
 	return r
 }
 
-// ReplayedReport is about how pods that come and go were served.
+// ReplayedReport reports how pods that come and go were served.
 func ReplayedReport(arms []Arm) *Report {
 	r := &Report{}
 	for _, arm := range arms {
@@ -126,7 +125,7 @@ func (r *Report) Write(w io.Writer, format Format) error {
 	return r.writeText(w)
 }
 
-// cells are the title and the figures of a row.
+// cells returns the title and the figures of a row.
 func (r *row) cells() []string {
 	cells := []string{r.name}
 	for _, c := range r.columns {
@@ -208,7 +207,7 @@ func (r *Report) writeCSV(w io.Writer) error {
 func (r *Report) writeJSON(w io.Writer) error {
 	type seed struct {
 		Seed uint64 `json:"seed"`
-		// Figures are by key; null is none.
+		// Figures are by key; null means no value.
 		Figures map[string]*float64 `json:"figures"`
 	}
 	type configuration struct {
@@ -236,7 +235,7 @@ func (r *Report) writeJSON(w io.Writer) error {
 	return encoder.Encode(document)
 }
 
-// rounded is the value to six decimals, or nil if there is none.
+// rounded returns the value with six decimals, or nil if there is none.
 func (c *column) rounded(seed int) *float64 {
 	v := math.Round(c.value(seed)*1e6) / 1e6
 	if math.IsNaN(v) {
@@ -245,7 +244,7 @@ func (c *column) rounded(seed int) *float64 {
 	return &v
 }
 
-// over tells the mean, and with several values their standard deviation.
+// over returns the mean as text, and the standard deviation if there are several values.
 func (c *column) over(seeds int) string {
 	var values []float64
 	sum, squares := 0.0, 0.0
@@ -271,16 +270,16 @@ func (c *column) over(seeds int) string {
 	return text + c.unit
 }
 
-// Progress tells, on one line, how far a simulation is; but only now and then.
+// Progress writes the progress of a simulation on one line, at most once every Every.
 type Progress struct {
 	W io.Writer
-	// Every is the least time between two lines, by Now.
+	// Every is the minimum time between two lines, by Now.
 	Every time.Duration
 	Now   func() time.Time
 	last  time.Time
 }
 
-// Of returns what tells the progress of what has the name.
+// Of returns a function that reports the progress of the simulation with the name.
 func (p *Progress) Of(name string) func(part float64) {
 	return func(part float64) {
 		if now := p.Now(); now.Sub(p.last) >= p.Every {

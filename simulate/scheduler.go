@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// ResourceScore is how NodeResourcesFit scores nodes.
+// ResourceScore is the scoring strategy of NodeResourcesFit.
 type ResourceScore string
 
 const (
@@ -25,21 +25,19 @@ const (
 	MostAllocated ResourceScore = "MostAllocated"
 )
 
-// Scheduler is kube-scheduler's part of the decisions; see the package's documentation.
+// Scheduler configures the part of kube-scheduler; see the package documentation.
 type Scheduler struct {
-	// PercentageOfNodesToScore is that of kube-scheduler, 0..100; 0 is its adaptive
-	// default.
+	// PercentageOfNodesToScore is kube-scheduler's field, 0..100; 0 is its adaptive default.
 	PercentageOfNodesToScore int
 	// ResourceScore is LeastAllocated or MostAllocated.
 	ResourceScore ResourceScore
-	// FirstOfEqual takes the first of equal nodes, in order of name, instead of any.
+	// FirstOfEqual chooses the first of several equal nodes, in order of name, instead of a random one.
 	FirstOfEqual bool
-	// Ties makes another choice among equal nodes with the same seed, for which the same
-	// pods come.
+	// Ties changes the choice among equal nodes for the same seed, while the same pods come.
 	Ties uint64
 	// ExtenderWeight is the weight of the extender's scores, 1 or more.
 	ExtenderWeight int64
-	// NoPrioritize does not ask the extender for scores.
+	// NoPrioritize makes no prioritize calls.
 	NoPrioritize bool
 }
 
@@ -50,18 +48,18 @@ const (
 	levels             = 10 // an extender's highest score
 )
 
-// Extender is what kube-scheduler asks.
+// Extender is the extender that kube-scheduler calls.
 type Extender struct {
 	Engine *engine.Engine
 	// Fine sends scores as they are: scoreRange: Total.
 	Fine bool
-	// Managed are the resources that make a pod its concern; none: every pod is.
+	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName
-	// Ignored are the resources that kube-scheduler does not count itself.
+	// Ignored are the resources with ignoredByScheduler.
 	Ignored []corev1.ResourceName
 }
 
-// errNowhere says that the pod fits on no node.
+// errNowhere means that the pod fits on no node.
 var errNowhere = errors.New("the pod fits on no node")
 
 // run schedules pods one after the other.
@@ -70,14 +68,14 @@ type run struct {
 	scheduler Scheduler
 	extender  Extender
 	random    *rand.Rand
-	next      int // the node at which the next search begins
+	next      int // index of the node at which the next search starts
 	result    engine.Result
 	found     []*node
 	asked     []*snapshot.Node
 	scores    []int64
 }
 
-// schedule finds a node for the pod and binds it there; errNowhere if there is none.
+// schedule finds a node for the pod and binds it there; the error is errNowhere if there is none.
 func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
 	needs := r.needs(pod)
 	n, err := r.choose(ctx, pod, needs)
@@ -111,7 +109,7 @@ func (r *run) manages(containers []corev1.Container) bool {
 	return false
 }
 
-// choose returns the node on which the pod is to be bound.
+// choose returns the node to which to bind the pod.
 func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
 	r.filter(pod, needs)
 	if r.concerned(pod) && len(r.found) > 0 {
@@ -146,8 +144,8 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 
 func compareNames(a, b string) int { return cmp.Compare(a, b) }
 
-// filter sets r.found to nodes on which the pod fits, as many as kube-scheduler would
-// look for.
+// filter sets r.found to nodes on which the pod fits, up to the number that kube-scheduler looks
+// for.
 func (r *run) filter(pod *corev1.Pod, needs []need) {
 	filters := kubescheduler.For(pod)
 	r.found = r.found[:0]
@@ -164,9 +162,8 @@ func (r *run) filter(pod *corev1.Pod, needs []need) {
 	}
 }
 
-// NodesToFind is how many nodes on which a pod fits kube-scheduler looks for, of all
-// there are; then it looks no further. percentage is percentageOfNodesToScore, where 0 is
-// the adaptive default.
+// NodesToFind returns how many feasible nodes kube-scheduler looks for, out of all nodes, before it
+// stops. percentage is percentageOfNodesToScore, where 0 is the adaptive default.
 func NodesToFind(all, percentage int) int {
 	if all < minNodesToFind {
 		return all
@@ -177,7 +174,7 @@ func NodesToFind(all, percentage int) int {
 	return min(all, max(minNodesToFind, all*percentage/100))
 }
 
-// ask returns the question about the nodes found.
+// ask returns the engine's request for the nodes found.
 func (r *run) ask(pod *corev1.Pod) engine.Request {
 	view := r.builder.View()
 	r.asked = r.asked[:0]
@@ -211,7 +208,7 @@ func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// score sets r.scores to what kube-scheduler's own plugins say of the nodes found.
+// score sets r.scores to the scores of kube-scheduler's own plugins for the nodes found.
 func (r *run) score(pod *corev1.Pod, needs []need) {
 	var asked [podsResource]int64
 	for _, want := range needs {
@@ -223,15 +220,15 @@ func (r *run) score(pod *corev1.Pod, needs []need) {
 	r.scores = r.scores[:0]
 	for _, n := range r.found {
 		score := n.fit(more, r.scheduler.ResourceScore)
-		if asked != [podsResource]int64{} { // else the other plugin has no opinion
-			// As of v1.36: what the pod changes, not what comes of it.
+		if asked != [podsResource]int64{} { // otherwise the other plugin has no opinion
+			// Since v1.36 this scores the change by the pod, not the result.
 			score += maxNodeScore/2 + (maxNodeScore/2+n.balance(&asked)-n.balance(new([podsResource]int64)))/2
 		}
 		r.scores = append(r.scores, score)
 	}
 }
 
-// fit is NodeResourcesFit's score of the node with so much more in use.
+// fit returns NodeResourcesFit's score of the node with more added.
 func (n *node) fit(more scored, kind ResourceScore) int64 {
 	more.add(n.scored, 1)
 	sum, resources := int64(0), int64(0)
@@ -250,13 +247,13 @@ func (n *node) fit(more scored, kind ResourceScore) int64 {
 	return sum / max(1, resources)
 }
 
-// balance is how evenly CPU and memory would be used if so much more were, up to
+// balance returns how balanced the use of CPU and memory would be with more added, up to
 // maxNodeScore: NodeResourcesBalancedAllocation's balancedResourceScore.
 func (n *node) balance(more *[podsResource]int64) int64 {
 	var fraction [podsResource]float64
 	for i, capacity := range n.capacity[:podsResource] {
 		if capacity == 0 {
-			return maxNodeScore // one resource alone is always in balance
+			return maxNodeScore // one resource alone is always balanced
 		}
 		fraction[i] = math.Min(1, float64(capacity-n.free[i]+more[i])/float64(capacity))
 	}
