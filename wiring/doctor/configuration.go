@@ -76,7 +76,7 @@ func (c *checker) timeoutValue(e *strictyaml.Error) {
 		edits = []edit{set(e.Path, time.Duration(n).String())}
 		fix = "write " + time.Duration(n).String()
 	}
-	c.at(Error, "TimeoutFormat", e.Path, "httpTimeout is "+e.Value, "it is a duration with a unit; only the Policy of 1.22 and earlier had a number of nanoseconds. "+rejected, fix, edits...)
+	c.at(Error, "TimeoutFormat", e.Path, "httpTimeout is "+e.Value, "it is a duration with a unit, and a number of nanoseconds only in the Policy of 1.22 and earlier: "+rejected, fix, edits...)
 }
 
 // configuration checks what is about kube-scheduler as a whole.

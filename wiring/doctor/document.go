@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -66,11 +68,11 @@ func (c *checker) read() bool {
 	errors.As(c.doc.root.Decode(&c.doc.config), &errs)
 	if kind := c.doc.config.Kind; kind == "Policy" || kind == "" && c.isPolicy() {
 		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
-			"kube-scheduler 1.23 and later has no flag for a Policy, and kubectl apply fails with \"no matches for kind\"",
+			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
 			"outboard scheduler-config --from "+c.File+" converts it", edit{})
 		return false
 	} else if kind != "KubeSchedulerConfiguration" {
-		c.at(Error, "Kind", "kind", fmt.Sprintf("kind is %q", kind), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: KubeSchedulerConfiguration")
+		c.at(Error, "Kind", "kind", fmt.Sprintf("kind is %q", kind), "kube-scheduler reads a KubeSchedulerConfiguration only, and does not start", "set kind: KubeSchedulerConfiguration")
 		return false
 	}
 	c.fields(errs)
@@ -96,50 +98,43 @@ func (c *checker) syntax(err error) {
 
 // locateText returns the configuration: the file itself, or what a ConfigMap of the file holds.
 func (c *checker) locateText() (text []byte, found bool) {
+	parts := bytes.Split(c.Data, []byte("\n---\n"))
 	above := 0
-	single := len(bytes.Split(c.Data, []byte("\n---\n"))) == 1
-	for part := range bytes.SplitSeq(c.Data, []byte("\n---\n")) {
-		var node yaml.Node
-		if err := yaml.Unmarshal(part, &node); err == nil && node.Kind == yaml.DocumentNode {
-			kind, data := scalarAt(&node, "kind"), valueAt(node.Content[0], "data")
-			if kind == "ConfigMap" && data != nil {
-				for i := 0; i+1 < len(data.Content); i += 2 {
-					if value := data.Content[i+1]; holdsConfiguration(value.Value) {
-						c.doc.above, c.doc.inner = above+value.Line, true
-						return []byte(value.Value), true
-					}
+	for _, part := range parts {
+		var object struct {
+			Kind string            `json:"kind"`
+			Data map[string]string `json:"data"`
+		}
+		root, err := strictyaml.Parse(c.File, part)
+		if err == nil {
+			_ = root.Decode(&object) // other kinds have other fields
+		}
+		switch object.Kind {
+		case "ConfigMap":
+			for _, key := range slices.Sorted(maps.Keys(object.Data)) {
+				if value := object.Data[key]; holdsConfiguration(value) {
+					c.doc.root = root
+					c.doc.above, c.doc.inner = above+c.doc.line("data["+key+"]"), true
+					return []byte(value), true
 				}
-			} else if !single && (kind == "KubeSchedulerConfiguration" || kind == "Policy") {
+			}
+		case "KubeSchedulerConfiguration", "Policy":
+			if len(parts) > 1 {
 				c.doc.above, c.doc.inner = above, true
 				return part, true
 			}
 		}
 		above += bytes.Count(part, []byte("\n")) + 2
 	}
-	if single {
+	if len(parts) == 1 {
 		return c.Data, true
 	}
-	c.at(Error, "Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing for kube-scheduler to read", "")
+	c.at(Error, "Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read: "+rejected, "")
 	return nil, false
 }
 
 func holdsConfiguration(text string) bool {
 	return strings.Contains(text, "kind: KubeSchedulerConfiguration") || strings.Contains(text, "kind: Policy") || strings.Contains(text, `"Policy"`)
-}
-
-// valueAt returns the value of a key of a mapping, or nil.
-func valueAt(n *yaml.Node, key string) *yaml.Node {
-	if i := find(n, key); n.Kind == yaml.MappingNode && i >= 0 {
-		return n.Content[i+1]
-	}
-	return nil
-}
-
-func scalarAt(document *yaml.Node, key string) string {
-	if v := valueAt(document.Content[0], key); v != nil {
-		return v.Value
-	}
-	return ""
 }
 
 // apply returns the file with the edits of the findings.

@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/wiring/doctor"
+)
+
+// doctor runs outboard doctor on a file and returns its findings, and the corrected file.
+func (th *theater) doctor(config string, args ...string) (codes []string, fixed string) {
+	th.t.Helper()
+	file := filepath.Join(th.t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		th.t.Fatal(err)
+	}
+	// The status says whether there are errors.
+	report, _ := exec.CommandContext(th.ctx, th.Binary(), append([]string{"doctor", file, "-o", "json"}, args...)...).Output()
+	var found struct{ Findings []doctor.Finding }
+	if err := json.Unmarshal(report, &found); err != nil {
+		th.t.Fatalf("%v: %s", err, report)
+	}
+	for _, f := range found.Findings {
+		codes = append(codes, f.Code)
+	}
+	_ = exec.CommandContext(th.ctx, th.Binary(), append([]string{"doctor", file, "--fix", "--write"}, args...)...).Run()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	return codes, string(text)
+}
+
+// diagnosed fails the test unless the doctor finds the code; it returns the corrected file.
+func (th *theater) diagnosed(code, config string, args ...string) string {
+	th.t.Helper()
+	codes, fixed := th.doctor(config, args...)
+	if !slices.Contains(codes, code) {
+		th.t.Errorf("the doctor finds %v, and not %s", codes, code)
+	}
+	return fixed
+}
+
+// impostor is an HTTPS server with a certificate of its own making that lets all nodes pass. It
+// counts calls.
+func impostor(t *testing.T) (url string, calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args struct{ NodeNames []string }
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			t.Error(err)
+		}
+		calls.Add(1)
+		if err := json.NewEncoder(w).Encode(args); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, calls
+}
+
+// Without a CA kube-scheduler places a pod as an impostor says, and with what the doctor writes it
+// does not.
+func TestDoctorUnverifiedHTTPS(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	url, calls := impostor(t)
+	o := th.outboard(oneWeb + mutualTLS) // for its CA
+	config := strings.Replace(schedulerConfig(extender{o: o, verbs: "filter"}), o.URL, url, 1)
+	config = config[:strings.Index(config, "  tlsConfig:")]
+	fixed := th.diagnosed("UnverifiedHTTPS", config, "--certificate-dir", filepath.Dir(o.CAFile))
+
+	scheduler := th.scheduler(config)
+	th.bound(controlplane.PodSpec{Name: "first"})
+	if calls.Load() == 0 {
+		t.Error("the impostor was not called")
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	calls.Store(0)
+	th.scheduler(fixed)
+	if placed := th.place(controlplane.PodSpec{Name: "second"}); !strings.Contains(placed.Waiting, "certificate") {
+		t.Errorf("with a CA the pod waits for %q", placed.Waiting)
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("with a CA the impostor was called %d times", n)
+	}
+}
+
+// An ignorable binder that does not respond gets its pods bound without what it allocates; with what
+// the doctor writes they wait.
+func TestDoctorIgnorableBinder(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("a", 1, 8))
+	o := th.outboard(gpushare)
+	config := strings.ReplaceAll(gpushareScheduler(o), "ignorable: false", "ignorable: true")
+	fixed := th.diagnosed("IgnorableBinder", config, "--config", o.ConfigFile)
+
+	scheduler := th.scheduler(config)
+	if with := th.bound(gpuPod("with", 2)); with.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "0" {
+		t.Errorf("the annotations are %v", with.Annotations)
+	}
+	o.Kill()
+	if without := th.bound(gpuPod("without", 2)); without.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "" {
+		t.Errorf("the annotations are %v, and Outboard has ended", without.Annotations)
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	th.scheduler(fixed)
+	if placed := th.place(gpuPod("later", 2)); placed.Waiting == "" {
+		t.Errorf("the pod is on %s, and Outboard has ended", placed.Pod.Spec.NodeName)
+	}
+}
+
+// leastAllocated places pods on the node with the largest free part.
+const leastAllocated = `profiles:
+- schedulerName: default-scheduler
+  plugins:
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: NodeResourcesFit, weight: 1}]
+`
+
+// After a filter with whole nodes, kube-scheduler takes a busy node for idle; with what the doctor
+// writes it does not. The busy node is the larger one, so it has the larger free part if it is idle.
+func TestDoctorEmptyNodeInfos(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "busy", CPU: "16", Memory: "64Gi"}, controlplane.NodeSpec{Name: "idle", CPU: "8"})
+	o := th.outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- policies: [{type: ImageLocality, weight: 0}]\n")
+	th.create(controlplane.PodSpec{Name: "hog", NodeName: "busy", CPU: "12", Memory: "48Gi"})
+	config := schedulerConfig(extender{o: o, verbs: "filter", nodes: true}) + leastAllocated
+	fixed := th.diagnosed("EmptyNodeInfos", config, "--config", o.ConfigFile)
+
+	pod := controlplane.PodSpec{Name: "whole-nodes", CPU: "1", Memory: "1Gi"}
+	scheduler := th.scheduler(config)
+	if got := th.bound(pod).Spec.NodeName; got != "busy" {
+		t.Errorf("with whole nodes the pod is on %s: kube-scheduler knows the pods of the nodes", got)
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	th.scheduler(fixed)
+	pod.Name = "names"
+	if got := th.bound(pod).Spec.NodeName; got != "idle" {
+		t.Errorf("with names the pod is on %s", got)
+	}
+}
+
+// What the cluster says is read: kube-scheduler's pod, what nodes report, Services.
+func TestDoctorReadsTheCluster(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	static, err := os.ReadFile(filepath.Join("testdata", "kubeadm-scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	th.apply(static, "-f", "-")
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"), "-f", filepath.Join(th.Root, "deploy", "outboard.yaml"))
+	o := th.outboard(gpushare)
+	config := strings.ReplaceAll(gpushareScheduler(o), o.URL, "http://outboard.outboard-system.svc")
+	codes, _ := th.doctor(config, "--kubeconfig", th.Kubeconfig())
+	for _, code := range []string{"SchedulerWithoutConfig", "ClusterDNS", "NoEndpoints", "ResourceNotReported"} {
+		if !slices.Contains(codes, code) {
+			t.Errorf("the doctor finds %v, and not %s", codes, code)
+		}
+	}
+}
+
+// kube-scheduler starts with a file exactly if the doctor does not say otherwise, and with every
+// file that the doctor has corrected.
+func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
+	th := open(t)
+	archives, err := filepath.Glob(filepath.Join(th.Root, "wiring", "doctor", "testdata", "*.txtar"))
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	dir := certificatesAs(t, th.outboard(oneWeb+mutualTLS), "client.crt", "client.key")
+	if err := os.Symlink("ca.crt", filepath.Join(dir, "soon.crt")); err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer("/tls/", dir+"/", "/etc/kubernetes/outboard/", dir+"/")
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if f.Name != "scheduler.yaml" && f.Name != "fixed.yaml" || strings.Contains(string(f.Data), "kind: ConfigMap") {
+				continue
+			}
+			findings, err := doctor.Check(doctor.Input{File: f.Name, Data: f.Data})
+			if err != nil {
+				t.Error(err)
+			}
+			rejected := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return strings.Contains(f.Why, "does not start") })
+			if err := th.tryScheduler(dir, here.Replace(string(f.Data))); (err != nil) != rejected {
+				t.Errorf("%s %s: the doctor says that kube-scheduler does not start: %t; kube-scheduler: %v", filepath.Base(name), f.Name, rejected, err)
+			}
+		}
+	}
+}
+
+// tryScheduler makes kube-scheduler read the file, without a cluster, in the directory.
+func (th *theater) tryScheduler(dir, config string) error {
+	th.t.Helper()
+	file := filepath.Join(th.t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		th.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(th.ctx, filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"),
+		"--config", file, "--master", "http://127.0.0.1:1", "--secure-port=0", "--write-config-to", file+".read")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return errors.Join(err, fmt.Errorf("%s", tail(string(out), 600)))
+	}
+	_, err := os.Stat(file + ".read")
+	return err
+}
