@@ -68,6 +68,9 @@ func (w *Wiring) YAML() []byte {
 		}
 	}
 	p.line("extenders:")
+	if w.options.For == NodePort {
+		p.comment("", "kube-proxy serves NodePorts at 127.0.0.1 in the mode iptables only. In other modes, write the address of a node.")
+	}
 	for _, e := range w.entries {
 		e.write(&p)
 	}

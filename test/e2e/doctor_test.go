@@ -191,8 +191,10 @@ func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 		t.Fatalf("no archives: %v", err)
 	}
 	dir := certificatesAs(t, th.outboard(oneWeb+mutualTLS), "client.crt", "client.key")
-	if err := os.Symlink("ca.crt", filepath.Join(dir, "soon.crt")); err != nil {
-		t.Fatal(err)
+	for name, target := range map[string]string{"soon.crt": "ca.crt", "over.crt": "client.crt"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	here := strings.NewReplacer("/tls/", dir+"/", "/etc/kubernetes/outboard/", dir+"/")
 	for _, name := range archives {

@@ -82,21 +82,43 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 	return c
 }
 
-// certificatesOf returns the files that test data names: an authority that ends 30 days from now,
-// one that does not end soon, and a certificate for kube-scheduler.
+// certificatesOf returns the files that test data names: ca.crt, an authority, with certificates
+// client.crt for kube-scheduler and server.crt for outboard.outboard-system.svc; and another
+// authority, soon.crt, that ends 30 days from now, with last.crt for 127.0.0.1 that ends in 7.
 func certificatesOf(tb testing.TB) fs.ReadFileFS {
 	tb.Helper()
 	dir := tb.TempDir()
-	for name, end := range map[string]time.Time{"soon.crt": now.AddDate(0, 0, 30), "ca.crt": now.AddDate(5, 0, 0)} {
-		ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard", NotBefore: now.AddDate(-1, 0, 0), NotAfter: end})
+	begin := now.AddDate(-1, 0, 0)
+	for name, a := range map[string]struct {
+		end    time.Time
+		leaves map[string]certs.Request
+	}{
+		"ca.crt": {now.AddDate(5, 0, 0), map[string]certs.Request{
+			"client.crt": {CommonName: "kube-scheduler", Client: true},
+			"server.crt": {CommonName: "outboard", Hosts: []string{"outboard.outboard-system.svc"}, Server: true},
+		}},
+		"soon.crt": {now.AddDate(0, 0, 30), map[string]certs.Request{
+			"last.crt": {CommonName: "outboard", Hosts: []string{"127.0.0.1"}, Server: true, NotAfter: now.AddDate(0, 0, 7)},
+			"over.crt": {CommonName: "kube-scheduler", Client: true, NotAfter: now.AddDate(0, 0, -1)},
+		}},
+	} {
+		ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard", NotBefore: begin, NotAfter: a.end})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		client, err := ca.Issue(certs.Request{CommonName: "kube-scheduler", Client: true, NotBefore: now.AddDate(-1, 0, 0), NotAfter: end})
-		if err != nil {
-			tb.Fatal(err)
+		files := map[string][]byte{name: ca.Pair().Cert}
+		for leaf, request := range a.leaves {
+			request.NotBefore = begin
+			if request.NotAfter.IsZero() {
+				request.NotAfter = a.end
+			}
+			pair, err := ca.Issue(request)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			files[leaf] = pair.Cert
 		}
-		for file, data := range map[string][]byte{name: ca.Pair().Cert, "client.crt": client.Cert} {
+		for file, data := range files {
 			if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
 				tb.Fatal(err)
 			}
@@ -184,6 +206,35 @@ var (
 	codeInSource = regexp.MustCompile(`(?:Error|Warning|Info), "([A-Z][A-Za-z0-9]+)",`)
 	codeInDocs   = regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z0-9]+)$`)
 )
+
+// The files that are shipped have no errors, each with the configuration of Outboard that it is for.
+func TestShippedFiles(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*/scheduler.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("there are %d files: %v", len(files), err)
+	}
+	for _, name := range append(files, "../../deploy/scheduler.yaml") {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := doctor.Input{File: name, Data: data, Now: now, ConfigFile: filepath.Join(filepath.Dir(name), "outboard.yaml")}
+		if filepath.Base(filepath.Dir(name)) != "deploy" {
+			if in.Config, err = config.Load(in.ConfigFile, config.Types{Policies: standard.Types(), Signals: signals.Types()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		findings, err := doctor.Check(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			if f.Severity == doctor.Error {
+				t.Error(f.Text())
+			}
+		}
+	}
+}
 
 // Every code has test data and a heading in the documentation, and there are no others.
 func TestCodes(t *testing.T) {

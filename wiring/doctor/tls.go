@@ -4,15 +4,20 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 )
 
-// expiring is how long before its end the certificate of a CA is reported.
-const expiring = 90 * 24 * time.Hour
+// How long before its end the certificate of a CA is reported, and any other.
+const (
+	expiring = 90 * 24 * time.Hour
+	ending   = 14 * 24 * time.Hour
+)
 
 func (e *extenderAt) tls() {
 	x := e.extender
@@ -43,14 +48,19 @@ func (e *extenderAt) tls() {
 			"kube-scheduler then accepts any certificate, silently: whoever can redirect the calls decides where pods go",
 			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there", edits...)
 	}
-	for _, f := range []struct{ name, path string }{{"caFile", t.CAFile}, {"certFile", t.CertFile}, {"keyFile", t.KeyFile}} {
-		if f.path != "" && !filepath.IsAbs(f.path) {
-			e.report(Warning, "RelativePath", "tlsConfig."+f.name, fmt.Sprintf("%s is a relative path", f.path),
-				"kube-scheduler looks for it in its working directory, not beside this file", "write an absolute path")
+	var relative []string
+	for _, file := range []string{t.CAFile, t.CertFile, t.KeyFile} {
+		if file != "" && !filepath.IsAbs(file) {
+			relative = append(relative, file)
 		}
+	}
+	if len(relative) > 0 {
+		e.report(Warning, "RelativePath", "tlsConfig", "relative paths: "+strings.Join(relative, ", "),
+			"kube-scheduler looks for them in its working directory, not beside this file", "write absolute paths")
 	}
 	if hasCA {
 		e.authorities(t)
+		e.server(t)
 	}
 	e.client(t)
 }
@@ -67,6 +77,47 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q ends on %s", cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.DateOnly)),
 				"every call fails from then on", "make another CA, and restart kube-scheduler with both before that day")
 		}
+	}
+}
+
+// server checks the certificate of Outboard, if it is the one called and its file can be read here.
+func (e *extenderAt) server(t *tlsConfig) {
+	if e.Config == nil || e.Config.Serving.TLS == nil || len(e.matches()) == 0 {
+		return
+	}
+	chain := e.certificates(e.Config.Serving.TLS.CertFile, "")
+	if len(chain) == 0 {
+		return
+	}
+	host, _ := e.prefix()
+	name := t.ServerName
+	if u, err := url.Parse("//" + host); name == "" && err == nil {
+		name = u.Hostname()
+	}
+	cert := chain[0]
+	if err := cert.VerifyHostname(name); err != nil {
+		names := slices.Clone(cert.DNSNames)
+		for _, ip := range cert.IPAddresses {
+			names = append(names, ip.String())
+		}
+		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(names, ", "), name),
+			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name")
+	}
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	known := e.certificates(t.CAFile, t.CAData)
+	for _, ca := range known {
+		roots.AddCert(ca)
+	}
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	unknown := x509.UnknownAuthorityError{}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: e.Now}); len(known) > 0 && errors.As(err, &unknown) {
+		e.report(Error, "UnknownAuthority", "tlsConfig", "the CA did not sign the certificate of Outboard", "every call fails, because kube-scheduler does not accept the certificate", "use the CA that signed it")
+	}
+	if left := cert.NotAfter.Sub(e.Now); left < ending {
+		e.elsewhere(Warning, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard ends on "+cert.NotAfter.UTC().Format(time.DateOnly),
+			"every call fails from then on", "replace the file; Outboard uses it for the next connection")
 	}
 }
 
@@ -90,6 +141,10 @@ func (e *extenderAt) client(t *tlsConfig) {
 		if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
 			e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
 				"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
+		}
+		if left := cert.NotAfter.Sub(e.Now); left < ending {
+			e.report(Warning, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler ends on "+cert.NotAfter.UTC().Format(time.DateOnly),
+				"Outboard refuses every call from then on", "replace the file; kube-scheduler reads it for every connection")
 		}
 		return // the rest are those of authorities
 	}
