@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/extender"
@@ -20,7 +21,7 @@ type serving struct {
 	*service.Service
 	options  service.Options
 	inFlight *extender.InFlight
-	metrics  *extender.Metrics
+	metrics  *callmetrics.Metrics
 	routes   atomic.Pointer[routes]
 }
 
@@ -33,7 +34,7 @@ type routes struct {
 func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
 
 func newServing(o service.Options) (s *serving, err error) {
-	s = &serving{options: o, inFlight: extender.NewInFlight(), metrics: extender.NewMetrics(o.Registry)}
+	s = &serving{options: o, inFlight: extender.NewInFlight(), metrics: callmetrics.New(o.Registry)}
 	o.Enforced = s.enforced
 	s.Service, err = service.New(o)
 	return s, err

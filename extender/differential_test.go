@@ -21,6 +21,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"pgregory.net/rapid"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
@@ -93,7 +94,7 @@ func newDifferential(t tester, members []engine.WeightedPolicy, shortlist int, c
 	}
 	h := extender.New(extender.Options{
 		Profile: "/", Cluster: cluster, Engine: e, Log: decision.NewLog(16),
-		Metrics: extender.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
 	d := &differential{filter: h.Verb(decision.Filter), prioritize: h.Verb(decision.Prioritize), shortlist: shortlist, cluster: cluster}
 	for _, m := range members {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
@@ -59,7 +60,7 @@ func serveGPUs(size int) (http.Handler, error) {
 	}
 	return extender.New(extender.Options{
 		Profile: "/", Engine: e, Cluster: cluster,
-		Log: decision.NewLog(0), Metrics: extender.NewMetrics(prometheus.NewRegistry()),
+		Log: decision.NewLog(0), Metrics: callmetrics.New(prometheus.NewRegistry()),
 	}).Verb(decision.Filter), nil
 }
 

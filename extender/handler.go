@@ -18,6 +18,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/binder"
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -69,8 +70,8 @@ type Options struct {
 	InFlight *InFlight
 	// Log keeps the decisions; required.
 	Log *decision.Log
-	// Metrics is required; see NewMetrics.
-	Metrics *Metrics
+	// Metrics is required; see callmetrics.New.
+	Metrics *callmetrics.Metrics
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
@@ -105,7 +106,7 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		decision.Filter: (*Handler).filter, decision.Prioritize: (*Handler).prioritize,
 		decision.Preempt: (*Handler).preempt, decision.Bind: (*Handler).bind,
 	}[verb]
-	metrics := h.Metrics.of(h.Profile, verb)
+	metrics := h.Metrics.Of(h.Profile, verb)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -189,7 +190,7 @@ func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
 }
 
 // finish records, counts and logs the call.
-func (h *Handler) finish(c *call, metrics *verbMetrics, err error) {
+func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
 	duration := time.Since(c.started)
 	if r := c.record; r != nil {
 		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, c.verb, h.Profile
@@ -202,7 +203,7 @@ func (h *Handler) finish(c *call, metrics *verbMetrics, err error) {
 			h.Log.Add(r.Bounded(), nil)
 		}
 	}
-	metrics.observe(duration, c.record, err)
+	metrics.Observe(duration, c.record, err)
 	if err == nil {
 		return
 	}

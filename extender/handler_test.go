@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
@@ -95,7 +96,7 @@ func serve(t *testing.T, cluster extender.Cluster, change ...func(*engine.Option
 	members := engine.Options{Policies: []engine.WeightedPolicy{{Name: "Labels", Policy: labels{}, Weight: 1}}}
 	o := extender.Options{
 		Profile: "/", Cluster: cluster, Log: decision.NewLog(16),
-		Metrics: extender.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&members, &o)

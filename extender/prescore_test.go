@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
@@ -55,7 +56,7 @@ func newScoring(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *scorin
 	}
 	s.handler = extender.New(extender.Options{
 		Profile: "/", Cluster: s.cluster, Engine: e, Log: s.log,
-		Metrics: extender.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
 	return s
 }

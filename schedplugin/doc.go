@@ -30,7 +30,7 @@
 //
 // Or the args name the file, which is then reloaded when it changes:
 //
-//	    args: {configFile: /etc/outboard/outboard.yaml, profile: /gpu}
+//	args: {configFile: /etc/outboard/outboard.yaml, profile: /gpu}
 //
 // Of a file, serving, and the path of the API server in clientConnection, mean nothing here: nobody calls, and kube-scheduler's own
 // connection is used. Scores are sent in the framework's range, 0..100, whatever scoreRange says, and shortlist has no effect.

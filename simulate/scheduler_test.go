@@ -17,6 +17,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -56,7 +57,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 				cluster := &seen{run: r}
 				handler := extender.New(extender.Options{
 					Engine: gpuEngine(t, strategy, shortlist), Cluster: cluster,
-					Log: decision.NewLog(0), Metrics: extender.NewMetrics(prometheus.NewRegistry()),
+					Log: decision.NewLog(0), Metrics: callmetrics.New(prometheus.NewRegistry()),
 				})
 				shapes := []int{3, 7, 10, 16, 0, 5}
 				compared := 0

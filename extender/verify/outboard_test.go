@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	outboard "outboard.dev/outboard/extender"
@@ -80,7 +81,7 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 	}
 	handler := outboard.New(outboard.Options{
 		Profile: "/", Engine: profile, Cluster: stillCluster{builder.View()}, Log: decision.NewLog(16),
-		Metrics: outboard.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
 	mux := http.NewServeMux()
 	for _, verb := range decision.Verbs() {

@@ -20,6 +20,7 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
@@ -80,7 +81,7 @@ func newWire(t *testing.T) *wire {
 func (w *wire) serve(profile *config.Profile, e *engine.Engine, cluster extender.Cluster, ledgers engine.Ledgers) {
 	o := extender.Options{
 		Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange, Cluster: cluster, Ledgers: ledgers,
-		Log: decision.NewLog(16), Metrics: extender.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: decision.NewLog(16), Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, r := range profile.ManagedResources {
 		o.ManagedResources = append(o.ManagedResources, r.Name)

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender"
@@ -87,7 +88,7 @@ func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, err
 		return nil, err
 	}
 	h := extender.New(extender.Options{
-		Profile: "/", Engine: e, Cluster: c, Reserve: server.Reserve, Log: decision.NewLog(0), Metrics: extender.NewMetrics(registry),
+		Profile: "/", Engine: e, Cluster: c, Reserve: server.Reserve, Log: decision.NewLog(0), Metrics: callmetrics.New(registry),
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/filter", h.Verb(decision.Filter))

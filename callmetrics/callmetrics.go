@@ -1,4 +1,5 @@
-package extender
+// Package callmetrics counts and times the verbs of profiles: the calls of kube-scheduler, or what its plugin does in their place.
+package callmetrics
 
 import (
 	"sync/atomic"
@@ -18,8 +19,8 @@ type Metrics struct {
 	policyDuration *prometheus.HistogramVec
 }
 
-// NewMetrics registers the metrics.
-func NewMetrics(r prometheus.Registerer) *Metrics {
+// New registers the metrics.
+func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_request_duration_seconds",
@@ -49,9 +50,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// verbMetrics counts and measures the calls of one verb of one profile. It looks up its histograms on first use, so
+// Verb counts and measures the calls of one verb of one profile. It looks up its histograms on first use, so
 // that there are none for calls that never happen. It is safe for concurrent use.
-type verbMetrics struct {
+type Verb struct {
 	*Metrics
 	profile, verb     string
 	succeeded, failed histogram
@@ -59,11 +60,13 @@ type verbMetrics struct {
 	policies          atomic.Pointer[[]histogram] // in the order of Record.Policies; nil until a Record has policies
 }
 
-func (m *Metrics) of(profile string, verb decision.Verb) *verbMetrics {
-	return &verbMetrics{Metrics: m, profile: profile, verb: string(verb)}
+// Of returns what counts the calls of a verb of a profile.
+func (m *Metrics) Of(profile string, verb decision.Verb) *Verb {
+	return &Verb{Metrics: m, profile: profile, verb: string(verb)}
 }
 
-func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err error) {
+// Observe counts a call. The record may be nil.
+func (m *Verb) Observe(duration time.Duration, r *decision.Record, err error) {
 	outcome, label := &m.succeeded, "success"
 	if err != nil {
 		outcome, label = &m.failed, "error"
@@ -92,7 +95,7 @@ func (m *verbMetrics) observe(duration time.Duration, r *decision.Record, err er
 }
 
 // policy returns the histogram of the policy with this index out of n.
-func (m *verbMetrics) policy(i, n int) *histogram {
+func (m *Verb) policy(i, n int) *histogram {
 	if m.policies.Load() == nil {
 		all := make([]histogram, n)
 		m.policies.CompareAndSwap(nil, &all)
