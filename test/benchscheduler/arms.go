@@ -34,6 +34,8 @@ type arm struct {
 	// batching lets kube-scheduler reuse the result of one pod for the next identical one. Its default configuration never does:
 	// pods with default topology constraints are not compared.
 	batching bool
+	// plugin runs Outboard's policies inside kube-scheduler.
+	plugin bool
 	// tls serves the extender over TLS, with a client certificate.
 	tls bool
 	// also makes it the other binary of Outboard.
@@ -46,6 +48,8 @@ const lowPercentage = 2
 var arms = []arm{
 	{name: "stock"},
 	{name: "stock-batching", batching: true},
+	{name: "plugin", plugin: true},
+	{name: "plugin-batching", plugin: true, batching: true},
 	{name: "outboard", extender: outboard},
 	{name: "outboard-tls", extender: outboard, tls: true},
 	{name: "outboard-64", extender: outboard, shortlist: 64},
@@ -93,6 +97,9 @@ func (a arm) describe() string {
 	parts := []string{map[extenderKind]string{
 		none: "kube-scheduler alone", outboard: "Outboard", tutorial: "tutorial handler", ideal: "ideal handler",
 	}[a.extender]}
+	if a.plugin {
+		parts[0] = "Outboard in kube-scheduler"
+	}
 	if a.extender != none {
 		add := func(condition bool, part string) {
 			if condition {
@@ -132,10 +139,8 @@ func (a arm) schedulerConfig(s setting, url string) (string, error) {
 	if percentage > 0 {
 		config["percentageOfNodesToScore"] = percentage
 	}
-	if a.batching {
-		config["profiles"] = []any{map[string]any{"pluginConfig": []any{map[string]any{
-			"name": "PodTopologySpread", "args": map[string]any{"defaultingType": "List", "defaultConstraints": []any{}},
-		}}}}
+	if profile := a.profile(); len(profile) > 0 {
+		config["profiles"] = []any{profile}
 	}
 	if a.extender != none {
 		e := map[string]any{
@@ -151,26 +156,48 @@ func (a arm) schedulerConfig(s setting, url string) (string, error) {
 	return string(text), err
 }
 
-// policies are those of all Outboard arms.
-const policies = `- {type: ImageLocality}
-  - {type: PodLimit, config: {max: 110, selector: {matchLabels: {app: bench}}}}`
+// profile is the arm's profile of kube-scheduler; empty for the default one.
+func (a arm) profile() map[string]any {
+	profile, args := map[string]any{}, []any{}
+	if a.batching {
+		args = append(args, map[string]any{
+			"name": "PodTopologySpread", "args": map[string]any{"defaultingType": "List", "defaultConstraints": []any{}},
+		})
+	}
+	if a.plugin {
+		profile["plugins"] = map[string]any{"multiPoint": map[string]any{"enabled": []any{map[string]any{"name": "Outboard"}}}}
+		args = append(args, map[string]any{"name": "Outboard", "args": map[string]any{
+			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
+			"profiles": []any{map[string]any{"policies": policies()}},
+		}})
+	}
+	if len(args) > 0 {
+		profile["pluginConfig"] = args
+	}
+	return profile
+}
 
-// outboardConfig is the configuration of Outboard. What depends on the place is set by the stage.
-func (a arm) outboardConfig(profile bool) string {
-	shortlist, tls := "", ""
-	if a.shortlist > 0 {
-		shortlist = fmt.Sprintf("\n  shortlist: %d", a.shortlist)
+// policies are those of all arms with Outboard.
+func policies() []any {
+	selector := map[string]any{"matchLabels": map[string]any{"app": "bench"}}
+	return []any{
+		map[string]any{"type": "ImageLocality"},
+		map[string]any{"type": "PodLimit", "config": map[string]any{"max": 110, "selector": selector}},
 	}
+}
+
+// outboardConfig is the configuration of Outboard as an extender. What depends on the place is set by the stage.
+func (a arm) outboardConfig(profile bool) (string, error) {
+	serving := map[string]any{"shutdownDelay": "0s"} // nobody waits for it
 	if a.tls {
-		tls = ", tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt, allowedClients: [kube-scheduler]}"
+		serving["tls"] = map[string]any{
+			"certFile": "server.crt", "keyFile": "server.key", "clientCAFile": "ca.crt", "allowedClients": []any{"kube-scheduler"},
+		}
 	}
-	return fmt.Sprintf(`apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-admin: {pprof: %t}
-serving: {shutdownDelay: 0s%s}
-profiles:
-- path: /%s
-  policies:
-  %s
-`, profile, tls, shortlist, policies)
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
+		"admin": map[string]any{"pprof": profile}, "serving": serving,
+		"profiles": []any{map[string]any{"path": "/", "shortlist": a.shortlist, "policies": policies()}},
+	})
+	return string(text), err
 }

@@ -15,6 +15,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -54,12 +56,14 @@ type options struct {
 	running int
 	// outboard is the binary; also is another one, with which Outboard's arms are measured once more, unless it is "".
 	outboard, also string
-	profiles       string // where profiles are written; "": nowhere
-	results        string // where all figures are written as JSON; "": nowhere
+	// scheduler is kube-scheduler with Outboard as a plugin.
+	scheduler string
+	profiles  string // where profiles are written; "": nowhere
+	results   string // where all figures are written as JSON; "": nowhere
 }
 
 func parse(args []string, usage io.Writer) (*options, error) {
-	o := &options{interval: 250 * time.Millisecond}
+	o := &options{interval: 500 * time.Millisecond}
 	flags := flag.NewFlagSet("benchscheduler", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	var s selection
@@ -73,6 +77,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
+	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "outboard-scheduler"), "kube-scheduler with Outboard as a plugin")
 	flags.StringVar(&o.also, "also", "", "another outboard binary to measure beside that one")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of kube-scheduler and Outboard, of processor time and memory, to this folder")
 	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")
@@ -107,6 +112,13 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if o.profiles != "" {
 		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
 			return err
+		}
+	}
+	for _, s := range o.plan {
+		if slices.ContainsFunc(s.arms, func(a arm) bool { return a.plugin }) {
+			if _, err := os.Stat(o.scheduler); err != nil {
+				return fmt.Errorf("-scheduler: %w", err)
+			}
 		}
 	}
 	machine(out)

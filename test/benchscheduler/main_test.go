@@ -157,6 +157,7 @@ func TestArms(t *testing.T) {
 			{"nodeCacheCapable: true", a.extender != none && !a.fullNodes},
 			{"percentageOfNodesToScore: 100", a.percentage == 0},
 			{"defaultingType: List", a.batching},
+			{"type: PodLimit", a.plugin},
 		} {
 			if got := strings.Contains(scheduler, part.text); got != part.want {
 				t.Errorf("%s: contains %q is %t:\n%s", a.name, part.text, got, scheduler)
@@ -166,11 +167,15 @@ func TestArms(t *testing.T) {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), "outboard.yaml")
-		if err := os.WriteFile(path, []byte(a.outboardConfig(true)), 0o600); err != nil {
+		text, err := a.outboardConfig(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if c, err := config.Load(path, types); err != nil || c.Profiles[0].Shortlist != a.shortlist || !c.Admin.Pprof {
-			t.Errorf("%s: %v\n%s", a.name, err, a.outboardConfig(true))
+			t.Errorf("%s: %v\n%s", a.name, err, text)
 		}
 	}
 }

@@ -39,7 +39,11 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 			return r, err
 		}
 	}
-	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
+	program := ""
+	if a.plugin {
+		program = o.scheduler
+	}
+	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Path: program}); err != nil {
 		return r, err
 	}
 	first, last, err := p.follow(ctx, round)
@@ -87,7 +91,11 @@ func (p *playing) startExtender(ctx context.Context) (url string, err error) {
 			p.cluster.SetBinary(p.also)
 			defer p.cluster.SetBinary(binary)
 		}
-		o, err := p.cluster.StartOutboard(ctx, p.arm.outboardConfig(p.profiles != ""))
+		config, err := p.arm.outboardConfig(p.profiles != "")
+		if err != nil {
+			return "", err
+		}
+		o, err := p.cluster.StartOutboard(ctx, config)
 		if err != nil {
 			return "", err
 		}
