@@ -17,6 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
 	"outboard.dev/outboard/wiring/doctor"
 )
 
@@ -161,6 +162,67 @@ func TestDoctorEmptyNodeInfos(t *testing.T) {
 		t.Errorf("with names the pod is on %s", got)
 	}
 }
+
+// What kube-scheduler does with other files that the doctor reports, and with what it writes instead.
+func TestDoctorConsequences(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("a", 4, 8))
+	shared := th.outboard(gpushare)
+	plain := th.outboard(oneWeb)
+	secret := th.outboard(oneWeb + mutualTLS)
+	alone := th.outboard("clientConnection: None\n" + oneWeb)
+	for _, tt := range []struct {
+		code, config string
+		o            *stage.Outboard
+		pod          controlplane.PodSpec
+		wrong, right func(stage.Placed) bool
+	}{
+		{
+			code: "BindNotCalled", o: shared, pod: gpuPod("gpu", 2),
+			config: strings.Replace(gpushareScheduler(shared), "  bindVerb: bind\n", "", 1),
+			wrong:  func(p stage.Placed) bool { return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" },
+			right:  func(p stage.Placed) bool { return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "" },
+		},
+		{
+			code: "VerbNotServed", o: plain, pod: controlplane.PodSpec{Name: "verb"},
+			config: schedulerConfig(extender{o: plain, verbs: "filter=predicates"}),
+			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
+		},
+		{
+			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
+			config: strings.Replace(schedulerConfig(extender{o: secret, verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
+			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "certificate required") }, right: placed,
+		},
+		{
+			code: "NamesWithoutCluster", o: alone, pod: controlplane.PodSpec{Name: "names"},
+			config: schedulerConfig(extender{o: alone, verbs: "filter"}),
+			wrong:  func(p stage.Placed) bool { return p.Waiting != "" }, right: placed,
+		},
+	} {
+		fixed := th.diagnosed(tt.code, tt.config, "--config", tt.o.ConfigFile, "--certificate-dir", filepath.Dir(tt.o.CAFile))
+		for which, config := range map[string]string{"wrong": tt.config, "right": fixed} {
+			pod := tt.pod
+			pod.Name += "-" + which
+			scheduler := th.scheduler(config)
+			got, is := th.place(pod), tt.right
+			if which == "wrong" {
+				is = tt.wrong
+			}
+			if !is(got) {
+				t.Errorf("%s: with the %s file the pod is on %q, and waits for %q:\n%s", tt.code, which, got.Pod.Spec.NodeName, got.Waiting, config)
+			}
+			if err := scheduler.Stop(); err != nil {
+				t.Error(err)
+			}
+			if err := controlplane.DeletePod(th.ctx, th.Client, got.Pod); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// placed says whether a pod is on a node.
+func placed(p stage.Placed) bool { return p.Waiting == "" }
 
 // What the cluster says is read: kube-scheduler's pod, what nodes report, Services.
 func TestDoctorReadsTheCluster(t *testing.T) {

@@ -70,7 +70,7 @@ type Input struct {
 	CertificateDir string
 }
 
-// Check returns what there is to say about the file, ordered by line.
+// Check returns what there is to say: about the file, ordered by line, and then about others.
 func Check(in Input) ([]Finding, error) {
 	c, err := examine(in)
 	if err != nil {
@@ -126,7 +126,18 @@ func examine(in Input) (*checker, error) {
 	if c.read() {
 		c.checkAll()
 	}
-	slices.SortStableFunc(c.findings, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(c.findings, func(a, b Finding) int {
+		if a.File == b.File {
+			return cmp.Compare(a.Line, b.Line)
+		}
+		if a.File == in.File {
+			return -1
+		}
+		if b.File == in.File {
+			return 1
+		}
+		return strings.Compare(a.File, b.File)
+	})
 	return c, nil
 }
 

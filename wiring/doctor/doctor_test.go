@@ -236,6 +236,27 @@ func TestShippedFiles(t *testing.T) {
 	}
 }
 
+// Versions are those that people write, and that API servers and images have.
+func TestVersions(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/BatchingDisabled.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, disabled := range map[string]bool{
+		"": true, "1.34": false, "v1.34.4": false, "1.35": true, "v1.35.0-alpha.1+0123": true, "v1.34.6-eks-1234": false,
+	} {
+		findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version})
+		if found := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == "BatchingDisabled" }); err != nil || found != disabled {
+			t.Errorf("version %q: found: %t, %v", version, found, err)
+		}
+	}
+	for _, version := range []string{"2.0", "latest", "1"} {
+		if _, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: archive.Files[0].Data, Version: version}); err == nil {
+			t.Errorf("version %q is accepted", version)
+		}
+	}
+}
+
 // Every code has test data and a heading in the documentation, and there are no others.
 func TestCodes(t *testing.T) {
 	sources, err := filepath.Glob("*.go")

@@ -73,8 +73,8 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 	}
 	e.report(Info, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted", "restart kube-scheduler with the CA's successor before Outboard's certificate changes")
 	for _, cert := range e.certificates(t.CAFile, t.CAData) {
-		if left := cert.NotAfter.Sub(e.Now); left < expiring {
-			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q ends on %s", cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.DateOnly)),
+		if cert.NotAfter.Sub(e.Now) < expiring {
+			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q %s", cert.Subject.CommonName, e.ends(cert)),
 				"every call fails from then on", "make another CA, and restart kube-scheduler with both before that day")
 		}
 	}
@@ -115,8 +115,8 @@ func (e *extenderAt) server(t *tlsConfig) {
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: e.Now}); len(known) > 0 && errors.As(err, &unknown) {
 		e.report(Error, "UnknownAuthority", "tlsConfig", "the CA did not sign the certificate of Outboard", "every call fails, because kube-scheduler does not accept the certificate", "use the CA that signed it")
 	}
-	if left := cert.NotAfter.Sub(e.Now); left < ending {
-		e.elsewhere(Warning, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard ends on "+cert.NotAfter.UTC().Format(time.DateOnly),
+	if cert.NotAfter.Sub(e.Now) < ending {
+		e.elsewhere(Warning, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard "+e.ends(cert),
 			"every call fails from then on", "replace the file; Outboard uses it for the next connection")
 	}
 }
@@ -132,22 +132,32 @@ func (e *extenderAt) client(t *tlsConfig) {
 			"set tlsConfig.certFile and keyFile", e.set("tlsConfig.certFile", e.CertificateDir+"/client.crt"), e.set("tlsConfig.keyFile", e.CertificateDir+"/client.key"))
 		return
 	}
-	allowed := e.Config.Serving.TLS.AllowedClients
-	for _, cert := range e.certificates(t.CertFile, t.CertData) {
-		names := append([]string{cert.Subject.CommonName}, cert.DNSNames...)
-		for _, u := range cert.URIs {
-			names = append(names, u.String())
-		}
-		if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
-			e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
-				"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
-		}
-		if left := cert.NotAfter.Sub(e.Now); left < ending {
-			e.report(Warning, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler ends on "+cert.NotAfter.UTC().Format(time.DateOnly),
-				"Outboard refuses every call from then on", "replace the file; kube-scheduler reads it for every connection")
-		}
-		return // the rest are those of authorities
+	chain := e.certificates(t.CertFile, t.CertData)
+	if len(chain) == 0 {
+		return
 	}
+	cert, allowed := chain[0], e.Config.Serving.TLS.AllowedClients
+	names := append([]string{cert.Subject.CommonName}, cert.DNSNames...)
+	for _, u := range cert.URIs {
+		names = append(names, u.String())
+	}
+	if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
+		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
+			"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
+	}
+	if cert.NotAfter.Sub(e.Now) < ending {
+		e.report(Warning, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler "+e.ends(cert),
+			"Outboard refuses every call from then on", "replace the file; kube-scheduler reads it for every connection")
+	}
+}
+
+// ends says when a certificate ends.
+func (e *extenderAt) ends(cert *x509.Certificate) string {
+	verb := "ends"
+	if cert.NotAfter.Before(e.Now) {
+		verb = "ended"
+	}
+	return verb + " on " + cert.NotAfter.UTC().Format(time.DateOnly)
 }
 
 // certificates returns the certificates in data, in base64, or in a file; none if they cannot be
