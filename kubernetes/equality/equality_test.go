@@ -146,7 +146,7 @@ func levels(totals, scores map[string]int64, maxTotal int64) string {
 	if !slices.Equal(best(totals), best(scores)) {
 		return "the best nodes"
 	}
-	engine.ScaleScores(want, maxTotal)
+	engine.ScaleScores(want, maxTotal, engine.MaxExtenderScore)
 	least := slices.Min(want)
 	for i, name := range names {
 		if scores[name] != want[i]-least {
