@@ -53,7 +53,9 @@ func (e *Engine) NewAttempt(ctx context.Context, pod *corev1.Pod, view *snapshot
 func (a *Attempt) Filters() bool { return len(a.ev.filters) > 0 }
 
 // Scores says whether nodes can differ in their totals.
-func (a *Attempt) Scores() bool { return len(a.ev.scorers) > 0 || a.ev.claimants != nil }
+func (a *Attempt) Scores() bool {
+	return len(a.ev.scorers) > 0 || a.ev.claimants != nil && a.Concerns()
+}
 
 // Concerns says whether any policy concerns the pod.
 func (a *Attempt) Concerns() bool {

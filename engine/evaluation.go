@@ -162,7 +162,8 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 			return ev.failed(ctx, fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle))
 		}
 		signed := ev.sign(i, cycle)
-		ev.unsigned = ev.unsigned || cycle != nil && !signed
+		_, reserves := m.Policy.(policy.Reserver) // a pod that holds a claim is not like others
+		ev.unsigned = ev.unsigned || cycle != nil && (!signed || reserves)
 		if filters {
 			ev.filters = append(ev.filters, filterRef{i, f, signed})
 		}

@@ -285,3 +285,17 @@ func (c cost) compare(other cost) int {
 		cmp.Compare(c.sum, other.sum), cmp.Compare(c.victims, other.victims), other.started.Compare(c.started),
 	)
 }
+
+// PlannedNominated returns the pod with the UID if the View shows it nominated to the node, with the annotations of what it will
+// probably get there; else nil.
+func (e *Engine) PlannedNominated(view *snapshot.View, node *snapshot.Node, uid types.UID) *corev1.Pod {
+	ns := e.nominations(view, nil)
+	if ns == nil || uint(node.Row()) >= uint(len(ns.byRow)) || ns.byRow[node.Row()] == nil {
+		return nil
+	}
+	planned := ns.byRow[node.Row()].planned
+	if i := slices.IndexFunc(planned, func(p *corev1.Pod) bool { return p.UID == uid }); i >= 0 {
+		return planned[i]
+	}
+	return nil
+}

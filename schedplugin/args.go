@@ -58,7 +58,7 @@ func parseArguments(args runtime.Object) (arguments, error) {
 	if a.ConfigFile != "" {
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
 			rule := "the configuration is in configFile"
-			if near := strictyaml.Nearest(name, []string{"configFile", "profile"}); near != "" {
+			if near := strictyaml.Nearest(name, []string{"configFile", "profile", "profiles"}); near != "" && near != name {
 				rule = fmt.Sprintf("did you mean %q?", near)
 			}
 			errs = append(errs, fmt.Errorf("%s: %s: Forbidden: %s", argsName, name, rule))

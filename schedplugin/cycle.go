@@ -3,6 +3,8 @@ package schedplugin
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -14,25 +16,29 @@ import (
 // stateKey is where the framework keeps the cycle.
 const stateKey fwk.StateKey = Name
 
-// cycle is one attempt to schedule a pod.
-type cycle struct {
+// attempt is one attempt to schedule a pod.
+type attempt struct {
+	*engine.Attempt
 	plugin  *plugin
-	attempt *engine.Attempt
+	profile string
+	engine  *engine.Engine
+	pod     *corev1.Pod // trimmed
 	view    *snapshot.View
+	started time.Time
 	// scores are those of the nodes that are left, by name, after PreScore.
-	scores map[string]int64
-	// supposed says that the framework supposes other pods on nodes: those that are nominated, or that preemption leaves.
-	supposed bool
-	// preempts says that it looks for pods to evict.
-	preempts bool
+	scores   map[string]int64
+	recorded atomic.Bool // what Filter has said
 }
 
-// Clone implements fwk.StateData: the framework is about to suppose other pods on a node.
-func (c *cycle) Clone() fwk.StateData {
-	clone := *c
-	clone.supposed = true
-	return &clone
+// cycle is an attempt in a state of the framework, which may suppose other pods on nodes than there are.
+type cycle struct {
+	*attempt
+	// supposed says that the state is a copy: with pods that are nominated to a node, or without pods that preemption would evict.
+	supposed bool
 }
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData { return &cycle{c.attempt, true} }
 
 // cycleOf returns the cycle of the pod.
 func cycleOf(state fwk.CycleState) (*cycle, error) {
@@ -49,15 +55,19 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 
 // PreFilter implements fwk.PreFilterPlugin. It prepares the policies.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	c, err := p.begin(ctx, pod)
+	p.finishLatest()
+	p.endShown()
+	a, err := p.begin(ctx, pod)
 	if err != nil {
+		p.recordError(pod, err)
 		return nil, fwk.AsStatus(err)
 	}
-	if c == nil {
+	if a == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(stateKey, c)
-	if !c.attempt.Filters() {
+	p.setLatest(a)
+	state.Write(stateKey, &cycle{attempt: a})
+	if !a.Filters() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -77,7 +87,7 @@ func (p *plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	c.preempts = true
+	c.fails() // the framework looks for pods to evict
 	return nil
 }
 
@@ -87,10 +97,10 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	node := p.nodes.of(c.view, info)
-	judge := c.attempt.Filter
+	node := p.nodes.of(c.engine, c.view, info)
+	judge := c.Filter
 	if c.supposed {
-		judge = c.attempt.Judge
+		judge = c.judgeSupposed
 	}
 	verdict, err := judge(node)
 	switch {
@@ -105,24 +115,48 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 }
 
+// PostFilter implements fwk.PostFilterPlugin. It records that no node fits, and evicts nobody.
+func (p *plugin) PostFilter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if c, err := cycleOf(state); err == nil {
+		c.fails()
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
 // PreScore implements fwk.PreScorePlugin. It computes the scores of all nodes that are left.
-func (p *plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
+func (p *plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
-	if err != nil || !c.attempt.Scores() {
-		return fwk.NewStatus(fwk.Skip) // no policy concerns the pod, or none scores
+	if err != nil {
+		return fwk.NewStatus(fwk.Skip) // no policy concerns the pod
+	}
+	c.succeeds(len(infos))
+	if !c.Scores() {
+		return fwk.NewStatus(fwk.Skip)
 	}
 	nodes := make([]*snapshot.Node, len(infos))
 	for i, info := range infos {
-		nodes[i] = p.nodes.of(c.view, info)
+		nodes[i] = p.nodes.of(c.engine, c.view, info)
 	}
-	var result engine.Result
-	if err := c.attempt.Score(ctx, nodes, &result); err != nil {
+	if err := p.score(ctx, c.attempt, nodes); err != nil {
 		return fwk.AsStatus(err)
 	}
-	engine.ScaleScores(result.Totals, result.Record.MaxTotal, fwk.MaxScore)
-	c.scores = make(map[string]int64, len(nodes))
+	return nil
+}
+
+// score sets the scores of the attempt.
+func (p *plugin) score(ctx context.Context, a *attempt, nodes []*snapshot.Node) error {
+	started := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := a.Attempt.Score(ctx, nodes, &p.result)
+	p.recordScores(a, started, err)
+	if err != nil {
+		return err
+	}
+	engine.ScaleScores(p.result.Totals, p.result.Record.MaxTotal, fwk.MaxScore)
+	a.scores = make(map[string]int64, len(nodes))
 	for i, n := range nodes {
-		c.scores[n.Name] = result.Totals[i]
+		a.scores[n.Name] = p.result.Totals[i]
 	}
 	return nil
 }

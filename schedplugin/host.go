@@ -4,18 +4,24 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"outboard.dev/outboard/binder"
+	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/filewatch"
 	policies "outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/service"
 	signals "outboard.dev/outboard/signal/standard"
 )
@@ -34,14 +40,40 @@ func New(types config.Types) func(ctx context.Context, args runtime.Object, hand
 	return h.plugin
 }
 
-// host is what the plugins of one process share.
+// host is what the plugins of one factory share.
 type host struct {
 	types config.Types
 
-	mu      sync.Mutex
-	first   arguments // with which the service was made
-	service *service.Service
-	logger  *slog.Logger
+	mu    sync.Mutex
+	first arguments // with which the process was made
+	made  *process  // nil: not yet
+}
+
+// process is what runs around the policies.
+type process struct {
+	service  *service.Service
+	metrics  *verbs
+	inFlight *binder.InFlight
+}
+
+// verbs are the metrics of the verbs of profiles.
+type verbs struct {
+	*callmetrics.Metrics
+	known sync.Map // from verbKey to *callmetrics.Verb
+}
+
+type verbKey struct {
+	profile string
+	verb    decision.Verb
+}
+
+func (v *verbs) of(profile string, verb decision.Verb) *callmetrics.Verb {
+	key := verbKey{profile, verb}
+	known, ok := v.known.Load(key)
+	if !ok {
+		known, _ = v.known.LoadOrStore(key, v.Of(profile, verb))
+	}
+	return known.(*callmetrics.Verb)
 }
 
 // plugin makes the plugin of one profile of kube-scheduler. What runs in the background ends with ctx.
@@ -52,55 +84,79 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.service == nil {
-		if err := h.start(ctx, a, handle); err != nil {
+	if h.made == nil {
+		made, err := h.start(ctx, a, handle)
+		if err != nil {
 			return nil, err
 		}
+		h.first, h.made = a, made
 	} else if a.ConfigFile != h.first.ConfigFile || !bytes.Equal(a.document, h.first.document) {
 		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration, but for profile")
 	}
-	if _, err := a.choose(h.service.Current().Config); err != nil {
+	if _, err := a.choose(h.made.service.Current().Config); err != nil {
 		return nil, err
 	}
-	return newPlugin(h.service, a, handle), nil
+	return newPlugin(h.made, a, handle), nil
 }
 
-// start makes the service, which runs until ctx ends.
-func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) error {
+// start makes the process, which runs until ctx ends.
+func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) (*process, error) {
 	c, err := a.load(h.types)
 	if err != nil {
-		return service.Listed(err)
+		return nil, service.Listed(err)
 	}
 	if _, err := a.choose(c); err != nil {
-		return err
+		return nil, err
 	}
 	logger := service.NewLogger(c.Log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	to, err := service.Connect(c, cluster.Options{Config: handle.KubeConfig(), Informers: handle.SharedInformerFactory()}, registry, logger)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s, err := service.New(service.Options{File: a.ConfigFile, Config: c, Types: h.types, Connection: to, Registry: registry, Logger: logger})
+	s, err := service.New(service.Options{
+		File: a.ConfigFile, Config: c, Types: h.types, Connection: to, Registry: registry, Logger: logger,
+		Retry: func(pod *corev1.Pod) {
+			handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		},
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	run := []func(context.Context) error{s.Run}
+	admin, err := server.ListenAdmin(server.Options{Logger: logger, Admin: s.AdminOptions()})
+	if err != nil {
+		return nil, fmt.Errorf("%w (set admin.address)", err)
+	}
+	logger.Info("running the policies inside kube-scheduler", "admin", admin.Addr().String())
+	run = append(run, admin.Run)
 	if a.ConfigFile != "" {
-		watcher, err := filewatch.New(filewatch.Options{
-			Paths:    []string{a.ConfigFile},
-			OnChange: func(contents map[string][]byte) { s.Reload(contents[a.ConfigFile]) },
-			OnError:  s.WatchFailed,
-		})
+		watcher, err := watch(a.ConfigFile, s)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		go watcher.Run(ctx)
+		run = append(run, watcher)
 	}
-	go func() {
-		if err := s.Run(ctx); err != nil {
-			logger.Error("the policies are not served any more", "error", err)
-		}
-	}()
-	h.first, h.service, h.logger = a, s, logger
-	return nil
+	for _, f := range run {
+		go func() {
+			if err := f(ctx); err != nil {
+				logger.Error("a part of Outboard has ended", "error", err)
+			}
+		}()
+	}
+	return &process{service: s, metrics: &verbs{Metrics: callmetrics.New(registry)}, inFlight: new(binder.InFlight)}, nil
+}
+
+// watch returns what follows the configuration file.
+func watch(file string, s *service.Service) (run func(context.Context) error, err error) {
+	watcher, err := filewatch.New(filewatch.Options{
+		Paths:    []string{file},
+		OnChange: func(contents map[string][]byte) { s.Reload(contents[file]) },
+		OnError:  s.WatchFailed,
+	})
+	return func(ctx context.Context) error {
+		watcher.Run(ctx)
+		return nil
+	}, err
 }

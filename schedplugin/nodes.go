@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -24,7 +25,7 @@ type judged struct {
 }
 
 // of returns the node with the pods of the NodeInfo, and all else as in the View.
-func (ns *nodes) of(view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
+func (ns *nodes) of(e *engine.Engine, view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
 	base := view.Node(info.Node().Name)
 	if base == nil { // the View does not show it yet
 		return snapshot.NewNode(snapshot.TrimmedNode(info.Node()), podsOf(info)...)
@@ -34,7 +35,12 @@ func (ns *nodes) of(view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
 	if last := slot.Load(); last != nil && last.generation == generation && last.base == base {
 		return last.node
 	}
-	node := withPodsOf(base, info)
+	node := withPodsOf(base, info, func(pod *corev1.Pod) *corev1.Pod {
+		if planned := e.PlannedNominated(view, base, pod.UID); planned != nil {
+			return planned
+		}
+		return snapshot.TrimmedPod(pod)
+	})
 	slot.Store(&judged{generation, base, node})
 	return node
 }
@@ -52,8 +58,9 @@ func (ns *nodes) slot(view *snapshot.View, row int) *atomic.Pointer[judged] {
 // manyPods is from how many pods on they are looked up in a map.
 const manyPods = 16
 
-// withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same.
-func withPodsOf(base *snapshot.Node, info fwk.NodeInfo) *snapshot.Node {
+// withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same. other returns
+// what is judged of a pod that the base does not have.
+func withPodsOf(base *snapshot.Node, info fwk.NodeInfo, other func(*corev1.Pod) *corev1.Pod) *snapshot.Node {
 	infos := info.GetPods()
 	onBase := base.Has
 	if len(base.Pods) > manyPods {
@@ -69,7 +76,7 @@ func withPodsOf(base *snapshot.Node, info fwk.NodeInfo) *snapshot.Node {
 		if onBase(pod.GetPod().UID) {
 			shared++
 		} else {
-			more = append(more, snapshot.TrimmedPod(pod.GetPod()))
+			more = append(more, other(pod.GetPod()))
 		}
 	}
 	if shared < len(base.Pods) {

@@ -3,42 +3,59 @@ package schedplugin
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/snapshot"
 )
 
 // Name is the name of the plugin in configurations of kube-scheduler.
 const Name = "Outboard"
 
-// syncTimeout is how long the first pods wait until everything has been read of the API server: what kube-scheduler itself reads is
-// there by then.
+// syncTimeout is how long the first pods wait until everything has been read from the API server: what kube-scheduler itself reads
+// has been read by then.
 const syncTimeout = 5 * time.Second
 
-// plugin asks the policies of one profile for one profile of kube-scheduler.
+// plugin runs the policies of one profile for one profile of kube-scheduler.
 type plugin struct {
 	arguments
-	service *service.Service
-	handle  fwk.Handle
-	nodes   nodes
+	*process
+	handle fwk.Handle
+	nodes  nodes
+	// checkOrder checks once whether the plugin binds pods before others do.
+	checkOrder func() error
+
+	mu       sync.Mutex
+	reserved map[types.UID]*reservation
+	latest   *attempt      // the latest one that is not recorded
+	result   engine.Result // memory for scores, used again
 }
 
 var (
 	_ fwk.PreFilterPlugin     = (*plugin)(nil)
 	_ fwk.PreFilterExtensions = (*plugin)(nil)
 	_ fwk.FilterPlugin        = (*plugin)(nil)
+	_ fwk.PostFilterPlugin    = (*plugin)(nil)
 	_ fwk.PreScorePlugin      = (*plugin)(nil)
 	_ fwk.ScorePlugin         = (*plugin)(nil)
+	_ fwk.ReservePlugin       = (*plugin)(nil)
+	_ fwk.BindPlugin          = (*plugin)(nil)
+	_ fwk.PostBindPlugin      = (*plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*plugin)(nil)
+	_ fwk.SignPlugin          = (*plugin)(nil)
 )
 
-func newPlugin(s *service.Service, a arguments, handle fwk.Handle) *plugin {
-	return &plugin{arguments: a, service: s, handle: handle}
+func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
+	return &plugin{
+		arguments: a, process: p, handle: handle, reserved: map[types.UID]*reservation{},
+		checkOrder: sync.OnceValue(func() error { return bindsFirst(handle) }),
+	}
 }
 
 // Name implements fwk.Plugin.
@@ -54,28 +71,31 @@ func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	return profile, current.Engines[profile.Path], nil
 }
 
-// view returns the latest View. The first time it waits until there is one.
-func (p *plugin) view(ctx context.Context) (*snapshot.View, error) {
-	if p.service.Cluster.Synced() != nil {
+// view returns the latest View with the pods that are being bound, but for the pod itself. The first time it waits until there is
+// one.
+func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error) {
+	cluster := p.service.Cluster
+	if cluster.Synced() != nil {
 		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 		defer cancel()
-		_ = p.service.Cluster.WaitForSync(ctx)
-		if err := p.service.Cluster.Synced(); err != nil {
+		_ = cluster.WaitForSync(ctx)
+		if err := cluster.Synced(); err != nil {
 			return nil, err
 		}
 	}
-	return p.service.Cluster.View(), nil
+	pods := p.inFlight.Now() // before the View is read
+	return p.inFlight.Complete(cluster.View(), pods, pod), nil
 }
 
-// pod returns the trimmed pod.
-func (p *plugin) pod(pod *corev1.Pod) *corev1.Pod {
+// trimmed returns the trimmed pod.
+func (p *plugin) trimmed(pod *corev1.Pod) *corev1.Pod {
 	if known := p.service.Cluster.Pod(pod.UID, pod.ResourceVersion); known != nil {
 		return known
 	}
 	return snapshot.TrimmedPod(pod)
 }
 
-// manages says whether the profile is for the pod.
+// manages reports whether the profile is for the pod.
 func manages(profile *config.Profile, pod *corev1.Pod) bool {
 	for _, r := range profile.ManagedResources {
 		if snapshot.NamesResource(pod, corev1.ResourceName(r.Name)) {
@@ -85,23 +105,25 @@ func manages(profile *config.Profile, pod *corev1.Pod) bool {
 	return len(profile.ManagedResources) == 0
 }
 
-// begin prepares the policies for the pod. The cycle is nil if none concerns it.
-func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*cycle, error) {
+// begin prepares the policies for the pod. The attempt is nil if none concerns it.
+func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
+	started := time.Now()
 	profile, e, err := p.profile()
 	if err != nil || !manages(profile, pod) {
 		return nil, err
 	}
-	view, err := p.view(ctx)
+	view, err := p.view(ctx, pod.UID)
 	if err != nil {
 		return nil, fmt.Errorf("Outboard is not ready: %w", err)
 	}
-	attempt, err := e.NewAttempt(ctx, p.pod(pod), view)
+	trimmed := p.trimmed(pod)
+	asked, err := e.NewAttempt(ctx, trimmed, view)
 	if err != nil {
 		return nil, err
 	}
-	if !attempt.Filters() && !attempt.Scores() {
-		attempt.Release()
+	if !asked.Concerns() && !e.Reserves() {
+		asked.Release()
 		return nil, nil
 	}
-	return &cycle{plugin: p, attempt: attempt, view: view}, nil
+	return &attempt{Attempt: asked, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
@@ -31,6 +34,8 @@ type Options struct {
 	Types  config.Types
 	// Connection works with the API server; the zero value judges by requests alone.
 	Connection
+	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. Nil: by a write to the pod.
+	Retry func(pod *corev1.Pod)
 	// Enforced is called with what comes into force, at first by New.
 	Enforced func(*Service, *Profiles)
 
@@ -86,7 +91,7 @@ func New(o Options) (*Service, error) {
 		following.Publisher = s.signalViews
 	} else {
 		if o.Config.Requeue.PerSecond > 0 {
-			if s.Requeuer, err = requeue.New(requeue.Options{Cluster: s.Cluster, PerSecond: o.Config.Requeue.PerSecond, Logger: o.Logger, Registerer: o.Registry}); err != nil {
+			if s.Requeuer, err = requeue.New(s.requeueOptions()); err != nil {
 				return nil, err
 			}
 		}
@@ -101,6 +106,32 @@ func New(o Options) (*Service, error) {
 	}
 	s.enforce(p)
 	return s, nil
+}
+
+// retriesPerSecond is how many pods are requeued per second if that takes no write.
+const retriesPerSecond = 1000
+
+func (s *Service) requeueOptions() requeue.Options {
+	o := requeue.Options{Cluster: s.Cluster, PerSecond: s.options.Config.Requeue.PerSecond, Logger: s.logger, Registerer: s.options.Registry}
+	if s.options.Retry != nil {
+		o.Cluster, o.PerSecond = retrying{s.Cluster, s.options.Retry}, retriesPerSecond
+	}
+	return o
+}
+
+// retrying is a cluster in which pods are retried without a write.
+type retrying struct {
+	*cluster.Cluster
+	retry func(pod *corev1.Pod)
+}
+
+// RetryPod implements requeue.Cluster.
+func (r retrying) RetryPod(_ context.Context, namespace, name string, uid types.UID) (found bool, err error) {
+	if r.PodByUID(uid) == nil {
+		return false, nil
+	}
+	r.retry(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}})
+	return true, nil
 }
 
 // Current returns what is in force.

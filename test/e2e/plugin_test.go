@@ -1,10 +1,18 @@
 package e2e
 
 import (
+	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/explain"
 )
 
 // plugin starts kube-scheduler with the plugin, whose configuration has these lines.
@@ -20,11 +28,16 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
-  plugins: {multiPoint: {enabled: [{name: Outboard}]}}
+  plugins:
+    multiPoint: {enabled: [{name: Outboard}]}
+    bind: {enabled: [{name: Outboard}]}
   pluginConfig:
   - name: Outboard
     args:
       ` + strings.ReplaceAll(strings.TrimSpace(args), "\n", "\n      ") + "\n"
+	if err := th.Grant(th.ctx, "outboard-scheduler.yaml", "system:kube-scheduler"); err != nil {
+		th.t.Fatal(err)
+	}
 	s, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: config, Env: env, Verbosity: 3, Path: path})
 	if err != nil {
 		th.t.Fatal(err)
@@ -62,7 +75,78 @@ profiles:
 	if placed := th.place(web("fifth")); !strings.Contains(placed.Waiting, full) {
 		t.Errorf("fifth waits since %q, want %q", placed.Waiting, full)
 	}
-	if pod := th.bound(controlplane.PodSpec{Name: "other"}); pod.Spec.NodeName == "" {
-		t.Errorf("a pod that no policy concerns is not bound: %v", pod.Status.Conditions)
+	th.bound(controlplane.PodSpec{Name: "other"}) // which no policy concerns
+}
+
+// adminOf returns the admin address of the plugin, as a URL.
+func (th *theater) adminOf(s *controlplane.Scheduler) string {
+	th.t.Helper()
+	found := regexp.MustCompile(`admin=(127\.0\.0\.1:\d+)`).FindStringSubmatch(s.Log())
+	if found == nil {
+		th.t.Fatal("the log does not say where the admin address is")
 	}
+	return "http://" + found[1]
+}
+
+// Inside kube-scheduler a pod is bound with its claims, waits for a GPU that is taken and is retried when it is free, and preempts
+// others for a GPU, which no extender can do: kube-scheduler itself would fit the pod.
+func TestPluginClaims(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 2, 10))
+	for name, value := range map[string]int32{"urgent": 1000} {
+		if _, err := th.Client.SchedulingV1().PriorityClasses().Create(th.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := th.plugin("profiles:\n- managedResources: [{name: " + string(gpuMem) + "}]\n  policies: [{type: GPUMemory}]\n")
+	cards := map[string]bool{}
+	for _, name := range []string{"first", "second"} {
+		pod := th.bound(gpuPod(name, 6))
+		cards[pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]] = true
+	}
+	if !cards["0"] || !cards["1"] {
+		t.Errorf("the pods have the GPUs %v, want 0 and 1", cards)
+	}
+	const full = "Insufficient GPU Memory in one device"
+	placed := th.place(gpuPod("third", 6))
+	if !strings.Contains(placed.Waiting, full) {
+		t.Errorf("third waits since %q, want %q", placed.Waiting, full)
+	}
+	admin := th.adminOf(s)
+	doc, err := explain.Fetch(th.ctx, http.DefaultClient, admin, url.Values{"pod": {"third"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := doc.Text(&text); err != nil || !strings.Contains(text.String(), full) {
+		t.Errorf("explain says %v\n%s", err, text.String())
+	}
+	if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, "first", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	th.awaitBoundIdle("third")
+	urgent := gpuPod("urgent", 8)
+	urgent.PriorityClass = "urgent"
+	if _, err := th.Client.CoreV1().Pods("default").Create(th.ctx, urgent.Pod(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := th.awaitBoundIdle("urgent")
+	if pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
+		t.Errorf("urgent is bound without a GPU: %v", pod.Annotations)
+	}
+}
+
+// awaitBoundIdle waits until the pod is bound, while nothing else happens in the cluster.
+func (th *theater) awaitBoundIdle(name string) *corev1.Pod {
+	th.t.Helper()
+	var bound *corev1.Pod
+	th.eventually(name+" is bound", func() bool {
+		pod, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
+		if err != nil {
+			th.t.Fatal(err)
+		}
+		bound = pod
+		return pod.Spec.NodeName != ""
+	})
+	return bound
 }

@@ -116,14 +116,16 @@ func (s *Stage) defineLedgers(ctx context.Context) error {
 }
 
 // grant gives Outboard's identity the roles of deploy/outboard.yaml.
-func (s *Stage) grant(ctx context.Context) error {
-	path := filepath.Join(s.Root, "deploy", "outboard.yaml")
-	data, err := os.ReadFile(path)
+func (s *Stage) grant(ctx context.Context) error { return s.Grant(ctx, "outboard.yaml", identity) }
+
+// Grant gives the user the roles of a manifest in deploy/.
+func (s *Stage) Grant(ctx context.Context, manifest, user string) error {
+	data, err := os.ReadFile(filepath.Join(s.Root, "deploy", manifest))
 	if err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{Name: "stage"}
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: identity}}
+	meta := metav1.ObjectMeta{Name: "stage-" + strings.TrimSuffix(manifest, ".yaml")}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 	for _, doc := range bytes.Split(data, []byte("\n---\n")) {
 		// A ClusterRole and a Role differ in their kind and namespace only.
 		role := new(rbacv1.ClusterRole)

@@ -1,0 +1,110 @@
+package schedplugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"outboard.dev/outboard/config"
+	policies "outboard.dev/outboard/policies/standard"
+	signals "outboard.dev/outboard/signal/standard"
+)
+
+const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+
+// The configuration is the same as in a file of the extender, with the same errors, but for lines: kube-scheduler has made JSON of
+// its own file.
+func TestArguments(t *testing.T) {
+	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	file := filepath.Join(t.TempDir(), "outboard.yaml")
+	two := header + "profiles:\n- {path: /a, policies: [{type: ImageLocality}]}\n- {path: /b, policies: [{type: ImageLocality}]}\n"
+	if err := os.WriteFile(file, []byte(two), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, args, profile, want string }{
+		{"inline", header + "profiles: [{policies: [{type: ImageLocality}]}]", "/", ""},
+		{"one of several", "profile: /b\n" + two, "/b", ""},
+		{"JSON", `{"apiVersion":"outboard.dev/v1alpha1","kind":"OutboardConfiguration","profiles":[{"policies":[{"type":"ImageLocality"}]}]}`, "/", ""},
+		{"a file", "{configFile: " + file + ", profile: /a}", "/a", ""},
+		{"nothing", "", "", "pluginConfig[Outboard].args: Required value: must be a configuration, or name one with configFile"},
+		{"a list", "[]", "", "pluginConfig[Outboard].args: must be a mapping"},
+		{"a number", "{configFile: 1}", "", "pluginConfig[Outboard].args: configFile: Invalid value: must be a string"},
+		{"twice", "{profile: /a, profile: /b}", "", "already"},
+		{"file and more", "{configFile: " + file + ", profiles: []}", "", "pluginConfig[Outboard].args: profiles: Forbidden: the configuration is in configFile"},
+		{"misspelled", "{configFile: " + file + ", profle: /a}", "", `pluginConfig[Outboard].args: profle: Forbidden: did you mean "profile"?`},
+		{"no profile", two, "", "pluginConfig[Outboard].args: profile: Required value: the configuration has several profiles: /a, /b"},
+		{"unknown profile", "profile: /c\n" + two, "", `pluginConfig[Outboard].args: profile: Not found: "/c": the configuration has the profiles: /a, /b`},
+		{"unknown policy", header + "profiles: [{policies: [{type: ImageLocalty}]}]", "", `pluginConfig[Outboard].args: profiles[0].policies[0].type: Unsupported value: "ImageLocalty": did you mean "ImageLocality"?`},
+		{"unknown field", header + "profiles: [{polices: [{type: ImageLocality}]}]", "", `pluginConfig[Outboard].args: profiles[0].polices: Unknown field: did you mean "policies"?`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path, err := chosen(tt.args, types)
+			switch {
+			case tt.want == "" && err != nil, tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("error %v, want %q", err, tt.want)
+			case path != tt.profile:
+				t.Errorf("profile %q, want %q", path, tt.profile)
+			}
+		})
+	}
+}
+
+// chosen returns the path of the profile that the arguments name.
+func chosen(args string, types config.Types) (string, error) {
+	a, err := parseArguments(&runtime.Unknown{Raw: []byte(args)})
+	if err != nil {
+		return "", err
+	}
+	c, err := a.load(types)
+	if err != nil {
+		return "", err
+	}
+	profile, err := a.choose(c)
+	if err != nil {
+		return "", err
+	}
+	return profile.Path, nil
+}
+
+// ordered is a handle that lists plugins as kube-scheduler's own does.
+type ordered struct{ binds []string }
+
+type enabledPlugin struct{ Name string }
+
+// ListPlugins is the method of kube-scheduler's framework.
+func (o ordered) ListPlugins() *struct {
+	Bind struct{ Enabled []enabledPlugin }
+} {
+	var list struct {
+		Bind struct{ Enabled []enabledPlugin }
+	}
+	for _, name := range o.binds {
+		list.Bind.Enabled = append(list.Bind.Enabled, enabledPlugin{name})
+	}
+	return &list
+}
+
+// A pod must not be bound without the annotations of its claims.
+func TestOrderOfBindPlugins(t *testing.T) {
+	for _, tt := range []struct {
+		binds []string
+		want  string
+	}{
+		{[]string{Name, "DefaultBinder"}, ""},
+		{[]string{"DefaultBinder", Name}, "DefaultBinder binds pods before Outboard does"},
+		{[]string{"DefaultBinder"}, "DefaultBinder binds pods before Outboard does"},
+		{nil, "Outboard does not bind pods"},
+	} {
+		if err := bindsFirst(struct {
+			ordered
+		}{ordered{tt.binds}}); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("with %v: %v, want %q", tt.binds, err, tt.want)
+		}
+	}
+	if err := bindsFirst(struct{}{}); err == nil {
+		t.Error("nothing is said about a framework that lists no plugins")
+	}
+}

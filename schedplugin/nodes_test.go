@@ -1,0 +1,102 @@
+package schedplugin
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// nodeInfo is what is read of a NodeInfo.
+type nodeInfo struct {
+	fwk.NodeInfo
+	node       *corev1.Node
+	pods       []fwk.PodInfo
+	generation int64
+}
+
+func (n nodeInfo) Node() *corev1.Node     { return n.node }
+func (n nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
+func (n nodeInfo) GetGeneration() int64   { return n.generation }
+func (i podInfo) GetPod() *corev1.Pod     { return i.pod }
+func numbered(n int, node string) *corev1.Pod {
+	name := fmt.Sprintf("p%d", n)
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
+type podInfo struct {
+	fwk.PodInfo
+	pod *corev1.Pod
+}
+
+// A node has exactly the pods of the NodeInfo, whatever the View shows; it is the View's own while both have the same, and made once
+// for each generation.
+func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		var b snapshot.Builder
+		b.SetNode(object)
+		some := rapid.SliceOfNDistinct(rapid.IntRange(0, 40), 0, 40, rapid.ID[int])
+		shown := some.Draw(t, "shown")
+		for _, n := range shown {
+			b.SetPod(numbered(n, "n"))
+		}
+		view := b.View()
+		var ns nodes
+		generation := int64(0)
+		for range rapid.IntRange(1, 5).Draw(t, "changes") {
+			generation++
+			here := some.Draw(t, "here")
+			if rapid.Bool().Draw(t, "same") {
+				here = shown
+			}
+			info := nodeInfo{node: object, generation: generation}
+			for _, n := range here {
+				info.pods = append(info.pods, podInfo{pod: numbered(n, "n")})
+			}
+			node := ns.of(e, view, info)
+			var got []int
+			for _, pod := range node.Pods {
+				var n int
+				fmt.Sscanf(pod.Name, "p%d", &n)
+				got = append(got, n)
+			}
+			slices.Sort(got)
+			want := slices.Sorted(slices.Values(here))
+			if !slices.Equal(got, want) {
+				t.Fatalf("the node has the pods %v, want %v", got, want)
+			}
+			if slices.Equal(want, slices.Sorted(slices.Values(shown))) && node != view.Node("n") {
+				t.Fatal("the node is not that of the View, though the pods are the same")
+			}
+			if again := ns.of(e, view, info); again != node {
+				t.Fatal("the node is made again for the same generation")
+			}
+		}
+	})
+}
+
+// A node that no View shows yet is judged by what kube-scheduler knows.
+func TestNodesThatNoViewShows(t *testing.T) {
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ns nodes
+	info := nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, pods: []fwk.PodInfo{podInfo{pod: numbered(1, "new")}}}
+	if node := ns.of(e, new(snapshot.View), info); node.Name != "new" || len(node.Pods) != 1 {
+		t.Errorf("the node is %+v", node)
+	}
+}

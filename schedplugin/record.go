@@ -1,0 +1,108 @@
+package schedplugin
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// judgeSupposed judges a node as the framework supposes it to be. Before the attempt fails, that is with the pods that are nominated
+// to the node: it counts if it is rejected, and otherwise the framework asks again without them.
+func (a *attempt) judgeSupposed(n *snapshot.Node) (policy.Verdict, error) {
+	verdict, err := a.Judge(n)
+	if err == nil && !verdict.Fits() && !a.recorded.Load() {
+		return a.Filter(n)
+	}
+	return verdict, err
+}
+
+// setLatest makes the attempt the latest.
+func (p *plugin) setLatest(a *attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest = a
+}
+
+// finishLatest records an attempt that ended without a word: the framework gave up before it looked for pods to evict.
+func (p *plugin) finishLatest() {
+	p.mu.Lock()
+	latest := p.latest
+	p.latest = nil
+	p.mu.Unlock()
+	if latest != nil {
+		latest.fails()
+	}
+}
+
+// succeeds records that so many nodes are left.
+func (a *attempt) succeeds(fit int) {
+	if a.recorded.Swap(true) {
+		return
+	}
+	a.recordFilter(fit)
+	if r := a.plugin.service.Requeuer; r != nil {
+		r.Observer(a.profile, a.engine)(engine.Request{Pod: a.pod, View: a.view}, true, nil)
+	}
+}
+
+// fails records that no node is left, so that the pod is requeued when it fits on one that a policy has rejected.
+func (a *attempt) fails() {
+	if a.recorded.Swap(true) {
+		return
+	}
+	rejected := a.Rejected()
+	a.recordFilter(0)
+	if r := a.plugin.service.Requeuer; r != nil {
+		r.Observer(a.profile, a.engine)(engine.Request{Pod: a.pod, View: a.view, Nodes: rejected}, false, nil)
+	}
+}
+
+func (a *attempt) recordFilter(fit int) {
+	r := a.Record(fit)
+	a.plugin.add(a.profile, decision.Filter, a.started, r, nil)
+}
+
+// recordScores records the scores in p.result. mu must be held.
+func (p *plugin) recordScores(a *attempt, started time.Time, err error) {
+	r := p.result.Record
+	var scores *decision.Scores
+	if len(r.Top) > 0 {
+		scores = p.result.Scores
+	}
+	unused := p.addScores(a.profile, decision.Prioritize, started, r, scores, err)
+	if scores != nil {
+		p.result.Scores = unused
+	}
+}
+
+// recordError records that the policies could not be prepared.
+func (p *plugin) recordError(pod *corev1.Pod, err error) {
+	profile, _, failed := p.profile()
+	if failed == nil {
+		p.add(profile.Path, decision.Filter, time.Now(), &decision.Record{Pod: podOf(pod)}, err)
+	}
+}
+
+func podOf(pod *corev1.Pod) decision.Pod {
+	return decision.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+}
+
+// add completes the record, keeps it, and counts it.
+func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, err error) {
+	p.addScores(profile, verb, started, r, nil, err)
+}
+
+// addScores is add with scores. It returns scores that can be written over.
+func (p *process) addScores(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) *decision.Scores {
+	r.Time, r.Duration, r.Verb, r.Profile = started, time.Since(started), verb, profile
+	if err != nil {
+		r.Error = err.Error()
+	}
+	p.metrics.of(profile, verb).Observe(r.Duration, r, err)
+	return p.service.Log.Add(r.Bounded(), scores)
+}
