@@ -81,7 +81,8 @@ func (p *plugin) AddPod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInf
 	return nil
 }
 
-// RemovePod implements fwk.PreFilterExtensions. The NodeInfo that Filter is given does not have the pod.
+// RemovePod implements fwk.PreFilterExtensions. The NodeInfo that Filter is given does not have the pod. What the pod holds of a pool,
+// a policy counts as free because the View has the pod on the node, and the node that it judges does not.
 func (p *plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {

@@ -18,16 +18,17 @@ import (
 // Name is the name of the plugin in configurations of kube-scheduler.
 const Name = "Outboard"
 
-// syncTimeout is how long the first pods wait until everything has been read from the API server: what kube-scheduler itself reads
-// has been read by then.
+// syncTimeout is how long the first pod waits until everything has been read from the API server: what kube-scheduler itself reads
+// has been read by then. All other pods wait behind it.
 const syncTimeout = 5 * time.Second
 
 // plugin runs the policies of one profile for one profile of kube-scheduler.
 type plugin struct {
 	arguments
 	*process
-	handle fwk.Handle
-	nodes  nodes
+	handle    fwk.Handle
+	nodes     nodes
+	awaitSync sync.Once
 	// checkOrder checks once whether the plugin binds pods before others do.
 	checkOrder func() error
 
@@ -76,9 +77,11 @@ func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error) {
 	cluster := p.service.Cluster
 	if cluster.Synced() != nil {
-		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
-		defer cancel()
-		_ = cluster.WaitForSync(ctx)
+		p.awaitSync.Do(func() {
+			ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+			defer cancel()
+			_ = cluster.WaitForSync(ctx)
+		})
 		if err := cluster.Synced(); err != nil {
 			return nil, err
 		}

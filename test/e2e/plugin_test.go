@@ -1,14 +1,16 @@
 package e2e
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/controlplane"
@@ -16,13 +18,19 @@ import (
 )
 
 // plugin starts kube-scheduler with the plugin, whose configuration has these lines.
-func (th *theater) plugin(configuration string, env ...string) *controlplane.Scheduler {
+func (th *theater) plugin(configuration string) *controlplane.Scheduler {
 	th.t.Helper()
 	path, err := plugged()
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	args := "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nadmin: {address: 127.0.0.1:0}\n" + configuration
+	return th.pluginOf(path, configuration)
+}
+
+// pluginOf is plugin for a build of kube-scheduler, with these arguments.
+func (th *theater) pluginOf(path, configuration string, args ...string) *controlplane.Scheduler {
+	th.t.Helper()
+	configuration = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nadmin: {address: 127.0.0.1:0}\n" + configuration
 	config := `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -34,11 +42,11 @@ profiles:
   pluginConfig:
   - name: Outboard
     args:
-      ` + strings.ReplaceAll(strings.TrimSpace(args), "\n", "\n      ") + "\n"
+      ` + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n      ") + "\n"
 	if err := th.Grant(th.ctx, "outboard-scheduler.yaml", "system:kube-scheduler"); err != nil {
 		th.t.Fatal(err)
 	}
-	s, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: config, Env: env, Verbosity: 3, Path: path})
+	s, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: config, Args: args, Verbosity: 3, Path: path})
 	if err != nil {
 		th.t.Fatal(err)
 	}
@@ -78,6 +86,45 @@ profiles:
 	th.bound(controlplane.PodSpec{Name: "other"}) // which no policy concerns
 }
 
+// A stranger's kube-scheduler, in a module of its own with at most 20 lines of its own, has a policy of the stranger's.
+func TestOwnScheduler(t *testing.T) {
+	th := open(t)
+	program := filepath.Join(t.TempDir(), "scheduler")
+	build := exec.CommandContext(th.ctx, "go", "build", "-o", program, ".")
+	build.Dir = filepath.Join(th.Root, "examples", "own-scheduler")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	main, err := os.ReadFile(filepath.Join(build.Dir, "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(main, []byte("\n")); lines > 20 {
+		t.Errorf("main.go has %d lines, and should have 20 at most", lines)
+	}
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	th.pluginOf(program, "profiles:\n- policies: [{type: Seats, config: {license: cad, seats: 2}}]\n")
+	seat := func(name string) controlplane.PodSpec {
+		return controlplane.PodSpec{Name: name, Labels: map[string]string{"example.com/license": "cad"}}
+	}
+	for _, name := range []string{"first", "second"} {
+		if pod := th.bound(seat(name)); pod.Annotations["example.com/seat"] != "cad" {
+			t.Errorf("%s has the annotations %v", name, pod.Annotations)
+		}
+	}
+	third := th.place(seat("third"))
+	if !strings.Contains(third.Waiting, "all seats of the license are taken") {
+		t.Fatalf("the third pod waits because of %q", third.Waiting)
+	}
+	if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, "first", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	if pod := th.willBeBound(third.Pod); pod.Annotations["example.com/seat"] != "cad" {
+		t.Errorf("third has the annotations %v", pod.Annotations)
+	}
+}
+
 // adminOf returns the admin address of the plugin, as a URL.
 func (th *theater) adminOf(s *controlplane.Scheduler) string {
 	th.t.Helper()
@@ -93,11 +140,7 @@ func (th *theater) adminOf(s *controlplane.Scheduler) string {
 func TestPluginClaims(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 10))
-	for name, value := range map[string]int32{"urgent": 1000} {
-		if _, err := th.Client.SchedulingV1().PriorityClasses().Create(th.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	th.priority("urgent", 1000)
 	s := th.plugin("profiles:\n- managedResources: [{name: " + string(gpuMem) + "}]\n  policies: [{type: GPUMemory}]\n")
 	cards := map[string]bool{}
 	for _, name := range []string{"first", "second"} {
@@ -124,29 +167,11 @@ func TestPluginClaims(t *testing.T) {
 	if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, "first", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
-	th.awaitBoundIdle("third")
+	th.willBeBound(placed.Pod)
 	urgent := gpuPod("urgent", 8)
 	urgent.PriorityClass = "urgent"
-	if _, err := th.Client.CoreV1().Pods("default").Create(th.ctx, urgent.Pod(), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod := th.awaitBoundIdle("urgent")
+	pod := th.willBeBound(th.create(urgent))
 	if pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
 		t.Errorf("urgent is bound without a GPU: %v", pod.Annotations)
 	}
-}
-
-// awaitBoundIdle waits until the pod is bound, while nothing else happens in the cluster.
-func (th *theater) awaitBoundIdle(name string) *corev1.Pod {
-	th.t.Helper()
-	var bound *corev1.Pod
-	th.eventually(name+" is bound", func() bool {
-		pod, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
-		if err != nil {
-			th.t.Fatal(err)
-		}
-		bound = pod
-		return pod.Spec.NodeName != ""
-	})
-	return bound
 }

@@ -1,0 +1,20 @@
+// Command own-scheduler is kube-scheduler with Outboard's policies and Seats as a plugin.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/schedplugin"
+
+	"example.com/cad/seats"
+)
+
+func main() {
+	types := config.Types{Policies: append(standard.Types(), seats.Type())}
+	outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(types))
+	os.Exit(cli.Run(app.NewSchedulerCommand(outboard)))
+}
