@@ -268,7 +268,7 @@ func (b *Builder) DeleteSignal(name string) {
 func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resource, resource) }
 
 // View publishes the current state. It returns the same View while nothing changes. Its cost is
-// that of the changed nodes, plus copying one pointer for each node.
+// that of the changed nodes, plus copying 64 pointers for each of them and one for each 64 nodes.
 func (b *Builder) View() *View {
 	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
 		return b.current
@@ -282,19 +282,26 @@ func (b *Builder) View() *View {
 	}
 	// Build in order of row: then the nodes that a request reads one after the other are near each
 	// other in memory, which is most of the cost of reading a node.
+	var changed []*Node
 	for _, name := range slices.SortedFunc(maps.Keys(b.dirty), b.compareRows) {
 		if state := b.nodes[name]; state != nil && state.object != nil {
-			b.rows[state.row] = &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, row: state.row, objectFacts: state.facts}
+			n := &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, row: state.row, objectFacts: state.facts}
+			b.rows[state.row] = n
+			changed = append(changed, n)
 		}
 	}
 	clear(b.dirty)
-	next.rows = slices.Clone(b.rows)
+	if b.setChanged || b.current == nil {
+		next.rows = newRowTable(b.rows)
+	} else {
+		next.rows = b.current.rows.with(changed)
+	}
 	if b.signalsDirty || b.setChanged {
-		next.signals = b.signalsByRow(next.rows)
+		next.signals = b.signalsByRow(b.rows)
 		b.signalsDirty = false
 	}
 	if b.setChanged || next.index == nil {
-		next.index = newNodeIndex(next.rows)
+		next.index = newNodeIndex(b.rows)
 		b.setChanged = false
 	}
 	if b.objectsChanged || next.objects == nil {

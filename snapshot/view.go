@@ -15,7 +15,7 @@ type View struct {
 	generation uint64
 	index      *NodeIndex
 	objects    *NodeObjects
-	rows       []*Node
+	rows       rowTable
 	budgets    []*policyv1.PodDisruptionBudget
 	pools      map[string]*Ledger // by resource
 	signals    map[string]*Signal // by name
@@ -46,14 +46,14 @@ func (v *View) NodeObjects() *NodeObjects { return v.objects }
 
 // Rows is the length of a table indexed by [Node.Row]. It is at least Len, and grows only with the
 // largest number of nodes so far.
-func (v *View) Rows() int { return len(v.rows) }
+func (v *View) Rows() int { return v.rows.length }
 
 // At returns the node at the row, or nil if the row is free or out of range.
 func (v *View) At(row int) *Node {
-	if row < 0 || row >= len(v.rows) {
+	if row < 0 || row >= v.rows.length {
 		return nil
 	}
-	return v.rows[row]
+	return v.rows.at(row)
 }
 
 // Node returns the node with the name, or nil.
@@ -83,7 +83,7 @@ func (v *View) All() iter.Seq[*Node] {
 			return
 		}
 		for _, row := range v.index.sorted {
-			if !yield(v.rows[row]) {
+			if !yield(v.rows.at(int(row))) {
 				return
 			}
 		}
@@ -123,13 +123,10 @@ func (v *View) Signals() iter.Seq[*Signal] {
 // WithNodes returns a copy of the View with these nodes in place of its own. They are made from nodes of the View by
 // [Node.With] and [Node.Without], at most one from each.
 func (v *View) WithNodes(nodes ...*Node) *View {
-	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows[n.row] != n }) {
+	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows.at(int(n.row)) != n }) {
 		return v
 	}
 	with := *v
-	with.rows = slices.Clone(v.rows)
-	for _, n := range nodes {
-		with.rows[n.row] = n
-	}
+	with.rows = v.rows.with(nodes)
 	return &with
 }
