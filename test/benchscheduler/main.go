@@ -68,7 +68,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.SetOutput(usage)
 	var s selection
 	quick := flags.Bool("quick", false, "measure the most important settings and arms only, in a few minutes")
-	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 5, with -quick 3)")
+	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 3, with -quick 2)")
 	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
 	flags.Var(&s.percentages, "percentages", "values of percentageOfNodesToScore; 0: kube-scheduler's own choice")
 	flags.Var(&s.templates, "templates", "from how many templates the pods are made")
@@ -87,9 +87,9 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	plan, rounds := fullPlan, 5
+	plan, rounds := fullPlan, 3
 	if *quick {
-		plan, rounds = quickPlan, 3
+		plan, rounds = quickPlan, 2
 	}
 	o.rounds = cmp.Or(o.rounds, rounds)
 	if o.rounds < 1 || o.limit <= 0 || o.running < 0 || s.pods < 0 {

@@ -119,13 +119,13 @@ func TestSelectionKeepsArms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(o.plan) != len(fullPlan) || len(o.plan[0].arms) != len(fullPlan[0].arms) || o.rounds != 5 {
+	if len(o.plan) != len(fullPlan) || len(o.plan[0].arms) != len(fullPlan[0].arms) || o.rounds != 3 {
 		t.Errorf("without arguments, %d rounds of %v are measured", o.rounds, o.plan)
 	}
 	if o, err = parse([]string{"-arms", "ideal,outboard", "-quick"}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if a := o.plan[1].arms; len(a) != 2 || a[0].name != "ideal" || a[1].name != "outboard" || o.rounds != 3 {
+	if a := o.plan[1].arms; len(a) != 2 || a[0].name != "ideal" || a[1].name != "outboard" || o.rounds != 2 {
 		t.Errorf("%d rounds of %v are measured", o.rounds, a)
 	}
 }
