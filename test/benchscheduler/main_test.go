@@ -209,6 +209,7 @@ func TestReport(t *testing.T) {
 		at("stock", 0, 100, 1), at("outboard", 0, 50, 1), at("outboard-8-low", 0, 80, 0.2),
 		at("stock", 1, 200, 0.5), at("outboard", 1, 40, 1.5), at("outboard-8-low", 1, 90, 0.2),
 		at("stock", 2, 100, 1), at("outboard", 2, 70, 1),
+		at("outboard-8-low", 3, 1000, 1), // interrupted before stock
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +218,7 @@ func TestReport(t *testing.T) {
 		"5000 nodes, default sampling, pods of one template\n",
 		"stock           3  100 [100–200]  1.00 [1.00–1.00]  1.00 [1.00–1.00]",
 		"outboard        3  50 [40–70]     0.50 [0.20–0.70]  0.60 [0.50–0.70]",
-		"outboard-8-low  2  85 [80–90]     0.62 [0.45–0.80]  –",
+		"outboard-8-low  3  85 [80–90]     0.62 [0.45–0.80]  –",
 		"5.0, 50.0",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -83,7 +83,9 @@ func report(out io.Writer, s setting, results []result) error {
 		spread := func(format string, figure func(r, base result) float64) string {
 			var figures []float64
 			for round, r := range rounds {
-				figures = append(figures, figure(r, of[base.name][round]))
+				if b, ok := of[base.name][round]; ok { // or the round was interrupted
+					figures = append(figures, figure(r, b))
+				}
 			}
 			return median(format, figures)
 		}
