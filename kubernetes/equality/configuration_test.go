@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
-	sources "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/signal"
 )
 
 type object = map[string]any
@@ -30,12 +30,15 @@ func (d draw) configuration() []byte {
 	}
 	var signals []object
 	for _, name := range nodeSignals() {
-		signals = append(signals, object{"name": name, "file": object{"path": "/nonexistent/" + name}})
+		signals = append(signals, object{"name": name, "maxAge": maxAge.String(), "world": object{"signal": name, "about": policy.AboutNodes}})
 	}
 	for _, name := range keySignals() {
-		signals = append(signals, object{"name": name, "file": object{"path": "/nonexistent/" + name, "about": policy.AboutKeys}})
+		signals = append(signals, object{"name": name, "maxAge": maxAge.String(), "world": object{"signal": name, "about": policy.AboutKeys}})
 	}
-	text, err := json.Marshal(object{"apiVersion": config.APIVersion, "kind": config.Kind, "signals": signals, "profiles": []object{profile}})
+	text, err := json.Marshal(object{
+		"apiVersion": config.APIVersion, "kind": config.Kind, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "error"},
+		"signals": signals, "profiles": []object{profile},
+	})
 	if err != nil {
 		panic(err) // of maps, lists and numbers
 	}
@@ -226,7 +229,7 @@ func (d draw) remoteClusters() object {
 // load loads the configuration as outboard does.
 func load(t fataler, text []byte) *config.Config {
 	t.Helper()
-	c, err := config.Parse("case.yaml", text, config.Types{Policies: standard.Types(), Signals: sources.Types()})
+	c, err := config.Parse("case.yaml", text, config.Types{Policies: standard.Types(), Signals: []signal.Type{new(feeds).source()}})
 	if err != nil {
 		t.Fatalf("the configuration is not valid: %v\n%s", err, text)
 	}

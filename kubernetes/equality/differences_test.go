@@ -13,17 +13,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// fewer divides the number of checks for tests that need fewer cases.
-const fewer = 10
-
 // eachCase draws clusters with configurations, and a pod for each, which the extender is asked about.
 func eachCase(t *testing.T, check func(d draw, s *sides, pod *corev1.Pod)) {
-	w, i := newWire(t), 0
+	w := newWire(t)
+	fewer(t, 10)
 	rapid.Check(t, func(t *rapid.T) {
-		if i++; i%fewer != 0 {
-			return
-		}
-		d, s := draw{t}, &sides{wire: w, counts: &counts{}}
+		d, s := begin(t), &sides{wire: w, counts: &counts{}}
 		s.begin(d)
 		pod := d.pod("pod")
 		s.cluster.publish()

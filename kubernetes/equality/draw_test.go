@@ -14,7 +14,13 @@ import (
 )
 
 // draw draws parts of a case. What is drawn shrinks to the first option, and to less.
-type draw struct{ *rapid.T }
+type draw struct {
+	*rapid.T
+	start time.Time // at which the case begins
+}
+
+// begin begins a case now: a plugin knows no other time.
+func begin(t *rapid.T) draw { return draw{t, time.Now().UTC().Truncate(time.Second)} }
 
 // pick draws one of the options; the first one is the simplest.
 func pick[T any](d draw, what string, options ...T) T {
@@ -36,9 +42,6 @@ func (d draw) label(in map[string]string, key string, values ...string) {
 		in[key] = value
 	}
 }
-
-// start is the time at which every case begins.
-var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 const (
 	gpuMemory   = "aliyun.com/gpu-mem"
@@ -110,7 +113,7 @@ func (d draw) capacity(node *corev1.Node) {
 }
 
 func (d draw) status(node *corev1.Node) {
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(start)}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(d.start)}
 	node.Status.Conditions = []corev1.NodeCondition{ready}
 	if status := pick(d, "KernelDeadlock", "", corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown); status != "" {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: status})
@@ -129,7 +132,7 @@ func (d draw) pod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pick(d, "namespace", "default", "team-a"), Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
-			CreationTimestamp: metav1.NewTime(start.Add(-time.Duration(d.between(0, 3600, "age")) * time.Second)),
+			CreationTimestamp: metav1.NewTime(d.start.Add(-time.Duration(d.between(0, 3600, "age")) * time.Second)),
 			Labels:            map[string]string{}, Annotations: map[string]string{},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 		},
@@ -206,10 +209,10 @@ func (d draw) running(name string, node *corev1.Node) *corev1.Pod {
 	pod := d.pod(name)
 	pod.Spec.NodeName = node.Name
 	pod.Status.Phase = pick(d, "phase", corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed)
-	bound := metav1.NewTime(start.Add(-time.Duration(d.between(0, 300, "bound")) * time.Second))
+	bound := metav1.NewTime(d.start.Add(-time.Duration(d.between(0, 300, "bound")) * time.Second))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: bound}}
 	if d.chance(10, "terminating") {
-		pod.DeletionTimestamp = &metav1.Time{Time: start}
+		pod.DeletionTimestamp = &metav1.Time{Time: d.start}
 	}
 	if memory := pod.Spec.Containers[0].Resources.Limits[gpuMemory]; !memory.IsZero() && d.chance(90, "has GPUs") {
 		pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] = pick(d, "GPU", "0", "1", "0,1", "x")

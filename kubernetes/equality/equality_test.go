@@ -7,10 +7,14 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/config"
@@ -27,7 +31,26 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", checks); err != nil { // before the command line is parsed
 		panic(err)
 	}
+	metrics.Register()
+	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
+}
+
+// fewer has rapid draw one of so many checks, until the test ends.
+func fewer(t *testing.T, of int) {
+	checks := flag.Lookup("rapid.checks").Value
+	all := checks.String()
+	n, err := strconv.Atoi(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(text string) {
+		if err := checks.Set(text); err != nil {
+			t.Error(err)
+		}
+	}
+	set(strconv.Itoa(max(1, n/of)))
+	t.Cleanup(func() { set(all) })
 }
 
 // sides are all that decide about the pods of one cluster.
@@ -44,7 +67,7 @@ type sides struct {
 func TestExtenderAndSimulationDecideAlike(t *testing.T) {
 	w, counts := newWire(t), &counts{}
 	rapid.Check(t, func(t *rapid.T) {
-		d := draw{t}
+		d := begin(t)
 		s := &sides{wire: w, counts: counts}
 		s.begin(d)
 		for i := range d.between(4, 12, "pods to place") {
@@ -133,18 +156,13 @@ func exactScores(totals, scores map[string]int64) string {
 // levels says whether scores are totals on the levels of the wire, less the least of them: the order of the nodes but for ties,
 // and the same best nodes.
 func levels(totals, scores map[string]int64, maxTotal int64) string {
+	if difference := order(totals, scores); difference != "" {
+		return difference
+	}
 	names := slices.Sorted(maps.Keys(totals))
 	want := make([]int64, len(names))
 	for i, name := range names {
 		want[i] = totals[name]
-		for _, other := range names {
-			if totals[name] > totals[other] && scores[name] < scores[other] {
-				return "the order of " + name + " and " + other
-			}
-		}
-	}
-	if !slices.Equal(best(totals), best(scores)) {
-		return "the best nodes"
 	}
 	engine.ScaleScores(want, maxTotal, engine.MaxExtenderScore)
 	least := slices.Min(want)
@@ -152,6 +170,21 @@ func levels(totals, scores map[string]int64, maxTotal int64) string {
 		if scores[name] != want[i]-least {
 			return "the level of " + name
 		}
+	}
+	return ""
+}
+
+// order says whether scores order the nodes as totals do, but for ties among those that are not the best.
+func order(totals, scores map[string]int64) string {
+	for name := range totals {
+		for other := range totals {
+			if totals[name] > totals[other] && scores[name] < scores[other] {
+				return "the order of " + name + " and " + other
+			}
+		}
+	}
+	if !slices.Equal(best(totals), best(scores)) {
+		return "the best nodes"
 	}
 	return ""
 }
@@ -223,6 +256,7 @@ func (s *sides) change(d draw) {
 		if pod := s.onePod(d); pod != nil {
 			pod.Status.Phase = corev1.PodSucceeded
 			s.setPod(pod)
+			s.release(pod.UID) // as a ledger.Keeper does soon
 		}
 	case "a pod is deleted":
 		if pod := s.onePod(d); pod != nil {

@@ -36,7 +36,7 @@ var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "
 // world draws a cluster.
 func (d draw) world() *world {
 	w := &world{
-		pods: map[types.UID]*corev1.Pod{}, signals: map[string]*snapshot.Signal{}, unusable: map[string]map[string]string{}, claimed: ledgers{}, now: start,
+		pods: map[types.UID]*corev1.Pod{}, signals: map[string]*snapshot.Signal{}, unusable: map[string]map[string]string{}, claimed: ledgers{}, now: d.start,
 	}
 	for i := range pick(d, "nodes", 2, 1, 5, 8, 12, 20, 30) {
 		w.setNode(d.node(i))
@@ -72,8 +72,12 @@ func (d draw) signal(name string, keys []string) *snapshot.Signal {
 		if !d.chance(80, "known") {
 			continue
 		}
-		at := start.Add(-time.Duration(d.between(0, 120, "seconds ago")) * time.Second)
-		values[key] = snapshot.Value{Number: pick(d, name, 0, 0.2, 0.75, 1, 3, 12, 60, 90, 4e9), At: at, Stale: d.chance(15, "stale")}
+		v := snapshot.Value{Number: pick(d, name, 0, 0.2, 0.75, 1, 3, 12, 60, 90, 4e9), Stale: d.chance(15, "stale")}
+		v.At = d.start.Add(-time.Duration(d.between(0, 120, "seconds ago")) * time.Second)
+		if v.Stale {
+			v.At = v.At.Add(-2 * maxAge)
+		}
+		values[key] = v
 	}
 	return snapshot.NewSignal(name, values)
 }
@@ -103,6 +107,11 @@ func (w *world) setPod(pod *corev1.Pod) {
 func (w *world) deletePod(uid types.UID) {
 	delete(w.pods, uid)
 	w.builder.DeletePod(uid)
+	w.release(uid)
+}
+
+// release takes all claims of the pod back.
+func (w *world) release(uid types.UID) {
 	for _, key := range w.claimed.keys() {
 		l := w.claimed[key]
 		w.setLedger(*l.Without(func(other types.UID) bool { return other == uid }))

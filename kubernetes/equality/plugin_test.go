@@ -1,0 +1,306 @@
+package equality
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/schedplugin"
+	"outboard.dev/outboard/signal"
+)
+
+// inProcess runs the plugin in kube-scheduler's own framework. What the plugin reads of the API server comes over informers and
+// clients, and so a moment after a change.
+type inProcess struct {
+	framework.Framework
+	*world
+	api      *api
+	signals  feeds
+	snapshot *lister
+	stop     context.CancelFunc
+}
+
+// lister is the snapshot that plugins see.
+type lister struct{ *cache.Snapshot }
+
+// startPlugin starts the framework with the plugin, whose args are the configuration.
+func startPlugin(t fataler, text []byte, w *world) *inProcess {
+	t.Helper()
+	p := &inProcess{world: w, api: newAPI(), snapshot: &lister{cache.NewEmptySnapshot()}}
+	p.publish()
+	client, err := kubernetes.NewForConfig(p.api.config())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	registry := plugins.NewInTreeRegistry()
+	if err := registry.Register(schedplugin.Name, schedplugin.New(config.Types{Policies: standard.Types(), Signals: []signal.Type{p.signals.source()}})); err != nil {
+		t.Fatalf("%v", err)
+	}
+	only := func(name string) schedulerapi.PluginSet {
+		return schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: name}}}
+	}
+	profile := &schedulerapi.KubeSchedulerProfile{
+		SchedulerName: corev1.DefaultSchedulerName,
+		Plugins: &schedulerapi.Plugins{
+			QueueSort: only(queuesort.Name), Bind: only(defaultbinder.Name),
+			MultiPoint: schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: schedplugin.Name, Weight: 1}}},
+		},
+		PluginConfig: []schedulerapi.PluginConfig{{Name: schedplugin.Name, Args: &runtime.Unknown{Raw: text, ContentType: runtime.ContentTypeJSON}}},
+	}
+	ctx, stop := context.WithCancel(background)
+	p.stop = stop
+	factory := informers.NewSharedInformerFactory(client, 0)
+	p.Framework, err = frameworkruntime.NewFramework(ctx, registry, profile,
+		frameworkruntime.WithClientSet(client), frameworkruntime.WithKubeConfig(p.api.config()), frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSnapshotSharedLister(p.snapshot), frameworkruntime.WithPodNominator(nominator{world: w}), frameworkruntime.WithParallelism(1))
+	if err != nil {
+		stop()
+		t.Fatalf("the plugin does not start: %v\n%s", err, text)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	return p
+}
+
+// nominator knows the nominated pods of a world.
+type nominator struct {
+	fwk.PodNominator
+	world *world
+}
+
+// NominatedPodsForNode implements fwk.PodNominator.
+func (n nominator) NominatedPodsForNode(node string) []fwk.PodInfo {
+	var all []fwk.PodInfo
+	for _, pod := range n.world.podsInOrder() {
+		if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName == node && pod.DeletionTimestamp == nil && !ended(pod) {
+			info, err := framework.NewPodInfo(pod)
+			if err != nil {
+				panic(err) // of a pod without affinity
+			}
+			all = append(all, info)
+		}
+	}
+	return all
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// publish makes the world, as it is now, what kube-scheduler's cache and the API server have.
+func (p *inProcess) publish() {
+	seen := map[string]bool{}
+	for _, node := range p.nodes {
+		seen[nodesAPI+keyOf(node)] = true
+		p.api.setNode(node)
+		p.api.setUnhealthy(node.Name, p.unusable[node.Name])
+	}
+	var assigned []*corev1.Pod
+	for _, pod := range p.podsInOrder() {
+		if ended(pod) {
+			continue // kube-scheduler's informer of pods leaves them out
+		}
+		seen[podsAPI+keyOf(pod)] = true
+		p.api.setPod(pod)
+		if pod.Spec.NodeName != "" {
+			assigned = append(assigned, pod)
+		}
+	}
+	for _, key := range p.claimed.keys() {
+		p.api.setLedger(p.claimed[key])
+	}
+	for _, s := range p.world.signals {
+		p.signals.set(s)
+	}
+	p.api.keep(nodesAPI, seen)
+	p.api.keep(podsAPI, seen)
+	var nodes []*corev1.Node
+	known := map[string]bool{}
+	for _, node := range p.nodes {
+		nodes, known[node.Name] = append(nodes, node), true
+	}
+	var on []*corev1.Pod
+	for _, pod := range assigned {
+		if known[pod.Spec.NodeName] {
+			on = append(on, pod)
+		}
+	}
+	p.snapshot.Snapshot = cache.NewSnapshot(on, nodes)
+}
+
+// ask asks about the pod as kube-scheduler does: Filter about each of the nodes, and Score about those that pass.
+func (p *inProcess) ask(pod *corev1.Pod, nodes []*corev1.Node) decided {
+	state := framework.NewCycleState()
+	if _, status, _ := p.RunPreFilterPlugins(background, state, pod); !status.IsSuccess() && !status.IsSkip() {
+		return decided{Error: status.Message()}
+	}
+	d := decided{Verdicts: map[string]verdict{}}
+	var left []fwk.NodeInfo
+	for _, node := range nodes {
+		info, err := p.snapshot.Get(node.Name)
+		if err != nil {
+			return decided{Error: err.Error()}
+		}
+		status := p.RunFilterPluginsWithNominatedPods(background, state, pod, info)
+		if !status.IsSuccess() && !status.IsRejected() {
+			return decided{Error: status.Message()}
+		}
+		d.Verdicts[node.Name] = verdict{status.Message(), status.Code() == fwk.UnschedulableAndUnresolvable}
+		if status.IsSuccess() {
+			d.Kept, left = append(d.Kept, node.Name), append(left, info)
+		}
+	}
+	if len(left) == 0 {
+		return d
+	}
+	if status := p.RunPreScorePlugins(background, state, pod, left); !status.IsSuccess() {
+		d.ScoreError = status.Message()
+		return d
+	}
+	scores, status := p.RunScorePlugins(background, state, pod, left)
+	if !status.IsSuccess() {
+		d.ScoreError = status.Message()
+		return d
+	}
+	d.Scores = map[string]int64{}
+	for _, s := range scores {
+		d.Scores[s.Name] = s.TotalScore
+	}
+	return d
+}
+
+const (
+	// shards are how many clusters there are at a time, because the plugin waits for what it reads most of the time.
+	shards = 8
+	// looks is how often the plugin is asked, until it has seen what has changed: after some milliseconds.
+	looks, pause = 2000, 2 * time.Millisecond
+)
+
+// TestPluginDecidesAlike compares the plugin with the engine. A shortlist means nothing to a plugin, which is asked about one node
+// after the other.
+func TestPluginDecidesAlike(t *testing.T) {
+	var all counts
+	var mu sync.Mutex
+	fewer(t, shards)
+	t.Run("shards", func(t *testing.T) {
+		for i := range shards {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				var own counts
+				rapid.Check(t, func(t *rapid.T) {
+					d := begin(t)
+					s := &sides{world: d.world(), counts: &own}
+					text := d.configuration()
+					s.profile = &load(d, text).Profiles[0]
+					s.profile.Shortlist = 0
+					s.memory = &inMemory{profile: s.profile, engine: engineOf(d, s.profile)}
+					p := startPlugin(d, text, s.world)
+					defer p.stop()
+					for i := range d.between(4, 12, "pods to place") {
+						s.placeBeside(d, p, fmt.Sprintf("pod-%d", i))
+						s.change(d)
+						p.publish()
+					}
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				all.add(own)
+			})
+		}
+	})
+	all.check(t, "Shortlisted", "Bound", "Annotated", "Claims", "NotBound")
+}
+
+// placeBeside has the engine and the plugin decide about a pod, compares them, and places it.
+func (s *sides) placeBeside(d draw, p *inProcess, name string) {
+	pod, nodes := d.pod(name), d.subset(s.nodes)
+	s.now = s.now.Add(time.Second)
+	view := s.builder.View()
+	want := s.memory.ask(view, trimmed(pod), nodes)
+	if !interested(d, s.profile, pod) {
+		want = s.nothing(nodes)
+	}
+	s.counts.note(want, s.profile)
+	var got decided
+	var difference string
+	for range looks {
+		got = p.ask(pod, nodes)
+		if difference = s.comparePlugin(want, got); difference == "" {
+			break
+		}
+		time.Sleep(pause)
+	}
+	if difference != "" {
+		d.Fatalf("the plugin and the engine differ about pod %s: %s\nplugin: %s\nengine: %s", name, difference, describe(got), describe(want))
+	}
+	if len(want.Kept) == 0 || want.Scores == nil {
+		return
+	}
+	var claims keeper
+	claims.begin(s.world)
+	node := best(want.Scores)[0]
+	annotations, err := s.memory.reserve(view, trimmed(pod), node, &claims)
+	if err != nil {
+		return
+	}
+	for _, l := range claims.list() {
+		s.setLedger(l)
+	}
+	s.setPod(s.bound(pod, node, annotations))
+}
+
+// nothing is what is said of a pod that is none of the profile's.
+func (s *sides) nothing(nodes []*corev1.Node) decided {
+	s.memory.maxTotal = 0
+	d := decided{Verdicts: map[string]verdict{}, Scores: map[string]int64{}}
+	for _, node := range nodes {
+		d.Kept = append(d.Kept, node.Name)
+		d.Verdicts[node.Name], d.Scores[node.Name] = verdict{}, 0
+	}
+	return d
+}
+
+// comparePlugin returns how the plugin's answers differ from what the engine says.
+func (s *sides) comparePlugin(want, got decided) string {
+	switch {
+	case want.Error != "":
+		if !strings.Contains(oneLine(fmt.Errorf("%s", got.Error)), want.Error) {
+			return "the error of filter"
+		}
+		return ""
+	case got.Error != "":
+		return "an error of filter"
+	}
+	for name, v := range want.Verdicts {
+		if got.Verdicts[name] != v {
+			return "the verdict on " + name
+		}
+	}
+	switch {
+	case (want.ScoreError == "") != (got.ScoreError == ""):
+		return "the error of scoring"
+	case len(want.Kept) == 0 || want.Scores == nil:
+		return ""
+	}
+	return order(want.Scores, got.Scores)
+}
