@@ -136,7 +136,7 @@ func TestSchemaHasDescriptions(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"description": "How many there are."`, `"description": "Settings of Own."`,
-		`"description": "qps is how many requests per second`, `"description": "matchLabels is a map of {key,value} pairs.`,
+		`"description": "qps is the maximum average rate of requests`, `"description": "matchLabels is a map of {key,value} pairs.`,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %s", want)

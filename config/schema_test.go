@@ -119,7 +119,7 @@ type inexpressibleRule struct {
 // inexpressible are the errors that the schema need not find.
 var inexpressible = []inexpressibleRule{
 	{"a field does not go with others", regexp.MustCompile(`^Forbidden|: (needs|is for|scoringStrategy.type: LeastWaste) `)},
-	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|names the column|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
+	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|names the column|names the ConfigMap|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
 	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|between 500 and)|: serving.address is |not a loopback address|: serves `)},
 	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces`)},
 	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|0 or more)`)},

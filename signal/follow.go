@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// firstRetry is the pause after a first failure; it doubles up to the interval.
+	// firstRetry is the pause after the first failure; it doubles up to the interval.
 	firstRetry = time.Second
-	// lookAtNodes is how often it is looked whether there are other nodes, so that
-	// a value about a new one counts.
+	// lookAtNodes is how often new nodes are looked for, whose values then count.
 	lookAtNodes = time.Second
-	// leastPause is the least time between two readings of a source that changes.
+	// leastPause is the minimum time between two reads of a source that reports changes.
 	leastPause = 50 * time.Millisecond
 )
 
-// follower reads one signal again and again.
+// follower reads one signal repeatedly.
 type follower struct {
 	Followed
 	publisher Publisher
@@ -33,10 +32,10 @@ type follower struct {
 	cancel    context.CancelFunc // nil before it is started
 	ended     chan struct{}
 
-	// Of run alone.
-	reading  reading // nil: nothing was read yet
+	// Only run uses these.
+	reading  reading // nil: not read yet
 	states   states  // of hysteresis; nil without
-	counting bool    // the reading's values about nodes that do not exist are still to be counted
+	counting bool    // values of the reading for unknown nodes are not counted yet
 	failures int     // in a row
 	nodes    *snapshot.NodeIndex
 
@@ -52,14 +51,14 @@ func newFollower(m *Manager, f Followed) *follower {
 	}
 }
 
-// Status is how the signal stands.
+// Status returns the status of the signal.
 func (f *follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.status
 }
 
-// answer is how a reading went.
+// answer is the result of a read.
 type answer struct {
 	samples []Sample
 	err     error
@@ -67,9 +66,9 @@ type answer struct {
 	took    time.Duration
 }
 
-// run reads and publishes until ctx ends. A reading takes place in a goroutine of its
-// own, so that values grow stale in time even if the source does not let go. If one is
-// still under way in the end, its answer will come from the channel returned.
+// run reads and publishes until ctx ends. Each read has its own goroutine, so that values become
+// stale in time even if the source does not return. If a read is still running at the end, the
+// returned channel receives its result.
 func (f *follower) run(ctx context.Context) <-chan answer {
 	var changed <-chan struct{}
 	if c, ok := f.Source.(Changer); ok {
@@ -108,7 +107,7 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 			}
 			next.Reset(pause)
 			f.publish(expiry)
-			f.metrics.reading(f.Settings.Name, a.err, a.took) // who sees it counted finds it published
+			f.metrics.reading(f.Settings.Name, a.err, a.took) // after publishing, so that the metric counts published readings
 		case <-expiry.C:
 			f.publish(expiry)
 		case <-look.C:
@@ -119,9 +118,9 @@ func (f *follower) run(ctx context.Context) <-chan answer {
 	}
 }
 
-// read asks the source once.
+// read reads the source once.
 func (f *follower) read(ctx context.Context) (a answer) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.Settings.Timeout, fmt.Errorf("no answer within %s", f.Settings.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, f.Settings.Timeout, fmt.Errorf("no response within %s", f.Settings.Timeout))
 	defer cancel()
 	began, started := f.now(), time.Now()
 	defer func() {
@@ -129,7 +128,7 @@ func (f *follower) read(ctx context.Context) (a answer) {
 			a = answer{err: fmt.Errorf("panic: %v", p)}
 		}
 		if a.err != nil && ctx.Err() != nil {
-			a.err = context.Cause(ctx) // says more than "context deadline exceeded"
+			a.err = context.Cause(ctx) // more specific than "context deadline exceeded"
 		}
 		a.began, a.took = began, time.Since(started)
 	}()
@@ -140,9 +139,8 @@ func (f *follower) read(ctx context.Context) (a answer) {
 	return answer{samples: samples, err: err}
 }
 
-// take takes in how a reading went, and returns the pause before the next. Both the
-// pauses after failures and those between readings vary, so that replicas do not ask
-// all at once.
+// take handles the result of a read, and returns the pause before the next one. All pauses vary, so
+// that replicas do not read at the same time.
 func (f *follower) take(a answer) time.Duration {
 	f.mu.Lock()
 	f.status.Err, f.status.Tried = a.err, true
@@ -169,7 +167,7 @@ func (f *follower) take(a answer) time.Duration {
 
 func vary(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 
-// publish publishes what is known, and sets the timer for when that changes by age.
+// publish publishes the signal, and sets the timer to when the next value becomes stale.
 func (f *follower) publish(expiry *time.Timer) {
 	if f.reading == nil {
 		return

@@ -7,29 +7,28 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// states are what numbers become under hysteresis, by key. They never change; the next
-// reading makes other states of them.
+// states are the states of numbers under hysteresis, by key. They are immutable; the next reading
+// creates other states.
 type states map[string]state
 
-// state is 1 or 0 for one key. Its times are those of samples, so it depends on them
-// alone, and on no clock.
+// state is 1 or 0 for one key. Its times are those of samples, so it depends on no clock.
 type state struct {
 	on    bool
-	since time.Time // the sample that made it so
+	since time.Time // the sample that set the state
 	seen  time.Time // the latest sample
-	// against is the first of the samples, without a break, that speak for the other
-	// state; zero if the latest does not.
+	// against is the first of the latest samples, without a break, that are beyond the threshold of
+	// the other state; zero if the latest is not.
 	against time.Time
 }
 
 // step returns the states after the reading.
 //
-// The first number of a key is judged by the plain threshold, at once: what was before
-// is not known. From then on the state changes when every number for the length of h.For
-// or h.ClearAfter was beyond the threshold of the other state. A number that is not
-// later than the one before changes nothing, and a gap longer than maxAge is a
-// break. A key that the reading leaves out keeps its state until maxAge has passed at
-// now, but only as long as there are no more than most states.
+// The plain threshold determines the state for the first number of a key immediately, because its
+// earlier state is unknown. From then on the state changes when all numbers for h.For or
+// h.ClearAfter were beyond the threshold of the other state. A number that is not later than the
+// one before changes nothing, and a gap longer than maxAge is a break. A key that is missing in the
+// reading keeps its state until maxAge has passed at now, but only while there are at most most
+// states.
 func (s states) step(r reading, h *Hysteresis, maxAge time.Duration, most int, now time.Time) states {
 	next := make(states, len(r))
 	for key, v := range r {
@@ -74,7 +73,7 @@ func (s state) step(v snapshot.Value, h *Hysteresis, maxAge time.Duration) state
 	return s
 }
 
-// reading is the states as numbers, as old as the latest samples.
+// reading returns the states as numbers, with the times of the latest samples.
 func (s states) reading() reading {
 	r := make(reading, len(s))
 	for key, state := range s {
@@ -87,7 +86,7 @@ func (s states) reading() reading {
 	return r
 }
 
-// date makes values say since when they have been so.
+// date sets the times of values to when their states were set.
 func (s states) date(values map[string]snapshot.Value) {
 	for key, v := range values {
 		v.At = s[key].since

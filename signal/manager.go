@@ -23,26 +23,24 @@ import (
 type Publisher interface {
 	SetSignal(*snapshot.Signal)
 	DeleteSignal(name string)
-	// View is what was published last. Values about nodes that it does not have are
-	// dropped, unless it has none at all.
+	// View returns the last published view. Values for nodes that it does not have are dropped,
+	// unless it has no nodes at all.
 	View() *snapshot.View
 }
 
-// Options are the parts of a Manager.
+// Options configure a Manager.
 type Options struct {
 	// Publisher is required.
 	Publisher Publisher
-	// Now is the clock by which values without a time of their own are dated, and by
-	// which they grow old. time.Now if nil.
+	// Now is the clock for the times of values without a time, and for their ages. time.Now if nil.
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Nil: none.
+	// Registerer receives the metrics. Nil: none.
 	Registerer prometheus.Registerer
 }
 
-// Manager follows signals: it reads each again and again, and publishes what they say.
-// Its methods may be called concurrently.
+// Manager reads signals repeatedly, and publishes them. Its methods are safe for concurrent use.
 type Manager struct {
 	options Options
 	metrics *metrics
@@ -57,20 +55,19 @@ type Manager struct {
 type Followed struct {
 	// Settings are valid.
 	Settings Settings
-	// About says what the keys of the source's numbers are.
+	// About is what the keys of the source's numbers are.
 	About policy.SignalAbout
-	// Config is the configuration of the source, as text: sources with the same text
-	// read the same.
+	// Config is the configuration of the source, as text: sources with equal text are equal.
 	Config string
 	Source Source
 }
 
-// same says whether both are the same signal, from different sources perhaps.
+// same reports whether both are the same signal, possibly with different source objects.
 func (f *Followed) same(other *Followed) bool {
 	return reflect.DeepEqual(f.Settings, other.Settings) && f.About == other.About && f.Config == other.Config
 }
 
-// NewManager returns a Manager that follows nothing.
+// NewManager returns a Manager without signals.
 func NewManager(o Options) (*Manager, error) {
 	if o.Publisher == nil {
 		return nil, errors.New("signal: Publisher is required")
@@ -90,9 +87,9 @@ func NewManager(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// Follow follows these signals from now on, or once Run is called, and no others. One
-// that is followed already with the same configuration goes on as it is, and the source
-// given here is closed. Signals that are no longer followed are deleted.
+// Follow replaces the signals to read, now or when Run is called. A signal that is read already
+// with the same configuration continues, and the source passed here is closed. Signals that are no
+// longer listed are deleted.
 func (m *Manager) Follow(all []Followed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,8 +119,8 @@ func (m *Manager) Follow(all []Followed) {
 	}
 }
 
-// Run reads the signals until ctx ends, and returns when all have ended. The signals
-// stay. It may be called once.
+// Run reads the signals until ctx ends, and returns when all reads have ended. The signals stay
+// published. Call it once.
 func (m *Manager) Run(ctx context.Context) {
 	m.mu.Lock()
 	m.ctx = ctx
@@ -135,7 +132,7 @@ func (m *Manager) Run(ctx context.Context) {
 	m.running.Wait()
 }
 
-// start and drop are called with mu held.
+// mu must be held for start and drop.
 func (m *Manager) start(f *follower) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	f.cancel = cancel
@@ -166,20 +163,20 @@ func (m *Manager) close(name string, source Source) {
 	}
 }
 
-// Status is how a signal stands.
+// Status is the status of a signal.
 type Status struct {
 	Name string
-	// Values is how many numbers are known, Stale how many of them are too old.
+	// Values is how many numbers the signal has, Stale how many of them are stale.
 	Values, Stale int
-	// Newest is when the newest was true; zero if there is none.
+	// Newest is the time of the newest number; zero if there is none.
 	Newest time.Time
-	// Err is why the last reading failed; nil if it did not, or there was none yet.
+	// Err is why the last read failed; nil if it succeeded, or there was none yet.
 	Err error
-	// Tried says whether the first reading has ended, Read whether one ever succeeded.
+	// Tried is true when the first read has ended, Read when a read has succeeded.
 	Tried, Read bool
 }
 
-// Statuses returns how the signals stand, in order of name.
+// Statuses returns the statuses of the signals, in order of name.
 func (m *Manager) Statuses() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,8 +187,7 @@ func (m *Manager) Statuses() []Status {
 	return all
 }
 
-// Tried returns nil once every signal has been read, or could not be, since it is
-// followed.
+// Tried returns nil once the first read of every signal has ended, whether it succeeded or not.
 func (m *Manager) Tried() error {
 	for _, s := range m.Statuses() {
 		if !s.Tried {
@@ -201,7 +197,7 @@ func (m *Manager) Tried() error {
 	return nil
 }
 
-// Warnings returns a line for each signal that does not say all it should.
+// Warnings returns a line for each signal with missing or stale values.
 func (m *Manager) Warnings() []string {
 	var lines []string
 	for _, s := range m.Statuses() {

@@ -256,7 +256,7 @@ func TestReadingsThatFail(t *testing.T) {
 		"is slow": {func(ctx context.Context) ([]signal.Sample, error) {
 			<-ctx.Done()
 			return nil, fmt.Errorf("get: %w", ctx.Err())
-		}, "signal cpu: not read yet; no answer within 10s"},
+		}, "signal cpu: not read yet; no response within 10s"},
 		"is empty": {func(context.Context) ([]signal.Sample, error) { return nil, nil }, "signal cpu: has no values"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// begin makes the signal's metrics, so that what has not happened yet is 0.
+// begin creates the signal's metrics, so that they start at 0.
 func (m *metrics) begin(signal string) {
 	m.readings.WithLabelValues(signal, "success")
 	m.readings.WithLabelValues(signal, "error")

@@ -10,17 +10,16 @@ import (
 // Why samples are dropped, in metrics.
 const (
 	notANumber  = "not_a_number" // NaN or infinite
-	duplicate   = "duplicate"    // the key was there before
+	duplicate   = "duplicate"    // an earlier sample has the key
 	unknownNode = "unknown_node" // there is no such node
 )
 
-// reading is what one successful reading said, by key.
+// reading is the result of one successful read, by key.
 type reading map[string]snapshot.Value
 
-// accept makes a reading of samples. Of samples with one key the first counts. A number
-// without a time may be as old as the reading: it is from when that began. A time in the
-// future would never grow old, and becomes now. dropped is called for each
-// sample that is left out.
+// accept makes a reading from samples. Of samples with the same key the first one counts. A number
+// without a time gets the time when the read began. A time in the future would never become stale,
+// and is replaced with now. accept calls dropped for each sample that is left out.
 func accept(samples []Sample, began, now time.Time, dropped func(why string)) reading {
 	r := make(reading, len(samples))
 	for _, s := range samples {
@@ -43,7 +42,7 @@ func accept(samples []Sample, began, now time.Time, dropped func(why string)) re
 	return r
 }
 
-// known leaves out the values about nodes that do not exist.
+// known leaves out the values of nodes that do not exist.
 func (r reading) known(view *snapshot.View) (reading, int) {
 	kept := make(reading, len(r))
 	for key, v := range r {
@@ -54,8 +53,8 @@ func (r reading) known(view *snapshot.View) (reading, int) {
 	return kept, len(r) - len(kept)
 }
 
-// aged marks the values that are too old now. expires is when the next one will be;
-// zero if none is left.
+// aged marks the values that are stale now. expires is when the next one becomes stale; zero if
+// none will.
 func (r reading) aged(now time.Time, maxAge time.Duration) (values map[string]snapshot.Value, stale int, expires time.Time) {
 	values = make(map[string]snapshot.Value, len(r))
 	for key, v := range r {
@@ -70,7 +69,7 @@ func (r reading) aged(now time.Time, maxAge time.Duration) (values map[string]sn
 	return values, stale, expires
 }
 
-// newest is when the newest value was true; zero if there is none.
+// newest returns the time of the newest value; zero if there is none.
 func (r reading) newest() time.Time {
 	var at time.Time
 	for _, v := range r {

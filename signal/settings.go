@@ -9,22 +9,21 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Settings are what every signal has beside its source.
+// Settings are the fields of every signal besides its source.
 type Settings struct {
-	// Name is what policies call it: lower-case letters, digits and -, at most 63.
-	// Required, and unique.
+	// Name is the name that policies use: lower-case letters, digits and -, at most 63. Required,
+	// and unique.
 	Name string `json:"name"`
-	// Interval is the time between two readings, 1s..1h. Default 30s.
+	// Interval is the time between two reads, 1s..1h. Default 30s.
 	Interval time.Duration `json:"interval"`
-	// Timeout bounds one reading, 100ms..5m; of some types of sources it must be longer.
-	// Default 10s.
+	// Timeout bounds one read, 100ms..5m; some types of sources need more than others. Default 10s.
 	Timeout time.Duration `json:"timeout"`
-	// MaxAge is how long a number is believed, interval..24h. Default 5m.
+	// MaxAge is the age at which a number becomes stale, interval..24h. Default 5m.
 	MaxAge time.Duration `json:"maxAge"`
-	// MaxValues is how many numbers a reading may have; one with more is refused as
-	// a whole. 1..100000. Default 20000.
+	// MaxValues is the maximum number of values of a read; a read with more fails. 1..100000.
+	// Default 20000.
 	MaxValues int `json:"maxValues"`
-	// Hysteresis makes states of the numbers; nil (the default) leaves them as they are.
+	// Hysteresis converts the numbers to states; nil (the default) keeps the numbers.
 	Hysteresis *Hysteresis `json:"hysteresis"`
 }
 
@@ -34,21 +33,21 @@ func (s *Settings) SetDefaults() {
 }
 
 const (
-	// minTimeout is the shortest timeout of a reading.
+	// minTimeout is the shortest timeout of a read.
 	minTimeout = 100 * time.Millisecond
-	// maxValues bounds what one source can make us keep: some 100 bytes a value.
+	// maxValues bounds the memory for one source: about 100 bytes for each value.
 	maxValues = 100_000
 )
 
 var validName = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// Validate returns what is wrong with the settings of the signal at at. shortest is
-// the MinTimeout of its source's type.
+// Validate returns the errors of the settings of the signal at the path at. shortest is the
+// MinTimeout of its source's type.
 func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case s.Name == "":
-		errs = append(errs, field.Required(at.Child("name"), "must be what policies call the signal"))
+		errs = append(errs, field.Required(at.Child("name"), "must be the name that policies use"))
 	case !validName.MatchString(s.Name):
 		errs = append(errs, field.Invalid(at.Child("name"), s.Name, "must be at most 63 lower-case letters, digits and -, with a letter or digit at both ends"))
 	}
@@ -62,23 +61,22 @@ func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorL
 	return append(errs, s.Hysteresis.validate(at.Child("hysteresis"))...)
 }
 
-// Hysteresis makes a state of each number: 1 from when it has gone beyond one threshold
-// until it has come back beyond another, and 0 else. So a number that goes up and down
-// around a threshold does not change decisions each time. It has exactly one of Above and
-// Below. The first number after a start, or of a new key, is judged by that one alone, at
-// once.
+// Hysteresis converts each number to a state: 1 from when the number is beyond one threshold until
+// it is back beyond another one, and 0 otherwise. So a number that varies around a threshold does
+// not change decisions each time. Exactly one of Above and Below must be set. It alone determines
+// the state for the first number after a start, or of a new key, immediately.
 type Hysteresis struct {
-	// Above is what a number must exceed for the state to become 1.
+	// Above is the threshold above which the state becomes 1.
 	Above *float64 `json:"above"`
-	// ClearBelow is what it must then fall below for the state to become 0, at most
-	// Above. Nil (the default) is Above.
+	// ClearBelow is the threshold below which the state becomes 0 again, at most Above. Nil (the
+	// default) is Above.
 	ClearBelow *float64 `json:"clearBelow"`
-	// Below and ClearAbove are the same for numbers that are bad when they are low:
+	// Below and ClearAbove are the thresholds for numbers that are bad when they are low:
 	// ClearAbove is at least Below.
 	Below      *float64 `json:"below"`
 	ClearAbove *float64 `json:"clearAbove"`
-	// For is how long all numbers must have been beyond Above or Below, 0s..24h, by the
-	// times of the numbers. Default 0s: the first one counts.
+	// For is how long all numbers must be beyond Above or Below, 0s..24h, by the times of the
+	// numbers. Default 0s: the first number is enough.
 	For time.Duration `json:"for"`
 	// ClearAfter is the same for ClearBelow or ClearAbove. Default 0s.
 	ClearAfter time.Duration `json:"clearAfter"`
@@ -105,7 +103,7 @@ func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
 	return append(errs, fields.Between(at.Child("clearAfter"), h.ClearAfter, 0, 24*time.Hour)...)
 }
 
-// sets says whether the number speaks for the state 1.
+// sets reports whether the number is beyond the threshold of state 1.
 func (h *Hysteresis) sets(number float64) bool {
 	if h.Above != nil {
 		return number > *h.Above
@@ -113,8 +111,8 @@ func (h *Hysteresis) sets(number float64) bool {
 	return number < *h.Below
 }
 
-// clears says whether the number speaks for the state 0. Between the thresholds a number
-// speaks for neither.
+// clears reports whether the number is beyond the threshold of state 0. A number between the
+// thresholds is beyond neither.
 func (h *Hysteresis) clears(number float64) bool {
 	switch {
 	case h.ClearBelow != nil:

@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/signal/content"
 )
 
-// Getter gets ConfigMaps of the configured namespace; that of client-go does.
+// Getter gets ConfigMaps of the configured namespace. client-go's implements it.
 type Getter interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.ConfigMap, error)
 }
@@ -24,7 +24,7 @@ type Source struct {
 	decoder *content.Decoder
 }
 
-// New returns a Source. The configuration is valid, but for paths in Content.
+// New returns a Source. The configuration is valid, except for the paths of the document.
 func New(getter Getter, c Config) (*Source, error) {
 	decoder, err := content.New(c.Document)
 	if err != nil {

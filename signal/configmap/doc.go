@@ -1,4 +1,4 @@
-// Package configmap reads numbers from a document in a ConfigMap of our own cluster: see
-// package content. It gets that one object, in each interval, and watches nothing, so
-// that the right to get it is all it takes. What it says is true as long as it is there.
+// Package configmap reads numbers from a document in a ConfigMap of Outboard's own cluster: see
+// package content. It gets this one object in each interval and watches nothing, so it only needs
+// the permission to get it. The numbers are current while the ConfigMap exists.
 package configmap

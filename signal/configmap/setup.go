@@ -10,30 +10,30 @@ import (
 
 // Config is a document in a ConfigMap.
 type Config struct {
-	// Namespace, Name and Key say where it is. Required.
+	// Namespace, Name and Key identify the document. Required.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Key       string `json:"key"`
-	// What is in the document. A path or column with the key of a number cannot be
-	// given: key is where the document is.
+	// The contents of the document. The path or column of the keys of numbers cannot be set,
+	// because key is the key in the ConfigMap.
 	content.Document
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type {
 	t := signal.TypeOf("configMap", Defaults, spec)
 	t.NeedsCluster = true
 	return t
 }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{Document: content.Defaults()} }
 
 func spec(c Config) (signal.Spec, error) {
 	var errs field.ErrorList
 	for _, f := range []struct{ name, value string }{{"namespace", c.Namespace}, {"name", c.Name}, {"key", c.Key}} {
 		if f.value == "" {
-			errs = append(errs, field.Required(field.NewPath(f.name), "says where the document is"))
+			errs = append(errs, field.Required(field.NewPath(f.name), "names the ConfigMap with the document"))
 		}
 	}
 	return signal.Spec{About: c.NumbersAbout(), Open: c.open}, append(errs, c.Validate()...).ToAggregate()

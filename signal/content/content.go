@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/signal/lmstat"
 )
 
-// Decoder reads documents of one kind. It is used by one goroutine at a time.
+// Decoder decodes documents of one kind. One goroutine at a time uses it.
 type Decoder struct {
 	format Format
 	paths
@@ -18,21 +18,21 @@ type Decoder struct {
 	ignoreHosts []string
 }
 
-// New returns a Decoder of documents as c describes them, or an aggregate of field.Error
-// values if a path in it is wrong.
+// New returns a Decoder of documents in the form of c, or an aggregate of field.Error values if a
+// path in c is invalid.
 func New(c Document) (*Decoder, error) {
 	c.Format = cmp.Or(c.Format, YAML)
 	paths, errs := c.paths()
 	return &Decoder{format: c.Format, paths: paths, columns: columns{c.Key, c.Value}, ignoreHosts: c.IgnoreHosts}, errs.ToAggregate()
 }
 
-// Decode reads a document to its end. A key may be there more than once.
+// Decode decodes a whole document. Keys may occur more than once.
 func (d *Decoder) Decode(r io.Reader, limits signal.Limits) ([]signal.Sample, error) {
 	bounded := &boundedReader{from: r, left: limits.Bytes}
 	samples, err := d.decode(bounded, limits.Values)
 	switch {
 	case bounded.exceeded:
-		// Whatever the parser makes of a document that was cut off.
+		// Ignore the parser's error about a truncated document.
 		return nil, signal.ErrTooLong
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", d.format, err)
@@ -57,7 +57,7 @@ func (d *Decoder) decode(r io.Reader, most int) ([]signal.Sample, error) {
 	return c.samples, err
 }
 
-// collector gathers the samples of one document.
+// collector collects the samples of one document.
 type collector struct {
 	most    int
 	samples []signal.Sample
@@ -71,15 +71,15 @@ func (c *collector) add(key string, n float64) error {
 	return nil
 }
 
-// told fails if there were items but none said anything: then Key or Value are wrong.
-func told(items int, c *collector) error {
+// checkCollected returns an error if there were items but no sample: then Key or Value are wrong.
+func checkCollected(items int, c *collector) error {
 	if items > 0 && len(c.samples) == 0 {
-		return errors.New("nothing in it has both a key and a number")
+		return errors.New("none of its items has both a key and a number")
 	}
 	return nil
 }
 
-// boundedReader reads no more than left bytes.
+// boundedReader reads at most left bytes.
 type boundedReader struct {
 	from     io.Reader
 	left     int64
@@ -90,7 +90,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.exceeded {
 		return 0, signal.ErrTooLong
 	}
-	// One byte more than is allowed tells a document of just that length from a longer one.
+	// One byte more than the limit distinguishes a document of that length from a longer one.
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// columns are the names of those that hold the keys and the numbers.
+// columns are the names of the columns with the keys and the numbers.
 type columns struct{ key, value string }
 
 func (c columns) decode(r io.Reader, into *collector) error {
@@ -18,7 +18,7 @@ func (c columns) decode(r io.Reader, into *collector) error {
 	reader.TrimLeadingSpace = true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
-		return errors.New("the first line must name the columns, and there is none")
+		return errors.New("the first line must name the columns, but there is none")
 	} else if err != nil {
 		return err
 	}
@@ -29,13 +29,13 @@ func (c columns) decode(r io.Reader, into *collector) error {
 	key, value := slices.Index(header, c.key), slices.Index(header, c.value)
 	for name, at := range map[string]int{c.key: key, c.value: value} {
 		if at < 0 {
-			return fmt.Errorf("the first line names no column %q", name)
+			return fmt.Errorf("the first line has no column %q", name)
 		}
 	}
 	for rows := 0; ; rows++ {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return told(rows, into)
+			return checkCollected(rows, into)
 		} else if err != nil {
 			return err
 		}

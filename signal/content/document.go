@@ -9,33 +9,31 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Document says what is in a document. It is a part of the configuration of a source.
+// Document describes the form of a document. It is part of the configuration of a source.
 type Document struct {
-	// Format is json, yaml, csv or lmstat. Default yaml, of which json is a part.
+	// Format is json, yaml, csv or lmstat. Default yaml, which includes json.
 	Format Format `json:"format"`
-	// About says what the numbers are about: nodes (the default) or keys. Not for
-	// lmstat, which is about keys.
+	// About is what the keys of the numbers are: nodes (the default) or keys. Not for lmstat, which
+	// has keys.
 	About policy.SignalAbout `json:"about"`
-	// Items is where the items are, and Key and Value where each has its key and its
-	// number: JSONPath such as {.hosts[*]}, {.name} and {.load}. Without Items the
-	// document is a mapping of keys to numbers; with Value alone, one number. For
-	// json and yaml.
+	// Items selects the items, and Key and Value the key and the number of each: JSONPath such as
+	// {.hosts[*]}, {.name} and {.load}. Without Items the document is a mapping of keys to numbers;
+	// with only Value, one number. For json and yaml.
 	Items string `json:"items"`
 	// For csv, Key and Value are the names of columns.
 	Key   string `json:"key"`
 	Value string `json:"value"`
-	// IgnoreHosts are patterns (*.cluster.example.com) of hosts whose seats are not
-	// counted as used. For lmstat.
+	// IgnoreHosts are patterns (*.cluster.example.com) of hosts whose seats do not count as used.
+	// For lmstat.
 	IgnoreHosts []string `json:"ignoreHosts"`
 }
 
-// Defaults is the Document of which everything is missing.
+// Defaults is the default Document.
 func Defaults() Document { return Document{Format: YAML} }
 
-// Format is how a document is written.
+// Format is the format of a document.
 type Format string
 
-// The formats.
 const (
 	JSON   Format = "json"
 	YAML   Format = "yaml"
@@ -43,7 +41,7 @@ const (
 	Lmstat Format = "lmstat"
 )
 
-// NumbersAbout is what the numbers of the document are about.
+// NumbersAbout returns what the keys of the document's numbers are.
 func (c *Document) NumbersAbout() policy.SignalAbout {
 	switch {
 	case c.Format == Lmstat, c.Items == "" && c.Value != "" && c.Format != CSV: // licenses, or one number
@@ -54,7 +52,7 @@ func (c *Document) NumbersAbout() policy.SignalAbout {
 	return c.About
 }
 
-// Validate returns what is wrong, with paths relative to the document.
+// Validate returns all errors, with paths relative to the document.
 func (c *Document) Validate() field.ErrorList {
 	errs := fields.OneOf(field.NewPath("format"), c.Format, JSON, YAML, CSV, Lmstat)
 	if len(errs) > 0 {
@@ -72,19 +70,19 @@ func (c *Document) Validate() field.ErrorList {
 	}
 	structured := c.Format == JSON || c.Format == YAML
 	forbid(!structured && c.Items != "", "items", "is for json and yaml")
-	forbid(c.Format == Lmstat && c.Key != "", "key", "lmstat has a form of its own")
-	forbid(c.Format == Lmstat && c.Value != "", "value", "lmstat has a form of its own")
-	forbid(c.Format == Lmstat && c.About == policy.AboutNodes, "about", "licenses are about keys")
+	forbid(c.Format == Lmstat && c.Key != "", "key", "lmstat has a fixed form")
+	forbid(c.Format == Lmstat && c.Value != "", "value", "lmstat has a fixed form")
+	forbid(c.Format == Lmstat && c.About == policy.AboutNodes, "about", "licenses have keys")
 	forbid(c.Format != Lmstat && len(c.IgnoreHosts) > 0, "ignoreHosts", "is for lmstat")
 	require(c.Format == CSV && c.Key == "", "key", "names the column with the key")
 	require(c.Format == CSV && c.Value == "", "value", "names the column with the number")
-	require(structured && c.Items != "" && c.Key == "", "key", "says where an item has its key")
-	require(structured && c.Items != "" && c.Value == "", "value", "says where an item has its number")
+	require(structured && c.Items != "" && c.Key == "", "key", "selects the key of an item")
+	require(structured && c.Items != "" && c.Value == "", "value", "selects the number of an item")
 	forbid(structured && c.Items == "" && c.Key != "", "key", "needs items")
 	if c.About != "" {
 		errs = append(errs, fields.OneOf(field.NewPath("about"), c.About, policy.AboutNodes, policy.AboutKeys)...)
 	}
-	forbid(structured && c.Items == "" && c.Value != "" && c.About == policy.AboutNodes, "about", "one number is not about nodes")
+	forbid(structured && c.Items == "" && c.Value != "" && c.About == policy.AboutNodes, "about", "a single number is not about nodes")
 	for i, pattern := range c.IgnoreHosts {
 		if _, err := pathpkg.Match(pattern, ""); err != nil || pattern == "" {
 			errs = append(errs, field.Invalid(field.NewPath("ignoreHosts").Index(i), pattern, "must be a pattern such as *.cluster.example.com"))
@@ -94,7 +92,7 @@ func (c *Document) Validate() field.ErrorList {
 	return append(errs, wrong...)
 }
 
-// paths are the parsed paths of a document in JSON or YAML; nil where it has none.
+// paths are the parsed paths of a document in JSON or YAML; nil if they are not set.
 type paths struct{ items, key, value *path }
 
 func (c *Document) paths() (p paths, errs field.ErrorList) {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// suffixes are those of Kubernetes quantities. They are not read with
+// suffixes are the suffixes of Kubernetes quantities. This package does not use
 // resource.ParseQuantity, which takes minutes for some short texts.
 var suffixes = map[string]float64{
 	"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
 }
 
-// number is what a value of a document is as a number; ok is false if it has none.
+// number converts a value of a document to a number; ok is false if the value is empty.
 func number(value any) (n float64, ok bool, err error) {
 	switch v := value.(type) {
 	case nil:
@@ -53,7 +53,7 @@ func numberIn(text string) (n float64, ok bool, err error) {
 	return n * factor, true, nil
 }
 
-// keyOf is a value of a document as a key; "" if it is none.
+// keyOf converts a value of a document to a key; "" if the value is empty.
 func keyOf(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:

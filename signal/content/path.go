@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// path leads from a value of a document to others.
+// path selects values below a value of a document.
 type path struct {
 	text string
 	find *jsonpath.JSONPath
@@ -29,7 +29,7 @@ func parsePath(text string) (*path, error) {
 	return &path{text, find}, find.Parse(text)
 }
 
-// only returns the one list in the root of a template that is all braces.
+// only returns the single list in the root of a template in braces.
 func only(root *jsonpath.ListNode) (*jsonpath.ListNode, bool) {
 	if len(root.Nodes) != 1 {
 		return nil, false
@@ -38,8 +38,7 @@ func only(root *jsonpath.ListNode) (*jsonpath.ListNode, bool) {
 	return list, ok
 }
 
-// checkNodes refuses what is a program rather than a path, or what can lead to more
-// values than the document has.
+// checkNodes rejects programs, and paths that can select more values than the document has.
 func checkNodes(list *jsonpath.ListNode) error {
 	for _, n := range list.Nodes {
 		var inner []*jsonpath.ListNode
@@ -62,15 +61,15 @@ func checkNodes(list *jsonpath.ListNode) error {
 	return nil
 }
 
-// all returns the values the path leads to, in no order where it goes through a mapping.
+// all returns the selected values, in no particular order if the path selects from a mapping.
 func (p *path) all(from any) ([]any, error) {
 	if from == nil {
 		return nil, nil
 	}
 	results, err := p.find.FindResults(from)
 	if err != nil {
-		if len(err.Error()) > 100 { // it quotes part of the document
-			err = errors.New("does not suit the document")
+		if len(err.Error()) > 100 { // it quotes a part of the document
+			err = errors.New("does not match the document")
 		}
 		return nil, fmt.Errorf("%s: %w", p.text, err)
 	}
@@ -83,14 +82,14 @@ func (p *path) all(from any) ([]any, error) {
 	return values, nil
 }
 
-// one returns the value the path leads to; nil if there is none.
+// one returns the selected value; nil if there is none.
 func (p *path) one(from any) (any, error) {
 	values, err := p.all(from)
 	switch {
 	case err != nil || len(values) == 0:
 		return nil, err
 	case len(values) > 1:
-		return nil, fmt.Errorf("%s leads to %d values, not to one", p.text, len(values))
+		return nil, fmt.Errorf("%s selects %d values instead of one", p.text, len(values))
 	}
 	return values[0], nil
 }

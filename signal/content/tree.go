@@ -12,8 +12,7 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// Limits of a JSON document besides its length, which keep what it becomes in memory
-// in proportion.
+// These limits of a JSON document, besides its length, bound the memory of its values.
 const (
 	maxDepth  = 64
 	maxValues = 1_000_000
@@ -61,7 +60,7 @@ func parseJSON(data []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := p.decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something behind the end")
+		return nil, errors.New("there is data after the end")
 	}
 	return root, nil
 }
@@ -105,7 +104,7 @@ func (p *jsonParser) object(depth int) (any, error) {
 			return nil, errors.New("a key is not a string")
 		}
 		if _, twice := object[key]; twice {
-			return nil, fmt.Errorf("key %.100q is there twice", key)
+			return nil, fmt.Errorf("duplicate key %.100q", key)
 		}
 		if object[key], err = p.value(depth + 1); err != nil {
 			return nil, err
@@ -126,7 +125,7 @@ func (p *jsonParser) array(depth int) (any, error) {
 	return list, p.end()
 }
 
-// end reads the delimiter that ends an object or an array.
+// end reads the delimiter at the end of an object or an array.
 func (p *jsonParser) end() error {
 	if _, err := p.decoder.Token(); errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -135,7 +134,7 @@ func (p *jsonParser) end() error {
 	}
 }
 
-// mapping takes the whole document as keys with their numbers.
+// mapping reads the whole document as a mapping of keys to numbers.
 func mapping(root any, into *collector) error {
 	m, ok := root.(map[string]any)
 	if !ok {
@@ -146,7 +145,7 @@ func mapping(root any, into *collector) error {
 			return err
 		}
 	}
-	return told(len(m), into)
+	return checkCollected(len(m), into)
 }
 
 func (d *Decoder) single(root any, into *collector) error {
@@ -159,7 +158,7 @@ func (d *Decoder) single(root any, into *collector) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", d.value.text, err)
 	case !ok:
-		return fmt.Errorf("there is nothing at %s", d.value.text)
+		return fmt.Errorf("%s selects nothing", d.value.text)
 	}
 	return into.add("", n)
 }
@@ -186,7 +185,7 @@ func (d *Decoder) eachItem(root any, into *collector) error {
 			return err
 		}
 	}
-	return told(len(items), into)
+	return checkCollected(len(items), into)
 }
 
 func add(into *collector, key string, value any) error {

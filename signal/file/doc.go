@@ -1,10 +1,9 @@
 // Package file reads numbers from a document in a file.
 //
-// A file is read again as soon as its bytes change, also when it is renamed over, or
-// mounted from a ConfigMap; one of more than 4 MiB only when the interval has passed. A
-// file that is not there is an error of the reading, not of New: it may come. What it
-// says is true as long as it is there, however old it is.
+// A file is read again when its bytes change, including when it is replaced by renaming or mounted
+// from a ConfigMap; a file of more than 4 MiB is only read again after the interval. A missing file
+// is an error of Read, not of New: it may be created later. The numbers are current while the file
+// exists, regardless of its age.
 //
-// Whoever writes the file should write another and rename it, so that it is never read
-// half written.
+// Write another file and rename it, so that Outboard never reads a partially written file.
 package file

@@ -13,12 +13,11 @@ import (
 	"outboard.dev/outboard/signal/content"
 )
 
-// lookAgain is the time between two looks at a file that cannot be watched, because it
-// is not there.
+// lookAgain is how often a file is checked that cannot be watched because it does not exist.
 const lookAgain = time.Second
 
-// Source is a [signal.Source] that also knows when the file has changed. It has a
-// goroutine until it is closed.
+// Source is a [signal.Source] that detects changes of the file. It has a goroutine until it is
+// closed.
 type Source struct {
 	path    string
 	decoder *content.Decoder
@@ -27,7 +26,7 @@ type Source struct {
 	running sync.WaitGroup
 }
 
-// New returns a Source. The configuration is valid, but for paths in Content.
+// New returns a Source. The configuration is valid, except for the paths of the document.
 func New(c Config) (*Source, error) {
 	decoder, err := content.New(c.Document)
 	if err != nil {
@@ -46,25 +45,25 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Changed is sent to when the file differs from what it was.
+// Changed receives a value when the file has changed.
 func (s *Source) Changed() <-chan struct{} { return s.changed }
 
 func (s *Source) watch(ctx context.Context) {
 	tell := func() {
 		select {
 		case s.changed <- struct{}{}:
-		default: // it is known already
+		default: // a value is there already
 		}
 	}
 	options := filewatch.Options{
 		Paths:    []string{s.path},
 		OnChange: func(map[string][]byte) { tell() },
-		OnError:  func(error) { tell() }, // so that Read says so
+		OnError:  func(error) { tell() }, // so that Read returns the error
 	}
 	for {
 		watcher, err := filewatch.New(options)
 		if err == nil {
-			tell() // for what it was before may have been read already
+			tell() // it may have been read before the watch started
 			watcher.Run(ctx)
 			return
 		}
@@ -78,7 +77,7 @@ func (s *Source) watch(ctx context.Context) {
 
 // Read reads the file.
 func (s *Source) Read(_ context.Context, limits signal.Limits) ([]signal.Sample, error) {
-	// Asked before opening, because opening a named pipe waits for its writer.
+	// Check before opening, because opening a named pipe waits for its writer.
 	info, err := os.Stat(s.path)
 	if err != nil {
 		return nil, fmt.Errorf("file: %w", err)

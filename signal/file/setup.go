@@ -7,18 +7,18 @@ import (
 	"outboard.dev/outboard/signal/content"
 )
 
-// Config is a document in a file, which is read again as soon as it changes.
+// Config is a document in a file, which is read again when it changes.
 type Config struct {
 	// Path is the file. Required.
 	Path string `json:"path"`
-	// What is in the document.
+	// The contents of the document.
 	content.Document
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type { return signal.TypeOf("file", Defaults, spec) }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{Document: content.Defaults()} }
 
 // Files implements signal.FileReader.
@@ -27,7 +27,7 @@ func (c *Config) Files() map[string]*string { return map[string]*string{"path": 
 func spec(c Config) (signal.Spec, error) {
 	var errs field.ErrorList
 	if c.Path == "" {
-		errs = append(errs, field.Required(field.NewPath("path"), "must be a file"))
+		errs = append(errs, field.Required(field.NewPath("path"), "must name a file"))
 	}
 	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
 	return signal.Spec{About: c.NumbersAbout(), Open: open}, append(errs, c.Validate()...).ToAggregate()

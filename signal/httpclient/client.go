@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// maxRedirects is how many are followed.
+	// maxRedirects is the maximum number of redirects.
 	maxRedirects = 5
-	// maxHeader is how many bytes of header a server may send.
+	// maxHeader bounds the header of a response, in bytes.
 	maxHeader = 256 << 10
-	// maxSecret is how long a token or a password may be.
+	// maxSecret bounds the length of a token or a password.
 	maxSecret = 64 << 10
-	// maxExcerpt is how much of an answer goes into an error, in bytes.
+	// maxExcerpt bounds the part of a response in an error, in bytes.
 	maxExcerpt = 200
 )
 
-// Client sends requests. It may be used by several goroutines.
+// Client sends requests. It is safe for concurrent use.
 type Client struct{ config Config }
 
 // New returns a Client. The configuration is valid; its files are not read yet.
 func New(c Config) *Client { return &Client{c} }
 
-// Answer is what a server has answered.
+// Answer is the response of a server.
 type Answer struct {
 	Response *http.Response // its Body is read, and closed
 	Content  []byte
 	secrets  []string
 }
 
-// Do sends the request and reads the answer, whatever its status; its content, when
-// decompressed, may have maxBytes, and more is [signal.ErrTooLong].
+// Do sends the request and reads the response, whatever its status. The decompressed content may
+// have maxBytes; more is [signal.ErrTooLong].
 func (c *Client) Do(ctx context.Context, req *http.Request, maxBytes int64) (*Answer, error) {
 	who, err := c.credentials()
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) Do(ctx context.Context, req *http.Request, maxBytes int64) (*An
 	return &Answer{response, data, who.secrets}, nil
 }
 
-// reason is why a request failed, without the URL that http.Client adds.
+// reason returns why a request failed, without the URL that http.Client adds.
 func reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -85,18 +85,18 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// sameHost lets a server redirect to itself only.
+// sameHost permits redirects only to the same host.
 func sameHost(to *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
 	}
 	if from := via[0].URL; to.URL.Scheme != from.Scheme || to.URL.Host != from.Host {
-		return fmt.Errorf("redirected to %s://%s: if that is right, configure it as the address", to.URL.Scheme, to.URL.Host)
+		return fmt.Errorf("redirected to %s://%s: if that is correct, configure it as the address", to.URL.Scheme, to.URL.Host)
 	}
 	return nil
 }
 
-// credentials are what a request is sent with.
+// credentials authenticate a request.
 type credentials struct {
 	authorization string
 	secrets       []string // texts that must not be shown
@@ -115,7 +115,7 @@ func (c *Client) credentials() (credentials, error) {
 	return credentials{}, nil
 }
 
-// readSecret reads the one line of a file.
+// readSecret reads a file with one line.
 func readSecret(field, file string) (string, error) {
 	data, err := readFile(file, maxSecret)
 	if err != nil {
@@ -123,13 +123,13 @@ func readSecret(field, file string) (string, error) {
 	}
 	secret := strings.TrimRight(string(data), "\r\n")
 	if secret == "" || strings.ContainsFunc(secret, unicode.IsControl) {
-		return "", fmt.Errorf("%s: %s must hold one line of text", field, file)
+		return "", fmt.Errorf("%s: %s must contain one line of text", field, file)
 	}
 	return secret, nil
 }
 
 func readFile(name string, maxBytes int64) ([]byte, error) {
-	// Asked before opening, because opening a named pipe waits for its writer.
+	// Check before opening, because opening a named pipe waits for its writer.
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func readFile(name string, maxBytes int64) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// clean takes secrets out of an error's text.
+// clean removes secrets from the text of an error.
 func (c credentials) clean(err error) error {
 	if text := hide(err.Error(), c.secrets); text != err.Error() {
 		return errors.New(text)
@@ -164,7 +164,7 @@ func (c *Client) transport() (*http.Transport, error) {
 		}
 		settings.RootCAs = x509.NewCertPool()
 		if !settings.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("caFile: %s holds no certificate", c.config.CAFile)
+			return nil, fmt.Errorf("caFile: %s contains no certificate", c.config.CAFile)
 		}
 	}
 	if c.config.CertFile != "" {
@@ -196,11 +196,10 @@ func (a *Answer) Check() error {
 	return errors.New(text)
 }
 
-// Excerpt is the beginning of the answer, as one line for people.
+// Excerpt returns the start of the response, as one line.
 func (a *Answer) Excerpt() string { return a.Line(string(a.Content[:min(len(a.Content), maxSecret)])) }
 
-// Line makes what the server has sent fit for an error: short, one line, and without
-// what is secret.
+// Line returns text of the server in a form for errors: short, one line, and without secrets.
 func (a *Answer) Line(text string) string {
 	text = hide(strings.ToValidUTF8(text, "?"), a.secrets)
 	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
@@ -211,7 +210,7 @@ func (a *Answer) Line(text string) string {
 	return text
 }
 
-// Address is the URL as it may be shown: without user, query and fragment.
+// Address returns the URL in a form for errors and logs: without user, query and fragment.
 func Address(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

@@ -85,7 +85,7 @@ func TestCredentials(t *testing.T) {
 	expect(t, "a password", get(t, basic, server.URL), "|ann|pass: word")
 	for _, text := range []string{"", "\n", "a\nb"} {
 		c := httpclient.Config{BearerTokenFile: file(t, text)}
-		expect(t, fmt.Sprintf("token %q", text), get(t, c, server.URL), "error: bearerTokenFile: "+c.BearerTokenFile+" must hold one line of text")
+		expect(t, fmt.Sprintf("token %q", text), get(t, c, server.URL), "error: bearerTokenFile: "+c.BearerTokenFile+" must contain one line of text")
 	}
 	expect(t, "no token", get(t, httpclient.Config{BearerTokenFile: "/nowhere"}, server.URL), "error: bearerTokenFile: stat /nowhere: no such file")
 	expect(t, "an endless token", get(t, httpclient.Config{BearerTokenFile: "/dev/zero"}, server.URL), "is not a regular file")
@@ -138,7 +138,7 @@ func TestRedirects(t *testing.T) {
 	expect(t, "to itself", get(t, c, server.URL+"/here"), "Bearer token")
 	expect(t, "in a circle", get(t, c, server.URL+"/around"), "error: more than 5 redirects")
 	got := get(t, c, server.URL+"/away")
-	expect(t, "to another", got, "error: redirected to "+other.URL+": if that is right, configure it")
+	expect(t, "to another", got, "error: redirected to "+other.URL+": if that is correct, configure it")
 	if asked.Load() > 0 || strings.Contains(got, "topsecret") {
 		t.Errorf("the other server was asked %d times: %s", asked.Load(), got)
 	}
@@ -184,7 +184,7 @@ func TestLength(t *testing.T) {
 }
 
 func TestHangEndsWithTheContext(t *testing.T) {
-	cause := errors.New("no answer within 10s")
+	cause := errors.New("no response within 10s")
 	for _, head := range []string{"", "begin"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -242,7 +242,7 @@ func TestTLS(t *testing.T) {
 	c.ServerName = ""
 	expect(t, "another name", get(t, c, server.URL), "cannot validate certificate for 127.0.0.1")
 	must(t, os.WriteFile(path("ca.crt"), []byte("nothing"), 0o600))
-	expect(t, "no authority", get(t, c, server.URL), "error: caFile: "+path("ca.crt")+" holds no certificate")
+	expect(t, "no authority", get(t, c, server.URL), "error: caFile: "+path("ca.crt")+" contains no certificate")
 	c.CAFile, c.KeyFile = "", "/nowhere"
 	expect(t, "no key", get(t, c, server.URL), "error: certFile and keyFile: open /nowhere")
 }

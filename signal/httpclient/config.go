@@ -6,26 +6,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Config is how to reach an HTTP server, and who we are to it. It is a part of the
-// configuration of a source, in the field "client".
+// Config is how to reach and authenticate to an HTTP server. It is part of the configuration of a
+// source, in the field "client".
 type Config struct {
-	// CAFile holds the authorities that sign the server's certificate; "" (the
-	// default) those of the system.
+	// CAFile holds the CAs that sign the server's certificate; "" (the default) uses those of the
+	// system.
 	CAFile string `json:"caFile"`
-	// CertFile and KeyFile are our certificate and its key.
+	// CertFile and KeyFile are the client certificate and its key.
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	// ServerName is the name expected in the server's certificate; "" (the default)
-	// the host of the address.
+	// ServerName is the name expected in the server's certificate; "" (the default) is the host of
+	// the address.
 	ServerName string `json:"serverName"`
-	// BearerTokenFile holds a token, which is read for each request.
+	// BearerTokenFile holds a token. It is read for each request.
 	BearerTokenFile string `json:"bearerTokenFile"`
-	// Username, and the password in PasswordFile, are sent by basic authentication.
+	// Username, and the password in PasswordFile, are for basic authentication.
 	Username     string `json:"username"`
 	PasswordFile string `json:"passwordFile"`
 }
 
-// Files are the paths of files, by their fields in the configuration of the source.
+// Files returns the paths of files, by their fields in the configuration of the source.
 func (c *Config) Files() map[string]*string {
 	return map[string]*string{
 		"client.caFile": &c.CAFile, "client.certFile": &c.CertFile, "client.keyFile": &c.KeyFile,
@@ -33,7 +33,7 @@ func (c *Config) Files() map[string]*string {
 	}
 }
 
-// Validate returns what is wrong with the client of a server at the address.
+// Validate returns all errors of the client of a server at the address.
 func (c *Config) Validate(address string) field.ErrorList {
 	at := field.NewPath("client")
 	var errs field.ErrorList
@@ -47,19 +47,19 @@ func (c *Config) Validate(address string) field.ErrorList {
 	together("username", "passwordFile", c.Username, c.PasswordFile)
 	together("passwordFile", "username", c.PasswordFile, c.Username)
 	if c.BearerTokenFile != "" && c.Username != "" {
-		errs = append(errs, field.Forbidden(at.Child("username"), "a request has one Authorization, and bearerTokenFile is given"))
+		errs = append(errs, field.Forbidden(at.Child("username"), "cannot be set together with bearerTokenFile"))
 	}
 	if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
 		for _, f := range []struct{ name, value string }{{"caFile", c.CAFile}, {"certFile", c.CertFile}, {"serverName", c.ServerName}} {
 			if f.value != "" {
-				errs = append(errs, field.Forbidden(at.Child(f.name), "needs https, and the address is "+address))
+				errs = append(errs, field.Forbidden(at.Child(f.name), "needs https, but the address is "+address))
 			}
 		}
 	}
 	return errs
 }
 
-// ValidateURL returns what is wrong with the URL of a server. rule says what it must be.
+// ValidateURL returns the errors of the URL of a server. rule describes what the URL must be.
 func ValidateURL(at *field.Path, text, rule string) field.ErrorList {
 	if text == "" {
 		return field.ErrorList{field.Required(at, "must be "+rule)}
@@ -69,7 +69,7 @@ func ValidateURL(at *field.Path, text, rule string) field.ErrorList {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return field.ErrorList{field.Invalid(at, text, "must be "+rule)}
 	case u.User != nil:
-		return field.ErrorList{field.Invalid(at, u.Redacted(), "must not hold a password: use client.username and client.passwordFile")}
+		return field.ErrorList{field.Invalid(at, u.Redacted(), "must not contain a password: use client.username and client.passwordFile")}
 	}
 	return nil
 }

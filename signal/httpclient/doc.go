@@ -1,8 +1,8 @@
-// Package httpclient asks HTTP servers on behalf of sources.
+// Package httpclient sends requests to HTTP servers for sources.
 //
-// Everything that says who we are and whom we trust is read from its files for each
-// request, so that what is rotated is used at once; so each request has a connection
-// of its own. Only the context bounds how long it takes. A request is never sent on to
-// another host, where credentials would be given away. Errors tell the address without
-// its query and never hold a credential, not even if the server says it back.
+// Credentials and CAs are read from their files for each request, so that rotated ones are used
+// immediately; therefore each request has its own connection. Only the context bounds the time of a
+// request. A request is never redirected to another host, which would get the credentials. Errors
+// contain the address without its query and never contain a credential, even if the server returns
+// it.
 package httpclient

@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/signal/httpclient"
 )
 
-// accept is for servers that have a document in several formats.
+// accept is for servers that offer a document in several formats.
 var accept = map[content.Format]string{
 	content.JSON: "application/json",
 	content.CSV:  "text/csv",
@@ -25,7 +25,7 @@ type Source struct {
 	decoder *content.Decoder
 }
 
-// New returns a Source. The configuration is valid, but for paths in Content.
+// New returns a Source. The configuration is valid, except for the paths of the document.
 func New(c Config) (*Source, error) {
 	decoder, err := content.New(c.Document)
 	if err != nil {

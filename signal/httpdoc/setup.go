@@ -8,20 +8,20 @@ import (
 	"outboard.dev/outboard/signal/httpclient"
 )
 
-// Config is a document that is got from a URL.
+// Config is a document at a URL.
 type Config struct {
 	// URL is http or https. Required.
 	URL string `json:"url"`
-	// What is in the document.
+	// The contents of the document.
 	content.Document
 	// Client is how to reach the server.
 	Client httpclient.Config `json:"client"`
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type { return signal.TypeOf("http", Defaults, spec) }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{Document: content.Defaults()} }
 
 // Files implements signal.FileReader.

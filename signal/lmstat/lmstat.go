@@ -1,5 +1,5 @@
-// Package lmstat reads what FlexNet's license manager prints about its features: the
-// text of `lmutil lmstat -a`.
+// Package lmstat reads the features that FlexNet's license manager prints: the output of `lmutil
+// lmstat -a`.
 package lmstat
 
 import (
@@ -18,29 +18,27 @@ import (
 )
 
 const (
-	// maxLine is how much of a line is looked at: many times what lmstat prints.
+	// maxLine bounds the part of a line that is read: many times the length of lmstat's lines.
 	maxLine = 64 << 10
-	// maxFeatures bounds what a hostile document costs. A signal has at most 100000
-	// values, and a feature takes two.
+	// maxFeatures bounds the cost of a hostile document. A signal has at most 100000 values, and a
+	// feature takes two.
 	maxFeatures = 50_000
 	// maxSeats is more than lmstat has digits for.
 	maxSeats = 1_000_000_000
-	// maxQuote is how much of a line an error shows.
+	// maxQuote bounds the part of a line in an error.
 	maxQuote = 200
 )
 
-// Parse returns two samples for each feature that is counted: FEATURE/total, the seats
-// that the server has, and FEATURE/used, those that are checked out or reserved. They
-// are in order of key.
+// Parse returns two samples for each counted feature: FEATURE/total, the seats that the server has,
+// and FEATURE/used, those that are checked out or reserved. They are in order of key.
 //
-// Seats on hosts that match one of the patterns of ignoreHosts (as in path.Match, in
-// any case) do not count as used. A seat counts unless it is certain that it is on such
-// a host: so do reservations, and seats of users whose names hold a space.
+// Seats on hosts that match one of the patterns of ignoreHosts (as in path.Match, in any case) do
+// not count as used. A seat counts unless it is certain that it is on such a host: so reservations
+// count, and seats of users whose names contain a space.
 //
-// A feature that several servers or vendor daemons have is summed up; a server that is
-// there twice counts once. A feature that its server does not hand out has no seats,
-// and uncounted ones are left out. Text without any feature is an error, and so is a
-// feature whose numbers cannot be read.
+// A feature of several servers or vendor daemons is summed up; a duplicate server counts once. A
+// feature that its server does not offer has no seats, and uncounted features are left out. Text
+// without any feature is an error, and so is a feature whose numbers cannot be read.
 func Parse(r io.Reader, ignoreHosts []string) ([]signal.Sample, error) {
 	p := parser{features: map[string]*feature{}, servers: map[string]bool{}}
 	for _, pattern := range ignoreHosts {
@@ -64,8 +62,8 @@ func Parse(r io.Reader, ignoreHosts []string) ([]signal.Sample, error) {
 	}
 }
 
-// readLine returns the next line, or its beginning, valid until the next call; io.EOF
-// after the last one.
+// readLine returns the next line, or its start, valid until the next call; io.EOF after the last
+// one.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -80,22 +78,22 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return line, err
 }
 
-// feature is what was read of one.
+// feature is the data of one feature.
 type feature struct {
 	uncounted   bool
 	total, used int64
 }
 
-// usage is who has the seats of a feature of one server or daemon.
+// usage is the use of a feature of one server or daemon.
 type usage struct {
-	used    int64 // by the server's own word
-	ignored int64 // of these, seats on ignored hosts
-	others  int64 // and seats of all other users that are listed
+	used    int64 // as reported by the server
+	ignored int64 // of the listed ones, seats on ignored hosts
+	others  int64 // of the listed ones, all other seats
 }
 
-// left is how many seats count as used. The server's number may be less than that of
-// the seats listed, where users share one; then no listed user's seat is taken off for
-// somebody else's.
+// left returns how many seats count as used. The server's number may be less than that of the
+// listed seats, if users share one; then no listed seat of an ignored host is subtracted for
+// another user.
 func (u usage) left() int64 {
 	return min(u.used, max(u.used-u.ignored, u.others))
 }
@@ -103,14 +101,14 @@ func (u usage) left() int64 {
 type parser struct {
 	ignored  []string
 	features map[string]*feature
-	servers  map[string]bool // as "License server status" names them
-	repeated bool            // this server was there before
-	current  *feature        // whose users follow; nil: nobody's
+	servers  map[string]bool // as in "License server status"
+	repeated bool            // this server occurred before
+	current  *feature        // the feature whose users follow; nil: none
 	listed   usage           // of current, so far
-	trouble  string          // the first line that says what is wrong
+	trouble  string          // the first line with an error
 }
 
-// take takes in one line.
+// take parses one line.
 func (p *parser) take(line string) error {
 	if rest, ok := strings.CutPrefix(line, "License server status:"); ok {
 		p.finish()
@@ -131,7 +129,7 @@ func (p *parser) take(line string) error {
 	return nil
 }
 
-// begin takes in the line of a feature, without its first words.
+// begin parses the line of a feature, without its first words.
 func (p *parser) begin(line string) error {
 	name, rest, ok := strings.Cut(line, ":")
 	if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsFunc(name, unusual) {
@@ -163,19 +161,19 @@ func (p *parser) begin(line string) error {
 	case strings.HasPrefix(strings.ToLower(rest), "(uncounted"):
 		f.uncounted = true
 	case strings.HasPrefix(rest, "(Error") || strings.HasPrefix(rest, "Cannot "):
-		// Its server has such a feature, and nobody gets it.
+		// The server has the feature, but does not offer it.
 	default:
-		return fmt.Errorf("the seats of %q are not told in %q", name, quote(rest))
+		return fmt.Errorf("%q does not contain the seats of %q", quote(rest), name)
 	}
 	return nil
 }
 
-// user takes in a line below a feature.
+// user parses a line below a feature.
 func (p *parser) user(line string) {
 	// user host [display ...] (version) (server/port handle), start Fri 9/25 11:44[, 5 licenses][, PID: 1][ (linger: 60)]
 	at := strings.LastIndex(line, "), start ")
 	if at < 0 {
-		return // a reservation, somebody who waits, or what kind of license it is
+		return // a reservation, a waiting user, or the kind of license
 	}
 	seats := int64(1)
 	for part := range strings.SplitSeq(line[at:], ",") {
@@ -200,7 +198,7 @@ func (p *parser) ignores(host string) bool {
 	})
 }
 
-// finish adds up the feature whose users have been listed.
+// finish adds up the feature after its users.
 func (p *parser) finish() {
 	if p.current != nil {
 		p.current.used += p.listed.left()
@@ -214,7 +212,7 @@ func (p *parser) samples() ([]signal.Sample, error) {
 		return nil, fmt.Errorf("it says: %s", p.trouble)
 	}
 	if len(p.features) == 0 {
-		return nil, errors.New("not what lmstat -a prints: it tells of no feature")
+		return nil, errors.New("not the output of lmstat -a: it has no feature")
 	}
 	var samples []signal.Sample
 	for _, name := range slices.Sorted(maps.Keys(p.features)) {
@@ -229,7 +227,7 @@ func (p *parser) samples() ([]signal.Sample, error) {
 	return samples, nil
 }
 
-// seatsIn is the number after the words in front of it.
+// seatsIn returns the number after the words before.
 func seatsIn(text, before string) (int64, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), before)
 	digits, _, _ := strings.Cut(rest, " ")
@@ -242,7 +240,7 @@ func seatsIn(text, before string) (int64, error) {
 
 func unusual(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 
-// quote is what an error shows of a line.
+// quote returns the part of a line for an error.
 func quote(line string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -60,21 +60,21 @@ func tell(samples []signal.Sample, err error) string {
 
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                "tells of no feature",
-		"# HELP flexlm_up":                "tells of no feature",
+		"":                                "it has no feature",
+		"# HELP flexlm_up":                "it has no feature",
 		"Users of \x00\x1b[2J: (Total of": "no feature is named",
 		"Users of a b: (Total of 1 licenses issued; Total of 0 licenses in use)": "no feature is named",
-		"Users of":                     "tells of no feature",
-		"Users of ":                    "tells of no feature",
+		"Users of":                     "it has no feature",
+		"Users of ":                    "it has no feature",
 		"Users of solver":              "no feature is named",
-		"Users of solver:":             "seats of \"solver\" are not told",
-		"Users of solver: (Gesamt: 5)": "seats of \"solver\" are not told",
+		"Users of solver:":             "does not contain the seats of \"solver\"",
+		"Users of solver: (Gesamt: 5)": "does not contain the seats of \"solver\"",
 		"Users of s: (Total of -1 licenses issued; Total of 0 licenses in use)":                                   "no number of seats",
 		"Users of s: (Total of 1e3 licenses issued; Total of 0 licenses in use)":                                  "no number of seats",
 		"Users of s: (Total of 99999999999999999999 licenses issued; Total of 0 licenses in use)":                 "no number of seats",
 		"Users of s: (Total of 1 licenses issued)":                                                                "no number of seats",
 		"Users of s: (Total of 1 licenses issued; Total of NaN licenses in use)":                                  "no number of seats",
-		"Users of s: " + strings.Repeat("x", 1e6):                                                                 "seats of \"s\" are not told",
+		"Users of s: " + strings.Repeat("x", 1e6):                                                                 "does not contain the seats of \"s\"",
 		"host1: Cannot connect to license server system. (-15,570)\nmlm: \x1b[31mdown" + strings.Repeat("x", 1e6): "it says: host1: Cannot connect",
 	} {
 		samples, err := lmstat.Parse(strings.NewReader(text), nil)

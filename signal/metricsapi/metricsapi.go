@@ -1,4 +1,4 @@
-// Package metricsapi reads what nodes use now from the Kubernetes metrics API
+// Package metricsapi reads the resource usage of nodes from the Kubernetes metrics API
 // (metrics.k8s.io), which metrics-server or an adapter serves behind the API server.
 package metricsapi
 
@@ -21,10 +21,10 @@ import (
 
 const path = "/apis/metrics.k8s.io/v1beta1/nodes"
 
-// maxProblem bounds what is read of an answer that is no list.
+// maxProblem bounds what is read of a failed response.
 const maxProblem = 64 << 10
 
-// ErrNotServed says that the API server knows no metrics API.
+// ErrNotServed means that the API server does not have the metrics API.
 var ErrNotServed = errors.New("the metrics API (metrics.k8s.io) is not served: it needs metrics-server, or an adapter, and its APIService")
 
 // Source is a signal.Source. The time of a sample is that of the node's metrics.
@@ -34,14 +34,14 @@ type Source struct {
 	url      string
 }
 
-// New returns a Source that asks the API server of the client configuration, which is
-// copied. It makes no request.
+// New returns a Source for the API server of the client configuration, which it copies. It sends no
+// request.
 func New(c Config, server *rest.Config) (*Source, error) {
 	server = rest.CopyConfig(server)
 	if server.UserAgent == "" {
 		server.UserAgent = "outboard"
 	}
-	// A plain client, because those of client-go read an answer however long it is.
+	// A plain client, because those of client-go read a response of any length.
 	client, err := rest.HTTPClientFor(server)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func New(c Config, server *rest.Config) (*Source, error) {
 	return &Source{resource: c.Resource, client: client, url: base.JoinPath(path).String()}, nil
 }
 
-// nodeMetricsList is what is needed of the API's NodeMetricsList.
+// nodeMetricsList holds the needed fields of the API's NodeMetricsList.
 type nodeMetricsList struct {
 	Items []struct {
 		Metadata  struct{ Name string }
@@ -86,7 +86,7 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	}
 	var list nodeMetricsList
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("the metrics API's answer is no list of metrics: %w", err)
+		return nil, fmt.Errorf("the response of the metrics API is not a list of metrics: %w", err)
 	}
 	if len(list.Items) > limits.Values {
 		return nil, signal.ErrTooMany
@@ -100,11 +100,11 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	return samples, nil
 }
 
-// problem tells why there is no list.
+// problem returns why the response has no list.
 func problem(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	if err != nil {
-		return fmt.Errorf("the metrics API answers %s: %w", resp.Status, err)
+		return fmt.Errorf("the metrics API responds with %s: %w", resp.Status, err)
 	}
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Message != "" {
@@ -114,5 +114,5 @@ func problem(resp *http.Response) error {
 		return fmt.Errorf("%w (%s)", ErrNotServed, strings.TrimSpace(string(text)))
 	}
 	const shown = 300
-	return fmt.Errorf("the metrics API answers %s: %s", resp.Status, strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), shown)]), "")))
+	return fmt.Errorf("the metrics API responds with %s: %s", resp.Status, strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), shown)]), "")))
 }

@@ -8,21 +8,21 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// Config is what nodes use now, by the metrics API (metrics.k8s.io), which
+// Config is the resource usage of nodes, from the metrics API (metrics.k8s.io), which
 // metrics-server or an adapter serves.
 type Config struct {
 	// Resource is cpu (in cores) or memory (in bytes). Required.
 	Resource string `json:"resource"`
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type {
 	t := signal.TypeOf("metrics", Defaults, spec)
 	t.NeedsCluster = true
 	return t
 }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{} }
 
 func spec(c Config) (signal.Spec, error) {

@@ -1,5 +1,5 @@
-// Package nodes reads numbers that Node objects carry: in a label, in an annotation, or
-// as the state of a condition.
+// Package nodes reads numbers from Node objects: from a label, an annotation, or the status of a
+// condition.
 package nodes
 
 import (
@@ -16,33 +16,33 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxText bounds what is parsed as a number, because the cost of a quantity grows faster
-// than its length, and an annotation may have 256 KiB.
+// maxText bounds what is parsed as a number, because the cost of a quantity grows faster than its
+// length, and an annotation may have 256 KiB.
 const maxText = 64
 
-// Source is a signal.Source. A value is a plain number (0.75, 1e3) or a Kubernetes
-// quantity (500m is 0.5, 2Ki is 2048). Nodes without the label, annotation or condition
-// have no value, and neither have those that carry something else than a number there;
-// when no node carries a number and some carry something else, Read says so.
+// Source is a signal.Source. A value is a plain number (0.75, 1e3) or a Kubernetes quantity (500m
+// is 0.5, 2Ki is 2048). Nodes without the label, annotation or condition have no value, and neither
+// have nodes with another text there; if no node has a number and some have another text, Read
+// returns an error.
 type Source struct {
 	where   string
 	view    func() *snapshot.View
 	reading *snapshot.ObjectFact[reading]
 }
 
-// reading is what one Node object says.
+// reading is the value of one Node object.
 type reading struct {
-	told   bool // there is something
+	exists bool // the label, annotation or condition exists
 	ok     bool // it is a number
 	number float64
-	text   string // what there is, if it is no number
+	text   string // the text, if it is not a number
 }
 
-// New returns a Source of numbers from the nodes of what view returns, which is called at
-// each reading. Exactly one field of the configuration is given.
+// New returns a Source of numbers from the nodes of the view that view returns at each read.
+// Exactly one field of the configuration is set.
 func New(c Config, view func() *snapshot.View) *Source {
 	s := &Source{view: view}
-	// A fact is kept as long as its object, so that only what changed is parsed again.
+	// A Fact is kept with its object, so that only changed objects are parsed again.
 	switch {
 	case c.Label != "":
 		s.where = "label " + c.Label
@@ -57,10 +57,10 @@ func New(c Config, view func() *snapshot.View) *Source {
 	return s
 }
 
-// Read implements signal.Source. The samples have no time: they are as the view is now.
+// Read implements signal.Source. The samples have no time: they are as of the view.
 func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
 	var samples []signal.Sample
-	var first *snapshot.Node // of those with something that is no number
+	var first *snapshot.Node // the first node with a text that is not a number
 	wrong := 0
 	for n := range s.view().All() {
 		r := s.reading.Of(n)
@@ -69,7 +69,7 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 			return nil, signal.ErrTooMany
 		case r.ok:
 			samples = append(samples, signal.Sample{Key: n.Name, Number: r.number})
-		case r.told:
+		case r.exists:
 			if wrong++; first == nil {
 				first = n
 			}
@@ -87,16 +87,16 @@ func textOf(values map[string]string, key string) reading {
 		return reading{}
 	}
 	if number, ok := parse(strings.TrimSpace(text)); ok {
-		return reading{told: true, ok: true, number: number}
+		return reading{exists: true, ok: true, number: number}
 	}
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
-	return reading{told: true, text: text}
+	return reading{exists: true, text: text}
 }
 
-// number is what may be a number: ParseFloat and ParseQuantity let more pass, such as NaN
-// and "-". What follows the digits of a quantity is in the group.
+// number matches what may be a number: ParseFloat and ParseQuantity accept more, such as NaN and
+// "-". The group is what follows the digits of a quantity.
 var number = regexp.MustCompile(`^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|([numkMGTPE]|[KMGTPE]i))?$`)
 
 func parse(text string) (float64, bool) {
@@ -107,7 +107,7 @@ func parse(text string) (float64, bool) {
 	case parts == nil:
 		return 0, false
 	case parts[1] == "":
-		n, err := strconv.ParseFloat(text, 64) // an error when it is too large
+		n, err := strconv.ParseFloat(text, 64) // an error if it is too large
 		return n, err == nil
 	}
 	quantity, err := resource.ParseQuantity(text)
@@ -121,9 +121,9 @@ func conditionOf(node *corev1.Node, kind string) reading {
 		}
 		switch c.Status {
 		case corev1.ConditionTrue:
-			return reading{told: true, ok: true, number: 1}
+			return reading{exists: true, ok: true, number: 1}
 		case corev1.ConditionFalse:
-			return reading{told: true, ok: true}
+			return reading{exists: true, ok: true}
 		}
 	}
 	return reading{}

@@ -8,25 +8,25 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// Config says where Node objects have a number. Exactly one field is given.
+// Config selects the numbers of Node objects. Exactly one field is set.
 type Config struct {
 	// Label is the key of a label with a number.
 	Label string `json:"label"`
 	// Annotation is the key of an annotation with a number.
 	Annotation string `json:"annotation"`
-	// Condition is the type of a condition: 1 when it is True, 0 when it is False,
-	// and nothing when it is neither.
+	// Condition is the type of a condition: 1 if its status is True, 0 if it is False, and no
+	// number otherwise.
 	Condition string `json:"condition"`
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type {
 	t := signal.TypeOf("nodes", Defaults, spec)
 	t.NeedsCluster = true
 	return t
 }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{} }
 
 func spec(c Config) (signal.Spec, error) {

@@ -15,10 +15,10 @@ import (
 	"outboard.dev/outboard/signal/httpclient"
 )
 
-// This file is what is used of the HTTP API:
+// This file implements a part of the HTTP API:
 // https://prometheus.io/docs/prometheus/latest/querying/api/
 
-// response is what the API says to a query.
+// response is the API's response to a query.
 type response struct {
 	Status    string
 	ErrorType string
@@ -32,14 +32,14 @@ type response struct {
 	value model.Value // a model.Vector, a *model.Scalar, or nil if the result is neither
 }
 
-// ask posts the query, which may be long. A proxy that lets only GET pass gets that.
+// ask posts the query, which may be long. It uses GET if a proxy permits nothing else.
 func (s *Source) ask(ctx context.Context, form url.Values, maxBytes int64) (*httpclient.Answer, error) {
 	post, err := http.NewRequest(http.MethodPost, s.endpoint.String(), strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
 	post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	post.Header["Idempotency-Key"] = nil // not sent; lets http.Client repeat what a closed connection has lost
+	post.Header["Idempotency-Key"] = nil // not sent; lets http.Client retry after a closed connection
 	answer, err := s.client.Do(ctx, post, maxBytes)
 	if err != nil {
 		return nil, err
@@ -58,9 +58,9 @@ func (s *Source) ask(ctx context.Context, form url.Values, maxBytes int64) (*htt
 	return s.client.Do(ctx, get, maxBytes)
 }
 
-// decode returns what the answer says if the query was evaluated.
+// decode returns the result of the response if the query was evaluated.
 func decode(answer *httpclient.Answer, limits signal.Limits) (*response, error) {
-	// Decoded, a series takes many times the memory that it takes here.
+	// A decoded series takes many times its memory in the response.
 	if bytes.Count(answer.Content, []byte(`"metric":{`)) > limits.Values {
 		return nil, signal.ErrTooMany
 	}
@@ -77,7 +77,7 @@ func decode(answer *httpclient.Answer, limits signal.Limits) (*response, error) 
 		err = said.decodeResult()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the answer cannot be used: %s: %s", answer.Line(err.Error()), answer.Excerpt())
+		return nil, fmt.Errorf("the response is invalid: %s: %s", answer.Line(err.Error()), answer.Excerpt())
 	}
 	return said, nil
 }

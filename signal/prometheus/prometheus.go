@@ -20,7 +20,7 @@ import (
 // Source is a [signal.Source].
 type Source struct {
 	config   Config
-	address  string // as it may be shown
+	address  string // in a form for errors and logs
 	endpoint *url.URL
 	client   *httpclient.Client
 	warnings string // the last ones
@@ -45,7 +45,7 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 }
 
 func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
-	// One more than there may be, to tell that there are more.
+	// One more than the limit, to detect that there are more.
 	form := url.Values{"query": {s.config.Query}, "limit": {strconv.Itoa(limits.Values + 1)}}
 	if deadline, ok := ctx.Deadline(); ok {
 		form.Set("timeout", whole(time.Until(deadline)).String())
@@ -62,8 +62,8 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	return s.samples(said, limits)
 }
 
-// whole rounds a duration such that Prometheus, which knows no fractions, understands
-// how Go writes it.
+// whole rounds a duration so that Prometheus, which does not accept fractions, understands Go's
+// text of it.
 func whole(d time.Duration) time.Duration {
 	unit := time.Second
 	if d < unit {
@@ -72,8 +72,7 @@ func whole(d time.Duration) time.Duration {
 	return max(unit, d.Truncate(unit))
 }
 
-// warn logs what Prometheus has to say about a result that it gives all the same, such
-// as that a part of it is missing; once.
+// warn logs warnings of Prometheus about a result, such as that a part of it is missing; each once.
 func (s *Source) warn(text string) {
 	if text != "" && text != s.warnings {
 		slog.Default().Warn("the query has warnings", "prometheus", s.address, "query", s.config.Query, "warnings", text)
@@ -82,11 +81,11 @@ func (s *Source) warn(text string) {
 }
 
 func (s *Source) samples(said *response, limits signal.Limits) ([]signal.Sample, error) {
-	label := model.LabelName(s.config.NodeLabel + s.config.KeyLabel) // one of them at most
+	label := model.LabelName(s.config.NodeLabel + s.config.KeyLabel) // at most one of them
 	switch value := said.value.(type) {
 	case *model.Scalar:
 		if label != "" {
-			return nil, fmt.Errorf("the query gives a scalar, which has no label %q", label)
+			return nil, fmt.Errorf("the query returns a scalar, which has no label %q", label)
 		}
 		return []signal.Sample{{Number: float64(value.Value), At: value.Timestamp.Time()}}, nil
 	case model.Vector:
@@ -94,14 +93,14 @@ func (s *Source) samples(said *response, limits signal.Limits) ([]signal.Sample,
 			return nil, signal.ErrTooMany
 		}
 		if label == "" && len(value) > 1 {
-			return nil, fmt.Errorf("the query gives %d numbers: without nodeLabel and keyLabel it must give one", len(value))
+			return nil, fmt.Errorf("the query returns %d numbers: without nodeLabel and keyLabel it must return one", len(value))
 		}
 		return s.vector(value, label)
 	}
 	if said.Data.ResultType == "" {
-		return nil, errors.New("the answer holds no result")
+		return nil, errors.New("the response has no result")
 	}
-	return nil, fmt.Errorf("the query gives a %s: it must give a vector or a scalar", said.Data.ResultType)
+	return nil, fmt.Errorf("the query returns a %s: it must return a vector or a scalar", said.Data.ResultType)
 }
 
 func (s *Source) vector(vector model.Vector, label model.LabelName) ([]signal.Sample, error) {
@@ -109,9 +108,9 @@ func (s *Source) vector(vector model.Vector, label model.LabelName) ([]signal.Sa
 	for _, series := range vector {
 		switch {
 		case series == nil:
-			return nil, errors.New("the answer holds no series where one should be")
+			return nil, errors.New("the response has an empty series")
 		case series.Histogram != nil:
-			return nil, errors.New("the query gives histograms: it must give numbers, as with histogram_quantile")
+			return nil, errors.New("the query returns histograms: it must return numbers, as with histogram_quantile")
 		}
 		key := string(series.Metric[label])
 		if s.config.NodeLabel != "" {
@@ -124,7 +123,7 @@ func (s *Source) vector(vector model.Vector, label model.LabelName) ([]signal.Sa
 	return samples, nil
 }
 
-// withoutPort cuts off the port that the label instance usually has.
+// withoutPort removes the port that the label instance usually has.
 func withoutPort(name string) string {
 	host, port, err := net.SplitHostPort(name)
 	if err != nil {

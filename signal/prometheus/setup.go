@@ -14,23 +14,21 @@ import (
 type Config struct {
 	// Address is the server's URL, http or https, with a path if it has one. Required.
 	Address string `json:"address"`
-	// Query is in PromQL, and gives a vector or a scalar. Required.
+	// Query is a PromQL query that returns a vector or a scalar. Required.
 	Query string `json:"query"`
-	// NodeLabel is the label with the name of the node. A port at the end of its
-	// value is cut off.
+	// NodeLabel is the label with the name of the node. A port at the end of its value is removed.
 	NodeLabel string `json:"nodeLabel"`
-	// KeyLabel is the label with the key, for numbers that are not about nodes. At
-	// most one of NodeLabel and KeyLabel is given; with neither, the query must give
-	// one number.
+	// KeyLabel is the label with the key, for numbers that are not about nodes. At most one of
+	// NodeLabel and KeyLabel may be set; without both, the query must return one number.
 	KeyLabel string `json:"keyLabel"`
 	// Client is how to reach the server.
 	Client httpclient.Config `json:"client"`
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type { return signal.TypeOf("prometheus", Defaults, spec) }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{} }
 
 // Files implements signal.FileReader.
@@ -51,7 +49,7 @@ func (c *Config) validate() field.ErrorList {
 		errs = append(errs, field.Required(field.NewPath("query"), "must be a query in PromQL"))
 	}
 	if c.NodeLabel != "" && c.KeyLabel != "" {
-		errs = append(errs, field.Forbidden(field.NewPath("keyLabel"), "numbers are about nodes or about something else, and nodeLabel is given"))
+		errs = append(errs, field.Forbidden(field.NewPath("keyLabel"), "cannot be set together with nodeLabel"))
 	}
 	return append(errs, c.Client.Validate(c.Address)...)
 }

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// pageSize bounds what is in memory of a list at one time.
+	// pageSize bounds the part of a list that is in memory at a time.
 	pageSize = 250
-	// watchTime is how long a watch is asked for: the shortest there is.
+	// watchTime is the requested time of a watch: the shortest possible.
 	watchTime = time.Second
-	// manyEvents is more than happens in a second, and less than an API server sends in one.
+	// manyEvents is more than usually happens in a second, and less than an API server can send in one.
 	manyEvents = 1000
-	// maxNodes and maxPods bound what is kept of another cluster: several times what
-	// Kubernetes supports.
+	// maxNodes and maxPods bound what is kept of another cluster: several times what Kubernetes
+	// supports.
 	maxNodes = 50_000
 	maxPods  = 1_000_000
 )
@@ -38,23 +38,23 @@ type mirror[V any] struct {
 	most  int // objects
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	// keep returns what is kept of an object; false: nothing.
+	// keep returns what to keep of an object; false: nothing.
 	keep func(runtime.Object) (V, bool)
 
 	kept map[types.UID]V
-	// version is what kept is as of; "" before everything was listed.
+	// version is the resourceVersion of kept; "" before the first list.
 	version string
 }
 
-// catchUp makes the mirror as the API server is now. After an error what is kept is still
-// as of some moment, and the next call goes on from there.
+// catchUp brings the mirror up to date. After an error, kept is still the state at some moment, and
+// the next call continues from there.
 func (m *mirror[V]) catchUp(ctx context.Context) error {
 	if m.version != "" {
 		err := m.follow(ctx)
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			return err
 		}
-		// The API server no longer knows what has changed since.
+		// The API server no longer has the changes since then.
 	}
 	return m.listAll(ctx)
 }
@@ -98,10 +98,10 @@ func (m *mirror[V]) bounded() error {
 	return nil
 }
 
-// follow applies what has changed since the version, until the API server ends the watch.
-// It first sends everything that it has missed, so that after the end no more is missing than
-// happened during that second; unless there was so much that it may not have been done. (A
-// bookmark would say so, but none is sent when nothing has happened.)
+// follow applies the changes since the version, until the API server ends the watch. The API server
+// first sends all earlier changes, so that afterwards only changes of that second can be missing,
+// unless there were so many that it may not have sent them all. (A bookmark would show that, but
+// the API server sends none if nothing has changed.)
 func (m *mirror[V]) follow(ctx context.Context) error {
 	for {
 		n, err := m.followOnce(ctx)
@@ -144,7 +144,7 @@ func (m *mirror[V]) followOnce(ctx context.Context) (count int, err error) {
 	case ctx.Err() != nil:
 		return count, context.Cause(ctx)
 	case time.Since(begin) < watchTime:
-		// client-go does not tell a connection that broke from a watch that is over.
+		// client-go does not distinguish a broken connection from the end of a watch.
 		return count, errEndedEarly
 	}
 	return count, nil
@@ -152,8 +152,7 @@ func (m *mirror[V]) followOnce(ctx context.Context) (count int, err error) {
 
 var errEndedEarly = errors.New("the connection was lost")
 
-// limit bounds the answers to lists. What comes through a watch is read event by event, each
-// of which client-go bounds.
+// limit bounds the responses to lists. A watch is read event by event, each bounded by client-go.
 type limit struct {
 	next  http.RoundTripper
 	bytes atomic.Int64
@@ -173,7 +172,7 @@ func (l *limit) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets client-go reach the transport below.
+// WrappedRoundTripper gives client-go access to the underlying transport.
 func (l *limit) WrappedRoundTripper() http.RoundTripper { return l.next }
 
 type limitedBody struct {

@@ -1,4 +1,4 @@
-// Package remote reads what another cluster has, and has left, from its API server.
+// Package remote reads the resources of another cluster, and what is left of them, from its API server.
 package remote
 
 import (
@@ -23,35 +23,34 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// Source is a signal.Source. Its keys are, for each resource of which a node has some,
+// Source is a signal.Source. Its keys are, for each resource that a node has,
 //
 //	RESOURCE/total    what is allocatable on all nodes
 //	RESOURCE/free     what is left of that on nodes that take pods
 //	RESOURCE/largest  what is left of it on the node that has most left
 //
-// with cpu in cores and memory in bytes, and beside them nodes/total, nodes/ready and
-// nodes/open: how many nodes there are, are Ready, and take pods. See [sum].
+// with cpu in cores and memory in bytes, and in addition nodes/total, nodes/ready and nodes/open:
+// how many nodes exist, are Ready, and accept pods. See [sum].
 //
-// The first reading lists nodes and pods page by page, and keeps of each no more than what
-// it has or asks for. Each later one follows what has changed since, by a watch of one
-// second. So a reading costs the other cluster what changed and not what it has; nothing
-// runs between readings; and, other than with an informer, whose watch may be dead without
-// anybody knowing, what was read is true as of now, or there is an error.
+// The first read lists nodes and pods page by page, and keeps only what each has or requests. Later
+// reads apply the changes since then, from a watch of one second. So the cost of a read for the
+// other cluster depends on what changed, and not on its size; nothing runs between reads; and a
+// read is current or fails, while the watch of an informer may be dead without an error.
 type Source struct {
 	config Config
 
-	kubeconfig []byte // with which the rest was made; nil: it was not
+	kubeconfig []byte // of the current client; nil: there is none
 	transport  http.RoundTripper
 	limit      *limit
 	nodes      *mirror[node]
 	pods       *mirror[pod]
 }
 
-// New returns a Source. It reads nothing yet: a kubeconfig that is missing or wrong is an
-// error of each reading until it is right, and one that changes is used from the next on.
+// New returns a Source. It reads nothing yet: a missing or invalid kubeconfig is an error of each
+// read until it is valid, and the next read uses a changed one.
 func New(c Config) *Source { return &Source{config: c} }
 
-// Read implements signal.Source. It takes a second and more.
+// Read implements signal.Source. It takes more than a second.
 func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < watchTime {
 		return nil, fmt.Errorf("the timeout is too short: reading another cluster takes more than %v", watchTime)
@@ -69,8 +68,8 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	return samples(sum(s.nodes.kept, s.pods.kept), limits.Values)
 }
 
-// connect makes the client, anew when the kubeconfig has changed: its credentials may be
-// others, or it may be of another cluster.
+// connect creates the client, and again when the kubeconfig has changed, which may have other
+// credentials or another cluster.
 func (s *Source) connect() error {
 	kubeconfig, err := os.ReadFile(s.config.Kubeconfig)
 	if err != nil {
@@ -87,7 +86,7 @@ func (s *Source) connect() error {
 	limit := &limit{}
 	server.ContentType, server.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	server.UserAgent = "outboard"
-	server.QPS = -1 // two requests at a time, and pages of one list
+	server.QPS = -1 // two concurrent requests, and the pages of a list
 	server.Wrap(limit.wrap)
 	client, err := rest.HTTPClientFor(server)
 	if err != nil {
@@ -105,7 +104,7 @@ func (s *Source) connect() error {
 	return nil
 }
 
-// Close closes connections.
+// Close closes the connections.
 func (s *Source) Close() error {
 	if s.transport != nil {
 		utilnet.CloseIdleConnectionsFor(s.transport)
@@ -126,9 +125,8 @@ func nodesOf(client kubernetes.Interface) *mirror[node] {
 	}
 }
 
-// podsOf mirrors the pods that hold something of a node. All are watched, because a watch
-// that leaves some out does not tell how far it is, and the API server forgets what was long
-// ago.
+// podsOf mirrors the pods that hold resources of a node. It watches all pods, because a watch with
+// a selector does not report its resourceVersion, and the API server forgets old ones.
 func podsOf(client kubernetes.Interface) *mirror[pod] {
 	holding := fields.ParseSelectorOrDie("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed").String()
 	return &mirror[pod]{

@@ -12,22 +12,22 @@ import (
 // minTimeout is more than watchTime.
 const minTimeout = 3 * time.Second
 
-// Config is another cluster: what it has, and has left, of each resource.
+// Config is another cluster: the amount of each resource, and what is left of it.
 type Config struct {
 	// Kubeconfig is a file. Required.
 	Kubeconfig string `json:"kubeconfig"`
-	// Context is the context in the kubeconfig; "" (the default) is its current one.
+	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
 }
 
-// Type is the type of source as configuration files know it.
+// Type is the type of source in configuration files.
 func Type() signal.Type {
 	t := signal.TypeOf("cluster", Defaults, spec)
 	t.MinTimeout = minTimeout
 	return t
 }
 
-// Defaults is the configuration of a source of which everything is missing.
+// Defaults is the default configuration, without the required fields.
 func Defaults() Config { return Config{} }
 
 // Files implements signal.FileReader.
@@ -36,7 +36,7 @@ func (c *Config) Files() map[string]*string { return map[string]*string{"kubecon
 func spec(c Config) (signal.Spec, error) {
 	var errs field.ErrorList
 	if c.Kubeconfig == "" {
-		errs = append(errs, field.Required(field.NewPath("kubeconfig"), "must be a file that says how to reach the other cluster"))
+		errs = append(errs, field.Required(field.NewPath("kubeconfig"), "must be the kubeconfig of the other cluster"))
 	}
 	open := func(signal.Cluster) (signal.Source, error) { return New(c), nil }
 	return signal.Spec{About: policy.AboutKeys, Open: open}, errs.ToAggregate()

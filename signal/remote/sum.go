@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// amount is so much of a resource: cpu in thousandths of a core, all others in their unit.
+// amount is an amount of a resource: cpu in thousandths of a core, all others in their unit.
 type amount struct {
 	resource corev1.ResourceName
 	n        int64
@@ -26,14 +26,14 @@ type node struct {
 	allocatable []amount
 }
 
-// pod is what is kept of a pod that is on a node and has not ended.
+// pod is what is kept of a bound pod that has not ended.
 type pod struct {
 	node     string
 	requests []amount
 }
 
-// controlPlaneTaints keep ordinary pods off a node. Other taints are not looked at: whether
-// the pods in question tolerate them cannot be known, and nodes with devices often have one.
+// controlPlaneTaints repel ordinary pods. Other taints are ignored: whether the pods tolerate them
+// is unknown, and nodes with GPUs often have one.
 var controlPlaneTaints = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
 func nodeOf(n *corev1.Node) node {
@@ -49,8 +49,8 @@ func nodeOf(n *corev1.Node) node {
 	return kept
 }
 
-// podOf counts what kube-scheduler counts: also what a pod still has while it is resized. A
-// pod that is on no node, or has ended, holds nothing.
+// podOf returns what kube-scheduler counts, including what a pod still holds while it is resized. A
+// pod that is not bound, or has ended, holds nothing.
 func podOf(p *corev1.Pod) (pod, bool) {
 	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return pod{}, false
@@ -60,7 +60,7 @@ func podOf(p *corev1.Pod) (pod, bool) {
 	return pod{node: unique.Make(p.Spec.NodeName).Value(), requests: amounts(requests)}, true
 }
 
-// amounts are in order of resource, without what is not more than nothing.
+// amounts returns the positive amounts, in order of resource.
 func amounts(list corev1.ResourceList) []amount {
 	kept := make([]amount, 0, len(list))
 	for name, quantity := range list {
@@ -69,7 +69,7 @@ func amounts(list corev1.ResourceList) []amount {
 			n = quantity.MilliValue()
 		}
 		if n > 0 {
-			// Decoded names are one copy for each object.
+			// Decoding allocates each name again for every object.
 			kept = append(kept, amount{unique.Make(name).Value(), n})
 		}
 	}
@@ -77,17 +77,17 @@ func amounts(list corev1.ResourceList) []amount {
 	return kept
 }
 
-// capacity is what a cluster has of one resource.
+// capacity is the amount of one resource in a cluster.
 type capacity struct{ total, free, largest int64 }
 
-// totals is what a cluster has.
+// totals are the amounts of all resources in a cluster.
 type totals struct {
 	resources          map[corev1.ResourceName]capacity
 	nodes, ready, open int
 }
 
-// sum adds up. A node of which more is asked than it has has nothing left, and takes nothing
-// from the others.
+// sum adds up the nodes. A node whose pods request more than it has has nothing left, and does not
+// reduce what others have left.
 func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 	used := make(map[string]map[corev1.ResourceName]int64, len(nodes))
 	for _, p := range pods {
@@ -121,7 +121,7 @@ func sum(nodes map[types.UID]node, pods map[types.UID]pod) totals {
 	return all
 }
 
-// samples are the totals, at most so many.
+// samples returns the totals as samples, at most most.
 func samples(all totals, most int) ([]signal.Sample, error) {
 	if 3*len(all.resources)+3 > most {
 		return nil, signal.ErrTooMany

@@ -1,5 +1,5 @@
-// Package standard lists the types of sources of signals that come with Outboard. It is
-// the only place that knows them all.
+// Package standard lists the types of sources of signals that come with Outboard. It is the only
+// package that imports all of them.
 package standard
 
 import (

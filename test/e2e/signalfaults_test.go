@@ -68,7 +68,7 @@ var faults = []fault{{
 		case <-time.After(30 * time.Second):
 		}
 	},
-	says: "no answer within 1s",
+	says: "no response within 1s",
 }, {
 	name: "million-series",
 	answer: func(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +84,7 @@ var faults = []fault{{
 }, {
 	name:   "garbage",
 	answer: func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{0, 0xff, '{', '"'}, 1<<16)) },
-	says:   "the answer cannot be used",
+	says:   "the response is invalid",
 }}
 
 const faultySignal = `
