@@ -191,12 +191,12 @@ func TestDoctorConsequences(t *testing.T) {
 		{
 			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
 			config: strings.Replace(schedulerConfig(extender{o: secret, verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
-			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "certificate required") }, right: placed,
+			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "bad certificate") }, right: placed,
 		},
 		{
 			code: "NamesWithoutCluster", o: alone, pod: controlplane.PodSpec{Name: "names"},
 			config: schedulerConfig(extender{o: alone, verbs: "filter"}),
-			wrong:  func(p stage.Placed) bool { return p.Waiting != "" }, right: placed,
+			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
 		},
 	} {
 		fixed := th.diagnosed(tt.code, tt.config, "--config", tt.o.ConfigFile, "--certificate-dir", filepath.Dir(tt.o.CAFile))

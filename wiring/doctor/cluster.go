@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,27 +57,46 @@ func (s scheduler) minor() int {
 	return minor
 }
 
-// schedulers returns the containers that run kube-scheduler.
-func (c *Cluster) schedulers() []scheduler {
-	var all []scheduler
+// runs says whether the container runs kube-scheduler.
+func (s scheduler) runs() bool {
+	image, _, _ := strings.Cut(path.Base(s.container.Image), ":")
+	return image == "kube-scheduler" || slices.ContainsFunc(append(slices.Clone(s.container.Command), s.container.Args...), func(word string) bool {
+		return path.Base(word) == "kube-scheduler"
+	})
+}
+
+// schedulers returns the containers that run kube-scheduler and may read the file: those whose
+// --config has the same base name; or else those with --config; or else all.
+func (c *Cluster) schedulers(file string) []scheduler {
+	var all, configured, same []scheduler
 	for i := range c.Pods {
 		for j := range c.Pods[i].Spec.Containers {
 			s := scheduler{&c.Pods[i], &c.Pods[i].Spec.Containers[j]}
-			for _, word := range append(slices.Clone(s.container.Command), s.container.Args...) {
-				if path.Base(word) == "kube-scheduler" {
-					all = append(all, s)
-					break
+			if !s.runs() {
+				continue
+			}
+			all = append(all, s)
+			if name, ok := s.flag("config"); ok {
+				configured = append(configured, s)
+				if path.Base(name) == filepath.Base(file) {
+					same = append(same, s)
 				}
 			}
+		}
+	}
+	for _, some := range [][]scheduler{same, configured} {
+		if len(some) > 0 {
+			return some
 		}
 	}
 	return all
 }
 
-// schedulerVersion is the version of the oldest kube-scheduler, or of the API server.
-func (c *Cluster) schedulerVersion() string {
+// schedulerVersion is the version of the oldest kube-scheduler that may read the file, or of the API
+// server.
+func (c *Cluster) schedulerVersion(file string) string {
 	oldest := 0
-	for _, s := range c.schedulers() {
+	for _, s := range c.schedulers(file) {
 		if m := s.minor(); m > 0 && (oldest == 0 || m < oldest) {
 			oldest = m
 		}
@@ -89,7 +109,7 @@ func (c *Cluster) schedulerVersion() string {
 
 // cluster checks the file by what the cluster says.
 func (c *checker) cluster() {
-	for _, s := range c.Cluster.schedulers() {
+	for _, s := range c.Cluster.schedulers(c.File) {
 		c.scheduler(s)
 	}
 	for i := range c.doc.config.Extenders {
@@ -198,11 +218,16 @@ func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool)
 		e.report(Error, "ResourceNotReported", at, fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "kube-scheduler rejects every node with \"Insufficient "+string(name)+"\"",
 			"install what reports it, such as a device plugin; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files")
 	}
+	pods, first := 0, ""
 	for i := range e.Cluster.Pods {
-		p := &e.Cluster.Pods[i]
-		if podLevelOnly(&p.Spec, name) {
-			e.report(Warning, "PodLevelResources", at, fmt.Sprintf("pod %s/%s requests %s for the pod or an ephemeral container, and for no other container", p.Namespace, p.Name, name), "kube-scheduler does not call extenders for it", "request the resource in a container")
+		if p := &e.Cluster.Pods[i]; podLevelOnly(&p.Spec, name) {
+			if pods++; pods == 1 {
+				first = p.Namespace + "/" + p.Name
+			}
 		}
+	}
+	if pods > 0 {
+		e.report(Warning, "PodLevelResources", at, fmt.Sprintf("%d pods, such as %s, request %s for the pod or an ephemeral container, and for no other container", pods, first, name), "kube-scheduler does not call extenders for them", "request the resource in a container")
 	}
 }
 

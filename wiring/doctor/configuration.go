@@ -138,5 +138,5 @@ func (c *checker) lease() {
 	}
 	name := *conf.Profiles[0].SchedulerName
 	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler with the lease of the cluster's own, kube-system/kube-scheduler",
-		"only one of the two places pods at a time", "give it a lease of its own in leaderElection.resourceName", set("leaderElection.resourceName", name))
+		"only one of the two places pods at a time", "give it a lease of its own in leaderElection.resourceName", setText("leaderElection.resourceName", name))
 }

@@ -116,7 +116,7 @@ type checker struct {
 func examine(in Input) (*checker, error) {
 	in.CertificateDir = strings.TrimRight(cmp.Or(in.CertificateDir, wiring.Directory), "/")
 	if in.Version == "" && in.Cluster != nil {
-		in.Version = in.Cluster.schedulerVersion()
+		in.Version = in.Cluster.schedulerVersion(in.File)
 	}
 	c := &checker{Input: in}
 	var err error

@@ -28,9 +28,19 @@ const (
 )
 
 func set(path, text string) edit    { return edit{op: setField, path: path, text: text} }
+func setText(path, s string) edit   { return set(path, quoted(s)) }
 func remove(path string) edit       { return edit{op: removeField, path: path} }
 func rename(path, name string) edit { return edit{op: renameField, path: path, to: name} }
 func move(path, list string) edit   { return edit{op: moveToList, path: path, to: list} }
+
+// quoted returns a string as YAML.
+func quoted(s string) string {
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		return strconv.Quote(s)
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
 
 // apply makes the change. What is not there cannot be changed, and is no error: an earlier edit may
 // have removed it.

@@ -143,7 +143,7 @@ func (e *extenderAt) profile(p *config.Profile) {
 	}
 	switch none := e.Config.ClientConnection.None; {
 	case none && x.NodeCacheCapable:
-		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection is None", "Outboard knows no nodes, so every node is rejected", "set nodeCacheCapable: false, or connect Outboard to the API server", e.set("nodeCacheCapable", "false"))
+		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection is None", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server", e.set("nodeCacheCapable", "false"))
 	case !none && !x.NodeCacheCapable:
 		e.report(Warning, "WholeNodes", "nodeCacheCapable", "kube-scheduler sends whole nodes, and Outboard knows them", "a call has hundreds of times as many bytes", "set nodeCacheCapable: true", e.set("nodeCacheCapable", "true"))
 	}
@@ -207,7 +207,7 @@ func (e *extenderAt) allocated(p *config.Profile) {
 
 // item is a managed resource as YAML.
 func item(name string, ignored bool) string {
-	return fmt.Sprintf("- name: %s\n  ignoredByScheduler: %t\n", name, ignored)
+	return fmt.Sprintf("- name: %s\n  ignoredByScheduler: %t\n", quoted(name), ignored)
 }
 
 func (e *extenderAt) managedDiffer(p *config.Profile, differ, list []string) {

@@ -31,16 +31,16 @@ func (e *extenderAt) tls() {
 	switch {
 	case x.EnableHTTPS && !https && x.URLPrefix != "":
 		e.report(Error, "PlaintextPrefix", "urlPrefix", "enableHTTPS is true, and urlPrefix begins with http://",
-			"enableHTTPS does not change the scheme: the calls are plain text", "write https://", e.set("urlPrefix", "https://"+strings.TrimPrefix(x.URLPrefix, "http://")))
+			"enableHTTPS does not change the scheme: the calls are plain text", "write https://", setText(e.path+".urlPrefix", "https://"+strings.TrimPrefix(x.URLPrefix, "http://")))
 	case https && !x.EnableHTTPS && !hasCA && !t.Insecure:
 		e.report(Warning, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true",
 			"kube-scheduler accepts certificates of the authorities in its image only: calls fail unless one of them signed that of the extender",
-			"set enableHTTPS: true with tlsConfig.caFile", e.set("enableHTTPS", "true"), e.set("tlsConfig.caFile", caFile))
+			"set enableHTTPS: true with tlsConfig.caFile", e.set("enableHTTPS", "true"), setText(e.path+".tlsConfig.caFile", caFile))
 	}
 	if hasCA && t.Insecure {
 		e.report(Error, "CAWithInsecure", "tlsConfig.insecure", "insecure is true, and there is a CA", rejected, "remove insecure", remove(e.path+".tlsConfig.insecure"))
 	} else if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
-		edits := []edit{e.set("tlsConfig.caFile", caFile)}
+		edits := []edit{setText(e.path+".tlsConfig.caFile", caFile)}
 		if t.Insecure {
 			edits = append(edits, remove(e.path+".tlsConfig.insecure"))
 		}
@@ -129,7 +129,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 	if t.CertFile == "" && t.CertData == "" {
 		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
 			"Outboard refuses callers without a certificate, because its configuration has clientCAFile",
-			"set tlsConfig.certFile and keyFile", e.set("tlsConfig.certFile", e.CertificateDir+"/client.crt"), e.set("tlsConfig.keyFile", e.CertificateDir+"/client.key"))
+			"set tlsConfig.certFile and keyFile", setText(e.path+".tlsConfig.certFile", e.CertificateDir+"/client.crt"), setText(e.path+".tlsConfig.keyFile", e.CertificateDir+"/client.key"))
 		return
 	}
 	chain := e.certificates(t.CertFile, t.CertData)
