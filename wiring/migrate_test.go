@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/wiring"
 )
 
@@ -88,4 +89,37 @@ func TestMigrateErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever a Policy says, what it is converted to can be read.
+func FuzzMigrate(f *testing.F) {
+	archives, err := filepath.Glob("testdata/migrate/*.txtar")
+	if err != nil || len(archives) == 0 {
+		f.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	f.Add([]byte(`{"kind": "Policy", "predicates": [{"name": "bell \u0007, line \u2028 and end"}], "extenders": [{"urlPrefix": "http://a #b", "tlsConfig": {"caFile": "\n"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		result, _, err := wiring.Migrate("policy.json", data)
+		if err != nil {
+			return
+		}
+		root, err := strictyaml.Parse("scheduler.yaml", result)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, result)
+		}
+		var header struct {
+			Kind string `json:"kind"`
+		}
+		_ = root.Decode(&header) // the other fields are those of kube-scheduler
+		if header.Kind != "KubeSchedulerConfiguration" {
+			t.Errorf("the kind is %q:\n%s", header.Kind, result)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -26,7 +27,7 @@ func (p *page) comment(indent, text string) {
 	}
 	p.said = append(p.said, text)
 	line := ""
-	for word := range strings.FieldsSeq(text) {
+	for word := range strings.FieldsSeq(strings.Map(printable, text)) {
 		if line != "" && len(indent)+len("# ")+len(line)+1+len(word) > lineWidth {
 			fmt.Fprintf(p, "%s# %s\n", indent, line)
 			line = ""
@@ -36,6 +37,14 @@ func (p *page) comment(indent, text string) {
 	if line != "" {
 		fmt.Fprintf(p, "%s# %s\n", indent, line)
 	}
+}
+
+// printable replaces what must not be in a comment: names in a Policy can have any characters.
+func printable(r rune) rune {
+	if r == '\uFEFF' || !unicode.IsGraphic(r) && !unicode.IsSpace(r) {
+		return '?'
+	}
+	return r
 }
 
 // line writes a line, as fmt.Fprintf does.

@@ -55,12 +55,12 @@ func (th *theater) diagnosed(code, config string, args ...string) string {
 	return fixed
 }
 
-// impostor is an HTTPS server with a certificate of its own making that lets all nodes pass. It
-// counts calls.
-func impostor(t *testing.T) (url string, calls *atomic.Int64) {
+// impostor is a server that lets all nodes pass, of HTTPS with a certificate of its own making, or of
+// plain HTTP. It counts calls.
+func impostor(t *testing.T, start func(http.Handler) *httptest.Server) (url string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var args struct{ NodeNames []string }
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
 			t.Error(err)
@@ -79,7 +79,7 @@ func impostor(t *testing.T) (url string, calls *atomic.Int64) {
 func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	url, calls := impostor(t)
+	url, calls := impostor(t, httptest.NewTLSServer)
 	o := th.outboard(oneWeb + mutualTLS) // for its CA
 	config := strings.Replace(schedulerConfig(extender{o: o, verbs: "filter"}), o.URL, url, 1)
 	config = config[:strings.Index(config, "  tlsConfig:")]
@@ -100,6 +100,30 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	}
 	if n := calls.Load(); n != 0 {
 		t.Errorf("with a CA the impostor was called %d times", n)
+	}
+}
+
+// enableHTTPS and a CA do not make calls of http:// secure.
+func TestDoctorPlaintextPrefix(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	url, calls := impostor(t, httptest.NewServer)
+	o := th.outboard(oneWeb + mutualTLS) // for its CA
+	config := strings.Replace(schedulerConfig(extender{o: o, verbs: "filter"}), o.URL, url, 1)
+	fixed := th.diagnosed("PlaintextPrefix", config)
+
+	scheduler := th.scheduler(config)
+	th.bound(controlplane.PodSpec{Name: "first"})
+	if calls.Load() == 0 {
+		t.Error("there was no call in plain text")
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	calls.Store(0)
+	th.scheduler(fixed)
+	if placed := th.place(controlplane.PodSpec{Name: "second"}); placed.Waiting == "" || calls.Load() != 0 {
+		t.Errorf("with https:// the pod is on %q, after %d calls in plain text", placed.Pod.Spec.NodeName, calls.Load())
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"outboard.dev/outboard/wiring"
 )
 
-// mostWeight is the weight from which on an extender can outvote all plugins that are on by default:
-// their weights add up to it.
+// mostWeight is the sum of the weights of the plugins that are on by default. With more, the score of
+// an extender can exceed those of all of them together.
 const mostWeight = 12
 
 // leastPreemption is what preemption needs of httpTimeout.
@@ -48,8 +48,8 @@ func (e *extenderAt) check() {
 		e.report(Error, "Weight", "weight", fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive: "+rejected, "set weight: 1", e.set("weight", "1"))
 	}
 	if x.Weight > mostWeight && !e.ownWeight() {
-		e.report(Warning, "WeightOutvotes", "weight", fmt.Sprintf("weight is %d", x.Weight),
-			fmt.Sprintf("kube-scheduler multiplies scores of 0..10 by the weight and by 10, and its own plugins, whose weights add up to %d, have scores of 0..100: the extender can outvote all of them together. It is no percentage", mostWeight),
+		e.report(Warning, "LargeWeight", "weight", fmt.Sprintf("weight is %d", x.Weight),
+			fmt.Sprintf("kube-scheduler multiplies scores of 0..10 by the weight and by 10, and its own plugins, whose weights add up to %d, have scores of 0..100: the score of the extender can exceed those of all plugins together. The weight is no percentage", mostWeight),
 			"write the weight that a plugin of the same importance would have, such as 1 to 5")
 	}
 	if !x.NodeCacheCapable && x.FilterVerb != "" && e.since(33) {

@@ -72,7 +72,7 @@ func (c *checker) profiles() {
 	}
 	for _, p := range c.Config.Profiles {
 		if !called[p.Path] && len(c.doc.config.Extenders) > 0 {
-			c.at(Warning, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, "its policies have no say", "outboard scheduler-config prints the extender for it")
+			c.at(Warning, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, "its policies are not used", "outboard scheduler-config prints the extender for it")
 		}
 	}
 	for _, w := range c.Config.Warnings {
