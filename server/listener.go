@@ -48,7 +48,6 @@ type listener struct {
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
-	expires bool          // expire is scheduled
 	hurried bool          // hurry was called
 	empty   chan struct{} // created by hurry, closed when no connection is left
 }
@@ -66,8 +65,6 @@ type conn struct {
 	state http.ConnState
 	since time.Time // in this state
 	by    time.Time // when waiting for a request ends; zero: the http.Server decides
-
-	reads, writes deadline
 }
 
 func newListener(l *net.TCPListener, maxConns int, p pace, m *metrics) *listener {
@@ -88,10 +85,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		c := &conn{
-			TCPConn: raw, listener: l, state: http.StateNew, since: time.Now(),
-			reads: deadline{tell: raw.SetReadDeadline}, writes: deadline{tell: raw.SetWriteDeadline},
-		}
+		c := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
 		victim, outcome := l.add(c)
 		l.count(outcome) // before the victim's client can notice
 		if victim != nil {
@@ -121,10 +115,6 @@ func (l *listener) add(c *conn) (victim *conn, outcome string) {
 		outcome = connEvicted
 	}
 	l.conns[c] = struct{}{}
-	if !l.expires {
-		l.expires = true
-		time.AfterFunc(deadlineInterval, l.expire)
-	}
 	if l.metrics != nil {
 		l.metrics.openConns.Inc()
 	}
@@ -229,10 +219,20 @@ func (l *listener) observe(nc net.Conn, state http.ConnState) {
 	switch {
 	case state == http.StateActive && !c.by.IsZero():
 		c.by = time.Time{}
-		_ = c.reads.set(c.by)
+		_ = c.TCPConn.SetReadDeadline(c.by)
 	case l.hurried && c.waits():
 		c.hurry()
 	}
+}
+
+// SetReadDeadline is called by the http.Server. After hurry, it cannot extend the time of the connection.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if !c.by.IsZero() && (t.IsZero() || t.After(c.by)) {
+		t = c.by
+	}
+	return c.TCPConn.SetReadDeadline(t)
 }
 
 // finish makes Accept continue for acceptGrace and then fail with [net.ErrClosed], so that connections that are
@@ -262,7 +262,7 @@ func (l *listener) hurry() (empty <-chan struct{}) {
 
 func (c *conn) hurry() {
 	c.by = time.Now().Add(c.listener.hurryGrace)
-	_ = c.reads.set(c.by)
+	_ = c.TCPConn.SetReadDeadline(c.by)
 }
 
 // idleTLS returns the TLS connections that have served a request and wait for another, by what Accept returned.
