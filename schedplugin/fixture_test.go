@@ -1,0 +1,176 @@
+package schedplugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"outboard.dev/outboard/binder"
+	"outboard.dev/outboard/callmetrics"
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	policies "outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/service"
+	signals "outboard.dev/outboard/signal/standard"
+)
+
+// scheduler is what the plugin needs of kube-scheduler: a cluster in memory, with NodeInfos that the test changes.
+type scheduler struct {
+	t      testing.TB
+	client *fake.Clientset
+	*plugin
+
+	infos      []nodeInfo
+	generation int64
+
+	mu        sync.Mutex
+	activated map[string]int
+}
+
+// schedule starts the plugin with these lines of its configuration, in a cluster with nodes n0, n1, ...
+func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Object) *scheduler {
+	t.Helper()
+	s := &scheduler{t: t, activated: map[string]int{}}
+	for i := range nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+		more = append(more, node)
+		s.generation++
+		s.infos = append(s.infos, nodeInfo{node: node, generation: s.generation})
+	}
+	s.client = fake.NewClientset(more...)
+	factory := informers.NewSharedInformerFactory(s.client, 0)
+	live, err := cluster.New(cluster.Options{Client: s.client, Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	c, err := config.Parse("test", []byte(header+configuration), known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	running, err := service.New(service.Options{
+		Config: c, Types: known, Connection: service.Connection{Cluster: live}, Registry: registry, Logger: slog.New(slog.DiscardHandler),
+		Retry: func(pod *corev1.Pod) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.activated[pod.Name]++
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.Start(ctx.Done())
+	ended := make(chan error, 1)
+	go func() { ended <- running.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown() })
+	if err := live.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.plugin = newPlugin(&process{service: running, metrics: &verbs{Metrics: callmetrics.New(registry)}, inFlight: new(binder.InFlight)}, arguments{}, struct{ fwk.Handle }{})
+	return s
+}
+
+// state is the state of one attempt.
+type state struct {
+	fwk.CycleState
+	data fwk.StateData
+}
+
+func (s *state) Read(fwk.StateKey) (fwk.StateData, error) {
+	if s.data == nil {
+		return nil, fmt.Errorf("not found")
+	}
+	return s.data, nil
+}
+
+func (s *state) Write(_ fwk.StateKey, data fwk.StateData) { s.data = data }
+
+func (s *state) Clone() fwk.CycleState {
+	if s.data == nil {
+		return &state{}
+	}
+	return &state{data: s.data.Clone()}
+}
+
+func podNamed(name string, labels map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: labels}}
+}
+
+// attempt runs the plugin's part of an attempt to schedule the pod, up to the scores of the nodes that are left.
+func (s *scheduler) attempt(pod *corev1.Pod) (*state, map[string]int64) {
+	s.t.Helper()
+	ctx, st := s.t.Context(), &state{}
+	_, status := s.PreFilter(ctx, st, pod, nil)
+	if !status.IsSuccess() && !status.IsSkip() {
+		s.t.Fatal(status.AsError())
+	}
+	var left []fwk.NodeInfo
+	for _, info := range s.infos {
+		if status.IsSkip() || s.Filter(ctx, st, pod, info).IsSuccess() {
+			left = append(left, info)
+		}
+	}
+	scores := map[string]int64{}
+	if len(left) == 0 {
+		s.PostFilter(ctx, st, pod, nil)
+		return st, scores
+	}
+	scored := s.PreScore(ctx, st, pod, left)
+	for _, info := range left {
+		var score int64
+		if !scored.IsSkip() {
+			score, _ = s.Score(ctx, st, pod, info)
+		}
+		scores[info.Node().Name] = score
+	}
+	return st, scores
+}
+
+// assume puts the pod on the node, as kube-scheduler does before Reserve; forget reverts that.
+func (s *scheduler) assume(pod *corev1.Pod, node int) {
+	s.generation++
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = s.infos[node].node.Name
+	s.infos[node].pods = append(s.infos[node].pods[:len(s.infos[node].pods):len(s.infos[node].pods)], podInfo{pod: assumed})
+	s.infos[node].generation = s.generation
+}
+
+func (s *scheduler) forget(pod *corev1.Pod, node int) {
+	s.generation++
+	var rest []fwk.PodInfo
+	for _, p := range s.infos[node].pods {
+		if p.GetPod().UID != pod.UID {
+			rest = append(rest, p)
+		}
+	}
+	s.infos[node].pods, s.infos[node].generation = rest, s.generation
+}
+
+// eventually waits for what happens in the background.
+func (s *scheduler) eventually(what string, is func() bool) {
+	s.t.Helper()
+	for !is() {
+		select {
+		case <-s.t.Context().Done():
+			s.t.Fatalf("not seen: %s", what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+var logger = klog.Background()

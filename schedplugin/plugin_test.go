@@ -1,0 +1,209 @@
+package schedplugin
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"outboard.dev/outboard/decision"
+)
+
+const onePerNode = "profiles: [{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]\n"
+
+var web = map[string]string{"app": "web"}
+
+// A gang of 8 is placed as a whole: each member sees the members before it, before any of them is bound. When the group does not fit,
+// everything is as before.
+func TestGroupIsPlacedAndReverted(t *testing.T) {
+	s := schedule(t, 7, onePerNode)
+	for round := range 2 {
+		var placed []*corev1.Pod
+		for i := range 8 {
+			pod := podNamed(fmt.Sprintf("member-%d-%d", round, i), web)
+			st, left := s.attempt(pod)
+			if len(left) != 7-i {
+				t.Fatalf("round %d: member %d fits on %d nodes, want %d", round, i, len(left), 7-i)
+			}
+			if len(left) == 0 {
+				break // the group does not fit
+			}
+			s.assume(pod, i)
+			if status := s.Reserve(t.Context(), st, pod, s.infos[i].node.Name); !status.IsSuccess() {
+				t.Fatal(status.AsError())
+			}
+			placed = append(placed, pod)
+		}
+		for i, pod := range placed {
+			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name)
+			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name) // it may be called twice
+			s.forget(pod, i)
+		}
+	}
+	if n := len(s.reserved); n > 0 {
+		t.Errorf("%d pods stay reserved", n)
+	}
+}
+
+// A pod counts on its node from Reserve until the View shows it, and nowhere when it is not bound.
+func TestReservedPodsCount(t *testing.T) {
+	s := schedule(t, 2, onePerNode, podNamed("first", web))
+	first := podNamed("first", web)
+	st, _ := s.attempt(first)
+	s.Reserve(t.Context(), st, first, "n0") // the NodeInfo does not show it, as it does not in another profile's View
+	s.assume(first, 0)
+	if _, left := s.attempt(podNamed("second", web)); len(left) != 1 {
+		t.Errorf("second fits on %v, want n1", left)
+	}
+	if status := s.Bind(t.Context(), st, first, "n0"); !status.IsSkip() {
+		t.Errorf("a pod without claims is bound: %v", status)
+	}
+	s.PostBind(t.Context(), st, first, "n0")
+	s.attempt(podNamed("third", web))
+	if s.reservationOf("first") == nil {
+		t.Error("the pod does not count although no View shows it on its node")
+	}
+	bound := first.DeepCopy()
+	bound.Spec.NodeName = "n0"
+	if _, err := s.client.CoreV1().Pods("default").Update(t.Context(), bound, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the pod on its node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 1 })
+	s.attempt(podNamed("fourth", web))
+	if s.reservationOf("first") != nil {
+		t.Error("the pod counts as being bound although the View shows it")
+	}
+}
+
+// A pod that no policy concerns is nobody's business; one that is rejected everywhere is recorded with the reasons, and retried when
+// it fits.
+func TestRejectedPodsAreRetried(t *testing.T) {
+	blocker := podNamed("blocker", web)
+	blocker.Spec.NodeName = "n0"
+	s := schedule(t, 1, onePerNode, blocker, podNamed("waiting", web))
+	s.assume(blocker, 0)
+	if st, left := s.attempt(podNamed("other", nil)); st.data != nil || len(left) != 1 {
+		t.Errorf("a pod that no policy concerns: %v, %v", st.data, left)
+	}
+	waiting := podNamed("waiting", web)
+	if _, left := s.attempt(waiting); len(left) > 0 {
+		t.Fatalf("it fits on %v", left)
+	}
+	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "waiting", Limit: 9})
+	if len(records) != 1 || records[0].Verb != decision.Filter || records[0].Fit != 0 || len(records[0].Rejections) != 1 || records[0].Rejections[0].Nodes != 1 {
+		t.Fatalf("recorded: %+v", records)
+	}
+	if hint, err := s.untracked(logger, waiting, nil, nil); err != nil || hint != fwk.QueueSkip {
+		t.Errorf("an event that may not help: %v, %v", hint, err)
+	}
+	if hint, err := s.untracked(logger, podNamed("unknown", web), nil, nil); err != nil || hint != fwk.Queue {
+		t.Errorf("an event for a pod that is not tracked: %v, %v", hint, err)
+	}
+	if hint, err := s.fitsNewNode(logger, waiting, nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}); err != nil || hint != fwk.Queue {
+		t.Errorf("a new node: %v, %v", hint, err)
+	}
+	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "blocker", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the pod is retried", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.activated["waiting"] > 0
+	})
+}
+
+// The framework asks about nodes as they would be: without pods that preemption would evict, with pods that are nominated. Neither is
+// recorded as if the pod was to be placed there.
+func TestSupposedNodes(t *testing.T) {
+	blocker := podNamed("blocker", web)
+	s := schedule(t, 1, onePerNode)
+	s.assume(blocker, 0)
+	pod := podNamed("urgent", web)
+	st, _ := s.attempt(pod)
+	before := s.service.Log.Find(decision.Query{Namespace: "default", Name: "urgent", Limit: 9})
+	dry := st.Clone()
+	s.RemovePod(t.Context(), dry, pod, podInfo{pod: blocker}, s.infos[0])
+	without := nodeInfo{node: s.infos[0].node, generation: 1000}
+	if status := s.Filter(t.Context(), dry, pod, without); !status.IsSuccess() {
+		t.Errorf("without the pod that would be evicted: %v", status)
+	}
+	if status := s.Filter(t.Context(), dry, pod, s.infos[0]); status.Code() != fwk.Unschedulable {
+		t.Errorf("with it: %v", status)
+	}
+	if after := s.service.Log.Find(decision.Query{Namespace: "default", Name: "urgent", Limit: 9}); len(after) != len(before) || after[0].Asked != 1 {
+		t.Errorf("recorded: %+v", after)
+	}
+}
+
+// Pods for which the policies say the same have the same signature, others have not, and what depends on more has none.
+func TestSignatures(t *testing.T) {
+	s := schedule(t, 1, "profiles: [{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}]}]\n")
+	image := func(name, image string, labels map[string]string) *corev1.Pod {
+		pod := podNamed(name, labels)
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: image}}
+		return pod
+	}
+	sign := func(pod *corev1.Pod) []byte {
+		t.Helper()
+		fragments, status := s.SignPod(t.Context(), pod)
+		if !status.IsSuccess() || len(fragments) != 1 {
+			t.Fatalf("%v, %v", fragments, status)
+		}
+		return fragments[0].Value.([]byte)
+	}
+	one := sign(image("a", "app:1", web))
+	if !bytes.Equal(one, sign(image("b", "app:1", web))) {
+		t.Error("equal pods differ")
+	}
+	if bytes.Equal(one, sign(image("c", "app:2", web))) || bytes.Equal(one, sign(image("d", "app:1", nil))) {
+		t.Error("different pods have the same signature")
+	}
+	unsigned := schedule(t, 1, "profiles: [{policies: [{type: Rules, config: {filter: [{name: Always, expression: 'true'}]}}]}]\n")
+	if _, status := unsigned.SignPod(t.Context(), podNamed("a", nil)); status.Code() != fwk.Unschedulable {
+		t.Errorf("a policy without a signature: %v", status)
+	}
+}
+
+// Scores keep their order in the framework's range.
+func TestScores(t *testing.T) {
+	s := schedule(t, 0, "profiles: [{policies: [{type: ImageLocality, weight: 3}]}]\n")
+	for i, megabytes := range []int64{0, 100, 500, 900} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+		node.Status.Images = []corev1.ContainerImage{{Names: []string{fmt.Sprintf("other:%d", i)}, SizeBytes: 1}}
+		if megabytes > 0 {
+			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("docker.io/library/part%d:1", i)}, SizeBytes: megabytes << 20})
+		}
+		if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.generation++
+		s.infos = append(s.infos, nodeInfo{node: node, generation: s.generation})
+	}
+	s.eventually("all nodes", func() bool { return s.service.Cluster.View().Len() == 4 })
+	pod := podNamed("p", nil)
+	for i := 1; i < 4; i++ {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i), Image: fmt.Sprintf("docker.io/library/part%d:1", i)})
+	}
+	_, scores := s.attempt(pod)
+	for i := range 3 {
+		less, more := scores[fmt.Sprintf("n%d", i)], scores[fmt.Sprintf("n%d", i+1)]
+		if less > more || less < fwk.MinScore || more > fwk.MaxScore {
+			t.Errorf("scores: %v", scores)
+		}
+	}
+	if scores["n3"] == scores["n0"] {
+		t.Errorf("the best node is no better: %v", scores)
+	}
+	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9})
+	var verbs []string
+	for _, r := range records {
+		verbs = append(verbs, string(r.Verb))
+	}
+	if got := strings.Join(verbs, " "); got != "prioritize filter" {
+		t.Errorf("recorded: %s", got)
+	}
+}
