@@ -29,6 +29,10 @@ func BenchmarkAttempt(b *testing.B) {
 		fmt.Sscanf(pod.Name, "p%d-%d", &i, &j)
 		s.assume(pod, i)
 	}
+	var all []fwk.NodeInfo
+	for _, info := range s.infos {
+		all = append(all, info)
+	}
 	for templates, name := range map[int]string{1: "OneTemplate", 100: "ManyTemplates"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -37,7 +41,7 @@ func BenchmarkAttempt(b *testing.B) {
 				pod.Spec.Containers = []corev1.Container{{Name: "c", Image: fmt.Sprintf("app:%d", i%templates)}}
 				st := &state{}
 				ctx := b.Context()
-				s.PreFilter(ctx, st, pod, nil)
+				s.PreFilter(ctx, st, pod, all)
 				first := i * sampled % nodes
 				left := make([]fwk.NodeInfo, 0, sampled)
 				for _, info := range s.infos[first : first+sampled] {

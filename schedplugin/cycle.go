@@ -54,7 +54,7 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 }
 
 // PreFilter implements fwk.PreFilterPlugin. It prepares the policies.
-func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
 	p.endShown()
 	a, err := p.begin(ctx, pod)
@@ -65,6 +65,7 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	if a == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	p.nodes.learn(a.view, infos)
 	p.setLatest(a)
 	state.Write(stateKey, &cycle{attempt: a})
 	if !a.Filters() {
@@ -155,7 +156,11 @@ func (p *plugin) score(ctx context.Context, a *attempt, nodes []*snapshot.Node) 
 		return err
 	}
 	engine.ScaleScores(p.result.Totals, p.result.Record.MaxTotal, fwk.MaxScore)
-	a.scores = make(map[string]int64, len(nodes))
+	if a.scores = p.scores; a.scores == nil {
+		a.scores = make(map[string]int64, len(nodes))
+		p.scores = a.scores
+	}
+	clear(a.scores)
 	for i, n := range nodes {
 		a.scores[n.Name] = p.result.Totals[i]
 	}

@@ -33,7 +33,7 @@ type scheduler struct {
 	client *fake.Clientset
 	*plugin
 
-	infos      []nodeInfo
+	infos      []*nodeInfo
 	generation int64
 
 	mu        sync.Mutex
@@ -48,7 +48,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
 		more = append(more, node)
 		s.generation++
-		s.infos = append(s.infos, nodeInfo{node: node, generation: s.generation})
+		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
 	}
 	s.client = fake.NewClientset(more...)
 	factory := informers.NewSharedInformerFactory(s.client, 0)
@@ -115,7 +115,11 @@ func podNamed(name string, labels map[string]string) *corev1.Pod {
 func (s *scheduler) attempt(pod *corev1.Pod) (*state, map[string]int64) {
 	s.t.Helper()
 	ctx, st := s.t.Context(), &state{}
-	_, status := s.PreFilter(ctx, st, pod, nil)
+	var all []fwk.NodeInfo
+	for _, info := range s.infos {
+		all = append(all, info)
+	}
+	_, status := s.PreFilter(ctx, st, pod, all)
 	if !status.IsSuccess() && !status.IsSkip() {
 		s.t.Fatal(status.AsError())
 	}

@@ -16,6 +16,39 @@ import (
 // generation changes whenever it does. It may be used concurrently. The zero value is ready to use.
 type nodes struct {
 	byRow atomic.Pointer[[]atomic.Pointer[judged]]
+	rows  atomic.Pointer[rowsOfInfos]
+}
+
+// rowsOfInfos are the rows of the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node for as long as the node
+// exists: finding a row by its name takes several times as long.
+type rowsOfInfos struct {
+	index *snapshot.NodeIndex
+	rows  map[fwk.NodeInfo]int32
+}
+
+// learn is given all NodeInfos of the snapshot.
+func (ns *nodes) learn(view *snapshot.View, infos []fwk.NodeInfo) {
+	known := ns.rows.Load()
+	if known != nil && known.index == view.NodeIndex() && len(known.rows) >= len(infos) {
+		return
+	}
+	next := &rowsOfInfos{index: view.NodeIndex(), rows: make(map[fwk.NodeInfo]int32, len(infos))}
+	for _, info := range infos {
+		if n := view.Node(info.Node().Name); n != nil {
+			next.rows[info] = int32(n.Row())
+		}
+	}
+	ns.rows.Store(next)
+}
+
+// base returns the node of the View, or nil if there is none.
+func (ns *nodes) base(view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
+	if known := ns.rows.Load(); known != nil && known.index == view.NodeIndex() {
+		if row, ok := known.rows[info]; ok {
+			return view.At(int(row))
+		}
+	}
+	return view.Node(info.Node().Name)
 }
 
 // judged is a NodeInfo and what was made of it.
@@ -26,7 +59,7 @@ type judged struct {
 
 // of returns the node with the pods of the NodeInfo, and all else as in the View.
 func (ns *nodes) of(e *engine.Engine, view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
-	base := view.Node(info.Node().Name)
+	base := ns.base(view, info)
 	if base == nil { // the View does not show it yet
 		return snapshot.NewNode(snapshot.TrimmedNode(info.Node()), podsOf(info)...)
 	}

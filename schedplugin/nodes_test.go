@@ -23,10 +23,10 @@ type nodeInfo struct {
 	generation int64
 }
 
-func (n nodeInfo) Node() *corev1.Node     { return n.node }
-func (n nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
-func (n nodeInfo) GetGeneration() int64   { return n.generation }
-func (i podInfo) GetPod() *corev1.Pod     { return i.pod }
+func (n *nodeInfo) Node() *corev1.Node     { return n.node }
+func (n *nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
+func (n *nodeInfo) GetGeneration() int64   { return n.generation }
+func (i podInfo) GetPod() *corev1.Pod      { return i.pod }
 func numbered(n int, node string) *corev1.Pod {
 	name := fmt.Sprintf("p%d", n)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
@@ -62,7 +62,7 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 			if rapid.Bool().Draw(t, "same") {
 				here = shown
 			}
-			info := nodeInfo{node: object, generation: generation}
+			info := &nodeInfo{node: object, generation: generation}
 			for _, n := range here {
 				info.pods = append(info.pods, podInfo{pod: numbered(n, "n")})
 			}
@@ -95,7 +95,7 @@ func TestNodesThatNoViewShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ns nodes
-	info := nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, pods: []fwk.PodInfo{podInfo{pod: numbered(1, "new")}}}
+	info := &nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, pods: []fwk.PodInfo{podInfo{pod: numbered(1, "new")}}}
 	if node := ns.of(e, new(snapshot.View), info); node.Name != "new" || len(node.Pods) != 1 {
 		t.Errorf("the node is %+v", node)
 	}

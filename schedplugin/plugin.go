@@ -34,8 +34,10 @@ type plugin struct {
 
 	mu       sync.Mutex
 	reserved map[types.UID]*reservation
-	latest   *attempt      // the latest one that is not recorded
-	result   engine.Result // memory for scores, used again
+	latest   *attempt // the latest one that is not recorded
+	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
+	result engine.Result
+	scores map[string]int64
 }
 
 var (

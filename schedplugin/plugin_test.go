@@ -127,7 +127,7 @@ func TestSupposedNodes(t *testing.T) {
 	before := s.service.Log.Find(decision.Query{Namespace: "default", Name: "urgent", Limit: 9})
 	dry := st.Clone()
 	s.RemovePod(t.Context(), dry, pod, podInfo{pod: blocker}, s.infos[0])
-	without := nodeInfo{node: s.infos[0].node, generation: 1000}
+	without := &nodeInfo{node: s.infos[0].node, generation: 1000}
 	if status := s.Filter(t.Context(), dry, pod, without); !status.IsSuccess() {
 		t.Errorf("without the pod that would be evicted: %v", status)
 	}
@@ -181,7 +181,7 @@ func TestScores(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.generation++
-		s.infos = append(s.infos, nodeInfo{node: node, generation: s.generation})
+		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
 	}
 	s.eventually("all nodes", func() bool { return s.service.Cluster.View().Len() == 4 })
 	pod := podNamed("p", nil)
