@@ -67,7 +67,7 @@ func TestBenchScheduler(t *testing.T) {
 
 // An arm whose pods are not placed is an error, and no figure.
 func TestTooSlowToMeasure(t *testing.T) {
-	o, err := parse([]string{"-nodes", "1", "-running", "0", "-arms", "stock", "-rounds", "1", "-pods", "1", "-limit", "1ms"}, io.Discard)
+	o, err := parse([]string{"-outboard", "not started", "-nodes", "1", "-running", "0", "-arms", "stock", "-rounds", "1", "-pods", "1", "-limit", "1ms"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
