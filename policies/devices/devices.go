@@ -15,16 +15,16 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// devices is the policy. A node has units, which are in parts, and a pod gets what it asks
-// for from one part if together is set, and else from as few as possible.
+// devices is the policy. The units of a node are divided into parts. A pod gets its units from one
+// part if together is set, and otherwise from as few parts as possible.
 type devices struct {
 	config     Config
-	annotation string // "" where pods do not get the names of their units
+	annotation string // "" if pods do not get the names of their units
 	together   bool
 	reasons    partReasons // where together is set
 	hardware   *snapshot.ObjectFact[hardware]
 	usage      *snapshot.Fact[usage]
-	reporting  atomic.Int32 // the row of a node that had some when somebody looked last
+	reporting  atomic.Int32 // the row of a node that recently had some
 }
 
 func newDevices(config Config) *devices {
@@ -64,8 +64,8 @@ func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vie
 	return c, nil
 }
 
-// isUnreported says whether no node of the view has any of the resource, although nodes are to
-// report it in their status.allocatable. Only then it takes long to tell.
+// isUnreported reports whether no node of the view has any of the resource, although nodes must
+// report it in status.allocatable. It takes long only if the result is true.
 func (p *devices) isUnreported(view *snapshot.View) bool {
 	if p.config.Units == Named || view.Len() == 0 {
 		return false
@@ -82,7 +82,7 @@ func (p *devices) isUnreported(view *snapshot.View) bool {
 	return true
 }
 
-// reports says whether the node has some of the resource, or something that cannot be understood.
+// reports reports whether the node has some of the resource, or invalid data about it.
 func (p *devices) reports(n *snapshot.Node) bool {
 	return n != nil && p.hardware.Of(n).problem != noDevices
 }
@@ -93,7 +93,7 @@ type cycle struct {
 	view   *snapshot.View
 	pod    claims.Pod
 	want   int64
-	none   *policy.Reason // why a node without any does not fit
+	none   *policy.Reason // why a node without units does not fit
 }
 
 // Filter implements policy.Filter.
@@ -104,7 +104,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 		if hw.serves(ledger, c.pod.UID) || n.Has(c.pod.UID) {
 			return policy.Verdict{}
 		}
-		// The claim is going to be taken back. This is rare enough to count anew.
+		// The claim will be released. This is rare enough to compute the usage again.
 		without := c.policy.usageOf(n, claims.Without(ledger, c.pod.UID), hw)
 		u = &without
 	}
@@ -115,7 +115,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return verdict
 }
 
-// judge says whether there is enough for a pod that requests want.
+// judge returns the verdict on whether enough is left for a pod that requests want.
 func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
 	shares := p.config.AllocationMode == Shares
 	switch {
@@ -133,8 +133,8 @@ func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// Score implements policy.Score. Where one group is only preferred, nodes on which it can be
-// had score 50 and more for pods that request several units, and others 50 and less.
+// Score implements policy.Score. If one group is only preferred, pods that request several units
+// score nodes with room in one group from 50 to 100, and other nodes from 0 to 50.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
 	if hw.capacity == 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxListedUnits = 16 // of a node, one by one
-	maxListedPods  = 4  // of a unit, by name
+	maxListedUnits = 16 // of a node
+	maxListedPods  = 4  // of a unit
 )
 
 // Explain implements policy.Explainer.
@@ -43,7 +43,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return append(lines, p.explainUnits(n, hw, u)...)
 }
 
-// explainPod says what the pod has, and on which node.
+// explainPod describes what the pod holds, and on which node.
 func (c *cycle) explainPod() []string {
 	resource := c.policy.config.Resource
 	if c.none == unreportedDevices {
@@ -62,8 +62,8 @@ func (c *cycle) explainPod() []string {
 	return lines
 }
 
-// unitsOf names the units of the node that the pod has: by its claim, or else by its annotation. It
-// is "" where units are not told apart.
+// unitsOf lists the units of the node that the pod holds: by its claim, or else by its annotation.
+// It is "" if units have no names.
 func (p *devices) unitsOf(uid types.UID, n *snapshot.Node) string {
 	if p.config.Units == None {
 		return ""
@@ -82,7 +82,7 @@ func (p *devices) unitsOf(uid types.UID, n *snapshot.Node) string {
 	return strings.Join(names, ", ")
 }
 
-// explainUnits lists the units of the node, what is free of each, and who has the rest.
+// explainUnits lists the units of the node, what is free of each, and which pods hold the rest.
 func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []string {
 	held := p.holdings(n, hw)
 	var listed []string
@@ -119,7 +119,7 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 	return lines
 }
 
-// pods lists who has something, in parentheses.
+// pods lists names of pods in parentheses.
 func pods(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -131,10 +131,10 @@ func pods(names []string) string {
 	return " (" + strings.Join(names, ", ") + ")"
 }
 
-// holdings are who has what of a node, by name.
+// holdings are the names of the pods that hold something of a node.
 type holdings struct {
-	byUnit   [][]string // as units of the hardware
-	unplaced []string   // who has units of which it is not known which they are, or that are gone
+	byUnit   [][]string // in the order of the hardware's units
+	unplaced []string   // pods whose units are unknown, or no longer exist
 }
 
 func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
@@ -169,7 +169,7 @@ func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
 	return h
 }
 
-// nameOf is the name of a pod with claims, or its UID if nobody knows more.
+// nameOf returns the name of a pod with claims, or its UID if the name is unknown.
 func nameOf(uid types.UID, c *claims.Claimant) string {
 	switch {
 	case c.Pod != nil:

@@ -17,34 +17,34 @@ const (
 	// maxUnitName bounds the name of a unit, so that the names of all the units of a
 	// node fit into one annotation of a claim.
 	maxUnitName = 63
-	// maxCapacity bounds a unit, so that no sum over those of a node overflows, nor a
+	// maxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a
 	// hundred times that.
 	maxCapacity = 1 << 50
-	// undivided is the unit of a node whose units are not told apart. No other has this name.
+	// undivided is the single unit of a node with units: None. No other unit has this name.
 	undivided = "*"
 )
 
-// hardware is what a node says about its units.
+// hardware is what a node reports about its units.
 type hardware struct {
-	problem  *policy.Reason // why it has none that can be used
+	problem  *policy.Reason // why none of its units can be used
 	units    []unit
 	index    map[string]int // of units, by name
 	capacity int64          // of all units together
 	largest  int64          // the capacity of the largest part
 }
 
-// unit is one device, or a pool of them.
+// unit is one device, or all devices of a node with units: None.
 type unit struct {
 	name string
-	// capacity is in whatever the resource counts: 1 or 0 where pods get whole units.
+	// capacity is in the resource's unit: 1 or 0 for whole units.
 	capacity int64
-	// part is the index of one unit of its part, the same for all of them. A part is a
-	// group, where the node reports groups, the unit alone, where pods get shares of one, or else
-	// the whole node.
+	// part is the index of one unit of its part, the same for all units of the part. A part is a
+	// group if the node reports groups, one unit if pods get shares of one unit, and otherwise the
+	// whole node.
 	part int
 }
 
-// read is what the node says about its units.
+// read reads the hardware of the node.
 func (p *devices) read(node *corev1.Node) hardware {
 	hw := hardware{}
 	if hw.units, hw.problem = p.units(node); hw.problem != nil {
@@ -72,7 +72,7 @@ func (p *devices) read(node *corev1.Node) hardware {
 	return hw
 }
 
-// serves says whether the node has what the pod has claimed in the ledger, if anything.
+// serves reports whether the node has what the pod has claimed in the ledger, if anything.
 func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
 	for name, amount := range claims.Of(ledger, pod) {
 		if u, ok := hw.index[name]; !ok || amount > hw.units[u].capacity {
@@ -82,7 +82,7 @@ func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
 	return true
 }
 
-// units are those of the node, all in one part.
+// units returns the units of the node, all in one part.
 func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 	if p.config.Units == Named {
 		return p.namedBy(node)
@@ -104,10 +104,10 @@ func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 	return units, nil
 }
 
-// size is the capacity of a unit of which nothing else is known.
+// size is the default capacity of a unit.
 func (p *devices) size() int64 { return int64(p.config.SharesPerUnit) }
 
-// count is how much the node has of the resource, 0..maxCapacity.
+// count returns how much of the resource the node has, 0..maxCapacity.
 func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
 	text, found, _ := lookUp(node, p.config.CapacityFrom)
 	if found {
@@ -119,7 +119,7 @@ func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
 	return n, n <= maxCapacity
 }
 
-// lookUp finds a node's annotation, or else label.
+// lookUp returns an annotation of the node, or else a label.
 func lookUp(node *corev1.Node, key string) (text string, found, label bool) {
 	if key == "" {
 		return "", false, false
@@ -131,7 +131,7 @@ func lookUp(node *corev1.Node, key string) (text string, found, label bool) {
 	return text, found, found
 }
 
-// namedBy are the units that the node names.
+// namedBy returns the units that the node names.
 func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 	text, _, label := lookUp(node, p.config.UnitsFrom)
 	if strings.TrimSpace(text) == "" {
@@ -166,15 +166,15 @@ func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 	return units, nil
 }
 
-// validName allows what device files and PCI addresses are made of.
+// validName permits the characters of device files and PCI addresses.
 func validName(name string) bool {
 	return name != "" && len(name) <= maxUnitName && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.:/", r)
 	})
 }
 
-// divide puts the units into parts. It returns false when the node puts a unit into two
-// groups. Names of units that the node does not have are ignored.
+// divide divides the units into parts. It returns false if the node puts a unit into two groups. It
+// ignores names of units that the node does not have.
 func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
 	if p.config.AllocationMode == WholeUnits && p.config.GroupsFrom == "" {
 		return true

@@ -2,7 +2,7 @@ package devices
 
 import "outboard.dev/outboard/policy"
 
-// Reasons about nodes on which no pod gets a unit.
+// Reasons about nodes without usable units.
 var (
 	noDevices = &policy.Reason{
 		Code: "NoDevices",
@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// partReasons are about a part of the node that must have all a pod requests.
+// partReasons are about a part of the node that must have everything a pod requests.
 type partReasons struct {
 	tooSmall *policy.Reason // even if it were free
 	full     *policy.Reason

@@ -13,21 +13,21 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// usage is who has what of a node.
+// usage is what pods hold of a node.
 type usage struct {
 	free     []int64 // of each unit, 0 or more
-	partFree []int64 // of each part, at the index that stands for it
-	// left is what can be allocated in all. It may be less than the sum of free: of some
-	// pods it is not known which units they have.
+	partFree []int64 // of each part, at the index that identifies it
+	// left is what can be allocated in total. It may be less than the sum of free, because the
+	// units of some pods are unknown.
 	left     int64
 	mostFree int64 // of one part, not more than left
 	holders  claims.Holders
 }
 
-// usageOf counts with the given ledger, which may be nil, instead of the node's own. A pod
-// in the ledger has what the ledger says, and any other on the node what it requests: of
-// the units in its annotation, if it has one. What pods have of units that the node does
-// not list, or of units nobody knows, is missing from the node as a whole.
+// usageOf computes the usage with the given ledger, which may be nil, instead of the node's own. A
+// pod in the ledger holds what the ledger says, and any other pod on the node what it requests: of
+// the units in its annotation, if it has one. What pods hold of unlisted or unknown units is
+// subtracted from the node as a whole.
 func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
 	var u usage
 	claimants, unclaimed := claims.On(n, ledger)
@@ -55,9 +55,9 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	return u
 }
 
-// annotated adds to used what a pod that requests want has of the units that its annotation
-// names, and returns the rest. Where pods get shares of one unit and it names several, it
-// has all of each.
+// annotated adds to used what a pod that requests want holds of the units in its annotation, and
+// returns the rest. If pods get shares of one unit and the annotation names several, the pod holds
+// want of each.
 func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []int64) (rest int64) {
 	rest = want
 	each := p.each(want)
@@ -68,7 +68,7 @@ func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []in
 	return rest
 }
 
-// each is what a pod that requests want has of each unit that its annotation names.
+// each returns what a pod that requests want holds of each unit in its annotation.
 func (p *devices) each(want int64) int64 {
 	if p.config.AllocationMode == WholeUnits {
 		return 1
@@ -76,7 +76,7 @@ func (p *devices) each(want int64) int64 {
 	return want
 }
 
-// named are the units of the node that the pod's annotation names, each once.
+// named returns the units of the node in the pod's annotation, without duplicates.
 func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
 	var units []int
 	for name := range strings.SplitSeq(pod.Annotations[p.annotation], ",") {
@@ -99,8 +99,8 @@ func (u *usage) sum(hw *hardware, used []int64, unplaced int64) {
 	u.mostFree = min(u.mostFree, u.left)
 }
 
-// choose returns what a pod gets that fits: all of one part, if it can be, and of the part
-// that the strategy prefers, or else of as few as possible.
+// choose returns what a pod that fits gets: everything from the part that the strategy prefers, if
+// one part is enough, and otherwise from as few parts as possible.
 func (p *devices) choose(want int64, hw *hardware, u *usage) []policy.Amount {
 	var parts []int
 	for i, unit := range hw.units {

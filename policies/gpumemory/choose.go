@@ -16,8 +16,8 @@ var gpuOrders = map[GPUSelection]gpuOrder{
 	SpreadGPUs: func(a, b gpu) int { return cmp.Compare(b.free(), a.free()) },
 }
 
-// nodeScorer scores a node on whose healthy GPUs so much would be used with the
-// pod, of more than 0 and at least used.
+// nodeScorer scores a node from how much its healthy GPUs would use with the pod, and their
+// capacity, which is more than 0 and at least used.
 type nodeScorer func(used, capacity int64) int64
 
 var nodeScorers = map[ScoringStrategyType]nodeScorer{
@@ -25,14 +25,12 @@ var nodeScorers = map[ScoringStrategyType]nodeScorer{
 	SpreadNodes: func(used, capacity int64) int64 { return policy.MaxScore * (capacity - used) / capacity },
 }
 
-// choose returns the indexes of the GPUs the pod gets, in order; nil when there
-// are too few on which it fits.
+// choose returns the indices of the GPUs that the pod gets, in order; nil if too few of them fit.
 //
-// The device plugin does not know which of the pending pods of one size on its node
-// it is asked for, and takes the one that was bound first. So that this does not
-// matter, a pod goes to the GPU of another of its size that has not been served
-// yet, if it fits there, whatever the order says. Otherwise it gets the preferred GPU,
-// if there is one (0 or more) and it fits.
+// The device plugin does not know for which of several pending pods with the same request the
+// kubelet calls, and takes the one that was bound first. So that this does not matter, a pod gets
+// the GPU of another pod with the same request that has not been served yet, if it fits there,
+// whatever the order. Otherwise it gets the preferred GPU, if that is set (0 or more) and fits.
 func (p *gpuMemory) choose(r *request, b *usage, preferred int) []int {
 	var fitting, together []int
 	for i, c := range b.gpus {

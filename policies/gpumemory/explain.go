@@ -20,7 +20,7 @@ func (r *ranking) Explain(n *snapshot.Node) []string {
 	return said
 }
 
-// explain says what the strategy says, unless the pod has its GPUs on the node already.
+// explain returns the notes of the strategy, unless the pod already has its GPUs on the node.
 func (r *ranking) explain(n *snapshot.Node) (said []string, gpu int) {
 	if n != nil && r.policy.usage.Of(n).holders.Has(r.pod) {
 		return nil, placement.FirstFree
@@ -32,13 +32,13 @@ func (r *ranking) explain(n *snapshot.Node) (said []string, gpu int) {
 func (c *rankedCycle) Explain(n *snapshot.Node) []string {
 	rated, gpu := c.explain(n)
 	if n != nil && !c.Filter(n).Fits() {
-		rated = nil // it is not among those that are compared
+		rated = nil // the node is not compared
 	}
 	return append(c.wouldGet(n, gpu), rated...)
 }
 
-// wouldGet says which GPUs of the node the pod would get, given the one that is preferred,
-// or what is free of them when it fits on none.
+// wouldGet describes which GPUs of the node the pod would get, given the preferred one, or what is
+// free of them if it fits on none.
 func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	if n == nil || c.request.refused != nil {
 		return nil
@@ -60,7 +60,7 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	return []string{"The node has " + c.policy.listed(b, all) + "."}
 }
 
-// listed tells what is free of the GPUs with these indexes.
+// listed describes what is free of the GPUs with these indices.
 func (p *gpuMemory) listed(b *usage, indexes []int) string {
 	var text []string
 	for _, i := range indexes {

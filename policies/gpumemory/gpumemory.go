@@ -24,11 +24,11 @@ type gpuMemory struct {
 	score    nodeScorer
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
-	ranker   *strategy.Ranker // nil: nodes are scored one by one
+	ranker   *strategy.Ranker // nil: each node is scored alone
 }
 
-// newGPUMemory returns the policy that ranks nodes by the strategy, or scores them one by one if it
-// is nil.
+// newGPUMemory returns the policy that ranks nodes by the strategy, or scores each node alone if
+// the strategy is nil.
 func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 	p := &gpuMemory{config: config, order: gpuOrders[config.GPUSelection], score: nodeScorers[config.ScoringStrategy.Type]}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
@@ -76,7 +76,7 @@ func (p *gpuMemory) Precompute(view *snapshot.View) {
 	}
 }
 
-// fitting says on which nodes a pod that requests GPUs fits.
+// fitting evaluates on which nodes a pod that requests GPUs fits.
 type fitting struct {
 	policy  *gpuMemory
 	pod     claims.Pod
@@ -97,13 +97,13 @@ func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	if c.policy.usable(ledger, c.pod.UID, n) || n.Has(c.pod.UID) {
 		return policy.Verdict{}
 	}
-	// The claim is going to be taken back. This is rare enough to count anew.
+	// The claim will be released. This is rare enough to compute the usage again.
 	without := usageOf(n, claims.Without(ledger, c.pod.UID), c.policy.hardware.Of(n))
 	return c.policy.judge(c.request, n, &without)
 }
 
-// usable says whether the pod can use what it has claimed in the ledger, if anything: the
-// GPUs are there, healthy, and large enough.
+// usable reports whether the pod can use its claims in the ledger, if any: the GPUs exist, are
+// healthy, and are large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
 	capacities, ill := p.hardware.Of(n).capacities, unhealthy(n)
 	for unit, amount := range claims.Of(ledger, uid) {
@@ -115,7 +115,7 @@ func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.N
 	return true
 }
 
-// judge says whether the pod would get what it requests.
+// judge returns the verdict on whether the pod would get what it requests.
 func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict {
 	switch {
 	case r.refused != nil:
@@ -139,7 +139,7 @@ func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict
 	return policy.Verdict{Reason: insufficientMemory[p.config.Unit], Have: b.mostFree, Want: r.share}
 }
 
-// countGPUs judges a request for more than a share of one GPU.
+// countGPUs returns the verdict on a request for more than a share of one GPU.
 func (r *request) countGPUs(b *usage) policy.Verdict {
 	var fitting, possible int64
 	for _, gpu := range b.gpus {
@@ -169,7 +169,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return c.policy.score(used, b.capacity)
 }
 
-// expected is how much the pod would take, with whole GPUs of middling size.
+// expected returns how much the pod would take, with whole GPUs of average size.
 func (r *request) expected(b *usage) int64 {
 	if r.whole() {
 		return b.capacity / int64(len(b.gpus)) * min(r.gpus, int64(len(b.gpus)))

@@ -9,46 +9,45 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// GPU is one GPU of a node, for whoever wants to show it.
+// GPU is the state of one GPU of a node, for tools.
 type GPU struct {
 	Index int `json:"index"`
-	// Capacity is 0 when the node does not have the GPU, or not any more, but a pod
-	// is on the books with it.
+	// Capacity is 0 if the node does not have the GPU, or no longer has it, and a pod still holds
+	// some of it.
 	Capacity int64 `json:"capacity"`
-	// Used may exceed Capacity: hardware shrinks, and other tools overbook.
+	// Used may exceed Capacity, because hardware was replaced or another tool has overcommitted the GPU.
 	Used int64 `json:"used"`
-	// Reserved is the part of Used that is on the way: pods that are not bound yet,
-	// or to which the device plugin has not given it yet.
+	// Reserved is the part of Used that is not in use yet: of pods that are not bound, or to which
+	// the device plugin has not given the GPU.
 	Reserved int64 `json:"reserved"`
-	// Healthy is true unless the device plugin has said otherwise.
+	// Healthy is false if the device plugin reports the GPU as unhealthy.
 	Healthy bool `json:"healthy"`
-	// Pods are those with a part of Used, in order of namespace and name.
+	// Pods are the pods that hold a part of Used, in order of namespace and name.
 	Pods []GPUPod `json:"pods"`
 }
 
-// Free is what is left for others, never less than 0, whether it is healthy or not.
+// Free returns what is left for other pods, at least 0, whether the GPU is healthy or not.
 func (d *GPU) Free() int64 { return gpu{capacity: d.Capacity, used: d.Used}.free() }
 
-// GPUPod is what one pod has of one GPU.
+// GPUPod is what one pod holds of one GPU.
 type GPUPod struct {
 	Holder
 	Amount   int64 `json:"amount"`
 	Reserved bool  `json:"reserved,omitempty"`
-	// Unplaced says that the pod's annotation names no GPU, so that it counts in
-	// full against each GPU of the node.
+	// Unplaced is true if the pod's annotation names no GPU, so that the pod counts in full on each
+	// GPU of the node.
 	Unplaced bool `json:"unplaced,omitempty"`
 }
 
-// Holder is a pod that has something. Namespace and Name may be "" for one that is
-// known only by its claim.
+// Holder identifies a pod. Namespace and Name may be "" if only its claim is known.
 type Holder struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 }
 
-// GPUs lists the GPUs of the node in order of index, as a policy with the
-// configuration sees them; none when the node shares no GPUs and no pod has any.
+// GPUs returns the GPUs of the node in order of index, as a policy with the configuration counts
+// them; none if the node has no shared GPUs and no pod holds any.
 func GPUs(config Config, n *snapshot.Node) []GPU {
 	hw := hardwareOf(n.Object, config.SizesFrom)
 	held := holdings(n, n.Ledger(memoryResource), &hw)

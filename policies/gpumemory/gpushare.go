@@ -14,13 +14,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// This file is the protocol of the gpushare device plugin: what it writes about
-// nodes, and reads and writes in the annotations of pods.
+// This file implements the protocol of the gpushare device plugin: its data about nodes, and its
+// annotations of pods.
 
 const (
 	memoryResource = "aliyun.com/gpu-mem"
-	// countResource is a resource of nodes, and of pods that want whole GPUs; and a
-	// label of pods that want shares of several.
+	// countResource is a resource of nodes, and of pods that request whole GPUs; and a label of
+	// pods that request shares of several GPUs.
 	countResource = "aliyun.com/gpu-count"
 )
 
@@ -38,10 +38,10 @@ const (
 	notAssigned = "false"
 )
 
-// unhealthyGPUs is where the indexes of unhealthy GPUs are, under the key "gpus".
+// unhealthyGPUs are the ConfigMaps with the indices of unhealthy GPUs, under the key "gpus".
 var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
 
-// unhealthy returns the unhealthy GPUs as bits. What is no index marks no GPU.
+// unhealthy returns the unhealthy GPUs as bits. It ignores invalid indices.
 func unhealthy(n *snapshot.Node) uint64 {
 	var gpus uint64
 	for entry := range strings.SplitSeq(n.ConfigMap(unhealthyGPUs)["gpus"], ",") {
@@ -52,8 +52,9 @@ func unhealthy(n *snapshot.Node) uint64 {
 	return gpus
 }
 
-// annotations are what the device plugin reads to know what the pod gets of which
-// GPUs, which have the given sizes. It serves pods of one size in order of ask.At.
+// annotations returns the annotations from which the device plugin reads which GPUs the pod gets,
+// and how much of each; the GPUs have the given sizes. The device plugin serves pods with the same
+// request in order of ask.At.
 func (p *gpuMemory) annotations(ask policy.ReserveRequest, r *request, given []policy.Amount, sizes []string) map[string]string {
 	indexes, total := make([]string, len(given)), int64(0)
 	for i, g := range given {
@@ -68,17 +69,16 @@ func (p *gpuMemory) annotations(ask policy.ReserveRequest, r *request, given []p
 		timeKey:     strconv.FormatInt(ask.At.UnixNano(), 10),
 	}
 	if r.whole() {
-		written[assignedKey] = assigned // nobody asks the device plugin for whole GPUs
+		written[assignedKey] = assigned // the device plugin does not allocate whole GPUs
 	} else if p.config.MultiGPU {
 		written[allocationKey] = allocation(ask.Pod, indexes)
 	}
 	return written
 }
 
-// served returns the pods on their way to the node that request as much as this one,
-// were claimed for before it, and were not given the same GPUs. They have to come first, because the device
-// plugin serves the pending pods of one size in order of their times, whichever the
-// kubelet requests.
+// served returns the pods that are being bound to the node, request as much as this one, made their claims before it,
+// and did not get the same GPUs. They must be bound first, because the device plugin serves pending pods with the same
+// request in the order of their times, for whichever pod the kubelet calls.
 func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []policy.Amount, total int64) []types.UID {
 	var first []types.UID
 	for i := range ledger.Pods {
@@ -99,7 +99,7 @@ func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []pol
 	return first
 }
 
-// allocation is the value of allocationKey for a pod with an equal share of each GPU.
+// allocation returns the value of allocationKey for a pod with an equal share of each GPU.
 func allocation(pod *corev1.Pod, indexes []string) string {
 	all := map[string]map[string]int64{}
 	for i := range pod.Spec.Containers {
@@ -113,12 +113,12 @@ func allocation(pod *corev1.Pod, indexes []string) string {
 		}
 		all[strconv.Itoa(i)] = shares
 	}
-	text, _ := json.Marshal(all) // maps of numbers can always be written
+	text, _ := json.Marshal(all) // encoding maps of numbers cannot fail
 	return string(text)
 }
 
-// annotated appends what a pod on the node has according to its annotations, whoever
-// wrote them. How much it is follows from the pod's limits, which nobody can change.
+// annotated appends what a pod on the node holds according to its annotations, whatever tool wrote
+// them. The amount comes from the pod's limits, which are immutable.
 func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	memory, count := asked(pod)
 	if memory == 0 && count == 0 {
@@ -141,7 +141,7 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	return all
 }
 
-// gpusOf is which GPUs the pod has according to its annotations.
+// gpusOf returns which GPUs the pod has according to its annotations.
 func gpusOf(pod *corev1.Pod, hw *hardware) []int {
 	text, told := pod.Annotations[indexKey]
 	switch indexes := parseIndexes(text); {
@@ -150,13 +150,13 @@ func gpusOf(pod *corev1.Pod, hw *hardware) []int {
 	case told:
 		return []int{everyGPU}
 	case len(hw.capacities) == 1:
-		return []int{0} // the device plugin gives a pod nobody placed the only GPU
+		return []int{0} // the device plugin gives the only GPU to a pod without an annotation
 	}
 	return nil // and none, if there are several
 }
 
-// whole is how much a pod has that has the whole GPU: 0 of one that is not there
-// now, and the most there is of one that is not known.
+// whole returns how much a pod with the whole GPU holds: 0 if the GPU does not exist, and the most
+// possible if it is unknown.
 func (hw *hardware) whole(gpu int) int64 {
 	switch {
 	case gpu == everyGPU && len(hw.capacities) > 0:
@@ -167,7 +167,7 @@ func (hw *hardware) whole(gpu int) int64 {
 	return 0
 }
 
-// unserved says whether the device plugin has yet to give the pod its GPU.
+// unserved reports whether the device plugin has not given the pod its GPU yet.
 func unserved(pod *corev1.Pod) bool {
 	return pending(pod) && pod.Annotations[assignedKey] == notAssigned
 }
@@ -176,7 +176,7 @@ func pending(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodPending || pod.Status.Phase == ""
 }
 
-// parseIndexes returns nil when the text is no list of different indexes.
+// parseIndexes returns nil unless the text is a list of different indices.
 func parseIndexes(text string) []int {
 	var indexes []int
 	for part := range strings.SplitSeq(text, ",") {
@@ -189,8 +189,8 @@ func parseIndexes(text string) []int {
 	return indexes
 }
 
-// allocated reads a value of allocationKey: how much there is of each GPU. It is nil
-// when the value makes no sense, or when it is not about so much memory in all.
+// allocated parses a value of allocationKey: how much the pod holds of each GPU. It returns nil if
+// the value is invalid, or its sum is not memory.
 func allocated(text string, memory int64) map[int]int64 {
 	if text == "" {
 		return nil

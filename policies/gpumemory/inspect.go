@@ -8,21 +8,21 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Report is every GPU of some nodes, and who has what of it.
+// Report lists every GPU of some nodes, and which pods hold what.
 type Report struct {
 	Unit  Unit         `json:"unit"`
 	Nodes []NodeReport `json:"nodes"`
-	// Error says why Nodes is empty, or is "".
+	// Error is why Nodes is empty, or "".
 	Error string `json:"error,omitempty"`
 }
 
-// NodeReport is every GPU of one node.
+// NodeReport lists every GPU of one node.
 type NodeReport struct {
 	Name string `json:"name"`
 	GPUs []GPU  `json:"gpus"`
 }
 
-// inspection is what gpushare's own /inspect answers.
+// inspection is the response of gpushare's own /inspect.
 type inspection struct {
 	Nodes []inspectedNode `json:"nodes"`
 	Error string          `json:"error,omitempty"`
@@ -73,7 +73,7 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found
 	return report.inspection(), true
 }
 
-// nodesOf yields the node with the name, or all.
+// nodesOf yields the node with the name, or all nodes.
 func nodesOf(view *snapshot.View, name string, one bool) iter.Seq[*snapshot.Node] {
 	if !one {
 		return view.All()

@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// This file is what a strategy is told of nodes and pods, and where its ranking is used.
+// This file describes nodes and pods for a strategy, and uses its ranking.
 
 // ranking is the Cycle of a pod without GPUs where nodes are ranked by a strategy.
 type ranking struct {
@@ -36,8 +36,7 @@ func (r *ranking) Score(n *snapshot.Node) int64 {
 	return r.Ranking.Score(n)
 }
 
-// preferred returns the GPU on which a share of it is placed best, or placement.FirstFree if no
-// strategy says.
+// preferred returns the best GPU for a share, or placement.FirstFree if no strategy chooses.
 func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *usage) int {
 	if p.ranker == nil {
 		return placement.FirstFree
@@ -46,7 +45,7 @@ func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *us
 	return p.ranker.GPU(ask.View, ask.Pod, &room)
 }
 
-// room is what is free of the node, counted with the given usage instead of the node's own.
+// room returns what is free of the node, with the given usage instead of the node's own.
 func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 	cpu, memory := n.Object.Status.Allocatable[corev1.ResourceCPU], n.Object.Status.Allocatable[corev1.ResourceMemory]
 	room := placement.Node{
@@ -71,13 +70,13 @@ func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 	return room
 }
 
-// cpuAndMemory are in thousandths of a core and bytes, 0 or more.
+// cpuAndMemory returns thousandths of a core and bytes, each 0 or more.
 func cpuAndMemory(requests corev1.ResourceList) (cpu, memory int64) {
 	return max(0, requests.Cpu().MilliValue()), max(0, requests.Memory().Value())
 }
 
-// shape is what the pod requests, wherever it is and whatever it was resized to since;
-// possible is false if no node can serve it.
+// shape returns what the pod requests, bound or not, and before any resize; possible is false if no
+// node can serve it.
 func (p *gpuMemory) shape(pod *corev1.Pod) (s placement.Shape, possible bool) {
 	s.CPU, s.Memory = cpuAndMemory(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 	r := p.request(pod)

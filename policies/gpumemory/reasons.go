@@ -2,7 +2,7 @@ package gpumemory
 
 import "outboard.dev/outboard/policy"
 
-// Reasons about nodes. The texts that the gpushare extender has too are its own.
+// Reasons about nodes. Texts that the gpushare extender also has are the same as there.
 var (
 	notSharing = &policy.Reason{
 		Code: "NotGPUShare",

@@ -13,17 +13,17 @@ import (
 
 // request is what a pod requests.
 type request struct {
-	refused *policy.Reason // why no node can serve it; nil: some can
-	memory  int64          // of all GPUs together, divisible by GPUs; 0: whole GPUs
-	gpus    int64          // how many different ones, at least 1
+	refused *policy.Reason // why no node can serve the request; nil: some can
+	memory  int64          // of all GPUs together, divisible by gpus; 0: whole GPUs
+	gpus    int64          // number of different GPUs, at least 1
 	share   int64          // memory of each GPU; 0: whole GPUs
-	models  []string       // of which the GPUs must be, in order; empty: any
+	models  []string       // permitted models, in order; empty: any
 }
 
-// whole says that nobody else may use the GPUs.
+// whole reports whether no other pod may use the GPUs.
 func (r *request) whole() bool { return r.memory == 0 }
 
-// fits says whether the GPU can be one of those the pod gets.
+// fits reports whether the pod can get the GPU.
 func (r *request) fits(c gpu) bool {
 	if r.whole() {
 		return r.possible(c) && c.used == 0
@@ -31,7 +31,7 @@ func (r *request) fits(c gpu) bool {
 	return r.possible(c) && c.free() >= r.share
 }
 
-// possible says whether the GPU could be one of those the pod gets if it were empty.
+// possible reports whether the pod could get the GPU if that were empty.
 func (r *request) possible(c gpu) bool {
 	return c.healthy && c.capacity > 0 && c.capacity >= r.share
 }
@@ -69,7 +69,8 @@ func (p *gpuMemory) request(pod *corev1.Pod) *request {
 	return r
 }
 
-// models are those that the pod allows, in order and each once: an annotation has room for thousands.
+// models returns the models that the pod permits, in order and without duplicates: an annotation has room for
+// thousands.
 func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	var models []string
 	for model := range strings.SplitSeq(pod.Annotations[p.config.ModelAnnotation], ",") {
@@ -81,8 +82,7 @@ func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	return slices.Compact(models)
 }
 
-// asked returns what the pod requests in its containers. Its init containers do not
-// count, as they do not for gpushare.
+// asked returns what the pod's containers request. Init containers do not count, as in gpushare.
 func asked(pod *corev1.Pod) (memory, count int64) {
 	for i := range pod.Spec.Containers {
 		memory = snapshot.AddAmounts(memory, limit(&pod.Spec.Containers[i], memoryResource))
@@ -91,7 +91,7 @@ func asked(pod *corev1.Pod) (memory, count int64) {
 	return memory, count
 }
 
-// asking is how many of the containers request a GPU.
+// asking returns how many of the containers request a GPU.
 func asking(containers []corev1.Container) int {
 	n := 0
 	for i := range containers {
@@ -102,7 +102,7 @@ func asking(containers []corev1.Container) int {
 	return n
 }
 
-// evenly says whether what each container requests can be divided by so many GPUs.
+// evenly reports whether the request of each container is divisible by the number of GPUs.
 func evenly(containers []corev1.Container, gpus int64) bool {
 	for i := range containers {
 		if limit(&containers[i], memoryResource)%gpus != 0 {

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// maxGPUs bounds the GPUs of a node, of which each is a unit of its ledger.
+	// maxGPUs bounds the GPUs of a node; each is a unit of its ledger.
 	maxGPUs = snapshot.MaxLedgerUnits
-	// maxCapacity bounds the memory of a GPU, so that no sum over the GPUs of a
-	// node overflows, nor a hundred times that.
+	// maxCapacity bounds the memory of a GPU, so that neither the sum over the GPUs of a node
+	// overflows, nor a hundred times that.
 	maxCapacity = 1 << 50
-	// everyGPU stands for the index of a GPU that is not known.
+	// everyGPU is the index of an unknown GPU.
 	everyGPU = -1
 )
 
-// hardware is what a node says about its GPUs.
+// hardware is what a node reports about its GPUs.
 type hardware struct {
-	problem    *policy.Reason // why it has none that can be used
+	problem    *policy.Reason // why none of its GPUs can be used
 	capacities []int64        // by index
 }
 
-// hardwareOf reads the node. sizesFrom may be "".
+// hardwareOf reads the hardware of the node. sizesFrom may be "".
 func hardwareOf(node *corev1.Node, sizesFrom string) hardware {
 	memory, count := capacity(node, memoryResource), capacity(node, countResource)
 	if memory <= 0 {
@@ -62,7 +62,7 @@ func capacity(node *corev1.Node, name corev1.ResourceName) int64 {
 
 var separators = strings.NewReplacer("-", ",", "_", ",")
 
-// parseSizes returns nil when the text is no list of sizes.
+// parseSizes returns nil unless the text is a list of sizes.
 func parseSizes(text string) []int64 {
 	parts := strings.Split(separators.Replace(text), ",")
 	if len(parts) > maxGPUs {
@@ -79,31 +79,31 @@ func parseSizes(text string) []int64 {
 	return sizes
 }
 
-// GPU is one GPU of a node.
+// gpu is the state of one GPU of a node.
 type gpu struct {
 	capacity int64 // 0..maxCapacity
-	used     int64 // may exceed capacity: hardware shrinks
+	used     int64 // may exceed capacity, if hardware was replaced
 	healthy  bool
 }
 
-// free is what can still be allocated, healthy or not.
+// free returns what can still be allocated, whether the GPU is healthy or not.
 func (c gpu) free() int64 { return max(0, c.capacity-c.used) }
 
-// usage is what is known of the GPUs of a node, and who has what of them.
+// usage is the state of the GPUs of a node, and which pods hold what.
 type usage struct {
 	problem *policy.Reason // why no GPU can be used
 	gpus    []gpu          // by index
 	holders claims.Holders
-	// unserved are the GPUs of pods to which the device plugin has not given
-	// theirs yet, as bits, by what such a pod requests in all.
+	// unserved are the GPUs, as bits, of pods to which the device plugin has not given them yet, by
+	// the total request of such a pod.
 	unserved map[int64]uint64
-	// used and capacity are those of all healthy GPUs, none more than full.
+	// used and capacity are the sums over all healthy GPUs, each used up to its capacity.
 	used, capacity int64
-	// mostFree and largest are those of one healthy GPU.
+	// mostFree and largest are the maxima over the healthy GPUs.
 	mostFree, largest int64
 }
 
-// usageOf counts with the given ledger, which may be nil, instead of the node's own.
+// usageOf computes the usage with the given ledger, which may be nil, instead of the node's own.
 func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
 	b := usage{problem: hw.problem, gpus: make([]gpu, len(hw.capacities))}
 	ill := unhealthy(n)
@@ -138,17 +138,17 @@ func (b *usage) enter(h holding) {
 	}
 }
 
-// holding is what one pod has of one GPU.
+// holding is what one pod holds of one GPU.
 type holding struct {
 	pod      Holder
-	gpu      int // may be one that the node does not have (any more), or everyGPU
+	gpu      int // may be one that the node does not have, or everyGPU
 	amount   int64
-	total    int64 // what the pod requests in all
+	total    int64 // the total request of the pod
 	unserved bool  // the device plugin has not given it to the pod yet
 }
 
-// holdings lists who has what, of the claims in the ledger, which may be nil, and else by the
-// annotations of the pods on the node.
+// holdings lists what pods hold: by the claims in the ledger, which may be nil, and for other pods
+// by their annotations.
 func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
 	claimants, unclaimed := claims.On(n, ledger)
 	var all []holding
@@ -181,12 +181,12 @@ func holderOf(c *claims.Claimant, uid types.UID) Holder {
 	return Holder{UID: uid}
 }
 
-// waits says whether the device plugin has yet to give the pod what it has claimed.
+// waits reports whether the device plugin has not given the pod yet what it has claimed.
 func waits(c *claims.Claimant) bool {
 	if c.Pod == nil {
 		return true
 	}
-	// A pod just bound may be known by its claim before its annotations are.
+	// The claim of a pod may be known before its annotations.
 	if _, ok := c.Pod.Annotations[assignedKey]; !ok && c.Entry != nil {
 		return pending(c.Pod) && c.Entry.Annotations[assignedKey] == notAssigned
 	}

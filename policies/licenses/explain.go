@@ -8,7 +8,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxNamed is how many holders are named.
+// maxNamed is how many pods are named.
 const maxNamed = 20
 
 // Explain implements policy.Explainer.
@@ -55,7 +55,7 @@ func (j *judged) explainFloating() string {
 	return text.String()
 }
 
-// named says who has claims.
+// named lists the pods that have claims.
 func named(l *snapshot.Ledger) string {
 	if l == nil || len(l.Pods) == 0 {
 		return ""

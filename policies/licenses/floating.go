@@ -15,24 +15,24 @@ import (
 // floatingSeats are the floating seats of a feature.
 type floatingSeats struct {
 	holders
-	// unknown says that nobody tells how many seats there are, or are used, or that
-	// what was told is too old to count.
+	// unknown is true if the number of seats, or of used seats, is not reported, or is too old to
+	// count.
 	unknown  bool
-	total    int64 // that there are
-	others   int64 // of them, used by others, at least as far as is known
-	reserved int64 // of them, not for pods
-	held     int64 // by pods; with the others' it may be more than total
-	// nominated are the seats that nominated pods are to get, before the pod that asks.
+	total    int64 // all seats
+	others   int64 // of these, used by others, as far as known
+	reserved int64 // of these, not for pods
+	held     int64 // by pods; together with others it may exceed total
+	// nominated are the seats for nominated pods that come before this pod.
 	nominated int64
-	// asOf is when the server counted the seats used; zero if it does not count.
+	// asOf is when the server counted the used seats; zero if it does not count.
 	asOf  time.Time
 	stale bool
 }
 
-// capacity is what there is for pods.
+// capacity returns how many seats pods can have.
 func (s *floatingSeats) capacity() int64 { return max(0, s.total-s.reserved-s.others) }
 
-// free is what is left; less than 0 if seats have gone that were allocated.
+// free returns what is left; less than 0 if there are fewer seats than were allocated.
 func (s *floatingSeats) free() int64 {
 	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
 		return 0
@@ -40,7 +40,7 @@ func (s *floatingSeats) free() int64 {
 	return s.capacity() - s.held - s.nominated
 }
 
-// floatingSeats counts with the given holders.
+// floatingSeats counts the seats with the given holders.
 func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale policy.WhenStale) floatingSeats {
 	s := floatingSeats{holders: h, reserved: f.ReservedSeats, held: used(h.all)}
 	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
@@ -67,10 +67,10 @@ func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale po
 	return s
 }
 
-// whole is a number of seats as a signal tells it.
+// whole converts a number of seats in a signal.
 func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
 
-// judge says whether there are seats for a pod of the namespace.
+// judge returns the verdict on whether there are seats for a pod of the namespace.
 func (f *feature) judge(s *floatingSeats, seats int64, namespace string) policy.Verdict {
 	switch most := max(0, s.total-s.reserved); {
 	case s.unknown:
@@ -86,12 +86,12 @@ func (f *feature) judge(s *floatingSeats, seats int64, namespace string) policy.
 	return policy.Verdict{}
 }
 
-// A unit of a ledger has a bounded number of claims, so the seats are in several. All
-// have as many as are claimed of them, but for the one of the latest claim, which has
-// those that are free, too.
+// A unit of a ledger has a limited number of claims, so the seats are divided into several units.
+// The capacity of each is the sum of its claims, and that of the unit with the latest claim also
+// includes the free seats.
 var unitNames = [snapshot.MaxLedgerPods / snapshot.MaxUnitClaims]string{"seats", "seats-2", "seats-3", "seats-4"}
 
-// claim returns a claim of seats, of which so many are free: enough.
+// claim returns a claim of seats, if free seats are left, which are enough.
 func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
 	var c policy.Claim
 	for _, name := range unitNames {
@@ -109,7 +109,7 @@ func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
 	return c
 }
 
-// used is what is claimed of all units.
+// used returns the sum of the claims over all units.
 func used(l *snapshot.Ledger) int64 {
 	var sum int64
 	if l != nil {
@@ -120,7 +120,7 @@ func used(l *snapshot.Ledger) int64 {
 	return sum
 }
 
-// held is what the pod has, which is of one unit.
+// held returns what the pod holds, all of one unit.
 func held(l *snapshot.Ledger, uid types.UID) int64 {
 	for i := range l.Units {
 		claims := l.Units[i].Claims
@@ -133,11 +133,11 @@ func held(l *snapshot.Ledger, uid types.UID) int64 {
 	return 0
 }
 
-// claimedBefore is what pods have whose claims are not younger.
+// claimedBefore returns the sum of the claims made at or before the time.
 func claimedBefore(l *snapshot.Ledger, latest time.Time) int64 {
 	sum := used(l)
 	if l != nil {
-		for _, p := range slices.Backward(l.Pods) { // the latest first
+		for _, p := range slices.Backward(l.Pods) { // the latest one first
 			if !p.At.After(latest) {
 				break
 			}
@@ -147,7 +147,7 @@ func claimedBefore(l *snapshot.Ledger, latest time.Time) int64 {
 	return sum
 }
 
-// claimedIn is what pods of the namespace have.
+// claimedIn returns the sum of the claims of pods in the namespace.
 func claimedIn(l *snapshot.Ledger, namespace string) int64 {
 	var sum int64
 	if l != nil {
@@ -160,7 +160,7 @@ func claimedIn(l *snapshot.Ledger, namespace string) int64 {
 	return sum
 }
 
-// claimedByNode is what pods have by the node they are on, or are to be bound to.
+// claimedByNode returns the sums of the claims by the node to which the pods are, or will be, bound.
 func claimedByNode(l *snapshot.Ledger) map[string]int64 {
 	sums := map[string]int64{}
 	if l != nil {

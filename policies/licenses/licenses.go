@@ -30,14 +30,14 @@ type licenses struct {
 	latest     atomic.Pointer[viewHolders]
 }
 
-// feature is a Feature, ready for use.
+// feature is a Feature with its derived data.
 type feature struct {
 	Feature
 	signal               string // "": none
 	totalKey, usedKey    string // in its signal
-	labelKey, labelValue string // "" and any, where all nodes have the feature
+	labelKey, labelValue string // "" and any value if all nodes have the feature
 	anyValue             bool
-	nodeSeats            *snapshot.Fact[nodeSeats] // nil: nodes have no seats of their own
+	nodeSeats            *snapshot.Fact[nodeSeats] // nil: nodes have no own seats
 }
 
 func newLicenses(config Config) *licenses {
@@ -70,7 +70,7 @@ func newLicenses(config Config) *licenses {
 
 func (f *feature) ledger() string { return ledgerPrefix + f.Name }
 
-// on says whether the node has the feature.
+// on reports whether the node has the feature.
 func (f *feature) on(n *snapshot.Node) bool {
 	if f.labelKey == "" {
 		return true
@@ -122,12 +122,12 @@ type cycle struct {
 	needs  []judged
 }
 
-// judged is a need and what there is of it.
+// judged is a need, and the seats that there are for it.
 type judged struct {
 	need
 	floating floatingSeats  // zero unless the feature is floating
 	verdict  policy.Verdict // about the floating seats, on any node
-	// onNodes are the claimed seats by node; nil unless too few are free.
+	// onNodes are the claimed seats by node; nil if enough seats are free.
 	onNodes map[string]int64
 }
 
@@ -148,7 +148,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return first
 }
 
-// onNode says whether the node has the feature, and seats of its own.
+// onNode returns the verdict on whether the node has the feature, and its own seats.
 func (j *judged) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 	switch {
 	case !j.feature.on(n):
@@ -163,7 +163,7 @@ func (j *judged) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 	return l.judge(j.seats)
 }
 
-// floating says whether there are floating seats for the pod on the node, which may be
+// floating returns the verdict on the floating seats for the pod on the node. The node may be
 // without pods that preemption would evict: their seats count as free.
 func (c *cycle) floating(j *judged, n *snapshot.Node) policy.Verdict {
 	v := j.verdict
@@ -177,14 +177,14 @@ func (c *cycle) floating(j *judged, n *snapshot.Node) policy.Verdict {
 	if have := j.floating.free() + freed; have >= j.seats {
 		return policy.Verdict{}
 	} else if v.Have = max(0, have); have+here-freed < j.seats {
-		v.Unresolvable = true // pods on other nodes, or others, have the seats
+		v.Unresolvable = true // the seats belong to pods on other nodes, or to others
 	}
 	return v
 }
 
-// freed is how many seats pods have that the View holds on the node, and n does not.
-// This is the one question for which the node is looked up in the View: a pod with a
-// claim that n does not hold may be gone from it, or not have come yet.
+// freed returns how many seats belong to pods that the View has on the node, and n does not. Only
+// this method looks the node up in the View: a pod whose claim n does not have may have been
+// removed from it, or may not be on it yet.
 func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
 	was := c.view.Node(n.Name)
 	if was == nil || was == n {
@@ -243,7 +243,7 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 			return policy.Claim{}, verdict
 		}
 		c := claim(ask.Ledger, s.free(), seats)
-		c.NotBefore = s.asOf // what has been counted already does not hold these seats
+		c.NotBefore = s.asOf // the server's count so far does not include these seats
 		return c, policy.Verdict{}
 	}
 	others, ledger := claims.Others(ask)
@@ -251,6 +251,6 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 	if verdict := l.judge(seats); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
-	// What pods without a claim have is not in the ledger, and so not in its capacity.
+	// The seats of pods without a claim are not in the ledger, so they are not in its capacity either.
 	return claim(ask.Ledger, l.free(), seats), policy.Verdict{}
 }

@@ -6,15 +6,15 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nodeSeats are a node's own seats of a feature.
+// nodeSeats are the node-locked seats of a feature on one node.
 type nodeSeats struct {
 	total, used int64
 	holders     claims.Holders
 	full        bool // the ledger can hold no more claims
 }
 
-// nodeSeatsOf counts with the given ledger, which may be nil. A pod in the ledger has what
-// the ledger says, and any other on the node what it requests.
+// nodeSeatsOf counts the seats with the given ledger, which may be nil. A pod in the ledger holds
+// what the ledger says, and any other pod on the node what it requests.
 func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) nodeSeats {
 	l := nodeSeats{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
 	claimants, unclaimed := claims.On(n, ledger)
@@ -24,7 +24,7 @@ func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Le
 	for _, pod := range unclaimed {
 		needs, err := p.needs(pod)
 		if err != nil {
-			continue // nobody knows what it has
+			continue // its request is invalid
 		}
 		for _, need := range needs {
 			if need.feature == f {

@@ -11,14 +11,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// need is what a pod needs of one feature.
+// need is what a pod requests of one feature.
 type need struct {
 	feature *feature
 	seats   int64 // 1 or more
 }
 
-// needs returns what the pod needs, in order of the features' names. An error is for the
-// pod's owner.
+// needs returns what the pod requests, in order of the features' names. Errors are for the pod's
+// owner.
 func (p *licenses) needs(pod *corev1.Pod) ([]need, error) {
 	var needs []need
 	if text := strings.TrimSpace(pod.Annotations[p.annotation]); text != "" {

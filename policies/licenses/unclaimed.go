@@ -28,7 +28,7 @@ type boundPod struct {
 	seats           int64
 }
 
-// boundOn lists them for a node. A pod whose need is not valid needs nothing.
+// boundOn lists these pods for a node. A pod with an invalid request requests nothing.
 func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
 	var bound []boundPod
 	for _, pod := range n.Pods {
@@ -49,7 +49,7 @@ func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
 	return bound
 }
 
-// viewHolders is what a View says about the holders of floating seats. It never changes.
+// viewHolders are the holders of floating seats in a View. It is immutable.
 type viewHolders struct {
 	view     *snapshot.View
 	bound    map[*feature][]boundPod // in order of boundAt
@@ -58,15 +58,15 @@ type viewHolders struct {
 
 // holders are the pods that hold floating seats of a feature.
 type holders struct {
-	claims *snapshot.Ledger // what the API server has
-	// unclaimed are the pods on nodes without a claim: another scheduler has bound them, or
-	// the ledger with their claims was deleted. Nil: none.
+	claims *snapshot.Ledger // the ledger in the API server
+	// unclaimed are the bound pods without a claim: another scheduler has bound them, or the ledger
+	// with their claims was deleted. Nil: none.
 	unclaimed *snapshot.Ledger
-	all       *snapshot.Ledger // both
+	all       *snapshot.Ledger // claims and unclaimed
 }
 
-// viewHolders returns what the View says. The nodes of the View are compared with those of the
-// one before, once for each View.
+// viewHolders returns the holders of the View. It compares the nodes with those of the last View,
+// once for each View.
 func (p *licenses) viewHolders(view *snapshot.View) *viewHolders {
 	last := p.latest.Load()
 	if last != nil && last.view == view {
@@ -107,7 +107,7 @@ func (p *licenses) boundIn(view *snapshot.View) map[*feature][]boundPod {
 	return all
 }
 
-// sameBound says whether the same pods need floating seats in both Views.
+// sameBound reports whether the same pods need floating seats in both Views.
 func (p *licenses) sameBound(last, next *snapshot.View) bool {
 	if last.NodeIndex() != next.NodeIndex() {
 		return false
@@ -121,8 +121,8 @@ func (p *licenses) sameBound(last, next *snapshot.View) bool {
 	return true
 }
 
-// nominated is how many seats pods need that are nominated to a node, are at least as important as the one that asks, and hold
-// none: pods were evicted to make room for them. A pod that needs more than there is gets nothing.
+// nominated returns how many seats are needed by nominated pods that are at least as important as the pod asking, and
+// hold none: pods were evicted to make room for them. A pod that needs more than there is does not count.
 func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View, s *floatingSeats) int64 {
 	var sum int64
 	for _, pods := range view.Nominated() {
@@ -144,9 +144,9 @@ func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View
 	return sum
 }
 
-// holders counts each pod once: the claim, if it has one, or else what it needs, but no more
-// than its namespace may have, because anybody who creates pods says what they need. own,
-// which requests seats, has none without a claim.
+// holders counts each pod once: with its claim if it has one, and otherwise with what it requests,
+// up to the limit of its namespace, because every user who creates pods sets their requests. The
+// pod own, which requests seats, does not count without a claim.
 func (f *feature) holders(claims *snapshot.Ledger, bound []boundPod, own types.UID) holders {
 	h := holders{claims: claims, all: claims}
 	if len(bound) == 0 {
@@ -160,7 +160,7 @@ func (f *feature) holders(claims *snapshot.Ledger, bound []boundPod, own types.U
 	}
 	unit := snapshot.LedgerUnit{Name: unclaimedUnit}
 	var pods []snapshot.LedgerPod
-	left := map[string]int64{} // by namespace, where there is a limit
+	left := map[string]int64{} // by namespace with a limit
 	for _, b := range bound {
 		if _, ok := counted[b.uid]; ok {
 			continue

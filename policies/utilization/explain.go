@@ -43,7 +43,7 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 	return text + fmt.Sprintf("; scores %.0f", c.policy.config.ScoringStrategy.score(l))
 }
 
-// missing says why load is not ok.
+// missing returns why load is not ok.
 func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 	for _, s := range []struct {
 		name   string
@@ -69,7 +69,7 @@ func (k kind) quantity(amount float64) string {
 	return resource.NewQuantity(whole(amount), resource.BinarySI).String()
 }
 
-// whole is the nearest integer that a Quantity can hold with a suffix.
+// whole returns the nearest integer that a Quantity can hold with a suffix.
 func whole(x float64) int64 { return int64(math.Round(min(x, 1e18))) }
 
 func percent(fraction float64) string { return fmt.Sprintf("%.4g%%", math.Round(1e4*fraction)/100) }

@@ -5,12 +5,12 @@ import "math"
 // rounding absorbs what arithmetic adds to a fraction: 0.3+0.1 is not more than 0.4.
 const rounding = 1e-9
 
-// leastDeviation is where the Beta distribution becomes a step: a thousandth of a node.
+// leastDeviation is the deviation below which the Beta distribution counts as a step: a thousandth of a node.
 const leastDeviation = 0.001
 
-// score is how good a node with this load is for the pod, 0..100. All strategies
-// but one are published by others, whose scores are 0..10 or 0..100. Of a node's resources,
-// the one with the lower score counts, as it does there.
+// score returns how good a node with this load is for the pod, 0..100. All strategies but one are
+// published by others, with scores of 0..10 or 0..100. The resource with the lower score counts, as
+// it does there.
 func (s *ScoringStrategy) score(l load) float64 {
 	mu := min(l.total(), 1)
 	switch s.Type {
@@ -24,8 +24,8 @@ func (s *ScoringStrategy) score(l load) float64 {
 	return 100 * (1 - mu)
 }
 
-// targetLoadPacking is that of Trimaran (kubernetes-sigs/scheduler-plugins,
-// pkg/trimaran/targetloadpacking): with p percent used and the target t, it rises from t to
+// targetLoadPacking is Trimaran's strategy (kubernetes-sigs/scheduler-plugins,
+// pkg/trimaran/targetloadpacking): with p percent used and the target t, the score rises from t to
 // 100 up to the target, and falls from t to 0 above it.
 func targetLoadPacking(p, t float64) float64 {
 	switch {
@@ -37,30 +37,30 @@ func targetLoadPacking(p, t float64) float64 {
 	return 0
 }
 
-// loadVariationRisk is that of Trimaran (pkg/trimaran/loadvariationriskbalancing): the risk
-// is (mu + margin × sigma^(1/sensitivity)) / 2. With sensitivity 2 and margin 1 it is
-// safe-balance of IBM/kube-safe-scheduler.
+// loadVariationRisk is Trimaran's strategy (pkg/trimaran/loadvariationriskbalancing): the risk is
+// (mu + margin × sigma^(1/sensitivity)) / 2. With sensitivity 2 and margin 1 it is safe-balance of
+// IBM/kube-safe-scheduler.
 func loadVariationRisk(mu, sigma, margin, sensitivity float64) float64 {
 	variation := min(margin*math.Pow(sigma, 1/sensitivity), 1)
 	return 100 * (1 - (mu+variation)/2)
 }
 
-// safeOverload is that of IBM/kube-safe-scheduler (safe/priority.go): 0 at the largest
+// safeOverload is the strategy of IBM/kube-safe-scheduler (safe/priority.go): 0 at the highest
 // tolerated risk.
 func safeOverload(risk, tolerated float64) float64 {
 	return 100 * (1 - math.Sqrt(min(risk/tolerated, 1)))
 }
 
-// risk is how likely more than SafeUtilization is used.
+// risk returns the probability that more than SafeUtilization is used.
 func (s *ScoringStrategy) risk(l load) float64 {
 	return overloadRisk(min(l.total(), 1), min(l.deviation, 1), float64(s.SafeUtilization)/100)
 }
 
-// overloadRisk is how likely more than safe is used, if use has the Beta distribution with
-// the mean mu and the standard deviation sigma, as in IBM/kube-safe-scheduler
-// (safe/stats.go). No distribution on 0..1 deviates by more than √(mu(1-mu)). There, the
-// original takes the risk for 1; here it is what the Beta distribution tends to: all or
-// nothing is used, and all with the probability mu.
+// overloadRisk returns the probability that more than safe is used, if use has the Beta
+// distribution with the mean mu and the standard deviation sigma, as in IBM/kube-safe-scheduler
+// (safe/stats.go). No distribution on 0..1 deviates by more than √(mu(1-mu)). For such a sigma the
+// original returns 1; this function returns the limit of the Beta distribution: all or nothing is
+// used, and all with the probability mu.
 func overloadRisk(mu, sigma, safe float64) float64 {
 	most := mu * (1 - mu)
 	switch {

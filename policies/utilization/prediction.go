@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// kind is a resource the policy looks at.
+// kind is a resource that the policy evaluates.
 type kind int
 
 const (
@@ -24,10 +24,10 @@ var names = [kinds]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.R
 // amounts are in cores, and in bytes.
 type amounts [kinds]float64
 
-// boundPods are the pods on a node, with what they are predicted to use.
+// boundPods are the pods on a node, with their predicted use.
 type boundPods struct {
 	snapshot.PodsByBindTime
-	uses []amounts // of the first so many pods: one longer than these
+	uses []amounts // sums over the first pods, from none to all
 }
 
 func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
@@ -41,10 +41,10 @@ func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
 	return all
 }
 
-// predict is what the pod will use when it runs: the prediction of Trimaran's
-// TargetLoadPacking, also for memory, with sidecars, and with what is said of the pod as a
-// whole. Other init containers end before. While the pod is resized it is the more of what
-// it requests and what it has; and what it has, if the resize is infeasible.
+// predict returns what the pod will use when it runs: the prediction of Trimaran's
+// TargetLoadPacking, also for memory, with sidecars, and with pod-level resources. Other init
+// containers end before. While the pod is resized, the higher one of what it requests and what it
+// has counts; if the resize is infeasible, what it has counts.
 func (p *utilization) predict(pod *corev1.Pod) amounts {
 	var sum amounts
 	resized := withResourcesOfStatus(pod)
@@ -60,14 +60,14 @@ func (p *utilization) predict(pod *corev1.Pod) amounts {
 	return sum
 }
 
-// withResourcesOfStatus returns the pod as if it requested what its status says it has, or
-// nil if it is not being resized.
+// withResourcesOfStatus returns the pod as if it requested what its status reports, or nil if it is
+// not being resized.
 func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
 	s := &pod.Status
 	if pod.Spec.NodeName == "" || len(s.ContainerStatuses)+len(s.InitContainerStatuses) == 0 && s.Resources == nil {
 		return nil
 	}
-	resized := *pod // shallow: what follows is replaced, not written to
+	resized := *pod // shallow: fields are replaced, not changed
 	if requested := pod.Spec.Resources; requested != nil && s.Resources != nil {
 		resized.Spec.Resources = &corev1.ResourceRequirements{Requests: only(requested.Requests, s.Resources.Requests), Limits: only(requested.Limits, s.Resources.Limits)}
 	}
@@ -76,8 +76,8 @@ func withResourcesOfStatus(pod *corev1.Pod) *corev1.Pod {
 	return &resized
 }
 
-// only is what the pod has of the resources that it requests as a whole. Of others the status
-// tells the sum over the containers, or no more than what there is.
+// only returns what the pod has of the resources that it requests at pod level. For others the
+// status reports the sum over the containers, or nothing more.
 func only(requested, has corev1.ResourceList) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name := range requested {
@@ -125,7 +125,7 @@ func (p *utilization) predictKind(pod *corev1.Pod, k kind) float64 {
 	return sum
 }
 
-// stated is a prediction from a limit or else a request, if there is one.
+// stated predicts the use from a limit, or else from a request, if there is one.
 func (p *utilization) stated(r *corev1.ResourceRequirements, k kind) (uses float64, known bool) {
 	if limit := amount(r.Limits, k); limit > 0 {
 		return limit, true
@@ -134,7 +134,7 @@ func (p *utilization) stated(r *corev1.ResourceRequirements, k kind) (uses float
 	return p.config.Prediction.RequestFactor * request, request > 0
 }
 
-// amount is 0 or more.
+// amount returns the amount in the list, 0 or more.
 func amount(list corev1.ResourceList, k kind) float64 {
 	q, ok := list[names[k]]
 	if !ok {

@@ -7,7 +7,7 @@ var signalStale = &policy.Reason{
 	Text: "node(s) have no current measurement of their utilization",
 }
 
-// overMax are about a resource of which more would be used than is allowed.
+// overMax are the reasons for exceeding the maximum of a resource.
 var overMax = [kinds]*policy.Reason{
 	cpu: &policy.Reason{
 		Code: "TooMuchCPUUsed",
@@ -21,7 +21,7 @@ var overMax = [kinds]*policy.Reason{
 	},
 }
 
-// tooRisky are about a resource that would too likely be overloaded.
+// tooRisky are the reasons for exceeding the maximum risk of overload.
 var tooRisky = [kinds]*policy.Reason{
 	cpu: &policy.Reason{
 		Code: "CPUOverloadLikely",

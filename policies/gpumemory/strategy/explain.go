@@ -8,8 +8,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explain says what it costs to place the pod on the node, or, if it is nil, what the strategy has
-// learned; and on which GPU of the node that costs the least, or [placement.FirstFree].
+// Explain describes the cost of placing the pod on the node, or, if node is nil, what the strategy
+// has learned; and returns the GPU of the node with the lowest cost, or [placement.FirstFree].
 func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	s := r.state
 	if n == nil {
@@ -24,7 +24,7 @@ func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	if s.model.Waste == nil {
 		return nil, int(best.GPU)
 	}
-	for _, o := range offers.All() { // as it was before its price was added
+	for _, o := range offers.All() { // its cost before its price was added
 		if o.GPU == best.GPU {
 			best = o
 		}
@@ -32,7 +32,7 @@ func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	return s.explain(state, r.shape, best), int(best.GPU)
 }
 
-// explain accounts for the cost of an offer without its price.
+// explain describes the cost of an offer, without its price.
 func (s *clusterState) explain(n *nodeState, shape placement.Shape, o placement.Offer) []string {
 	a := s.supply.Account(s.prices, &n.node, shape, o)
 	order := float64(n.order) / float64(placement.OneGPU)
@@ -65,7 +65,7 @@ func explainSlots(a *placement.SlotAccount) string {
 	return fmt.Sprintf("uses up %d of the cluster's %d free slots %s; with a probability of %.2f, more slots will be requested than are free.", a.Broken, a.Free, what, a.Likely)
 }
 
-// gpus is a cost in GPUs as people read it, without a negative zero.
+// gpus formats a cost in GPUs, without a negative zero.
 func gpus(x float64) string {
 	if x > -0.0005 && x < 0 {
 		x = 0

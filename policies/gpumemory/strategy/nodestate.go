@@ -7,11 +7,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// ratingSlots is how many ratings are kept with a node: about as many as there are
-// shapes of pods that come often.
+// ratingSlots is how many ratings are kept with a node: about the number of common shapes of pods.
 const ratingSlots = 64
 
-// nodeState is what is free of a node, and how it was rated for some shapes of pods.
+// nodeState holds what is free of a node, and its ratings for some shapes of pods.
 type nodeState struct {
 	node    placement.Node
 	kind    placement.Kind
@@ -19,7 +18,7 @@ type nodeState struct {
 	ratings [ratingSlots]atomic.Pointer[rating]
 }
 
-// rating is what a node offers a shape. It never changes.
+// rating is what a node offers for a shape. It is immutable.
 type rating struct {
 	model  *workloadModel
 	shape  placement.Shape

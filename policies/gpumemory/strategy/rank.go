@@ -12,12 +12,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Ranking scores nodes for a pod by what it costs to place it there. It is a policy.Score, a
+// Ranking scores nodes for a pod by the cost of placing it there. It is a policy.Score, a
 // policy.NormalizeScore and a policy.Explainer.
 type Ranking struct {
 	state *clusterState
 	shape placement.Shape
-	slot  uint32 // where ratings for the shape are kept
+	slot  uint32 // index of the ratings for the shape
 }
 
 // Rank returns the Ranking for a pod over a View.
@@ -31,11 +31,11 @@ func slotOf(s placement.Shape) uint32 {
 	return uint32(hash>>32) % ratingSlots
 }
 
-// Score implements policy.Score: the negative cost, in millionths of a GPU where nothing else is
-// said, or less than any where the pod does not fit.
+// Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
+// defines another unit, or less than any cost if the pod does not fit.
 func (r *Ranking) Score(n *snapshot.Node) int64 { return -int64(r.cost(n)) }
 
-// cost is what it costs to place the pod on the node; the largest cost there is where it does not fit.
+// cost returns the cost of placing the pod on the node; the largest possible cost if it does not fit.
 func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
 	state := *r.state.ranker.states.Of(n)
 	slot := &state.ratings[r.slot]
@@ -54,15 +54,15 @@ func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
 	return best.Cost
 }
 
-// NormalizeScore implements policy.NormalizeScore: the best node gets 100, the next
-// 99, and so on, equal ones the same: costs are compared, and not measured against
-// what other policies say.
+// NormalizeScore implements policy.NormalizeScore: the best node gets 100, the next one 99, and so
+// on, equal nodes the same. Costs are only compared, and not weighed against scores of other
+// policies.
 func (r *Ranking) NormalizeScore(scores []int64) {
 	var best [policy.MaxScore]int64
 	ranks := best[:0] // the different scores, the best first
 	for _, s := range scores {
 		if len(ranks) == len(best) && s < best[len(best)-1] {
-			continue // as most are
+			continue // as for most scores
 		}
 		at, known := slices.BinarySearchFunc(ranks, s, descending)
 		if known {

@@ -1,6 +1,6 @@
-// Package strategy ranks nodes, and the GPUs of a node, by what it costs to place a pod there. What a
-// place costs follows from the state of the node and from which pods usually come, which is learned from
-// the history of the View. The package knows no protocol: [Options] say what a node has and a pod requests.
+// Package strategy ranks nodes, and the GPUs of a node, by the cost of placing a pod there. The cost depends on the
+// state of the node and on which pods usually come, which is learned from the history of the View. The package is
+// independent of any protocol: [Options] describe what a node has and what a pod requests.
 package strategy
 
 import (
@@ -16,26 +16,24 @@ import (
 
 // Strategy is a way to rate places.
 type Strategy struct {
-	// Name is what explanations call it.
+	// Name is the name of the strategy in explanations.
 	Name string
-	// Rater returns what rates places when pods like those of the mix usually come, for a cluster
-	// of nodes of these kinds.
+	// Rater returns the Rater for a mix of pods that usually come, and for these kinds of nodes.
 	Rater func(mix *placement.Mix, nodes []placement.Kind) Rater
-	// RemembersAll says that all pods of the history are learned from, and not only the latest.
+	// RemembersAll is true if the strategy learns from all pods of the history, and not only from the latest.
 	RemembersAll bool
 }
 
-// Rater rates places. It never changes.
+// Rater rates placements. It is immutable.
 type Rater struct {
-	// Rate returns the ways to place the shape on the node, and what each costs.
+	// Rate returns the possible placements of the shape on the node, with the cost of each.
 	Rate func(*placement.Node, placement.Shape) placement.Offers
-	// Waste is not nil if Rate is its own: the prices that follow from what the whole cluster has
-	// left are then added to the costs.
+	// Waste is not nil if Rate is its method: then the prices, which depend on what is free in the
+	// whole cluster, are added to the costs.
 	Waste *placement.Waste
 }
 
-// LeastWaste prefers places where the least is wasted of what the pods that usually come could use; see
-// [placement.Waste].
+// LeastWaste prefers the placements that waste the least of what the usual pods could use; see [placement.Waste].
 func LeastWaste() Strategy {
 	return Strategy{Name: "LeastWaste", Rater: func(mix *placement.Mix, nodes []placement.Kind) Rater {
 		w := placement.NewWaste(mix, nodes)
@@ -43,28 +41,27 @@ func LeastWaste() Strategy {
 	}}
 }
 
-// Options are the parts of a Ranker.
+// Options configure a Ranker.
 type Options struct {
 	Strategy Strategy
 	// Node returns what is free of a node. It depends on the node alone.
 	Node func(*snapshot.Node) placement.Node
-	// Shape returns what a pod requests, wherever it is; possible is false if no node can serve it.
+	// Shape returns what a pod requests, bound or not; possible is false if no node can serve it.
 	Shape func(*corev1.Pod) (s placement.Shape, possible bool)
 }
 
-// keptModels is how many models are kept: the one in use, the one that is next, and
-// one for requests that are late.
+// keptModels is how many models are kept: the current one, the next one, and one for late requests.
 const keptModels = 3
 
-// Ranker ranks nodes by a strategy. All that it says follows from the View: what it keeps from View
-// to View changes how long that takes, and nothing else. It may be used by any number of goroutines.
+// Ranker ranks nodes by a strategy. Its results depend only on the View: what it keeps from View to View only makes it
+// faster. It is safe for concurrent use.
 type Ranker struct {
 	options Options
 	states  *snapshot.Fact[*nodeState]
 	latest  atomic.Pointer[clusterState]
 
 	mu     sync.Mutex
-	models []*workloadModel // the latest first
+	models []*workloadModel // the latest one first
 }
 
 // New returns a Ranker.
@@ -74,7 +71,7 @@ func New(o Options) *Ranker {
 	return r
 }
 
-// clusterState is what a View means to the strategy. It never changes.
+// clusterState is the state of a View, for the strategy. It is immutable.
 type clusterState struct {
 	ranker *Ranker
 	view   *snapshot.View
@@ -84,8 +81,8 @@ type clusterState struct {
 	prices *placement.Prices
 }
 
-// kinds are those of the nodes, by row; rows without a node have the zero Kind, which
-// has no GPUs.
+// kinds are the kinds of the nodes, by row; rows without a node have the zero Kind, which has no
+// GPUs.
 type kinds struct {
 	nodes int
 	rows  []placement.Kind
@@ -95,7 +92,7 @@ func (k *kinds) equal(other *kinds) bool {
 	return k == other || k.nodes == other.nodes && slices.Equal(k.rows, other.rows)
 }
 
-// state returns what the View means.
+// state returns the state of the View.
 func (r *Ranker) state(view *snapshot.View) *clusterState {
 	last := r.latest.Load()
 	if last != nil && last.view == view {
@@ -109,7 +106,7 @@ func (r *Ranker) state(view *snapshot.View) *clusterState {
 	return s
 }
 
-// Precompute learns the model that requests will need next, before they do.
+// Precompute learns the next model before requests need it.
 func (r *Ranker) Precompute(view *snapshot.View) {
 	s := r.state(view)
 	if next := placement.NextLesson(came(view), view.Len()); next != s.model.after {
@@ -131,8 +128,8 @@ func (s *clusterState) begin() {
 	s.prices = s.supply.Prices()
 }
 
-// follow reads the nodes that have changed since the last state. It returns false if that does
-// not do.
+// follow reads the nodes that have changed since the last state. It returns false if all nodes must
+// be read.
 func (s *clusterState) follow(last *clusterState) bool {
 	states := s.ranker.states
 	var changed []int
@@ -169,7 +166,7 @@ func (r *Ranker) kindsOf(view *snapshot.View) *kinds {
 	return k
 }
 
-// best returns the best of the offers, its price included.
+// best returns the best of the offers, by cost and price.
 func (s *clusterState) best(offers *placement.Offers, shape placement.Shape) (best placement.Offer, found bool) {
 	for _, o := range offers.All() {
 		if s.prices != nil {
@@ -182,8 +179,8 @@ func (s *clusterState) best(offers *placement.Offers, shape placement.Shape) (be
 	return best, found
 }
 
-// GPU returns the index of the GPU on which a share for the pod costs the least, given what is free
-// of the node, or [placement.FirstFree] if the strategy does not say.
+// GPU returns the index of the GPU with the lowest cost for a share of the pod, given what is free
+// of the node, or [placement.FirstFree] if the strategy does not choose.
 func (r *Ranker) GPU(view *snapshot.View, pod *corev1.Pod, node *placement.Node) int {
 	shape, possible := r.options.Shape(pod)
 	if view == nil || !possible || !shape.Shares() {

@@ -9,19 +9,18 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// workloadModel is what follows from the pods that came before, and from what kinds of nodes
-// there are.
+// workloadModel is what the strategy learned from the pods that came, for the kinds of nodes.
 type workloadModel struct {
 	start *snapshot.HistoryStart
-	after int // pods that had come
+	after int // number of pods that had come
 	kinds *kinds
 
 	once sync.Once
 	Rater
 }
 
-// model returns what is learned from the first pods that came, so many of them.
-// It takes long only when nobody has asked before.
+// model returns what is learned from the first after pods that came. It takes long only on first
+// use.
 func (r *Ranker) model(view *snapshot.View, k *kinds, after int) *workloadModel {
 	var start *snapshot.HistoryStart
 	if h := view.History(); h != nil {
@@ -43,8 +42,8 @@ func (r *Ranker) model(view *snapshot.View, k *kinds, after int) *workloadModel 
 	return m
 }
 
-// mix is what the first pods that came requested, so many of them. A shape is computed
-// once for each pod that came and once for each that went.
+// mix returns what the first after pods that came requested. It computes a shape once for each pod
+// that came and once for each that went.
 func (r *Ranker) mix(view *snapshot.View, after int) *placement.Mix {
 	h, remembers := view.History(), view.Len()
 	if r.options.Strategy.RemembersAll {
