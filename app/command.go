@@ -57,6 +57,6 @@ func NewCommand(options ...Option) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(serveCommand(types), checkCommand(types), schemaCommand(types), schedulerConfigCommand(types), doctorCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certificatesCommand(), versionCommand())
+	root.AddCommand(serveCommand(types), checkCommand(types), schemaCommand(types), schedulerConfigCommand(types), doctorCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certsCommand(), versionCommand())
 	return root
 }

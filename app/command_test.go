@@ -2,9 +2,6 @@ package app
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
@@ -68,7 +64,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url"}},
 		{"mode", []string{"verify", "http://127.0.0.1:1", "--mode", "some"}, []string{"--mode"}},
 		{"resource", []string{"verify", "http://127.0.0.1:1", "--resource", "a=b"}, []string{"--resource a=b"}},
-		{"no name", []string{"certificates"}, []string{"server-name"}},
+		{"no directory", []string{"certs"}, []string{"dir"}},
 		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
 		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD"}},
 		{"no URL to verify", []string{"verify"}, []string{"URL is missing"}},
@@ -221,58 +217,4 @@ func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	if err != nil || again != first {
 		t.Errorf("printed again: %v\n%s", err, again)
 	}
-}
-
-func TestCertificates(t *testing.T) {
-	out, err := execute(t, "certificates", "--server-name", "outboard.example.svc,127.0.0.1", "--client-name", "scheduler", "--namespace", "somewhere")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secrets := map[string]corev1.Secret{}
-	for doc := range strings.SplitSeq(strings.TrimPrefix(out, "---\n"), "\n---\n") {
-		var s corev1.Secret
-		if err := yaml.UnmarshalStrict([]byte(doc), &s); err != nil {
-			t.Fatal(err)
-		}
-		if s.Namespace != "somewhere" {
-			t.Errorf("%s is in namespace %q", s.Name, s.Namespace)
-		}
-		secrets[s.Name] = s
-	}
-	server, client := leaf(t, secrets["outboard-server"]), leaf(t, secrets["outboard-client"])
-	if client.Subject.CommonName != "scheduler" {
-		t.Errorf("the client is %q", client.Subject.CommonName)
-	}
-	for name, tt := range map[string]struct {
-		leaf   *x509.Certificate
-		signer string // the secret whose ca.crt must have signed it
-		host   string
-		usage  x509.ExtKeyUsage
-	}{
-		"server": {server, "outboard-client", "outboard.example.svc", x509.ExtKeyUsageServerAuth},
-		"by IP":  {server, "outboard-client", "127.0.0.1", x509.ExtKeyUsageServerAuth},
-		"client": {client, "outboard-server", "", x509.ExtKeyUsageClientAuth},
-	} {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(secrets[tt.signer].Data["ca.crt"])
-		if _, err := tt.leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: tt.host, KeyUsages: []x509.ExtKeyUsage{tt.usage}}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for _, s := range secrets {
-		for key, data := range s.Data {
-			if block, _ := pem.Decode(data); key != "tls.key" && block.Type != "CERTIFICATE" {
-				t.Errorf("%s of %s is a %s", key, s.Name, block.Type)
-			}
-		}
-	}
-}
-
-func leaf(t *testing.T, s corev1.Secret) *x509.Certificate {
-	t.Helper()
-	pair, err := tls.X509KeyPair(s.Data["tls.crt"], s.Data["tls.key"])
-	if err != nil {
-		t.Fatalf("secret %q: %v", s.Name, err)
-	}
-	return pair.Leaf
 }

@@ -14,11 +14,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
 // backdate is how far in the past a certificate begins, so that hosts whose clocks differ a little accept it at once.
 const backdate = 5 * time.Minute
+
+// dnsName matches host names of DNS, also with a wildcard for the first label.
+var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
 // A Pair is a certificate and its private key, both as PEM.
 type Pair struct {
@@ -168,10 +172,13 @@ func (a *Authority) template(req Request) (*x509.Certificate, error) {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 	}
 	for _, host := range req.Hosts {
-		if ip := net.ParseIP(host); ip != nil {
+		switch ip := net.ParseIP(host); {
+		case ip != nil:
 			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
+		case dnsName.MatchString(host) && len(host) <= 253:
 			template.DNSNames = append(template.DNSNames, host)
+		default:
+			return nil, fmt.Errorf("host %q is neither an IP address nor a DNS name", host)
 		}
 	}
 	for _, raw := range req.URIs {

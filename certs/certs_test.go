@@ -141,6 +141,10 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}{
 		{"no use", issueErr(certs.Request{CommonName: "x"}), `certificate "x": neither for a server nor for a client`},
 		{"server without host", issueErr(certs.Request{Server: true}), "at least one host"},
+		{"not a host name", issueErr(certs.Request{Server: true, Hosts: []string{"not a name"}}), `host "not a name" is neither an IP address nor a DNS name`},
+		{"host with a port", issueErr(certs.Request{Server: true, Hosts: []string{"outboard.example:443"}}), "neither an IP address nor a DNS name"},
+		{"URL as a host", issueErr(certs.Request{Server: true, Hosts: []string{"https://outboard.example"}}), "neither an IP address nor a DNS name"},
+		{"long host name", issueErr(certs.Request{Server: true, Hosts: []string{strings.Repeat("a.", 127) + "a"}}), "neither an IP address nor a DNS name"},
 		{"bad URI", issueErr(certs.Request{Client: true, URIs: []string{"::"}}), "missing protocol scheme"},
 		{"leaf ends before it begins", issueErr(certs.Request{Client: true, NotBefore: now, NotAfter: now}), "before it begins"},
 		{"authority ends before it begins", newErr, "before it begins"},

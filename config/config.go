@@ -96,6 +96,9 @@ type Serving struct {
 	DrainTimeout time.Duration `json:"drainTimeout"`
 }
 
+// SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients lists others.
+const SchedulerClient = "system:kube-scheduler"
+
 // TLS configures TLS on the serving address. The files are PEM.
 type TLS struct {
 	// CertFile and KeyFile are the certificate with its chain, and its key. Required.

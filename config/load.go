@@ -130,7 +130,7 @@ func within(path, outer string) bool {
 // complete fills in the defaults that depend on other fields.
 func (c *Config) complete() {
 	if t := c.Serving.TLS; t != nil && t.ClientCAFile != "" && t.AllowedClients == nil {
-		t.AllowedClients = []string{"system:kube-scheduler"}
+		t.AllowedClients = []string{SchedulerClient}
 	}
 	for i := range c.Profiles {
 		p := &c.Profiles[i]

@@ -24,7 +24,7 @@ func TestDeploy(t *testing.T) {
 		controlplane.NodeSpec{Name: "c"},
 	)
 	deploy := filepath.Join(th.Root, "deploy")
-	certificates, err := exec.CommandContext(th.ctx, th.Binary(), "certificates", "--server-name", "outboard.outboard-system.svc").Output()
+	certificates, err := exec.CommandContext(th.ctx, th.Binary(), "certs", "--dir", t.TempDir(), "--secrets").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

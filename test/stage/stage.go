@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/ledger"
 )
@@ -208,13 +209,24 @@ func section(in map[string]any, name string) map[string]any {
 	return found
 }
 
-// issue writes the certificates of both sides.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// issue writes the certificates of both sides, unless the configuration names files that exist: then
+// kube-scheduler's are ca.crt, client.crt and client.key beside them.
 func (o *Outboard) issue(tls map[string]any) error {
+	if cert, _ := tls["certFile"].(string); filepath.IsAbs(cert) && exists(cert) {
+		dir := filepath.Dir(cert)
+		o.CAFile, o.CertFile, o.KeyFile = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key")
+		return nil
+	}
 	dir, err := os.MkdirTemp(o.stage.Dir(), "tls-")
 	if err != nil {
 		return err
 	}
-	client := "kube-scheduler"
+	client := config.SchedulerClient
 	if allowed, ok := tls["allowedClients"].([]any); ok && len(allowed) > 0 {
 		client = fmt.Sprint(allowed[0])
 	}

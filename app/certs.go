@@ -1,0 +1,272 @@
+package app
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/config"
+)
+
+// renewalNotice is how long before a certificate expires the command says so.
+const renewalNotice = 30 * 24 * time.Hour
+
+type certsOptions struct {
+	names         []string
+	client        string
+	dir           string
+	namespace     string
+	lifetime      time.Duration
+	secrets       bool
+	renew         bool
+	addCA         bool
+	removeOldCAs  bool
+	changedNames  bool // a flag says the names of the server
+	changedClient bool // a flag says the name of the client
+}
+
+func certsCommand() *cobra.Command {
+	o := certsOptions{}
+	cmd := &cobra.Command{
+		Use:   "certs",
+		Short: "Create and renew certificates for mutual TLS between kube-scheduler and Outboard",
+		Long: `Create a certificate authority (CA), a server certificate for Outboard and a client
+certificate for kube-scheduler in a directory: ca.crt, ca.key, server.crt, server.key,
+client.crt and client.key. What exists is kept, in particular the CA: you can run the
+command again. Keep ca.key secret, and back it up: certificates of another CA are not
+trusted until you have replaced ca.crt everywhere.
+
+--renew issues both certificates again, with the same names unless you specify others.
+--add-ca and then, after --renew, --remove-old-cas replace the CA without a refused call.
+docs/certificates.md has the steps in between.`,
+		Example: `  outboard certs --dir tls
+  outboard certs --dir tls --secrets | kubectl apply -f -
+  outboard certs --dir tls --renew`,
+		Args: positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.changedNames, o.changedClient = cmd.Flags().Changed("server-name"), cmd.Flags().Changed("client-name")
+			if !o.changedNames {
+				o.names = []string{"outboard." + o.namespace + ".svc", "localhost", "127.0.0.1", "::1"}
+			}
+			report := cmd.OutOrStdout()
+			if o.secrets {
+				report = cmd.ErrOrStderr()
+			}
+			set, err := o.run(report)
+			if err == nil && o.secrets {
+				err = o.writeSecrets(cmd.OutOrStdout(), set)
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.dir, "dir", "", "directory of the files (required)")
+	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses at which kube-scheduler calls Outboard (default: outboard.NAMESPACE.svc and loopback)")
+	flags.StringVar(&o.client, "client-name", config.SchedulerClient, "name of kube-scheduler in its certificate, for allowedClients")
+	flags.StringVar(&o.namespace, "namespace", "outboard-system", "namespace of Outboard's Service and of the Secrets")
+	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid; a new CA is valid for ten years")
+	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
+	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
+	flags.BoolVar(&o.addCA, "add-ca", false, "create a new CA, which signs from now on; ca.crt keeps the former one")
+	flags.BoolVar(&o.removeOldCAs, "remove-old-cas", false, "remove the former CA from ca.crt")
+	cmd.MarkFlagsMutuallyExclusive("renew", "add-ca", "remove-old-cas")
+	if err := cmd.MarkFlagRequired("dir"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return cmd
+}
+
+// run changes the files as the flags say, and reports what it did and when each certificate expires.
+func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
+	if o.lifetime < time.Hour {
+		return nil, fmt.Errorf("--lifetime=%s: must be at least 1h", o.lifetime)
+	}
+	set, err := certs.ReadSet(o.dir)
+	if err != nil {
+		return nil, err
+	}
+	changed := o.renew
+	if set.Authority == nil && (o.renew || o.addCA || o.removeOldCAs) {
+		return nil, fmt.Errorf("%s has no certificates yet", o.dir)
+	}
+	if set.Authority == nil || o.addCA {
+		changed = true
+		if err := addCA(set); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.file("ca.crt"), err)
+		}
+	}
+	if o.removeOldCAs {
+		changed = changed || set.Rotating()
+		if err := set.RemoveOldAuthorities(); err != nil {
+			return nil, fmt.Errorf("%w: renew the certificates with --renew first", err)
+		}
+	}
+	server, err := o.server(set)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.file("server.crt"), err)
+	}
+	client, err := o.clientCert(set)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.file("client.crt"), err)
+	}
+	changed = changed || server || client
+	if changed {
+		if err := set.WriteFiles(o.dir); err != nil {
+			return nil, err
+		}
+	}
+	return set, o.report(report, set)
+}
+
+func (o certsOptions) file(name string) string { return filepath.Join(o.dir, name) }
+
+func addCA(set *certs.Set) error {
+	// The name differs from that of the former CA, so that messages about certificates tell them apart.
+	authority, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard-ca-" + time.Now().UTC().Format("20060102150405")})
+	if err != nil {
+		return err
+	}
+	return set.AddAuthority(authority)
+}
+
+// server issues the server's certificate if there is none, or if it is to be renewed.
+func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
+	former := parsed(set.Server.Cert)
+	if former != nil && !o.renew {
+		leaf, err := set.Check(set.Server, x509.ExtKeyUsageServerAuth)
+		if err != nil {
+			return false, fmt.Errorf("%w: replace it with --renew", err)
+		}
+		for _, name := range o.names {
+			if o.changedNames && !slices.Contains(hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
+				return false, fmt.Errorf("the certificate is for %s, not for %s: replace it with --renew", strings.Join(hosts(leaf), ", "), name)
+			}
+		}
+		return false, nil
+	}
+	names := o.names
+	if former != nil && !o.changedNames {
+		names = hosts(former)
+	}
+	set.Server, err = set.Authority.Issue(certs.Request{CommonName: "outboard", Hosts: names, Server: true, NotAfter: o.until(set)})
+	return true, err
+}
+
+// clientCert issues the client's certificate if there is none, or if it is to be renewed.
+func (o certsOptions) clientCert(set *certs.Set) (issued bool, err error) {
+	former := parsed(set.Client.Cert)
+	if former != nil && !o.renew {
+		leaf, err := set.Check(set.Client, x509.ExtKeyUsageClientAuth)
+		if err == nil && o.changedClient && leaf.Subject.CommonName != o.client {
+			err = fmt.Errorf("the certificate is for %q, not for %q", leaf.Subject.CommonName, o.client)
+		}
+		if err != nil {
+			return false, fmt.Errorf("%w: replace it with --renew", err)
+		}
+		return false, nil
+	}
+	name := o.client
+	if former != nil && !o.changedClient {
+		name = cmp.Or(former.Subject.CommonName, name)
+	}
+	set.Client, err = set.Authority.Issue(certs.Request{CommonName: name, Client: true, NotAfter: o.until(set)})
+	return true, err
+}
+
+// until is when new certificates expire: never after their CA.
+func (o certsOptions) until(set *certs.Set) time.Time {
+	until := time.Now().Add(o.lifetime)
+	if ca := parsed(set.CAs).NotAfter; ca.Before(until) {
+		return ca
+	}
+	return until
+}
+
+// parsed returns the first certificate of a file, or nil.
+func parsed(file []byte) *x509.Certificate {
+	block, _ := pem.Decode(file)
+	if block == nil {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	return cert
+}
+
+// hosts returns the DNS names and IP addresses of a certificate.
+func hosts(cert *x509.Certificate) []string {
+	names := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
+// report prints a line for each certificate.
+func (o certsOptions) report(w io.Writer, set *certs.Set) error {
+	server, client := parsed(set.Server.Cert), parsed(set.Client.Cert)
+	var lines []string
+	line := func(file string, cert *x509.Certificate, names string) {
+		text := fmt.Sprintf("%-22s valid until %s  %s", o.file(file), cert.NotAfter.UTC().Format(time.DateOnly), names)
+		if time.Until(cert.NotAfter) < renewalNotice {
+			text += "  (expires soon)"
+		}
+		lines = append(lines, text)
+	}
+	for rest := set.CAs; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.file("ca.crt"), err)
+		}
+		line("ca.crt", cert, cert.Subject.CommonName)
+	}
+	line("server.crt", server, strings.Join(hosts(server), ", "))
+	line("client.crt", client, client.Subject.CommonName)
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+// writeSecrets prints one Secret for each side.
+func (o certsOptions) writeSecrets(w io.Writer, set *certs.Set) error {
+	var errs []error
+	for _, s := range []struct {
+		name string
+		pair certs.Pair
+	}{{"outboard-server", set.Server}, {"outboard-client", set.Client}} {
+		text, err := yaml.Marshal(o.secret(s.name, set.CAs, s.pair))
+		if err == nil {
+			_, err = fmt.Fprintf(w, "---\n%s", text)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// secret holds a pair and the certificates of the CAs, by which its holder verifies the other side.
+func (o certsOptions) secret(name string, cas []byte, pair certs.Pair) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: name},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{"ca.crt": cas, corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key},
+	}
+}

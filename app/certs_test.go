@@ -1,0 +1,321 @@
+package app
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/wiring"
+)
+
+// certsDir runs the command and returns the files of the directory by name.
+func certsDir(t *testing.T, dir string, flags ...string) map[string]string {
+	t.Helper()
+	if _, err := execute(t, append([]string{"certs", "--dir", dir}, flags...)...); err != nil {
+		t.Fatal(err)
+	}
+	return filesOf(t, dir)
+}
+
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(data)
+	}
+	return files
+}
+
+// leafOf returns the certificate of a key pair.
+func leafOf(t *testing.T, cert, key string) *x509.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.Leaf
+}
+
+func verifies(leaf *x509.Certificate, cas, host string, usage x509.ExtKeyUsage) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(cas))
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, KeyUsages: []x509.ExtKeyUsage{usage}})
+	return err
+}
+
+// A second run keeps every file, so a pipeline can run the command each time.
+func TestCertsKeepsWhatExists(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	first := certsDir(t, dir)
+	if len(first) != 6 {
+		t.Errorf("%d files, want 6: %v", len(first), first)
+	}
+	second := certsDir(t, dir)
+	for name, data := range first {
+		if second[name] != data {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	if info, _ := os.Stat(filepath.Join(dir, "ca.key")); info.Mode().Perm() != 0o600 {
+		t.Errorf("ca.key has mode %v", info.Mode().Perm())
+	}
+}
+
+// The default names are those by which scheduler-config makes kube-scheduler call and verify Outboard, and the default name of
+// the client is allowed by default.
+func TestCertsFitEveryTopology(t *testing.T) {
+	files := certsDir(t, t.TempDir())
+	server, client := leafOf(t, files["server.crt"], files["server.key"]), leafOf(t, files["client.crt"], files["client.key"])
+	c, err := config.Parse("outboard.yaml", []byte(header+`serving: {address: ":8443", tls: {certFile: a, keyFile: b, clientCAFile: c}}
+profiles: [{policies: [{type: ImageLocality}]}]
+`), config.Types{Policies: standard.Types()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := c.Serving.TLS.AllowedClients; len(names) != 1 || names[0] != client.Subject.CommonName {
+		t.Errorf("the client is %q, and %v are allowed", client.Subject.CommonName, names)
+	}
+	for _, topology := range wiring.Topologies() {
+		o := wiring.Options{For: topology}
+		if topology == wiring.Kubeadm {
+			o.URL = "https://10.96.0.20"
+		}
+		w, err := wiring.New(c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range w.Extenders() {
+			u, err := url.Parse(e.URLPrefix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := u.Hostname()
+			if e.TLSConfig.ServerName != "" {
+				host = e.TLSConfig.ServerName
+			}
+			if err := verifies(server, files["ca.crt"], host, x509.ExtKeyUsageServerAuth); err != nil {
+				t.Errorf("%s: %v", topology, err)
+			}
+		}
+	}
+	if err := verifies(client, files["ca.crt"], "", x509.ExtKeyUsageClientAuth); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCertsOptions(t *testing.T) {
+	files := certsDir(t, t.TempDir(), "--server-name", "outboard.example,10.0.0.1", "--client-name", "scheduler", "--lifetime", "24h")
+	server, client := leafOf(t, files["server.crt"], files["server.key"]), leafOf(t, files["client.crt"], files["client.key"])
+	if len(server.DNSNames) != 1 || server.DNSNames[0] != "outboard.example" || len(server.IPAddresses) != 1 || !server.IPAddresses[0].Equal(net.IPv4(10, 0, 0, 1)) {
+		t.Errorf("the server has the names %v and %v", server.DNSNames, server.IPAddresses)
+	}
+	if client.Subject.CommonName != "scheduler" {
+		t.Errorf("the client is %q", client.Subject.CommonName)
+	}
+	for name, cert := range map[string]*x509.Certificate{"server": server, "client": client} {
+		if left := time.Until(cert.NotAfter); left < 23*time.Hour || left > 25*time.Hour {
+			t.Errorf("the %s certificate expires in %s", name, left)
+		}
+		if cert.SerialNumber.BitLen() < 64 {
+			t.Errorf("the serial number of the %s certificate has %d bits", name, cert.SerialNumber.BitLen())
+		}
+	}
+}
+
+// Renewing keeps the CA and the names, and replaces keys and certificates.
+func TestCertsRenew(t *testing.T) {
+	dir := t.TempDir()
+	before := certsDir(t, dir, "--server-name", "outboard.example", "--client-name", "scheduler")
+	after := certsDir(t, dir, "--renew")
+	for name := range before {
+		if kept := before[name] == after[name]; kept != strings.HasPrefix(name, "ca.") {
+			t.Errorf("%s is kept: %t", name, kept)
+		}
+	}
+	server, client := leafOf(t, after["server.crt"], after["server.key"]), leafOf(t, after["client.crt"], after["client.key"])
+	if err := verifies(server, before["ca.crt"], "outboard.example", x509.ExtKeyUsageServerAuth); err != nil {
+		t.Error(err)
+	}
+	if client.Subject.CommonName != "scheduler" {
+		t.Errorf("the client is %q", client.Subject.CommonName)
+	}
+	other := certsDir(t, dir, "--renew", "--server-name", "other.example")
+	if err := leafOf(t, other["server.crt"], other["server.key"]).VerifyHostname("other.example"); err != nil {
+		t.Error(err)
+	}
+}
+
+// At each step of a rotation, both sides trust the certificate of the other, also if only one of them has the files of the
+// next step.
+func TestCertsRotatesTheCA(t *testing.T) {
+	dir := t.TempDir()
+	steps := []map[string]string{certsDir(t, dir)}
+	for _, flag := range []string{"--add-ca", "--renew", "--remove-old-cas"} {
+		steps = append(steps, certsDir(t, dir, flag))
+	}
+	for i, own := range steps {
+		for j := max(0, i-1); j <= min(i+1, len(steps)-1); j++ {
+			peer := steps[j]
+			server, client := leafOf(t, peer["server.crt"], peer["server.key"]), leafOf(t, peer["client.crt"], peer["client.key"])
+			if err := verifies(server, own["ca.crt"], "127.0.0.1", x509.ExtKeyUsageServerAuth); err != nil {
+				t.Errorf("step %d does not trust the server of step %d: %v", i, j, err)
+			}
+			if err := verifies(client, own["ca.crt"], "", x509.ExtKeyUsageClientAuth); err != nil {
+				t.Errorf("step %d does not trust the client of step %d: %v", i, j, err)
+			}
+		}
+	}
+	first, last := steps[0], steps[3]
+	if err := verifies(leafOf(t, first["server.crt"], first["server.key"]), last["ca.crt"], "127.0.0.1", x509.ExtKeyUsageServerAuth); err == nil {
+		t.Error("the former CA is still trusted")
+	}
+	if got := strings.Count(steps[1]["ca.crt"], "BEGIN"); got != 2 {
+		t.Errorf("ca.crt has %d certificates during the rotation", got)
+	}
+	if _, err := execute(t, "certs", "--dir", dir, "--remove-old-cas"); err != nil {
+		t.Errorf("repeated: %v", err)
+	}
+}
+
+// If writing ends after ca.crt, the key of the former CA still signs.
+func TestCertsAfterAnInterruptedRotation(t *testing.T) {
+	dir := t.TempDir()
+	before := certsDir(t, dir)
+	certsDir(t, dir, "--add-ca")
+	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte(before["ca.key"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after := certsDir(t, dir, "--renew")
+	if err := verifies(leafOf(t, after["server.crt"], after["server.key"]), before["ca.crt"], "127.0.0.1", x509.ExtKeyUsageServerAuth); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCertsSecrets(t *testing.T) {
+	dir := t.TempDir()
+	out, err := execute(t, "certs", "--dir", dir, "--secrets", "--namespace", "somewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manifests, _ := strings.Cut(out, "---\n") // after the report
+	secrets := map[string]corev1.Secret{}
+	for doc := range strings.SplitSeq(manifests, "\n---\n") {
+		var s corev1.Secret
+		if err := yaml.UnmarshalStrict([]byte(doc), &s); err != nil {
+			t.Fatalf("%v\n%s", err, doc)
+		}
+		if s.Namespace != "somewhere" {
+			t.Errorf("%s is in namespace %q", s.Name, s.Namespace)
+		}
+		for key, data := range s.Data {
+			if block, _ := pem.Decode(data); key != "tls.key" && block.Type != "CERTIFICATE" {
+				t.Errorf("%s of %s is a %s", key, s.Name, block.Type)
+			}
+		}
+		secrets[s.Name] = s
+	}
+	files := filesOf(t, dir)
+	for name, file := range map[string]string{"outboard-server": "server", "outboard-client": "client"} {
+		data := secrets[name].Data
+		if string(data["ca.crt"]) != files["ca.crt"] || string(data["tls.crt"]) != files[file+".crt"] || string(data["tls.key"]) != files[file+".key"] {
+			t.Errorf("%s does not have the files of the directory", name)
+		}
+		for key, value := range data {
+			if bytes.Contains(value, []byte(files["ca.key"])) {
+				t.Errorf("%s of %s has the key of the CA", key, name)
+			}
+		}
+	}
+	if err := leafOf(t, files["server.crt"], files["server.key"]).VerifyHostname("outboard.somewhere.svc"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCertsErrors(t *testing.T) {
+	remove := func(name string) func(string) error {
+		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
+	}
+	otherCA := func(dir string) error {
+		a, err := certs.NewAuthority(certs.AuthorityOptions{})
+		if err != nil {
+			return err
+		}
+		return a.Pair().WriteFiles(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
+	}
+	for _, tt := range []struct {
+		name   string
+		flags  []string
+		change func(dir string) error // of an existing directory
+		want   string
+	}{
+		{"no key of the CA", nil, remove("ca.key"), "ca.key does not exist"},
+		{"no CA", nil, remove("ca.crt"), "ca.crt does not exist"},
+		{"another CA", nil, otherCA, "server.crt: x509: certificate signed by unknown authority: replace it with --renew"},
+		{"a key of another certificate", nil, func(dir string) error {
+			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
+		}, "private key does not match public key: replace it with --renew"},
+		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: replace it with --renew"},
+		{"another client name", []string{"--client-name", "other"}, nil, `the certificate is for "system:kube-scheduler", not for "other": replace it with --renew`},
+		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
+		{"two steps", []string{"--renew", "--add-ca"}, nil, "none of the others can be"},
+		{"lifetime", []string{"--lifetime", "1s"}, nil, "--lifetime=1s: must be at least 1h"},
+		{"a rotation during a rotation", []string{"--add-ca"}, addCAIn, "the former CA is still trusted"},
+		{"removing too early", []string{"--remove-old-cas"}, addCAIn, "server certificate: x509: certificate signed by unknown authority"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			certsDir(t, dir)
+			if tt.change != nil {
+				if err := tt.change(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := filesOf(t, dir)
+			_, err := execute(t, append([]string{"certs", "--dir", dir}, tt.flags...)...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want %q", err, tt.want)
+			}
+			for name, data := range filesOf(t, dir) {
+				if before[name] != data {
+					t.Errorf("%s has changed", name)
+				}
+			}
+		})
+	}
+	if _, err := execute(t, "certs", "--dir", t.TempDir(), "--renew"); err == nil || !strings.Contains(err.Error(), "no certificates yet") {
+		t.Errorf("renewing nothing: %v", err)
+	}
+}
+
+func addCAIn(dir string) error {
+	set, err := certs.ReadSet(dir)
+	if err == nil {
+		err = addCA(set)
+	}
+	if err == nil {
+		err = set.WriteFiles(dir)
+	}
+	return err
+}

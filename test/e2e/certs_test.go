@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+// load calls filter over and over, each time with a new connection, and with certificates as kube-scheduler reads them.
+type load struct {
+	*theater
+	outboard *stage.Outboard
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	calls    atomic.Int64
+	failed   chan error
+}
+
+// start starts the callers, which read the CA now.
+func (l *load) start(callers int) {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.cancel = cancel
+	for range callers {
+		config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: l.outboard.CAFile, CertFile: l.outboard.CertFile, KeyFile: l.outboard.KeyFile}})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		l.running.Go(func() {
+			for ctx.Err() == nil {
+				if err := call(ctx, client, l.outboard.URL+"/filter"); err != nil && ctx.Err() == nil {
+					select {
+					case l.failed <- err:
+					default: // one is enough
+					}
+				}
+				l.calls.Add(1)
+			}
+		})
+	}
+}
+
+func (l *load) stop() {
+	l.cancel()
+	l.running.Wait()
+}
+
+func call(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"Pod":{"metadata":{"name":"p","namespace":"default","uid":"u"}},"NodeNames":["a"]}`))
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && (res.StatusCode != http.StatusOK || !strings.Contains(string(body), `"NodeNames":["a"]`)) {
+		err = fmt.Errorf("status %d: %s", res.StatusCode, body)
+	}
+	return err
+}
+
+// Certificates and the CA are replaced while kube-scheduler places pods and others call, and no handshake fails.
+func TestCertificatesAreReplaced(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	dir := t.TempDir()
+	th.command("certs", "--dir", dir)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	o := th.outboard(fmt.Sprintf(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {tls: {certFile: %q, keyFile: %q, clientCAFile: %q}}
+profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
+`, file("server.crt"), file("server.key"), file("ca.crt")))
+	config := th.command("scheduler-config", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
+	scheduler, calls := th.scheduler(config), &load{theater: th, outboard: o, failed: make(chan error, 1)}
+	calls.start(4)
+	t.Cleanup(func() { calls.stop() })
+	restart := func() {
+		calls.stop()
+		if err := scheduler.Stop(); err != nil {
+			t.Error(err)
+		}
+		calls.start(4)
+		scheduler = th.scheduler(config)
+	}
+	check := func(step string) {
+		t.Helper()
+		// Connections of every caller that began after the last change, and a pod.
+		seen := calls.calls.Load()
+		th.eventually("new connections", func() bool { return calls.calls.Load() >= seen+200 })
+		th.bound(controlplane.PodSpec{Name: step})
+		select {
+		case err := <-calls.failed:
+			t.Fatalf("%s: a call failed: %v", step, err)
+		default:
+		}
+	}
+	change := func(flag string) {
+		t.Helper()
+		reloads := func() string { return th.metric(o, `outboard_server_tls_reloads_total{outcome="success"} `) }
+		before := reloads()
+		th.command("certs", "--dir", dir, flag)
+		th.eventually("the files are reloaded", func() bool { return reloads() != before })
+	}
+
+	check("before")
+	for i := range 3 {
+		change("--renew")
+		check(fmt.Sprintf("renewed-%d", i))
+	}
+	change("--add-ca")
+	check("ca-added")
+	restart()
+	check("ca-read")
+	change("--renew")
+	check("renewed-by-the-new-ca")
+	restart()
+	check("connected-again")
+	change("--remove-old-cas")
+	check("ca-removed")
+
+	for line := range strings.Lines(th.get(o.Admin + "/metrics")) {
+		if strings.HasPrefix(line, "outboard_server_refused_callers_total{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+			t.Errorf("a caller was refused: %s", line)
+		}
+	}
+	t.Logf("%d connections", calls.calls.Load())
+}
