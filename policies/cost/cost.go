@@ -18,17 +18,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Raw scores are billionths of the unit of prices, and verdicts count millionths.
+// Raw scores are in billionths of the unit of prices, verdicts in millionths.
 const (
 	billionths = 1e9
 	millionths = 1e6
 )
 
-// mostCounted is the largest raw score, and the largest number in a verdict. What
-// costs more costs this.
+// mostCounted is the largest raw score, and the largest number in a verdict. Higher costs count as
+// this.
 const mostCounted = math.MaxInt64 / 2
 
-// What the pod's annotation says of spot nodes.
+// The values of the pod's annotation about spot nodes.
 const (
 	never   = "never"
 	allowed = "allowed"
@@ -51,7 +51,7 @@ func newCost(config Config) *cost {
 	return p
 }
 
-// isUsed says whether the node has pods that keep it from being removed.
+// isUsed reports whether the node has pods that prevent its removal.
 func isUsed(n *snapshot.Node) bool {
 	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
@@ -99,7 +99,7 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 	return c, nil
 }
 
-// refusal says why the pod must not be on spot nodes; "" if it may.
+// refusal returns why the pod must not run on spot nodes; "" if it may.
 func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 	spot := &p.config.Spot
 	if word, ok := pod.Annotations[spot.Annotation]; ok && spot.Annotation != "" {
@@ -124,9 +124,9 @@ func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 // cycle is the policy prepared for one pod.
 type cycle struct {
 	policy  *cost
-	refusal string             // why no spot nodes; "" for any
+	refusal string             // why the pod must not run on spot nodes; "" if it may
 	columns []*snapshot.Signal // by source
-	asked   []amount           // in order of resource; more than 0, and at least one
+	asked   []amount           // in order of resource; at least one, all positive
 }
 
 type amount struct {
@@ -158,7 +158,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// expected is what the whole node costs.
+// expected returns the cost of the whole node.
 func (c *cycle) expected(h *host, p price) float64 {
 	amount := p.amount + c.policy.config.Surcharge
 	if h.spot {
@@ -167,7 +167,7 @@ func (c *cycle) expected(h *host, p price) float64 {
 	return amount
 }
 
-// costs is the cost of the node that the scoring strategy names. It may be infinite.
+// costs returns the cost of the node by the scoring strategy. It may be infinite.
 func (c *cycle) costs(h *host, p price) float64 {
 	whole := c.expected(h, p)
 	strategy := &c.policy.config.ScoringStrategy
@@ -184,7 +184,7 @@ func (c *cycle) costs(h *host, p price) float64 {
 	return math.Inf(1)
 }
 
-// units is how many units the node has of the resource: of memory, GiB.
+// units returns how many units the node has of the resource; memory is in GiB.
 func (s *ScoringStrategy) units(h *host) float64 {
 	if s.Resource == corev1.ResourceMemory {
 		return h.allocatable[corev1.ResourceMemory] / (1 << 30)
@@ -192,9 +192,9 @@ func (s *ScoringStrategy) units(h *host) float64 {
 	return h.allocatable[s.Resource]
 }
 
-// share is the part of the node that the pod takes: the largest of its parts of the
-// node's resources, and that resource. Resources that the node does not report do not
-// count; without any of them the pod takes all.
+// share returns the share of the node that the pod takes: the largest one over the node's
+// resources, and that resource. Resources that the node does not report do not count; if it reports
+// none, the share is 1.
 func (c *cycle) share(h *host) (share float64, of corev1.ResourceName) {
 	larger := func(n, there float64, resource corev1.ResourceName) {
 		if part := n / there; part > share || part == share && resource < of {
@@ -233,7 +233,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return count(c.costs(h, p), billionths)
 }
 
-// count is a cost in parts of the unit of prices, rounded down.
+// count converts a cost to parts of the unit of prices, rounded down.
 func count(costs, parts float64) int64 {
 	if n := costs * parts; n < mostCounted {
 		return int64(n)
@@ -241,8 +241,8 @@ func count(costs, parts float64) int64 {
 	return mostCounted
 }
 
-// NormalizeScore implements policy.NormalizeScore: a node that costs twice as much as
-// the cheapest scores half.
+// NormalizeScore implements policy.NormalizeScore: a node that costs twice as much as the cheapest
+// one has half its score.
 func (c *cycle) NormalizeScore(scores []int64) {
 	cheapest := int64(mostCounted)
 	for _, s := range scores {

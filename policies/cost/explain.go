@@ -40,7 +40,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return said
 }
 
-// explainCost is the formula with its numbers.
+// explainCost returns the formula with its numbers.
 func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	config := &c.policy.config
 	from := config.Prices[p.source].describe()
@@ -80,7 +80,7 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	return fmt.Sprintf("one %s costs %s: %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
 }
 
-// explainMissing says why source i has no price for the node, if it is worth saying.
+// explainMissing returns why source i has no price for the node, or "".
 func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 	s := &c.policy.config.Prices[i]
 	text, given := n.Object.Labels[s.Label], s.Label != ""

@@ -9,19 +9,18 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// host is what a Node object tells.
+// host is the data of a Node object.
 type host struct {
 	spot bool
-	// allocatable has only what there is more than nothing of, in cores, bytes or
-	// units.
+	// allocatable has only positive amounts, in cores, bytes or units.
 	allocatable map[corev1.ResourceName]float64
 	offers      []offer // by source
 }
 
-// offer is what a Node object tells of one source.
+// offer is the data of a Node object for one source.
 type offer struct {
-	price float64 // notAPrice if the source is a signal, or does not know
-	key   string  // in a signal about keys; "": the node has none
+	price float64 // notAPrice if the source is a signal, or has no price
+	key   string  // in a signal with keys; "": the node has none
 }
 
 const notAPrice = -1
@@ -73,7 +72,7 @@ func parsePrice(text string) float64 {
 	return price
 }
 
-// find returns the price in the first of the rows that matches the node.
+// find returns the price of the first row that matches the node.
 func find(rows []Row, n *corev1.Node, spot bool) float64 {
 	node := Row{Region: n.Labels[corev1.LabelTopologyRegion], Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: OnDemand}
 	if spot {
@@ -87,7 +86,7 @@ func find(rows []Row, n *corev1.Node, spot bool) float64 {
 	return notAPrice
 }
 
-// byInstanceType makes a table quick to search, in its order.
+// byInstanceType indexes a table by instance type, and keeps the order of rows.
 func byInstanceType(rows []Row) map[string][]Row {
 	found := map[string][]Row{}
 	for _, r := range rows {
@@ -96,14 +95,14 @@ func byInstanceType(rows []Row) map[string][]Row {
 	return found
 }
 
-// price is what is known of the price of a node.
+// price is the price of a node, if it is known.
 type price struct {
-	source int // of the configuration's; -1: not known
+	source int // index in the configuration; -1: unknown
 	amount float64
-	stale  bool // not known, but to a signal, too long ago
+	stale  bool // unknown, but a signal has a stale value
 }
 
-// price asks the sources in their order.
+// price reads the sources in their order.
 func (c *cycle) price(n *snapshot.Node, h *host) price {
 	stale := false
 	for i, o := range h.offers {
@@ -120,7 +119,7 @@ func (c *cycle) price(n *snapshot.Node, h *host) price {
 	return price{source: -1, stale: stale}
 }
 
-// value is what the signal that is source i says of the node.
+// value returns the value of the node in the signal of source i.
 func (c *cycle) value(i int, n *snapshot.Node, o offer) snapshot.Value {
 	switch {
 	case len(c.policy.config.Prices[i].KeyLabels) == 0:

@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explain implements policy.Explainer: which rules speak of the node, and since when.
+// Explain implements policy.Explainer: it lists the rules that apply to the node, and since when.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	var said []string
 	if n == nil {
@@ -39,7 +39,7 @@ func (r *Rule) effect() string {
 	return fmt.Sprintf("subtracts %d points", r.Penalty)
 }
 
-// why is what the rule saw, and since when.
+// why describes what the rule found, and since when.
 func (u *use) why(n *snapshot.Node) string {
 	switch {
 	case u.Condition != nil:
@@ -64,7 +64,7 @@ func (u *use) why(n *snapshot.Node) string {
 	}
 }
 
-// describe tells a condition that is there.
+// describe describes an existing condition.
 func describe(c *corev1.NodeCondition) string {
 	text := fmt.Sprintf("condition %s is %s", c.Type, c.Status)
 	if !c.LastTransitionTime.IsZero() {

@@ -1,5 +1,5 @@
-// Package hardwarehealth is the policy HardwareHealth: nodes that are ready, and yet
-// degraded. README.md in this folder is its documentation.
+// Package hardwarehealth is the policy HardwareHealth: nodes that are ready, but degraded.
+// README.md in this folder is its documentation.
 package hardwarehealth
 
 import (
@@ -17,14 +17,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// all is, in a pod's annotation, every rule.
+// all means every rule, in a pod's annotation.
 const all = "*"
 
 // health is the policy.
 type health struct {
 	config    Config
 	selectors []labels.Selector            // by rule
-	objects   *snapshot.ObjectFact[[]bool] // which rules without a signal speak of the node
+	objects   *snapshot.ObjectFact[[]bool] // which rules without a signal match the node
 }
 
 func newHealth(config Config, selectors []labels.Selector) *health {
@@ -32,16 +32,15 @@ func newHealth(config Config, selectors []labels.Selector) *health {
 	p.objects = snapshot.NewObjectFact(func(n *corev1.Node) []bool {
 		speaks := make([]bool, len(config.Rules))
 		for i := range config.Rules {
-			speaks[i] = config.Rules[i].speaksOf(n)
+			speaks[i] = config.Rules[i].matches(n)
 		}
 		return speaks
 	})
 	return p
 }
 
-// speaksOf says whether the Node object has what the rule looks for. A rule with a signal
-// looks for nothing there.
-func (r *Rule) speaksOf(n *corev1.Node) bool {
+// matches reports whether the Node object matches the rule. It never matches a rule with a signal.
+func (r *Rule) matches(n *corev1.Node) bool {
 	switch {
 	case r.Condition != nil:
 		c := r.Condition.of(n)
@@ -69,8 +68,8 @@ func (m *KeyMatch) in(values map[string]string) bool {
 	return ok && (len(m.Values) == 0 || slices.Contains(m.Values, value))
 }
 
-// speaks says whether the number tells of degraded hardware.
-func (s *Signal) speaks(number float64) bool {
+// indicates reports whether the number indicates degraded hardware.
+func (s *Signal) indicates(number float64) bool {
 	switch {
 	case s.Above != nil:
 		return number > *s.Above
@@ -117,7 +116,7 @@ func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View
 	return c, nil
 }
 
-// tolerated are the names of the rules that the pod does not mind.
+// tolerated returns the names of the rules that the pod tolerates.
 func (p *health) tolerated(pod *corev1.Pod) []string {
 	text := pod.Annotations[p.config.Annotation]
 	if p.config.Annotation == "" || text == "" {
@@ -140,24 +139,24 @@ func (p *Pods) asksFor(requests corev1.ResourceList) bool {
 // cycle is the policy prepared for one pod.
 type cycle struct {
 	policy    *health
-	rules     []use    // that concern the pod
-	tolerated []string // the names of those that would, if it minded
+	rules     []use    // those that apply to the pod
+	tolerated []string // the names of those that the pod tolerates
 }
 
-// use is a rule that concerns the pod.
+// use is a rule that applies to the pod.
 type use struct {
 	*Rule
-	at     int              // in the configuration
-	column *snapshot.Signal // of the signal; nil without, and when nothing is known
+	at     int              // index in the configuration
+	column *snapshot.Signal // the signal of the rule; nil if the rule or the view has none
 }
 
-// state is what a rule says about a node.
+// state is the result of a rule for a node.
 type state int
 
 const (
 	healthy state = iota
 	degraded
-	unknown // the signal says nothing current
+	unknown // the signal has no current value
 )
 
 func (u *use) judge(n *snapshot.Node, objects []bool) state {
@@ -170,7 +169,7 @@ func (u *use) judge(n *snapshot.Node, objects []bool) state {
 	switch v := u.column.Of(n); {
 	case !v.Current():
 		return unknown
-	case u.Signal.speaks(v.Number):
+	case u.Signal.indicates(v.Number):
 		return degraded
 	}
 	return healthy
@@ -202,9 +201,9 @@ func (r *Rule) reason() *policy.Reason {
 	return degradedLabelOrAnnotation
 }
 
-// Score implements policy.Score: what penalties leave of MaxScore, at least 0. If
-// something is unknown that may speak against the node, the score is below 0, and as far
-// below NoOpinion as the score would be above 0.
+// Score implements policy.Score: MaxScore minus the penalties, at least 0. If something is unknown
+// that may count against the node, the score is below 0, and as far below NoOpinion as it would be
+// above 0.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	objects := *c.policy.objects.Of(n)
 	score, complete := policy.MaxScore, true
@@ -222,8 +221,8 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return score
 }
 
-// NormalizeScore implements policy.NormalizeScore. A node of which something is unknown
-// scores as the others do on average, but no more than is known to be left.
+// NormalizeScore implements policy.NormalizeScore. A node with unknown data gets the mean of the
+// other scores, but no more than its known penalties leave.
 func (c *cycle) NormalizeScore(scores []int64) {
 	var sum, known int64
 	for _, s := range scores {

@@ -2,7 +2,7 @@ package hardwarehealth
 
 import "outboard.dev/outboard/policy"
 
-// Reasons by what tells of the hardware.
+// Reasons by the source of the data.
 var (
 	degradedCondition = &policy.Reason{
 		Code: "DegradedCondition",

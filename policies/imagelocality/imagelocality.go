@@ -1,5 +1,5 @@
-// Package imagelocality is the policy ImageLocality: how much of a pod is on a
-// node already. README.md in this folder is its documentation.
+// Package imagelocality is the policy ImageLocality: how many of a pod's images are on a node
+// already. README.md in this folder is its documentation.
 package imagelocality
 
 import (
@@ -16,14 +16,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxSize bounds the size that is believed of one image, in bytes (1 TiB), so that
-// no sum of sizes overflows.
+// maxSize bounds the size of one image, in bytes (1 TiB), so that no sum of sizes overflows. Larger
+// sizes count as this.
 const maxSize = 1 << 40
 
-// checkEvery is after how many nodes a long search looks at its context.
+// checkEvery is after how many nodes a long search checks its context.
 const checkEvery = 1024
 
-// fewImages is how many images a pod may have to be looked up one by one on any node.
+// fewImages is up to how many images of a pod are looked up one by one on each node.
 const fewImages = 8
 
 // imageLocality is the policy.
@@ -39,19 +39,19 @@ func newImageLocality(config Config) *imageLocality {
 	return p
 }
 
-// image is the hash of a normalized image name. Nodes have a hundred names each, often different ones: hashes take a
-// third of the memory of a map, and the garbage collector does not visit them. Different names practically never have the same hash, and
-// nobody can choose such names, because the seed is random.
+// image is the hash of a normalized image name. Nodes have a hundred names each, which often differ: hashes take a
+// third of the memory of a map, and the garbage collector does not scan them. Different names practically never have
+// the same hash, and an attacker cannot find such names, because the seed is random.
 type image uint64
 
 func (p *imageLocality) image(name string) image {
 	return image(maphash.String(p.seed, normalize(name)))
 }
 
-// images are those on a node.
+// images are the images on a node.
 type images struct {
-	names []image // ascending, each once
-	sizes []int64 // of the names, in bytes; 0 is unknown; nil unless sizes count
+	names []image // ascending, without duplicates
+	sizes []int64 // of the names, in bytes; 0: unknown; nil unless sizes count
 }
 
 func (p *imageLocality) imagesOn(n *corev1.Node) images {
@@ -59,14 +59,14 @@ func (p *imageLocality) imagesOn(n *corev1.Node) images {
 		name image
 		size int64
 	}
-	all := make([]named, 0, 2*len(n.Status.Images)) // mostly a tag and a digest each
+	all := make([]named, 0, 2*len(n.Status.Images)) // usually a tag and a digest each
 	for i := range n.Status.Images {
 		reported := &n.Status.Images[i]
 		for _, name := range reported.Names {
 			all = append(all, named{p.image(name), min(reported.SizeBytes, maxSize)})
 		}
 	}
-	// Of a name with two sizes, the larger one counts.
+	// If a name has two sizes, the larger one counts.
 	slices.SortFunc(all, func(a, b named) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.size, a.size)) })
 	all = slices.CompactFunc(all, func(a, b named) bool { return a.name == b.name })
 	on := images{names: make([]image, len(all))}
@@ -82,7 +82,8 @@ func (p *imageLocality) imagesOn(n *corev1.Node) images {
 	return on
 }
 
-// find returns the index of the image, or -1. Hashes are spread evenly, so the search begins close to where the image would be.
+// find returns the index of the image, or -1. Hashes are evenly distributed, so the search starts near the expected
+// index.
 func (on *images) find(name image) int {
 	at, _ := bits.Mul64(uint64(name), uint64(len(on.names)))
 	i := int(at)
@@ -122,8 +123,8 @@ func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snap
 	return c, nil
 }
 
-// imagesOf returns the images that have to be on a node before the pod's
-// containers can all start, each once and with weight 1.
+// imagesOf returns the images that must be on a node before all containers of the pod can start,
+// without duplicates and with weight 1.
 func (p *imageLocality) imagesOf(pod *corev1.Pod) []wantedImage {
 	names := make([]string, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -142,9 +143,9 @@ func (p *imageLocality) imagesOf(pod *corev1.Pod) []wantedImage {
 	return wanted
 }
 
-// findSizes sets the weights to the images' sizes, as the first node in order of
-// name has them that knows. An image of unknown size weighs as much as the
-// others do on average, and if none is known all weigh the same.
+// findSizes sets the weights to the images' sizes, each from the first node in order of name that
+// reports it. An image of unknown size gets the mean of the others, and if no size is known all
+// weights are equal.
 func (p *imageLocality) findSizes(ctx context.Context, wanted []wantedImage, view *snapshot.View) error {
 	for i := range wanted {
 		wanted[i].weight = 0
@@ -185,7 +186,7 @@ type cycle struct {
 	images *snapshot.ObjectFact[images]
 	wanted []wantedImage // not empty
 	total  uint64        // the sum of their weights, not 0
-	// weights are those of wanted, by name: a pod may have thousands of containers. Nil if it has few images.
+	// weights are those of wanted, by name, because a pod may have thousands of containers. Nil if it has few images.
 	weights map[image]uint64
 }
 
@@ -205,7 +206,7 @@ func (c *cycle) Signature() string {
 	return string(text)
 }
 
-// Score implements policy.Score: the part of the pod's images that the node has.
+// Score implements policy.Score: the share of the pod's images that the node has.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	on := c.images.Of(n)
 	present := uint64(0)

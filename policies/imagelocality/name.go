@@ -7,24 +7,21 @@ const (
 	hubAlias = "index.docker.io"
 )
 
-// normalize returns the one spelling of an image name under which names of the
-// same image are equal: with registry, with the "library/" of Docker Hub's own
-// images, with a digest, or else with a tag ("latest" by default). A digest
-// makes a tag beside it meaningless, as it does for the container runtime. Host
-// names are in lower case; repositories and tags are as written, because case
-// counts there.
+// normalize returns the spelling of an image name that all names of the same image share: with the
+// registry, with the "library/" of Docker Hub's own images, with a digest, or else with a tag
+// ("latest" by default). A digest overrides a tag, as in the container runtime. Host names are in
+// lower case; repositories and tags are unchanged, because they are case-sensitive.
 //
 //	nginx                             docker.io/library/nginx:latest
 //	ghcr.io/a/b:1@sha256:0123…        ghcr.io/a/b@sha256:0123…
 //
-// Every string has a normal form, which is its own normal form. Names that no
-// registry would accept are not told apart from others: no node reports them.
+// Every string has a normal form, whose normal form is itself. Invalid names are not detected: no
+// node reports them.
 //
-// The parser is our own because it runs for every name of every node (100 by
-// default) whenever a pod comes to the node or leaves it: splitting is
-// tens of times faster than the regular expressions of
-// github.com/distribution/reference, and does not allocate for names as nodes
-// report them.
+// The package has its own parser because it runs for every name of every node (100 by default)
+// whenever the pods on the node change: splitting is tens of times faster than the regular
+// expressions of github.com/distribution/reference, and does not allocate for names as nodes report
+// them.
 func normalize(name string) string {
 	rest, digest, _ := strings.Cut(name, "@")
 	if digest != "" {
@@ -64,8 +61,8 @@ func normalize(name string) string {
 	return host + "/" + path + suffix
 }
 
-// isHost says whether the first component of a name is a registry rather than
-// an account on Docker Hub, whose names have no dots, colons or capitals.
+// isHost reports whether the first component of a name is a registry, and not an account on Docker
+// Hub, whose names have no dots, colons or capitals.
 func isHost(component string) bool {
 	for _, c := range []byte(component) {
 		if c == '.' || c == ':' || 'A' <= c && c <= 'Z' {

@@ -1,5 +1,5 @@
-// Package podlimit is the policy PodLimit: at most so many pods of a kind on one
-// node. README.md in this folder is its documentation.
+// Package podlimit is the policy PodLimit: a maximum number of matching pods on one node. README.md
+// in this folder is its documentation.
 package podlimit
 
 import (
@@ -33,15 +33,15 @@ const sharedLimit = ""
 type podLimit struct {
 	selector   labels.Selector
 	namespaces []string // ordered; empty when each namespace has its own limit
-	all        bool     // namespaces are all there are
+	all        bool     // namespaces includes all namespaces
 	max        int64
 	label      string
 	facts      *snapshot.Fact[fact]
 }
 
-// fact is what is known about one node.
+// fact is the data about one node.
 type fact struct {
-	max   int64            // -1 when the node's label is no number
+	max   int64            // -1 if the node's label is not a number
 	count map[string]int64 // matching pods, by namespace or sharedLimit
 }
 
@@ -66,7 +66,7 @@ func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View)
 	return &cycle{facts: p.facts, key: key}, nil
 }
 
-// countedAs returns the key under which the pod counts, and whether it does.
+// countedAs returns the key under which the pod counts, and whether it counts.
 func (p *podLimit) countedAs(pod *corev1.Pod) (string, bool) {
 	key := pod.Namespace
 	if len(p.namespaces) > 0 {
@@ -100,7 +100,7 @@ func (p *podLimit) observe(n *snapshot.Node) fact {
 	return f
 }
 
-// cycle is the policy prepared for one pod that is limited.
+// cycle is the policy prepared for one pod with a limit.
 type cycle struct {
 	facts *snapshot.Fact[fact]
 	key   string
@@ -122,8 +122,8 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 // Signature implements policy.Signature.
 func (c *cycle) Signature() string { return c.key }
 
-// Score implements policy.Score: the larger the part of its limit that a node
-// has left, the better.
+// Score implements policy.Score: the larger the share of its limit that a node has left, the
+// better.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	f := c.facts.Of(n)
 	if f.max <= 0 {

@@ -13,15 +13,15 @@ import (
 // maxAmount bounds every amount, so that no sum or difference of two of them overflows.
 const maxAmount = 1 << 60
 
-// amount is what the pod requests of a resource: of cpu in thousandths of a core, of others in
-// their unit. The other fields are the keys of the resource in signals.
+// amount is what the pod requests of a resource: cpu in thousandths of a core, others in their
+// unit. The other fields are the keys of the resource in signals.
 type amount struct {
 	resource             corev1.ResourceName
 	n                    int64
 	free, total, largest string
 }
 
-// amountsOf is what the pod requests, one place for a pod among it, in order of resource.
+// amountsOf returns what the pod requests, including one pod, in order of resource.
 func amountsOf(pod *corev1.Pod) []amount {
 	requests := requestsOf(pod)
 	amounts := make([]amount, 0, len(requests))
@@ -33,7 +33,7 @@ func amountsOf(pod *corev1.Pod) []amount {
 	return amounts
 }
 
-// requestsOf is what the pod requests, or what it holds once it is on a node.
+// requestsOf returns what the pod requests, or what it holds if it is bound.
 func requestsOf(pod *corev1.Pod) map[corev1.ResourceName]int64 {
 	requests := map[corev1.ResourceName]int64{}
 	for name, quantity := range snapshot.PodRequests(pod) {
@@ -49,7 +49,7 @@ func requestsOf(pod *corev1.Pod) map[corev1.ResourceName]int64 {
 	return requests
 }
 
-// count is a signal's number as amounts are counted, rounded down.
+// count converts a signal's number to an amount, rounded down.
 func count(resource corev1.ResourceName, number float64) int64 {
 	const rounding = 1e-6 // 1.1 cores are 1100.0000000000002 thousandths, and may be 1099.9999999999998
 	if resource == corev1.ResourceCPU {
@@ -63,7 +63,7 @@ func add(a, b int64) int64 { return min(a+b, maxAmount) }
 // boundPods are the pods on a node, with what they request.
 type boundPods struct {
 	snapshot.PodsByBindTime
-	requested map[corev1.ResourceName][]int64 // by the first so many pods: one longer than these
+	requested map[corev1.ResourceName][]int64 // sums over the first pods, from none to all
 }
 
 func boundPodsOf(n *snapshot.Node) boundPods {
@@ -82,7 +82,7 @@ func boundPodsOf(n *snapshot.Node) boundPods {
 	return all
 }
 
-// sum is what so many pods request, the latest first.
+// sum returns what the latest pods request, for this number of pods.
 func (b *boundPods) sum(pods int, resource corev1.ResourceName) int64 {
 	sums := b.requested[resource]
 	if sums == nil {

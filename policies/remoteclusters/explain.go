@@ -27,7 +27,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	}
 }
 
-// explainClusters tells which clusters no pod can go to now.
+// explainClusters lists the clusters without a current signal.
 func (c *cycle) explainClusters() []string {
 	var lines []string
 	for index := range c.states {

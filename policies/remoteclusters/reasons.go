@@ -6,7 +6,7 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// Reasons about what is known.
+// Reasons for missing data.
 var (
 	unknownCluster = &policy.Reason{
 		Code: "UnknownCluster",
@@ -42,7 +42,7 @@ var (
 	}
 )
 
-// Reasons about what a single node of it has left.
+// Reasons about what a single node of the cluster has left.
 var (
 	noNodeWithCPU = &policy.Reason{
 		Code: "NoNodeWithCPU",
@@ -63,7 +63,7 @@ var (
 
 const mib = 1 << 20
 
-// short is the verdict about a cluster that has less than the pod requests.
+// short returns the verdict on a cluster that has less left than the pod requests.
 func short(resource corev1.ResourceName, have, want int64) policy.Verdict {
 	reason := insufficientResource
 	switch resource {
@@ -77,7 +77,7 @@ func short(resource corev1.ResourceName, have, want int64) policy.Verdict {
 	return verdict(reason, have, want)
 }
 
-// shortOnEveryNode is the verdict about a cluster that has enough, but not on one node.
+// shortOnEveryNode returns the verdict on a cluster that has enough left, but on no single node.
 func shortOnEveryNode(resource corev1.ResourceName, have, want int64) policy.Verdict {
 	reason := noNodeWithResource
 	switch resource {

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What a node stands for, beside the index of a cluster.
+// The cluster of a node, besides the indices of clusters.
 const (
 	local        = -1
 	unconfigured = -2
@@ -30,7 +30,7 @@ type remoteClusters struct {
 	remote    atomic.Pointer[remoteNodes] // of the latest View
 }
 
-// abroad are the rows of the nodes that represent clusters, which follow from the Node objects.
+// remoteNodes are the rows of the nodes that represent clusters. They depend on the Node objects alone.
 type remoteNodes struct {
 	objects *snapshot.NodeObjects
 	rows    []int
@@ -65,7 +65,7 @@ func (p *remoteClusters) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-// Prepare implements policy.Policy. It looks at every node that represents a cluster, because pods on any of them count.
+// Prepare implements policy.Policy. It reads every node that represents a cluster, because pods on any of them count.
 func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, requests: amountsOf(pod), states: make([]clusterState, len(p.config.Clusters))}
 	for i := range c.states {
@@ -80,7 +80,7 @@ func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	return c, nil
 }
 
-// rows are those of the nodes that represent a cluster which is configured.
+// rows returns the rows of the nodes that represent a configured cluster.
 func (p *remoteClusters) rows(view *snapshot.View) []int {
 	if last := p.remote.Load(); last != nil && last.objects == view.NodeObjects() {
 		return last.rows
@@ -95,27 +95,28 @@ func (p *remoteClusters) rows(view *snapshot.View) []int {
 	return found.rows
 }
 
-// clusterState is what a cluster has of what the pod requests.
+// clusterState is what a cluster has left of what the pod requests.
 type clusterState struct {
 	known     bool
-	at        time.Time       // when it was so: of the oldest number, known or not
-	since     time.Time       // pods bound then or later are not in it
-	resources []resourceState // by resource requested
-	pods      int             // bound since to nodes of the view
+	at        time.Time       // time of the oldest number, current or not
+	since     time.Time       // the numbers do not include pods bound at this time or later
+	resources []resourceState // by requested resource
+	pods      int             // bound since then to nodes of the view
 }
 
-// resourceState is what a cluster has of one resource, as amounts are counted.
+// resourceState is what a cluster has of one resource, in amounts.
 type resourceState struct {
-	free    int64 // by the signal
+	free    int64 // as reported by the signal
 	total   int64 // 0: unknown
 	largest int64 // on one node; -1: unknown
-	taken   int64 // by pods bound since to nodes of the view
+	taken   int64 // by pods bound since then to nodes of the view
 }
 
 func (r *resourceState) left() int64 { return r.free - r.taken }
 
-// read is what the signal says. Every cluster has room for so many pods: nothing is known of
-// one that does not say so. Of another resource that it does not name it has none.
+// read reads the signal. Every cluster can run a limited number of pods: if the signal does not
+// report it, nothing is known of the cluster. If the signal does not report another resource, the
+// cluster has none of it.
 func (p *remoteClusters) read(signal *snapshot.Signal, requests []amount) clusterState {
 	s := clusterState{known: true, resources: make([]resourceState, len(requests))}
 	for j, a := range requests {
@@ -139,7 +140,7 @@ func (p *remoteClusters) read(signal *snapshot.Signal, requests []amount) cluste
 	return s
 }
 
-// subtract counts the pods that were bound since.
+// subtract subtracts the pods that were bound since then.
 func (s *clusterState) subtract(bound *boundPods, requests []amount) {
 	pods := bound.Since(s.since)
 	s.pods += pods
@@ -148,9 +149,9 @@ func (s *clusterState) subtract(bound *boundPods, requests []amount) {
 	}
 }
 
-// cycle is the policy prepared for one pod. What a cluster has left is the same for all nodes
-// that stand for it, whatever pods each has: removing some of them makes room in the cluster
-// too late for this pod.
+// cycle is the policy prepared for one pod. What a cluster has left is the same for all nodes that
+// represent it, whatever pods each has: removing pods makes room in the cluster too late for this
+// pod.
 type cycle struct {
 	policy   *remoteClusters
 	requests []amount
@@ -207,8 +208,8 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return int64(math.Floor(float64(policy.MaxScore)*rest*weight + rounding))
 }
 
-// rest is which part of the cluster, 0..1, is left with the pod there: of that resource, of
-// those requested, of which least is left. It is not ok if the signal tells no totals.
+// rest returns the share of the cluster, 0..1, that is left with the pod there, and its resource:
+// the requested one with the smallest share. ok is false if the signal has no totals.
 func (c *cycle) rest(index int) (rest float64, of corev1.ResourceName, ok bool) {
 	rest = 1
 	for j, a := range c.requests {

@@ -13,8 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// activation holds the variables that authors of rules know. A nil variable is not visible to the class of parts that is
-// evaluated.
+// activation holds the variables of expressions. A nil variable is not visible to the class of parts that is evaluated.
 type activation struct{ pod, podRequests, keyed, node, usage ref.Val }
 
 // ResolveName implements cel.Activation.
@@ -91,7 +90,7 @@ var (
 	noNumber    = types.WrapErr(errNoNumber)
 )
 
-// read returns what the expression sees of the number.
+// read returns the expression's value for the number.
 func (u *signalUse) read(v snapshot.Value) ref.Val {
 	switch {
 	case u.want == isThere:
@@ -130,7 +129,7 @@ func (c *cycle) eval(e *expression, limit int, n *snapshot.Node) (ref.Val, error
 	return v, err
 }
 
-// kept evaluates a part, whose value will be used by many at once, and tells what that cost.
+// kept evaluates a part, whose value is shared, and returns its cost.
 func kept(program cel.Program, vars cel.Activation) (value, uint64) {
 	v, cost, err := count(program, vars)
 	if err != nil {
@@ -139,7 +138,7 @@ func kept(program cel.Program, vars cel.Activation) (value, uint64) {
 	switch q := v.(type) {
 	case apiservercel.Quantity:
 		return value{Val: copied(q.Quantity)}, cost
-	case *apiservercel.Quantity: // what its own functions return
+	case *apiservercel.Quantity: // the result of the policy's own functions
 		return value{Val: copied(q.Quantity)}, cost
 	}
 	return value{v, !isUsual(v)}, cost

@@ -12,8 +12,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// class says what a part of an expression depends on, and with it how often it is
-// computed.
+// class is what a part of an expression depends on, which determines how often it is computed.
 type class int
 
 const (
@@ -57,17 +56,16 @@ func (d deps) class() class {
 	return mixed
 }
 
-// presence is what an expression wants to know about a signal.
+// presence is how an expression reads a signal.
 type presence int
 
 const (
 	number   presence = iota // the number, or an error
-	isThere                  // whether there is one
+	isThere                  // whether there is a number
 	optional                 // an optional number
 )
 
-// read is a use of a signal. Key is the key of one about keys, if it is written in the
-// expression.
+// read is a use of a signal. Key is the key of a signal with keys, if the expression contains it.
 type read struct {
 	signal string
 	keyed  bool
@@ -80,7 +78,7 @@ type problem struct {
 	message string
 }
 
-// analysis is what is known of the expressions in an AST, by id.
+// analysis holds the results for the expressions in an AST, by id.
 type analysis struct {
 	tree     *ast.AST
 	scope    []string // variables of the comprehensions around
@@ -153,7 +151,7 @@ func (a *analysis) isLocal(name string) bool { return slices.Contains(a.scope, n
 func (a *analysis) ident(e ast.Expr) (deps, int) {
 	name := e.AsIdent()
 	if a.isLocal(name) {
-		// The innermost one is meant.
+		// The innermost one counts.
 		for i := len(a.scope) - 1; ; i-- {
 			if a.scope[i] == name {
 				return 0, i
@@ -190,8 +188,7 @@ func (a *analysis) signalUse(e ast.Expr) (deps, bool) {
 	return 0, false
 }
 
-// access takes apart an expression that looks something up under a name that is
-// written in it.
+// access decomposes an expression that looks up a name in the text of the expression.
 func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -253,7 +250,7 @@ func children(e ast.Expr) []ast.Expr {
 	return all
 }
 
-// walk visits the expressions from the outermost on, as long as into says so.
+// walk visits the expressions from the outermost on, and continues inside one if into returns true.
 func walk(e ast.Expr, into func(ast.Expr) bool) {
 	if into(e) {
 		for _, child := range children(e) {
@@ -262,8 +259,7 @@ func walk(e ast.Expr, into func(ast.Expr) bool) {
 	}
 }
 
-// separable returns the class of an expression that can be computed apart from what is
-// around it, or mixed.
+// separable returns the class of an expression that can be computed separately, or mixed.
 func (a *analysis) separable(e ast.Expr) class {
 	if a.local[e.ID()] || a.hidesQuantity(e) {
 		return mixed
@@ -271,7 +267,7 @@ func (a *analysis) separable(e ast.Expr) class {
 	c := a.deps[e.ID()].class()
 	switch c {
 	case constant:
-		// Literals are as good where they are.
+		// Separate literals would save nothing.
 		if e.Kind() != ast.CallKind && e.Kind() != ast.ComprehensionKind {
 			return mixed
 		}
@@ -283,9 +279,9 @@ func (a *analysis) separable(e ast.Expr) class {
 	return c
 }
 
-// hidesQuantity says whether quantities would be kept in the value of an expression
-// where they cannot be copied. Quantities change when they are used, so each use is given
-// a copy of its own. Objects make copies by themselves.
+// hidesQuantity reports whether the value of an expression would contain quantities that cannot be
+// copied. Quantities change when they are used, so each use needs its own copy. Objects copy them
+// themselves.
 func (a *analysis) hidesQuantity(e ast.Expr) bool {
 	t := a.tree.GetType(e.ID())
 	return !t.IsExactType(apiservercel.QuantityType) && hasQuantity(t) && e.Kind() != ast.SelectKind && e.Kind() != ast.IdentKind
@@ -295,7 +291,7 @@ func hasQuantity(t *types.Type) bool {
 	return t.IsExactType(apiservercel.QuantityType) || slices.ContainsFunc(t.Parameters(), hasQuantity)
 }
 
-// extract is the optimizer that leaves nothing but one expression of a tree.
+// extract is an optimizer that keeps only one expression of a tree.
 type extract struct{ id int64 }
 
 // Optimize implements cel.ASTOptimizer.
@@ -310,7 +306,7 @@ func (x extract) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
 	return ctx.NewAST(found)
 }
 
-// replace is the optimizer that puts variables in the place of expressions.
+// replace is an optimizer that replaces expressions with variables.
 type replace struct{ parts map[int64]*part }
 
 // Optimize implements cel.ASTOptimizer.

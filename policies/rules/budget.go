@@ -16,39 +16,40 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What rules may cost for one pod. All of it is counted in units of cost and none in time, so that the verdict about a pod and
-// a node is the same on any machine, and whichever nodes were asked about before.
+// The limits of the cost of rules for one pod. All are in units of cost and not in time, so that the verdict for a pod
+// and a node is the same on any machine, and does not depend on earlier nodes.
 const (
-	// prepareCost bounds what the parts about the pod alone cost together. The one that exceeds it still costs up to costLimit.
+	// prepareCost bounds the cost of all parts that depend on the pod alone. The part that exceeds it can still cost up
+	// to costLimit.
 	prepareCost = 4 * costLimit
-	// viewCost bounds what filters, and scores again, cost on all nodes of the view together, as long as no rule is given less
-	// than the last of the limits for a node.
+	// viewCost bounds the cost of filters on all nodes of the view together, and again that of scores, unless a rule
+	// would get less than the last of the limits for a node.
 	viewCost = 100 * costLimit
-	// assumedNodes is how many nodes there are when there is no cluster.
+	// assumedNodes is the number of nodes without a cluster.
 	assumedNodes = 5000
-	// probes is on how many nodes a rule must exceed its limit to be taken to exceed it on all.
+	// probes is on how many nodes a rule must exceed its limit to count as exceeding it on all nodes.
 	probes = 4
 )
 
-// limit is what one evaluation may cost. The library's cost counter takes time with the square of the length of a loop, so that
-// the steps of loops are bounded, too.
+// limit bounds one evaluation. The library's cost counter takes quadratic time in the length of a loop, so the steps of
+// loops are bounded, too.
 type limit struct {
 	cost  uint64
 	steps uint
 }
 
-// limits are what a rule may cost on one node. They are few, and far apart, so that limits seldom change when nodes come and go.
+// limits are the possible limits of a rule on one node. They are few, and differ a lot, so that limits seldom change
+// when nodes come and go.
 var limits = [...]limit{{costLimit, 2500}, {costLimit / 4, 1250}, {costLimit / 16, 625}, {costLimit / 64, 312}, {costLimit / 256, 156}}
 
-// spentSteps interrupts an evaluation the first time that it looks for an interruption, which is when it has taken the steps of
-// its limit.
+// spentSteps interrupts an evaluation at its first check for an interruption, which comes after the steps of its limit.
 var spentSteps = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errCostExceeded)
 	return ctx
 }()
 
-// count evaluates a program within its limit, and tells what that cost.
+// count evaluates a program within its limit, and returns its cost.
 func count(program cel.Program, vars cel.Activation) (ref.Val, uint64, error) {
 	v, details, err := program.ContextEval(spentSteps, vars)
 	if cost := details.ActualCost(); cost != nil && !exceeds(err) {
@@ -57,10 +58,10 @@ func count(program cel.Program, vars cel.Activation) (ref.Val, uint64, error) {
 	return v, costLimit, err
 }
 
-// errCostExceeded is what becomes of an evaluation for which nothing is left.
+// errCostExceeded is the result of an evaluation after the limit is used up.
 var errCostExceeded = interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "cost limit exceeded for the pod"}
 
-// exceeds says whether an evaluation failed because it cost too much.
+// exceeds reports whether an evaluation failed because of its cost.
 func exceeds(err error) bool {
 	cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err)
 	return ok && cancelled.Cause == interpreter.CostLimitExceeded
@@ -69,13 +70,13 @@ func exceeds(err error) bool {
 // planned is a rule that applies to the pod.
 type planned struct {
 	*rule
-	// exceeded says that it costs too much on any node.
+	// exceeded is true if the rule costs too much on all nodes.
 	exceeded bool
-	// limit is the index in limits of what an evaluation may cost.
+	// limit is the index in limits of the limit of an evaluation.
 	limit int
 }
 
-// result is what becomes of the rule on the node, which is nil if the rule is not about one.
+// result returns the result of the rule on the node, which is nil if the rule does not depend on one.
 func (c *cycle) result(r *planned, n *snapshot.Node) (ref.Val, error) {
 	if r.exceeded {
 		return nil, errCostExceeded
@@ -83,7 +84,8 @@ func (c *cycle) result(r *planned, n *snapshot.Node) (ref.Val, error) {
 	return c.eval(r.expression, r.limit, n)
 }
 
-// counting is the program to count the cost with, or nil if the expression cannot exceed the limit with the index on the node.
+// counting returns the program that counts the cost, or nil if the expression cannot exceed the limit with this index
+// on the node.
 func (c *cycle) counting(e *expression, limit int, n *snapshot.Node) cel.Program {
 	cost := limits[limit].cost
 	if e.possibleCost <= cost || e.usualCost <= cost && c.isUsual(e, n) {
@@ -92,7 +94,8 @@ func (c *cycle) counting(e *expression, limit int, n *snapshot.Node) cel.Program
 	return e.counting[limit]
 }
 
-// isUsual says whether all parts of the expression are of usual size for the node, or, if n is nil, all parts about the pod.
+// isUsual reports whether all parts of the expression have usual sizes for the node, or, if n is nil, all parts that
+// depend on the pod alone.
 func (c *cycle) isUsual(e *expression, n *snapshot.Node) bool {
 	for _, p := range e.parts {
 		if (p.class <= ofRequest || n != nil && p.class != ofSignal) && c.value(p, n).unusual {
@@ -102,8 +105,8 @@ func (c *cycle) isUsual(e *expression, n *snapshot.Node) bool {
 	return true
 }
 
-// plan plans how the rules are evaluated on nodes. A filter that would cost too much on all of them is left out if that is what
-// an error in it means.
+// plan decides how the rules are evaluated on nodes. It drops a filter that would cost too much on all nodes if its
+// failurePolicy is to ignore errors.
 func (c *cycle) plan(ctx context.Context) error {
 	for _, rules := range [][]planned{c.filters, c.scores} {
 		c.share(rules)
@@ -122,8 +125,8 @@ func (c *cycle) plan(ctx context.Context) error {
 	return nil
 }
 
-// share gives each rule a part of what they may cost together. Those that cost little are given what they may need, and the
-// others equal parts of what is left.
+// share divides the cost among the rules. Rules with low costs get what they may need, and the others equal shares of
+// the rest.
 func (c *cycle) share(rules []planned) {
 	nodes := uint64(c.view.Len())
 	if nodes == 0 {
@@ -151,8 +154,8 @@ func (c *cycle) share(rules []planned) {
 	}
 }
 
-// probe finds out whether the rule exceeds its limit on nodes from all over the view. Without probes, a pod that is made to be
-// expensive would cost as much as it may on each of thousands of nodes.
+// probe finds out whether the rule exceeds its limit, on nodes spread over the view. Without probes, a hostile pod
+// would cost the limit on each of thousands of nodes.
 func (c *cycle) probe(ctx context.Context, r *planned) error {
 	if r.expression.whole != nil || r.exceeded {
 		return nil
@@ -178,7 +181,7 @@ func (c *cycle) probe(ctx context.Context, r *planned) error {
 	return nil
 }
 
-// firstNode is the first node from the row on.
+// firstNode returns the first node from the row on.
 func (c *cycle) firstNode(row, rows int) *snapshot.Node {
 	for ; row < rows; row++ {
 		if n := c.view.At(row); n != nil {
@@ -188,7 +191,7 @@ func (c *cycle) firstNode(row, rows int) *snapshot.Node {
 	return nil
 }
 
-// compute evaluates the parts that are about the pod alone.
+// compute evaluates the parts that depend on the pod alone.
 func (c *cycle) compute(ctx context.Context, e *expression, vars *activation) error {
 	for _, p := range e.parts {
 		if p.class != ofRequest {

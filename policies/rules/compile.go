@@ -18,36 +18,35 @@ import (
 )
 
 const (
-	// costLimit bounds one evaluation, in Kubernetes' units, of which a million take
-	// about 0.03 s.
+	// costLimit bounds one evaluation, in Kubernetes' units; a million of these take about 0.03 s.
 	costLimit = 250_000
 	// partSteps bounds the steps of loops in the evaluation of a part.
 	partSteps = 5000
 	// maxLength bounds an expression, in bytes.
 	maxLength = 10_000
-	// longestQuantity is more than the text of any quantity that Kubernetes accepts.
+	// longestQuantity is longer than any quantity that Kubernetes accepts.
 	longestQuantity = 64
 )
 
-// part is a piece of an expression that is computed apart from the rest.
+// part is a subexpression that is computed separately.
 type part struct {
-	name    string // of the variable that stands for it
+	name    string // of the variable that replaces it
 	class   class
 	index   int // among the values of its class
 	text    string
 	program cel.Program
-	signal  int // which one, for ofSignal
+	signal  int // index of the signal, for ofSignal
 	use     signalUse
 }
 
-// expression is what remains of an expression when its parts are known.
+// expression is the rest of an expression without its parts.
 type expression struct {
-	whole   *part       // if it is all there is
-	program cel.Program // counts no cost
-	// counting count the cost, and end when it exceeds the limit with the same index in limits. They are nil if program
-	// cannot exceed any of them, whatever the parts are.
+	whole   *part       // if the expression is one part
+	program cel.Program // does not count its cost
+	// counting are the programs that count the cost, and end when it exceeds the limit with the same index in limits.
+	// They are nil if program cannot exceed any limit for any values of the parts.
 	counting [len(limits)]cel.Program
-	// usualCost is what program costs at most when all parts are of usual size, and possibleCost when they are of any size.
+	// usualCost is the maximum cost of program if all parts have usual sizes, and possibleCost for all sizes.
 	usualCost, possibleCost uint64
 	parts                   []*part // all, in order
 	reads                   []read
@@ -73,7 +72,7 @@ func newCompiler() (*compiler, error) {
 	return &compiler{schema: s, env: env}, err
 }
 
-// compile returns the expression, or what is wrong with it.
+// compile returns the expression, or its errors.
 func (c *compiler) compile(path *field.Path, text string, may deps, results ...*types.Type) (*expression, field.ErrorList) {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -118,7 +117,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	return e, errs
 }
 
-// split takes the expression apart.
+// split splits the expression into parts.
 func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem {
 	tree := checked.NativeRep()
 	problems := c.checkConstants(checked, a)
@@ -153,8 +152,8 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem
 	return nil
 }
 
-// rest makes the programs for what is left of an expression. Counting allocates much, so
-// it is not done without need.
+// rest compiles the rest of an expression. Counting costs allocates much, so it is only done if
+// necessary.
 func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
 	if e.program, err = c.env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err != nil {
 		return err
@@ -171,7 +170,7 @@ func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
 	return nil
 }
 
-// bound is the highest cost of an evaluation when what is in objects has at most these sizes.
+// bound returns the highest cost of an evaluation if the contents of objects have at most these sizes.
 func (c *compiler) bound(checked *cel.Ast, within sizes) uint64 {
 	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: within})
 	if err != nil {
@@ -213,7 +212,7 @@ func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, kind class
 	return p, nil
 }
 
-// checkConstants finds what fails whatever the pod and the node are.
+// checkConstants finds errors that do not depend on the pod and the node.
 func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) []problem {
 	var problems []problem
 	walk(checked.NativeRep().Expr(), func(x ast.Expr) bool {
@@ -240,7 +239,7 @@ func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
 	return c.counting(alone, limit{costLimit, partSteps})
 }
 
-// optimize returns the expression as by has changed it.
+// optimize returns the expression as changed by the optimizer.
 func (c *compiler) optimize(by cel.ASTOptimizer, checked *cel.Ast) (*cel.Ast, error) {
 	optimizer, err := cel.NewStaticOptimizer(by)
 	if err != nil {
@@ -250,7 +249,7 @@ func (c *compiler) optimize(by cel.ASTOptimizer, checked *cel.Ast) (*cel.Ast, er
 	return changed, issues.Err()
 }
 
-// counting makes a program for [count].
+// counting compiles a program for [count].
 func (c *compiler) counting(checked *cel.Ast, l limit) (cel.Program, error) {
 	return c.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
@@ -261,7 +260,7 @@ func (c *compiler) counting(checked *cel.Ast, l limit) (cel.Program, error) {
 	)
 }
 
-// invalid is an error at a place in an expression, whose text from there on is the value.
+// invalid returns an error at a position in an expression; its value is the text from there on.
 func invalid(path *field.Path, text string, at common.Location, message string) *field.Error {
 	const shown = 40
 	lines := strings.Split(text, "\n")
@@ -277,7 +276,7 @@ func invalid(path *field.Path, text string, at common.Location, message string) 
 	return field.Invalid(path, rest, fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
 }
 
-// hint adds to the message about an unknown field that it is one which is removed.
+// hint adds to the message about an unknown field that Outboard removes the field.
 func (c *compiler) hint(message string) string {
 	name, ok := strings.CutPrefix(message, "undefined field '")
 	if !ok {

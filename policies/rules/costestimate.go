@@ -10,7 +10,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// Sizes of what objects contain, for estimates: the usual ones, and the largest possible ones.
+// Sizes of the contents of objects, for estimates: usual ones, and the largest possible ones.
 var (
 	usualSizes    = sizes{text: 256, elements: 64}
 	possibleSizes = sizes{text: 3 << 19, elements: 3 << 18} // an object has 1.5 MiB, and each element at least a byte and a comma
@@ -45,7 +45,7 @@ func (s sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstN
 	return nil
 }
 
-// computedSizes are sizes that hold for the results of functions, too.
+// computedSizes are sizes that apply to the results of functions, too.
 type computedSizes struct{ sizes }
 
 // EstimateSize implements checker.CostEstimator.
@@ -56,7 +56,7 @@ func (s computedSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate 
 	return s.ofType(node.Type())
 }
 
-// isUsual says whether all that the value contains is of usual size.
+// isUsual reports whether all contents of the value have usual sizes.
 func isUsual(v ref.Val) bool {
 	switch v := v.(type) {
 	case types.String:
@@ -90,7 +90,7 @@ func areUsual(sizer traits.Sizer, all traits.Iterable, one func(ref.Val) bool) b
 	return usual
 }
 
-// isUsualNative is isUsual for what objects are made of.
+// isUsualNative is isUsual for the Go values of objects.
 func isUsualNative(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:

@@ -20,10 +20,10 @@ const (
 	keyedVar    = "keyed"
 )
 
-// newEnv returns the dialect of Kubernetes 1.37, as it is put together in
-// k8s.io/apiserver/pkg/cel/environment, without the libraries that ask an API server
-// for authorization. That package is not used itself because each of its programs
-// counts its cost, which makes it allocate.
+// newEnv returns the CEL environment of Kubernetes 1.37, as in
+// k8s.io/apiserver/pkg/cel/environment, without the libraries that call an API server for
+// authorization. It does not use that package, because all its programs count their cost, which
+// allocates.
 func newEnv(s *schema) (*cel.Env, error) {
 	base, err := cel.NewEnv(
 		cel.HomogeneousAggregateLiterals(),
@@ -60,8 +60,8 @@ func newEnv(s *schema) (*cel.Env, error) {
 		cel.Variable(usageVar, types.NewObjectType("usage")),
 		cel.Variable(signalsVar, numbers),
 		cel.Variable(keyedVar, types.NewMapType(types.StringType, numbers)),
-		// In an admission policy quantities of objects are strings, and are given to this
-		// function; here they are quantities already.
+		// In an admission policy, quantities of objects are strings, which this function parses;
+		// here they are quantities already.
 		cel.Function("quantity", cel.Overload("quantity_to_quantity",
 			[]*cel.Type{apiservercel.QuantityType}, apiservercel.QuantityType,
 			cel.UnaryBinding(func(q ref.Val) ref.Val { return q }))),

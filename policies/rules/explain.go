@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// shownValue bounds what is told of a value, in characters.
+	// shownValue bounds the text of a value, in characters.
 	shownValue = 60
-	// shownParts bounds how many parts of an expression are told.
+	// shownParts bounds the number of parts of an expression that are shown.
 	shownParts = 6
 )
 
@@ -49,7 +49,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return told
 }
 
-// tell says what came of the rule, and of the parts that lead to it.
+// tell describes the result of the rule, and the parts behind it.
 func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
 	text := fmt.Sprintf("rule %s is %s", r.name, display(v))
 	switch {
@@ -75,7 +75,7 @@ func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
 	return text
 }
 
-// current is the signal that the part reads.
+// current returns the current value of the signal that the part reads.
 func (c *cycle) current(p *part, n *snapshot.Node) snapshot.Value {
 	if p.class != ofSignal {
 		return snapshot.Value{}
@@ -91,7 +91,7 @@ func (c *cycle) displayPart(p *part, n *snapshot.Node) string {
 	return display(v)
 }
 
-// display tells a value in short.
+// display returns a short text of a value.
 func display(v ref.Val) string {
 	var text string
 	switch v := v.(type) {

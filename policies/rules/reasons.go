@@ -13,5 +13,6 @@ var (
 	}
 )
 
-// costExceededSuffix follows a filter's name in the code of the reason for nodes on which it costs too much.
+// costExceededSuffix is appended to a filter's name in the code of the reason for nodes on which the filter costs too
+// much.
 const costExceededSuffix = "CostExceeded"

@@ -21,7 +21,7 @@ import (
 // rules is the policy.
 type rules struct {
 	whenStale policy.WhenStale
-	filters   []*rule // those that evictions cannot help first
+	filters   []*rule // first those for which preemption does not help
 	scores    []*rule
 	reads     []policy.Signal
 
@@ -51,7 +51,7 @@ type rule struct {
 	weight float64 // of a score
 }
 
-// arrange makes what Prepare and the nodes need, when all rules are compiled.
+// arrange prepares the data for Prepare and for nodes, after all rules are compiled.
 func (p *rules) arrange(c *compiler) {
 	p.schema, p.parts, p.counts, p.signals, p.constants = c.schema, c.parts, c.counts, c.signals, c.constants
 	p.ofObject = snapshot.NewObjectFact(func(node *corev1.Node) []value {
@@ -126,14 +126,14 @@ type cycle struct {
 	scores  []planned
 	weights float64 // of scores
 	request []value
-	spent   uint64             // on request, in units of cost
+	spent   uint64             // read on request, in units of cost
 	columns []*snapshot.Signal // by signal
 	view    *snapshot.View
-	silent  []string // rules that have nothing to say about any node, and why
+	silent  []string // rules without an effect on any node, with the reason
 }
 
-// begin evaluates what depends on the request alone, and returns the rules that apply to the pod and that may tell its nodes
-// apart.
+// begin evaluates what depends on the request alone, and returns the rules that apply to the pod and whose results may
+// differ between nodes.
 func (c *cycle) begin(ctx context.Context, rules []*rule, vars *activation) ([]planned, error) {
 	apply := make([]planned, 0, len(rules))
 	for _, r := range rules {
@@ -154,7 +154,8 @@ func (c *cycle) begin(ctx context.Context, rules []*rule, vars *activation) ([]p
 	return apply, nil
 }
 
-// applies says whether the rule applies to the pod. If that costs too much to tell, it does, and exceeds what it may cost.
+// applies reports whether the rule applies to the pod. If the condition costs too much, the rule applies, and exceeds
+// its limit.
 func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies, exceeded bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, false, err
@@ -181,7 +182,7 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies
 	return true, false, nil
 }
 
-// passes says whether it is known already that all nodes satisfy the rule. No score is true.
+// passes reports whether all nodes are known to satisfy the rule. Scores never do.
 func (c *cycle) passes(r planned) bool {
 	whole := r.expression.whole
 	if whole == nil || whole.class > ofRequest {
@@ -195,8 +196,8 @@ func (c *cycle) passes(r planned) bool {
 	return true
 }
 
-// stale says whether a signal that the expression reads is not current, which is then
-// what it fails from.
+// stale reports whether a signal that the expression reads is not current, which explains its
+// error.
 func (c *cycle) stale(e *expression, n *snapshot.Node) bool {
 	for _, p := range e.parts {
 		if p.class == ofSignal && !c.current(p, n).Current() {
@@ -240,8 +241,8 @@ func (c *cycle) judge(f *planned, n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{Reason: ruleFailed, Unresolvable: f.unresolvable}
 }
 
-// score is the mean of the rules, by weight. There is none if one of them has none: the
-// mean of the others would be better or worse for a reason that nobody gave.
+// score returns the mean of the rules' scores, by weight. If one of them has no score, there is
+// none, because the mean of the others would be better or worse for no reason.
 func (c *cycle) score(n *snapshot.Node) int64 {
 	sum := 0.0
 	for i := range c.scores {
@@ -255,7 +256,7 @@ func (c *cycle) score(n *snapshot.Node) int64 {
 	return int64(math.Round(sum / c.weights))
 }
 
-// rate is what the rule gives the node, 0 to MaxScore.
+// rate returns the rule's score for the node, 0 to MaxScore.
 func (c *cycle) rate(s *planned, n *snapshot.Node) (float64, error) {
 	v, err := c.result(s, n)
 	if err != nil {

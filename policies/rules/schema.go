@@ -14,9 +14,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// schema knows the fields of objects as expressions see them: by the names that they
-// have in YAML, and without those that snapshot.TrimPod and TrimNode remove, so that a
-// rule which reads them is refused instead of finding nothing.
+// schema describes the fields of objects in expressions: with their names in YAML, and without
+// those that snapshot.TrimPod and TrimNode remove, so that a rule that reads these is rejected.
 type schema struct {
 	*types.Registry
 	structs map[string]*structType
@@ -49,10 +48,10 @@ func newSchema() (*schema, error) {
 	return s, nil
 }
 
-// trimmed are the fields that snapshot.TrimPod and TrimNode remove, by the type that
-// has them. After "only" there are those that they keep. Kind and apiVersion are not
-// removed, but are there or not depending on where an object comes from; and the resources
-// in a pod's status, depending on whether it is being resized.
+// trimmed returns the fields that snapshot.TrimPod and TrimNode remove, by the type that has them.
+// "only" precedes those that they keep. Kind and apiVersion are not removed, but may be missing
+// depending on the source of an object; and so may the resources in a pod's status, if the pod is
+// not being resized.
 func trimmed() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[metav1.TypeMeta]():           {"kind", "apiVersion"},
@@ -76,7 +75,7 @@ func isTrimmed(t reflect.Type, name string) bool {
 	return slices.Contains(fields, name)
 }
 
-// structOf enters the type before its fields, because types may hold themselves.
+// structOf adds the type before its fields, because types may be recursive.
 func (s *schema) structOf(t reflect.Type) *structType {
 	if known := s.byGo[t]; known != nil {
 		return known
@@ -179,7 +178,7 @@ func (s *schema) FindStructFieldType(name, field string) (*types.FieldType, bool
 	return &types.FieldType{Type: f.cel}, true
 }
 
-// NewValue implements types.Provider: rules make no objects.
+// NewValue implements types.Provider: rules cannot create objects.
 func (s *schema) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	if _, ok := s.structs[name]; ok {
 		return types.NewErr("objects cannot be made in a rule")
@@ -187,7 +186,7 @@ func (s *schema) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return s.Registry.NewValue(name, fields)
 }
 
-// removed says whether the field of an object's type is one that policies do not see.
+// removed reports whether policies do not see the field of the type.
 func (s *schema) removed(typeName, field string) bool {
 	for t, st := range s.byGo {
 		if st.name != typeName {

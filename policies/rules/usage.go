@@ -12,15 +12,15 @@ import (
 
 // usage is what the pods on a node hold.
 type usage struct {
-	// Pods is how many there are.
+	// Pods is the number of pods.
 	Pods int64 `json:"pods"`
-	// Requested is the sum of their requests, 0 for what the node has and nobody requests.
+	// Requested is the sum of their requests, 0 for resources of the node that no pod requests.
 	Requested corev1.ResourceList `json:"requested"`
-	// Free is what is allocatable and not requested; negative where a node is overbooked.
+	// Free is what is allocatable and not requested; negative if a node is overcommitted.
 	Free corev1.ResourceList `json:"free"`
 }
 
-// usageOf adds up by the formula of kube-scheduler's NodeResourcesFit.
+// usageOf adds up the pods by the formula of kube-scheduler's NodeResourcesFit.
 func usageOf(n *snapshot.Node) *usage {
 	u := &usage{Pods: int64(len(n.Pods)), Requested: corev1.ResourceList{}, Free: corev1.ResourceList{}}
 	for name := range n.Object.Status.Allocatable {
@@ -41,8 +41,8 @@ func usageOf(n *snapshot.Node) *usage {
 	return u
 }
 
-// podRequests is what kube-scheduler counts the pod with in all, and 0 of the resources
-// that every node has and it does not request.
+// podRequests returns what kube-scheduler counts for the pod in total, and 0 for the resources that
+// every node has and the pod does not request.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
 	requests := snapshot.PodRequests(pod)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {

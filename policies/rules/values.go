@@ -32,8 +32,8 @@ func (s *schema) NativeToValue(value any) ref.Val {
 	return s.valueOf(reflect.ValueOf(value))
 }
 
-// valueOf copies quantities, which change when they are compared or printed, and else
-// as little as possible.
+// valueOf copies quantities, which change when they are compared or printed, and otherwise as
+// little as possible.
 func (s *schema) valueOf(v reflect.Value) ref.Val {
 	switch x := v.Interface().(type) {
 	case resource.Quantity:
@@ -85,8 +85,8 @@ func (s *schema) valueOf(v reflect.Value) ref.Val {
 	return s.Registry.NativeToValue(v.Interface())
 }
 
-// orderedMap is a map that is iterated over in the order of its keys. What a loop costs, and what it returns, may depend on
-// that order: in Go's own, which differs from loop to loop, a verdict would not be the same the second time.
+// orderedMap is a map that is iterated in the order of its keys. The cost and the result of a loop may depend on the
+// order: with Go's own, which varies, a verdict could differ the second time.
 type orderedMap struct {
 	traits.Mapper
 	native reflect.Value
@@ -110,7 +110,7 @@ func (m *orderedMap) Iterator() traits.Iterator {
 
 // keyIterator implements traits.Iterator.
 type keyIterator struct {
-	ref.Val // none: an iterator is no value of an expression
+	ref.Val // nil: an iterator is not a value of an expression
 	left    []string
 }
 
@@ -124,14 +124,14 @@ func (i *keyIterator) Next() ref.Val {
 	return types.String(key)
 }
 
-// object is a struct of Kubernetes' API. It is not written to.
+// object is a struct of Kubernetes' API. It is not changed.
 type object struct {
 	schema *schema
 	kind   *structType
 	value  reflect.Value
 }
 
-// find returns the field, or false if JSON would not have it.
+// find returns the field, or false if it is absent in JSON.
 func (o *object) find(name ref.Val) (reflect.Value, bool, ref.Val) {
 	text, ok := name.(types.String)
 	if !ok {
@@ -203,7 +203,7 @@ func (o *object) Type() ref.Type { return o.kind.cel }
 // Value implements ref.Val.
 func (o *object) Value() any { return o.value.Interface() }
 
-// column is what a signal about keys says now: a map of the numbers that are current.
+// column is a signal with keys: a map of its current numbers.
 type column struct {
 	*snapshot.Signal
 	adapter types.Adapter
@@ -233,7 +233,7 @@ func (c column) Contains(key ref.Val) ref.Val {
 	return types.Bool(ok)
 }
 
-// current copies the Column: for what needs all of it.
+// current copies the signal, for operations that need all of it.
 func (c column) current() traits.Mapper {
 	values := map[string]float64{}
 	for key, v := range c.All() {
