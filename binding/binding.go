@@ -1,5 +1,5 @@
-// Package binding is what a scheduler extender and a cluster agree on about binding a pod: what is written, and the two errors
-// after which it matters what became of it.
+// Package binding holds what a scheduler extender and a cluster share about binding a pod: the contents of a Binding,
+// and the two errors that decide about its claim.
 package binding
 
 import (
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Binding says which pod goes to which node. All fields but ResourceVersion and Annotations are required.
+// Binding is the binding of a pod to a node. All fields except ResourceVersion and Annotations are required.
 type Binding struct {
 	Namespace, Name string
 	UID             types.UID
@@ -20,8 +20,8 @@ type Binding struct {
 }
 
 var (
-	// ErrPodChanged says that a Binding was refused because the pod has another resourceVersion than the Binding names.
+	// ErrPodChanged means that a Binding was rejected because the pod has another resourceVersion than the Binding.
 	ErrPodChanged = errors.New("the pod has changed")
-	// ErrOutcomeUnknown says that the pod may or may not be, or become, bound to the node.
+	// ErrOutcomeUnknown means that the pod may or may not be bound to the node, now or later.
 	ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
 )

@@ -1,4 +1,4 @@
-// Package callmetrics counts and times the verbs of profiles: the calls of kube-scheduler, or what its plugin does in their place.
+// Package callmetrics counts and measures the calls of kube-scheduler, or of its plugin, by profile and verb.
 package callmetrics
 
 import (
@@ -60,7 +60,7 @@ type Verb struct {
 	policies          atomic.Pointer[[]histogram] // in the order of Record.Policies; nil until a Record has policies
 }
 
-// Of returns what counts the calls of a verb of a profile.
+// Of returns the metrics of a verb of a profile.
 func (m *Metrics) Of(profile string, verb decision.Verb) *Verb {
 	return &Verb{Metrics: m, profile: profile, verb: string(verb)}
 }

@@ -17,33 +17,34 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Options says what to watch and whom to tell.
+// Options configure a Watcher.
 type Options struct {
 	// Paths are the files of the set. At least one; duplicates count once.
 	Paths []string
 
-	// OnChange is called from within Run, one call at a time, with the contents of all files by the path given in
-	// Paths, whenever any of them differs from the last call (or from what New read). The map and its bytes must not
-	// be modified. Whether the contents make sense is for the callee to judge: a file written in place may be seen
-	// half written, and the call for the rest follows. Nil: changes are only visible through Contents.
+	// OnChange is called from within Run, one call at a time, with the contents of all files by the path in Paths,
+	// whenever any of them differs from the last call (or from what New read). The map and its bytes must not be
+	// changed. The callee checks whether the contents are valid: a file that is written in place may be incomplete, and
+	// another call follows. Nil: only Contents shows changes.
 	OnChange func(contents map[string][]byte)
 
-	// OnError is called from within Run when a file cannot be read, once for as long as the error stays the same.
-	// The former contents stay in force. It also gets one that wraps ErrNoNotifications where that applies.
-	// Nil: logged as a warning with [slog.Default].
+	// OnError is called from within Run when a file cannot be read, once while the error stays the same. The previous
+	// contents stay in use. It is also called with an error that wraps ErrNoNotifications if there are none. Nil:
+	// logged as a warning with [slog.Default].
 	OnError func(err error)
 
 	// Interval is the time between two polls, for file systems whose notifications do not arrive. Default: 10 s.
 	Interval time.Duration
 
-	// Settle is how long after a notification the files are read, so that a burst of changes is one. Default: 100 ms.
+	// Settle is how long after a notification the files are read, so that a burst of notifications causes one read.
+	// Default: 100 ms.
 	Settle time.Duration
 
-	// MaxFileBytes is the size above which a file counts as unreadable. Default: 4 MiB.
+	// MaxFileBytes is the maximum size of a file; a larger one is an error. Default: 4 MiB.
 	MaxFileBytes int64
 }
 
-// ErrNoNotifications: the system has no file notifications to give, and changes are found by polling only.
+// ErrNoNotifications means that the system provides no file notifications, and only polling detects changes.
 var ErrNoNotifications = errors.New("no file notifications, only polling")
 
 func (o Options) withDefaults() Options {
@@ -73,8 +74,8 @@ type Watcher struct {
 	lastError string // used by Run alone
 }
 
-// New reads the files and returns a Watcher that knows these contents. It holds no resources until Run. The error says
-// which file could not be read.
+// New reads the files and returns a Watcher with their contents. It opens no resources before Run. The error names the
+// file that could not be read.
 func New(opts Options) (*Watcher, error) {
 	opts = opts.withDefaults()
 	if len(opts.Paths) == 0 {
@@ -98,7 +99,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer notify.close()
 	poll := time.NewTicker(w.opts.Interval)
 	defer poll.Stop()
-	// The first reading is due at once: what changed between New and here sent no notification.
+	// Read immediately: changes between New and here caused no notification.
 	settle := time.NewTimer(0)
 	defer settle.Stop()
 	settling := true
@@ -108,7 +109,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-notify.changed:
-			// Not restarted while it runs: a directory that never rests must not postpone the reading for ever.
+			// Not restarted while it runs: continuous changes must not delay the read forever.
 			if !settling {
 				settling = true
 				settle.Reset(w.opts.Settle)
@@ -126,7 +127,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// check reads the files and tells what is new. It returns errUnstable when they changed while they were read.
+// check reads the files and reports changes. It returns errUnstable if the files changed while they were read.
 func (w *Watcher) check() error {
 	contents, err := readTwice(w.opts.Paths, w.opts.MaxFileBytes)
 	if errors.Is(err, errUnstable) {

@@ -1,35 +1,35 @@
 package placement
 
-// Account is what an offer of [Waste] costs, part by part, for people. Costs are in GPUs.
+// Account is the cost of an offer of [Waste], part by part, for explanations. Costs are in GPUs.
 type Account struct {
-	// Lost is what could not be allocated any more; it is negative where what is left can be
-	// allocated better than before.
+	// Lost is how much less of the node can be allocated after the placement; it is negative if the
+	// rest can be allocated better than before.
 	Lost float64
-	// Scarce is for taking what pods need that can use no other model.
+	// Scarce is the price of GPUs for which other pods can use no other model.
 	Scarce float64
-	// Likely is the probability behind Scarce: that these pods will want all there is.
+	// Likely is the probability behind Scarce: that these pods will request all that is free.
 	Likely float64
-	// Slots is for taking from whole GPUs beside each other, which pods with several need.
+	// Slots is the price of GPUs from slots of whole GPUs, which pods with several GPUs need.
 	Slots float64
 	// Dearest are the slots behind Slots; nil if that is 0.
 	Dearest *SlotAccount
 }
 
-// SlotAccount is about places for pods with several whole GPUs.
+// SlotAccount describes slots for pods with several whole GPUs.
 type SlotAccount struct {
-	GPUs        int   // that a slot has
-	CPU, Memory int64 // that it has at least, in the units of Shape
-	// Broken is how many are lost. With 0, a GPU is taken of those from which one
-	// could be put together again when pods go.
+	GPUs        int   // of a slot
+	CPU, Memory int64 // at least, in the units of Shape
+	// Broken is how many slots are lost. If it is 0, the placement takes a GPU that would be part
+	// of a slot once pods on the node end.
 	Broken int
-	// Free is how many there are in the cluster.
+	// Free is how many slots the cluster has.
 	Free int64
-	// Likely is the probability that more will be wanted than there are.
+	// Likely is the probability that more slots will be requested than are free.
 	Likely float64
 }
 
-// Account explains what an offer of the node for the shape costs, with s as it was
-// when p was made from it.
+// Account explains the cost of an offer of the node for the shape, with s as it was when p was
+// computed from it.
 func (s *Supply) Account(p *Prices, n *Node, shape Shape, o Offer) Account {
 	a := Account{
 		Lost:   float64(o.Cost) / float64(OneGPU),

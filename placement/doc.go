@@ -1,31 +1,30 @@
-// Package placement is the arithmetic of where pods that share GPUs should go so that
-// a cluster fills up instead of fragmenting. It knows neither Kubernetes nor policies:
-// a [Node] is what is free of one machine, a [Shape] is what a pod requests, and all
-// of it is pure but for [Learner] and [Supply], which their owner updates.
+// Package placement computes where pods that share GPUs should run, so that a cluster fills up
+// instead of fragmenting. It does not depend on Kubernetes or on policies: a [Node] is what is free
+// of one machine, and a [Shape] is what a pod requests. Everything is pure except [Learner] and
+// [Supply], which their owners update.
 //
-// [Waste] rates a place by how little it wastes of what could be allocated to the pods that
-// usually come.
+// [Waste] rates a placement by how little it wastes of what could be allocated to the usual pods.
 //
 // # Least waste
 //
-// A GPU of which 700 thousandths are free is worth 700 to a cluster whose pods request
-// 100 each, and little more than 500 to one whose pods request 500. [Waste] computes
-// what each state of a GPU is worth from the shapes of the pods that have come so far
-// (a [Mix], collected by a [Learner]), and rates a place by
+// A GPU with 700 free thousandths is worth 700 to a cluster whose pods request 100 each, and little
+// more than 500 to one whose pods request 500. [Waste] computes the value of each state of a GPU
+// from the shapes of the pods that have come so far (a [Mix], collected by a [Learner]), and rates
+// a placement by
 //
 //	what the node is worth before − what it is worth after − what the pod gets
 //	+ price of the GPU model × what the pod gets
 //	+ price of the whole-GPU slots that the placement breaks
 //	+ a little for each node further down the list
 //
-// in millionths of a GPU; the smallest wins. What a pod is worth is not its part of a GPU,
-// but what it costs beside the other pods that come: see worths. The prices ([Prices])
-// are Littlewood's rule: the value of what is taken, times the probability that the
-// demand of those who can use nothing else reaches what there is.
+// in millionths of a GPU; the smallest is best. The worth of a pod is not its share of a GPU, but
+// what it costs beside the other pods that come: see worths. The prices ([Prices]) follow
+// Littlewood's rule: the value of what is taken, times the probability that the demand of pods that
+// can use nothing else reaches the supply.
 //
 // # Constants
 //
-// They were chosen once, and follow from nothing in a particular cluster.
+// The constants were chosen once, and do not depend on a particular cluster.
 //
 //	rounds      400   corrections of what pods are worth: the more, the closer to the optimum
 //	correction  0.5   the first of them

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// minMemory and perNode are how many arrivals a Learner remembers: more pods fit a
-	// larger cluster, so it takes longer to see what pods request of it.
+	// minMemory and perNode are how many arrivals a Learner remembers: a larger cluster has more
+	// pods, so it takes longer to observe what pods request.
 	minMemory = 1000
 	perNode   = 0.8
-	// forgetEvery is the number of arrivals between two times of forgetting.
+	// forgetEvery is the number of arrivals between two calls of forget.
 	forgetEvery = 64
-	// forgotten is the weight below which a shape is dropped, so that shapes that do
-	// not come again do not pile up.
+	// forgotten is the weight below which a shape is dropped, so that shapes that no longer come do
+	// not accumulate.
 	forgotten = 0.02
-	// firstLesson is after how many arrivals the first lesson is worth learning, and
-	// newShare the part of what is remembered that has to be new for the next.
+	// firstLesson is the number of arrivals before the first model, and newShare the share of the
+	// remembered arrivals that must be new for the next model.
 	firstLesson = 16
 	newShare    = 0.25
-	// delay is the part of what is remembered that comes before a lesson is used, so
-	// that there is time to learn it.
+	// delay is the share of the remembered arrivals between learning a model and using it, so that
+	// there is time to compute it.
 	delay = 0.1
 )
 
-// Mix is what pods have requested lately. It never changes. A nil Mix is empty.
+// Mix is what pods have requested lately. It is immutable. A nil Mix is empty.
 type Mix struct {
 	weights  map[Shape]float64
-	departed map[Shape]float64 // those of the pods that have gone
+	departed map[Shape]float64 // of the pods that have departed
 	seen     float64           // sum of the weights
 }
 
@@ -40,7 +40,7 @@ type weighted struct {
 	asked  float64 // of all GPUs together, in thousandths; see Waste
 }
 
-// All yields the shapes in a fixed order, each with its weight, of which Seen is the sum.
+// All yields the shapes in a fixed order, each with its weight; Seen is the sum of the weights.
 func (m *Mix) All() iter.Seq2[Shape, float64] {
 	return func(yield func(Shape, float64) bool) {
 		for _, s := range m.shapes() {
@@ -51,7 +51,7 @@ func (m *Mix) All() iter.Seq2[Shape, float64] {
 	}
 }
 
-// shapes are in a fixed order.
+// shapes returns the shapes in a fixed order.
 func (m *Mix) shapes() []weighted {
 	if m == nil {
 		return nil
@@ -69,7 +69,7 @@ func compareShapes(a, b Shape) int {
 		cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Models.names, b.Models.names))
 }
 
-// Seen is the number of pods the mix stands for.
+// Seen returns the number of pods that the mix represents.
 func (m *Mix) Seen() float64 {
 	if m == nil {
 		return 0
@@ -77,22 +77,22 @@ func (m *Mix) Seen() float64 {
 	return m.seen
 }
 
-// Learner remembers what the pods that come request, the latest best. It belongs to
-// one goroutine.
+// Learner remembers what arriving pods request, with more weight for later ones. It belongs to one
+// goroutine.
 type Learner struct {
 	mix    Mix
-	memory float64 // arrivals remembered
-	count  int     // arrivals since the last forgetting
+	memory float64 // number of arrivals to remember
+	count  int     // arrivals since the last call of forget
 }
 
-// NewLearner returns a Learner for a cluster of so many nodes.
+// NewLearner returns a Learner for a cluster with this number of nodes.
 func NewLearner(nodes int) *Learner {
 	return &Learner{mix: Mix{weights: map[Shape]float64{}, departed: map[Shape]float64{}}, memory: memory(nodes)}
 }
 
 func memory(nodes int) float64 { return math.Max(minMemory, perNode*float64(nodes)) }
 
-// Arrive says that a pod has come.
+// Arrive adds a pod that has arrived.
 func (l *Learner) Arrive(s Shape) {
 	l.mix.weights[s]++
 	l.mix.seen++
@@ -102,10 +102,10 @@ func (l *Learner) Arrive(s Shape) {
 	}
 }
 
-// Depart says that a pod that had come, and been placed, has gone.
+// Depart adds the departure of a pod that had arrived and was placed.
 func (l *Learner) Depart(s Shape) { l.mix.departed[s]++ }
 
-// forget scales everything down to what is to be remembered.
+// forget scales all weights down to what is to be remembered.
 func (l *Learner) forget() {
 	factor := l.memory / l.mix.seen
 	if factor >= 1 {
@@ -118,21 +118,19 @@ func (l *Learner) forget() {
 		l.mix.departed[s] *= factor
 	}
 	l.mix.seen = 0
-	for _, s := range l.mix.shapes() { // in order, because a sum of fractions depends on it
+	for _, s := range l.mix.shapes() { // in order, because a sum of floating-point numbers depends on it
 		l.mix.weights[s.Shape] = s.weight * factor
 		l.mix.seen += s.weight * factor
 	}
 }
 
-// Lesson returns from how many of the first pods that ever came one should have learned
-// when so many have come: 0 at first, and the same for a while, because learning takes
-// time.
+// Lesson returns from how many of the first pods to learn when came pods have come: 0 at first, and
+// the same number for a while, because learning takes time.
 func Lesson(came, nodes int) int {
 	return NextLesson(came-int(delay*math.Min(float64(came), memory(nodes))), nodes)
 }
 
-// NextLesson returns what Lesson will return when a few more have come, or does
-// already.
+// NextLesson returns what Lesson will return, or already returns, when a few more pods have come.
 func NextLesson(came, nodes int) int {
 	at, full := 0, int(memory(nodes))
 	for at < full {
@@ -146,7 +144,7 @@ func NextLesson(came, nodes int) int {
 	return at + max(0, came-at)/step*step
 }
 
-// Mix returns what is remembered now.
+// Mix returns the current mix.
 func (l *Learner) Mix() *Mix {
 	mix := l.mix
 	mix.weights, mix.departed = maps.Clone(l.mix.weights), maps.Clone(l.mix.departed)

@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// maxGroups is how many shapes with several GPUs have a price of their own: those
-	// that request the most GPUs.
+	// maxGroups is how many shapes with several GPUs have their own price: those that request the
+	// most GPUs.
 	maxGroups = 60
-	// priorSlots is how many pods with 2, 4 and 8 GPUs are expected before any came.
+	// priorSlots is how many pods with 2, 4 and 8 GPUs are expected before any has come.
 	priorSlots = 0.5
 )
 
-// scarce is a set of models that some pods are restricted to, and what these pods,
-// and those restricted to less, request.
+// scarce is a set of models to which some pods are restricted, with the requests of these pods and
+// of those restricted to a part of the set.
 type scarce struct {
 	models          *models
 	demand, squares float64 // Σ weight·thousandths, Σ weight·thousandths²
 }
 
-// group is a kind of slot: several whole GPUs of a node, with room for a pod that
-// wants them.
+// group is a kind of slot: several whole GPUs of a node, with enough CPU and memory for a pod that
+// requests them.
 type group struct {
 	models          *models
 	gpus            int
@@ -31,7 +31,7 @@ type group struct {
 	demand, squares float64 // Σ weight·slots, Σ weight·slots²
 }
 
-// key identifies a group while the groups are collected.
+// groupKey identifies a group while the groups are collected.
 type groupKey struct {
 	models      string
 	gpus        int
@@ -48,17 +48,17 @@ func (m *models) key() string {
 	return string(key)
 }
 
-// asks says whether a pod that requests a slot of the group might be of the shape.
+// asks reports whether a pod that requests a slot of the group could have the shape.
 func (g *group) asks(s Shape, limit *models) bool {
 	return s.GPUs > 1 && !limit.none && s.GPUs >= g.gpus && s.CPU >= g.cpu && s.Memory >= g.memory && limit.within(g.models)
 }
 
-// any says whether there is a slot of the group beside so much free.
+// any reports whether this much free CPU, memory and GPUs have a slot of the group.
 func (g *group) any(kind int16, cpu, memory int64, whole int) bool {
 	return whole >= g.gpus && (g.cpu == 0 || cpu >= g.cpu) && (g.memory == 0 || memory >= g.memory) && g.models.has[kind]
 }
 
-// slots is how many slots of the group there are beside so much free.
+// slots returns how many slots of the group this much free CPU, memory and GPUs have.
 func (g *group) slots(kind int16, cpu, memory int64, whole int) int {
 	if !g.any(kind, cpu, memory, whole) {
 		return 0 // as on most nodes, without a division
@@ -73,7 +73,7 @@ func (g *group) slots(kind int16, cpu, memory int64, whole int) int {
 	return int(count)
 }
 
-// learnScarce finds the sets of models that some pods are restricted to.
+// learnScarce finds the sets of models to which some pods are restricted.
 func (w *Waste) learnScarce(shapes []weighted) {
 	for _, s := range shapes {
 		limit := w.limits[s.Models]
@@ -91,8 +91,8 @@ func (w *Waste) learnScarce(shapes []weighted) {
 	}
 }
 
-// learnGroups finds the kinds of slots: the shapes with several GPUs that request the
-// most, and any pod with 2, 4 or 8 GPUs.
+// learnGroups finds the kinds of slots: the shapes with several GPUs that request the most, and any
+// pod with 2, 4 or 8 GPUs.
 func (w *Waste) learnGroups(shapes []weighted) {
 	asked, byKey := map[groupKey]float64{}, map[groupKey]group{}
 	for _, s := range shapes {
@@ -124,8 +124,8 @@ func (w *Waste) learnGroups(shapes []weighted) {
 	}
 }
 
-// charged are the groups whose slots the node could hold when it is empty, and to
-// whose demand the shape itself does not belong.
+// charged returns the groups of which the empty node could have slots, and to whose demand the
+// shape itself does not belong.
 func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
 	limit, bits := w.limit(s), uint64(0)
 	for i := range w.groups {
@@ -137,7 +137,7 @@ func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
 	return bits
 }
 
-// breaking fills in the groups of which the node has fewer slots afterwards.
+// breaking sets the groups of which the node has fewer slots afterwards.
 func (w *Waste) breaking(n *Node, s Shape, t Terms) Terms {
 	for i := range w.groups {
 		g := &w.groups[i]
@@ -151,8 +151,8 @@ func (w *Waste) breaking(n *Node, s Shape, t Terms) Terms {
 	return t
 }
 
-// Supply is what is free in a cluster, as far as prices depend on it. It belongs to
-// one goroutine.
+// Supply is the part of what is free in a cluster that prices depend on. It belongs to one
+// goroutine.
 type Supply struct {
 	waste *Waste
 	free  []int64 // by kind, in the unit of GPU
@@ -172,7 +172,7 @@ func (s *Supply) Clone() *Supply {
 // Add adds what is free of the node. Nodes of kinds unknown to the Waste do not count.
 func (s *Supply) Add(n *Node) { s.change(n, 1) }
 
-// Remove takes away what Add has added, while the node is still as it was then.
+// Remove subtracts what Add has added. The node must not have changed since.
 func (s *Supply) Remove(n *Node) { s.change(n, -1) }
 
 func (s *Supply) change(n *Node, sign int64) {
@@ -189,17 +189,17 @@ func (s *Supply) change(n *Node, sign int64) {
 	}
 }
 
-// Prices are what it costs to take what others can use, or nothing else. They never
-// change.
+// Prices are the prices of GPUs and slots that other pods need because they can use nothing else.
+// They are immutable.
 type Prices struct {
 	waste    *Waste
 	model    []float64 // by kind, per thousandth of a GPU, 0..1
 	slot     []float64 // by group, in thousandths of a GPU
 	turnover float64
-	dear     []int // the groups with a price, the dearest first
+	dear     []int // the groups with a price, the highest price first
 }
 
-// Prices returns the prices while so much is free.
+// Prices returns the prices for the current supply.
 func (s *Supply) Prices() *Prices {
 	w, total := s.waste, 0.0
 	p := &Prices{waste: w, model: make([]float64, len(w.kinds)), slot: make([]float64, len(w.groups)), turnover: w.turnover}
@@ -208,8 +208,8 @@ func (s *Supply) Prices() *Prices {
 		free[i] = float64(s.free[i]) / float64(max(1, kind.Size)) * Whole
 		total += free[i]
 	}
-	// How many times what is remembered fits into what is free. With nothing
-	// remembered, one pod with one GPU is taken for it.
+	// How many times the remembered requests fit into the free GPUs. Without any, one pod with one
+	// GPU counts as remembered.
 	h := total / Whole
 	if w.demand > 0 {
 		h = total / w.demand
@@ -231,7 +231,7 @@ func (s *Supply) Prices() *Prices {
 	for i := range w.groups {
 		g, slots := &w.groups[i], float64(s.slots[i])
 		if slots == 0 && p.turnover > 0 {
-			slots = 1 // there may be one again
+			slots = 1 // a slot may become free
 		}
 		p.slot[i] = Whole * float64(g.gpus) * runsOut(h, g.demand, g.squares, slots, 0.5)
 		if p.slot[i] > 0 {
@@ -242,10 +242,9 @@ func (s *Supply) Prices() *Prices {
 	return p
 }
 
-// runsOut is the probability that the demand reaches the supply while h times of what
-// is remembered comes: the predictive distribution of a Poisson process whose rate is
-// known from what is remembered alone has the variance h·(1+h)·squares. half corrects
-// for a supply that is counted in whole numbers.
+// runsOut returns the probability that the demand reaches the supply while h times the remembered
+// requests come: the predictive distribution of a Poisson process whose rate is known only from
+// what is remembered has the variance h·(1+h)·squares. half corrects for a supply of whole numbers.
 func runsOut(h, demand, squares, supply, half float64) float64 {
 	if demand == 0 || supply <= 0 || h <= 0 {
 		return 0
@@ -253,27 +252,25 @@ func runsOut(h, demand, squares, supply, half float64) float64 {
 	return normal((h*demand - supply + half) / math.Sqrt(h*(1+h)*squares))
 }
 
-// normal is the distribution function of the standard normal distribution.
+// normal returns the distribution function of the standard normal distribution.
 func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
-// Of is what is to be added to the cost of an offer on these terms for the shape.
+// Of returns the price to add to the cost of an offer with these terms for the shape.
 func (p *Prices) Of(s Shape, t Terms) Cost {
 	broken, _ := p.broken(t)
 	return Cost(math.Round((p.taken(s, t) + broken) * float64(milli)))
 }
 
-// taken is the price of the GPUs of the model, in thousandths.
+// taken returns the price of the GPUs of the model, in thousandths.
 func (p *Prices) taken(s Shape, t Terms) float64 {
 	return p.model[t.kind] * float64(s.GPUs) * s.On(p.waste.kinds[t.kind])
 }
 
-// broken is the price of the slots that are broken, or of the GPUs that one is to be
-// put together from again: of the dearest of them, in thousandths; and the index of
-// their group, if the price is not 0.
+// broken returns the price of the broken slots, or of GPUs that would be part of a slot again: the
+// highest one, in thousandths; and the index of its group, if the price is not 0.
 //
-// Of a broken slot, the more GPUs are left the less is lost if pods go, because the
-// slot comes back when the others are free again; and taking one of these others costs
-// as much.
+// The more GPUs of a broken slot remain unused, the less is lost, because the slot is free again
+// when the others are; and taking one of the remaining GPUs costs as much.
 func (p *Prices) broken(t Terms) (best float64, dearest int) {
 	for _, i := range p.dear {
 		if p.slot[i] <= best {
@@ -302,7 +299,7 @@ func (p *Prices) broken(t Terms) (best float64, dearest int) {
 	return best, dearest
 }
 
-// square is (part/of)².
+// square returns (part/of)².
 func square(part, of int) float64 {
 	x := float64(part) / float64(of)
 	return x * x

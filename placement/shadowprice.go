@@ -7,33 +7,33 @@ import (
 )
 
 const (
-	// rounds is how often the worths are corrected; the last half of them counts.
+	// rounds is the number of corrections of the worths; the result is the mean over the last half.
 	rounds = 400
-	// correction is how much, at first.
+	// correction is the size of the first correction.
 	correction = 0.5
 )
 
-// A pod with 10 of 16 does not cost 10 sixteenths of a GPU when all that comes beside it
-// is a 4: it costs what is left when that has its place. worths are these prices: the
-// solution of the dual of the cutting-stock problem (Gilmore and Gomory 1961),
+// A pod with 10 of 16 does not cost 10 sixteenths of a GPU if every pod that comes beside it
+// requests 4: it costs what is left when that one is placed. worths are these prices: the solution
+// of the dual of the cutting-stock problem (Gilmore and Gomory 1961),
 //
 //	maximize Σ demand·worth, so that no set of pods that fit one GPU is worth more than it
 //
-// With them a GPU that can still be filled as well as any other has lost nothing,
-// whatever fits in thousandths.
+// With these prices, a GPU that can still be filled as well as any other has lost nothing, whatever
+// its free thousandths.
 
-// size is how many steps of a GPU some shapes request, and how often they come.
+// size is a number of steps of a GPU that some shapes request, with its frequency.
 type size struct {
 	steps  int
-	demand float64 // GPUs asked of
+	demand float64 // number of requested GPUs
 }
 
-// stepsFor is how many steps of a GPU of the kind the shape needs.
+// stepsFor returns how many steps of a GPU of the kind the shape needs.
 func stepsFor(s Shape, kind Kind, steps int) int {
 	return int(math.Ceil(float64(s.units(kind)) / float64(max(1, kind.Size)) * float64(steps)))
 }
 
-// sizesOf are the sizes that the mix requests of GPUs of the kind, in order.
+// sizesOf returns the sizes that the mix requests of GPUs of the kind, in order.
 func sizesOf(m *Mix, kind Kind, steps int) []size {
 	var all []size
 	for _, s := range m.shapes() {
@@ -53,11 +53,11 @@ func sizesOf(m *Mix, kind Kind, steps int) []size {
 	return merged
 }
 
-// worths returns what a pod is worth that requests so many steps, in GPUs: 0 to 1. Sizes
-// that nobody requests are worth their part.
+// worths returns the worth of a pod by the number of steps that it requests, in GPUs: 0 to 1. Sizes
+// that no pod requests are worth their share.
 //
-// It raises the worth of sizes that the most valuable set of pods has too few of for what
-// is asked, and lowers that of the others, less and less.
+// It raises the worth of sizes of which the most valuable set of pods has too few for the demand,
+// and lowers that of the others, in smaller and smaller corrections.
 func worths(sizes []size, steps int) []float64 {
 	worth := make([]float64, steps+1)
 	for f := range worth {
@@ -93,9 +93,9 @@ func worths(sizes []size, steps int) []float64 {
 	return worth
 }
 
-// knapsack finds the most valuable set of pods that fit one GPU.
+// knapsack finds the most valuable set of pods that fit on one GPU.
 type knapsack struct {
-	best []float64 // by steps that are free
+	best []float64 // by free steps
 	last []int     // the size to take there; -1: leave a step
 }
 
@@ -103,13 +103,13 @@ func newKnapsack(steps int) *knapsack {
 	return &knapsack{make([]float64, steps+1), make([]int, steps+1)}
 }
 
-// fill returns what the set is worth.
+// fill returns the value of the set.
 func (k *knapsack) fill(sizes []size, worth []float64) float64 {
 	for free := 1; free < len(k.best); free++ {
 		k.best[free], k.last[free] = k.best[free-1], -1
 		for i, s := range sizes {
 			if s.steps > free {
-				break // and so are all that follow
+				break // so are all that follow
 			}
 			if value := k.best[free-s.steps] + worth[i]; value > k.best[free] {
 				k.best[free], k.last[free] = value, i
@@ -119,7 +119,7 @@ func (k *knapsack) fill(sizes []size, worth []float64) float64 {
 	return k.best[len(k.best)-1]
 }
 
-// counts is how many of each size are in the set.
+// counts returns how many pods of each size are in the set.
 func (k *knapsack) counts(sizes []size) []int {
 	counts := make([]int, len(sizes))
 	for free := len(k.best) - 1; free > 0; {

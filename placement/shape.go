@@ -8,12 +8,11 @@ import (
 // Whole is a whole GPU, in thousandths.
 const Whole = 1000
 
-// MaxGPUs is how many GPUs a Node may have.
+// MaxGPUs is the maximum number of GPUs of a Node.
 const MaxGPUs = 64
 
-// Cost rates a place: the smaller, the better. The unit is a millionth of a GPU where
-// nothing else is said. Costs are whole numbers so that sums do not depend on their
-// order.
+// Cost rates a placement: the lower, the better. The unit is a millionth of a GPU unless stated
+// otherwise. Costs are whole numbers, so that sums do not depend on their order.
 type Cost int64
 
 // milli is a thousandth of a GPU, and OneGPU all of it.
@@ -22,22 +21,22 @@ const (
 	OneGPU      = Whole * milli
 )
 
-// Models is a set of GPU models; the zero value stands for all there are. Equal sets
-// are equal values.
+// Models is a set of GPU models; the zero value is the set of all models. Equal sets are equal
+// values.
 type Models struct{ names string }
 
-// NewModels returns the set of the names, none of which may contain a line break. No
-// names are all models.
+// NewModels returns the set of the names, none of which may contain a line break. Without names, it
+// is the set of all models.
 func NewModels(names ...string) Models {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return Models{strings.Join(slices.Compact(names), "\n")}
 }
 
-// Any says that all models are in the set.
+// Any reports whether the set contains all models.
 func (m Models) Any() bool { return m.names == "" }
 
-// Has says whether the model is in the set.
+// Has reports whether the set contains the model.
 func (m Models) Has(model string) bool {
 	if m.Any() {
 		return true
@@ -50,19 +49,19 @@ func (m Models) Has(model string) bool {
 	return false
 }
 
-// Shape is what a pod requests. Pods of equal shapes are interchangeable here.
+// Shape is what a pod requests. Pods with equal shapes are interchangeable.
 type Shape struct {
 	CPU    int64 // thousandths of a core, 0 or more
 	Memory int64 // bytes, 0 or more
-	GPUs   int   // how many different ones, 0..MaxGPUs
+	GPUs   int   // number of different GPUs, 0..MaxGPUs
 	Share  int64 // of each of them, in the unit of GPU; 0: all of it
 	Models Models
 }
 
-// Shares says whether others may use the rest of the GPU.
+// Shares reports whether other pods may use the rest of the GPU.
 func (s Shape) Shares() bool { return s.GPUs == 1 && s.Share > 0 }
 
-// units is what the shape requests of each GPU of the kind. More than the size does not
+// units returns what the shape requests of each GPU of the kind. A value above the size does not
 // fit.
 func (s Shape) units(k Kind) int64 {
 	if s.Share == 0 && s.GPUs > 0 {
@@ -71,26 +70,26 @@ func (s Shape) units(k Kind) int64 {
 	return s.Share
 }
 
-// On is what the shape requests of each GPU of the kind, in thousandths.
+// On returns what the shape requests of each GPU of the kind, in thousandths.
 func (s Shape) On(k Kind) float64 { return float64(s.units(k)) / float64(max(1, k.Size)) * Whole }
 
-// Kind is what nodes with equal GPUs have in common.
+// Kind identifies nodes with equal GPUs.
 type Kind struct {
 	Model string
 	GPUs  int   // 0..MaxGPUs
 	Size  int64 // of the largest GPU, in the unit of GPU
 }
 
-// GPU is one of a node, in any unit that is the same for all.
+// GPU is one GPU of a node, in any unit that is the same for all.
 type GPU struct {
-	Free int64 // 0..Size; 0 if it is not to be used
+	Free int64 // 0..Size; 0 if it must not be used
 	Size int64
 }
 
-// whole says that nobody uses the GPU.
+// whole reports whether no pod uses the GPU.
 func (g GPU) whole() bool { return g.Free == g.Size && g.Size > 0 }
 
-// Fits says whether the GPU has room for the shape.
+// Fits reports whether the GPU has room for the shape.
 func (g GPU) Fits(s Shape) bool {
 	if s.Share == 0 {
 		return g.whole()
@@ -98,7 +97,7 @@ func (g GPU) Fits(s Shape) bool {
 	return g.Free >= s.Share
 }
 
-// Take takes the shape's part.
+// Take takes what the shape requests.
 func (g *GPU) Take(s Shape) {
 	if s.Share == 0 {
 		g.Free = 0
@@ -124,7 +123,7 @@ func (n *Node) Kind() Kind {
 	return k
 }
 
-// wholes is how many of the GPUs nobody uses.
+// wholes returns how many of the GPUs no pod uses.
 func wholes(gpus []GPU) int {
 	count := 0
 	for _, g := range gpus {
@@ -135,7 +134,7 @@ func wholes(gpus []GPU) int {
 	return count
 }
 
-// freeOf is what is free of GPUs together, in thousandths of one of the size.
+// freeOf returns what is free of all GPUs together, in thousandths of a GPU of the size.
 func freeOf(gpus []GPU, size int64) float64 {
 	sum := 0.0
 	for _, g := range gpus {
@@ -144,7 +143,7 @@ func freeOf(gpus []GPU, size int64) float64 {
 	return sum / float64(max(1, size)) * Whole
 }
 
-// Fits says whether there is room for the shape.
+// Fits reports whether the node has room for the shape.
 func (n *Node) Fits(s Shape) bool {
 	if s.CPU > n.CPU || s.Memory > n.Memory {
 		return false
@@ -164,11 +163,11 @@ func (n *Node) Fits(s Shape) bool {
 	return room >= s.GPUs
 }
 
-// FirstFree stands for the GPUs with the lowest indexes that have room.
+// FirstFree means the GPUs with the lowest indices that have room.
 const FirstFree = -1
 
-// Take takes room for the shape, which must fit, on the given GPU or the first with
-// room, and returns the indexes of the GPUs.
+// Take takes what the shape requests, which must fit, from the given GPU or the first ones with
+// room, and returns the indices of the GPUs.
 func (n *Node) Take(s Shape, gpu int) []int {
 	n.CPU, n.Memory = n.CPU-s.CPU, n.Memory-s.Memory
 	var taken []int
@@ -181,7 +180,7 @@ func (n *Node) Take(s Shape, gpu int) []int {
 	return taken
 }
 
-// Give gives back what Take has taken.
+// Give returns what Take has taken.
 func (n *Node) Give(s Shape, gpus []int) {
 	n.CPU, n.Memory = n.CPU+s.CPU, n.Memory+s.Memory
 	for _, i := range gpus {
@@ -206,25 +205,24 @@ func TakeFirst(gpus []GPU, s Shape) {
 
 // Offer is one way to place a shape on a node.
 type Offer struct {
-	// Cost is what depends on the node alone.
+	// Cost is the part of the cost that depends on the node alone.
 	Cost Cost
-	// GPU is the one whose share the pod gets, or FirstFree.
+	// GPU is the index of the GPU of which the pod gets a share, or FirstFree.
 	GPU   int8
 	Terms Terms
 }
 
-// Terms are what the rest of an Offer's cost depends on: Offers on equal Terms differ
-// by their Cost alone.
+// Terms determine the rest of an Offer's cost: Offers with equal Terms differ only by their Cost.
 type Terms struct {
 	kind    int16  // index of the node's kind; see Waste
-	whole   int8   // GPUs of the node that nobody uses
+	whole   int8   // number of unused GPUs of the node
 	takes   int8   // how many of these the pod would use
 	breaks  uint64 // the groups of slots of which the node has fewer afterwards
-	charged uint64 // the groups of slots that have a say
+	charged uint64 // the groups of slots that count
 }
 
-// Offers are the ways to place a shape on a node that can be best: at most one on a
-// GPU that is in use, and at most one on GPUs that are not, or for a pod without GPUs.
+// Offers are the placements of a shape on a node that can be best: at most one on a GPU in use, and
+// at most one on unused GPUs, or for a pod without GPUs.
 type Offers struct {
 	list  [2]Offer
 	count int8
@@ -239,5 +237,5 @@ func (o *Offers) Add(offer Offer) {
 	o.count++
 }
 
-// FreeGPUs is how much of the node's GPUs is free together, each in parts of the largest.
+// FreeGPUs returns how much of the node's GPUs is free together, relative to the largest one.
 func (n *Node) FreeGPUs() float64 { return freeOf(n.GPUs, n.Kind().Size) / Whole }

@@ -3,26 +3,26 @@ package placement
 import "math"
 
 const (
-	// A table divides a GPU into at most maxSteps, so that every share is a whole number
-	// of them, or else into roughSteps, and rounds what pods request up.
+	// A table divides a GPU into at most maxSteps, so that every share is a whole number of steps,
+	// or else into roughSteps, and rounds requests up.
 	maxSteps   = 128
 	roughSteps = 100
-	// cells is how many cores, or cells of memory, a GPU's part in its node is
-	// told apart up to. More is worth no more.
+	// cells bounds the cores, or cells of memory, of a GPU's part of its node. More than that has
+	// no additional value.
 	cells      = 96
 	cpuCell    = 1000    // thousandths of a core
 	memoryCell = 8 << 30 // bytes
-	// closing is the probability that a GPU takes no further pod after each offer.
+	// closing is the probability that a GPU takes no further pod after an offer.
 	closing = 0.01
-	// withoutGPU is how much a pod without GPUs counts against one with.
+	// withoutGPU is the weight of a pod without GPUs relative to one with GPUs.
 	withoutGPU = 0.3
 )
 
-// table says how many thousandths of a GPU will be allocated, of which f steps are free
-// beside x cells of another resource: v[f][x].
+// table holds how many thousandths of a GPU will be allocated if f steps of it are free beside x
+// cells of another resource: v[f][x].
 //
-// The GPU is offered pods from the mix, takes every one that fits, and closes with
-// probability δ after each offer, so that
+// The GPU is offered pods from the mix, takes every one that fits, and closes with probability δ
+// after each offer, so that
 //
 //	v[f][x] = Σ q·(allocated + v[f−Δf][x−Δx]) / (δ + Σ q)
 //
@@ -32,7 +32,7 @@ type table struct {
 	v     [][cells + 1]float32
 }
 
-// stepsOf is into how many steps the GPUs of the kind are divided.
+// stepsOf returns into how many steps the GPUs of the kind are divided.
 func stepsOf(m *Mix, kind Kind) int {
 	step := kind.Size
 	for _, s := range m.shapes() {
@@ -46,7 +46,7 @@ func stepsOf(m *Mix, kind Kind) int {
 	return roughSteps
 }
 
-// divisor is the greatest common divisor.
+// divisor returns the greatest common divisor.
 func divisor(a, b int64) int64 {
 	for b > 0 {
 		a, b = b, a%b
@@ -54,15 +54,15 @@ func divisor(a, b int64) int64 {
 	return a
 }
 
-// workload is a kind of pod as a table knows it.
+// workload is a kind of pod in a table.
 type workload struct{ f, x int }
 
-// workloads are how likely each kind is to come next, and what it then pays.
+// workloads are the probabilities of each kind to come next, and what it pays then.
 type workloads map[workload]struct{ q, paid float64 }
 
-// workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps;
-// need is what a shape requests of the other resource, in cells. Each GPU of a pod with several gets an equal
-// part of that, and so does each GPU of the node of a pod without.
+// workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps; need returns what a shape
+// requests of the other resource, in cells. It is divided equally among the GPUs of the pod, or, for a pod without
+// GPUs, among the GPUs of the node.
 func workloadsOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) workloads {
 	steps := len(worth) - 1
 	all := workloads{}
@@ -93,7 +93,7 @@ func newTable(all workloads, steps int) *table {
 		workload
 		q, paid float64
 	}
-	var offers []offer // in a fixed order, because sums of fractions depend on it
+	var offers []offer // in a fixed order, because sums of floating-point numbers depend on it
 	for f := range steps + 1 {
 		for x := range cells + 1 {
 			if b, ok := all[workload{f, x}]; ok {
@@ -108,7 +108,7 @@ func newTable(all workloads, steps int) *table {
 			for i := range offers {
 				o := &offers[i]
 				if o.f > f {
-					break // and so are all that follow
+					break // so are all that follow
 				}
 				if o.x <= x {
 					allocated += o.paid + o.q*float64(t.v[f-o.f][x-o.x])
@@ -121,10 +121,10 @@ func newTable(all workloads, steps int) *table {
 	return t
 }
 
-// at returns the value of a GPU of which such a part is free, 0..1, rounded down to
-// steps, and so many cells, between whole numbers of them linearly.
+// at returns the value of a GPU with this free share, 0..1, rounded down to steps, and this number
+// of cells, interpolated linearly between whole numbers.
 func (t *table) at(free, x float64) float64 {
-	const almost = 1e-9 // of a step: what fractions lose
+	const almost = 1e-9 // of a step: absorbs rounding errors
 	row := &t.v[max(0, min(t.steps, int(free*float64(t.steps)+almost)))]
 	if x >= cells {
 		return float64(row[cells])

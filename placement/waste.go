@@ -8,29 +8,30 @@ import (
 	"slices"
 )
 
-// orderSpan is the difference in cost between the first and the last node of a list: it keeps what is in use together, and the rest free.
+// orderSpan is the difference in cost between the first and the last node of the order, which keeps pods on nodes in
+// use, and other nodes free.
 const orderSpan = 200 * milli
 
-// Order is what a node costs for its place in a list of all nodes: one in order of a
-// hash of what identifies the node, so that its place depends on no other node.
+// Order returns the cost of a node for its position in the order of all nodes, a hash of its
+// identifier, so that its position depends on no other node.
 func Order(id string) Cost {
 	h := fnv.New64a()
 	h.Write([]byte(id))
-	x := h.Sum64() // of which the high bits hardly depend on the last letters
+	x := h.Sum64() // whose high bits hardly depend on the last letters
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	return Cost(x % uint64(orderSpan))
 }
 
-// Waste rates places by how much of the node could not be allocated any more. It is made
-// from a Mix and the kinds of nodes there are, and never changes.
+// Waste rates placements by how much of the node could no longer be allocated. It is made from a
+// Mix and the kinds of nodes in the cluster, and is immutable.
 type Waste struct {
 	mix      *Mix
 	index    map[Kind]int16
 	kinds    []Kind // by index, as are the tables
 	tables   []tables
-	turnover float64  // how much of what arrived has departed, 0..1
+	turnover float64  // share of the arrived pods that have departed, 0..1
 	scarce   []scarce // sets of models that some pods are restricted to
 	groups   []group  // kinds of slots
 	limits   map[Models]*models
@@ -39,10 +40,10 @@ type Waste struct {
 
 type tables struct {
 	cpu, memory *table
-	worth       []float64 // of a pod that requests so many steps, in GPUs
+	worth       []float64 // by the number of requested steps, in GPUs
 }
 
-// models is a set of models as far as it matters in a cluster.
+// models is a set of models in a cluster.
 type models struct {
 	has       []bool // by kind
 	all, none bool
@@ -97,8 +98,8 @@ func compareKinds(a, b Kind) int {
 	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Size, b.Size))
 }
 
-// asked is what the shape requests of all its GPUs together, in thousandths of the
-// GPUs on which it fits, on average. counts are those of the GPUs by kind.
+// asked returns what the shape requests of all its GPUs together, in thousandths of the GPUs on
+// which it fits, on average. counts are the numbers of GPUs by kind.
 func (w *Waste) asked(s Shape, counts []float64) float64 {
 	sum, gpus := 0.0, 0.0
 	for i, kind := range w.kinds {
@@ -113,8 +114,7 @@ func (w *Waste) asked(s Shape, counts []float64) float64 {
 	return float64(s.GPUs) * sum / gpus
 }
 
-// learnTables computes a table for each kind of node; kinds to which the same is
-// offered share theirs.
+// learnTables computes a table for each kind of node; kinds with the same offers share theirs.
 func (w *Waste) learnTables() {
 	type known struct {
 		workloads workloads
@@ -141,8 +141,8 @@ func (w *Waste) learnTables() {
 	}
 }
 
-// worths are those of pods on the i-th kind of nodes; kinds of which the same is asked
-// share theirs.
+// worths returns the worths of pods on the i-th kind of nodes; kinds with the same demand share
+// theirs.
 func (w *Waste) worths(i int) []float64 {
 	steps := stepsOf(w.mix, w.kinds[i])
 	sizes := sizesOf(w.mix, w.kinds[i], steps)
@@ -163,7 +163,7 @@ func (w *Waste) modelsOf(m Models) *models {
 	return set
 }
 
-// limit is the set of models the shape may use.
+// limit returns the set of models that the shape may use.
 func (w *Waste) limit(s Shape) *models {
 	if known := w.limits[s.Models]; known != nil {
 		return known
@@ -171,8 +171,8 @@ func (w *Waste) limit(s Shape) *models {
 	return w.modelsOf(s.Models)
 }
 
-// value is how many thousandths of the GPUs will be allocated, beside so much CPU and
-// memory, of which each GPU has a part in proportion to what is free of it.
+// value returns how many thousandths of the GPUs will be allocated, beside this much CPU and
+// memory, of which each GPU has a part in proportion to its free share.
 func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 	t, size, total := &w.tables[kind], w.kinds[kind].Size, int64(0)
 	for _, g := range gpus {
@@ -183,7 +183,7 @@ func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 		if g.Free == 0 {
 			continue
 		}
-		if g.Free != last { // GPUs with the same are often next to each other
+		if g.Free != last { // equal GPUs are often adjacent
 			part, free := float64(g.Free)/float64(total), float64(g.Free)/float64(max(1, size))
 			last, lastValue = g.Free, math.Min(t.cpu.at(free, float64(cpu)/cpuCell*part), t.memory.at(free, float64(memory)/memoryCell*part))
 		}
@@ -192,7 +192,7 @@ func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {
 	return sum
 }
 
-// worthOf is what the pod is worth on a node of the kind, in thousandths of a GPU.
+// worthOf returns the worth of the pod on a node of the kind, in thousandths of a GPU.
 func (w *Waste) worthOf(s Shape, kind int16) float64 {
 	worth := w.tables[kind].worth
 	if s.GPUs == 0 || len(worth) == 0 {
@@ -201,12 +201,12 @@ func (w *Waste) worthOf(s Shape, kind int16) float64 {
 	return float64(s.GPUs) * worth[stepsFor(s, w.kinds[kind], len(worth)-1)] * Whole
 }
 
-// Rate returns the offers of the node, without their price and without Order. A node of a kind that was
-// not there when the Waste was made offers nothing.
+// Rate returns the offers of the node, without their price and without Order. A node of a kind that did not exist when
+// the Waste was made has no offers.
 func (w *Waste) Rate(n *Node, s Shape) Offers {
 	var offers Offers
 	if !n.Fits(s) {
-		return offers // as most nodes, when it matters; before anything is looked up
+		return offers // as for most nodes on a full cluster; before any lookup
 	}
 	kind, known := w.index[n.Kind()]
 	if !known {
@@ -226,7 +226,7 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 		offers.Add(Offer{Cost: loss(gpus), GPU: FirstFree, Terms: w.breaking(n, s, terms)})
 		return offers
 	}
-	var best [2]Offer // on a GPU in use, on a whole one
+	var best [2]Offer // on a GPU in use, on an unused one
 	var found [2]bool
 	for i := range gpus {
 		if !gpus[i].Fits(s) || slices.Contains(n.GPUs[:i], n.GPUs[i]) {

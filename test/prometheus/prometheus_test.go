@@ -180,8 +180,8 @@ func TestServer(t *testing.T) {
 	t.Run("errors", func(t *testing.T) {
 		for query, want := range map[string]string{
 			"load{":    "bad_data: invalid parameter \"query\": 1:6: parse error",
-			"load[1m]": "the query gives a matrix",
-			`"text"`:   "the query gives a string: it must give a vector or a scalar",
+			"load[1m]": "the query returns a matrix",
+			`"text"`:   "the query returns a string: it must return a vector or a scalar",
 			`{__name__=~"load|up"} + on (job) {__name__=~"load|up"}`: "execution: found duplicate series",
 		} {
 			awaitError(t, query, ask(query, "node"), limits, want)
@@ -211,9 +211,9 @@ func TestServer(t *testing.T) {
 		if err := p.Pause(); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, fmt.Errorf("no answer within 200ms"))
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, fmt.Errorf("no response within 200ms"))
 		defer cancel()
-		if _, err := s.Read(ctx, limits); err == nil || !strings.HasSuffix(err.Error(), "no answer within 200ms") {
+		if _, err := s.Read(ctx, limits); err == nil || !strings.HasSuffix(err.Error(), "no response within 200ms") {
 			t.Errorf("a server that hangs: %v", err)
 		}
 		p.Kill()
