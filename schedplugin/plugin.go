@@ -119,7 +119,7 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	}
 	view, err := p.view(ctx, pod.UID)
 	if err != nil {
-		return nil, fmt.Errorf("Outboard is not ready: %w", err)
+		return nil, fmt.Errorf("the policies cannot judge pods yet: %w", err)
 	}
 	trimmed := p.trimmed(pod)
 	asked, err := e.NewAttempt(ctx, trimmed, view)

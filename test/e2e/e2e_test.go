@@ -41,6 +41,12 @@ func open(t *testing.T) *theater {
 // openFor is open for a test that may take that long.
 func openFor(t *testing.T, patience time.Duration) *theater {
 	t.Helper()
+	return openWith(t, patience, controlplane.Options{})
+}
+
+// openWith is openFor with a control plane that is started differently.
+func openWith(t *testing.T, patience time.Duration, o controlplane.Options) *theater {
+	t.Helper()
 	t.Parallel()
 	outboard, err := binary()
 	if err != nil {
@@ -48,7 +54,7 @@ func openFor(t *testing.T, patience time.Duration) *theater {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	s, err := stage.Set(ctx, stage.Options{Outboard: outboard})
+	s, err := stage.Set(ctx, stage.Options{Outboard: outboard, ControlPlane: o})
 	if err != nil {
 		t.Fatal(err)
 	}

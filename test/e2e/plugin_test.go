@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/controlplane"
@@ -170,8 +173,70 @@ func TestPluginClaims(t *testing.T) {
 	th.willBeBound(placed.Pod)
 	urgent := gpuPod("urgent", 8)
 	urgent.PriorityClass = "urgent"
-	pod := th.willBeBound(th.create(urgent))
+	preemptor := th.create(urgent)
+	th.eventually("a pod is evicted", func() bool {
+		pods, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range pods.Items {
+			if pods.Items[i].DeletionTimestamp != nil { // there is no kubelet that ends it
+				if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, pods.Items[i].Name, *metav1.NewDeleteOptions(0)); err != nil {
+					t.Fatal(err)
+				}
+				return true
+			}
+		}
+		return false
+	})
+	pod := th.willBeBound(preemptor)
 	if pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
 		t.Errorf("urgent is bound without a GPU: %v", pod.Annotations)
+	}
+}
+
+// With kube-scheduler's own gangs, a gang of 8 is placed as a whole, or not at all: each member sees which GPUs the members before it
+// will get, although none of them is bound, and what the group has reserved is forgotten when it does not fit.
+func TestPluginPlacesGangs(t *testing.T) {
+	const gate = "--feature-gates=GenericWorkload=true"
+	th := openWith(t, patience, controlplane.Options{APIServerArgs: []string{gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
+	th.nodes(gpus("one", 4, 10), gpus("two", 4, 10))
+	path, err := plugged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := th.pluginOf(path, "profiles:\n- managedResources: [{name: "+string(gpuMem)+"}]\n  policies: [{type: GPUMemory}]\n", gate)
+	blocker := th.bound(gpuPod("blocker", 6))
+	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "gang"}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 8}
+	if _, err := th.Client.SchedulingV1beta1().PodGroups("default").Create(th.ctx, group, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var members []*corev1.Pod
+	for i := range 8 {
+		member := gpuPod(fmt.Sprintf("member-%d", i), 6).Pod()
+		member.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("gang")}
+		created, err := th.Client.CoreV1().Pods("default").Create(th.ctx, member, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, created)
+	}
+	th.eventually("the gang was tried", func() bool { return strings.Contains(s.Log(), "Insufficient GPU Memory in one device") })
+	for _, member := range members {
+		if pod, err := th.Client.CoreV1().Pods("default").Get(th.ctx, member.Name, metav1.GetOptions{}); err != nil || pod.Spec.NodeName != "" {
+			t.Fatalf("%s is bound although there are places for 7: %v", member.Name, err)
+		}
+	}
+	if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, blocker.Name, *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	taken := map[string]bool{}
+	for _, member := range members {
+		pod := th.willBeBound(member)
+		taken[pod.Spec.NodeName+"/"+pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]] = true
+	}
+	if len(taken) != 8 {
+		t.Errorf("the members have the GPUs %v, want 8", taken)
 	}
 }
