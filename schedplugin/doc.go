@@ -19,6 +19,8 @@
 //	  plugins:
 //	    multiPoint:
 //	      enabled: [{name: Outboard}]
+//	    bind:                       # before DefaultBinder; needed where policies allocate resources
+//	      enabled: [{name: Outboard}]
 //	  pluginConfig:
 //	  - name: Outboard
 //	    args:
@@ -42,4 +44,16 @@
 // evict, and with those that are nominated. The rest (the trimmed objects, ledgers, signals, ConfigMaps) is from the View, which
 // follows kube-scheduler's own informers. A node of the View is judged as it is if it has the pods of the NodeInfo, so that what
 // policies have computed about it stays.
+//
+// # Claims
+//
+// From Reserve on, a pod counts on its node with the annotations that it will probably get, for all profiles; Unreserve reverts that,
+// and nothing has been written by then. Bind makes the claims and the Binding of pods to which policies allocate resources (package
+// binder), with the guarantees of the extender's bind call, and leaves other pods to the next plugin.
+//
+// # Requeuing
+//
+// Package requeue evaluates the pods that the policies rejected when the View changes, and has kube-scheduler retry those that fit.
+// A ledger is a custom resource, which kube-scheduler could follow as well, but it would not become ready where the CRD is missing;
+// and signals are no objects at all.
 package schedplugin
