@@ -72,7 +72,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
 	flags.Var(&s.percentages, "percentages", "values of percentageOfNodesToScore; 0: kube-scheduler's own choice")
 	flags.Var(&s.templates, "templates", "from how many templates the pods are made")
-	flags.IntVar(&s.pods, "pods", 0, "how many pods wait for each arm (default 1500, with percentage 100 500)")
+	flags.IntVar(&s.pods, "pods", 0, "how many pods wait for each arm (default 1000, with percentage 100 400)")
 	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the first is what the others are compared with")
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")

@@ -82,10 +82,10 @@ func TestParse(t *testing.T) {
 		args string
 		want string // the settings, or the error
 	}{
-		{"-nodes 10,20 -percentages 0,100", "10/0/100/1500 10/100/100/500 20/0/100/1500 20/100/100/500"},
-		{"-quick", "5000/0/100/1500 5000/100/100/500"},
-		{"-quick -pods 7 -templates 1", "5000/0/1/7"},
-		{"-arms stock,ideal -nodes 3", "3/0/100/1500"},
+		{"-nodes 10,20 -percentages 0,100", "10/0/1/1000 10/100/1/400 20/0/1/1000 20/100/1/400"},
+		{"-quick", "5000/0/1/1000 5000/100/1/400"},
+		{"-quick -pods 7 -templates 9", "5000/0/9/7"},
+		{"-arms stock,ideal -nodes 3", "3/0/1/1000"},
 		{"-arms stock,fast", `there is no arm "fast"`},
 		{"-nodes ten", `"ten" is not a number`},
 		{"-nodes 0", "cannot be measured"},

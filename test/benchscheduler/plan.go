@@ -36,9 +36,9 @@ const manyTemplates = 100
 // a part of them.
 func defaultPods(percentage int) int {
 	if percentage > 50 {
-		return 500
+		return 400
 	}
-	return 1500
+	return 1000
 }
 
 func newSetting(nodes, percentage, templates int, arms ...string) setting {
@@ -59,16 +59,17 @@ func mustArm(name string) arm {
 }
 
 var fullPlan = []setting{
-	newSetting(5000, 0, manyTemplates, "stock", "plugin", "outboard", "outboard-64", "outboard-8", "outboard-1", "outboard-scoring",
-		"outboard-8-low", "outboard-nodes", "tutorial", "tutorial-nodes", "ideal", "ideal-8", "ideal-1"),
-	newSetting(5000, 100, manyTemplates, "stock", "plugin", "outboard", "outboard-8", "outboard-1", "tutorial", "ideal", "ideal-8", "ideal-1"),
-	newSetting(5000, 0, 1, "stock", "stock-batching", "plugin", "plugin-batching", "outboard", "outboard-8"),
-	newSetting(1000, 0, manyTemplates, "stock", "outboard", "outboard-8", "outboard-1", "tutorial", "ideal"),
+	newSetting(5000, 0, 1, "stock", "stock-batching", "plugin", "plugin-batching", "outboard", "outboard-64", "outboard-8", "outboard-1",
+		"outboard-scoring", "outboard-8-low", "outboard-nodes", "tutorial", "tutorial-nodes", "ideal", "ideal-8", "ideal-1"),
+	newSetting(5000, 100, 1, "stock", "plugin", "outboard", "outboard-8", "outboard-1", "tutorial", "ideal", "ideal-8", "ideal-1"),
+	newSetting(5000, 0, manyTemplates, "stock", "plugin", "outboard", "outboard-8", "outboard-1"),
+	newSetting(5000, 100, manyTemplates, "stock", "plugin", "outboard", "outboard-8", "outboard-1"),
+	newSetting(1000, 0, 1, "stock", "plugin", "outboard", "outboard-8", "outboard-1", "tutorial", "ideal"),
 }
 
 var quickPlan = []setting{
-	newSetting(5000, 0, manyTemplates, "stock", "outboard", "outboard-8", "outboard-1"),
-	newSetting(5000, 100, manyTemplates, "stock", "outboard", "outboard-8", "outboard-1"),
+	newSetting(5000, 0, 1, "stock", "outboard", "outboard-8", "outboard-1"),
+	newSetting(5000, 100, 1, "stock", "outboard", "outboard-8", "outboard-1"),
 }
 
 // selection replaces parts of a plan. The zero value replaces nothing.
