@@ -16,7 +16,7 @@ FUZZTIME ?= 10000x
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help kubernetes prometheus demo test unit race fuzz chaos bench bench-scheduler bench-placement hostile demo-gpu check format vet lint build control-plane clean
+.PHONY: help kubernetes prometheus demo test unit race fuzz chaos bench bench-scheduler bench-placement hostile demo-gpu image check format vet lint build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,7 @@ test: control-plane unit race fuzz ## run all tests against a real control plane
 unit: ## run only the tests, with a control plane that is already built
 	$(GO) test -vet=off -timeout 30m ./...
 	$(GO) -C kubernetes test -vet=off -timeout 30m ./...
+	$(GO) -C image test -vet=off -timeout 30m ./...
 
 # Skipped are tests of allocations, because the detector allocates, too; scenarios, which have no concurrency; and the 80 broken
 # extenders of verify, which run the same code as other extenders.
@@ -65,6 +66,12 @@ demo-gpu: kubernetes ## place the trace with an unmodified kube-scheduler, besid
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 
+# For example: make image IMAGE=registry.example/outboard:v1
+IMAGE ?= outboard:dev
+
+image: ## write the container image for amd64 and arm64 to bin/image, as an OCI layout
+	$(GO) -C image run . -name $(IMAGE)
+
 check: format vet lint build ## check formatting, vet, lint and build
 
 format:
@@ -73,11 +80,13 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) -C kubernetes vet ./...
+	$(GO) -C image vet ./...
 	$(GO) vet -tags chaos ./service
 
 lint:
 	$(TOOLS) staticcheck ./...
 	$(GO) -C kubernetes tool -modfile=../go.tools.mod staticcheck ./...
+	$(GO) -C image tool -modfile=../go.tools.mod staticcheck ./...
 
 build: ## compile all packages, and bin/outboard
 	$(GO) build ./...
