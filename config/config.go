@@ -122,6 +122,9 @@ type Admin struct {
 	// AllowRemote permits an address that other hosts can reach, for probes and
 	// scrapers. Default false.
 	AllowRemote bool `json:"allowRemote"`
+	// AllowRemoteMetrics permits such an address, too, but other hosts can read only /metrics,
+	// /healthz and /readyz. Default false.
+	AllowRemoteMetrics bool `json:"allowRemoteMetrics"`
 	// Pprof adds /debug/pprof/, only on a loopback address. Default false.
 	Pprof bool `json:"pprof"`
 }

@@ -27,6 +27,7 @@
 //	admin:                          # metrics, health, explanations
 //	  address: 127.0.0.1:8080
 //	  allowRemote: false            # true: accept an address that other hosts can reach
+//	  allowRemoteMetrics: false     # true: accept such an address, but only for /metrics, /healthz and /readyz
 //	  pprof: false                  # true: /debug/pprof/, on a loopback address only
 //
 //	clientConnection:               # or None: use only the requests, and no API server
@@ -71,7 +72,8 @@
 // # Rules across fields
 //
 //   - An address that other hosts can reach needs serving.tls.clientCAFile, or
-//     serving.insecure: true; for admin, admin.allowRemote: true.
+//     serving.insecure: true; for admin, admin.allowRemote: true or
+//     admin.allowRemoteMetrics: true.
 //   - No two profiles may have the same path, serve the same URL, or manage the
 //     same resource. A profile may have several policies of the same type, with
 //     different names.

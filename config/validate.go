@@ -108,9 +108,9 @@ func (a *Admin) validate(at *field.Path, serving string) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	if !admin.loopback && !a.AllowRemote {
+	if !admin.loopback && !a.AllowRemote && !a.AllowRemoteMetrics {
 		errs = append(errs, field.Invalid(at.Child("address"), a.Address,
-			"must be a loopback address: every client that reaches it can read metrics and explanations; admin.allowRemote: true accepts that"))
+			"must be a loopback address: every client that reaches it can read metrics and explanations; admin.allowRemote: true accepts that, and admin.allowRemoteMetrics: true opens only the metrics"))
 	}
 	if !admin.loopback && a.Pprof {
 		errs = append(errs, field.Invalid(at.Child("pprof"), true,

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -37,8 +39,21 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 			return
 		}
+		if opts.AllowRemoteMetrics && !opts.AllowRemote && !toLoopback(r) && !slices.Contains(remotePaths, r.URL.Path) {
+			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", "), http.StatusForbidden)
+			return
+		}
 		s.protect(mux, w, r)
 	}), nil
+}
+
+// remotePaths are what other hosts may read with AllowRemoteMetrics.
+var remotePaths = []string{"/healthz", "/readyz", "/metrics"}
+
+// toLoopback reports whether the request came to a loopback address, which only clients on this host can reach.
+func toLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && local.IP.IsLoopback()
 }
 
 // mount registers the handler. A panic about an invalid or duplicate pattern becomes an error.
@@ -82,7 +97,7 @@ func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin address: %w", err)
 	}
-	if !opts.AllowRemote && !addr.IP.IsLoopback() {
+	if !opts.AllowRemote && !opts.AllowRemoteMetrics && !addr.IP.IsLoopback() {
 		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read everything it serves; set allowRemote to permit that", opts.Address)
 	}
 	l, err := net.ListenTCP("tcp", addr)

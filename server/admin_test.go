@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -119,4 +120,56 @@ func TestListenTellsWhichAddress(t *testing.T) {
 			t.Errorf("Run() = %v, want an error about the address", err)
 		}
 	}
+}
+
+// Other hosts reach metrics and health, and nothing else. A request to an address of this host that is not loopback arrives as
+// one of another host does.
+func TestAllowRemoteMetrics(t *testing.T) {
+	own := ownAddress(t)
+	explain := map[string]http.Handler{"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}
+	for _, tt := range []struct {
+		name    string
+		options server.AdminOptions
+		host    string
+		want    map[string]int // status by path
+	}{
+		{"another host", server.AdminOptions{AllowRemoteMetrics: true}, own,
+			map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 403, "/debug/pprof/": 403, "/metrics/": 403, "//explain/p": 403}},
+		{"this host", server.AdminOptions{AllowRemoteMetrics: true}, "127.0.0.1",
+			map[string]int{"/metrics": 200, "/explain/p": 200, "/debug/pprof/": 200}},
+		{"everything", server.AdminOptions{AllowRemoteMetrics: true, AllowRemote: true}, own,
+			map[string]int{"/metrics": 200, "/explain/p": 200}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.options.Address, tt.options.Handlers, tt.options.Pprof = "0.0.0.0:0", explain, true
+			r := start(t, server.Options{Handler: echo, Admin: tt.options})
+			_, port, err := net.SplitHostPort(r.AdminAddr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.adminURL = "http://" + net.JoinHostPort(tt.host, port)
+			r.log.wait(t, "serving", 1)
+			for path, want := range tt.want {
+				if status, body := r.get(t, path); status != want {
+					t.Errorf("GET %s = %d %q, want %d", path, status, body, want)
+				}
+			}
+		})
+	}
+}
+
+// ownAddress returns an address of this host that is not loopback.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
+			return ip.IP.String()
+		}
+	}
+	t.Skip("this host has only loopback addresses")
+	return ""
 }

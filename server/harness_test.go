@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -41,7 +42,7 @@ type replica struct {
 func start(t testing.TB, opts server.Options, adjust ...func(*server.Server)) *replica {
 	t.Helper()
 	r := &replica{registry: prometheus.NewRegistry(), log: newLogBook(), ended: make(chan struct{})}
-	opts.Address, opts.Admin.Address = "127.0.0.1:0", "127.0.0.1:0"
+	opts.Address, opts.Admin.Address = "127.0.0.1:0", cmp.Or(opts.Admin.Address, "127.0.0.1:0")
 	opts.Logger = slog.New(r.log)
 	opts.Registerer, opts.Admin.Gatherer = r.registry, r.registry
 	if opts.ShutdownDelay == 0 {

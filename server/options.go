@@ -128,6 +128,10 @@ type AdminOptions struct {
 	// client that reaches it can read everything on it.
 	AllowRemote bool
 
+	// AllowRemoteMetrics permits such an Address, too. Requests that reach the host at an address other than loopback
+	// then get only /healthz, /readyz and /metrics, and 403 for everything else, unless AllowRemote is set.
+	AllowRemoteMetrics bool
+
 	// Checks determine readiness, in addition to the server's own check (it is not ready during shutdown).
 	Checks []Check
 

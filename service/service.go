@@ -241,7 +241,7 @@ func (s *Service) Source() explain.Source {
 func (s *Service) AdminOptions() server.AdminOptions {
 	c := s.options.Config.Admin
 	options := server.AdminOptions{
-		Address: c.Address, AllowRemote: c.AllowRemote, Pprof: c.Pprof,
+		Address: c.Address, AllowRemote: c.AllowRemote, AllowRemoteMetrics: c.AllowRemoteMetrics, Pprof: c.Pprof,
 		Gatherer: s.options.Registry,
 		Handlers: map[string]http.Handler{
 			"GET " + explain.Path:      explain.Handler(s.Source()),
