@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -68,19 +69,20 @@ func keyOf(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName()
 func (a *api) set(collection string, o metav1.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old := a.objects[collection][keyOf(o)]; old == nil || !reflect.DeepEqual(withoutVersion(old), withoutVersion(o)) {
+	if old := a.objects[collection][keyOf(o)]; old == nil || !same(old, o) {
 		a.put(collection, o)
 	}
 }
 
-// withoutVersion is the object but for the version that the API gives it.
-func withoutVersion(o metav1.Object) metav1.Object {
-	if l, ok := o.(*ledger.Object); ok {
-		same := *l
-		same.ResourceVersion = ""
-		return &same
+// same says whether the objects are the same, but for what the API adds.
+func same(a, b metav1.Object) bool {
+	if l, ok := a.(*ledger.Object); ok {
+		return reflect.DeepEqual(l.Spec, b.(*ledger.Object).Spec)
 	}
-	return o
+	version := b.GetResourceVersion()
+	defer func() { b.SetResourceVersion(version) }()
+	b.SetResourceVersion(a.GetResourceVersion())
+	return reflect.DeepEqual(a, b)
 }
 
 func (a *api) put(collection string, o metav1.Object) {
@@ -94,9 +96,7 @@ func (a *api) put(collection string, o metav1.Object) {
 		kind = "ADDED"
 	}
 	a.version++
-	if o.GetResourceVersion() == "" || collection == ledgersAPI { // that of others is the test's
-		o.SetResourceVersion(strconv.Itoa(a.version))
-	}
+	o.SetResourceVersion(strconv.Itoa(a.version))
 	all[keyOf(o)] = o
 	a.tell(collection, kind, o)
 }
@@ -109,6 +109,8 @@ func (a *api) keep(collection string, names map[string]bool) {
 		if !names[collection+key] {
 			delete(a.objects[collection], key)
 			a.version++
+			o = o.(runtime.Object).DeepCopyObject().(metav1.Object)
+			o.SetResourceVersion(strconv.Itoa(a.version))
 			a.tell(collection, "DELETED", o)
 		}
 	}
@@ -248,6 +250,13 @@ func (a *api) bind(r *http.Request) *http.Response {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/")
 	a.bindings[parts[0]+"/"+parts[2]] = binding
 	return answer(r, http.StatusCreated, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+}
+
+// binding is the latest of the pod.
+func (a *api) binding(pod string) *corev1.Binding {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bindings[pod]
 }
 
 func (a *api) putLedger(r *http.Request) *http.Response {

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
 )
 
 type object = map[string]any
@@ -25,7 +26,7 @@ func (d draw) configuration() []byte {
 	if d.chance(20, "managed resources") {
 		profile["managedResources"] = []object{{"name": gpuMemory}, {"name": gpuCount}, {"name": fpga}, {"name": seat}}
 	}
-	if first := profile["policies"].([]object)[0]; profile["shortlist"] != 0 && first["weight"] == 0 {
+	if first := profile["policies"].([]object)[1]; profile["shortlist"] != 0 && first["weight"] == 0 {
 		first["weight"] = 1 // without scores no node is better
 	}
 	var signals []object
@@ -65,7 +66,7 @@ func (d draw) policies() []object {
 			"failurePolicy": pick(d, "failure policy", policy.Fail, policy.Ignore),
 		})
 	}
-	return policies
+	return append([]object{{"type": observerType, "weight": 0}}, policies...) // the first, as no other follows one that fails
 }
 
 func (d draw) whenStale(in object) object {
@@ -88,6 +89,9 @@ func (d draw) imageLocality() object {
 
 func (d draw) gpuMemory() object {
 	strategy, selection := pick(d, "strategy", "BinPack", "Spread", "LeastWaste"), pick(d, "selection", "BestFit", "Spread")
+	if strategy == "LeastWaste" && d.unlearned {
+		strategy = "Spread"
+	}
 	if strategy == "LeastWaste" {
 		selection = "BestFit"
 	}
@@ -229,7 +233,7 @@ func (d draw) remoteClusters() object {
 // load loads the configuration as outboard does.
 func load(t fataler, text []byte) *config.Config {
 	t.Helper()
-	c, err := config.Parse("case.yaml", text, config.Types{Policies: standard.Types(), Signals: []signal.Type{new(feeds).source()}})
+	c, err := config.Parse("case.yaml", text, config.Types{Policies: policyTypes(new(atomic.Pointer[snapshot.View])), Signals: []signal.Type{new(feeds).source()}})
 	if err != nil {
 		t.Fatalf("the configuration is not valid: %v\n%s", err, text)
 	}

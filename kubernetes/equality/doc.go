@@ -10,6 +10,12 @@
 //   - Scores: the order of the nodes, and which of them are best.
 //   - Claims: the annotations of the Binding, and what every ledger holds afterwards.
 //
+// # What a process changes
+//
+// A plugin reads the API server itself, so that its claims have times and tokens of their own, and it is not compared with
+// LeastWaste, which learns from the pods that a process has seen come. It returns all nodes that fit, whatever the shortlist,
+// and scores from 0 to 100.
+//
 // # What the wire changes
 //
 // These differences are tested, and nothing else may differ:

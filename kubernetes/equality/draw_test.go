@@ -17,10 +17,12 @@ import (
 type draw struct {
 	*rapid.T
 	start time.Time // at which the case begins
+	// unlearned leaves out what learns from the pods that have come: two processes may have seen others.
+	unlearned bool
 }
 
 // begin begins a case now: a plugin knows no other time.
-func begin(t *rapid.T) draw { return draw{t, time.Now().UTC().Truncate(time.Second)} }
+func begin(t *rapid.T) draw { return draw{T: t, start: time.Now().UTC().Truncate(time.Second)} }
 
 // pick draws one of the options; the first one is the simplest.
 func pick[T any](d draw, what string, options ...T) T {

@@ -1,0 +1,103 @@
+package equality
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// observer is a policy that concerns no pod, and notes the View by which pods are judged.
+type observer struct {
+	view *atomic.Pointer[snapshot.View]
+}
+
+// Prepare implements policy.Policy.
+func (o observer) Prepare(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	o.view.Store(view)
+	return nil, nil
+}
+
+const observerType = "Observer"
+
+// policyTypes are the types that configurations of cases name. Views are noted in seen.
+func policyTypes(seen *atomic.Pointer[snapshot.View]) []policy.Type {
+	own := policy.TypeOf(observerType, func() struct{} { return struct{}{} }, func(struct{}) (policy.Policy, error) { return observer{seen}, nil })
+	return append(standard.Types(), own)
+}
+
+// lacks says what of the world the View does not show as it is; "" if it shows everything. ConfigMaps are there only if a policy
+// reads them.
+func (w *world) lacks(view *snapshot.View, configMaps bool) string {
+	want := w.builder.View()
+	if view == nil || view.Len() != want.Len() {
+		return "nodes"
+	}
+	for n := range want.All() {
+		got := view.Node(n.Name)
+		switch {
+		case got == nil, asText(got.Object, got.Pods...) != asText(n.Object, n.Pods...):
+			return "node " + n.Name
+		case configMaps && !maps.Equal(got.ConfigMap(unhealthyGPUs), n.ConfigMap(unhealthyGPUs)):
+			return "the ConfigMap of " + n.Name
+		case asText(nil, view.Nominated()[n.Name]...) != asText(nil, want.Nominated()[n.Name]...):
+			return "pods nominated to " + n.Name
+		}
+	}
+	for key, l := range w.claimed {
+		if key.Node != "" && want.Node(key.Node) == nil {
+			continue
+		}
+		if got := view.Ledger(key); got == nil || describe(got) != describe(l) {
+			return "the ledger of " + key.Resource + " on " + key.Node
+		}
+	}
+	for s := range want.Signals() {
+		if !slices.Equal(values(s, want), values(view.Signal(s.Name()), want)) {
+			return "signal " + s.Name()
+		}
+	}
+	return ""
+}
+
+// asText is the node, which may be nil, and the pods, without their versions.
+func asText(node *corev1.Node, pods ...*corev1.Pod) string {
+	var b strings.Builder
+	if node != nil {
+		node = node.DeepCopy()
+		node.TypeMeta, node.ResourceVersion = metav1.TypeMeta{}, ""
+		b.WriteString(describe(node))
+	}
+	for _, pod := range pods {
+		pod = pod.DeepCopy()
+		pod.TypeMeta, pod.ResourceVersion = metav1.TypeMeta{}, ""
+		b.WriteString(describe(pod))
+	}
+	return b.String()
+}
+
+// keyed is a number of a signal, without the time.
+type keyed struct {
+	key    string
+	number float64
+	stale  bool
+}
+
+// values are the numbers of the signal, but for those of nodes that do not exist.
+func values(s *snapshot.Signal, view *snapshot.View) []keyed {
+	var all []keyed
+	for key, v := range s.All() {
+		if !slices.Contains(nodeSignals(), s.Name()) || view.Node(key) != nil {
+			all = append(all, keyed{key, v.Number, v.Stale})
+		}
+	}
+	return all
+}
