@@ -84,12 +84,15 @@ func TestManifestsLeaveRoomForRequests(t *testing.T) {
 		number := func(pattern string) int64 {
 			found := regexp.MustCompile(pattern).FindSubmatch(manifest)
 			if found == nil {
-				t.Fatalf("%s: no %s", name, pattern)
+				return 0
 			}
 			n, _ := strconv.ParseInt(string(found[1]), 10, 64)
 			return n * mib
 		}
-		soft, hard := number(`name: GOMEMLIMIT, value: (\d+)MiB`), number(`limits: \{memory: (\d+)Mi\}`)
+		soft, hard := number(`name: GOMEMLIMIT, value: (\d+)MiB`), number(`limits:\s+\{?memory: (\d+)Mi`)
+		if soft == 0 {
+			soft = hard / 10 * 9 // as Outboard sets it
+		}
 		if needed > soft || soft > hard/10*9 {
 			t.Errorf("%s: %d MiB are needed, GOMEMLIMIT is %d MiB, the limit %d MiB", name, needed/mib, soft/mib, hard/mib)
 		}

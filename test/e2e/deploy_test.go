@@ -2,20 +2,25 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/controlplane"
 )
 
-// The manifests as they are: the API server accepts them, and the configurations
-// in their ConfigMaps place the test pods.
+// The manifests as they are: the API server accepts them, and Outboard and kube-scheduler with the configurations in their
+// ConfigMaps, the certificates in their Secrets and the permissions of their ServiceAccounts place the test pods.
 func TestDeploy(t *testing.T) {
 	th := open(t)
 	th.nodes(
@@ -24,20 +29,22 @@ func TestDeploy(t *testing.T) {
 		controlplane.NodeSpec{Name: "c"},
 	)
 	deploy := filepath.Join(th.Root, "deploy")
-	certificates, err := exec.CommandContext(th.ctx, th.Binary(), "certs", "--dir", t.TempDir(), "--secrets").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	th.apply(nil, "-f", filepath.Join(deploy, "namespace.yaml"))
-	th.apply(certificates, "-f", "-")
-	th.apply(nil, "-f", filepath.Join(deploy, "outboard.yaml"), "-f", filepath.Join(deploy, "scheduler.yaml"))
+	th.apply(nil, "--server-side", "--force-conflicts", "-k", deploy) // the stage has installed the CRD
+	th.apply([]byte(th.command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
 
-	o := th.outboard(configMap(t, filepath.Join(deploy, "outboard.yaml"), "outboard.yaml"))
-	config, err := o.SchedulerConfig(configMap(t, filepath.Join(deploy, "scheduler.yaml"), "scheduler.yaml"))
+	tls := th.mounted()
+	config := configMap(t, filepath.Join(deploy, "outboard.yaml"), "outboard.yaml")
+	config = strings.ReplaceAll(config, "/etc/outboard/tls/", tls+"/") + fmt.Sprintf("\nclientConnection: {kubeconfig: %q}\n", th.serviceAccount("outboard"))
+	o := th.outboard(config)
+	scheduler, err := o.SchedulerConfig(configMap(t, filepath.Join(deploy, "scheduler.yaml"), "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	th.scheduler(config)
+	th.scheduler(scheduler + fmt.Sprintf(`
+clientConnection: {kubeconfig: %q}
+leaderElection: {leaderElect: true, resourceNamespace: outboard-system, resourceName: outboard-scheduler}
+`, th.serviceAccount("outboard-scheduler")))
+
 	th.apply(nil, "-f", filepath.Join(deploy, "test-pods.yaml"))
 	for _, name := range []string{"web-1", "web-2"} {
 		pod := &corev1.Pod{}
@@ -50,6 +57,94 @@ func TestDeploy(t *testing.T) {
 	if pod := th.bound(third); pod.Spec.NodeName == "b" {
 		t.Error("web-3 is on b, where two of its kind are")
 	}
+	for _, verb := range []string{"filter", "prioritize", "bind"} {
+		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="`+verb+`"} `); n == "" {
+			t.Errorf("no %s call", verb)
+		}
+	}
+	if said := th.get(o.Admin + "/readyz"); strings.Contains(said, "[!]") {
+		t.Errorf("readyz warns:\n%s", said)
+	}
+}
+
+// Everything that the chart can create, with each preset, is valid for the API server.
+func TestDeployPresets(t *testing.T) {
+	th := open(t)
+	deploy := filepath.Join(th.Root, "deploy")
+	th.apply(nil, "-f", filepath.Join(deploy, "namespace.yaml"))
+	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+		render := exec.CommandContext(th.ctx, "go", "run", ".", "-set", "service.nodePort=32766,setSchedulerName.enabled=true,monitoring.dashboard=true,preset="+preset)
+		render.Dir = filepath.Join(deploy, "render")
+		manifests, err := render.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		th.apply(manifests, "--server-side", "--dry-run=server", "-f", "-")
+	}
+}
+
+// New pods that request a GPU name the second scheduler, and others do not.
+func TestDeploySetsTheSchedulerName(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"})
+	th.apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", "schedulername.yaml"))
+	n := 0
+	// The API server reads policies a moment later.
+	th.eventually("the policy is in force", func() bool {
+		n++
+		return th.create(gpuPod(fmt.Sprintf("gpu-%d", n), 1)).Spec.SchedulerName == "outboard-scheduler"
+	})
+	if name := th.create(controlplane.PodSpec{Name: "web"}).Spec.SchedulerName; name != "default-scheduler" {
+		t.Errorf("a pod without a GPU is for %s", name)
+	}
+	other := gpuPod("other", 1)
+	other.SchedulerName = "other-scheduler"
+	if name := th.create(other).Spec.SchedulerName; name != "other-scheduler" {
+		t.Errorf("a pod for another scheduler is for %s", name)
+	}
+}
+
+// mounted writes the Secrets of both sides to files, as the kubelet does, and returns their directory.
+func (th *theater) mounted() string {
+	th.t.Helper()
+	dir := th.t.TempDir()
+	for secret, files := range map[string]map[string]string{
+		"outboard-server": {"ca.crt": "ca.crt", "tls.crt": "tls.crt", "tls.key": "tls.key"},
+		"outboard-client": {"client.crt": "tls.crt", "client.key": "tls.key"},
+	} {
+		s, err := th.Client.CoreV1().Secrets("outboard-system").Get(th.ctx, secret, metav1.GetOptions{})
+		if err != nil {
+			th.t.Fatal(err)
+		}
+		for file, key := range files {
+			if err := os.WriteFile(filepath.Join(dir, file), s.Data[key], 0o600); err != nil {
+				th.t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// serviceAccount returns a kubeconfig file with a token of a ServiceAccount, which has the permissions that the manifests
+// grant it and no others.
+func (th *theater) serviceAccount(name string) string {
+	th.t.Helper()
+	token, err := th.Client.CoreV1().ServiceAccounts("outboard-system").CreateToken(th.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	admin := th.AdminConfig()
+	file := filepath.Join(th.t.TempDir(), "kubeconfig")
+	const entry = "cluster"
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: entry,
+		Contexts:       map[string]*clientcmdapi.Context{entry: {Cluster: entry, AuthInfo: entry}},
+		Clusters:       map[string]*clientcmdapi.Cluster{entry: {Server: admin.Host, CertificateAuthorityData: admin.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{entry: {Token: token.Status.Token}},
+	}, file); err != nil {
+		th.t.Fatal(err)
+	}
+	return file
 }
 
 // apply runs kubectl apply as a user would.
