@@ -79,7 +79,7 @@ type Serving struct {
 	// plain HTTP, or TLS without clientCAFile. Every client that reaches the address can then bind
 	// pods. Default false.
 	Insecure bool `json:"insecure"`
-	// TLS enables TLS; nil (the default) is plain HTTP.
+	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP.
 	TLS *TLS `json:"tls"`
 	// HTTP2 offers HTTP/2 beside HTTP/1.1. A scheduler then uses one replica while its connection
 	// lives. Needs tls. Default false.
@@ -109,7 +109,7 @@ type TLS struct {
 	ClientCAFile string `json:"clientCAFile"`
 	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; an empty list
 	// allows every caller with a certificate. Needs clientCAFile. Default [system:kube-scheduler]
-	// with clientCAFile, otherwise nil.
+	// with clientCAFile, otherwise none.
 	AllowedClients []string `json:"allowedClients"`
 }
 
@@ -278,8 +278,8 @@ type Policy struct {
 	Weight int64 `json:"weight"`
 	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
-	// Config is the policy's own configuration, with its defaults; the zero Value
-	// if it has none.
+	// Config is the policy's own configuration, with its defaults. It is
+	// empty if the policy has none.
 	Config strictyaml.Value `json:"config"`
 
 	// Policy is the policy, built from Config.

@@ -23,7 +23,7 @@ type Settings struct {
 	// MaxValues is the maximum number of values of a read; a read with more fails. 1..100000.
 	// Default 20000.
 	MaxValues int `json:"maxValues"`
-	// Hysteresis converts the numbers to states; nil (the default) keeps the numbers.
+	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they are.
 	Hysteresis *Hysteresis `json:"hysteresis"`
 }
 
@@ -68,8 +68,8 @@ func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorL
 type Hysteresis struct {
 	// Above is the threshold above which the state becomes 1.
 	Above *float64 `json:"above"`
-	// ClearBelow is the threshold below which the state becomes 0 again, at most Above. Nil (the
-	// default) is Above.
+	// ClearBelow is the threshold below which the state becomes 0 again, at most Above. Without
+	// it (the default), it is Above.
 	ClearBelow *float64 `json:"clearBelow"`
 	// Below and ClearAbove are the thresholds for numbers that are bad when they are low:
 	// ClearAbove is at least Below.

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -206,10 +207,26 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 			}
 			goName := owner.Field(f.index[last]).Name
 			property.SetDescription(b.describe(owner, goName), goName, f.name)
+			property.Description = namesInFiles(owner, property.Description)
 		}
 		s.Properties[f.name] = property
 	}
 	return s
+}
+
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*\b`) // no acronym
+
+// namesInFiles returns the documentation of a field of a struct type, with the names that its fields have in files in place of
+// those in Go.
+func namesInFiles(t reflect.Type, documentation string) string {
+	return word.ReplaceAllStringFunc(documentation, func(name string) string {
+		if f, ok := t.FieldByName(name); ok && len(f.Index) == 1 {
+			if inFile, _, _ := strings.Cut(f.Tag.Get("json"), ","); inFile != "" && inFile != "-" {
+				return inFile
+			}
+		}
+		return name
+	})
 }
 
 // defaultOf returns the value as in a file; nil if it is a mapping, whose fields have defaults

@@ -131,6 +131,10 @@ func TestSchemaDescriptionsAndDefaults(t *testing.T) {
 	if weight.Default != 1.0 || weight.Description != "weight is of Defined." {
 		t.Errorf("got %+v", weight)
 	}
+	inner := strictyaml.SchemaOf(&Sample{}, func(reflect.Type, string) string { return "Of GRACE, Graces and Grace." })
+	if got, want := inner.Properties["grace"].Description, "Of GRACE, Graces and grace."; got != want {
+		t.Errorf("the description is %q, want %q", got, want)
+	}
 	schema.Require("count")
 	if count := schema.Properties["count"]; count.Default != nil || count.Type.Has("null") || schema.Required[0] != "count" {
 		t.Errorf("required: %+v", count)

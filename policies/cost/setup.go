@@ -117,8 +117,8 @@ type SpotConfig struct {
 	// RiskFactor multiplies the cost of a spot node, 1..100, for the work that is lost when
 	// the node is reclaimed. Default 1.
 	RiskFactor float64 `json:"riskFactor"`
-	// FromPriority keeps pods of this priority and higher off spot nodes; nil (the
-	// default) keeps none.
+	// FromPriority keeps pods of this priority and higher off spot nodes; without
+	// it (the default), none.
 	FromPriority *int32 `json:"fromPriority"`
 	// Annotation is the key of the pod annotation that says "never" or "allowed", whatever
 	// the pod's priority. "" means that pods cannot choose. Default outboard.dev/spot.

@@ -85,7 +85,7 @@ type Pods struct {
 	// Resources select the pods that request at least one of them. None (the default)
 	// selects all pods.
 	Resources []corev1.ResourceName `json:"resources"`
-	// Selector selects pods by their labels; nil (the default) and {} select all pods.
+	// Selector selects pods by their labels; without it (the default), or with {}, all pods.
 	Selector *metav1.LabelSelector `json:"selector"`
 }
 

@@ -28,7 +28,7 @@ type Config struct {
 	// Default outboard.dev/licenses.
 	Annotation string `json:"annotation"`
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
-	// default) the last ones count, or else Feature.Seats; with Reject no pod gets a floating
+	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
 	// seat.
 	WhenStale policy.WhenStale `json:"whenStale"`
 	// Features are what pods can request. At least one.

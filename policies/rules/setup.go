@@ -39,26 +39,26 @@ type FilterRule struct {
 	// Resolvable says whether preemption can help: the pod may fit when other pods are
 	// gone. By default, it can if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
-	// FailurePolicy says what happens when Expression or When cannot be evaluated, because
-	// a key is missing, a text is not a version, or it exceeds its cost limit. policy.Fail
-	// ("", the default) rejects the node if it is Expression, and fails the request if it
-	// is When. policy.Ignore ignores the rule.
+	// FailurePolicy says what happens if an evaluation of Expression or When fails, because
+	// a key is missing, a text is not a version, or it exceeds its cost limit. Fail ("", the
+	// default) rejects the node if it is Expression, and fails the request if it is When.
+	// Ignore ignores the rule.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 }
 
 // ScoreRule says how good a node is.
 type ScoreRule struct {
-	// Name is like that of a FilterRule.
+	// Name is like that of a filter rule.
 	Name string `json:"name"`
-	// When is like that of a FilterRule.
+	// When is like that of a filter rule.
 	When string `json:"when"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
 	Expression string `json:"expression"`
 	// Weight is the weight of the rule among the score rules of the policy, 1..100. 0, the
 	// default, means 1.
 	Weight int32 `json:"weight"`
-	// FailurePolicy says what happens when When cannot be evaluated: policy.Fail ("", the
-	// default), which fails the request, or policy.Ignore.
+	// FailurePolicy says what happens if an evaluation of When fails: Fail ("", the default)
+	// fails the request, and Ignore ignores the rule.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 }
 

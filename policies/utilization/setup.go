@@ -71,15 +71,17 @@ type ScoringStrategy struct {
 	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, 1..99
 	// percent. Default 40.
 	TargetUtilization int64 `json:"targetUtilization"`
-	// Margin, 0..10, and Sensitivity, more than 0 and up to 10, say how much the
-	// deviation weighs in LoadVariationRisk. Default 1.
-	Margin      float64 `json:"margin"`
+	// Margin multiplies the deviation in LoadVariationRisk, 0..10. Default 1.
+	Margin float64 `json:"margin"`
+	// Sensitivity is the weight of small deviations in LoadVariationRisk, more than 0 and up
+	// to 10: a larger value increases it. Default 1.
 	Sensitivity float64 `json:"sensitivity"`
 	// SafeUtilization is the utilization above which a node is overloaded to
-	// RiskOfOverload, 1..99 percent, and MaxRisk the highest probability of that at which
-	// a node fits, 1..100 percent. Default 90 and 30.
+	// RiskOfOverload, 1..99 percent. Default 90.
 	SafeUtilization int64 `json:"safeUtilization"`
-	MaxRisk         int64 `json:"maxRisk"`
+	// MaxRisk is the highest probability of overload at which a node fits with
+	// RiskOfOverload, 1..100 percent. Default 30.
+	MaxRisk int64 `json:"maxRisk"`
 }
 
 // Use says how much nodes use of a resource.
