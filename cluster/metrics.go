@@ -60,7 +60,7 @@ func reflectorDesc(name, help string) *prometheus.Desc {
 var (
 	syncedDesc     = reflectorDesc("outboard_cluster_synced", "1 after the resource was listed completely once.")
 	unreadableDesc = reflectorDesc("outboard_cluster_unreadable", "1 while the last request to list or watch the resource failed.")
-	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute.")
+	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute: after more than two minutes, it does not respond.")
 )
 
 // Describe implements prometheus.Collector.

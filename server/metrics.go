@@ -56,13 +56,13 @@ func newMetrics() *metrics {
 	return &metrics{
 		Collector: registry,
 		refusedCallers: counters("outboard_server_refused_callers_total",
-			"Handshakes and requests refused because of the identity of the caller, by reason.", "reason",
+			"Handshakes and requests refused because of the identity of the caller, by reason (no_certificate, unknown_authority, expired, invalid_certificate, name_not_allowed).", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
 		reloads: counters("outboard_server_tls_reloads_total",
 			"Reloads of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
 		certExpiry: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outboard_server_certificate_expiry_timestamp_seconds",
-			Help: "Expiry of the certificate in use, in Unix seconds; of several CAs, the one that expires first.",
+			Help: "Expiry of the certificate in use (serving, client_ca), in Unix seconds; of several CAs, the one that expires first.",
 		}, []string{"certificate"}),
 		connections: counters("outboard_server_connections_total",
 			"Connections to the serving listener, by outcome (accepted, evicted: closed while idle to admit others, refused: too many).",
@@ -78,9 +78,9 @@ func newMetrics() *metrics {
 			Help: "Memory reserved by requests, for their bodies and for decoding them.",
 		}),
 		bodyRefusals: counters("outboard_server_refused_bodies_total",
-			"Request bodies refused, by reason.", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
+			"Request bodies refused, by reason (too_large, busy, timeout, encoding).", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
 		panics: auto.NewCounter(prometheus.CounterOpts{
-			Name: "outboard_server_panics_total", Help: "Panics in handlers.",
+			Name: "outboard_server_panics_total", Help: "Panics in handlers; each fails one call.",
 		}),
 	}
 }

@@ -46,11 +46,11 @@ func newReloads(registry *prometheus.Registry) *reloads {
 		}, []string{"outcome"}),
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_successful",
-			Help: "1 if the current configuration file is in force, 0 if it cannot be loaded.",
+			Help: "1 if the current configuration file is active, 0 if it cannot be loaded.",
 		}),
 		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_success_timestamp_seconds",
-			Help: "Time when the configuration in force was loaded, in Unix seconds.",
+			Help: "Time when the active configuration was loaded, in Unix seconds.",
 		}),
 	}
 	for _, outcome := range []string{reloadSuccess, reloadError} {

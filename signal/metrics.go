@@ -32,10 +32,10 @@ func newMetrics() *metrics {
 		drops: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_signal_dropped_values_total", Help: "Values dropped from readings, by reason (not_a_number, duplicate, unknown_node).",
 		}, []string{"signal", "reason"}),
-		duration: gauge("outboard_signal_last_reading_duration_seconds", "Duration of the last reading."),
+		duration: gauge("outboard_signal_last_reading_duration_seconds", "Duration of the last reading of the signal."),
 		values:   gauge("outboard_signal_values", "Current and stale values."),
 		stale:    gauge("outboard_signal_stale_values", "Stale values."),
-		newest:   gauge("outboard_signal_newest_value_timestamp_seconds", "Time of the newest value, in Unix seconds."),
+		newest:   gauge("outboard_signal_newest_value_timestamp_seconds", "Time of the newest value of the signal, in Unix seconds."),
 	}
 }
 
