@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
@@ -66,10 +65,7 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	}
 	klog.SetSlogLogger(logger.With("from", "client-go"))
 
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
-	registerBuildInfo(registry)
+	registry := NewRegistry()
 	to, err := connect(c, registry, logger)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 )
 
@@ -43,12 +44,14 @@ func version() string {
 	return "(devel)"
 }
 
-// registerBuildInfo registers the metric that says what runs.
-func registerBuildInfo(registry *prometheus.Registry) {
+// NewRegistry returns a registry with the metrics of the process, and of what runs in it.
+func NewRegistry() *prometheus.Registry {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "outboard_build_info", Help: "1, with the running version as a label.",
 		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},
 	})
 	info.Set(1)
-	registry.MustRegister(info)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return registry
 }
