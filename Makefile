@@ -16,7 +16,7 @@ FUZZTIME ?= 10000x
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help kubernetes prometheus demo test unit race fuzz chaos bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
+.PHONY: help docs kubernetes prometheus demo test unit race fuzz chaos bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ image: ## write the container image for amd64 and arm64 to bin/image, as an OCI 
 manifests: ## render deploy/chart into the manifests of deploy/
 	$(GO) test -run TestPresets ./deploy -update
 	$(GO) -C deploy/render run . -o ..
+
+docs: ## write the reference pages in docs/reference from the code
+	$(GO) test -run '^TestDescriptions$$' -count 1 ./app -update
+	$(GO) run ./docs/generate
 
 check: format vet lint build ## check formatting, vet, lint and build
 

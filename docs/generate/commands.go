@@ -1,0 +1,113 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"outboard.dev/outboard/app"
+)
+
+// commands returns the page about the command line.
+func commands(string) (string, error) {
+	d := newDocument("Commands", "the commands in app/")
+	d.line("`outboard COMMAND --help` prints the same. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.\n")
+	root := app.NewCommand()
+	var rows [][]string
+	each(root, func(cmd *cobra.Command) {
+		rows = append(rows, []string{"[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})
+	})
+	d.table([]string{"command", "what it does"}, rows)
+	each(root, func(cmd *cobra.Command) { command(d, cmd) })
+	return strings.TrimSuffix(d.String(), "\n"), nil
+}
+
+// each visits the commands below cmd that users can run, in order of name.
+func each(cmd *cobra.Command, visit func(*cobra.Command)) {
+	for _, sub := range cmd.Commands() {
+		if sub.Runnable() && sub.IsAvailableCommand() {
+			visit(sub)
+		}
+		each(sub, visit)
+	}
+}
+
+func command(d *document, cmd *cobra.Command) {
+	d.line("## %s\n", cmd.CommandPath())
+	d.line("`%s`\n", cmd.UseLine())
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short + "."
+	}
+	prose(d, text)
+	if cmd.Example != "" {
+		d.line("<!-- not run: the files and addresses are yours -->\n```sh")
+		for line := range strings.Lines(cmd.Example) {
+			d.line("%s", strings.TrimSpace(line))
+		}
+		d.line("```\n")
+	}
+	var rows [][]string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			rows = append(rows, flag(f))
+		}
+	})
+	if len(rows) > 0 {
+		d.table([]string{"flag", "default", "description"}, rows)
+	}
+}
+
+// saysOwnDefault matches the description of a flag whose default is not its value.
+var saysOwnDefault = regexp.MustCompile(`^(.*) \(default:? (.*)\)$`)
+
+func flag(f *pflag.Flag) []string {
+	kind, usage := pflag.UnquoteUsage(f)
+	name := strings.TrimSpace("--" + f.Name + " " + kind)
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	byDefault := ""
+	switch f.DefValue {
+	case "", "[]", "false":
+	default:
+		byDefault = code(f.DefValue)
+	}
+	if before, ok := strings.CutSuffix(usage, " (required)"); ok {
+		usage, byDefault = before, "required"
+	}
+	if m := saysOwnDefault.FindStringSubmatch(usage); m != nil {
+		usage, byDefault = m[1], plain(m[2])
+	}
+	return []string{code(name), byDefault, plain(usage)}
+}
+
+// prose writes the paragraphs of a help text. Indented lines become the items of a list: the first word of each is code.
+func prose(d *document, text string) {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		inList := false
+		for line := range strings.Lines(paragraph) {
+			line = strings.TrimRight(line, "\n")
+			rest := strings.TrimLeft(line, " ")
+			switch indent := len(line) - len(rest); {
+			case indent == 0 && inList:
+				d.line("\n%s", plain(line))
+				inList = false
+			case indent == 0:
+				d.line("%s", plain(line))
+			case indent <= 2:
+				if !inList {
+					d.line("")
+				}
+				word, meaning, _ := strings.Cut(rest, " ")
+				d.line("* `%s`: %s", word, plain(strings.TrimSpace(meaning)))
+				inList = true
+			default:
+				d.line("  %s", plain(rest))
+			}
+		}
+		d.line("")
+	}
+}

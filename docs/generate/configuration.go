@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"outboard.dev/outboard/app"
+)
+
+// schema is the part of a JSON Schema that the page shows.
+type schema struct {
+	Description          string
+	Type                 any // a string, or a list of them
+	Const                string
+	Enum                 []any
+	Default              any
+	Pattern              string
+	Minimum              *json.Number
+	ExclusiveMinimum     *json.Number
+	Maximum              *json.Number
+	Items                *schema
+	Properties           map[string]*schema
+	Required             []string
+	AdditionalProperties json.RawMessage
+	AnyOf, AllOf         []*schema
+	If, Then             *schema
+}
+
+// readSchema returns what the command schema prints.
+func readSchema() (*schema, error) {
+	var out bytes.Buffer
+	cmd := app.NewCommand()
+	cmd.SetArgs([]string{"schema"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(&out)
+	decoder.UseNumber()
+	s := &schema{}
+	return s, decoder.Decode(s)
+}
+
+// configuration returns the page about the configuration file.
+func configuration(string) (string, error) {
+	root, err := readSchema()
+	if err != nil {
+		return "", err
+	}
+	p := configurationPage{document: newDocument("Configuration", "the comments, types and defaults of configurations, by outboard schema"), anchors: map[string]bool{}}
+	p.line(introduction)
+	p.line("## Contents\n")
+	p.contents("", root)
+	policies := root.Properties["profiles"].Items.Properties["policies"].Items.AllOf
+	for _, one := range policies {
+		p.contents(one.If.Properties["type"].Const, one.Then.Properties["config"])
+	}
+	p.line("")
+	p.object("", "OutboardConfiguration", false, root)
+	for _, one := range policies {
+		name := one.If.Properties["type"].Const
+		p.object(name, name, true, one.Then.Properties["config"])
+	}
+	return strings.TrimSuffix(p.String(), "\n"), p.err
+}
+
+const introduction = "Fields of the configuration file of Outboard, and of each policy and signal source that comes with it. `outboard schema` prints the\n" +
+	"same for editors, and `outboard check` reports all errors of a file. A section describes one object by its path: `[]` is an item of a\n" +
+	"list. The sections that begin with the name of a policy are its `profiles[].policies[].config`.\n\n" +
+	"| type | form |\n|---|---|\n" +
+	"| duration | a number with a unit, such as `500ms`, `30s`, `5m` or `1h30m` |\n" +
+	"| size | a number of bytes, such as `64Ki`, `128Mi` or `1Gi` |\n" +
+	"| quantity | a quantity of Kubernetes, such as `500m`, `1.5` or `200Mi` |\n\n" +
+	"`null` is the same as an absent field. A file has no other fields than these.\n"
+
+type configurationPage struct {
+	*document
+	anchors map[string]bool
+	err     error
+}
+
+// contents writes a line for each object directly below s, or, for a policy, for its configuration.
+func (p *configurationPage) contents(policy string, s *schema) {
+	if policy != "" {
+		p.line("* [`%s`](#%s), a policy", policy, anchor(policy))
+		return
+	}
+	p.line("* [`OutboardConfiguration`](#outboardconfiguration), the file")
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if path, _ := below(name, s.Properties[name]); path != "" {
+			p.line("* [`%s`](#%s)", path, anchor(path))
+		}
+	}
+}
+
+// below returns the path and schema of the object that a field with this path has, or whose items it has; "" if it has none, or
+// one that may have any fields.
+func below(path string, s *schema) (string, *schema) {
+	for s.Items != nil {
+		s, path = s.Items, path+"[]"
+	}
+	if len(s.Properties) == 0 {
+		return "", nil
+	}
+	return path, s
+}
+
+// object writes the section about the object at path, and those about objects in it. policy says that it is the configuration of a
+// policy.
+func (p *configurationPage) object(path, heading string, policy bool, s *schema) {
+	if p.anchors[anchor(heading)] {
+		p.err = fmt.Errorf("two headings have the anchor #%s", anchor(heading))
+	}
+	p.anchors[anchor(heading)] = true
+	p.line("## %s\n", heading)
+	if policy {
+		p.line("The `config` of a policy with `type: %s`: [README](../../policies/%s/README.md).\n", path, strings.ToLower(path))
+	}
+	if text := strings.TrimSpace(strings.TrimPrefix(s.Description, "config is the configuration of the policy.")); text != "" {
+		p.line("%s\n", plain(text))
+	}
+	prefix := ""
+	if path != "" {
+		prefix = path + "."
+	}
+	names := slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
+		if x, y := slices.Contains(s.Required, a), slices.Contains(s.Required, b); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	var rows [][]string
+	for _, name := range names {
+		f := s.Properties[name]
+		rows = append(rows, []string{code(name), typeOf(prefix+name, f), defaultOf(f, slices.Contains(s.Required, name)), plain(f.description())})
+	}
+	if len(rows) > 0 {
+		p.table([]string{"field", "type", "default", "description"}, rows)
+	} else {
+		p.line("It has no fields.\n")
+	}
+	for _, rule := range s.AllOf {
+		if rule.If == nil {
+			var fields []string
+			for _, alternative := range rule.AnyOf {
+				fields = append(fields, "`"+strings.Join(alternative.Required, "` with `")+"`")
+			}
+			p.line("At least one is required of %s.\n", strings.Join(fields, ", "))
+		}
+	}
+	for _, name := range names {
+		if path, inner := below(prefix+name, s.Properties[name]); path != "" {
+			p.object(path, path, false, inner)
+		}
+	}
+}
+
+// typeOf returns the type of the field at path, with its values and limits.
+func typeOf(path string, s *schema) string {
+	if s.Items != nil {
+		if name, inner := below(path, s); inner != nil {
+			return "list of [objects](#" + anchor(name) + ")"
+		}
+		return "list of " + strings.Replace(typeOf(path, s.Items), "string", "strings", 1)
+	}
+	if len(s.Properties) > 0 {
+		link := "[object](#" + anchor(path) + ")"
+		if word := strings.Trim(s.Pattern, "^$"); word != "" {
+			link += " or `" + word + "`"
+		}
+		return link
+	}
+	if s.Enum != nil {
+		var values []string
+		for _, v := range s.Enum {
+			switch v {
+			case nil:
+			case "":
+				values = append(values, code(`""`))
+			default:
+				values = append(values, code(fmt.Sprint(v)))
+			}
+		}
+		return strings.Join(values, ", ")
+	}
+	return s.scalar() + s.limits()
+}
+
+func (s *schema) scalar() string {
+	switch {
+	case strings.Contains(s.Pattern, "ns|us|"):
+		return "duration"
+	case strings.Contains(s.Pattern, "numkMGTPE"):
+		return "quantity"
+	case strings.Contains(s.Pattern, "Ki|Mi"):
+		return "size"
+	}
+	types := fmt.Sprint(s.Type)
+	for _, name := range []string{"object", "string", "boolean", "integer", "number"} {
+		if strings.Contains(types, name) {
+			if name == "object" && len(s.AdditionalProperties) > 0 && s.AdditionalProperties[0] == '{' {
+				return "map"
+			}
+			return name
+		}
+	}
+	return "depends on `type`"
+}
+
+// limits returns the limits of a number, but for those of all numbers of its type in Go.
+func (s *schema) limits() string {
+	if s.Pattern != "" {
+		return ""
+	}
+	if s.Minimum != nil && *s.Minimum == "-2147483648" {
+		s.Minimum = nil
+	}
+	if s.Maximum != nil && *s.Maximum == "2147483647" {
+		s.Maximum = nil
+	}
+	switch {
+	case s.Minimum != nil && s.Maximum != nil:
+		return fmt.Sprintf(", %s to %s", *s.Minimum, *s.Maximum)
+	case s.ExclusiveMinimum != nil && s.Maximum != nil:
+		return fmt.Sprintf(", more than %s, at most %s", *s.ExclusiveMinimum, *s.Maximum)
+	case s.Minimum != nil:
+		return fmt.Sprintf(", at least %s", *s.Minimum)
+	case s.Maximum != nil:
+		return fmt.Sprintf(", at most %s", *s.Maximum)
+	}
+	return ""
+}
+
+func defaultOf(s *schema, required bool) string {
+	if required {
+		return "required"
+	}
+	switch v := s.Default.(type) {
+	case nil:
+		return ""
+	case string:
+		return code(shortDuration(s, v))
+	}
+	text, err := json.Marshal(s.Default)
+	if err != nil {
+		return ""
+	}
+	return code(string(text))
+}
+
+// shortDuration returns 5m for 5m0s, and other text unchanged.
+func shortDuration(s *schema, v string) string {
+	if s.scalar() != "duration" {
+		return v
+	}
+	for _, zero := range []string{"m0s", "h0m"} {
+		if short, ok := strings.CutSuffix(v, zero); ok {
+			v = short + zero[:1]
+		}
+	}
+	return v
+}
+
+var (
+	saysDefault  = regexp.MustCompile(` Default (true|false|"[^"]*"|[^ ,:;]+)\.( |$)`)
+	saysRequired = regexp.MustCompile(`\. Required\.( |$)`)
+)
+
+// description returns what the other columns do not say.
+func (s *schema) description() string {
+	text := s.Description
+	if s.Default != nil {
+		text = saysDefault.ReplaceAllString(text, "$2")
+	}
+	text = saysRequired.ReplaceAllString(text, ".$1")
+	if s.Minimum != nil && s.Maximum != nil {
+		text = strings.Replace(text, fmt.Sprintf(", %s..%s.", *s.Minimum, *s.Maximum), ".", 1)
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,44 @@
+// Command generate writes the reference pages in docs/reference from the code: from the schema of configuration files, the
+// registered metrics, the reasons of policies and the command line. Run it in the root of the repository.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// page is a reference page. write returns its text; root is the root of the repository.
+type page struct {
+	name  string
+	write func(root string) (string, error)
+}
+
+var pages = []page{
+	{"commands.md", commands},
+	{"configuration.md", configuration},
+	{"metrics.md", metrics},
+	{"reasons.md", reasons},
+}
+
+const folder = "docs/reference"
+
+func main() {
+	if err := run("."); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string) error {
+	for _, p := range pages {
+		text, err := p.write(root)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		if err := os.WriteFile(filepath.Join(root, folder, p.name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

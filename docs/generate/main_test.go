@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/tools/txtar"
+)
+
+const root = "../.."
+
+// The reference pages are what the code says now.
+func TestPagesAreUpToDate(t *testing.T) {
+	for _, p := range pages {
+		want, err := p.write(root)
+		if err != nil {
+			t.Fatalf("%s: %v", p.name, err)
+		}
+		got, err := os.ReadFile(filepath.Join(root, folder, p.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := firstDifference(string(got), want); line > 0 {
+			t.Errorf("line %d of %s/%s differs from the code: go run ./docs/generate", line, folder, p.name)
+		}
+	}
+}
+
+// firstDifference returns the number of the first line that differs, 0 if none does.
+func firstDifference(a, b string) int {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range max(len(x), len(y)) {
+		if i >= len(x) || i >= len(y) || x[i] != y[i] {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// The type of a metric that the code has is the type that Prometheus gathers, of all metrics with a value.
+func TestMetricKinds(t *testing.T) {
+	kinds, err := metricKinds(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, own := prometheus.NewRegistry(), prometheus.NewRegistry()
+	if err := register(shared, own); err != nil {
+		t.Fatal(err)
+	}
+	checked := map[string]int{}
+	for _, registry := range []*prometheus.Registry{shared, own} {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			want := strings.ToLower(f.GetType().String())
+			if kinds[f.GetName()] != want {
+				t.Errorf("%s is a %q on the page, and a %s", f.GetName(), kinds[f.GetName()], want)
+			}
+			checked[want]++
+		}
+	}
+	if checked["counter"] < 5 || checked["gauge"] < 5 {
+		t.Errorf("only these metrics have values: %v", checked)
+	}
+}
+
+var rejected = regexp.MustCompile(`(?m)^\S+ +([A-Z][A-Za-z]+)(!?) .*$`)
+
+// In the scenarios of a policy, evicting pods can help on nodes that are rejected with a reason as its README says.
+func TestEvictingPodsAsInScenarios(t *testing.T) {
+	archives, err := filepath.Glob(filepath.Join(root, "policies", "*", "testdata", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, name := range archives {
+		rows, err := policyRows(root, filepath.Join("policies", filepath.Base(filepath.Dir(filepath.Dir(name)))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want.txt" })
+		if i < 0 || !bytes.HasPrefix(archive.Files[i].Data, []byte("node ")) {
+			continue
+		}
+		for _, m := range rejected.FindAllSubmatch(archive.Files[i].Data, -1) {
+			row := slices.IndexFunc(rows, func(row []string) bool { return row[0] == code(string(m[1])) })
+			if row < 0 {
+				continue // a rule of a configuration
+			}
+			helps := rows[row][3]
+			seen[helps] = true
+			if unresolvable := len(m[2]) > 0; unresolvable && helps == "can help" || !unresolvable && helps == "no" {
+				t.Errorf("%s: %q, but by the README, evicting pods: %s", name, m[0], helps)
+			}
+		}
+	}
+	if !seen["no"] || !seen["can help"] {
+		t.Errorf("the scenarios have only reasons for which evicting pods is: %v", seen)
+	}
+}

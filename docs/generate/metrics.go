@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/app"
+	"outboard.dev/outboard/callmetrics"
+	"outboard.dev/outboard/cluster"
+	"outboard.dev/outboard/config"
+	policies "outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/server"
+	"outboard.dev/outboard/service"
+	signals "outboard.dev/outboard/signal/standard"
+)
+
+// metrics returns the page about metrics.
+func metrics(root string) (string, error) {
+	shared, own := prometheus.NewRegistry(), app.NewRegistry()
+	if err := register(shared, own); err != nil {
+		return "", err
+	}
+	kinds, err := metricKinds(root)
+	if err != nil {
+		return "", err
+	}
+	d := newDocument("Metrics", "the registered metrics")
+	d.line("Outboard serves its metrics at `/metrics` of the admin address, beside those of Go (`go_…`) and of the process (`process_…`).\n" +
+		"[How do I run Outboard?](../operations.md#metrics) describes which of them to watch. A histogram with the name `N` is served as `N_bucket`,\n" +
+		"`N_sum` and `N_count`.\n")
+	for _, part := range []struct {
+		heading, text string
+		registry      *prometheus.Registry
+	}{
+		{"Metrics of the extender and the plugin", "`outboard serve` and the plugin inside kube-scheduler have these metrics.", shared},
+		{"Metrics of the extender only", "The plugin serves no calls over the network, and has none of these metrics.", own},
+	} {
+		d.line("## %s\n\n%s\n", part.heading, part.text)
+		rows, err := metricRows(part.registry, kinds)
+		if err != nil {
+			return "", err
+		}
+		d.table([]string{"metric", "type", "labels", "meaning"}, rows)
+	}
+	return strings.TrimSuffix(d.String(), "\n"), nil
+}
+
+// register registers all metrics as serve does, those that only serve has in own.
+func register(shared, own *prometheus.Registry) error {
+	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	c, err := config.Parse("", []byte("apiVersion: "+config.APIVersion+"\nkind: "+config.Kind+"\nprofiles: [{policies: [{type: ImageLocality}]}]\n"), types)
+	if err != nil {
+		return err
+	}
+	connection, err := service.Connect(c, cluster.Options{Config: &rest.Config{Host: "127.0.0.1"}}, shared, slog.Default())
+	if err != nil {
+		return err
+	}
+	if _, err := service.New(service.Options{Config: c, Types: types, Connection: connection, Registry: shared, Logger: slog.Default()}); err != nil {
+		return err
+	}
+	callmetrics.New(shared)
+	_, err = server.New(server.Options{Address: c.Serving.Address, Handler: http.NotFoundHandler(), Admin: server.AdminOptions{Address: c.Admin.Address}, Registerer: own})
+	return err
+}
+
+var describedMetric = regexp.MustCompile(`^Desc\{fqName: ("outboard_[^"]+"), help: ("(?:[^"\\]|\\.)*"),.* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+
+// metricRows returns the rows of the metrics in the registry, in order of name.
+func metricRows(registry *prometheus.Registry, kinds map[string]string) ([][]string, error) {
+	all := make(chan *prometheus.Desc)
+	go func() {
+		registry.Describe(all)
+		close(all)
+	}()
+	var rows [][]string
+	var problem error
+	for desc := range all {
+		m := describedMetric.FindStringSubmatch(desc.String())
+		if m == nil {
+			continue // a metric of Go or of the process
+		}
+		name, err := strconv.Unquote(m[1])
+		if err != nil {
+			return nil, err
+		}
+		help, err := strconv.Unquote(m[2])
+		if err != nil {
+			return nil, err
+		}
+		if kinds[name] == "" {
+			problem = fmt.Errorf("the type of the metric %s is not in the code as expected", name)
+		}
+		rows = append(rows, []string{code(name), kinds[name], strings.Join(labels(m[3], m[4]), ", "), plain(help)})
+	}
+	slices.SortFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
+	return rows, problem
+}
+
+// labels returns the labels of a metric as code. constant has NAME="VALUE" for each label with a constant value.
+func labels(constant, variable string) []string {
+	var all []string
+	for _, label := range slices.Concat(strings.Split(constant, ","), strings.Split(variable, ",")) {
+		if name, _, _ := strings.Cut(label, "="); name != "" {
+			all = append(all, code(name))
+		}
+	}
+	return all
+}
