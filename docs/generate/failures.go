@@ -70,7 +70,8 @@ func failures(d *document, root string) error {
 		all            []failure
 	}{
 		{"Errors of bind calls", "kube-scheduler reports them in the event `FailedScheduling`, and retries the pod. Names in capitals stand for values.", bindFailures},
-		{"Errors of any call", "An extender that is not `ignorable` fails the attempt, and kube-scheduler retries the pod. It ignores the error of an `ignorable` one.", callFailures},
+		{"Errors of any call", "An error of filter, preempt or bind fails the attempt, and kube-scheduler retries the pod. It ignores errors of prioritize, and, of an\n" +
+			"`ignorable` extender, those of filter and preempt.", callFailures},
 	} {
 		d.line("## %s\n\n%s\n", part.heading, part.about)
 		var rows [][]string
