@@ -25,6 +25,7 @@ type call struct {
 	nodes        []*snapshot.Node
 	rows         []int32  // of the requested nodes; -1: not in the view
 	known        bool     // all requested nodes are in the view
+	hypothetical bool     // see Handler.hypothetical
 	seen         []uint64 // a bit for each requested row
 	result       engine.Result
 	failed       []wire.Failure
@@ -75,7 +76,7 @@ func (cs *calls) get() *call {
 func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
 	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
-	c.reserved, c.podWeight = false, 0
+	c.reserved, c.podWeight, c.hypothetical = false, 0, false
 	c.filtered, c.binding = engine.Request{}, nil
 	c.answer.Reset()
 	cs.mu.Lock()

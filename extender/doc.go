@@ -21,6 +21,10 @@
 // on it; a node that exists only in the request is evaluated from its object. Without a cluster
 // every node is of the second kind, and requests with names fail.
 //
+// If a call has whole Node objects and none of them is in the View, a cluster autoscaler asks about nodes that it could add.
+// The response is that for empty nodes, and the call changes nothing: it is counted in the metrics, but it has no record in the
+// log of decisions, and its nodes are not cached.
+//
 // If at least one node passes and a shortlist is set, the response omits rejected nodes:
 // kube-scheduler uses them only to explain why no node fits. In all other cases each requested node
 // is in exactly one of the response's lists.

@@ -35,19 +35,32 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 			}
 		}
 	}
+	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
+	if !c.hypothetical {
+		h.filtered(c, req)
+	}
+	return nil
+}
+
+// filtered keeps what the filter call tells about the pod.
+func (h *Handler) filtered(c *call, req engine.Request) {
 	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
 		h.InFlight.preempted.rejected(req.Pod, node, req.View, c.started)
 	}
-	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
-	if h.Filtered != nil {
-		fits := c.record.Fit > 0
-		var unknown []string
-		if !fits && !c.known {
-			unknown = c.unknown()
-		}
-		h.Filtered(req, fits, unknown)
+	fits := c.record.Fit > 0
+	if h.Filtered == nil || fits && !c.known && !c.fitsInView() {
+		return
 	}
-	return nil
+	var unknown []string
+	if !fits && !c.known {
+		unknown = c.unknown()
+	}
+	h.Filtered(req, fits, unknown)
+}
+
+// fitsInView reports whether a node that passed is in the view.
+func (c *call) fitsInView() bool {
+	return slices.ContainsFunc(c.result.Kept, func(i int32) bool { return c.rows[i] >= 0 })
 }
 
 // rejects reports whether the call rejects the node.

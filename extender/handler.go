@@ -61,7 +61,8 @@ type Options struct {
 	Ledgers engine.Ledgers
 	// Filtered is called with the result of each successful filter call, before the response is sent. fits is true if
 	// the pod fits on a node. If it fits on none, unknown are the names of the requested nodes that are nil in the
-	// request, at most 64. Filtered must not keep the request's Nodes. Nil: not called.
+	// request, at most 64. Filtered must not keep the request's Nodes. It is not called if no node of the call is in the
+	// View, or the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not called.
 	Filtered func(req engine.Request, fits bool, unknown []string)
 	// Reserve adds bytes to the memory that the request with this context holds until its response; it may wait or
 	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
@@ -192,7 +193,7 @@ func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
 // finish records, counts and logs the call.
 func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
 	duration := time.Since(c.started)
-	if r := c.record; r != nil {
+	if r := c.record; r != nil && !c.hypothetical {
 		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, c.verb, h.Profile
 		if err != nil {
 			r.Error = oneLine(err)

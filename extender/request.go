@@ -104,6 +104,7 @@ func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) err
 	n := c.request.Len()
 	c.rows, c.nodes = slices.Grow(c.rows[:0], n)[:n], slices.Grow(c.nodes[:0], n)[:n]
 	view.Find(c.rows, c.request.Name)
+	c.hypothetical = h.hypothetical(c)
 	words := (view.Rows() + 63) / 64
 	c.seen = slices.Grow(c.seen[:0], words)[:words]
 	clear(c.seen)
@@ -136,13 +137,21 @@ func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) err
 	return nil
 }
 
+// hypothetical reports whether the call is about nodes that do not exist: it has whole Node objects, and none of them is in the
+// view. A cluster autoscaler makes such calls to learn whether a pod would fit on a node that it could add. They get a response,
+// and change nothing: no record, no pending pod, and no cached node. kube-scheduler makes such a call only if it has
+// nodeCacheCapable: false and knows none but the newest nodes.
+func (h *Handler) hypothetical(c *call) bool {
+	return h.Cluster != nil && c.request.Mode() == wire.Nodes && !slices.ContainsFunc(c.rows, func(row int32) bool { return row >= 0 })
+}
+
 // requestNode returns a node that is not in the view: nil, or the decoded node of the request.
 // added counts the memory that the request has taken so far.
 func (h *Handler) requestNode(ctx context.Context, c *call, i int, name string, added *int64) (*snapshot.Node, error) {
 	if c.request.Mode() != wire.Nodes {
 		return nil, nil
 	}
-	n, size, err := h.nodes.decode(name, c.request.Node(i))
+	n, size, err := h.nodes.decode(name, c.request.Node(i), !c.hypothetical)
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,8 @@ func (r *requestNodes) begin(ctx context.Context) error {
 
 func (r *requestNodes) end() { <-r.many }
 
-// decode returns the node, and the memory that it takes if it was not cached.
-func (r *requestNodes) decode(name string, raw []byte) (node *snapshot.Node, added int64, err error) {
+// decode returns the node, and the memory that it takes if it was not cached. It caches the node if keep is true.
+func (r *requestNodes) decode(name string, raw []byte, keep bool) (node *snapshot.Node, added int64, err error) {
 	r.mu.RLock()
 	known := r.known[name]
 	r.mu.RUnlock()
@@ -73,6 +73,14 @@ func (r *requestNodes) decode(name string, raw []byte) (node *snapshot.Node, add
 	}
 	snapshot.TrimNode(object)
 	decoded := requestNode{node: snapshot.NewNode(object), size: sizeOf(object) + int64(len(raw))}
+	if keep {
+		r.keep(name, raw, decoded)
+	}
+	return decoded.node, decoded.size - int64(len(raw)), nil
+}
+
+// keep caches the node, with a copy of its JSON.
+func (r *requestNodes) keep(name string, raw []byte, decoded requestNode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known == nil || len(r.known) >= maxRequestNodes || r.bytes+decoded.size > r.limit {
@@ -83,5 +91,4 @@ func (r *requestNodes) decode(name string, raw []byte) (node *snapshot.Node, add
 		r.bytes += decoded.size - r.known[name].size
 		r.known[name] = decoded
 	}
-	return decoded.node, decoded.size - int64(len(raw)), nil
 }
