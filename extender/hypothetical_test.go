@@ -51,6 +51,13 @@ type replica struct {
 	heard    []string // by Filtered
 }
 
+// View may be called while see publishes another.
+func (r *replica) View() *snapshot.View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.view
+}
+
 // RetryPod is what the Requeuer calls.
 func (r *replica) RetryPod(_ context.Context, _, name string, _ types.UID) (bool, error) {
 	r.retried = append(r.retried, name)

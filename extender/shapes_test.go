@@ -1,0 +1,82 @@
+package extender_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+)
+
+// The bodies that kube-scheduler has sent since Kubernetes 1.4 get the response that its types of the time decode: see
+// testdata/shapes/README.md.
+func TestShapesOfAllVersions(t *testing.T) {
+	nodes := []*corev1.Node{labelled("node-a", "score", "90"), labelled("node-b", "say", "wrong"), labelled("full", "say", "full", "pods", "")}
+	victim := onNode("victim", "full", 1)
+	files, err := filepath.Glob("testdata/shapes/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 10 {
+		t.Errorf("%d files", len(files))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		t.Run(name, func(t *testing.T) {
+			body, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pending := somePod()
+			pending.Spec.Priority = new(int32(10))
+			cluster := &fakeCluster{view: view(nodes, victim), pods: []*corev1.Pod{pending, victim}}
+			s := serve(t, cluster)
+			_, call, _ := strings.Cut(name, "-") // after the version
+			verb, mode, _ := strings.Cut(call, "-")
+			answer := s.post(t, verb, string(body))
+			switch verb {
+			case "filter":
+				checkFilterShape(t, mode, answer)
+			case "prioritize":
+				if diff := gocmp.Diff(extenderv1.HostPriorityList{{Host: "node-a", Score: 9}}, decode[extenderv1.HostPriorityList](t, answer)); diff != "" {
+					t.Error(diff)
+				}
+			case "preempt":
+				want := map[string]*extenderv1.MetaVictims{"full": {Pods: []*extenderv1.MetaPod{{UID: "uid-victim"}}}}
+				if diff := gocmp.Diff(want, decode[extenderv1.ExtenderPreemptionResult](t, answer).NodeNameToMetaVictims); diff != "" {
+					t.Error(diff)
+				}
+			case "bind":
+				if answer != `{"Error":""}` || len(cluster.bindings) != 1 || cluster.bindings[0].Node != "node-a" {
+					t.Errorf("answered %s, Bindings %+v", answer, cluster.bindings)
+				}
+			default:
+				t.Errorf("unknown verb %q", verb)
+			}
+		})
+	}
+}
+
+func checkFilterShape(t *testing.T, mode, answer string) {
+	t.Helper()
+	got := decode[extenderv1.ExtenderFilterResult](t, answer)
+	if got.FailedAndUnresolvableNodes["node-b"] == "" || got.Error != "" || (got.Nodes == nil) == (got.NodeNames == nil) {
+		t.Fatalf("answered %s", answer)
+	}
+	switch mode {
+	case "names":
+		if !slices.Equal(*got.NodeNames, []string{"node-a"}) {
+			t.Errorf("answered %s", answer)
+		}
+	case "nodes":
+		if len(got.Nodes.Items) != 1 || got.Nodes.Items[0].Name != "node-a" || got.Nodes.Items[0].Status.NodeInfo.KubeletVersion == "" {
+			t.Errorf("answered %s", answer)
+		}
+	default:
+		t.Errorf("unknown mode %q", mode)
+	}
+}
