@@ -13,10 +13,18 @@ import (
 func TestFillUpByHand(t *testing.T) {
 	// 4 GPUs of 16, pods with 10: four fit, 40 of 64.
 	w := world(t, machines(2, 2), gpumemory.BinPack)
-	parts := 0
+	parts, gpus := 0, map[string]int{}
+	w.Bound = func(pod *corev1.Pod) {
+		if index := pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; index != "" {
+			gpus[pod.Spec.NodeName+" "+index]++
+		}
+	}
 	f, err := w.FillUp(t.Context(), []Job{job("ten", 10, 0), job("none", 0, 0)}, 1, 1.3, func(float64) { parts++ })
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := map[string]int{"n00 0": 1, "n00 1": 1, "n01 0": 1, "n01 1": 1}; !reflect.DeepEqual(gpus, want) {
+		t.Errorf("the pods are bound to %v", gpus)
 	}
 	if got := f.Curve[len(f.Curve)-1].Allocated; got != 40.0/64 {
 		t.Errorf("%v is allocated", got)

@@ -67,6 +67,7 @@ type run struct {
 	*cluster
 	scheduler Scheduler
 	extender  Extender
+	told      func(bound *corev1.Pod) // may be nil
 	random    *rand.Rand
 	next      int // index of the node at which the next search starts
 	result    engine.Result
@@ -86,7 +87,11 @@ func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
 	if !r.concerned(pod) {
 		e = nil
 	}
-	return r.bind(ctx, e, pod, n, needs)
+	if err := r.bind(ctx, e, pod, n, needs); err != nil || r.told == nil {
+		return err
+	}
+	r.told(r.builder.Pod(pod.UID))
+	return nil
 }
 
 func (r *run) concerned(pod *corev1.Pod) bool {
