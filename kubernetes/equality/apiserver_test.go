@@ -105,15 +105,26 @@ func (a *api) put(collection string, o metav1.Object) {
 func (a *api) keep(collection string, names map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for key, o := range a.objects[collection] {
+	for key := range a.objects[collection] {
 		if !names[collection+key] {
-			delete(a.objects[collection], key)
-			a.version++
-			o = o.(runtime.Object).DeepCopyObject().(metav1.Object)
-			o.SetResourceVersion(strconv.Itoa(a.version))
-			a.tell(collection, "DELETED", o)
+			a.drop(collection, key)
 		}
 	}
+}
+
+// remove removes the object, which must exist.
+func (a *api) remove(collection, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(collection, key)
+}
+
+func (a *api) drop(collection, key string) {
+	o := a.objects[collection][key].(runtime.Object).DeepCopyObject().(metav1.Object)
+	delete(a.objects[collection], key)
+	a.version++
+	o.SetResourceVersion(strconv.Itoa(a.version))
+	a.tell(collection, "DELETED", o)
 }
 
 func (a *api) tell(collection, kind string, o metav1.Object) {

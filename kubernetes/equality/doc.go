@@ -9,12 +9,14 @@
 //     reason and whether evicting pods could help.
 //   - Scores: the order of the nodes, and which of them are best.
 //   - Claims: the annotations of the Binding, and what every ledger holds afterwards.
+//   - Places: each pod of the GPU trace of test/openb, placed one after the other beside kube-scheduler's own plugins for
+//     resources, is bound to the same node with the same GPUs as in a simulation, or fits on no node.
 //
 // # What a process changes
 //
-// A plugin reads the API server itself, so that its claims have times and tokens of their own, and it is not compared with
-// LeastWaste, which learns from the pods that a process has seen come. It returns all nodes that fit, whatever the shortlist,
-// and scores from 0 to 100.
+// A plugin reads the API server itself, so that its claims have times and tokens of their own. It is not compared with LeastWaste,
+// which learns from the pods that a process has seen come: a plugin may decide before it has seen the latest of them. It returns
+// all nodes that fit, whatever the shortlist, and scores from 0 to 100.
 //
 // # What the wire changes
 //
@@ -31,5 +33,5 @@
 //     that exists in the request alone is judged by its object.
 //
 // The flag -rapid.checks draws more clusters than make unit does, and -rapid.seed draws the
-// same again.
+// same again. -trace.nodes takes more nodes of the trace, which has 1213.
 package equality

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", checks); err != nil { // before the command line is parsed
 		panic(err)
 	}
+	flag.Int(traceNodes, 60, "how many nodes of the GPU trace are filled up")
 	metrics.Register()
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())

@@ -34,9 +34,13 @@ func policyTypes(seen *atomic.Pointer[snapshot.View]) []policy.Type {
 	return append(standard.Types(), own)
 }
 
+// alike has for each node of a world the node of another View that was the same. Nodes are immutable, and Views share those that
+// have not changed.
+type alike map[*snapshot.Node]*snapshot.Node
+
 // lacks says what of the world the View does not show as it is; "" if it shows everything. ConfigMaps are there only if a policy
-// reads them.
-func (w *world) lacks(view *snapshot.View, configMaps bool) string {
+// reads them. It compares only nodes that are not known to be alike, and adds those that are.
+func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string {
 	want := w.builder.View()
 	if view == nil || view.Len() != want.Len() {
 		return "nodes"
@@ -44,13 +48,14 @@ func (w *world) lacks(view *snapshot.View, configMaps bool) string {
 	for n := range want.All() {
 		got := view.Node(n.Name)
 		switch {
-		case got == nil, asText(got.Object, got.Pods...) != asText(n.Object, n.Pods...):
+		case got == nil, known[n] != got && asText(got.Object, got.Pods...) != asText(n.Object, n.Pods...):
 			return "node " + n.Name
 		case configMaps && !maps.Equal(got.ConfigMap(unhealthyGPUs), n.ConfigMap(unhealthyGPUs)):
 			return "the ConfigMap of " + n.Name
 		case asText(nil, view.Nominated()[n.Name]...) != asText(nil, want.Nominated()[n.Name]...):
 			return "pods nominated to " + n.Name
 		}
+		known[n] = got
 	}
 	for key, l := range w.claimed {
 		if key.Node != "" && want.Node(key.Node) == nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
@@ -47,6 +48,7 @@ type inProcess struct {
 	snapshot *lister
 	stop     context.CancelFunc
 	seen     atomic.Pointer[snapshot.View] // by which the plugin has judged the latest pod
+	alike    alike
 }
 
 // lister is the snapshot that plugins see.
@@ -55,7 +57,14 @@ type lister struct{ *cache.Snapshot }
 // startPlugin starts the framework with the plugin, whose args are the configuration.
 func startPlugin(t fataler, text []byte, w *world) *inProcess {
 	t.Helper()
-	p := &inProcess{world: w, api: newAPI(), snapshot: &lister{cache.NewEmptySnapshot()}}
+	return startFramework(t, text, w, []schedulerapi.Plugin{{Name: schedplugin.Name, Weight: 1}}, frameworkruntime.WithPodNominator(nominator{world: w}))
+}
+
+// startFramework starts the framework with the plugins, kube-scheduler's own with their defaults. The configuration is the args of
+// ours.
+func startFramework(t fataler, text []byte, w *world, enabled []schedulerapi.Plugin, more ...frameworkruntime.Option) *inProcess {
+	t.Helper()
+	p := &inProcess{world: w, api: newAPI(), snapshot: &lister{cache.NewEmptySnapshot()}, alike: alike{}}
 	p.publish()
 	client, err := kubernetes.NewForConfig(p.api.config())
 	if err != nil {
@@ -65,24 +74,26 @@ func startPlugin(t fataler, text []byte, w *world) *inProcess {
 	if err := registry.Register(schedplugin.Name, schedplugin.New(config.Types{Policies: policyTypes(&p.seen), Signals: []signal.Type{p.signals.source()}})); err != nil {
 		t.Fatalf("%v", err)
 	}
-	only := func(name string) schedulerapi.PluginSet {
-		return schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: name}}}
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatalf("%v", err)
 	}
 	profile := &schedulerapi.KubeSchedulerProfile{
 		SchedulerName: corev1.DefaultSchedulerName,
 		Plugins: &schedulerapi.Plugins{
-			QueueSort:  only(queuesort.Name),
-			MultiPoint: schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: schedplugin.Name, Weight: 1}, {Name: defaultbinder.Name}}},
+			QueueSort:  schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: queuesort.Name}}},
+			MultiPoint: schedulerapi.PluginSet{Enabled: append(enabled, schedulerapi.Plugin{Name: defaultbinder.Name})},
 		},
-		PluginConfig: []schedulerapi.PluginConfig{{Name: schedplugin.Name, Args: &runtime.Unknown{Raw: text, ContentType: runtime.ContentTypeJSON}}},
+		PluginConfig: append(defaults.Profiles[0].PluginConfig, schedulerapi.PluginConfig{
+			Name: schedplugin.Name, Args: &runtime.Unknown{Raw: text, ContentType: runtime.ContentTypeJSON},
+		}),
 	}
 	ctx, stop := context.WithCancel(background)
 	p.stop = stop
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p.Framework, err = frameworkruntime.NewFramework(ctx, registry, profile,
+	p.Framework, err = frameworkruntime.NewFramework(ctx, registry, profile, append(more,
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithKubeConfig(p.api.config()), frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSnapshotSharedLister(p.snapshot), frameworkruntime.WithPodNominator(nominator{world: w}), frameworkruntime.WithPodActivator(activator{}),
-		frameworkruntime.WithParallelism(1))
+		frameworkruntime.WithSnapshotSharedLister(p.snapshot), frameworkruntime.WithPodActivator(activator{}), frameworkruntime.WithParallelism(1))...)
 	if err != nil {
 		stop()
 		t.Fatalf("the plugin does not start: %v\n%s", err, text)
@@ -167,13 +178,19 @@ func (p *inProcess) publish() {
 func (p *inProcess) settle(t fataler, profile *config.Profile) {
 	t.Helper()
 	p.publish()
+	reads := slices.ContainsFunc(profile.Policies, func(p config.Policy) bool { return p.Type == "GPUMemory" })
+	p.await(t, func(view *snapshot.View) string { return p.lacks(view, reads, p.alike) })
+}
+
+// await waits until the View by which the plugin judges, which may be nil, lacks nothing.
+func (p *inProcess) await(t fataler, lacksOf func(*snapshot.View) string) {
+	t.Helper()
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", UID: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuMemory: resource.MustParse("0")}}, // which makes it any profile's
 	}}}}
-	reads := slices.ContainsFunc(profile.Policies, func(p config.Policy) bool { return p.Type == "GPUMemory" })
 	for look := 0; ; look++ {
 		p.RunPreFilterPlugins(background, framework.NewCycleState(), probe)
-		lacks := p.lacks(p.seen.Load(), reads)
+		lacks := lacksOf(p.seen.Load())
 		if lacks == "" {
 			return
 		}
