@@ -268,7 +268,7 @@ func (b *Builder) DeleteSignal(name string) {
 func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resource, resource) }
 
 // View publishes the current state. It returns the same View while nothing changes. Its cost is
-// that of the changed nodes, plus copying 64 pointers for each of them and one for each 64 nodes.
+// that of the changed nodes, plus copying 64 rows for each of them and one pointer for each 64 nodes.
 func (b *Builder) View() *View {
 	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
 		return b.current
@@ -285,7 +285,7 @@ func (b *Builder) View() *View {
 	var changed []*Node
 	for _, name := range slices.SortedFunc(maps.Keys(b.dirty), b.compareRows) {
 		if state := b.nodes[name]; state != nil && state.object != nil {
-			n := &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, row: state.row, objectFacts: state.facts}
+			n := &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, version: versions.Add(1), row: state.row, objectFacts: state.facts}
 			b.rows[state.row] = n
 			changed = append(changed, n)
 		}

@@ -270,7 +270,9 @@ func TestBuilderAgainstModel(t *testing.T) {
 				}
 			},
 		})
+		versions := nodeVersions{}
 		for i, v := range views {
+			versions.check(t, v)
 			if got := showAll(v); got != texts[i] {
 				t.Fatalf("view %d changed after it was published:\n%swas\n%s", v.Generation(), got, texts[i])
 			}

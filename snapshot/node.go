@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,7 @@ type Node struct {
 	Ledgers []*Ledger
 
 	configMaps  map[ConfigMapSource]map[string]string // nil: none
+	version     uint64                                // see View.Version; 0 if the node cannot be in a View
 	row         int32
 	facts       facts
 	objectFacts *facts // shared by all Nodes with this Object
@@ -112,8 +114,12 @@ func (n *Node) With(coming ...*corev1.Pod) *Node {
 }
 
 func (n *Node) holding(pods []*corev1.Pod) *Node {
-	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, row: n.row, objectFacts: n.objectFacts}
+	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, version: versions.Add(1), row: n.row, objectFacts: n.objectFacts}
 }
+
+// versions is the last version of a Node. It counts the Nodes of all Builders, and those of With and Without, so that a
+// cache may be used with any Views.
+var versions atomic.Uint64
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/snapshot"
@@ -21,6 +22,7 @@ func TestViewsOfManyNodesStay(t *testing.T) {
 		}
 		var views []*snapshot.View
 		var wanted [][]*snapshot.Node // of each view, by row
+		versions := nodeVersions{}
 		for step := range rapid.IntRange(1, 8).Draw(t, "views") {
 			for range rapid.IntRange(0, 3).Draw(t, "changes") {
 				name := fmt.Sprintf("n%03d", rapid.IntRange(0, count-1).Draw(t, "node"))
@@ -30,6 +32,7 @@ func TestViewsOfManyNodesStay(t *testing.T) {
 			if rapid.Bool().Draw(t, "with") {
 				n := view.At(rapid.IntRange(0, count-1).Draw(t, "row"))
 				view = view.WithNodes(n.With(pod("more", n.Name)))
+				view = view.WithNodes(view.At(n.Row()).Without(func(p *corev1.Pod) bool { return p.Name == "p0" }))
 			}
 			rows := make([]*snapshot.Node, count)
 			for n := range view.All() {
@@ -38,6 +41,7 @@ func TestViewsOfManyNodesStay(t *testing.T) {
 			views, wanted = append(views, view), append(wanted, rows)
 		}
 		for i, view := range views {
+			versions.check(t, view)
 			for row, n := range wanted[i] {
 				if n == nil || view.At(row) != n || view.Node(n.Name) != n {
 					t.Fatalf("row %d of view %d of %d holds %v, want %v", row, i, len(views), view.At(row), n)
@@ -59,6 +63,56 @@ func TestViewsOfManyNodesStay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// nodeVersions are the nodes with each version.
+type nodeVersions map[uint64]*snapshot.Node
+
+// check fails the test unless the versions of the nodes in the view are those of no other nodes.
+func (vs nodeVersions) check(t interface{ Fatalf(string, ...any) }, view *snapshot.View) {
+	for row := range view.Rows() {
+		n, version := view.At(row), view.Version(row)
+		if (n == nil) != (version == 0) {
+			t.Fatalf("row %d holds %v and has the version %d", row, n, version)
+		}
+		if n == nil {
+			continue
+		}
+		if other := vs[version]; other != nil && other != n {
+			t.Fatalf("%s with %d pods, and %s with %d pods, both have the version %d", other.Name, len(other.Pods), n.Name, len(n.Pods), version)
+		}
+		vs[version] = n
+	}
+	for _, row := range []int{-1, view.Rows()} {
+		if version := view.Version(row); version != 0 {
+			t.Fatalf("row %d of %d has the version %d", row, view.Rows(), version)
+		}
+	}
+}
+
+// Nodes of different Builders have different versions, and so have the nodes that With and Without return.
+func TestVersionsAreThoseOfOneNode(t *testing.T) {
+	versions := nodeVersions{}
+	for range 2 {
+		var b snapshot.Builder
+		b.SetNode(node("a"))
+		b.SetNode(node("b"))
+		b.SetPod(pod("p", "a"))
+		view := b.View()
+		a := view.Node("a")
+		with := a.With(pod("q", "a"))
+		versions.check(t, view)
+		versions.check(t, view.WithNodes(with))
+		versions.check(t, view.WithNodes(a.With(pod("q", "a"))))
+		versions.check(t, view.WithNodes(with.Without(func(p *corev1.Pod) bool { return p.Name == "q" })))
+		before := view.Version(view.Node("b").Row())
+		b.DeleteNode("a")
+		view = b.View()
+		versions.check(t, view)
+		if got := view.Version(view.Node("b").Row()); got != before {
+			t.Errorf("the version of a node changed from %d to %d when another node was deleted", before, got)
+		}
+	}
 }
 
 // What a view takes depends on what has changed, and hardly on the number of nodes.

@@ -53,7 +53,17 @@ func (v *View) At(row int) *Node {
 	if row < 0 || row >= v.rows.length {
 		return nil
 	}
-	return v.rows.at(row)
+	return v.rows.at(row).node
+}
+
+// Version identifies the node at the row, as At returns it: for as long as the process runs, no other Node, of any
+// View, has the same version. Unlike a pointer to the Node, a version does not keep the Node in memory. It is 0 if the
+// row is free or out of range.
+func (v *View) Version(row int) uint64 {
+	if row < 0 || row >= v.rows.length {
+		return 0
+	}
+	return v.rows.at(row).version
 }
 
 // Node returns the node with the name, or nil.
@@ -83,7 +93,7 @@ func (v *View) All() iter.Seq[*Node] {
 			return
 		}
 		for _, row := range v.index.sorted {
-			if !yield(v.rows.at(int(row))) {
+			if !yield(v.rows.at(int(row)).node) {
 				return
 			}
 		}
@@ -123,7 +133,7 @@ func (v *View) Signals() iter.Seq[*Signal] {
 // WithNodes returns a copy of the View with these nodes in place of its own. They are made from nodes of the View by
 // [Node.With] and [Node.Without], at most one from each.
 func (v *View) WithNodes(nodes ...*Node) *View {
-	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows.at(int(n.row)) != n }) {
+	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows.at(int(n.row)).node != n }) {
 		return v
 	}
 	with := *v
