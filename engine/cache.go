@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"container/list"
 	"encoding/binary"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -54,9 +54,12 @@ func (es *evaluations) put(ev *evaluation) {
 }
 
 const (
-	// maxNodeCaches is for how many signatures an Engine caches nodes. Each cache takes 16 bytes for every row of the
-	// view, and keeps outdated nodes alive until the next request for a pod with its signature.
-	maxNodeCaches = 16
+	// maxNodeCacheBytes is how much memory an Engine uses to cache nodes: about 200 signatures with 5,000 nodes.
+	maxNodeCacheBytes = 16 << 20
+	// nodeCacheBytes is about what a nodeCache takes beside its nodes and its signature.
+	nodeCacheBytes = 256
+	// cachedNodeBytes is the size of a cachedNode.
+	cachedNodeBytes = 16
 	// minCachedNodes is how many nodes a request must have to use the cache.
 	minCachedNodes = 8
 	// maxSignature is the length in bytes of the longest signature that is cached.
@@ -65,31 +68,33 @@ const (
 	cachedScores = 7
 )
 
-// nodeCaches holds the caches for the latest signatures. One request at a time owns a nodeCache.
+// nodeCaches holds the caches for the latest signatures, at most maxNodeCacheBytes. One request at a time owns a nodeCache. The zero
+// value is ready to use.
 type nodeCaches struct {
-	mu     sync.Mutex
-	latest []*nodeCache // the latest one last
+	mu          sync.Mutex
+	latest      list.List // of *nodeCache, the latest one last
+	bySignature map[string]*list.Element
+	bytes       int // of all in latest
 }
 
 // nodeCache holds the results of the policies with a signature, for all pods for which these signatures are the same.
 type nodeCache struct {
-	signature []byte
+	signature string
 	nodes     []cachedNode // by row
-	rows      []int32      // scratch memory for the rows of the requested nodes
 }
 
-// cachedNode holds the results for one node. They are valid only while the row has the same node.
+// cachedNode holds the results for one node. It has no pointers, so that the garbage collector neither reads the caches nor keeps the
+// nodes for them. The zero value holds nothing.
 type cachedNode struct {
-	node *snapshot.Node
+	// version is that of the node: if the row has another one, the results are not valid.
+	version uint64
 	// fits is true if all policies with a signature let the node pass. Rejections are not cached, because they have
 	// numbers.
 	fits bool
-	// scores are those of the first policies with a signature that score and do not normalize; notScored if the score
-	// is unknown.
-	scores [cachedScores]int8
+	// scores are those of the first policies with a signature that score and do not normalize, each less the smallest
+	// score and plus 1; 0 if the score is unknown.
+	scores [cachedScores]uint8
 }
-
-const notScored = policy.NoOpinion - 1
 
 // sign appends the signature of a member's cycle to that of the evaluation. It returns false if the cycle has none.
 func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
@@ -115,47 +120,50 @@ func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
 }
 
 // take gives the evaluation the cache for its signature, if it has one and the request has enough nodes.
-func (cs *nodeCaches) take(ev *evaluation, req *Request) {
+func (cs *nodeCaches) take(ev *evaluation, req *Request, memory *scratch) {
 	if len(ev.signature) == 0 || len(ev.signature) > maxSignature || len(req.Nodes) < minCachedNodes {
 		return
 	}
-	c := cs.find(ev.signature)
-	if rows := req.View.Rows(); rows > len(c.nodes) {
+	rows := req.View.Rows()
+	c, found := cs.find(ev.signature, rows)
+	if !found {
+		clear(c.nodes)
+	}
+	if rows > len(c.nodes) {
 		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
 	}
-	if ev.rows = req.Rows; ev.rows == nil {
-		c.rows = c.rows[:0]
+	ev.cache, ev.rows = c, req.Rows
+	if ev.rows == nil {
+		memory.rows = memory.rows[:0]
 		for _, n := range req.Nodes {
 			row := -1
 			if n != nil {
 				row = n.Row()
 			}
-			c.rows = append(c.rows, int32(row))
+			memory.rows = append(memory.rows, int32(row))
 		}
-		ev.rows = c.rows
+		ev.rows = memory.rows
 	}
-	ev.cache = c
 }
 
-// find removes the cache for the signature from the caches and returns it. If there is none, it returns an empty one, in the memory of
-// the least recently used one if the caches are full, so that pods of more templates than there are caches leave no garbage.
-func (cs *nodeCaches) find(signature []byte) *nodeCache {
+// find removes the cache for the signature from the caches and returns it. If it finds none, it returns one for this signature, with
+// the memory and the results of the least recently used one if a cache with this many rows would exceed the limit: then pods of
+// too many templates cause no garbage.
+func (cs *nodeCaches) find(signature []byte, rows int) (c *nodeCache, found bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	at := slices.IndexFunc(cs.latest, func(c *nodeCache) bool { return string(c.signature) == string(signature) })
-	if at < 0 && len(cs.latest) < maxNodeCaches {
-		return &nodeCache{signature: slices.Clone(signature)}
+	if at := cs.bySignature[string(signature)]; at != nil {
+		return cs.remove(at), true
 	}
-	c := cs.latest[max(at, 0)]
-	cs.latest = slices.Delete(cs.latest, max(at, 0), max(at, 0)+1)
-	if at < 0 {
-		clear(c.nodes)
-		c.signature = append(c.signature[:0], signature...)
+	c = &nodeCache{}
+	if oldest := cs.latest.Front(); oldest != nil && cs.bytes+nodeCacheBytes+len(signature)+rows*cachedNodeBytes > maxNodeCacheBytes {
+		c = cs.remove(oldest)
 	}
-	return c
+	c.signature = string(signature)
+	return c, false
 }
 
-// put returns the cache of the evaluation to the caches.
+// put returns the cache of the evaluation to the caches. It replaces one for the same signature, which a concurrent request returned.
 func (cs *nodeCaches) put(ev *evaluation) {
 	c := ev.cache
 	if ev.cache, ev.rows = nil, nil; c == nil {
@@ -163,10 +171,28 @@ func (cs *nodeCaches) put(ev *evaluation) {
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.latest = append(cs.latest, c)
-	if len(cs.latest) > maxNodeCaches {
-		cs.latest = slices.Delete(cs.latest, 0, 1)
+	if at := cs.bySignature[c.signature]; at != nil {
+		cs.remove(at)
 	}
+	if cs.bySignature == nil {
+		cs.bySignature = map[string]*list.Element{}
+	}
+	cs.bySignature[c.signature] = cs.latest.PushBack(c)
+	for cs.bytes += c.bytes(); cs.bytes > maxNodeCacheBytes; {
+		cs.remove(cs.latest.Front())
+	}
+}
+
+// remove is for callers that hold the lock.
+func (cs *nodeCaches) remove(at *list.Element) *nodeCache {
+	c := cs.latest.Remove(at).(*nodeCache)
+	delete(cs.bySignature, c.signature)
+	cs.bytes -= c.bytes()
+	return c
+}
+
+func (c *nodeCache) bytes() int {
+	return nodeCacheBytes + len(c.signature) + cap(c.nodes)*cachedNodeBytes
 }
 
 // cachedNode returns the entry for the node with this index in the request. The entry is empty if the node has changed.
@@ -175,16 +201,13 @@ func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
 	if ev.cache == nil {
 		return nil
 	}
-	row := ev.rows[index]
-	if ev.key.view.At(int(row)) != n {
+	row := int(ev.rows[index])
+	if ev.key.view.At(row) != n {
 		return nil
 	}
 	c := &ev.cache.nodes[row]
-	if c.node != n {
-		*c = cachedNode{node: n}
-		for i := range c.scores {
-			c.scores[i] = int8(notScored)
-		}
+	if version := ev.key.view.Version(row); c.version != version {
+		*c = cachedNode{version: version}
 	}
 	return c
 }
@@ -203,12 +226,12 @@ func (ev *evaluation) scoreOf(scorer *scorerRef, n *snapshot.Node, index int) in
 	if scorer.slot >= 0 {
 		c = ev.cachedNode(n, index)
 	}
-	if c != nil && int64(c.scores[scorer.slot]) != notScored {
-		return int64(c.scores[scorer.slot])
+	if c != nil && c.scores[scorer.slot] != 0 {
+		return int64(c.scores[scorer.slot]) - 1 + policy.NoOpinion
 	}
 	score := scorer.score.Score(n)
 	if c != nil && score >= policy.NoOpinion && score <= policy.MaxScore {
-		c.scores[scorer.slot] = int8(score)
+		c.scores[scorer.slot] = uint8(score - policy.NoOpinion + 1)
 	}
 	return score
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -224,43 +222,6 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Requests with more signatures than an engine caches nodes for are answered as if there were no cache, and leave no memory of the
-// size of the cluster behind.
-func TestManySignatures(t *testing.T) {
-	const nodes, signatures, most = 5000, 40, 20_000 // bytes for each request; a cache takes 80,000
-	var lines []string
-	for i := range nodes {
-		lines = append(lines, fmt.Sprintf("n%d memory=%d", i, i%10))
-	}
-	view := viewOf(lines...)
-	all := slices.Collect(view.All())
-	p := &fake{filter: func(n *snapshot.Node) policy.Verdict { return policy.Verdict{} }}
-	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
-	var result engine.Result
-	ask := func(turn int) {
-		p.signature = fmt.Sprint(turn % signatures)
-		req := engine.Request{Pod: podOf(fmt.Sprint("pod ", turn), "1"), View: view, Nodes: all[:100]}
-		if err := e.Filter(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.calls().Filter; got != 100 {
-			t.Fatalf("request %d: the policy was asked about %d nodes, want 100", turn, got)
-		}
-	}
-	for turn := range signatures {
-		ask(turn)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for turn := range signatures {
-		ask(signatures + turn)
-	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / signatures; each > most {
-		t.Errorf("a request takes %d bytes of memory, want at most %d", each, most)
 	}
 }
 

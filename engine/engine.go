@@ -231,7 +231,7 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 // decide is run with an evaluation that has begun. prepared says whether it was used before.
 func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, prepared bool, result *Result, decide func(*evaluation) error) error {
 	cached := func(ev *evaluation) error {
-		e.caches.take(ev, &req)
+		e.caches.take(ev, &req, &result.scratch)
 		defer e.caches.put(ev)
 		return decide(ev)
 	}

@@ -16,6 +16,7 @@ import (
 // Result and is reused.
 type scratch struct {
 	nodes  []*snapshot.Node // the requested nodes with the pods nominated to them
+	rows   []int32          // of the requested nodes
 	known  []int32          // indices of the requested nodes that are known
 	best   []int32          // positions of the shortlist
 	totals []int64          // in the order of the scored indices, as are the scores
