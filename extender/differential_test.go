@@ -288,7 +288,9 @@ func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 			Namespace: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "namespace"), Name: uid, UID: types.UID(uid), ResourceVersion: "1",
 			Labels: map[string]string{"app": rapid.SampledFrom([]string{"bench", "bench", "other"}).Draw(t, "app")},
 		}}
-		for _, name := range rapid.SliceOfNDistinct(image, 0, 2, rapid.ID[string]).Draw(t, "pod's images") {
+		// There are more sets of images, and so more signatures, than nodes.
+		podImage := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"})
+		for _, name := range rapid.SliceOfNDistinct(podImage, 0, 2, rapid.ID[string]).Draw(t, "pod's images") {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: name})
 		}
 		return pod
@@ -319,6 +321,12 @@ func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 					cluster.view = builder.View()
 				}
 			},
+			"a pod is in flight": func(t *rapid.T) {
+				if n := cluster.view.Node(drawNode(t).Name); n != nil {
+					cluster.view = cluster.view.WithNodes(n.With(drawPod(t)))
+				}
+			},
+			"it is bound elsewhere": func(t *rapid.T) { cluster.view = builder.View() },
 			"change a node": func(t *rapid.T) {
 				builder.SetNode(drawNode(t))
 				cluster.view = builder.View()
