@@ -177,7 +177,7 @@ func Handler(s Source) http.Handler {
 
 func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
 	view := s.View()
-	nodes, excluded := s.asked(view, pod, node)
+	nodes, excluded := s.callNodes(view, pod, node)
 	var profiles []Profile
 	for path, e := range engines {
 		if only != "" && only != path {
@@ -209,9 +209,9 @@ func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *cor
 	return profiles
 }
 
-// asked returns the nodes for which kube-scheduler would call, and why it excludes the others.
+// callNodes returns the nodes for which kube-scheduler would call, and why it excludes the others.
 // first comes first among the examples of excluded nodes.
-func (s Source) asked(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
+func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
 	var ignored []corev1.ResourceName
 	if s.Ignored != nil {
 		ignored = s.Ignored()

@@ -169,7 +169,7 @@ func opinion(o engine.PolicyOpinion) string {
 
 // reasons explains the codes in the table.
 func (p *Profile) reasons(b *strings.Builder) {
-	told := map[string]bool{}
+	written := map[string]bool{}
 	for _, x := range p.Explanations {
 		for _, o := range x.Policies {
 			if o.Code == "" {
@@ -179,8 +179,8 @@ func (p *Profile) reasons(b *strings.Builder) {
 			if o.Unresolvable {
 				text += " (preemption would not help)"
 			}
-			if !told[text] {
-				told[text] = true
+			if !written[text] {
+				written[text] = true
 				fmt.Fprintln(b, text)
 			}
 		}

@@ -73,7 +73,7 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 		unmanaged(req, &c.result)
 		return given, nil
 	}
-	node, err := h.roomIsMade(ctx, c, req)
+	node, err := h.fitsWhereNominated(ctx, c, req)
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +94,12 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 	return nil, nil
 }
 
-// roomIsMade returns the node to which the pod is nominated, if the pod fits there now, and "" otherwise.
+// fitsWhereNominated returns the node to which the pod is nominated, if the pod fits there now, and "" otherwise.
 // kube-scheduler retries a nominated pod as soon as its own cache shows that the evicted pods are gone. If our view
 // shows them for a moment longer, the filter call rejects the node, and the preempt call that follows would evict more
-// pods on other nodes. So roomIsMade reads from the API server which of these pods are gone. If no filter call has
+// pods on other nodes. So fitsWhereNominated reads from the API server which of these pods are gone. If no filter call has
 // rejected the node, kube-scheduler rejects it for a reason of its own.
-func (h *Handler) roomIsMade(ctx context.Context, c *call, req engine.Request) (string, error) {
+func (h *Handler) fitsWhereNominated(ctx context.Context, c *call, req engine.Request) (string, error) {
 	name, victims := h.InFlight.preempted.takeRejected(req.Pod.UID)
 	node := req.View.Node(name)
 	if node == nil {

@@ -233,7 +233,7 @@ func newNotifier(paths []string, onError func(error)) *notifier {
 	return n
 }
 
-// forward signals every notification, and every error too: an overflow is a change that could not be told.
+// forward signals every notification, and every error too: an overflow means that a change was lost.
 func (n *notifier) forward() {
 	defer close(n.done)
 	for {

@@ -18,10 +18,10 @@ const (
 	// forgotten is the weight below which a shape is dropped, so that shapes that no longer come do
 	// not accumulate.
 	forgotten = 0.02
-	// firstLesson is the number of arrivals before the first model, and newShare the share of the
+	// firstModelPods is the number of arrivals before the first model, and newShare the share of the
 	// remembered arrivals that must be new for the next model.
-	firstLesson = 16
-	newShare    = 0.25
+	firstModelPods = 16
+	newShare       = 0.25
 	// delay is the share of the remembered arrivals between learning a model and using it, so that
 	// there is time to compute it.
 	delay = 0.1
@@ -36,8 +36,8 @@ type Mix struct {
 
 type weighted struct {
 	Shape
-	weight float64
-	asked  float64 // of all GPUs together, in thousandths; see Waste
+	weight    float64
+	requested float64 // of all GPUs together, in thousandths; see Waste
 }
 
 // All yields the shapes in a fixed order, each with its weight; Seen is the sum of the weights.
@@ -124,23 +124,23 @@ func (l *Learner) forget() {
 	}
 }
 
-// Lesson returns from how many of the first pods to learn when came pods have come: 0 at first, and
-// the same number for a while, because learning takes time.
-func Lesson(came, nodes int) int {
-	return NextLesson(came-int(delay*math.Min(float64(came), memory(nodes))), nodes)
+// ModelPods returns how many of the first pods the workload model learns from, after came pods have arrived: 0 at first,
+// and the same number for a while, because learning takes time.
+func ModelPods(came, nodes int) int {
+	return NextModelPods(came-int(delay*math.Min(float64(came), memory(nodes))), nodes)
 }
 
-// NextLesson returns what Lesson will return, or already returns, when a few more pods have come.
-func NextLesson(came, nodes int) int {
+// NextModelPods returns what ModelPods will return, or already returns, after a few more arrivals.
+func NextModelPods(came, nodes int) int {
 	at, full := 0, int(memory(nodes))
 	for at < full {
-		next := at + max(firstLesson, int(newShare*float64(at)))
+		next := at + max(firstModelPods, int(newShare*float64(at)))
 		if next > came {
 			return at
 		}
 		at = next
 	}
-	step := max(firstLesson, int(newShare*float64(full)))
+	step := max(firstModelPods, int(newShare*float64(full)))
 	return at + max(0, came-at)/step*step
 }
 

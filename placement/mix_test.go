@@ -54,29 +54,29 @@ func TestLearnerRemembersMoreInLargerClusters(t *testing.T) {
 	}
 }
 
-func TestLessons(t *testing.T) {
+func TestModelPods(t *testing.T) {
 	var at []int
 	for came := range 3001 {
-		next, now := NextLesson(came, 10), Lesson(came, 10)
+		next, now := NextModelPods(came, 10), ModelPods(came, 10)
 		if n := len(at); n == 0 || at[n-1] != next {
 			at = append(at, next)
 		}
 		// What is to be used has been known for a while, and is not old.
 		if now > next || came-now > 16+250+100+came/5 || came > 200 && now == next && came-next < 10 {
-			t.Fatalf("after %d pods: the lesson from %d, and the one from %d is next", came, now, next)
+			t.Fatalf("after %d pods: the model learns from %d pods, and the next one from %d", came, now, next)
 		}
 	}
 	if len(at) < 12 || at[0] != 0 || at[1] != 16 || at[2] != 32 {
-		t.Errorf("the first lessons are from %v", at[:min(3, len(at))])
+		t.Errorf("the first models learn from %v pods", at[:min(3, len(at))])
 	}
 	if last := at[len(at)-1] - at[len(at)-2]; last != 250 {
-		t.Errorf("the last two lessons are %d apart", last)
+		t.Errorf("the last two models are %d pods apart", last)
 	}
-	if far := NextLesson(1<<40, 5000); 1<<40-far > 1000 || far > 1<<40 {
+	if far := NextModelPods(1<<40, 5000); 1<<40-far > 1000 || far > 1<<40 {
 		t.Errorf("after %d: %d", 1<<40, far)
 	}
-	if NextLesson(-5, 0) != 0 || Lesson(0, 0) != 0 {
-		t.Error("a lesson from nothing")
+	if NextModelPods(-5, 0) != 0 || ModelPods(0, 0) != 0 {
+		t.Error("a model without pods")
 	}
 }
 

@@ -48,8 +48,8 @@ func (m *models) key() string {
 	return string(key)
 }
 
-// asks reports whether a pod that requests a slot of the group could have the shape.
-func (g *group) asks(s Shape, limit *models) bool {
+// requests reports whether a pod that requests a slot of the group could have the shape.
+func (g *group) requests(s Shape, limit *models) bool {
 	return s.GPUs > 1 && !limit.none && s.GPUs >= g.gpus && s.CPU >= g.cpu && s.Memory >= g.memory && limit.within(g.models)
 }
 
@@ -83,8 +83,8 @@ func (w *Waste) learnScarce(shapes []weighted) {
 		one := scarce{models: limit}
 		for _, other := range shapes {
 			if of := w.limits[other.Models]; other.GPUs > 0 && !of.none && of.within(limit) {
-				one.demand += other.weight * other.asked
-				one.squares += other.weight * other.asked * other.asked
+				one.demand += other.weight * other.requested
+				one.squares += other.weight * other.requested * other.requested
 			}
 		}
 		w.scarce = append(w.scarce, one)
@@ -94,16 +94,16 @@ func (w *Waste) learnScarce(shapes []weighted) {
 // learnGroups finds the kinds of slots: the shapes with several GPUs that request the most, and any
 // pod with 2, 4 or 8 GPUs.
 func (w *Waste) learnGroups(shapes []weighted) {
-	asked, byKey := map[groupKey]float64{}, map[groupKey]group{}
+	requested, byKey := map[groupKey]float64{}, map[groupKey]group{}
 	for _, s := range shapes {
 		if limit := w.limits[s.Models]; s.GPUs > 1 && !limit.none {
 			key := groupKey{limit.key(), s.GPUs, s.CPU, s.Memory}
-			asked[key] += s.weight * float64(s.GPUs)
+			requested[key] += s.weight * float64(s.GPUs)
 			byKey[key] = group{models: limit, gpus: s.GPUs, cpu: s.CPU, memory: s.Memory}
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(asked), func(a, b groupKey) int {
-		return cmp.Or(cmp.Compare(asked[b], asked[a]), cmp.Compare(a.models, b.models), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.memory, b.memory))
+	keys := slices.SortedFunc(maps.Keys(requested), func(a, b groupKey) int {
+		return cmp.Or(cmp.Compare(requested[b], requested[a]), cmp.Compare(a.models, b.models), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.memory, b.memory))
 	})
 	for _, key := range keys[:min(len(keys), maxGroups)] {
 		w.groups = append(w.groups, byKey[key])
@@ -115,7 +115,7 @@ func (w *Waste) learnGroups(shapes []weighted) {
 	for i := range w.groups {
 		g := &w.groups[i]
 		for _, s := range shapes {
-			if g.asks(s.Shape, w.limits[s.Models]) {
+			if g.requests(s.Shape, w.limits[s.Models]) {
 				slots := float64(s.GPUs) / float64(g.gpus)
 				g.demand += s.weight * slots
 				g.squares += s.weight * slots * slots
@@ -130,7 +130,7 @@ func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
 	limit, bits := w.limit(s), uint64(0)
 	for i := range w.groups {
 		g := &w.groups[i]
-		if g.any(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) && !g.asks(s, limit) {
+		if g.any(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) && !g.requests(s, limit) {
 			bits |= 1 << i
 		}
 	}

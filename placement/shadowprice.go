@@ -73,10 +73,10 @@ func worths(sizes []size, steps int) []float64 {
 	set := newKnapsack(steps)
 	for round := range rounds {
 		most := set.fill(sizes, now)
-		asked := 0.0
+		requested := 0.0
 		for i, s := range sizes {
 			now[i] /= most
-			asked += s.demand * now[i]
+			requested += s.demand * now[i]
 		}
 		step := correction / math.Sqrt(float64(round+1))
 		counts := set.counts(sizes)
@@ -84,7 +84,7 @@ func worths(sizes []size, steps int) []float64 {
 			if round >= rounds/2 {
 				sum[i] += now[i]
 			}
-			now[i] *= math.Exp(step * (s.demand*now[i]/asked - float64(counts[i])*now[i]))
+			now[i] *= math.Exp(step * (s.demand*now[i]/requested - float64(counts[i])*now[i]))
 		}
 	}
 	for i, s := range sizes {

@@ -79,12 +79,12 @@ func NewWaste(m *Mix, nodes []Kind) *Waste {
 		if w.limits[s.Models] == nil {
 			w.limits[s.Models] = w.modelsOf(s.Models)
 		}
-		shapes[i].asked = w.asked(s.Shape, counts)
+		shapes[i].requested = w.requested(s.Shape, counts)
 	}
 	departed := 0.0
 	for _, s := range shapes {
-		w.demand += s.weight * s.asked
-		departed += m.departed[s.Shape] * s.asked
+		w.demand += s.weight * s.requested
+		departed += m.departed[s.Shape] * s.requested
 	}
 	if w.demand > 0 {
 		w.turnover = math.Min(1, departed/w.demand)
@@ -98,9 +98,9 @@ func compareKinds(a, b Kind) int {
 	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Size, b.Size))
 }
 
-// asked returns what the shape requests of all its GPUs together, in thousandths of the GPUs on
+// requested returns what the shape requests of all its GPUs together, in thousandths of the GPUs on
 // which it fits, on average. counts are the numbers of GPUs by kind.
-func (w *Waste) asked(s Shape, counts []float64) float64 {
+func (w *Waste) requested(s Shape, counts []float64) float64 {
 	sum, gpus := 0.0, 0.0
 	for i, kind := range w.kinds {
 		if s.units(kind) <= kind.Size && w.limits[s.Models].has[i] {

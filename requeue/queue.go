@@ -42,7 +42,7 @@ type pendingPod struct {
 	created         time.Time
 
 	since        time.Time // when it was first rejected
-	lastAsked    time.Time // when kube-scheduler last asked about it
+	lastCall     time.Time // when kube-scheduler last called for it
 	nodes        nodes
 	evaluated    evaluation // the last one, by which it fits on no node
 	requeues     int        // since it was first rejected
@@ -126,7 +126,7 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, e evaluation, now time.
 	if next.priority = 0; pod.Spec.Priority != nil {
 		next.priority = *pod.Spec.Priority
 	}
-	next.lastAsked, next.nodes, next.evaluated = now, n, e
+	next.lastCall, next.nodes, next.evaluated = now, n, e
 	q.pods[i] = &next
 	return true, wasRequeued
 }

@@ -250,7 +250,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 		}
 		pod, e := r.options.Cluster.PodByUID(p.uid), engines[p.profile]
 		switch {
-		case pod == nil && now.Sub(p.lastAsked) < idleInterval: // kube-scheduler may see a new pod before Outboard does
+		case pod == nil && now.Sub(p.lastCall) < idleInterval: // kube-scheduler may see a new pod before Outboard does
 			continue
 		case pod == nil, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, e == nil:
 			r.update(func(q *queue) { q.remove(p) })

@@ -133,7 +133,7 @@ func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, er
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
-	if asked(jobs, w.Resource) <= 0 {
+	if requested(jobs, w.Resource) <= 0 {
 		return nil, fmt.Errorf("no pod requests %s", w.Resource)
 	}
 	random := rand.New(rand.NewPCG(seed, orderStream))
@@ -154,8 +154,8 @@ func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, er
 	return pods, nil
 }
 
-// asked returns what all jobs request.
-func asked(jobs []Job, name corev1.ResourceName) int64 {
+// requested returns the sum of the requests of all jobs.
+func requested(jobs []Job, name corev1.ResourceName) int64 {
 	sum := int64(0)
 	for _, j := range jobs {
 		sum += demand(j.Pod, name)
@@ -191,16 +191,16 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 	f := &Filled{Curve: []Point{{0, float64(allocated) / float64(capacity)}}, Pods: len(pods)}
 	for _, pod := range pods {
 		r.now = pod.CreationTimestamp.Time
-		asked := demand(pod, w.Resource)
-		arrived += asked
+		requested := demand(pod, w.Resource)
+		arrived += requested
 		r.arrive(pod)
 		switch err := r.schedule(ctx, pod); {
 		case err == nil:
-			allocated += asked
+			allocated += requested
 		case errors.Is(err, errNowhere):
 			r.builder.DeletePod(pod.UID)
 			f.Rejected++
-			if asked > 0 && f.FirstRejected == 0 {
+			if requested > 0 && f.FirstRejected == 0 {
 				f.FirstRejected = float64(arrived) / float64(capacity)
 			}
 		default:

@@ -70,13 +70,13 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, names := int64(0), map[string]bool{}
+	requested, names := int64(0), map[string]bool{}
 	for _, pod := range pods {
-		asked += demand(pod, gpuMemory)
+		requested += demand(pod, gpuMemory)
 		names[pod.Name] = true
 	}
-	if last := demand(pods[len(pods)-1], gpuMemory); float64(asked) < 1.3*288 || float64(asked-last) >= 1.3*288 || len(names) != len(pods) {
-		t.Errorf("%d pods with %d names ask for %d of 288, the last for %d", len(pods), len(names), asked, last)
+	if last := demand(pods[len(pods)-1], gpuMemory); float64(requested) < 1.3*288 || float64(requested-last) >= 1.3*288 || len(names) != len(pods) {
+		t.Errorf("%d pods with %d names ask for %d of 288, the last for %d", len(pods), len(names), requested, last)
 	}
 	curves := map[string]bool{}
 	for ties := range uint64(3) {
@@ -85,8 +85,8 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Curve[len(f.Curve)-1].Arrived; f.Pods != len(pods) || got != float64(asked)/288 {
-			t.Errorf("%d pods came and asked for %v, want %d and %v", f.Pods, got, len(pods), float64(asked)/288)
+		if got := f.Curve[len(f.Curve)-1].Arrived; f.Pods != len(pods) || got != float64(requested)/288 {
+			t.Errorf("%d pods arrived and requested %v, want %d and %v", f.Pods, got, len(pods), float64(requested)/288)
 		}
 		curves[fmt.Sprint(f.GPUs)] = true
 	}

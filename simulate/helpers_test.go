@@ -43,13 +43,13 @@ func machines(count, gpus int) []*corev1.Node {
 
 // job asks for so many units of one GPU, and runs so long.
 func job(name string, units int, lifetime time.Duration) Job {
-	asked := list("cpu", "1", "memory", "1Gi")
+	requested := list("cpu", "1", "memory", "1Gi")
 	if units > 0 {
-		asked[gpuMemory] = *resource.NewQuantity(int64(units), resource.DecimalSI)
+		requested[gpuMemory] = *resource.NewQuantity(int64(units), resource.DecimalSI)
 	}
 	return Job{Lifetime: lifetime, Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: asked, Limits: asked}}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: requested, Limits: requested}}}},
 	}}
 }
 

@@ -96,7 +96,7 @@ func belongsToNode(pod *corev1.Pod) bool {
 }
 
 // Demand returns what the pods of the mix request, each counted once.
-func (p *Plan) Demand(name corev1.ResourceName) int64 { return asked(p.Mix, name) }
+func (p *Plan) Demand(name corev1.ResourceName) int64 { return requested(p.Mix, name) }
 
 // Text describes the plan, one sentence for each line. arriving describes for how long pods come.
 func (p *Plan) Text(arriving string) []string {

@@ -39,8 +39,8 @@ metadata: {name: other}
 	if p := waiting[0]; p.Namespace != "default" || p.UID != "default/waits" {
 		t.Errorf("%s %s", p.Namespace, p.UID)
 	}
-	if asked := running[0].Spec.Containers[0].Resources.Requests; asked.Cpu().Value() != 1 || asked.Memory().Value() != 3 {
-		t.Errorf("requests are %v", asked)
+	if requested := running[0].Spec.Containers[0].Resources.Requests; requested.Cpu().Value() != 1 || requested.Memory().Value() != 3 {
+		t.Errorf("requests are %v", requested)
 	}
 	again := Again(running)[0].Pod
 	if again.Spec.NodeName != "" || running[0].Spec.NodeName != "a" {

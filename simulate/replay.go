@@ -278,10 +278,10 @@ func (r *replay) try(ctx context.Context, w waiter) (placed bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("pod %s: %w", w.pod.Name, err)
 	}
-	asked := demand(w.pod, r.world.Resource)
-	r.allocated += asked
+	requested := demand(w.pod, r.world.Resource)
+	r.allocated += requested
 	if w.job.Lifetime > 0 {
-		heap.Push(&r.ends, departure{r.at + w.job.Lifetime, w.pod.UID, asked})
+		heap.Push(&r.ends, departure{r.at + w.job.Lifetime, w.pod.UID, requested})
 	}
 	return true, nil
 }

@@ -72,7 +72,7 @@ type run struct {
 	next      int // index of the node at which the next search starts
 	result    engine.Result
 	found     []*node
-	asked     []*snapshot.Node
+	viewNodes []*snapshot.Node
 	scores    []int64
 }
 
@@ -118,7 +118,7 @@ func (r *run) manages(containers []corev1.Container) bool {
 func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
 	r.filter(pod, needs)
 	if r.concerned(pod) && len(r.found) > 0 {
-		if err := r.askFilter(ctx, pod); err != nil {
+		if err := r.callFilter(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +130,7 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 	}
 	r.score(pod, needs)
 	if r.concerned(pod) && !r.scheduler.NoPrioritize && r.extender.Engine.MaxTotal() > 0 {
-		if err := r.askPrioritize(ctx, pod); err != nil {
+		if err := r.callPrioritize(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -179,18 +179,18 @@ func NodesToFind(all, percentage int) int {
 	return min(all, max(minNodesToFind, all*percentage/100))
 }
 
-// ask returns the engine's request for the nodes found.
-func (r *run) ask(pod *corev1.Pod) engine.Request {
+// request returns the engine's request for the nodes found.
+func (r *run) request(pod *corev1.Pod) engine.Request {
 	view := r.builder.View()
-	r.asked = r.asked[:0]
+	r.viewNodes = r.viewNodes[:0]
 	for _, n := range r.found {
-		r.asked = append(r.asked, view.Node(n.object.Name))
+		r.viewNodes = append(r.viewNodes, view.Node(n.object.Name))
 	}
-	return engine.Request{Pod: pod, View: view, Nodes: r.asked}
+	return engine.Request{Pod: pod, View: view, Nodes: r.viewNodes}
 }
 
-func (r *run) askFilter(ctx context.Context, pod *corev1.Pod) error {
-	if err := r.extender.Engine.Filter(ctx, r.ask(pod), &r.result); err != nil {
+func (r *run) callFilter(ctx context.Context, pod *corev1.Pod) error {
+	if err := r.extender.Engine.Filter(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
 	for at, i := range r.result.Kept { // i ≥ at
@@ -200,8 +200,8 @@ func (r *run) askFilter(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
-	if err := r.extender.Engine.Score(ctx, r.ask(pod), &r.result); err != nil {
+func (r *run) callPrioritize(ctx context.Context, pod *corev1.Pod) error {
+	if err := r.extender.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
 	if !r.extender.Fine {
@@ -215,19 +215,19 @@ func (r *run) askPrioritize(ctx context.Context, pod *corev1.Pod) error {
 
 // score sets r.scores to the scores of kube-scheduler's own plugins for the nodes found.
 func (r *run) score(pod *corev1.Pod, needs []need) {
-	var asked [podsResource]int64
+	var requested [podsResource]int64
 	for _, want := range needs {
 		if want.resource < podsResource {
-			asked[want.resource] = want.amount
+			requested[want.resource] = want.amount
 		}
 	}
 	more := scoredOf(pod)
 	r.scores = r.scores[:0]
 	for _, n := range r.found {
 		score := n.fit(more, r.scheduler.ResourceScore)
-		if asked != [podsResource]int64{} { // otherwise the other plugin has no opinion
+		if requested != [podsResource]int64{} { // otherwise the other plugin has no opinion
 			// Since v1.36 this scores the change by the pod, not the result.
-			score += maxNodeScore/2 + (maxNodeScore/2+n.balance(&asked)-n.balance(new([podsResource]int64)))/2
+			score += maxNodeScore/2 + (maxNodeScore/2+n.balance(&requested)-n.balance(new([podsResource]int64)))/2
 		}
 		r.scores = append(r.scores, score)
 	}

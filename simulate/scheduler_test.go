@@ -46,7 +46,7 @@ func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod
 }
 
 // Over the wire, the extender returns for every pod of a stream the very nodes that
-// the simulation goes on with, and the very scores, whatever was asked before.
+// the simulation goes on with, and the very scores, whatever the earlier calls were.
 func TestDecisionsAreTheExtenders(t *testing.T) {
 	for _, shortlist := range []int{0, 1, 3} {
 		for _, strategy := range []gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.LeastWaste} {
@@ -67,15 +67,15 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					cluster.pod = pod
 					needs := r.needs(pod)
 					r.filter(pod, needs)
-					asked := names(r.found)
-					if len(asked) == 0 {
+					requested := names(r.found)
+					if len(requested) == 0 {
 						continue
 					}
-					if err := r.askFilter(t.Context(), pod); err != nil {
+					if err := r.callFilter(t.Context(), pod); err != nil {
 						t.Fatal(err)
 					}
 					var kept extenderv1.ExtenderFilterResult
-					call(t, handler.Verb(decision.Filter), pod, asked, &kept)
+					call(t, handler.Verb(decision.Filter), pod, requested, &kept)
 					if kept.Error != "" || kept.NodeNames == nil && len(r.found) > 0 || kept.NodeNames != nil && !slices.Equal(*kept.NodeNames, names(r.found)) {
 						t.Fatalf("pod %d: the extender keeps %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
 					}
@@ -85,7 +85,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					var priorities extenderv1.HostPriorityList
 					call(t, handler.Verb(decision.Prioritize), pod, names(r.found), &priorities)
 					r.scores = make([]int64, len(r.found))
-					if err := r.askPrioritize(t.Context(), pod); err != nil {
+					if err := r.callPrioritize(t.Context(), pod); err != nil {
 						t.Fatal(err)
 					}
 					told := map[string]int64{} // beyond the lowest score, which the extender leaves out
@@ -213,11 +213,11 @@ func TestScores(t *testing.T) {
 	// 32 cores and 64 GiB, of which the first pod has a quarter, and a half.
 	first := list("cpu", 8, "memory", "32Gi")
 	for _, tt := range []struct {
-		name  string
-		kind  ResourceScore
-		used  corev1.ResourceList
-		asked corev1.ResourceList
-		want  int64
+		name      string
+		kind      ResourceScore
+		used      corev1.ResourceList
+		requested corev1.ResourceList
+		want      int64
 	}{
 		// (75 + 50) ÷ 2; balance falls from 100 by half of the difference of a quarter, to 87: 50 + (50 - 13) ÷ 2.
 		{"the first", LeastAllocated, nil, first, 62 + 68},
@@ -241,7 +241,7 @@ func TestScores(t *testing.T) {
 			}
 			r := w.begin(1)
 			pod := job("p", 0, 0).Pod
-			pod.Spec.Containers[0].Resources.Requests = tt.asked
+			pod.Spec.Containers[0].Resources.Requests = tt.requested
 			r.filter(pod, r.needs(pod))
 			if r.score(pod, r.needs(pod)); r.scores[0] != tt.want {
 				t.Errorf("scored %d, want %d", r.scores[0], tt.want)
@@ -294,12 +294,12 @@ func TestPodsThatAreNotManaged(t *testing.T) {
 	w.Extender.Managed = []corev1.ResourceName{gpuMemory}
 	r := w.begin(1)
 	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {
-		t.Error("the extender is asked about the wrong pods")
+		t.Error("the extender gets calls for the wrong pods")
 	}
 	inits := job("none", 0, 0).Pod
 	inits.Spec.InitContainers = job("some", 1, 0).Pod.Spec.Containers
 	if !r.concerned(inits) {
-		t.Error("the extender is not asked about a pod whose init container asks for the resource")
+		t.Error("the extender gets no call for a pod whose init container requests the resource")
 	}
 	w.Extender.Engine = nil
 	if w.begin(1).concerned(job("some", 1, 0).Pod) {

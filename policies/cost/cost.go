@@ -84,18 +84,18 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 	if err != nil {
 		return nil, err
 	}
-	c := &cycle{policy: p, refusal: refusal, columns: make([]*snapshot.Signal, len(p.config.Prices)), asked: []amount{{corev1.ResourcePods, 1}}}
+	c := &cycle{policy: p, refusal: refusal, signals: make([]*snapshot.Signal, len(p.config.Prices)), requests: []amount{{corev1.ResourcePods, 1}}}
 	for i, s := range p.config.Prices {
 		if s.Signal != "" {
-			c.columns[i] = view.Signal(s.Signal)
+			c.signals[i] = view.Signal(s.Signal)
 		}
 	}
 	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {
 		if n := quantity.AsApproximateFloat64(); n > 0 {
-			c.asked = append(c.asked, amount{name, n})
+			c.requests = append(c.requests, amount{name, n})
 		}
 	}
-	slices.SortFunc(c.asked, func(a, b amount) int { return compareResource(a, b.resource) })
+	slices.SortFunc(c.requests, func(a, b amount) int { return compareResource(a, b.resource) })
 	return c, nil
 }
 
@@ -123,10 +123,10 @@ func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 
 // cycle is the policy prepared for one pod.
 type cycle struct {
-	policy  *cost
-	refusal string             // why the pod must not run on spot nodes; "" if it may
-	columns []*snapshot.Signal // by source
-	asked   []amount           // in order of resource; at least one, all positive
+	policy   *cost
+	refusal  string             // why the pod must not run on spot nodes; "" if it may
+	signals  []*snapshot.Signal // by source
+	requests []amount           // in order of resource; at least one, all positive
 }
 
 type amount struct {
@@ -201,16 +201,16 @@ func (c *cycle) share(h *host) (share float64, of corev1.ResourceName) {
 			share, of = part, resource
 		}
 	}
-	if len(c.asked) <= len(h.allocatable) {
-		for _, a := range c.asked {
+	if len(c.requests) <= len(h.allocatable) {
+		for _, a := range c.requests {
 			if there, ok := h.allocatable[a.resource]; ok {
 				larger(a.n, there, a.resource)
 			}
 		}
 	} else { // a pod may request thousands
 		for resource, there := range h.allocatable {
-			if at, ok := slices.BinarySearchFunc(c.asked, resource, compareResource); ok {
-				larger(c.asked[at].n, there, resource)
+			if at, ok := slices.BinarySearchFunc(c.requests, resource, compareResource); ok {
+				larger(c.requests[at].n, there, resource)
 			}
 		}
 	}

@@ -123,9 +123,9 @@ func (c *cycle) price(n *snapshot.Node, h *host) price {
 func (c *cycle) value(i int, n *snapshot.Node, o offer) snapshot.Value {
 	switch {
 	case len(c.policy.config.Prices[i].KeyLabels) == 0:
-		return c.columns[i].Of(n)
+		return c.signals[i].Of(n)
 	case o.key == "":
 		return snapshot.Value{}
 	}
-	return c.columns[i].Get(o.key)
+	return c.signals[i].Get(o.key)
 }

@@ -109,7 +109,7 @@ type Row struct {
 	Price float64 `json:"price"`
 }
 
-// SpotConfig is how spot nodes are known, and judged.
+// SpotConfig says which nodes are spot nodes, and which pods may run on them.
 type SpotConfig struct {
 	// Labels are labels of spot nodes; a node with one of them is a spot node. Default: those
 	// of Karpenter, EKS, GKE and AKS.

@@ -108,15 +108,15 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 		without := c.policy.usageOf(n, claims.Without(ledger, c.pod.UID), hw)
 		u = &without
 	}
-	verdict := c.policy.judge(c.want, hw, u)
+	verdict := c.policy.evaluate(c.want, hw, u)
 	if verdict.Reason == noDevices {
 		verdict.Reason = c.none
 	}
 	return verdict
 }
 
-// judge returns the verdict on whether enough is left for a pod that requests want.
-func (p *devices) judge(want int64, hw *hardware, u *usage) policy.Verdict {
+// evaluate returns the verdict on whether enough is left for a pod that requests want.
+func (p *devices) evaluate(want int64, hw *hardware, u *usage) policy.Verdict {
 	shares := p.config.AllocationMode == Shares
 	switch {
 	case hw.problem != nil:
@@ -170,7 +170,7 @@ func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdi
 	others, ledger := claims.Others(ask)
 	want, hw := p.requested(ask.Pod), p.hardware.Of(ask.Node)
 	u := p.usageOf(others, ledger, hw)
-	if verdict := p.judge(want, hw, &u); !verdict.Fits() {
+	if verdict := p.evaluate(want, hw, &u); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
 	claim := policy.Claim{Amounts: p.choose(want, hw, &u)}

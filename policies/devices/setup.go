@@ -9,15 +9,15 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Units is how a node's units are told apart.
+// Units says how a node's units are identified.
 type Units string
 
 const (
-	// None is not at all: only their number counts.
+	// None: not at all; only their number counts.
 	None Units = "None"
-	// Numbered is by numbers from 0.
+	// Numbered: by numbers from 0.
 	Numbered Units = "Numbered"
-	// Named is by the names in Config.UnitsFrom.
+	// Named: by the names in Config.UnitsFrom.
 	Named Units = "Named"
 )
 
@@ -79,7 +79,7 @@ type Config struct {
 	// SharesPerUnit is how many shares a unit has if its node does not report it, at least 1.
 	// For Shares only.
 	SharesPerUnit int32 `json:"sharesPerUnit"`
-	// Annotation is the key of the annotation that tells a pod which units it has. "" is
+	// Annotation is the key of the annotation with the units of a pod. "" is
 	// outboard.dev/ and the name of the resource, with a dot instead of its slash.
 	Annotation string `json:"annotation"`
 	// GroupsFrom is the key of a node annotation with the groups of the node's
@@ -110,7 +110,7 @@ func New(config Config) (policy.Policy, error) {
 	return newDevices(config), nil
 }
 
-// annotation is the key under which a pod is told its units; "" if it is not.
+// annotation returns the key of the annotation with a pod's units; "" if there is none.
 func (c *Config) annotation() string {
 	switch {
 	case c.Units == None:

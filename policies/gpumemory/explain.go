@@ -44,7 +44,7 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 		return nil
 	}
 	b := c.policy.usage.Of(n)
-	verdict := c.policy.judge(c.request, n, b)
+	verdict := c.policy.evaluate(c.request, n, b)
 	switch {
 	case b.holders.Has(c.pod):
 		return []string{"The pod already has its GPUs on this node."}

@@ -89,7 +89,7 @@ type cycle struct{ fitting }
 // Filter implements policy.Filter.
 func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	b := c.policy.usage.Of(n)
-	verdict := c.policy.judge(c.request, n, b)
+	verdict := c.policy.evaluate(c.request, n, b)
 	if verdict.Fits() || c.request.refused != nil || !b.holders.Has(c.pod) {
 		return verdict
 	}
@@ -99,7 +99,7 @@ func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	}
 	// The claim will be released. This is rare enough to compute the usage again.
 	without := usageOf(n, claims.Without(ledger, c.pod.UID), c.policy.hardware.Of(n))
-	return c.policy.judge(c.request, n, &without)
+	return c.policy.evaluate(c.request, n, &without)
 }
 
 // usable reports whether the pod can use its claims in the ledger, if any: the GPUs exist, are
@@ -115,8 +115,8 @@ func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.N
 	return true
 }
 
-// judge returns the verdict on whether the pod would get what it requests.
-func (p *gpuMemory) judge(r *request, n *snapshot.Node, b *usage) policy.Verdict {
+// evaluate returns the verdict on whether the pod would get what it requests.
+func (p *gpuMemory) evaluate(r *request, n *snapshot.Node, b *usage) policy.Verdict {
 	switch {
 	case r.refused != nil:
 		return policy.Verdict{Reason: r.refused, Unresolvable: true}
@@ -193,7 +193,7 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Ver
 	}
 	others, ledger := claims.Others(ask)
 	b := usageOf(others, ledger, p.hardware.Of(ask.Node))
-	if verdict := p.judge(r, ask.Node, &b); !verdict.Fits() {
+	if verdict := p.evaluate(r, ask.Node, &b); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
 	var claim policy.Claim

@@ -120,7 +120,7 @@ func allocation(pod *corev1.Pod, indexes []string) string {
 // annotated appends what a pod on the node holds according to its annotations, whatever tool wrote
 // them. The amount comes from the pod's limits, which are immutable.
 func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
-	memory, count := asked(pod)
+	memory, count := requested(pod)
 	if memory == 0 && count == 0 {
 		return all
 	}
@@ -143,11 +143,11 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 
 // gpusOf returns which GPUs the pod has according to its annotations.
 func gpusOf(pod *corev1.Pod, hw *hardware) []int {
-	text, told := pod.Annotations[indexKey]
+	text, found := pod.Annotations[indexKey]
 	switch indexes := parseIndexes(text); {
 	case indexes != nil:
 		return indexes
-	case told:
+	case found:
 		return []int{everyGPU}
 	case len(hw.capacities) == 1:
 		return []int{0} // the device plugin gives the only GPU to a pod without an annotation

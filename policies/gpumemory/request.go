@@ -38,7 +38,7 @@ func (r *request) possible(c gpu) bool {
 
 // request returns what the pod requests, or nil when it requests no GPU.
 func (p *gpuMemory) request(pod *corev1.Pod) *request {
-	memory, count := asked(pod)
+	memory, count := requested(pod)
 	r := &request{memory: memory, gpus: count}
 	if asking(pod.Spec.InitContainers) > 0 {
 		r.refused, r.gpus = initContainer, 1
@@ -82,8 +82,8 @@ func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	return slices.Compact(models)
 }
 
-// asked returns what the pod's containers request. Init containers do not count, as in gpushare.
-func asked(pod *corev1.Pod) (memory, count int64) {
+// requested returns what the pod's containers request. Init containers do not count, as in gpushare.
+func requested(pod *corev1.Pod) (memory, count int64) {
 	for i := range pod.Spec.Containers {
 		memory = snapshot.AddAmounts(memory, limit(&pod.Spec.Containers[i], memoryResource))
 		count = snapshot.AddAmounts(count, limit(&pod.Spec.Containers[i], countResource))

@@ -34,11 +34,11 @@ func hardwareOf(node *corev1.Node, sizesFrom string) hardware {
 	if memory <= 0 {
 		return hardware{problem: notSharing}
 	}
-	text, told := node.Annotations[sizesFrom]
-	if !told {
-		text, told = node.Labels[sizesFrom]
+	text, found := node.Annotations[sizesFrom]
+	if !found {
+		text, found = node.Labels[sizesFrom]
 	}
-	if told && sizesFrom != "" {
+	if found && sizesFrom != "" {
 		sizes := parseSizes(text)
 		if sizes == nil || count > 0 && count != int64(len(sizes)) {
 			return hardware{problem: invalidGPUs}

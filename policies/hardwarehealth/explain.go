@@ -22,7 +22,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	objects := *c.policy.objects.Of(n)
 	for i := range c.rules {
 		u := &c.rules[i]
-		switch u.judge(n, objects) {
+		switch u.evaluate(n, objects) {
 		case degraded:
 			said = append(said, fmt.Sprintf("rule %s %s: %s", u.Name, u.effect(), u.why(n)))
 		case unknown:
@@ -49,7 +49,7 @@ func (u *use) why(n *snapshot.Node) string {
 	case u.Annotation != nil:
 		return fmt.Sprintf("annotation %s is %q", u.Annotation.Key, n.Object.Annotations[u.Annotation.Key])
 	}
-	v := u.column.Of(n)
+	v := u.signal.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {
 	case v.At.IsZero():
 		return fmt.Sprintf("signal %s has no value for the node", u.Signal.Name)

@@ -106,7 +106,7 @@ func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View
 		}
 		use := use{Rule: r, at: i}
 		if r.Signal != nil {
-			use.column = view.Signal(r.Signal.Name)
+			use.signal = view.Signal(r.Signal.Name)
 		}
 		c.rules = append(c.rules, use)
 	}
@@ -147,7 +147,7 @@ type cycle struct {
 type use struct {
 	*Rule
 	at     int              // index in the configuration
-	column *snapshot.Signal // the signal of the rule; nil if the rule or the view has none
+	signal *snapshot.Signal // the signal of the rule; nil if the rule or the view has none
 }
 
 // state is the result of a rule for a node.
@@ -159,14 +159,14 @@ const (
 	unknown // the signal has no current value
 )
 
-func (u *use) judge(n *snapshot.Node, objects []bool) state {
+func (u *use) evaluate(n *snapshot.Node, objects []bool) state {
 	if u.Signal == nil {
 		if objects[u.at] {
 			return degraded
 		}
 		return healthy
 	}
-	switch v := u.column.Of(n); {
+	switch v := u.signal.Of(n); {
 	case !v.Current():
 		return unknown
 	case u.Signal.indicates(v.Number):
@@ -181,7 +181,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	var verdict policy.Verdict
 	for i := range c.rules {
 		u := &c.rules[i]
-		switch s := u.judge(n, objects); {
+		switch s := u.evaluate(n, objects); {
 		case s == degraded && u.Reject:
 			return policy.Verdict{Reason: u.reason(), Unresolvable: true}
 		case s == unknown && c.policy.config.WhenStale == policy.Reject:
@@ -208,7 +208,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	objects := *c.policy.objects.Of(n)
 	score, complete := policy.MaxScore, true
 	for i := range c.rules {
-		switch c.rules[i].judge(n, objects) {
+		switch c.rules[i].evaluate(n, objects) {
 		case degraded:
 			score -= c.rules[i].Penalty
 		case unknown:

@@ -70,7 +70,7 @@ type KeyMatch struct {
 }
 
 // Signal is a number about a node, with at most one threshold. Without one, any number
-// but 0 tells of degraded hardware: that is for states, as hysteresis makes them.
+// but 0 indicates degraded hardware: that is for states, as hysteresis makes them.
 type Signal struct {
 	// Name is the name of the signal. Required.
 	Name string `json:"name"`

@@ -15,24 +15,24 @@ const maxNamed = 20
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	var said []string
 	for i := range c.needs {
-		j := &c.needs[i]
+		e := &c.needs[i]
 		switch {
-		case n == nil && j.feature.floating():
-			said = append(said, j.explainFloating())
-		case n != nil && j.feature.nodeSeats != nil && j.feature.on(n):
-			l := j.feature.nodeSeats.Of(n)
+		case n == nil && e.feature.floating():
+			said = append(said, e.explainFloating())
+		case n != nil && e.feature.nodeSeats != nil && e.feature.on(n):
+			l := e.feature.nodeSeats.Of(n)
 			said = append(said, fmt.Sprintf("%s: requests %s of %d on the node; %d used%s",
-				j.feature.Name, plural(j.seats), l.total, l.used, named(n.Ledger(j.feature.ledger()))))
+				e.feature.Name, plural(e.seats), l.total, l.used, named(n.Ledger(e.feature.ledger()))))
 		}
 	}
 	return said
 }
 
-func (j *judged) explainFloating() string {
-	s := &j.floating
+func (e *evaluatedNeed) explainFloating() string {
+	s := &e.floating
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: requests %s of %d", j.feature.Name, plural(j.seats), s.total)
-	if j.feature.Server != nil {
+	fmt.Fprintf(&text, "%s: requests %s of %d", e.feature.Name, plural(e.seats), s.total)
+	if e.feature.Server != nil {
 		if s.asOf.IsZero() {
 			text.WriteString("; no number from the server")
 		} else {

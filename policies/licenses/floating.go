@@ -70,8 +70,8 @@ func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale po
 // whole converts a number of seats in a signal.
 func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
 
-// judge returns the verdict on whether there are seats for a pod of the namespace.
-func (f *feature) judge(s *floatingSeats, seats int64, namespace string) policy.Verdict {
+// evaluate returns the verdict on whether there are seats for a pod of the namespace.
+func (f *feature) evaluate(s *floatingSeats, seats int64, namespace string) policy.Verdict {
 	switch most := max(0, s.total-s.reserved); {
 	case s.unknown:
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}

@@ -98,18 +98,18 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	}
 	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), view: view}
 	for _, n := range needs {
-		j := judged{need: n}
+		e := evaluatedNeed{need: n}
 		if n.feature.floating() {
-			j.floating = n.feature.floatingSeats(view.Signal(n.feature.signal), p.viewHolders(view).floating[n.feature], p.whenStale)
-			j.floating.nominated = p.nominated(n.feature, pod, view, &j.floating)
-			if j.floating.all.Pod(pod.UID) == nil {
-				j.verdict = n.feature.judge(&j.floating, n.seats, pod.Namespace)
+			e.floating = n.feature.floatingSeats(view.Signal(n.feature.signal), p.viewHolders(view).floating[n.feature], p.whenStale)
+			e.floating.nominated = p.nominated(n.feature, pod, view, &e.floating)
+			if e.floating.all.Pod(pod.UID) == nil {
+				e.verdict = n.feature.evaluate(&e.floating, n.seats, pod.Namespace)
 			}
-			if j.verdict.Reason == noFreeSeat {
-				j.onNodes = claimedByNode(j.floating.all)
+			if e.verdict.Reason == noFreeSeat {
+				e.onNodes = claimedByNode(e.floating.all)
 			}
 		}
-		c.needs = append(c.needs, j)
+		c.needs = append(c.needs, e)
 	}
 	return c, nil
 }
@@ -119,11 +119,11 @@ type cycle struct {
 	policy *licenses
 	pod    claims.Pod
 	view   *snapshot.View
-	needs  []judged
+	needs  []evaluatedNeed
 }
 
-// judged is a need, and the seats that there are for it.
-type judged struct {
+// evaluatedNeed is a need with the floating seats for it.
+type evaluatedNeed struct {
 	need
 	floating floatingSeats  // zero unless the feature is floating
 	verdict  policy.Verdict // about the floating seats, on any node
@@ -135,8 +135,8 @@ type judged struct {
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	var first policy.Verdict
 	for i := range c.needs {
-		j := &c.needs[i]
-		for _, v := range [...]policy.Verdict{j.onNode(n, c.pod), c.floating(j, n)} {
+		e := &c.needs[i]
+		for _, v := range [...]policy.Verdict{e.onNode(n, c.pod), c.floating(e, n)} {
 			if v.Unresolvable {
 				return v
 			}
@@ -149,34 +149,34 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 }
 
 // onNode returns the verdict on whether the node has the feature, and its own seats.
-func (j *judged) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
+func (e *evaluatedNeed) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 	switch {
-	case !j.feature.on(n):
+	case !e.feature.on(n):
 		return policy.Verdict{Reason: notInstalled, Unresolvable: true}
-	case j.feature.nodeSeats == nil:
+	case e.feature.nodeSeats == nil:
 		return policy.Verdict{}
 	}
-	l := j.feature.nodeSeats.Of(n)
+	l := e.feature.nodeSeats.Of(n)
 	if l.holders.Has(pod) {
 		return policy.Verdict{}
 	}
-	return l.judge(j.seats)
+	return l.evaluate(e.seats)
 }
 
 // floating returns the verdict on the floating seats for the pod on the node. The node may be
 // without pods that preemption would evict: their seats count as free.
-func (c *cycle) floating(j *judged, n *snapshot.Node) policy.Verdict {
-	v := j.verdict
+func (c *cycle) floating(e *evaluatedNeed, n *snapshot.Node) policy.Verdict {
+	v := e.verdict
 	if v.Reason != noFreeSeat {
 		return v
 	}
-	here, freed := j.onNodes[n.Name], int64(0)
+	here, freed := e.onNodes[n.Name], int64(0)
 	if here > 0 {
-		freed = c.freed(j, n)
+		freed = c.freed(e, n)
 	}
-	if have := j.floating.free() + freed; have >= j.seats {
+	if have := e.floating.free() + freed; have >= e.seats {
 		return policy.Verdict{}
-	} else if v.Have = max(0, have); have+here-freed < j.seats {
+	} else if v.Have = max(0, have); have+here-freed < e.seats {
 		v.Unresolvable = true // the seats belong to pods on other nodes, or to others
 	}
 	return v
@@ -185,16 +185,16 @@ func (c *cycle) floating(j *judged, n *snapshot.Node) policy.Verdict {
 // freed returns how many seats belong to pods that the View has on the node, and n does not. Only
 // this method looks the node up in the View: a pod whose claim n does not have may have been
 // removed from it, or may not be on it yet.
-func (c *cycle) freed(j *judged, n *snapshot.Node) int64 {
+func (c *cycle) freed(e *evaluatedNeed, n *snapshot.Node) int64 {
 	was := c.view.Node(n.Name)
 	if was == nil || was == n {
 		return 0
 	}
 	var sum int64
-	for i := range j.floating.all.Pods {
-		holder := &j.floating.all.Pods[i]
+	for i := range e.floating.all.Pods {
+		holder := &e.floating.all.Pods[i]
 		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
-			sum = snapshot.AddAmounts(sum, held(j.floating.all, holder.UID))
+			sum = snapshot.AddAmounts(sum, held(e.floating.all, holder.UID))
 		}
 	}
 	return sum
@@ -239,7 +239,7 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 		holders := f.holders(ask.Ledger, p.viewHolders(ask.View).bound[f], ask.Pod.UID)
 		s := f.floatingSeats(ask.View.Signal(f.signal), holders, p.whenStale)
 		s.nominated = p.nominated(f, ask.Pod, ask.View, &s)
-		if verdict := f.judge(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
+		if verdict := f.evaluate(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
 			return policy.Claim{}, verdict
 		}
 		c := claim(ask.Ledger, s.free(), seats)
@@ -248,7 +248,7 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 	}
 	others, ledger := claims.Others(ask)
 	l := p.nodeSeatsOf(f, others, ledger)
-	if verdict := l.judge(seats); !verdict.Fits() {
+	if verdict := l.evaluate(seats); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
 	// The seats of pods without a claim are not in the ledger, so they are not in its capacity either.

@@ -43,7 +43,7 @@ func (l *nodeSeats) free() int64 {
 	return max(0, l.total-l.used)
 }
 
-func (l *nodeSeats) judge(seats int64) policy.Verdict {
+func (l *nodeSeats) evaluate(seats int64) policy.Verdict {
 	switch {
 	case seats > l.total:
 		return policy.Verdict{Reason: tooFewNodeSeats, Unresolvable: true, Have: l.total, Want: seats}

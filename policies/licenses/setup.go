@@ -58,7 +58,7 @@ type Feature struct {
 	SeatsPerNode *int64 `json:"seatsPerNode"`
 }
 
-// Server is a signal that tells about a feature.
+// Server is a signal about a feature.
 type Server struct {
 	// Signal is the name of the signal. Its keys are FEATURE/total and FEATURE/used. Required.
 	Signal string `json:"signal"`

@@ -182,7 +182,7 @@ func (a *analysis) signalUse(e ast.Expr) (deps, bool) {
 			return onKeyed, true
 		}
 	}
-	if column, signal, _, ok := access(operand); ok && column.Kind() == ast.IdentKind && column.AsIdent() == keyedVar && !a.isLocal(keyedVar) {
+	if ident, signal, _, ok := access(operand); ok && ident.Kind() == ast.IdentKind && ident.AsIdent() == keyedVar && !a.isLocal(keyedVar) {
 		a.reads = append(a.reads, read{signal: signal, keyed: true, key: &name})
 	}
 	return 0, false

@@ -158,7 +158,7 @@ func asWhole(t fataler, env *cel.Env, text string) cel.Program {
 func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
 	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
-		c.columns = append(c.columns, view.Signal(name))
+		c.signals = append(c.signals, view.Signal(name))
 	}
 	if err := c.compute(context.Background(), p.filters[0].expression, p.requestVars(pod, view)); err != nil {
 		panic(err)

@@ -67,7 +67,7 @@ func isUsual(v ref.Val) bool {
 		return isUsualNative(v.value)
 	case *orderedMap:
 		return isUsualNative(v.native)
-	case column:
+	case keyedSignal:
 		return isUsualCount(v.Len())
 	case *types.Optional:
 		return !v.HasValue() || isUsual(v.GetValue())

@@ -28,11 +28,11 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return c.silent
 	}
-	var told []string
+	var lines []string
 	for i := range c.filters {
 		f := &c.filters[i]
 		v, err := c.result(f, n)
-		told = append(told, c.tell(f.rule, n, v, err))
+		lines = append(lines, c.describe(f.rule, n, v, err))
 	}
 	for i := range c.scores {
 		s := &c.scores[i]
@@ -40,17 +40,17 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		if err == nil {
 			var rated float64
 			if rated, err = c.rate(s, n); err == nil && v.Equal(types.Double(rated)) != types.True {
-				told = append(told, c.tell(s.rule, n, v, nil)+fmt.Sprintf("; counts as %g", rated))
+				lines = append(lines, c.describe(s.rule, n, v, nil)+fmt.Sprintf("; counts as %g", rated))
 				continue
 			}
 		}
-		told = append(told, c.tell(s.rule, n, v, err))
+		lines = append(lines, c.describe(s.rule, n, v, err))
 	}
-	return told
+	return lines
 }
 
-// tell describes the result of the rule, and the parts behind it.
-func (c *cycle) tell(r *rule, n *snapshot.Node, v ref.Val, err error) string {
+// describe returns the result of the rule with the parts behind it, as text.
+func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string {
 	text := fmt.Sprintf("rule %s is %s", r.name, display(v))
 	switch {
 	case err != nil && !exceeds(err) && c.stale(r.expression, n):
@@ -80,7 +80,7 @@ func (c *cycle) current(p *part, n *snapshot.Node) snapshot.Value {
 	if p.class != ofSignal {
 		return snapshot.Value{}
 	}
-	return c.columns[p.signal].Of(n)
+	return c.signals[p.signal].Of(n)
 }
 
 func (c *cycle) displayPart(p *part, n *snapshot.Node) string {

@@ -80,7 +80,7 @@ func (p *rules) Inputs() policy.Inputs { return policy.Inputs{Signals: p.reads} 
 func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
-		c.columns = append(c.columns, view.Signal(name))
+		c.signals = append(c.signals, view.Signal(name))
 	}
 	vars := p.requestVars(pod, view)
 	var err error
@@ -110,7 +110,7 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *activation {
 	keyed := map[string]ref.Val{}
 	for _, name := range p.keyed {
-		keyed[name] = column{view.Signal(name), p.schema}
+		keyed[name] = keyedSignal{view.Signal(name), p.schema}
 	}
 	return &activation{
 		pod:         p.schema.valueOf(reflect.ValueOf(pod)),
@@ -127,7 +127,7 @@ type cycle struct {
 	weights float64 // of scores
 	request []value
 	spent   uint64             // read on request, in units of cost
-	columns []*snapshot.Signal // by signal
+	signals []*snapshot.Signal // by signal
 	view    *snapshot.View
 	silent  []string // rules without an effect on any node, with the reason
 }
@@ -214,14 +214,14 @@ func (c *cycle) stale(e *expression, n *snapshot.Node) bool {
 
 func (c *cycle) filter(n *snapshot.Node) policy.Verdict {
 	for i := range c.filters {
-		if v := c.judge(&c.filters[i], n); !v.Fits() {
+		if v := c.evaluate(&c.filters[i], n); !v.Fits() {
 			return v
 		}
 	}
 	return policy.Verdict{}
 }
 
-func (c *cycle) judge(f *planned, n *snapshot.Node) policy.Verdict {
+func (c *cycle) evaluate(f *planned, n *snapshot.Node) policy.Verdict {
 	v, err := c.result(f, n)
 	switch {
 	case err == nil && v == types.True:

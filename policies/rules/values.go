@@ -203,64 +203,66 @@ func (o *object) Type() ref.Type { return o.kind.cel }
 // Value implements ref.Val.
 func (o *object) Value() any { return o.value.Interface() }
 
-// column is a signal with keys: a map of its current numbers.
-type column struct {
+// keyedSignal is a signal with keys: a map of its current numbers.
+type keyedSignal struct {
 	*snapshot.Signal
 	adapter types.Adapter
 }
 
 // Find implements traits.Mapper.
-func (c column) Find(key ref.Val) (ref.Val, bool) {
+func (s keyedSignal) Find(key ref.Val) (ref.Val, bool) {
 	text, ok := key.(types.String)
 	if !ok {
 		return nil, false
 	}
-	v := c.Signal.Get(string(text))
+	v := s.Signal.Get(string(text))
 	return types.Double(v.Number), v.Current()
 }
 
 // Get implements traits.Indexer.
-func (c column) Get(key ref.Val) ref.Val {
-	if v, ok := c.Find(key); ok {
+func (s keyedSignal) Get(key ref.Val) ref.Val {
+	if v, ok := s.Find(key); ok {
 		return v
 	}
 	return types.NewErr("no such key: %v", key.Value())
 }
 
 // Contains implements traits.Container.
-func (c column) Contains(key ref.Val) ref.Val {
-	_, ok := c.Find(key)
+func (s keyedSignal) Contains(key ref.Val) ref.Val {
+	_, ok := s.Find(key)
 	return types.Bool(ok)
 }
 
 // current copies the signal, for operations that need all of it.
-func (c column) current() traits.Mapper {
+func (s keyedSignal) current() traits.Mapper {
 	values := map[string]float64{}
-	for key, v := range c.All() {
+	for key, v := range s.All() {
 		if v.Current() {
 			values[key] = v.Number
 		}
 	}
-	return &orderedMap{Mapper: types.NewDynamicMap(c.adapter, values), native: reflect.ValueOf(values)}
+	return &orderedMap{Mapper: types.NewDynamicMap(s.adapter, values), native: reflect.ValueOf(values)}
 }
 
 // Iterator implements traits.Iterable.
-func (c column) Iterator() traits.Iterator { return c.current().Iterator() }
+func (s keyedSignal) Iterator() traits.Iterator { return s.current().Iterator() }
 
 // Size implements traits.Sizer.
-func (c column) Size() ref.Val { return c.current().Size() }
+func (s keyedSignal) Size() ref.Val { return s.current().Size() }
 
 // Equal implements ref.Val.
-func (c column) Equal(other ref.Val) ref.Val { return c.current().Equal(other) }
+func (s keyedSignal) Equal(other ref.Val) ref.Val { return s.current().Equal(other) }
 
 // ConvertToNative implements ref.Val.
-func (c column) ConvertToNative(t reflect.Type) (any, error) { return c.current().ConvertToNative(t) }
+func (s keyedSignal) ConvertToNative(t reflect.Type) (any, error) {
+	return s.current().ConvertToNative(t)
+}
 
 // ConvertToType implements ref.Val.
-func (c column) ConvertToType(t ref.Type) ref.Val { return c.current().ConvertToType(t) }
+func (s keyedSignal) ConvertToType(t ref.Type) ref.Val { return s.current().ConvertToType(t) }
 
 // Type implements ref.Val.
-func (c column) Type() ref.Type { return types.MapType }
+func (s keyedSignal) Type() ref.Type { return types.MapType }
 
 // Value implements ref.Val.
-func (c column) Value() any { return c.current().Value() }
+func (s keyedSignal) Value() any { return s.current().Value() }

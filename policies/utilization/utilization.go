@@ -134,8 +134,8 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 	return l, true
 }
 
-// isOn says whether the pod is on the node, where it counts already. That is asked about
-// when somebody wants to know why it is there.
+// isOn reports whether the pod is on the node, where it counts already. Only explanations of a pod that is on its node
+// need this.
 func (c *cycle) isOn(n *snapshot.Node) bool {
 	if c.pod.Spec.NodeName == "" {
 		return false
@@ -168,16 +168,16 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 			}
 			continue
 		}
-		if v := c.judge(r, l); !v.Fits() {
+		if v := c.evaluate(r, l); !v.Fits() {
 			return v
 		}
 	}
 	return policy.Verdict{}
 }
 
-// judge says whether the load is within bounds. Removing pods changes the measurement too
-// late for this pod: only those that are not in it yet can make room.
-func (c *cycle) judge(r *reading, l load) policy.Verdict {
+// evaluate returns the verdict on whether the load is within bounds. Removing pods changes the measurement too
+// late for this pod: only evicting pods that are not measured yet helps.
+func (c *cycle) evaluate(r *reading, l load) policy.Verdict {
 	measured := l
 	measured.unmeasuredUse = 0
 	if limit := float64(r.Max) / 100; limit > 0 && l.total() > limit+rounding {

@@ -49,7 +49,7 @@ func (s *Source) Close() error {
 func (s *Source) Changed() <-chan struct{} { return s.changed }
 
 func (s *Source) watch(ctx context.Context) {
-	tell := func() {
+	notify := func() {
 		select {
 		case s.changed <- struct{}{}:
 		default: // a value is there already
@@ -57,13 +57,13 @@ func (s *Source) watch(ctx context.Context) {
 	}
 	options := filewatch.Options{
 		Paths:    []string{s.path},
-		OnChange: func(map[string][]byte) { tell() },
-		OnError:  func(error) { tell() }, // so that Read returns the error
+		OnChange: func(map[string][]byte) { notify() },
+		OnError:  func(error) { notify() }, // so that Read returns the error
 	}
 	for {
 		watcher, err := filewatch.New(options)
 		if err == nil {
-			tell() // it may have been read before the watch started
+			notify() // it may have been read before the watch started
 			watcher.Run(ctx)
 			return
 		}

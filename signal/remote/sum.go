@@ -127,20 +127,20 @@ func samples(all totals, most int) ([]signal.Sample, error) {
 		return nil, signal.ErrTooMany
 	}
 	var list []signal.Sample
-	tell := func(key string, n float64) {
+	add := func(key string, n float64) {
 		list = append(list, signal.Sample{Key: key, Number: n})
 	}
-	tell("nodes/total", float64(all.nodes))
-	tell("nodes/ready", float64(all.ready))
-	tell("nodes/open", float64(all.open))
+	add("nodes/total", float64(all.nodes))
+	add("nodes/ready", float64(all.ready))
+	add("nodes/open", float64(all.open))
 	for name, c := range all.resources {
 		unit := 1.0
 		if name == corev1.ResourceCPU {
 			unit = 1000
 		}
-		tell(string(name)+"/total", float64(c.total)/unit)
-		tell(string(name)+"/free", float64(c.free)/unit)
-		tell(string(name)+"/largest", float64(c.largest)/unit)
+		add(string(name)+"/total", float64(c.total)/unit)
+		add(string(name)+"/free", float64(c.free)/unit)
+		add(string(name)+"/largest", float64(c.largest)/unit)
 	}
 	return list, nil
 }

@@ -45,7 +45,7 @@ func TestWhatIsSimulatedHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := map[string]bool{}
-	// Fewer than the first lesson is learnt from: then it would matter in which View a pod is for the first time.
+	// Too few pods for the first workload model: otherwise it would matter in which View a pod is for the first time.
 	for i, units := range []int{6, 10, 4, 16, 6, 20, 3, 0, 12, 9, 7, 2, 6, 24} {
 		spec := gpuPod(fmt.Sprintf("p%02d", i), units)
 		if units == 0 {

@@ -50,7 +50,7 @@ func (s *seats) concerns(pod *corev1.Pod) bool {
 	return pod.Labels["example.com/license"] == s.config.License
 }
 
-func (s *seats) judge(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
+func (s *seats) evaluate(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
 	used := ledger.Unit("seat").Used()
 	if used >= s.config.Seats && ledger.Pod(pod.UID) == nil {
 		return policy.Verdict{Reason: noSeat, Unresolvable: true, Have: s.config.Seats - used, Want: 1}
@@ -62,7 +62,7 @@ func (s *seats) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View)
 	if !s.concerns(pod) {
 		return nil, nil
 	}
-	return cycle{s.judge(pod, view.Ledger(s.ledger))}, nil
+	return cycle{s.evaluate(pod, view.Ledger(s.ledger))}, nil
 }
 
 type cycle struct{ verdict policy.Verdict }
@@ -77,7 +77,7 @@ func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey
 }
 
 func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	if verdict := s.judge(ask.Pod, ask.Ledger); !verdict.Fits() {
+	if verdict := s.evaluate(ask.Pod, ask.Ledger); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
 	return policy.Claim{

@@ -109,7 +109,7 @@ func (r *Ranker) state(view *snapshot.View) *clusterState {
 // Precompute learns the next model before requests need it.
 func (r *Ranker) Precompute(view *snapshot.View) {
 	s := r.state(view)
-	if next := placement.NextLesson(came(view), view.Len()); next != s.model.after {
+	if next := placement.NextModelPods(came(view), view.Len()); next != s.model.after {
 		r.model(view, s.kinds, next)
 	}
 }
@@ -117,7 +117,7 @@ func (r *Ranker) Precompute(view *snapshot.View) {
 // begin reads every node.
 func (s *clusterState) begin() {
 	s.kinds = s.ranker.kindsOf(s.view)
-	s.model = s.ranker.model(s.view, s.kinds, placement.Lesson(came(s.view), s.view.Len()))
+	s.model = s.ranker.model(s.view, s.kinds, placement.ModelPods(came(s.view), s.view.Len()))
 	if s.model.Waste == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func (s *clusterState) follow(last *clusterState) bool {
 		}
 	}
 	s.kinds = last.kinds
-	if s.model = s.ranker.model(s.view, s.kinds, placement.Lesson(came(s.view), s.view.Len())); s.model != last.model {
+	if s.model = s.ranker.model(s.view, s.kinds, placement.ModelPods(came(s.view), s.view.Len())); s.model != last.model {
 		return false
 	}
 	if s.supply, s.prices = last.supply, last.prices; s.supply == nil || len(changed) == 0 {

@@ -40,7 +40,7 @@ func TestPrecompute(t *testing.T) {
 		return b.View()
 	}
 	view := come(0, 100)
-	now, next := placement.Lesson(100, 2), placement.NextLesson(100, 2)
+	now, next := placement.ModelPods(100, 2), placement.NextModelPods(100, 2)
 	if now == next {
 		t.Fatal("after 100 pods there is nothing to precompute")
 	}
