@@ -12,7 +12,7 @@ import (
 
 const defaultAdmin = "http://127.0.0.1:8080"
 
-// adminTimeout bounds a question to a running service.
+// adminTimeout bounds a request to a running service.
 const adminTimeout = 10 * time.Second
 
 // adminAddress is the admin address of a running service: a URL, or an address without a scheme.

@@ -21,7 +21,7 @@ import (
 	"outboard.dev/outboard/config"
 )
 
-// renewalNotice is how long before a certificate expires the command says so.
+// renewalNotice is how long before a certificate expires the command reports that.
 const renewalNotice = 30 * 24 * time.Hour
 
 type certsOptions struct {
@@ -34,8 +34,8 @@ type certsOptions struct {
 	renew         bool
 	addCA         bool
 	removeOldCAs  bool
-	changedNames  bool // a flag says the names of the server
-	changedClient bool // a flag says the name of the client
+	changedNames  bool // --server-name is set
+	changedClient bool // --client-name is set
 }
 
 func certsCommand() *cobra.Command {
@@ -89,7 +89,7 @@ docs/certificates.md has the steps in between.`,
 	return cmd
 }
 
-// run changes the files as the flags say, and reports what it did and when each certificate expires.
+// run changes the files according to the flags, and reports its changes and when each certificate expires.
 func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 	if o.lifetime < time.Hour {
 		return nil, fmt.Errorf("--lifetime=%s: must be at least 1h", o.lifetime)
@@ -134,7 +134,7 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 func (o certsOptions) file(name string) string { return filepath.Join(o.dir, name) }
 
 func addCA(set *certs.Set) error {
-	// The name differs from that of the former CA, so that messages about certificates tell them apart.
+	// The name differs from that of the former CA, so that messages about certificates identify the CA.
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard-ca-" + time.Now().UTC().Format("20060102150405")})
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (o certsOptions) clientCert(set *certs.Set) (issued bool, err error) {
 	return true, err
 }
 
-// until is when new certificates expire: never after their CA.
+// until returns when new certificates expire: never after their CA.
 func (o certsOptions) until(set *certs.Set) time.Time {
 	until := time.Now().Add(o.lifetime)
 	if ca := parsed(set.CAs).NotAfter; ca.Before(until) {
@@ -261,7 +261,7 @@ func (o certsOptions) writeSecrets(w io.Writer, set *certs.Set) error {
 	return errors.Join(errs...)
 }
 
-// secret holds a pair and the certificates of the CAs, by which its holder verifies the other side.
+// secret has a pair and the certificates of the CAs, with which its owner verifies the other side.
 func (o certsOptions) secret(name string, cas []byte, pair certs.Pair) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

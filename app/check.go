@@ -74,7 +74,7 @@ type checked struct {
 	Warnings []place `json:"warnings,omitempty"`
 }
 
-// place is something that is wrong in a file.
+// place is an error or a warning about a place in a file.
 type place struct {
 	File string `json:"file"`
 	// Line is from 1; 0 is the file as a whole.

@@ -11,12 +11,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// errSilent ends the process with status 1 after a command has told its reasons
-// itself.
+// errSilent ends the process with status 1, after the command itself has printed the reasons.
 var errSilent = errors.New("")
 
-// Run executes the command until it ends, or until the process is told to end (SIGINT, SIGTERM), prints the error there is,
-// and returns the exit status.
+// Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
+// exit status.
 func Run(cmd *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

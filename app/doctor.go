@@ -63,7 +63,7 @@ of severity ERROR.`,
 	return cmd
 }
 
-// input reads what is to be checked.
+// input reads the files, and the cluster if a flag selects it.
 func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader, types config.Types) (doctor.Input, error) {
 	in := doctor.Input{File: file, ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
 	if err := oneOf("output", o.output, "text", "json"); err != nil {
@@ -93,7 +93,7 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 	return in, err
 }
 
-// readCluster reads what the cluster says.
+// readCluster reads the objects of the cluster that the checks use.
 func (o *doctorOptions) readCluster(ctx context.Context) (*doctor.Cluster, error) {
 	client, err := clientConfig(o.connection)
 	if err != nil {
@@ -177,7 +177,7 @@ func (o *doctorOptions) run(in doctor.Input, out, rest io.Writer) error {
 	return err
 }
 
-// replace writes a file, and keeps its mode.
+// replace writes the file, and keeps its mode.
 func replace(file string, data []byte) error {
 	info, err := os.Stat(file)
 	if err != nil {

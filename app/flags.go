@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// oneOf checks the value of a flag that takes one of a few words.
+// oneOf returns an error unless the value of the flag is one of the words.
 func oneOf(flag, value string, words ...string) error {
 	if slices.Contains(words, value) {
 		return nil

@@ -76,7 +76,7 @@ func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []st
 	return report, nil
 }
 
-// gpuTable writes one line for each GPU, and what they have in all.
+// gpuTable writes one line for each GPU, and the totals.
 func gpuTable(w io.Writer, report *gpumemory.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "NODE\tGPU\tUSED\tRESERVED\tFREE\tOF %s\tPODS\n", report.Unit)

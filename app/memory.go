@@ -9,20 +9,18 @@ import (
 	"strings"
 )
 
-// collectGarbage makes the garbage collector let the heap grow by half of what is
-// reachable, not by as much again, unless the environment says what it may do. What
-// is reachable is the cluster, and garbage is what is decoded of its changes, which
-// then take a third more processor time; a call leaves next to none.
+// collectGarbage makes the garbage collector run when the heap has grown by half, instead of doubled, unless the
+// environment sets its limits. Most of the heap is the cluster, and most garbage comes from decoding watch events, which
+// takes a third more processor time with this setting. Calls allocate almost nothing.
 func collectGarbage() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(50)
 	}
 }
 
-// limitMemory makes the garbage collector work harder before the process takes more
-// than nine tenths of what its cgroup may, where the kernel would kill it. The rest is
-// for what is not the Go runtime's, such as the buffers of sockets. The environment
-// comes first. It returns the limit set; 0 is none.
+// limitMemory sets the memory limit of the Go runtime to nine tenths of the limit of the cgroup, above which the kernel
+// kills the process. The rest is for memory outside the Go runtime, such as the buffers of sockets. A limit in the
+// environment takes precedence. limitMemory returns the limit that it has set; 0 is none.
 func limitMemory(root fs.FS) int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0
@@ -34,8 +32,8 @@ func limitMemory(root fs.FS) int64 {
 	return limit
 }
 
-// cgroupLimit returns how much memory the process may take by its cgroup and those
-// around it, version 1 or 2; 0 if there is no limit.
+// cgroupLimit returns the lowest memory limit of the cgroup of the process and of its ancestors, in bytes, for version 1 or
+// 2 of cgroups; 0 if there is no limit.
 func cgroupLimit(root fs.FS) (limit int64) {
 	own, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -53,7 +51,7 @@ func cgroupLimit(root fs.FS) (limit int64) {
 		default:
 			continue
 		}
-		// In a container the path may be the host's, of which nothing can be seen but the end: the top.
+		// In a container the path may be that on the host, and only the root of the hierarchy is visible.
 		for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 			if most := readLimit(root, path.Join(hierarchy, dir, file)); most > 0 && (limit == 0 || most < limit) {
 				limit = most
@@ -66,7 +64,7 @@ func cgroupLimit(root fs.FS) (limit int64) {
 	return limit
 }
 
-// noLimit is less than what version 1 writes for none.
+// noLimit is below the number that version 1 shows if there is no limit.
 const noLimit = 1 << 60
 
 func readLimit(root fs.FS, file string) int64 {

@@ -8,7 +8,7 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// Option changes what the command is made of.
+// Option changes the policies or signals of the command.
 type Option func(*config.Types)
 
 // WithPolicies replaces the types of policies that configurations can name. Default

@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/service"
 )
 
-// serving answers calls with the profiles in force.
+// serving responds to calls with the profiles in use.
 type serving struct {
 	*service.Service
 	options  service.Options
@@ -25,10 +25,10 @@ type serving struct {
 	routes   atomic.Pointer[routes]
 }
 
-// routes are what one configuration serves.
+// routes are the handlers of one configuration, by path.
 type routes struct {
 	handlers map[string]http.Handler
-	verbs    map[string]decision.Verb // by path, as handlers
+	verbs    map[string]decision.Verb // has the same keys as handlers
 }
 
 func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
@@ -40,7 +40,7 @@ func newServing(o service.Options) (s *serving, err error) {
 	return s, err
 }
 
-// enforced makes the handlers of what comes into force.
+// enforced replaces the handlers by those of the profiles.
 func (s *serving) enforced(of *service.Service, p *service.Profiles) {
 	r := &routes{handlers: map[string]http.Handler{}, verbs: map[string]decision.Verb{}}
 	for i := range p.Config.Profiles {
@@ -77,7 +77,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 	return options
 }
 
-// ServeHTTP answers a call of kube-scheduler.
+// ServeHTTP responds to a call of kube-scheduler.
 func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.routes.Load()
 	if handler := p.handlers[r.URL.Path]; handler != nil {
@@ -90,7 +90,8 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }
 
-// refused answers a caller that is known but not allowed, so that the pod's events say why.
+// refused writes the response for a caller with a valid certificate that is not allowed, so that the pod's events have the
+// reason.
 func (s *serving) refused(w http.ResponseWriter, r *http.Request, err error) bool {
 	verb, ok := s.routes.Load().verbs[r.URL.Path]
 	if ok = ok && r.Method == http.MethodPost; ok {
@@ -113,7 +114,7 @@ func (s *serving) serverOptions(c *config.Config) server.Options {
 		Admin:            s.AdminOptions(),
 	}
 	if options.ShutdownDelay == 0 {
-		options.ShutdownDelay = -1 // none, where 0 would mean the default
+		options.ShutdownDelay = -1 // no delay; 0 would be the default
 	}
 	if tls := c.Serving.TLS; tls != nil {
 		options.TLS = &server.TLSOptions{

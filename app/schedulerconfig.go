@@ -131,7 +131,7 @@ func (o *schedulerConfigOptions) write(out io.Writer, files []wiring.File) error
 	return nil
 }
 
-// migrate writes the converted Policy to out, and what has no equivalent to notes.
+// migrate writes the converted Policy to out, and notes about fields without an equivalent to notes.
 func (o *schedulerConfigOptions) migrate(out, notes io.Writer) error {
 	data, err := os.ReadFile(o.from)
 	if err != nil {

@@ -55,7 +55,7 @@ a restart, an invalid one is reported and changes nothing.`,
 	return cmd
 }
 
-// serve runs until ctx is done and every call in flight is answered.
+// serve runs until ctx ends and every call has its response.
 func serve(ctx context.Context, file string, c *config.Config, types config.Types) error {
 	collectGarbage()
 	logger := service.NewLogger(c.Log)
@@ -90,8 +90,8 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	return run(ctx, srv, s, watcher)
 }
 
-// run keeps the cluster, the signals and the configuration in sight for as long as the
-// server answers calls, which is longer than ctx lives.
+// run follows the cluster, the signals and the configuration file as long as the server responds to calls, which is longer
+// than ctx.
 func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch.Watcher) error {
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -108,7 +108,7 @@ func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch
 	return group.Wait()
 }
 
-// connect makes the connection of the configuration. It makes no request.
+// connect returns the connection of the configuration. It makes no request.
 func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logger) (service.Connection, error) {
 	if c.ClientConnection.None {
 		return service.Connection{}, nil
@@ -120,8 +120,8 @@ func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logge
 	return service.Connect(c, cluster.Options{Config: client}, registry, logger)
 }
 
-// clientConfig finds the API server: in the file named, or in the pod we run in,
-// or where kubectl would look.
+// clientConfig returns the client configuration from the kubeconfig that is set, or else from the pod that this process runs
+// in, or else from the kubeconfig of kubectl.
 func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Context == "" {
 		inCluster, err := rest.InClusterConfig()
@@ -136,7 +136,7 @@ func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 	rules.ExplicitPath = c.Kubeconfig
 	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("cluster: no API server to talk to: %w", err)
+		return nil, fmt.Errorf("cluster: no API server is configured: %w", err)
 	}
 	return named(found), nil
 }

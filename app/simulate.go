@@ -93,11 +93,11 @@ The same input and seed give the same result.`,
 	return cmd
 }
 
-// stage is what is played.
+// stage is the cluster and the pods of a simulation.
 type stage struct {
 	world simulate.World
 	plan  *simulate.Plan
-	gpus  float64 // how much there is of the resource, in unit
+	gpus  float64 // the capacity of the nodes, in unit
 	unit  string
 }
 
@@ -122,7 +122,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 		if len(signals) > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: signals are not read (%s): policies find none, and do what they do when a signal is stale\n", names[i], strings.Join(signals, ", "))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: signals are not read (%s): policies see them as stale\n", names[i], strings.Join(signals, ", "))
 		}
 		s.world.Extender = extender
 		if o.more != "" {
@@ -140,8 +140,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	return o.report(cmd, s, arms)
 }
 
-// namesOf returns a name for each configuration: that of its file, or, where several are
-// called so, with as many of its folders as tell them apart.
+// namesOf returns a unique name for each configuration: that of its file, with as many folders as needed.
 func namesOf(files []string) []string {
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -233,13 +232,13 @@ func (o *simulateOptions) stage() (*stage, error) {
 	return s, nil
 }
 
-// measurable says why allocation cannot be measured in the resource, or nil.
+// measurable returns an error if allocation cannot be measured in the resource.
 func (o *simulateOptions) measurable(s *stage) error {
 	if s.world.Capacity() == 0 {
-		return fmt.Errorf("no node has any %s: choose with --resource what allocation is measured in (nodes have %s)", o.resource, simulate.Resources(s.world.Nodes))
+		return fmt.Errorf("no node has any %s: set --resource to a resource of the nodes (%s)", o.resource, simulate.Resources(s.world.Nodes))
 	}
 	if s.plan.Demand(s.world.Resource) == 0 {
-		return fmt.Errorf("none of the pods that would come asks for %s: choose another resource with --resource, or other pods with --pods (%s)",
+		return fmt.Errorf("no pod of the simulation requests %s: set --resource to another resource, or --pods to other pods (%s)",
 			o.resource, strings.Join(s.plan.Text("in turn"), " "))
 	}
 	return nil
@@ -266,7 +265,7 @@ func readFile(name string) (*simulate.File, error) {
 	return &simulate.File{Objects: *objects}, nil
 }
 
-// extender makes what the configuration says, and names the signals that it reads.
+// extender returns the extender of the configuration, and the names of the signals that it reads.
 func (o *simulateOptions) extender(file string) (simulate.Extender, []string, error) {
 	if file == "" {
 		return simulate.Extender{}, nil, nil
@@ -300,7 +299,7 @@ func (o *simulateOptions) extender(file string) (simulate.Extender, []string, er
 	return extender, signals, err
 }
 
-// play plays one arm with all seeds.
+// play simulates one arm with all seeds.
 func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progress *simulate.Progress) (simulate.Arm, error) {
 	arm := simulate.Arm{Name: name}
 	for i := range o.seeds {
@@ -337,7 +336,7 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 		return fmt.Errorf("%s: %w", o.more, err)
 	}
 	if len(objects.Pods) != 1 {
-		return fmt.Errorf("%s holds %d pods: it must be one", o.more, len(objects.Pods))
+		return fmt.Errorf("%s has %d pods: must be 1", o.more, len(objects.Pods))
 	}
 	like := simulate.Again(objects.Pods)[0].Pod
 	count, err := s.world.HowMany(cmd.Context(), like, maxMore, o.seed)
@@ -346,7 +345,7 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 	}
 	beside := ""
 	if len(s.plan.Pending) > 0 {
-		beside = fmt.Sprintf(" (pending pods, of which there are %d, are not placed before)", len(s.plan.Pending))
+		beside = fmt.Sprintf(" (without placing the %d pending pods first)", len(s.plan.Pending))
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more pods like %s/%s fit%s\n", name, count, like.Namespace, like.Name, beside)
 	return err
@@ -356,9 +355,9 @@ func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.A
 	if o.more != "" {
 		return nil
 	}
-	report, arriving := simulate.FilledReport(arms, o.until, s.gpus, s.unit), fmt.Sprintf("until pods that ask for %.4g %% of the %s have come", 100*o.until, o.resource)
+	report, arriving := simulate.FilledReport(arms, o.until, s.gpus, s.unit), fmt.Sprintf("until the pods that have arrived request %.4g %% of the %s", 100*o.until, o.resource)
 	if o.load > 0 {
-		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and go for %v hours, so that they ask for %.4g %% of the %s on average", o.hours, 100*o.load, o.resource)
+		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and end for %v hours, so that they request %.4g %% of the %s on average", o.hours, 100*o.load, o.resource)
 	}
 	report.Notes, report.FirstSeed = s.plan.Text(arriving), o.seed
 	if format := simulate.Format(o.output); format == simulate.CSV {

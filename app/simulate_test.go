@@ -116,7 +116,7 @@ items:
 
 func TestSimulateARealCluster(t *testing.T) {
 	nodes := file(t, dumpedCluster)
-	if _, err := execute(t, "simulate", "--nodes", nodes); err == nil || !strings.Contains(err.Error(), "no node has any aliyun.com/gpu-mem: choose with --resource") || !strings.Contains(err.Error(), "cpu, memory") {
+	if _, err := execute(t, "simulate", "--nodes", nodes); err == nil || !strings.Contains(err.Error(), "no node has any aliyun.com/gpu-mem: set --resource") || !strings.Contains(err.Error(), "cpu, memory") {
 		t.Errorf("without GPUs: %v", err)
 	}
 	out, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "--seeds", "1")
@@ -124,7 +124,7 @@ func TestSimulateARealCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 0.5 and 1 run, 3 are pending, and three of 1 fit then.
-	for _, want := range []string{"1 node; 2 pods stay there, 1 of them of DaemonSets or static.\n1 pending pod comes first.\nPods like the 1 pod that runs come until", "93.75 % allocated"} {
+	for _, want := range []string{"1 node; 2 pods stay, 1 of them of DaemonSets or static.\n1 pending pod arrives first.\nPods like the 1 pod that runs arrive until", "93.75 % allocated"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
 		}

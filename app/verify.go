@@ -83,7 +83,7 @@ of your cluster.`,
 	return cmd
 }
 
-// complete checks the flags and reads what they name.
+// complete checks the flags, and reads the files and the nodes that they name.
 func (o *verifyOptions) complete(ctx context.Context) error {
 	if err := oneOf("output", o.output, "text", "json"); err != nil {
 		return err

@@ -11,16 +11,16 @@ import (
 	"outboard.dev/outboard/ledger"
 )
 
-// Connection is what works with the API server; the zero value is none.
+// Connection has the clients of the API server. The zero value is no connection.
 type Connection struct {
 	Cluster *cluster.Cluster
-	// Client is how its API server is reached.
+	// Client is the client configuration of the cluster.
 	Client *rest.Config
 	Keeper *ledger.Keeper
 }
 
-// Connect makes the Connection of the configuration. options are those that do not follow from it; Config is required. It makes
-// no request.
+// Connect returns the Connection of the configuration. options has what the configuration does not determine; its Config is
+// required. Connect makes no request.
 func Connect(c *config.Config, options cluster.Options, registry *prometheus.Registry, logger *slog.Logger) (to Connection, err error) {
 	needed := requirementsOf(c)
 	options.QPS, options.Burst = float32(c.ClientConnection.QPS), c.ClientConnection.Burst

@@ -8,10 +8,9 @@ import (
 	"outboard.dev/outboard/ledger"
 )
 
-// With the tag chaos, which nothing but test/chaos builds with, these functions put
-// something in between that fails at a given moment.
+// With the build tag chaos, which only test/chaos uses, these functions add layers that fail at a given moment.
 
-// BindingCluster is the cluster, for what binds pods.
+// BindingCluster is the cluster that binders use.
 type BindingCluster = *cluster.Cluster
 
 func toCluster(c *cluster.Cluster) BindingCluster { return c }

@@ -20,13 +20,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The environment variables that say what goes wrong.
+// The environment variables that select the fault.
 const (
-	// faultVariable is "ACTION POINT COUNT": when the process reaches the point so
-	// many times, it is killed ("kill"), or stopped until somebody continues it
-	// ("stop"). It says so on standard error first.
+	// faultVariable is "ACTION POINT COUNT". When the process reaches the point for the COUNTth time, it writes a line to
+	// standard error, and is killed ("kill"), or stopped until it gets SIGCONT ("stop").
 	faultVariable = "OUTBOARD_CHAOS"
-	// unclaimedVariable, if set, makes claims that stand in no ledger.
+	// unclaimedVariable, if set, makes claims that are in no ledger.
 	unclaimedVariable = "OUTBOARD_CHAOS_UNCLAIMED"
 )
 
@@ -64,7 +63,7 @@ func reach(point string) {
 	}
 }
 
-// BindingCluster is the cluster, for what binds pods.
+// BindingCluster is the cluster that binders use.
 type BindingCluster = chaosCluster
 
 func toCluster(c *cluster.Cluster) BindingCluster { return chaosCluster{c} }

@@ -9,21 +9,18 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Inspector is implemented by a policy.Policy that shows what it knows to people and their
-// tools.
+// Inspector is implemented by a policy.Policy that shows its state to people and their tools.
 type Inspector interface {
-	// Inspect returns what is at a path below the profile's own, such as
-	// "inspect/node-1", to be encoded as JSON; found is false when there is nothing
-	// at such a path. It is pure.
+	// Inspect returns the value at a path below that of the profile, such as "inspect/node-1". The caller encodes it as JSON.
+	// found is false if the path does not exist. Inspect is pure.
 	Inspect(view *snapshot.View, path string) (answer any, found bool)
 }
 
-// InspectPath is where the admin address shows what policies show, of whichever
-// profile.
+// InspectPath is the path at the admin address for the Inspectors of all profiles.
 const InspectPath = "/inspect"
 
-// Inspect answers what a policy shows below its profile's path, as the tools of the
-// systems it stands in for expect. It returns false when there is nothing.
+// Inspect writes the response of the Inspector of a profile, if the request is for a path below that of the profile. Tools of
+// gpushare expect it there. It returns false, and writes nothing, if no Inspector has the path.
 func (s *Service) Inspect(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -37,7 +34,7 @@ func (s *Service) Inspect(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// InspectAny is Inspect for the first profile that shows something at the path.
+// InspectAny writes the response of the first Inspector that has the path below InspectPath.
 func (s *Service) InspectAny(w http.ResponseWriter, r *http.Request) {
 	c := s.current.Load().Config
 	for i := range c.Profiles {

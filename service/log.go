@@ -8,7 +8,6 @@ import (
 )
 
 // NewLogger returns the logger of the configuration, which writes to standard error.
-
 func NewLogger(c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

@@ -15,10 +15,9 @@ import (
 )
 
 const (
-	// followTimeout is how long a reload waits for what the policies of the new
-	// configuration read to be read for the first time.
+	// followTimeout is how long a reload waits until the objects that the new policies read are in the cache.
 	followTimeout = 15 * time.Second
-	// retryReloadEvery is the time between two attempts to put the same file into force.
+	// retryReloadEvery is the time between two attempts to apply the same file.
 	retryReloadEvery = 10 * time.Second
 	// maxChanges bounds how many changed fields are logged.
 	maxChanges = 20
@@ -30,7 +29,7 @@ const (
 	reloadError   = "error"
 )
 
-// reloads counts reloads, and remembers how the last one went.
+// reloads counts reloads, and holds the outcome of the last one.
 type reloads struct {
 	total      *prometheus.CounterVec // by outcome
 	successful prometheus.Gauge
@@ -61,14 +60,14 @@ func newReloads(registry *prometheus.Registry) *reloads {
 	return r
 }
 
-// loaded says that a configuration has come into force.
+// loaded records that a configuration was applied.
 func (r *reloads) loaded() {
 	r.failure.Store(nil)
 	r.successful.Set(1)
 	r.succeeded.SetToCurrentTime()
 }
 
-// failed says that the configuration could not be loaded.
+// failed records that a configuration could not be loaded or applied.
 func (r *reloads) failed(err error) {
 	r.failure.Store(&err)
 	r.successful.Set(0)
@@ -83,7 +82,7 @@ func (r *reloads) warnings() []string {
 	return nil
 }
 
-// Reload puts a changed configuration file into force, if it is valid.
+// Reload applies a changed configuration file, if it is valid.
 func (s *Service) Reload(data []byte) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -113,8 +112,8 @@ func (s *Service) reloadLocked(data []byte) {
 	s.logger.Info("reloaded the configuration", "changed", changes(former, c))
 }
 
-// retryReloads tries again, until ctx ends, to put a valid configuration into force that
-// could not be for a reason outside of the file, such as a permission that is missing.
+// retryReloads retries, until ctx ends, to apply a valid configuration that failed for a reason outside the file, such as a
+// missing permission.
 func (s *Service) retryReloads(ctx context.Context) {
 	ticker := time.NewTicker(retryReloadEvery)
 	defer ticker.Stop()
@@ -132,7 +131,7 @@ func (s *Service) retryReloads(ctx context.Context) {
 	}
 }
 
-// prepare provisions the configuration and starts to follow what its policies read.
+// prepare provisions the configuration, and watches the objects that its policies read.
 func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 	p, err := s.provision(c)
 	if err != nil {
@@ -164,7 +163,7 @@ func changes(former, c *config.Config) []string {
 	return fields
 }
 
-// WatchFailed is called when the configuration file cannot be watched, or not be read.
+// WatchFailed records that the configuration file cannot be watched or read.
 func (s *Service) WatchFailed(err error) {
 	if errors.Is(err, filewatch.ErrNoNotifications) {
 		s.logger.Warn("cannot watch the configuration file; polling it", "error", err)
@@ -178,7 +177,7 @@ func (s *Service) reloadFailed(err error) {
 	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", err)
 }
 
-// Listed puts the errors of a configuration file on lines of their own.
+// Listed returns an error whose text has each error of a configuration file on its own line.
 func Listed(err error) error {
 	var errs config.Errors
 	if errors.As(err, &errs) {

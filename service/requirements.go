@@ -8,12 +8,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// requirements are what the policies of a configuration need of the cluster beside nodes,
-// pods and disruption budgets.
+// requirements are what the policies of a configuration read from the cluster in addition to nodes, pods and disruption budgets.
 type requirements struct {
 	ledgers    bool
 	configMaps []snapshot.ConfigMapSource
-	history    bool // which pods have come and gone; it can be kept from any moment on
+	history    bool // of the pods that arrived and ended; recording it can start at any time
 }
 
 func requirementsOf(c *config.Config) requirements {
@@ -39,5 +38,5 @@ func requirementsOf(c *config.Config) requirements {
 	return r
 }
 
-// none says whether nothing is needed but what requests and signals say.
+// none reports whether the policies read requests and signals only.
 func (r requirements) none() bool { return !r.ledgers && len(r.configMaps) == 0 && !r.history }

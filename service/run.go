@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run does what a Service does in the background, until ctx ends: it follows the cluster and the signals, keeps ledgers, requeues
-// pods, and lets policies compute ahead. It may be called once.
+// Run follows the cluster and the signals, maintains ledgers, requeues pods, and lets policies precompute, until ctx ends. It may be
+// called once.
 func (s *Service) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context)) {
@@ -30,8 +30,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// followSignals reads signals until ctx ends, from when the cluster has been read: before, the API server's time is not known, by which
-// readings are dated, and a later reading could bear an earlier time.
+// followSignals waits for the first state of the cluster, and reads signals until ctx ends. Readings are dated with the API server's
+// time. It is unknown before, so a later reading could get an earlier time.
 func (s *Service) followSignals(ctx context.Context) {
 	if s.Cluster != nil {
 		_ = s.Cluster.WaitForSync(ctx) // otherwise ctx has ended
@@ -39,24 +39,24 @@ func (s *Service) followSignals(ctx context.Context) {
 	s.signals.Run(ctx)
 }
 
-// keepLedgers keeps ledgers from when a policy claims something until ctx ends.
+// keepLedgers runs the Keeper from when a policy allocates resources until ctx ends.
 func (s *Service) keepLedgers(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-s.claimed:
 	}
-	// Before, nothing is known about who needs a claim.
+	// Before, it is unknown which pods exist, and claims of existing pods must not be released.
 	if s.Cluster.WaitForSync(ctx) == nil {
 		s.Keeper.Run(ctx)
 	}
 }
 
-// precomputePause is the time between a new View, or other profiles, and Engine.Precompute: the result is needed about a
-// hundred pods later.
+// precomputePause is the time between a new View, or new profiles, and Engine.Precompute. Calls need the result about a hundred
+// pods later.
 const precomputePause = 200 * time.Millisecond
 
-// precompute lets policies compute what the next requests will need, until ctx ends.
+// precompute lets policies compute in advance what later requests need, until ctx ends.
 func (s *Service) precompute(ctx context.Context) {
 	if s.Cluster == nil {
 		return

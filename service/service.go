@@ -29,44 +29,45 @@ import (
 type Options struct {
 	// File is the configuration file, for reloads.
 	File string
-	// Config is the configuration with which the process is started, and Types are what it can name.
+	// Config is the configuration with which the process starts, and Types are the policies and signals that it can name.
 	Config *config.Config
 	Types  config.Types
-	// Connection works with the API server; the zero value judges by requests alone.
+	// Connection is to the API server. With the zero value, policies see only the nodes in requests.
 	Connection
-	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. Nil: by a write to the pod.
+	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it is nil, the Requeuer writes to
+	// the pod instead.
 	Retry func(pod *corev1.Pod)
-	// Enforced is called with what comes into force, at first by New.
+	// Enforced, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
 	Enforced func(*Service, *Profiles)
 
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 }
 
-// Service is everything that runs around the policies, whoever asks them: signals, ledgers, requeuing, reloads, the records of
-// decisions, and what explains them. A reload swaps the [Profiles] as a whole. Its methods may be called concurrently.
+// Service has the signals, ledgers, requeuing, reloads, records and explanations for the policies of a configuration. A reload
+// replaces the [Profiles] as a whole. Its methods may be called concurrently.
 type Service struct {
 	Connection
-	// Log holds the latest decisions. The caller adds them.
+	// Log has the latest decisions. The caller adds them.
 	Log *decision.Log
 	// Requeuer is nil if no pod is requeued.
 	Requeuer *requeue.Requeuer
 
 	options     Options
 	logger      *slog.Logger
-	claims      sync.Once     // that a policy claims something
-	claimed     chan struct{} // closed when one does
-	signalViews *signalViews  // where signals go without a cluster; nil with one
+	claims      sync.Once     // closes claimed
+	claimed     chan struct{} // closed once a policy allocates resources
+	signalViews *signalViews  // the Views without a cluster; nil with one
 	signals     *signal.Manager
 	reloads     *reloads
 	current     atomic.Pointer[Profiles]
-	enforced    chan struct{} // capacity 1: current is another
+	enforced    chan struct{} // capacity 1: current has changed
 
 	reloading sync.Mutex
-	retry     []byte // the file to reload again; nil: none
+	retry     []byte // the file to apply again; nil: none
 }
 
-// Profiles are what one configuration asks for.
+// Profiles are the engines of one configuration.
 type Profiles struct {
 	Config  *config.Config
 	Engines map[string]*engine.Engine // by path
@@ -75,10 +76,10 @@ type Profiles struct {
 	signals      []signal.Followed
 }
 
-// Reserves says whether a policy allocates resources, so that ledgers are needed.
+// Reserves reports whether a policy allocates resources, and so uses ledgers.
 func (p *Profiles) Reserves() bool { return p.requirements.ledgers }
 
-// New makes a Service of the configuration with which the process is started. It reads nothing yet.
+// New returns a Service of Options.Config. It reads nothing yet.
 func New(o Options) (*Service, error) {
 	s := &Service{
 		Connection: o.Connection, options: o, logger: o.Logger, claimed: make(chan struct{}),
@@ -108,7 +109,7 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// retriesPerSecond is how many pods are requeued per second if that takes no write.
+// retriesPerSecond is how many pods the Requeuer requeues per second with Options.Retry, which writes nothing.
 const retriesPerSecond = 1000
 
 func (s *Service) requeueOptions() requeue.Options {
@@ -119,7 +120,7 @@ func (s *Service) requeueOptions() requeue.Options {
 	return o
 }
 
-// retrying is a cluster in which pods are retried without a write.
+// retrying is a cluster that retries pods without a write.
 type retrying struct {
 	*cluster.Cluster
 	retry func(pod *corev1.Pod)
@@ -134,10 +135,10 @@ func (r retrying) RetryPod(_ context.Context, namespace, name string, uid types.
 	return true, nil
 }
 
-// Current returns what is in force.
+// Current returns the profiles in use.
 func (s *Service) Current() *Profiles { return s.current.Load() }
 
-// View returns the latest View, which without a cluster holds nothing but signals.
+// View returns the latest View. Without a cluster it has only signals.
 func (s *Service) View() *snapshot.View {
 	if s.Cluster == nil {
 		return s.signalViews.View()
@@ -145,7 +146,7 @@ func (s *Service) View() *snapshot.View {
 	return s.Cluster.View()
 }
 
-// enforce puts into force what was provisioned.
+// enforce uses the profiles from now on.
 func (s *Service) enforce(p *Profiles) {
 	for _, warning := range p.Config.Warnings {
 		s.logger.Warn("the configuration is probably not what you intend", "warning", warning.Error())
@@ -170,7 +171,7 @@ func (s *Service) enforce(p *Profiles) {
 	}
 }
 
-// provision makes what the configuration asks for, and puts nothing into force.
+// provision makes the engines and opens the sources of the configuration. The Service does not use them yet.
 func (s *Service) provision(c *config.Config) (*Profiles, error) {
 	p := &Profiles{Config: c, requirements: requirementsOf(c), Engines: map[string]*engine.Engine{}}
 	for i := range c.Profiles {
@@ -185,7 +186,7 @@ func (s *Service) provision(c *config.Config) (*Profiles, error) {
 	return p, err
 }
 
-// EngineOf makes the engine of a profile. clock may be nil.
+// EngineOf returns the engine of a profile. clock may be nil.
 func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
 	members := make([]engine.WeightedPolicy, 0, len(profile.Policies))
 	for _, m := range profile.Policies {
@@ -198,7 +199,7 @@ func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 	return e, nil
 }
 
-// signalCluster is the cluster for sources of signals.
+// signalCluster returns the cluster for sources of signals.
 func (s *Service) signalCluster() signal.Cluster {
 	if s.Cluster == nil {
 		return signal.Cluster{}
@@ -206,7 +207,7 @@ func (s *Service) signalCluster() signal.Cluster {
 	return signal.Cluster{View: s.Cluster.View, Client: s.Client}
 }
 
-// Warnings are lines about what does not work as it should although calls are answered.
+// Warnings returns lines about problems that do not make calls fail.
 func (s *Service) Warnings() []string {
 	lines := append(s.reloads.warnings(), s.signals.Warnings()...)
 	if s.Cluster != nil {
@@ -218,7 +219,7 @@ func (s *Service) Warnings() []string {
 	return lines
 }
 
-// Source is what explanations are made of.
+// Source returns the data for explanations.
 func (s *Service) Source() explain.Source {
 	source := explain.Source{Log: s.Log, Engines: func() map[string]*engine.Engine { return s.current.Load().Engines }}
 	if s.Requeuer != nil {
@@ -237,7 +238,7 @@ func (s *Service) Source() explain.Source {
 	return source
 }
 
-// AdminOptions are those of the listener for metrics, health and explanations.
+// AdminOptions returns the options of the listener for metrics, health and explanations.
 func (s *Service) AdminOptions() server.AdminOptions {
 	c := s.options.Config.Admin
 	options := server.AdminOptions{
@@ -256,8 +257,8 @@ func (s *Service) AdminOptions() server.AdminOptions {
 	return options
 }
 
-// Binding is what binds pods; there is a cluster.
+// Binding returns the cluster for a Binder. The Service must have a cluster.
 func (s *Service) Binding() BindingCluster { return toCluster(s.Cluster) }
 
-// Ledgers is where claims are written.
+// Ledgers returns the ledgers for a Binder. The Service must have a cluster.
 func (s *Service) Ledgers() engine.Ledgers { return toLedgers(s.Keeper) }

@@ -14,7 +14,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// followed opens the sources that the configuration asks for. They read nothing yet.
+// followed opens the sources of the configuration. They read nothing yet.
 func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, error) {
 	var all []signal.Followed
 	for _, s := range c.Signals {
@@ -49,8 +49,7 @@ func closeSources(all []signal.Followed) {
 	}
 }
 
-// signalViews publishes Views that hold nothing but signals, for requests without a
-// cluster.
+// signalViews publishes Views with only signals, for a Service without a cluster.
 type signalViews struct {
 	mu      sync.Mutex
 	builder snapshot.Builder
@@ -71,7 +70,7 @@ func (c *signalViews) SetSignal(s *snapshot.Signal) {
 	c.view.Store(c.builder.View())
 }
 
-// DeleteSignal removes the signal from the Views from now on.
+// DeleteSignal removes the signal from later Views.
 func (c *signalViews) DeleteSignal(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +81,7 @@ func (c *signalViews) DeleteSignal(name string) {
 // View returns the latest View.
 func (c *signalViews) View() *snapshot.View { return c.view.Load() }
 
-// explained is how the signals stand, for people.
+// explained returns the states of the signals, for explanations.
 func explained(m *signal.Manager) []explain.Signal {
 	var all []explain.Signal
 	for _, s := range m.Statuses() {

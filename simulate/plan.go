@@ -17,7 +17,7 @@ type File struct {
 
 // Plan defines which pods of some files are simulated, and how.
 //
-// A file with running pods counts as a dump of a cluster: its pending pods come first, once each,
+// A file with running pods counts as a dump of a cluster: its pending pods arrive first, once each,
 // and the pods that come after them are copies of the running ones. If no file has running pods,
 // the pods of the files are the mix to draw from. Pods of DaemonSets and static pods belong to
 // their nodes: they stay there, and no copies of them come.
@@ -100,22 +100,22 @@ func (p *Plan) Demand(name corev1.ResourceName) int64 { return requested(p.Mix, 
 
 // Text describes the plan, one sentence for each line. arriving describes for how long pods come.
 func (p *Plan) Text(arriving string) []string {
-	stay := "no pod stays there"
+	stay := "no pod stays"
 	if len(p.Running) > 0 {
-		stay = count(len(p.Running), "pod stays there", "pods stay there")
+		stay = count(len(p.Running), "pod stays", "pods stay")
 	}
 	if p.OfNodes > 0 {
 		stay += fmt.Sprintf(", %d of them of DaemonSets or static", p.OfNodes)
 	}
 	lines := []string{fmt.Sprintf("%s; %s.", count(len(p.Nodes), "node", "nodes"), stay)}
 	if len(p.Pending) > 0 {
-		lines = append(lines, count(len(p.Pending), "pending pod comes", "pending pods come")+" first.")
+		lines = append(lines, count(len(p.Pending), "pending pod arrives", "pending pods arrive")+" first.")
 	}
 	source := "the " + count(len(p.Mix), "pod", "pods") + " of the files"
 	if p.Again {
 		source = "the " + count(len(p.Mix), "pod that runs", "pods that run")
 	}
-	lines = append(lines, fmt.Sprintf("Pods like %s come %s.", source, arriving))
+	lines = append(lines, fmt.Sprintf("Pods like %s arrive %s.", source, arriving))
 	if p.LeftOut > 0 {
 		lines = append(lines, count(p.LeftOut, "pending pod of a DaemonSet is", "pending pods of DaemonSets are")+" left out.")
 	}

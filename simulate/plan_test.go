@@ -45,32 +45,32 @@ func TestPlan(t *testing.T) {
 		{
 			"a dump", []File{file(running, daemon, static, pending, waitingDaemon, ended)}, false,
 			"proxy etcd runs", "waits", "runs",
-			"1 node; 3 pods stay there, 2 of them of DaemonSets or static. 1 pending pod comes first. Pods like the 1 pod that runs come in turn. 1 pending pod of a DaemonSet is left out.",
+			"1 node; 3 pods stay, 2 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn. 1 pending pod of a DaemonSet is left out.",
 		},
 		{
 			"a dump, emptied", []File{file(running, daemon, pending)}, true,
 			"proxy", "waits", "runs",
-			"1 node; 1 pod stays there, 1 of them of DaemonSets or static. 1 pending pod comes first. Pods like the 1 pod that runs come in turn.",
+			"1 node; 1 pod stays, 1 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn.",
 		},
 		{
 			"what is to come, by itself", []File{file(pending, other)}, false,
 			"", "", "waits other",
-			"1 node; no pod stays there. Pods like the 2 pods of the files come in turn.",
+			"1 node; no pod stays. Pods like the 2 pods of the files arrive in turn.",
 		},
 		{
 			"what is to come, beside a dump", []File{file(running, pending), file(other)}, false,
 			"runs", "waits", "other",
-			"2 nodes; 1 pod stays there. 1 pending pod comes first. Pods like the 1 pod of the files come in turn.",
+			"2 nodes; 1 pod stays. 1 pending pod arrives first. Pods like the 1 pod of the files arrive in turn.",
 		},
 		{
 			"a trace", []File{{Jobs: []Job{{Pod: other}}}}, false,
 			"", "", "other",
-			"0 nodes; no pod stays there. Pods like the 1 pod of the files come in turn.",
+			"0 nodes; no pod stays. Pods like the 1 pod of the files arrive in turn.",
 		},
 		{
 			"a new cluster", []File{file(daemon, pending)}, false,
 			"proxy", "", "waits",
-			"1 node; 1 pod stays there, 1 of them of DaemonSets or static. Pods like the 1 pod of the files come in turn.",
+			"1 node; 1 pod stays, 1 of them of DaemonSets or static. Pods like the 1 pod of the files arrive in turn.",
 		},
 	} {
 		p := NewPlan(tt.files, tt.empty)
