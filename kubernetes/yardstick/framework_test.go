@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +18,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
@@ -32,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inTree is the default profile of kube-scheduler, over a cluster that can be replaced.
+// inTree is the default profile of kube-scheduler, or some plugins of it, over a cluster that can be replaced.
 type inTree struct {
 	framework.Framework
 	snapshot *lister
@@ -41,8 +44,8 @@ type inTree struct {
 // lister is the snapshot that plugins see.
 type lister struct{ *cache.Snapshot }
 
-// newInTree starts the framework. fit may change the arguments of NodeResourcesFit.
-func newInTree(t *testing.T, fit func(*schedulerapi.NodeResourcesFitArgs)) *inTree {
+// newInTree starts the framework. fit may change the arguments of NodeResourcesFit. If plugins are named, no others filter or score.
+func newInTree(t *testing.T, fit func(*schedulerapi.NodeResourcesFitArgs), only ...string) *inTree {
 	config, err := latest.Default()
 	if err != nil {
 		t.Fatal(err)
@@ -53,16 +56,20 @@ func newInTree(t *testing.T, fit func(*schedulerapi.NodeResourcesFitArgs)) *inTr
 			fit(args)
 		}
 	}
+	if only = append(only, queuesort.Name, defaultbinder.Name); len(only) > 2 {
+		all := &profile.Plugins.MultiPoint
+		all.Enabled = slices.DeleteFunc(all.Enabled, func(p schedulerapi.Plugin) bool { return !slices.Contains(only, p.Name) })
+	}
 	client, l := fake.NewClientset(), &lister{cache.NewEmptySnapshot()}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	slices, err := tracker.StartTracker(t.Context(), tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
+	published, err := tracker.StartTracker(t.Context(), tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
 	if err != nil {
 		t.Fatal(err)
 	}
 	claims := assumecache.NewAssumeCache(klog.Background(), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
 	f, err := frameworkruntime.NewFramework(t.Context(), plugins.NewInTreeRegistry(), profile,
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(t.Context(), claims, slices, factory)),
+		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(t.Context(), claims, published, factory)),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithSnapshotSharedLister(l), frameworkruntime.WithParallelism(1))
 	if err != nil {
