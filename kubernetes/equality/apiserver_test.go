@@ -31,6 +31,7 @@ type api struct {
 	events   []event
 	watchers map[*watcher]bool
 	bindings map[string]*corev1.Binding // by key of the pod
+	sources  map[string]metav1.Object   // those of which copies are stored, by collection and key
 }
 
 // event is a change of an object, as a watch tells it.
@@ -55,7 +56,7 @@ const (
 var ledgersAPI = "/apis/" + ledger.GroupVersion.String() + "/" + ledger.Resource.Resource
 
 func newAPI() *api {
-	return &api{objects: map[string]map[string]metav1.Object{}, watchers: map[*watcher]bool{}, bindings: map[string]*corev1.Binding{}}
+	return &api{objects: map[string]map[string]metav1.Object{}, watchers: map[*watcher]bool{}, bindings: map[string]*corev1.Binding{}, sources: map[string]metav1.Object{}}
 }
 
 // config is how clients reach it.
@@ -122,6 +123,7 @@ func (a *api) remove(collection, key string) {
 func (a *api) drop(collection, key string) {
 	o := a.objects[collection][key].(runtime.Object).DeepCopyObject().(metav1.Object)
 	delete(a.objects[collection], key)
+	delete(a.sources, collection+key)
 	a.version++
 	o.SetResourceVersion(strconv.Itoa(a.version))
 	a.tell(collection, "DELETED", o)
@@ -290,13 +292,28 @@ func (a *api) putLedger(r *http.Request) *http.Response {
 
 // The rest writes the parts of a world.
 
+// stored says whether the object is stored already, and notes that it will be.
+func (a *api) stored(collection string, o metav1.Object) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := a.sources[collection+keyOf(o)] == o
+	a.sources[collection+keyOf(o)] = o
+	return known
+}
+
 func (a *api) setNode(node *corev1.Node) {
+	if a.stored(nodesAPI, node) {
+		return
+	}
 	node = node.DeepCopy()
 	node.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
 	a.set(nodesAPI, node)
 }
 
 func (a *api) setPod(pod *corev1.Pod) {
+	if a.stored(podsAPI, pod) {
+		return
+	}
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
 	a.set(podsAPI, pod)
