@@ -4,7 +4,7 @@
 //
 // [New] decides on the extenders, [Wiring.YAML] prints them for kube-scheduler 1.25 and later,
 // [Wiring.LegacyPolicy] for kube-scheduler 1.22 and earlier, and [Wiring.Kubeadm] adds what kubeadm
-// needs to hand the file to kube-scheduler. [Migrate] turns a Policy into a
+// needs to pass the file to kube-scheduler. [Migrate] turns a Policy into a
 // KubeSchedulerConfiguration.
 //
 // # Strict and soft extenders

@@ -14,7 +14,7 @@ type legacyPolicy struct {
 	// Priorities that are nil are the default ones; an empty list has none.
 	Priorities []legacyPriority `json:"priorities,omitempty"`
 	Extenders  []legacyExtender `json:"extenders"`
-	// Extender is how some write extenders. kube-scheduler does not read it.
+	// Extender is another spelling of extenders in some files. kube-scheduler does not read it.
 	Extender                       *legacyExtender `json:"extender,omitempty"`
 	HardPodAffinitySymmetricWeight *int32          `json:"hardPodAffinitySymmetricWeight,omitempty"`
 	AlwaysCheckAllPredicates       bool            `json:"alwaysCheckAllPredicates,omitempty"`
@@ -64,7 +64,7 @@ type legacyExtender struct {
 	Ignorable        bool                                  `json:"ignorable"`
 }
 
-// legacyTLS has PEM data in base64, as it is written.
+// legacyTLS has PEM data in base64, as in the file.
 type legacyTLS struct {
 	Insecure   bool   `json:"insecure,omitempty"`
 	ServerName string `json:"serverName,omitempty"`

@@ -12,7 +12,7 @@ import (
 )
 
 // Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
-// ConfigMap, to a KubeSchedulerConfiguration. notes are what has no equivalent or works in another
+// ConfigMap, to a KubeSchedulerConfiguration. notes name the fields that have no equivalent or work in another
 // way; they are in the comments of the result, too. file is the name of the file in them.
 func Migrate(file string, data []byte) (result []byte, notes []string, err error) {
 	file, root, err := policyIn(file, data)
@@ -117,7 +117,7 @@ func (m *migration) noteAt(path, format string, args ...any) {
 	m.note(placed[0].Line, path+": "+format, args...)
 }
 
-// decode reads the Policy. It returns the fields that are not known apart from other errors.
+// decode reads the Policy. It returns unknown fields separately from other errors.
 func (m *migration) decode() (unknown strictyaml.Errors, err error) {
 	var all, wrong strictyaml.Errors
 	if errors.As(m.root.Decode(&m.policy), &all) {
@@ -138,7 +138,7 @@ func (m *migration) decode() (unknown strictyaml.Errors, err error) {
 	}
 	p := &m.policy
 	if len(p.Extenders) == 0 && p.Predicates == nil && p.Priorities == nil {
-		return nil, fmt.Errorf("%s: this is no Policy: it has neither extenders nor predicates nor priorities", m.file)
+		return nil, fmt.Errorf("%s: this is not a Policy: it has neither extenders nor predicates nor priorities", m.file)
 	}
 	return unknown, nil
 }
@@ -159,7 +159,7 @@ func (m *migration) predicates() {
 		case p.Argument["labelsPresence"] != nil:
 			m.noteAt(at, "%s: no equivalent: use node affinity in the pods, or taints on the nodes", p.Name)
 		case !known:
-			m.noteAt(at, "%s: no equivalent is known", p.Name)
+			m.noteAt(at, "%s: no equivalent", p.Name)
 		}
 	}
 	var off []string
@@ -192,7 +192,7 @@ func (m *migration) priorities() {
 		if !known {
 			note, noted := priorityNotes[p.Name]
 			if !noted {
-				note = "no equivalent is known"
+				note = "no equivalent"
 			}
 			m.noteAt(at, "%s: %s", p.Name, note)
 			continue
@@ -222,14 +222,14 @@ func (m *migration) add(plugin string, weight int64) {
 	m.scores = append(m.scores, score{plugin, weight})
 }
 
-// others notes the rest.
+// others adds notes about the remaining fields.
 func (m *migration) others() {
 	if m.policy.AlwaysCheckAllPredicates {
 		m.noteAt("alwaysCheckAllPredicates", "no equivalent: a node is rejected for the reason of the first plugin that rejects it")
 	}
 	for i, e := range m.policy.Extenders {
 		if e.HTTPTimeout > 0 && e.HTTPTimeout < int64(time.Millisecond) {
-			m.noteAt(fmt.Sprintf("extenders[%d].httpTimeout", i), "%d is a number of nanoseconds, so no call can succeed: was it meant as seconds?", e.HTTPTimeout)
+			m.noteAt(fmt.Sprintf("extenders[%d].httpTimeout", i), "%d is a number of nanoseconds, so every call fails: write a duration such as 5s", e.HTTPTimeout)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestMigrateErrors(t *testing.T) {
 	for _, tt := range []struct{ name, policy, want string }{
 		{"no JSON", "{", ": not valid YAML"},
 		{"a wrong value", "{\"kind\": \"Policy\",\n\"extenders\": [{\"weight\": \"5\"}]}", "policy.json:2: extenders[0].weight: Invalid value"},
-		{"nothing", `{"kind": "Policy"}`, "this is no Policy"},
+		{"nothing", `{"kind": "Policy"}`, "this is not a Policy"},
 		{"another kind", "kind: Pod", "kind is Pod: must be Policy"},
 		{"an old configuration with a file", "apiVersion: componentconfig/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {file: {path: /p.json}}}\n", "version componentconfig/v1alpha1, whose Policy is the file /p.json"},
 		{"an old configuration with a ConfigMap", "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {configMap: {name: p, namespace: kube-system}}}\n", "the ConfigMap kube-system/p"},

@@ -8,10 +8,10 @@ import (
 // write writes the KubeSchedulerConfiguration.
 func (m *migration) write() []byte {
 	var p page
-	p.comment("", "Converted from "+m.file+". This is a file for the flag --config of kube-scheduler and no API object: kubectl cannot apply it. outboard doctor reports what to improve.")
+	p.comment("", "Converted from "+m.file+". This is a file for the flag --config of kube-scheduler and not an API object: kubectl cannot apply it. outboard doctor reports what to improve.")
 	if len(m.notes) > 0 {
 		p.line("#")
-		p.comment("", "What has no equivalent, or works in another way:")
+		p.comment("", "These fields have no equivalent, or work in another way:")
 		for _, note := range m.notes {
 			p.comment("", "- "+note)
 		}
@@ -75,7 +75,7 @@ func (m *migration) writeStrategy(p *page) {
 	}
 }
 
-// write writes the extender with the fields that it has.
+// write writes the extender without the fields that are not set.
 func (e *legacyExtender) write(p *page) {
 	p.line("- urlPrefix: %s", quoted(e.URLPrefix))
 	for _, f := range []struct{ name, value string }{

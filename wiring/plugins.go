@@ -1,7 +1,7 @@
 package wiring
 
-// predicatePlugins are the plugins that do what the predicates of a Policy did. All of them are on by
-// default. What has none is in predicateNotes.
+// predicatePlugins are the plugins that replace the predicates of a Policy. All of them are on by
+// default. predicateNotes has the predicates without a plugin.
 var predicatePlugins = map[string][]string{
 	"CheckNodeUnschedulable":  {"NodeUnschedulable"},
 	"CheckVolumeBinding":      {"VolumeBinding"},
@@ -28,7 +28,7 @@ var predicatePlugins = map[string][]string{
 	"CheckNodePIDPressure":    {"TaintToleration"},
 }
 
-// mandatoryPlugins filter whatever predicates a Policy lists.
+// mandatoryPlugins filter nodes even if the Policy does not list their predicates.
 var mandatoryPlugins = []string{"NodeUnschedulable", "TaintToleration"}
 
 // defaultFilters are the plugins that filter by default and have a predicate. A Policy that lists
@@ -45,11 +45,11 @@ const (
 	requestedToCapacityRatio = "RequestedToCapacityRatio"
 )
 
-// priorityPlugin is the plugin that does what a priority of a Policy did.
+// priorityPlugin is the plugin that replaces a priority of a Policy.
 type priorityPlugin struct {
 	plugin   string
 	strategy string // of NodeResourcesFit
-	note     string // what is different
+	note     string // the difference, if any
 }
 
 var priorityPlugins = map[string]priorityPlugin{
@@ -66,7 +66,7 @@ var priorityPlugins = map[string]priorityPlugin{
 	"TaintTolerationPriority":          {plugin: "TaintToleration"},
 }
 
-// priorityNotes are the priorities without a plugin, with what to do instead.
+// priorityNotes are the priorities without a plugin, with a replacement.
 var priorityNotes = map[string]string{
 	"EqualPriority":               "it gives all nodes the same score and changes nothing",
 	"NodePreferAvoidPodsPriority": "no equivalent: taint the nodes with the effect PreferNoSchedule instead of annotating them with preferAvoidPods",

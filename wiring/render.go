@@ -39,7 +39,7 @@ func (p *page) comment(indent, text string) {
 	}
 }
 
-// printable replaces what must not be in a comment: names in a Policy can have any characters.
+// printable replaces characters that a comment cannot contain: names in a Policy can have any characters.
 func printable(r rune) rune {
 	if r == '\uFEFF' || !unicode.IsGraphic(r) && !unicode.IsSpace(r) {
 		return '?'
@@ -62,11 +62,11 @@ func quoted(s string) string {
 // YAML returns the KubeSchedulerConfiguration.
 func (w *Wiring) YAML() []byte {
 	var p page
-	p.comment("", "The configuration of kube-scheduler, for its flag --config. It is a file and no API object: kubectl cannot apply it. kube-scheduler reads it when it starts.")
+	p.comment("", "The configuration of kube-scheduler, for its flag --config. It is a file and not an API object: kubectl cannot apply it. kube-scheduler reads it when it starts.")
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
 	w.process(&p)
 	if w.anyStrictFilter() {
-		p.comment("", "kube-scheduler asks about all nodes that fit. By default it asks about a sample of 5 to 50 percent of them in clusters of more than 100 nodes, and a pod stays pending until its next attempt if Outboard rejects the whole sample. Remove this line if placing many pods per second in a large cluster is more important.")
+		p.comment("", "kube-scheduler calls for all nodes that fit. By default it calls for a sample of 5 to 50 percent of them in clusters of more than 100 nodes, and a pod stays pending until its next attempt if Outboard rejects the whole sample. Remove this line if placing many pods per second in a large cluster is more important.")
 		p.line("percentageOfNodesToScore: 100")
 	}
 	if len(w.schedulers) > 0 {
@@ -95,7 +95,7 @@ func (w *Wiring) anyStrictFilter() bool {
 	return false
 }
 
-// process writes how kube-scheduler itself runs in the topology.
+// process writes the client connection and the leader election of kube-scheduler in the topology.
 func (w *Wiring) process(p *page) {
 	switch {
 	case w.options.For == Kubeadm:
@@ -126,7 +126,7 @@ func (e *entry) write(p *page) {
 	if e.NodeCacheCapable {
 		p.comment("  ", "Send the names of nodes only. Outboard knows the nodes.")
 	} else {
-		p.comment("  ", "Send whole nodes: clientConnection is None, so Outboard knows no other.")
+		p.comment("  ", "Send whole nodes: clientConnection is None, so Outboard does not know the nodes.")
 	}
 	p.line("  nodeCacheCapable: %t", e.NodeCacheCapable)
 	e.writeFailure(p)
@@ -137,7 +137,7 @@ func (e *entry) write(p *page) {
 func (e *entry) writeFailure(p *page) {
 	why := "kube-scheduler waits this long for each call, one pod at a time; the default is 5s."
 	if e.PreemptVerb != "" {
-		why += " Preemption judges candidates for up to 1.5s."
+		why += " Preemption evaluates candidates for up to 1.5s."
 	}
 	p.comment("  ", why)
 	p.line("  httpTimeout: %s", e.HTTPTimeout.Duration)
@@ -160,7 +160,7 @@ func (e *entry) writeManaged(p *page) {
 
 func (e *entry) writeTLS(p *page) {
 	if !e.EnableHTTPS {
-		p.comment("  ", "Plain HTTP: nothing proves that it is Outboard who responds, or kube-scheduler who calls.")
+		p.comment("  ", "Plain HTTP: neither side verifies the identity of the other.")
 		p.line("  enableHTTPS: false")
 		return
 	}

@@ -38,15 +38,15 @@ const (
 	ServiceName = "outboard.outboard-system.svc"
 	// DefaultNodePort is the port of 127.0.0.1 in the topology NodePort.
 	DefaultNodePort = 32766
-	// secondScheduler is the name of a second scheduler whose name no profile says.
+	// secondScheduler is the default name of a second scheduler.
 	secondScheduler = "outboard-scheduler"
 )
 
 // Certificates are the files of certificates as kube-scheduler sees them.
 type Certificates struct{ CA, Cert, Key string }
 
-// certificatesIn returns the names that certificates have in a directory that was filled from a
-// Secret of type kubernetes.io/tls, or by the command that makes certificates.
+// certificatesIn returns the names of the certificates in a directory with a mounted Secret of type
+// kubernetes.io/tls, or with the files of outboard certs.
 func certificatesIn(dir string, secret bool) Certificates {
 	if secret {
 		return Certificates{CA: dir + "/ca.crt", Cert: dir + "/tls.crt", Key: dir + "/tls.key"}
@@ -86,8 +86,8 @@ func (t Topology) url(s *config.Serving) (string, error) {
 	return scheme + "://" + net.JoinHostPort(host, port), nil
 }
 
-// serverName returns the name in Outboard's certificate if the URL does not say it: certificates
-// are issued for the name of the Service, which stays when its ClusterIP changes.
+// serverName returns the name in Outboard's certificate if the URL does not have it: certificates
+// are issued for the name of the Service, which does not change with its ClusterIP.
 func (t Topology) serverName(prefix string) string {
 	u, err := url.Parse(prefix)
 	if err != nil || t != Kubeadm && t != NodePort {

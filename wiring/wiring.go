@@ -20,7 +20,7 @@ import (
 // Timeouts of the extenders that are written. kube-scheduler places one pod at a time and waits for
 // every call.
 const (
-	// StrictTimeout leaves time for preemption, for which candidates are judged for up to 1.5 s.
+	// StrictTimeout leaves time for preemption, for which Outboard evaluates candidates for up to 1.5 s.
 	StrictTimeout = 3 * time.Second
 	// SoftTimeout is short: when it ends, the pod is placed without Outboard.
 	SoftTimeout = time.Second
@@ -45,24 +45,24 @@ type Options struct {
 	SchedulerName string
 	// Profiles are the paths of the profiles to call. Default: all.
 	Profiles []string
-	// Strict makes one strict extender, with bind, of each profile, for whatever pods it is.
+	// Strict makes the extender of every profile strict, with bind.
 	Strict bool
 }
 
-// Wiring is what kube-scheduler's configuration must say to call the profiles of a configuration.
+// Wiring is the part of kube-scheduler's configuration that makes it call the profiles of a configuration.
 type Wiring struct {
 	entries    []entry
 	schedulers []string // names of kube-scheduler's profiles; none is the default one
 	options    Options
 }
 
-// entry is an extender with what to say about it.
+// entry is an extender with the texts of its comments.
 type entry struct {
 	schedulerv1.Extender
 	profile *config.Profile
 	strict  bool
-	why     string // why it is strict or soft
-	weight  string // why it has its weight
+	why     string // the reason why it is strict or soft
+	weight  string // the reason for its weight
 }
 
 // New decides on the extenders for the configuration.

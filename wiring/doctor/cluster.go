@@ -15,7 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Cluster is what a cluster says. Lists may be of all namespaces.
+// Cluster has objects of a cluster. Lists may be of all namespaces.
 type Cluster struct {
 	// Version is that of the API server, such as v1.37.0.
 	Version        string
@@ -47,7 +47,7 @@ func (s scheduler) flag(name string) (string, bool) {
 	return "", false
 }
 
-// minor is the minor version by the tag of the image; 0 if it does not say.
+// minor returns the minor version in the tag of the image; 0 if it has none.
 func (s scheduler) minor() int {
 	image, _, _ := strings.Cut(s.container.Image, "@")
 	minor, err := minorOf(image[strings.LastIndexByte(image, ':')+1:])
@@ -57,7 +57,7 @@ func (s scheduler) minor() int {
 	return minor
 }
 
-// runs says whether the container runs kube-scheduler.
+// runs reports whether the container runs kube-scheduler.
 func (s scheduler) runs() bool {
 	image, _, _ := strings.Cut(path.Base(s.container.Image), ":")
 	return image == "kube-scheduler" || slices.ContainsFunc(append(slices.Clone(s.container.Command), s.container.Args...), func(word string) bool {
@@ -107,7 +107,7 @@ func (c *Cluster) schedulerVersion(file string) string {
 	return "1." + strconv.Itoa(oldest)
 }
 
-// cluster checks the file by what the cluster says.
+// cluster compares the file with the cluster.
 func (c *checker) cluster() {
 	for _, s := range c.Cluster.schedulers(c.File) {
 		c.scheduler(s)
@@ -123,7 +123,7 @@ func (c *checker) cluster() {
 
 func (c *checker) scheduler(s scheduler) {
 	if _, ok := s.flag("config"); !ok {
-		c.elsewhere(Warning, "SchedulerWithoutConfig", s.name(), "", "kube-scheduler has no flag --config", "it reads no file, and calls no extender", "start it with --config; outboard scheduler-config --for kubeadm writes the patches for a static pod")
+		c.elsewhere(Warning, "SchedulerWithoutConfig", s.name(), "", "kube-scheduler has no flag --config", "it does not read the file, and calls no extender", "start it with --config; outboard scheduler-config --for kubeadm writes the patches for a static pod")
 	}
 	for _, old := range []string{"policy-config-file", "policy-configmap"} {
 		if _, ok := s.flag(old); ok {
@@ -160,7 +160,7 @@ func (e *extenderAt) reachable(s scheduler) {
 	}
 }
 
-// service checks that there is somebody to call.
+// service checks that the Service exists and has a ready endpoint.
 func (e *extenderAt) service() {
 	u, err := url.Parse(e.extender.URLPrefix)
 	if err != nil {
@@ -185,12 +185,11 @@ func (e *extenderAt) service() {
 		}
 	}
 	if ready == 0 {
-		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no ready endpoint", s.Namespace, s.Name), "every call fails", "look at its pods: kubectl -n "+s.Namespace+" get pods")
+		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no ready endpoint", s.Namespace, s.Name), "every call fails", "check its pods: kubectl -n "+s.Namespace+" get pods")
 	}
 }
 
-// serviceOf returns the Service behind a URL, if there is one; named says that the URL can be that of
-// a Service only.
+// serviceOf returns the Service of a URL, if any; named reports whether the URL can only be that of a Service.
 func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
 	host, port := u.Hostname(), u.Port()
 	labels := strings.Split(strings.TrimSuffix(host, ".cluster.local"), ".")
@@ -208,7 +207,8 @@ func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
 	return nil, named
 }
 
-// resource checks who counts a managed resource, and for which pods kube-scheduler calls.
+// resource checks that nodes report a managed resource or Outboard counts it, and that kube-scheduler calls for all pods
+// that request it.
 func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool) {
 	reported := slices.ContainsFunc(e.Cluster.Nodes, func(n corev1.Node) bool {
 		_, ok := n.Status.Allocatable[name]
@@ -216,7 +216,7 @@ func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool)
 	})
 	if !ignored && !reported {
 		e.report(Error, "ResourceNotReported", at, fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "kube-scheduler rejects every node with \"Insufficient "+string(name)+"\"",
-			"install what reports it, such as a device plugin; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files")
+			"install a device plugin or another program that reports it; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files")
 	}
 	pods, first := 0, ""
 	for i := range e.Cluster.Pods {
@@ -231,7 +231,7 @@ func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool)
 	}
 }
 
-// podLevelOnly says whether a pod names the resource only where kube-scheduler does not look when it
+// podLevelOnly reports whether a pod names the resource only in fields that kube-scheduler ignores when it
 // decides whether to call an extender.
 func podLevelOnly(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	names := func(r *corev1.ResourceRequirements) bool {

@@ -12,15 +12,15 @@ import (
 const (
 	apiVersion    = "kubescheduler.config.k8s.io/v1"
 	rejected      = "kube-scheduler does not start"
-	defaultNodes  = 100 // up to so many nodes, kube-scheduler looks at all
+	defaultNodes  = 100 // kube-scheduler evaluates all nodes, if they are not more
 	ownScheduler  = "default-scheduler"
 	extendersPath = "extenders"
 )
 
-// renamed are fields that people write in another way, often as another version had them.
+// renamed are fields with other spellings, often those of other versions.
 var renamed = map[string]string{"enableHttps": "enableHTTPS", "enableHTTPs": "enableHTTPS", "enableTLS": "enableHTTPS", "ignoreable": "ignorable", "url": "urlPrefix"}
 
-// fields reports what kube-scheduler does not understand.
+// fields reports fields that kube-scheduler does not know or cannot decode.
 func (c *checker) fields(errs strictyaml.Errors) {
 	if v := c.doc.config.APIVersion; v != apiVersion {
 		c.at(Error, "APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q", v),
@@ -45,7 +45,7 @@ func (c *checker) unknown(e *strictyaml.Error, name string) {
 	switch {
 	case e.Path == "metadata" || e.Path == "spec" || e.Path == "status" || e.Path == "data":
 		c.at(Error, "APIObject", e.Path, "a KubeSchedulerConfiguration has no "+name,
-			"it is a file and no API object: "+rejected+" with it, and kubectl apply fails with \"no matches for kind\"",
+			"it is a file and not an API object: "+rejected+" with it, and kubectl apply fails with \"no matches for kind\"",
 			"remove it, and give the file to kube-scheduler with --config", remove(e.Path))
 	case e.Path != extendersPath && (lower == "extenderconfig" || lower == "extenderconfigs" || lower == "extender" || lower == "extenders"):
 		c.at(Error, "MisplacedExtenders", e.Path, name+" is not a field here",
@@ -79,18 +79,18 @@ func (c *checker) timeoutValue(e *strictyaml.Error) {
 	c.at(Error, "TimeoutFormat", e.Path, "httpTimeout is "+e.Value, "it is a duration with a unit, and a number of nanoseconds only in the Policy of 1.22 and earlier: "+rejected, fix, edits...)
 }
 
-// configuration checks what is about kube-scheduler as a whole.
+// configuration checks the settings of kube-scheduler as a whole.
 func (c *checker) configuration() {
 	conf := &c.doc.config
 	if len(conf.Extenders) == 0 {
 		if c.doc.root.At(extendersPath).IsZero() && len(c.findings) == 0 {
-			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls nobody", "outboard scheduler-config prints them")
+			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard scheduler-config prints them")
 		}
 		return
 	}
 	if len(conf.Profiles) > 1 {
 		c.at(Info, "SharedExtenders", extendersPath, fmt.Sprintf("the extenders are for all %d profiles", len(conf.Profiles)),
-			"pods of any of these schedulers are sent to them", "limit an extender to pods that request certain resources with managedResources, or run a second kube-scheduler")
+			"kube-scheduler calls them for the pods of all these profiles", "limit an extender to pods that request certain resources with managedResources, or run a second kube-scheduler")
 	}
 	if c.since(35) {
 		c.at(Info, "BatchingDisabled", extendersPath, "with an extender, kube-scheduler 1.35 and later does not use OpportunisticBatching",
@@ -104,7 +104,7 @@ func (c *checker) configuration() {
 	c.lease()
 }
 
-// sampling checks whether kube-scheduler may judge by a sample that an extender rejects.
+// sampling checks whether kube-scheduler may call for a sample of the nodes, all of which the extender rejects.
 func (c *checker) sampling() {
 	strict := -1
 	for i, e := range c.doc.config.Extenders {
@@ -116,9 +116,9 @@ func (c *checker) sampling() {
 	if strict < 0 || all != nil && *all == 100 || c.Cluster != nil && len(c.Cluster.Nodes) <= defaultNodes {
 		return
 	}
-	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler asks extenders[%d] about a sample of the nodes that fit", defaultNodes, strict),
+	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler calls extenders[%d] for a sample of the nodes that fit", defaultNodes, strict),
 		"if the extender rejects the whole sample, the pod stays pending until its next attempt although other nodes fit",
-		"set percentageOfNodesToScore: 100, or rely on the next attempt, which looks at other nodes", set("percentageOfNodesToScore", "100"))
+		"set percentageOfNodesToScore: 100, or rely on the next attempt, which evaluates other nodes", set("percentageOfNodesToScore", "100"))
 }
 
 // lease checks whether a second scheduler uses the lease of the cluster's own.
@@ -137,6 +137,6 @@ func (c *checker) lease() {
 		return
 	}
 	name := *conf.Profiles[0].SchedulerName
-	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler with the lease of the cluster's own, kube-system/kube-scheduler",
+	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler that uses the lease of the cluster's scheduler, kube-system/kube-scheduler",
 		"only one of the two places pods at a time", "give it a lease of its own in leaderElection.resourceName", setText("leaderElection.resourceName", name))
 }

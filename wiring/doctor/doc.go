@@ -1,9 +1,8 @@
-// Package doctor reports what is wrong with a KubeSchedulerConfiguration that calls extenders: what
-// kube-scheduler rejects, what it accepts and silently does otherwise than one expects, and what does
-// not go with Outboard's configuration or with a cluster. It reads nothing itself but what [Input]
-// holds.
+// Package doctor reports problems of a KubeSchedulerConfiguration that calls extenders: fields that
+// kube-scheduler rejects, fields with unexpected effects, and contradictions to Outboard's configuration or
+// to a cluster. It reads only [Input].
 //
 // [Check] returns findings. Each has a stable code, and docs/doctor.md describes each code. [Fix]
-// returns the file with those findings corrected that have one right correction. It keeps comments
-// and fields that it does not know.
+// returns the file with the corrections of all findings that have exactly one. It keeps comments
+// and unknown fields.
 package doctor

@@ -12,65 +12,65 @@ import (
 	"outboard.dev/outboard/wiring"
 )
 
-// Severity is how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
 // The severities.
 const (
-	// Error is for what kube-scheduler rejects, and for what places pods wrongly or not at all.
+	// Error: kube-scheduler rejects the file, or places pods wrongly or not at all.
 	Error Severity = "ERROR"
-	// Warning is for what works until something happens.
+	// Warning: calls work under usual conditions only.
 	Warning Severity = "WARNING"
-	// Info is for what one should know.
+	// Info: for information.
 	Info Severity = "INFO"
 )
 
-// Finding is something about a file.
+// Finding is one problem of a file.
 type Finding struct {
 	// Code is stable and in CamelCase.
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	// File and Line, from 1, are where it is. Line is 0 for what is not in the file.
+	// File and Line, from 1, are the place. Line is 0 if the place is not in the file.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
 	// Field is the path of the field; "" is the file as a whole.
 	Field string `json:"field,omitempty"`
-	// Message says what is wrong, Why what follows from it, and Fix what to do.
+	// Message is the problem, Why its consequence, and Fix the correction.
 	Message string `json:"message"`
 	Why     string `json:"why"`
 	Fix     string `json:"fix,omitempty"`
-	// Fixable says that the function Fix does it.
+	// Fixable says that the function Fix makes the correction.
 	Fixable bool `json:"fixable"`
-	// Docs is the page and anchor with more.
+	// Docs is the page and anchor with details.
 	Docs string `json:"docs"`
 
 	edits []edit
 }
 
-// Input is what to check. File and Data are required.
+// Input is the file to check, with what to compare it with. File and Data are required.
 type Input struct {
 	// File is the name of the file, and Data its content: a KubeSchedulerConfiguration, or a manifest
 	// with a ConfigMap that holds one.
 	File string
 	Data []byte
-	// Config is the configuration of Outboard, from the file ConfigFile. nil: it is not known.
+	// Config is the configuration of Outboard, from the file ConfigFile. nil: unknown.
 	Config     *config.Config
 	ConfigFile string
-	// Cluster is what a cluster says. nil: it is not known.
+	// Cluster has the objects of a cluster. nil: unknown.
 	Cluster *Cluster
 	// Version is the version of kube-scheduler, such as 1.37 or v1.37.0. Default: that of the
 	// cluster, if one is known.
 	Version string
 	// ReadFile reads a file of a certificate. nil: none can be read.
 	ReadFile func(name string) ([]byte, error)
-	// Now is the time by which certificates are judged.
+	// Now is the time for which certificates are checked.
 	Now time.Time
 	// CertificateDir is the directory that Fix names for certificates. Default
 	// wiring.Directory.
 	CertificateDir string
 }
 
-// Check returns what there is to say: about the file, ordered by line, and then about others.
+// Check returns the findings: those in the file, ordered by line, and then the others.
 func Check(in Input) ([]Finding, error) {
 	c, err := examine(in)
 	if err != nil {
@@ -79,10 +79,10 @@ func Check(in Input) ([]Finding, error) {
 	return c.findings, nil
 }
 
-// maxRounds bounds how often a file is corrected: a correction may show what was hidden before.
+// maxRounds bounds how often Fix corrects a file: a correction may reveal other findings.
 const maxRounds = 10
 
-// Fix returns the file with everything corrected that can be, and the findings that are left.
+// Fix returns the corrected file, and the findings that it cannot correct.
 func Fix(in Input) (fixed []byte, left []Finding, err error) {
 	fixed = in.Data
 	for range maxRounds {
@@ -92,7 +92,7 @@ func Fix(in Input) (fixed []byte, left []Finding, err error) {
 			return nil, nil, err
 		}
 		if c.doc.inner {
-			return nil, nil, fmt.Errorf("%s: the configuration is inside of another document: correct it there, or put it in a file of its own", in.File)
+			return nil, nil, fmt.Errorf("%s: the configuration is inside another document: correct it there, or put it in its own file", in.File)
 		}
 		left = c.findings
 		if !slices.ContainsFunc(left, func(f Finding) bool { return f.Fixable }) {
@@ -157,8 +157,8 @@ func (c *checker) checkAll() {
 	}
 }
 
-// at adds a finding about the field at path, with the edits that correct it. A document inside of
-// another one is not corrected.
+// at adds a finding about the field at path, with the edits that correct it. Fix does not correct a document inside
+// another one.
 func (c *checker) at(severity Severity, code, path, message, why, fix string, edits ...edit) {
 	if c.doc.inner {
 		edits = nil
@@ -169,7 +169,7 @@ func (c *checker) at(severity Severity, code, path, message, why, fix string, ed
 	})
 }
 
-// elsewhere adds a finding about something that is not in the file.
+// elsewhere adds a finding whose place is not in the file.
 func (c *checker) elsewhere(severity Severity, code, where, field, message, why, fix string) {
 	c.findings = append(c.findings, Finding{
 		Code: code, Severity: severity, File: where, Field: field, Message: message, Why: why, Fix: fix, Docs: docs(code),

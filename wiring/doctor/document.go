@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/wiring"
 )
 
-// configuration is a KubeSchedulerConfiguration with PEM data as it is written.
+// configuration is a KubeSchedulerConfiguration with PEM data in base64, as in the file.
 type configuration struct {
 	schedulerv1.KubeSchedulerConfiguration
 	Extenders []extender `json:"extenders"`
@@ -96,7 +96,7 @@ func (c *checker) syntax(err error) {
 	}
 }
 
-// locateText returns the configuration: the file itself, or what a ConfigMap of the file holds.
+// locateText returns the configuration: the file itself, or a value in a ConfigMap of the file.
 func (c *checker) locateText() (text []byte, found bool) {
 	parts := bytes.Split(c.Data, []byte("\n---\n"))
 	above := 0
@@ -171,5 +171,5 @@ func minorOf(text string) (int, error) {
 	return int(v.Minor()), nil
 }
 
-// since says whether kube-scheduler is of the minor version or a later one, or may be.
+// since reports whether kube-scheduler has the minor version or a later one, or its version is unknown.
 func (c *checker) since(minor int) bool { return c.minor == 0 || c.minor >= minor }

@@ -21,7 +21,7 @@ type edit struct {
 type operation int
 
 const (
-	setField operation = iota // makes the mappings around it
+	setField operation = iota // creates the mappings around it if needed
 	removeField
 	renameField
 	moveToList // adds the value, or the items of the value, to a list, and removes it
@@ -42,8 +42,7 @@ func quoted(s string) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// apply makes the change. What is not there cannot be changed, and is no error: an earlier edit may
-// have removed it.
+// apply makes the change. It is no error if the field does not exist: an earlier edit may have removed it.
 func (e edit) apply(root *yaml.Node) error {
 	switch e.op {
 	case setField:
@@ -79,7 +78,7 @@ func cut(parent *yaml.Node, i int) {
 }
 
 // locate returns the mapping or list around the field at path, and the index of its key or item; nil
-// if it is not there.
+// if it does not exist.
 func locate(root *yaml.Node, path string) (parent *yaml.Node, index int) {
 	value := root
 	for _, step := range steps(path) {
@@ -161,8 +160,8 @@ func setNode(root *yaml.Node, path, text string) error {
 	return nil
 }
 
-// appendTo adds the value of a field, or its items if it is a list, to the list at path, which is
-// made if it is not there. The comments of the field go with the first item.
+// appendTo adds the value of a field, or its items if it is a list, to the list at path, which it
+// creates if needed. The comments of the field move to the first item.
 func appendTo(root *yaml.Node, path string, key, value *yaml.Node) error {
 	items := []*yaml.Node{value}
 	if value.Kind == yaml.SequenceNode {
@@ -187,7 +186,7 @@ func appendTo(root *yaml.Node, path string, key, value *yaml.Node) error {
 	return nil
 }
 
-// encode writes a document as Kubernetes' own files are indented.
+// encode writes a document with the indentation of Kubernetes' own files.
 func encode(root *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)

@@ -12,11 +12,11 @@ import (
 	"outboard.dev/outboard/wiring"
 )
 
-// mostWeight is the sum of the weights of the plugins that are on by default. With more, the score of
-// an extender can exceed those of all of them together.
+// mostWeight is the sum of the weights of the plugins that are on by default. With a larger weight, the score of
+// an extender can exceed the sum of their scores.
 const mostWeight = 12
 
-// leastPreemption is what preemption needs of httpTimeout.
+// leastPreemption is the minimum httpTimeout for preemption.
 const leastPreemption = 2 * time.Second
 
 // extenderAt is an extender of the file.
@@ -61,7 +61,7 @@ func (e *extenderAt) check() {
 	e.managedNames()
 }
 
-// ownWeight says whether the weight is what Outboard's own policies add up to.
+// ownWeight reports whether the weight is the sum of the weights of Outboard's policies.
 func (e *extenderAt) ownWeight() bool {
 	for _, m := range e.matches() {
 		var sum int64
@@ -75,7 +75,7 @@ func (e *extenderAt) ownWeight() bool {
 	return false
 }
 
-// namesOnly is the correction of nodeCacheCapable, if it is known to be one.
+// namesOnly returns the correction of nodeCacheCapable, if it is certain.
 func (e *extenderAt) namesOnly() []edit {
 	if e.Config == nil || e.Config.ClientConnection.None || len(e.matches()) == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (e *extenderAt) timeout() {
 		want = wiring.SoftTimeout
 	}
 	if at := e.doc.root.At(e.path + ".httpTimeout"); !at.IsZero() && x.HTTPTimeout.Duration == 0 {
-		return // reported as wrong
+		return // reported already
 	}
 	fix := e.set("httpTimeout", want.String())
 	switch d := x.HTTPTimeout.Duration; {
@@ -99,7 +99,7 @@ func (e *extenderAt) timeout() {
 	case d > 5*time.Second:
 		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), "set httpTimeout: "+want.String(), fix)
 	case x.PreemptVerb != "" && d < leastPreemption:
-		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard judges candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String(), e.set("httpTimeout", wiring.StrictTimeout.String()))
+		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String(), e.set("httpTimeout", wiring.StrictTimeout.String()))
 	}
 }
 
@@ -112,7 +112,7 @@ func (e *extenderAt) managedNames() {
 	}
 }
 
-// amongExtenders checks what extenders must not have in common.
+// amongExtenders reports resources and verbs that only one extender can have.
 func (c *checker) amongExtenders() {
 	first, binders := map[string]string{}, []string{}
 	corrected := false
@@ -129,7 +129,7 @@ func (c *checker) amongExtenders() {
 				continue
 			}
 			var edits []edit
-			if strings.HasPrefix(before, path+".") && !corrected { // one at a time: the others move up
+			if strings.HasPrefix(before, path+".") && !corrected { // one item per round, because removing it changes the indices of the others
 				edits, corrected = []edit{remove(at)}, true
 			}
 			c.at(Error, "ManagedResourceTwice", at, fmt.Sprintf("%s is also %s, on line %d", r.Name, before, c.doc.line(before)),

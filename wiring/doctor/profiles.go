@@ -19,7 +19,7 @@ import (
 // match is a profile of Outboard that an extender calls.
 type match struct {
 	profile *config.Profile
-	verbs   []decision.Verb // what it serves below the extender's urlPrefix
+	verbs   []decision.Verb // the verbs that it serves below the extender's urlPrefix
 }
 
 // prefix is the path of urlPrefix.
@@ -54,7 +54,7 @@ func (e *extenderAt) matches() []match {
 	return all
 }
 
-// profiles checks the extenders by Outboard's configuration.
+// profiles compares the extenders with Outboard's configuration.
 func (c *checker) profiles() {
 	called := map[string]bool{}
 	for i := range c.doc.config.Extenders {
@@ -84,7 +84,7 @@ func (c *checker) profiles() {
 	}
 }
 
-// served checks that the verbs that are called are served.
+// served checks that Outboard serves the verbs that kube-scheduler calls.
 func (e *extenderAt) served(matches []match) {
 	host, prefix := e.prefix()
 	if len(matches) == 0 && host != e.Config.Serving.Address && prefix != "" {
@@ -126,7 +126,7 @@ func (e *extenderAt) routes(v decision.Verb) []string {
 	return all
 }
 
-// profile checks that the extender asks the profile for what it must be asked.
+// profile checks that the extender calls all verbs that the profile needs, in a mode that Outboard supports.
 func (e *extenderAt) profile(p *config.Profile) {
 	x := e.extender
 	allocates := ""
@@ -179,8 +179,8 @@ func (e *extenderAt) managed(p *config.Profile) {
 	}
 }
 
-// allocated checks an extender of a profile for all pods: it may be for some pods only, but not
-// without those that ask for what a policy allocates.
+// allocated checks an extender of a profile for all pods: it may be limited to some pods, if these include all
+// that request the resources that a policy allocates.
 func (e *extenderAt) allocated(p *config.Profile) {
 	if len(e.extender.ManagedResources) == 0 {
 		return
@@ -212,6 +212,6 @@ func item(name string, ignored bool) string {
 
 func (e *extenderAt) managedDiffer(p *config.Profile, differ, list []string) {
 	e.report(Error, "ManagedResourcesDiffer", "managedResources", "the list does not go with profile "+p.Path+": "+strings.Join(differ, "; "),
-		"kube-scheduler and Outboard disagree on which pods are Outboard's, or on who counts a resource: pods are bound without being asked about, or no node has room",
+		"kube-scheduler and Outboard disagree on which pods are Outboard's, or on which of them counts a resource: kube-scheduler binds pods without calling Outboard, or no node has room",
 		"list the same in both files", set(e.path+".managedResources", strings.Join(list, "")))
 }

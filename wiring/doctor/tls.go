@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// How long before its end the certificate of a CA is reported, and any other.
+// How long before its expiry the certificate of a CA, or another one, is reported.
 const (
 	expiring = 90 * 24 * time.Hour
 	ending   = 14 * 24 * time.Hour
@@ -45,7 +45,7 @@ func (e *extenderAt) tls() {
 			edits = append(edits, remove(e.path+".tlsConfig.insecure"))
 		}
 		e.report(Error, "UnverifiedHTTPS", "tlsConfig", "there is no caFile or caData",
-			"kube-scheduler then accepts any certificate, silently: whoever can redirect the calls decides where pods go",
+			"kube-scheduler then accepts any certificate, silently: anyone who can redirect the calls decides on which nodes pods run",
 			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there", edits...)
 	}
 	var relative []string
@@ -80,7 +80,7 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 	}
 }
 
-// server checks the certificate of Outboard, if it is the one called and its file can be read here.
+// server checks the certificate of Outboard, if the extender calls Outboard and its file can be read here.
 func (e *extenderAt) server(t *tlsConfig) {
 	if e.Config == nil || e.Config.Serving.TLS == nil || len(e.matches()) == 0 {
 		return
@@ -121,7 +121,7 @@ func (e *extenderAt) server(t *tlsConfig) {
 	}
 }
 
-// client checks the certificate of kube-scheduler by Outboard's configuration.
+// client compares the certificate of kube-scheduler with Outboard's configuration.
 func (e *extenderAt) client(t *tlsConfig) {
 	if e.Config == nil || e.Config.Serving.TLS == nil || e.Config.Serving.TLS.ClientCAFile == "" || len(e.matches()) == 0 {
 		return
@@ -151,7 +151,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 	}
 }
 
-// ends says when a certificate ends.
+// ends returns the text of when a certificate expires.
 func (e *extenderAt) ends(cert *x509.Certificate) string {
 	verb := "ends"
 	if cert.NotAfter.Before(e.Now) {
