@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// InFlight holds pods that are being bound, and that no View shows yet. kube-scheduler decides about other pods meanwhile; without
+// InFlight has the pods that are being bound and that no View shows yet. Meanwhile kube-scheduler places other pods; without
 // InFlight a burst of pods would exceed limits. All Binders of a process share one InFlight, because a pod counts on its node
 // whichever profile binds it. The zero value has no pods. Its methods may be called concurrently.
 type InFlight struct {

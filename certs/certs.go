@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// backdate is how far in the past a certificate begins, so that hosts whose clocks differ a little accept it at once.
+// backdate is how far in the past a certificate becomes valid, so that hosts whose clocks differ a little accept it
+// immediately.
 const backdate = 5 * time.Minute
 
 // dnsName matches host names of DNS, also with a wildcard for the first label.
@@ -27,7 +28,7 @@ var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z
 // A Pair is a certificate and its private key, both as PEM.
 type Pair struct {
 	Cert []byte // CERTIFICATE
-	Key  []byte // EC PRIVATE KEY, or what LoadAuthority was given
+	Key  []byte // EC PRIVATE KEY, or the argument of LoadAuthority
 }
 
 // WriteFiles writes both files, each by renaming a complete new file over the former one, the key readable by its
@@ -44,7 +45,7 @@ func replaceFile(path string, data []byte, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // no longer there once renamed
+	defer os.Remove(f.Name()) // fails after the file is renamed
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -93,8 +94,8 @@ func NewAuthority(opts AuthorityOptions) (*Authority, error) {
 	return LoadAuthority(pair)
 }
 
-// LoadAuthority returns the authority whose certificate and key are given. It fails when they do not belong together
-// or when the certificate is not one of an authority.
+// LoadAuthority returns the authority with this certificate and key. It fails if they do not belong together,
+// or if the certificate is not that of an authority.
 func LoadAuthority(pair Pair) (*Authority, error) {
 	parsed, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -106,12 +107,12 @@ func LoadAuthority(pair Pair) (*Authority, error) {
 	return &Authority{pair: pair, cert: parsed.Leaf, key: parsed.PrivateKey}, nil
 }
 
-// Pair returns the authority's own certificate, for those who shall trust it, and its key, to load it again.
+// Pair returns the authority's own certificate, for clients and servers that trust it, and its key, for LoadAuthority.
 func (a *Authority) Pair() Pair { return a.pair }
 
 // Request describes one certificate to issue.
 type Request struct {
-	// CommonName is the subject's name: for a client, the name its server knows it by.
+	// CommonName is the subject's name: for a client, the name by which its server identifies it.
 	CommonName string
 
 	// Organizations are the subject's organizations, which Kubernetes reads as groups. Default: none.
@@ -123,7 +124,7 @@ type Request struct {
 	// URIs are further names, such as SPIFFE identities. Default: none.
 	URIs []string
 
-	// Server and Client say what the certificate may be used for. At least one.
+	// Server and Client are the permitted uses of the certificate. At least one is required.
 	Server, Client bool
 
 	// NotBefore and NotAfter bound the validity. Default: from five minutes ago, for one year, but no longer than the

@@ -1,4 +1,4 @@
-// Package throttle keeps callers who can cause log records at will from filling the log.
+// Package throttle limits the log records that clients can cause, and logs how many it suppressed.
 package throttle
 
 import (
@@ -9,33 +9,34 @@ import (
 )
 
 const (
-	// Burst is how many records of one kind are written in a Period. Then one record says how many were left out.
+	// Burst is how many records of one kind a Log writes in a Period. If it suppresses more, one record at the end of the
+	// Period has their number.
 	Burst  = 10
 	Period = 10 * time.Second
-	// maxKinds bounds the kinds that are told apart at a time. The rest is one kind.
+	// maxKinds bounds the kinds at a time. Records of further kinds count as one kind.
 	maxKinds = 100
 )
 
-// Log writes records to a slog.Logger. It may be used by any number of goroutines. The zero value is ready.
+// Log writes records to a slog.Logger. The zero value is ready. Its methods may be called concurrently.
 type Log struct {
 	mu    sync.Mutex
 	kinds map[string]*kind
 }
 
-// kind is what is known of the records of one kind.
+// kind counts the records of one kind.
 type kind struct {
 	until         time.Time // when the period ends
 	used, leftOut int
 }
 
-// Log writes the record, or counts it.
+// Log writes the record, or counts it as suppressed. of is its kind.
 func (l *Log) Log(logger *slog.Logger, level slog.Level, of, msg string, args ...any) {
 	if logger.Enabled(context.Background(), level) && l.admit(logger, level, of, msg) {
 		logger.Log(context.Background(), level, msg, args...)
 	}
 }
 
-// admit says whether the record is to be written. If it is the first that is not, admit has the others counted with it.
+// admit reports whether to write the record. For the first suppressed record, admit schedules the one with the number.
 func (l *Log) admit(logger *slog.Logger, level slog.Level, of, msg string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +61,7 @@ func (l *Log) admit(logger *slog.Logger, level slog.Level, of, msg string) bool 
 	return false
 }
 
-// kind returns the kind with the name. mu is held.
+// kind returns the kind with the name. mu must be held.
 func (l *Log) kind(name string, now time.Time) *kind {
 	if l.kinds == nil {
 		l.kinds = map[string]*kind{}

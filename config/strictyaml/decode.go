@@ -18,9 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Decode fills in into, a non-nil pointer, from v and returns all errors there
-// are, as [Errors]. What has an error keeps the value it had. Decoding nothing
-// changes nothing.
+// Decode sets the value to which into, a non-nil pointer, points from v, and returns all errors as [Errors]. Fields with
+// an error keep their value. Decoding the zero Value changes nothing.
 func (v Value) Decode(into any) error {
 	target := reflect.ValueOf(into)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -48,7 +47,7 @@ func (d *decoder) fail(at Value, kind, value, rule string) {
 	}
 }
 
-// must reports that the value at at is not what it must be.
+// must reports that the value at at violates the rule.
 func (d *decoder) must(at Value, be string) {
 	d.fail(at, "Invalid value", describe(resolve(at.node)), "must be "+be)
 }
@@ -173,7 +172,7 @@ func unknown(name string, fields []structField) string {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	if len(names) == 0 {
-		return "there is nothing to set here"
+		return "no fields can be set here"
 	}
 	return "known here: " + strings.Join(names, ", ")
 }
@@ -219,7 +218,7 @@ func (d *decoder) list(at Value, n *yaml.Node, rv reflect.Value) {
 	rv.Set(s)
 }
 
-// element decodes a value in a list or map, which cannot be left out.
+// element decodes a value in a list or map. It must not be null.
 func (d *decoder) element(at Value, rv reflect.Value) {
 	if isNull(resolve(at.node)) && rv.Kind() != reflect.Interface {
 		d.fail(at, "Required value", "", "must not be empty")
@@ -286,7 +285,7 @@ func (d *decoder) scalar(at Value, n *yaml.Node, rv reflect.Value) {
 	}
 }
 
-// free decodes into an interface what encoding/json would.
+// free decodes into an interface, with the types of encoding/json.
 func (d *decoder) free(at Value, rv reflect.Value) {
 	if rv.NumMethod() != 0 {
 		d.unsupported(at, rv.Type())
@@ -320,8 +319,7 @@ func (d *decoder) duration(at Value, n *yaml.Node, rv reflect.Value) {
 	rv.SetInt(int64(duration))
 }
 
-// Parsing a quantity takes time in proportion to the number its exponent is, not
-// to its length: 1e-100000000 takes minutes.
+// The time to parse a quantity is proportional to its exponent, not to its length: 1e-100000000 takes minutes.
 var hugeExponent = regexp.MustCompile(`[eE][+-]?0*[1-9][0-9]{2,}`)
 
 func (d *decoder) quantity(at Value, n *yaml.Node, rv reflect.Value) {
@@ -352,8 +350,7 @@ func (d *decoder) unmarshalJSON(at Value, into json.Unmarshaler) {
 	}
 }
 
-// json appends the value as JSON to data. It returns false, and tells why, if that
-// cannot be done.
+// json appends the value as JSON to data. If it cannot, it reports the error and returns false.
 func (d *decoder) json(at Value, data []byte) ([]byte, bool) {
 	n := resolve(at.node)
 	allOK := true
@@ -396,7 +393,7 @@ func (d *decoder) json(at Value, data []byte) ([]byte, bool) {
 	case integer, number:
 		return append(data, n.Value...), true
 	}
-	d.must(at, "clear: put it in quotes if it is a string, else write it as in JSON")
+	d.must(at, "unambiguous: put it in quotes if it is a string, else write it as in JSON")
 	return append(data, "null"...), false
 }
 
@@ -454,8 +451,8 @@ func lookUp(fields []structField, name string) *structField {
 	return nil
 }
 
-// of returns the field of rv. Nil pointers to embedded structs on the way are
-// allocated if alloc is set; ok is false if they are nil and stay so.
+// of returns the field of rv. If alloc is set, of allocates embedded structs behind nil pointers; otherwise ok is false for
+// their fields.
 func (f *structField) of(rv reflect.Value, alloc bool) (field reflect.Value, ok bool) {
 	for _, i := range f.index {
 		if rv.Kind() == reflect.Pointer {

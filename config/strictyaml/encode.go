@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Marshal writes v as YAML such that decoding the text into a value of v's type
-// gives v again, whatever defaults that value holds: so every field is written,
-// omitempty or not, except nil pointers, slices and maps. Fields come in the order
-// of the struct, keys of maps sorted. A TextMarshaler that returns
-// errors.ErrUnsupported is written like any other struct.
+// Marshal returns v as YAML. Decoding the text into a value of v's type, with any
+// defaults, gives v again: Marshal writes every field,
+// omitempty or not, except nil pointers, slices and maps. Fields are in the order
+// of the struct, and keys of maps are sorted. Marshal writes a TextMarshaler that returns
+// errors.ErrUnsupported like any other struct.
 func Marshal(v any) ([]byte, error) {
 	value, err := Encode(v)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxErrors bounds how many errors are told about one document.
+// maxErrors bounds how many errors of one document are reported.
 const maxErrors = 100
 
-// Error is one thing wrong with a document. Its text is one line:
+// Error is one error of a document. Its text is one line:
 //
 //	config.yaml:14: profiles[0].policies[2].weight: Invalid value: -1: must be between 0 and 100
 type Error struct {
 	// File is the document's name as given to Parse.
 	File string
-	// Line is where in the file, from 1; 0 means the file as a whole.
+	// Line is the line in the file, from 1; 0 means the file as a whole.
 	Line int
 	// Path is the field, such as "profiles[0].policies[2].weight"; "" means the
 	// document as a whole.
@@ -32,7 +32,7 @@ type Error struct {
 	Kind string
 	// Value is the offending value as text, clipped; "" if there is none to show.
 	Value string
-	// Rule is what would be right, in lower case.
+	// Rule is the rule that the value violates, in lower case.
 	Rule string
 }
 
@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
-// Errors is everything wrong with a document, in the order of its lines. It is
+// Errors are all errors of a document, in the order of its lines. It is
 // the type of every error that Parse, Decode and Join return.
 type Errors []*Error
 
@@ -59,10 +59,9 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Join makes one error of several Errors, ordered by line. Nil errors are left
-// out; if nothing is left it returns nil. An error of another type becomes one
-// without a place. Beyond the first 100 errors there is only a last line that
-// says so.
+// Join returns one error with all Errors, ordered by line; nil if all are nil. An
+// error of another type becomes one without a place. Errors after the first 100
+// are omitted, and the last line reports that.
 func Join(errs ...error) error {
 	var all Errors
 	for _, err := range errs {
@@ -80,12 +79,12 @@ func Join(errs ...error) error {
 	}
 	slices.SortStableFunc(all, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
 	if len(all) > maxErrors {
-		all = append(all[:maxErrors:maxErrors], &Error{File: all[0].File, Rule: "too many errors, the rest is left out"})
+		all = append(all[:maxErrors:maxErrors], &Error{File: all[0].File, Rule: "too many errors: the others are omitted"})
 	}
 	return all
 }
 
-// Place gives errors about the value v their place in the document. The paths
+// Place adds the place in the document to errors about the value v. The paths
 // of field errors (*field.Error, alone, wrapped, joined, or as the aggregate of a
 // field.ErrorList) are relative to v; any other error is about v as a whole.
 // Errors of this package stay as they are.
@@ -120,8 +119,8 @@ func (v Value) Place(err error) Errors {
 }
 
 // At returns the place of the field at path below v, for errors about it. If
-// there is no such field the place has the line of what is nearest around it, and
-// the Value is nothing.
+// the field does not exist, the place has the line of the innermost value around it, and
+// the Value is zero.
 func (v Value) At(path string) Value {
 	if path == "" {
 		return v
@@ -131,8 +130,7 @@ func (v Value) At(path string) Value {
 	return at
 }
 
-// flatten takes err apart into single errors. Wrapping is looked through only if
-// there are field errors inside.
+// flatten splits err into single errors. It unwraps an error only if it contains field errors.
 func flatten(err error) []error {
 	var list []error
 	switch e := err.(type) {
@@ -186,7 +184,7 @@ func pathText(p *field.Path) string {
 	return printable(p.String())
 }
 
-// printable makes text of unknown origin fit for one line of a log.
+// printable returns untrusted text as one line without control characters.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 		s = strconv.QuoteToGraphic(s)
@@ -199,7 +197,7 @@ func oneLine(s string) string {
 	return clip(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "), 1024)
 }
 
-// clip shortens s to at most n bytes and says so.
+// clip shortens s to at most n bytes, with a mark if it is shorter.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

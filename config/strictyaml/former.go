@@ -36,7 +36,7 @@ var former = map[string]string{
 	"target":            "scoringStrategy.targetUtilization",
 }
 
-// replacement is the path of what replaces a field in a struct with these fields; "" if nothing does.
+// replacement returns the path that replaces a former field in a struct with these fields; "" if none does.
 func replacement(name string, fields []structField) string {
 	path := former[name]
 	if first, _, _ := strings.Cut(path, "."); lookUp(fields, first) == nil {

@@ -111,7 +111,7 @@ func TestHostileDocuments(t *testing.T) {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+", ", 9), ", ") + "]\n"
 	}
 	for _, tt := range []struct{ name, text, want string }{
-		{"aliases of lists", bomb, "must not hold more than"},
+		{"aliases of lists", bomb, "must not have more than"},
 		{"aliases of text", "text: &t " + strings.Repeat("x", 200_000) + "\nfree: [" + strings.Repeat("*t,", 20_000) + "]\n", "bytes of text"},
 		{"long", strings.Repeat("#", strictyaml.MaxBytes+1), "must not be longer than"},
 		{"deep flow", strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000), "must not nest deeper"},

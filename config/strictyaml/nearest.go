@@ -2,12 +2,11 @@ package strictyaml
 
 import "strings"
 
-// Nearest returns the known name that name was most likely meant to be: the one
-// with the fewest letters added, dropped, changed or swapped with their
-// neighbour, whatever their case. It returns "" if none is near. Of equally near
-// ones the first wins.
+// Nearest returns the known name that is most similar to name: with the fewest letters added,
+// dropped, changed or swapped with their neighbor, ignoring case; the first of several. It returns "" if
+// none is similar.
 func Nearest(name string, known []string) string {
-	const longest = 64 // no name a person wrote is longer; bounds the work
+	const longest = 64 // longer than any real name; bounds the work
 	if len(name) > longest {
 		return ""
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Limits of a document. They are far beyond what a person writes and keep the
-// time and memory of a hostile one small.
+// Limits of a document. They are far above those of real documents, and bound the
+// time and memory for a hostile one.
 const (
 	// MaxBytes is the longest document accepted.
 	MaxBytes = 1 << 20
@@ -30,17 +30,17 @@ const (
 	maxKey = 1024
 )
 
-// document is what all values of one text share.
+// document is shared by all values of one text.
 type document struct {
 	file string
-	// errs are those found without knowing what the document should hold. They do
-	// not keep the rest of it from being decoded.
+	// errs are the errors that do not depend on the Go type. The rest of the document is decoded
+	// nevertheless.
 	errs Errors
 }
 
-// Value is one part of a document with its place, or nothing (the zero Value).
-// As a field of a struct it keeps its part to be decoded later. Values are
-// read-only and may be used by several goroutines.
+// Value is one part of a document with its place. The zero Value is absent.
+// As a field of a struct, a Value keeps its part to decode it later. Values are
+// immutable and may be used concurrently.
 type Value struct {
 	doc  *document
 	node *yaml.Node
@@ -48,7 +48,7 @@ type Value struct {
 	line int
 }
 
-// IsZero says that there is nothing: no such field, or null.
+// IsZero reports whether the value is absent or null.
 func (v Value) IsZero() bool { return v.node == nil || isNull(resolve(v.node)) }
 
 // Path is the value's path in its document; "" for the whole.
@@ -61,9 +61,9 @@ func (v Value) file() string {
 	return v.doc.file
 }
 
-// Parse reads one document. file is its name in errors. Text that cannot be
-// taken apart is an error of type [Errors] here; errors that leave the rest
-// readable, such as a key that is there twice, come with those of Decode.
+// Parse reads one document. file is its name in errors. If the text is not valid
+// YAML, Parse returns an error of type [Errors]. Decode reports errors that leave the rest
+// readable, such as a duplicate key, together with its own.
 func Parse(file string, data []byte) (Value, error) {
 	fatal := func(line int, rule string) (Value, error) {
 		return Value{}, Errors{{File: file, Line: line, Rule: rule}}
@@ -101,12 +101,12 @@ func Parse(file string, data []byte) (Value, error) {
 	return Value{doc: &document{file: file, errs: c.errs}, node: root, line: root.Line}, nil
 }
 
-// A directive can only stand at the beginning of a line. The YAML parser takes
-// quadratic time over many of them, so it does not get to see any.
+// A directive is only valid at the beginning of a line. The YAML parser takes
+// quadratic time for many of them, so checkText rejects them before.
 var directive = regexp.MustCompile(`(?:^|[\n\r\x{85}\x{2028}\x{2029}])%`)
 
-// checkText finds what is better said before the YAML parser runs. It returns an
-// empty rule if all is well.
+// checkText finds errors for which the YAML parser has worse messages. It returns an
+// empty rule if there are none.
 func checkText(data []byte) (line int, rule string) {
 	lineAt := func(offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
 	for offset := 0; offset < len(data); {
@@ -129,12 +129,12 @@ var (
 	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
 	tabIndent     = regexp.MustCompile(`(?m)^ *\t`)
-	// parserErrors are those of the YAML parser proper, whose line counts from 0.
+	// parserErrors matches errors of the YAML parser itself, whose line counts from 0.
 	parserErrors = regexp.MustCompile(`^did not find expected (?:<|node content|key|'-'|',')|^found undefined tag handle`)
 )
 
 // explain turns an error of the YAML parser into a line and a rule. The parser
-// says the line in three ways, depending on which of its layers found the error.
+// writes the line in three ways, depending on which of its layers found the error.
 func explain(data []byte, err error) (line int, rule string) {
 	match := yamlLine.FindStringSubmatch(err.Error())
 	if match == nil {
@@ -160,14 +160,14 @@ func explain(data []byte, err error) (line int, rule string) {
 	return line, "not valid YAML: " + oneLine(problem)
 }
 
-// checker finds what is wrong with a document whatever it should hold.
+// checker finds the errors of a document that do not depend on the Go type.
 type checker struct {
 	file    string
 	errs    Errors
 	values  int
 	text    int
 	open    map[*yaml.Node]bool // anchored values around the one being checked
-	checked map[*yaml.Node]bool // anchored values whose errors have been told
+	checked map[*yaml.Node]bool // anchored values whose errors are reported already
 	silent  bool                // inside an alias to one of those
 }
 
@@ -177,21 +177,21 @@ func (c *checker) fail(n *yaml.Node, path *field.Path, kind, value, rule string)
 	}
 }
 
-// giveUp tells of an error after which the document cannot be walked through.
+// giveUp reports an error after which check cannot continue.
 func (c *checker) giveUp(n *yaml.Node, path *field.Path, rule string) bool {
 	c.silent = false
 	c.fail(n, path, "", "", rule)
 	return false
 }
 
-// check walks through n with aliases written out. It returns false if the
+// check checks n with aliases expanded. It returns false if the
 // document cannot be decoded at all.
 func (c *checker) check(n *yaml.Node, path *field.Path, depth int) bool {
 	c.values++
 	c.text += len(n.Value)
 	switch {
 	case c.values > maxValues || c.text > maxText:
-		return c.giveUp(n, nil, fmt.Sprintf("must not hold more than %d values or %d bytes of text, aliases written out", maxValues, maxText))
+		return c.giveUp(n, nil, fmt.Sprintf("must not have more than %d values or %d bytes of text, with aliases expanded", maxValues, maxText))
 	case depth > maxDepth:
 		return c.giveUp(n, nil, fmt.Sprintf("must not nest deeper than %d", maxDepth))
 	case n.Kind == yaml.AliasNode:
@@ -236,7 +236,7 @@ func (c *checker) checkMapping(n *yaml.Node, path *field.Path, depth int) bool {
 		name, ok := keyText(key)
 		switch {
 		case key.Tag == "!!merge":
-			c.fail(key, path, "", "", "not supported: merge key <<, write the fields out")
+			c.fail(key, path, "", "", "not supported: merge key <<: write the fields instead")
 		case len(key.Value) > maxKey:
 			c.fail(key, path, "Invalid key", describe(key), "must not be longer than "+strconv.Itoa(maxKey)+" bytes")
 		case !ok:
@@ -280,8 +280,8 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// find returns the node at path below v, or nil, and the line of it or of what is
-// nearest around it.
+// find returns the node at path below v, or nil, and its line or that of the innermost node
+// around it.
 func (v Value) find(path string) (*yaml.Node, int) {
 	n, line := v.node, v.line
 	for n != nil && path != "" {

@@ -6,16 +6,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// class is what a scalar is to every reader of YAML 1.1, YAML 1.2 and JSON.
+// class is the type of a scalar according to YAML 1.1, YAML 1.2 and JSON.
 type class int
 
 const (
 	text      class = iota
-	null            // nothing, ~, null
+	null            // empty, ~, null
 	boolean         // true, false
-	integer         // as JSON writes it
-	number          // with a fraction or an exponent, as JSON writes it
-	ambiguous       // readers disagree
+	integer         // in the syntax of JSON
+	number          // in the syntax of JSON, with a fraction or an exponent
+	ambiguous       // the type differs between the three
 )
 
 var (
@@ -24,7 +24,7 @@ var (
 	oldBool     = regexp.MustCompile(`^(?:y|Y|yes|Yes|YES|on|On|ON|n|N|no|No|NO|off|Off|OFF)$`)
 )
 
-// classify says what a scalar without a tag is.
+// classify returns the class of a scalar without a tag.
 func classify(n *yaml.Node) class {
 	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	switch {
@@ -48,8 +48,8 @@ func isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Style&yaml.TaggedStyle == 0 && classify(n) == null
 }
 
-// describe shows a value in an error: a scalar as it is written, anything else
-// by its kind.
+// describe returns the text of a value in an error: a scalar as in the document, any other
+// value by its kind.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

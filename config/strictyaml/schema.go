@@ -46,22 +46,22 @@ func (t SchemaTypes) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(t))
 }
 
-// Has says whether a value may have the type.
+// Has reports whether a value may have the type.
 func (t SchemaTypes) Has(name string) bool { return slices.Contains(t, name) }
 
 // Describe returns the documentation of a field of a struct type, by its name in Go, or of the
 // type itself if field is "". It is "" if there is none.
 type Describe func(structure reflect.Type, field string) string
 
-// SchemaAmender is a type with UnmarshalJSON or UnmarshalText that says what it reads: a schema
-// of the first may otherwise have any value, of the second any string.
+// SchemaAmender is a type with UnmarshalJSON or UnmarshalText that restricts its schema: otherwise a value of the
+// first may be any value, and one of the second any string.
 type SchemaAmender interface {
 	AmendSchema(*Schema)
 }
 
-// SchemaOf returns the schema of what [Value.Decode] reads into the value to which the pointer
-// into points. The value holds the defaults. No field is required. A type that contains itself
-// may have any value where it does.
+// SchemaOf returns the schema of the documents that [Value.Decode] decodes into the value to which the pointer
+// into points. The value has the defaults. No field is required. Where a type contains itself, the schema
+// permits any value.
 func SchemaOf(into any, describe Describe) *Schema {
 	b := schemaBuilder{describe: describe}
 	return b.schema(reflect.ValueOf(into).Elem())
@@ -78,7 +78,7 @@ func FieldName[T any](field string) string {
 	panic("type " + t.String() + " has no field " + field + " in files")
 }
 
-// AllowNull allows null, which stands for a field that is not there.
+// AllowNull allows null, which is the same as an absent field.
 func (s *Schema) AllowNull() {
 	if s.Type != nil {
 		s.Type = append(s.Type, "null")
@@ -88,8 +88,7 @@ func (s *Schema) AllowNull() {
 	}
 }
 
-// Require makes the field one that must be there, without null and without a default. There
-// must be such a field.
+// Require makes the field required, not null and without a default. The field must exist.
 func (s *Schema) Require(field string) {
 	s.Required = append(s.Required, field)
 	property := s.Properties[field]
