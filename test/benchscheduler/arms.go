@@ -92,7 +92,7 @@ func withAlso(arms []arm) []arm {
 	return all
 }
 
-// describe says what the arm is, for the table.
+// describe returns the description of the arm in the table.
 func (a arm) describe() string {
 	parts := []string{map[extenderKind]string{
 		none: "kube-scheduler alone", outboard: "Outboard", tutorial: "tutorial handler", ideal: "ideal handler",

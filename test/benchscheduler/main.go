@@ -1,9 +1,9 @@
-// Command benchscheduler measures how fast an unmodified kube-scheduler places pods without an extender, with Outboard in the ways
-// it can be configured, and with other extenders: against a real etcd and kube-apiserver on this machine, with thousands of nodes.
+// Command benchscheduler measures how fast an unmodified kube-scheduler places pods without an extender, with Outboard in several
+// configurations, and with other extenders. It uses a real etcd and kube-apiserver on this machine, with thousands of nodes.
 //
-// For each setting (the number of nodes, how many of them kube-scheduler looks at, and the number of templates that the pods are made
-// from) the arms take turns, in an order that rotates from round to round. An arm gets a new kube-scheduler and a new extender, which
-// find the pods waiting.
+// For each setting (the number of nodes, how many of them kube-scheduler evaluates, and the number of templates of the pods), it runs
+// the arms in turn, in an order that rotates from round to round. An arm starts a new kube-scheduler and a new extender when
+// the pods are pending already.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// options say what is measured. The fields that parse sets are required.
+// options are the settings of a measurement. The fields that parse sets are required.
 type options struct {
 	plan   []setting
 	rounds int
@@ -71,14 +71,14 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 3, with -quick 2)")
 	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
 	flags.Var(&s.percentages, "percentages", "values of percentageOfNodesToScore; 0: kube-scheduler's own choice")
-	flags.Var(&s.templates, "templates", "from how many templates the pods are made")
-	flags.IntVar(&s.pods, "pods", 0, "how many pods wait for each arm (default 1000, with percentage 100 400)")
-	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the first is what the others are compared with")
+	flags.Var(&s.templates, "templates", "number of templates of the pods")
+	flags.IntVar(&s.pods, "pods", 0, "how many pods each arm places (default 1000, with percentage 100 400)")
+	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the others are compared with the first")
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "outboard-scheduler"), "kube-scheduler with Outboard as a plugin")
-	flags.StringVar(&o.also, "also", "", "another outboard binary to measure beside that one")
+	flags.StringVar(&o.also, "also", "", "another outboard binary to measure, too")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of kube-scheduler and Outboard, of processor time and memory, to this folder")
 	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")
 	if err := flags.Parse(args); err != nil {

@@ -1,5 +1,5 @@
-// Command benchwire measures the processor time of filter and prioritize calls as kube-scheduler makes them: recorded calls, in
-// their order, beside the handler of tutorials and an extender that does nothing but answer.
+// Command benchwire measures the processor time of filter and prioritize calls of kube-scheduler. It replays recorded calls, in
+// their order, and compares Outboard with the handler of tutorials and with an extender that only responds.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "how many times to play the calls")
 	flag.IntVar(&o.touch, "touch", 24, "MiB of memory to touch before each call")
 	flag.StringVar(&o.only, "only", "", "play only the recordings whose names contain this")
-	flag.StringVar(&o.also, "also", "", "another build of this command to measure beside this one")
+	flag.StringVar(&o.also, "also", "", "another build of this command to measure, too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

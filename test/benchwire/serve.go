@@ -54,7 +54,7 @@ func serve(args []string) error {
 	return baseline.Serve(ctx, handler, os.Stdout)
 }
 
-// serveOutboard serves as outboard serve does, but for the API server: the cluster is in memory.
+// serveOutboard serves like outboard serve, with a cluster in memory instead of an API server.
 func serveOutboard(ctx context.Context, path string) error {
 	debug.SetGCPercent(50)
 	calls, err := readRecording(path)
@@ -80,7 +80,7 @@ func serveOutboard(ctx context.Context, path string) error {
 	return s.Run(ctx)
 }
 
-// newOutboard answers the calls, and changes the cluster when it is told to.
+// newOutboard returns a handler for the calls, and for requests that change the cluster.
 func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, error) {
 	c := newCluster(calls)
 	e, err := newEngine()
@@ -121,7 +121,7 @@ const (
 	boundPods = 3000
 )
 
-// memoryCluster is a cluster that changes when it is told to. Binding is not asked of it.
+// memoryCluster is a cluster that changes on request. It does not bind pods.
 type memoryCluster struct {
 	extender.Cluster
 	builder snapshot.Builder

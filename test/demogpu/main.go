@@ -1,6 +1,6 @@
-// Command demogpu fills the cluster of a published trace through an unmodified
-// kube-scheduler and `outboard serve`, in three ways, and says beside each what the
-// simulation has foretold.
+// Command demogpu fills the cluster of a published trace with pods through an unmodified
+// kube-scheduler and `outboard serve`, in three configurations, and prints the result of each with the
+// prediction of the simulation.
 package main
 
 import (
@@ -19,11 +19,11 @@ import (
 func main() {
 	o := options{tolerance: 0.5}
 	data := flag.String("data", "", "the folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv")
-	nodes := flag.Int("nodes", 0, "use the first so many nodes only; 0: all")
-	only := flag.String("only", "", "play the arm with this name only")
+	nodes := flag.Int("nodes", 0, "use only this many nodes, the first ones; 0: all")
+	only := flag.String("only", "", "run only the arm with this name")
 	flag.StringVar(&o.binary, "outboard", "", "the outboard binary (default: built from this checkout)")
-	flag.Uint64Var(&o.seed, "seed", 42, "what the order of the pods is drawn with")
-	flag.Float64Var(&o.until, "until", 1.3, "until how much of the GPUs was asked for, in parts of what there is")
+	flag.Uint64Var(&o.seed, "seed", 42, "seed for the order of the pods")
+	flag.Float64Var(&o.until, "until", 1.3, "how much GPU memory pods request until the end, relative to the capacity")
 	flag.IntVar(&o.draws, "draws", 5, "how often each arm is simulated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -38,14 +38,14 @@ func main() {
 	}
 }
 
-// options say what is played. All fields are required but binary.
+// options are the arms and the cluster. All fields except binary are required.
 type options struct {
 	trace
 	arms   []arm
 	binary string
 	draws  int
-	// tolerance is how far from the prediction a result may be, in percent of the GPUs, if
-	// chance does not explain more.
+	// tolerance is the difference from the prediction that a result may have, in percent of the GPUs, if
+	// chance does not permit more.
 	tolerance float64
 }
 
@@ -71,7 +71,7 @@ func (o *options) choose(only string) error {
 	return nil
 }
 
-// run plays all arms, tells of them, and returns an error if one is not as it must be.
+// run runs all arms, reports the results, and returns an error if one is not acceptable.
 func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if o.draws < 1 {
 		return errors.New("--draws must be 1 or more")
@@ -86,7 +86,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		if results[i].predicted, err = o.predict(ctx, &o.arms[i]); err != nil {
 			return err
 		}
-		fmt.Fprintf(progress, "%s: %s %% foretold\n", o.arms[i].name, results[i].predicted.allocated)
+		fmt.Fprintf(progress, "%s: %s %% predicted\n", o.arms[i].name, results[i].predicted.allocated)
 	}
 	for i := range o.arms {
 		if results[i].measured, err = o.play(ctx, &o.arms[i], pods, progress); err != nil {

@@ -167,25 +167,25 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What is not as it must be is an error, and loud.
+// An unacceptable result is an error.
 func TestReport(t *testing.T) {
-	foretold := prediction{allocated: spreadOf([]float64{95, 95.2, 95.4}), first: spreadOf(nil)}
+	predicted := prediction{allocated: spreadOf([]float64{95, 95.2, 95.4}), first: spreadOf(nil)}
 	for _, tt := range []struct {
 		name      string
 		measured  measurement
 		tolerance float64
 		want      string // of the error; "": none
 	}{
-		{"as foretold", measurement{allocated: 95.7}, 0.5, ""},
-		{"more than is tolerated, less than chance explains", measurement{allocated: 94.7}, 0.1, ""},
-		{"too little", measurement{allocated: 94.5}, 0.5, "-0.70 POINTS"},
-		{"too much", measurement{allocated: 96}, 0.5, "+0.80 POINTS"},
-		{"overallocated", measurement{allocated: 95.2, audit: "GPU 0 is overallocated"}, 0.5, "AUDIT HAS FOUND SOMETHING:\nGPU 0 is overallocated"},
+		{"as predicted", measurement{allocated: 95.7}, 0.5, ""},
+		{"more than tolerated, less than by chance", measurement{allocated: 94.7}, 0.1, ""},
+		{"too little", measurement{allocated: 94.5}, 0.5, "-0.70 points"},
+		{"too much", measurement{allocated: 96}, 0.5, "+0.80 points"},
+		{"overallocated", measurement{allocated: 95.2, audit: "GPU 0 is overallocated"}, 0.5, "the audit has findings:\nGPU 0 is overallocated"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options{arms: []arm{{name: "an arm"}}, tolerance: tt.tolerance}
 			var out bytes.Buffer
-			err := o.report([]result{{foretold, tt.measured}}, &out)
+			err := o.report([]result{{predicted, tt.measured}}, &out)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("the error is %v, want %q", err, tt.want)
 			}

@@ -17,12 +17,12 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// measurement is what has become of the pods of an arm.
+// measurement is the result of an arm in the cluster.
 type measurement struct {
 	allocated float64 // percent of the GPUs, as the API server has it
-	// late is how much of that pods have that were rejected at first.
+	// late is the part of allocated that belongs to pods that were rejected at first.
 	late float64
-	// first is how much had been asked for with the first pod with GPUs that was rejected.
+	// first is the sum of the requests up to the first rejected pod with GPUs, in percent.
 	first       float64
 	anyRejected bool
 	bound, pods int
@@ -31,7 +31,7 @@ type measurement struct {
 	// tried is when every pod had been tried once, and rested when nothing happened any
 	// more, from the creation of the first pod on.
 	tried, rested time.Duration
-	audit         string // what is wrong; "": nothing
+	audit         string // the findings; "": none
 }
 
 // play sets up a control plane for the arm, creates the pods, and measures when all is
@@ -69,7 +69,7 @@ func (o *options) play(ctx context.Context, a *arm, pods []*corev1.Pod, progress
 	return m, p.measure(ctx, &m)
 }
 
-// play is an arm that is being played.
+// play is an arm that is running.
 type play struct {
 	*stage.Stage
 	pods      []*corev1.Pod

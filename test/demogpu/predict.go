@@ -14,7 +14,7 @@ import (
 	"outboard.dev/outboard/simulate"
 )
 
-// prediction is what the simulation says of an arm.
+// prediction is the result of the simulation of an arm.
 type prediction struct {
 	// Both in percent of the GPUs; of first, only runs in which a pod with GPUs was
 	// rejected are counted.
@@ -46,9 +46,8 @@ func (s spread) String() string {
 	return fmt.Sprintf("%.2f±%.2f", s.mean, s.deviation)
 }
 
-// predict simulates the arm. The same pods come each time in the same order; what is
-// drawn anew is what also is in a real cluster: which of equal nodes kube-scheduler
-// takes, and the UIDs of nodes, by which strategies break ties.
+// predict simulates the arm several times. The same pods arrive in the same order each time. As in a real cluster,
+// kube-scheduler's choice among equal nodes is random, and so are the UIDs of nodes, by which strategies break ties.
 func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
 	filled := make([]*simulate.Filled, o.draws)
 	group, ctx := errgroup.WithContext(ctx)

@@ -10,29 +10,29 @@ import (
 	"text/tabwriter"
 )
 
-// result is what was foretold of an arm, and what happened.
+// result is the prediction for an arm, and its measurement.
 type result struct {
 	predicted prediction
 	measured  measurement
 }
 
-// difference is in points.
+// difference returns measured minus predicted allocation, in percentage points.
 func (r *result) difference() float64 { return r.measured.allocated - r.predicted.allocated.mean }
 
-// chance is how many standard deviations of the simulations a result may be away by
-// chance: kube-scheduler takes any of equal nodes, so no two runs are the same.
+// chance is the acceptable difference in standard deviations of the simulations: kube-scheduler selects a random
+// one of equal nodes, so runs differ.
 const chance = 3
 
-// report writes the table, and returns an error that says what is not as it must be.
+// report writes the table, and returns an error with all unacceptable results.
 func (o *options) report(results []result, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tallocated %\tforetold %\tdifference\tfirst GPU pod rejected at %\tforetold %\tpods bound\tall tried after s\tat rest after s\taudit")
+	fmt.Fprintln(table, "\tallocated %\tpredicted %\tdifference\tfirst GPU pod rejected at %\tpredicted %\tpods bound\tall tried after s\tat rest after s\taudit")
 	var errs []error
 	for i := range results {
 		m, name := &results[i].measured, o.arms[i].name
 		fmt.Fprintf(table, "%s\t%.2f\t%s\t%+.2f\t%s\t%s\t%d of %d\t%.0f\t%.0f\t%s\n", name, m.allocated, results[i].predicted.allocated, results[i].difference(),
 			m.firstRejected(), results[i].predicted.first, m.bound, m.pods, m.tried.Seconds(), m.rested.Seconds(), m.verdict())
-		errs = append(errs, o.judge(name, &results[i]))
+		errs = append(errs, o.check(name, &results[i]))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -48,14 +48,14 @@ func (o *options) report(results []result, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// judge says what is wrong with a result.
-func (o *options) judge(name string, r *result) error {
+// check returns an error if the result is not acceptable.
+func (o *options) check(name string, r *result) error {
 	var errs []error
 	if r.measured.audit != "" {
-		errs = append(errs, fmt.Errorf("%s: THE AUDIT HAS FOUND SOMETHING:\n%s", name, r.measured.audit))
+		errs = append(errs, fmt.Errorf("%s: the audit has findings:\n%s", name, r.measured.audit))
 	}
 	if d, may := r.difference(), math.Max(o.tolerance, chance*r.predicted.allocated.deviation); math.Abs(d) > may {
-		errs = append(errs, fmt.Errorf("%s: THE RESULT IS %+.2f POINTS FROM WHAT WAS FORETOLD, and may be %.2f", name, d, may))
+		errs = append(errs, fmt.Errorf("%s: the result differs from the prediction by %+.2f points, more than %.2f", name, d, may))
 	}
 	return errors.Join(errs...)
 }
@@ -71,5 +71,5 @@ func (m *measurement) verdict() string {
 	if m.audit != "" {
 		return "FAILED"
 	}
-	return "nothing is wrong"
+	return "no findings"
 }

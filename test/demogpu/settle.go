@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// lookEvery is the time between two looks.
+// lookEvery is the time between two checks.
 const lookEvery = time.Second
 
-// await returns when it is so. Without kube-scheduler and Outboard it never would be.
+// await waits until the condition is met. It fails if kube-scheduler or Outboard ends.
 func (p *play) await(ctx context.Context, isSo func(context.Context) (bool, error)) error {
 	for {
 		if so, err := isSo(ctx); so || err != nil {
@@ -37,17 +37,15 @@ func (p *play) tried(context.Context) (bool, error) {
 	return untried == 0, nil
 }
 
-// atRest says whether every pod is bound, or was rejected after the last one was bound: then
-// nothing will happen any more, for no pod goes.
+// atRest reports whether every pod is bound, or was rejected after the last one was bound. Then the state is final, because
+// pods do not end.
 //
-// Whenever a pod is bound, kube-scheduler takes the pods that an extender has rejected
-// for worth another try, and moves them out of the pool of unschedulable pods into its
-// queues. So when its queues are empty, and all pods that are not bound are in that pool,
-// each of them has been tried on the cluster as it is. For a moment that may seem so
-// because kube-scheduler has not heard of a binding yet; so it must seem so twice, with
-// the same pods bound. But what is in the pool for five minutes is moved, too, and on a
-// slow machine that may happen before the last is tried. Pods are tried in turn: so it is
-// also enough when twice as many attempts have been in vain as pods are not bound.
+// Whenever a pod is bound, kube-scheduler moves the pods that an extender has rejected from the pool of unschedulable
+// pods to its queues. So when its queues are empty, and all pods that are not bound are in that pool, kube-scheduler has
+// tried each of them with the current cluster. The state can look like this for a moment before kube-scheduler sees a
+// Binding, so atRest requires it twice, with the same pods bound. But kube-scheduler also moves pods that are in
+// the pool for five minutes, and on a slow machine that may happen before it has tried the last one. It tries pods in
+// turn, so atRest is also true when twice as many attempts have failed as pods are not bound.
 func (p *play) atRest() func(context.Context) (bool, error) {
 	before, empty, inVain := -1, false, 0
 	return func(ctx context.Context) (bool, error) {
@@ -67,7 +65,7 @@ func (p *play) atRest() func(context.Context) (bool, error) {
 	}
 }
 
-// queues is how many pods are in each of kube-scheduler's queues.
+// queues returns how many pods are in each of kube-scheduler's queues.
 type queues struct{ active, backoff, gated, unschedulable int }
 
 func (m metrics) queues() queues {

@@ -7,20 +7,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// tally is what has become of the pods, as the API server tells it. It may be used
-// concurrently.
+// tally counts the pods by their state in the API server. It may be used concurrently.
 type tally struct {
-	capacity int64
-	index    map[string]int // by name: the place in the order in which they come
-	asked    []int64        // by place
+	capacity  int64
+	index     map[string]int // by name: the place in the order in which they come
+	requested []int64        // by place
 
 	mu        sync.Mutex
 	created   int
-	rejected  []bool // by place: kube-scheduler has said at least once that there is no node for it
+	rejected  []bool // by place: kube-scheduler has reported at least once that it fits on no node
 	bound     []bool
 	onNodes   int
 	allocated int64
-	late      int64 // what pods have that were rejected before
+	late      int64 // allocated to pods that were rejected before
 	untried   int   // neither bound, nor rejected so far
 }
 
@@ -31,7 +30,7 @@ func newTally(pods []*corev1.Pod, capacity int64) *tally {
 	}
 	for i, p := range pods {
 		t.index[p.Name] = i
-		t.asked = append(t.asked, demand(p))
+		t.requested = append(t.requested, demand(p))
 	}
 	return t
 }
@@ -48,9 +47,9 @@ func (t *tally) see(pod *corev1.Pod) {
 	case pod.Spec.NodeName != "":
 		t.bound[i] = true
 		t.onNodes++
-		t.allocated += t.asked[i]
+		t.allocated += t.requested[i]
 		if t.rejected[i] {
-			t.late += t.asked[i]
+			t.late += t.requested[i]
 		} else {
 			t.untried--
 		}
@@ -88,7 +87,7 @@ func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return fmt.Sprintf("%5d created, %5d bound, %4d rejected, %5.2f %% of the GPUs allocated",
-		t.created, t.onNodes, len(t.asked)-t.untried-t.onNodes, t.percent(t.allocated))
+		t.created, t.onNodes, len(t.requested)-t.untried-t.onNodes, t.percent(t.allocated))
 }
 
 func (t *tally) percent(units int64) float64 { return 100 * float64(units) / float64(t.capacity) }
@@ -100,15 +99,15 @@ func (t *tally) lateShare() float64 {
 	return t.percent(t.late)
 }
 
-// first is how much had been asked for, in percent, with the first of the pods that ask
-// for GPUs that was ever rejected; false if none was.
+// first is the sum of requests, in percent, up to the first of the pods that request
+// GPUs that was ever rejected; false if none was.
 func (t *tally) first() (float64, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	arrived := int64(0)
-	for i, asked := range t.asked {
-		arrived += asked
-		if t.rejected[i] && asked > 0 {
+	for i, requested := range t.requested {
+		arrived += requested
+		if t.rejected[i] && requested > 0 {
 			return t.percent(arrived), true
 		}
 	}

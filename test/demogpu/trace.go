@@ -9,12 +9,12 @@ import (
 	"outboard.dev/outboard/simulate"
 )
 
-// trace is a cluster, and what comes to it.
+// trace is a cluster, and the pods that arrive.
 type trace struct {
 	nodes []*corev1.Node
 	jobs  []simulate.Job
 	seed  uint64  // of the order in which pods come
-	until float64 // how much of the GPUs they ask for, in parts of what there is
+	until float64 // the sum of their requests, relative to the capacity
 }
 
 const gpuMemory = corev1.ResourceName("aliyun.com/gpu-mem")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// honest is a filter call about a pod that is newer than what Outboard has seen.
+// honest is a filter call for a pod that Outboard has not seen in this version.
 func honest(i int) string {
 	var env, names []string
 	for k := range 60 {
@@ -85,7 +85,7 @@ var shapes = []struct {
 	}},
 }
 
-// attackPause is how long a caller rests between two calls: the time of this machine is meant for Outboard.
+// attackPause is the pause of a caller between two calls, so that Outboard gets most of the machine's time.
 const attackPause = 200 * time.Millisecond
 
 // attack calls until the process ends.
@@ -133,7 +133,7 @@ func drip(c net.Conn) {
 	}
 }
 
-// slow are connections that keep what they hold.
+// slow are connections that hold their resources as long as possible.
 var slow = map[string]func(net.Conn){
 	"a large body that drips": func(c net.Conn) {
 		fmt.Fprintf(c, header+"Content-Length: %d\r\n\r\n{", 120<<20)

@@ -15,7 +15,7 @@ const (
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d.eu-central-1.compute.internal", i%nodes) }
 
-// serveCluster serves what Outboard watches of an API server: a cluster that stands still.
+// serveCluster serves the watches of Outboard for a cluster that does not change.
 func serveCluster() (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command hostile plays callers that want as much memory and time as they can get against `outboard serve`, with
-// the limits that it ships with and a cluster of 5,000 nodes and 30,000 pods, and prints how much memory the process
-// took, and how long an honest caller waited, without them and beside them.
+// Command hostile runs callers that use as much memory and time as possible against `outboard serve`, with
+// its default limits and a cluster of 5,000 nodes and 30,000 pods. It prints how much memory the process
+// used, and how long the calls of an honest caller took, with and without the hostile callers.
 package main
 
 import (
@@ -35,9 +35,9 @@ func main() {
 	var o options
 	flag.StringVar(&o.outboard, "outboard", "bin/outboard", "the binary")
 	flag.StringVar(&o.memoryLimit, "memory-limit", "921MiB", "GOMEMLIMIT of the process, as in deploy/; empty: none")
-	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile ones, and as long again beside them, in turn")
-	flag.IntVar(&o.most, "most", 3072, "end when the process takes more MiB than this")
-	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would be on machines of their own")
+	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile callers, and then with them, in turn")
+	flag.IntVar(&o.most, "most", 3072, "end when the process uses more MiB than this")
+	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would run on other machines")
 	flag.StringVar(&o.attack, "attack", "", "attack this address, and nothing else (what the command starts itself)")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
@@ -86,14 +86,14 @@ func run(ctx context.Context, o options) error {
 	}
 	fmt.Printf("memory: %d MiB at most with hostile callers%s\n", p.most(), ended())
 	fmt.Printf("honest caller (filter, 500 names), alone:  %s\n", &alone)
-	fmt.Printf("honest caller (filter, 500 names), beside: %s\n", &beside)
+	fmt.Printf("honest caller (filter, 500 names), with hostile callers: %s\n", &beside)
 	return nil
 }
 
-// rounds is how often the honest caller calls alone and then beside the others.
+// rounds is how often the honest caller calls alone and then with the hostile callers.
 const rounds = 5
 
-// startAttack starts the hostile callers as a process of their own. stop ends them.
+// startAttack starts the hostile callers in their own process. stop ends them.
 func startAttack(ctx context.Context, address string, niceness int) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -204,7 +204,7 @@ func (p *process) most() int {
 	return p.highest
 }
 
-// watch ends the process when it takes too much, so that the machine stays usable. ended says whether it did.
+// watch ends the process when it uses too much memory, so that the machine stays usable. ended reports whether it did.
 func (p *process) watch(most int) (ended func() string) {
 	began, after := time.Now(), make(chan time.Duration, 1)
 	go func() {
