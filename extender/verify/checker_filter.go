@@ -12,7 +12,7 @@ import (
 )
 
 func (j *checker) filter(q *request, a *response, r *filterResult, c *fixtures) bool {
-	// An extender that knows only its own nodes may say so when asked about imaginary ones.
+	// An extender that knows only its own nodes may return an error for imaginary ones.
 	if q.mode == ModeNodes || c.knownNodes > 0 || r.Error == "" {
 		j.check(ruleNoError, r.Error == "", q, a, "Error is %q", shorten(r.Error))
 	}
@@ -136,7 +136,7 @@ func generic(node *corev1.Node) (value any) {
 	return value
 }
 
-// firstDifference compares decoded JSON. Only names of fields are told, no values.
+// firstDifference compares decoded JSON. It returns the path of the first difference, without values.
 func firstDifference(sent, got any, path string) string {
 	if reflect.DeepEqual(sent, got) {
 		return ""

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// client asks like kube-scheduler's HTTPExtender: the same transport with its two
-// idle connections per host, the same headers, one JSON value decoded and the
-// body closed without reading on. It adds limits. Safe for concurrent use.
+// client calls like kube-scheduler's HTTPExtender: it has the same transport with two
+// idle connections per host and the same headers, decodes one JSON value, and closes
+// the body without reading the rest. It adds limits. Its methods may be called concurrently.
 type client struct {
 	http      *http.Client
 	transport *http.Transport
@@ -65,12 +65,12 @@ func (c *client) proxy() string {
 	return ""
 }
 
-// failure is how a call ended before there was an answer to checker.
+// failure is how a call ended without a response to check.
 type failure int
 
 const (
 	answered  failure = iota
-	notAsked          // the run is over, or the verb was given up
+	notAsked          // the run is over, or the verb has had too many timeouts
 	noReply           // refused, reset, cut off
 	late              // not complete within the timeout
 	tooLarge          // longer than the request's limit
@@ -99,7 +99,7 @@ var (
 	errTooMany  = errors.New("the response lists many times more nodes than the request")
 )
 
-// ask sends the request once. The answer's text is limited, its size too.
+// ask sends the request once. It limits the size of the response, and the text that it keeps.
 func (c *client) ask(ctx context.Context, q *request) response {
 	var a response
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
@@ -167,7 +167,7 @@ func (a *response) fail(ctx context.Context, err error) {
 	}
 }
 
-// got describes the answer to a reader, in one line.
+// got describes the response in one line, for the report.
 func (a *response) got() string {
 	switch {
 	case a.failure == notAsked:

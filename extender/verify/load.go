@@ -15,9 +15,9 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// reuse counts the connections that consecutive calls open. The answers are long
-// enough not to be buffered and measured by the server's HTTP library, and of
-// different lengths, as a chunked answer is now and then read to its end by luck.
+// reuse counts the connections that consecutive calls open. The responses are so long
+// that the server's HTTP library does not buffer them to compute their length, and have
+// different lengths, because a client reads some chunked responses to their end by chance.
 func (r *run) reuse(t *target) {
 	if !t.reads() {
 		return
@@ -46,7 +46,7 @@ func (r *run) reuse(t *target) {
 	r.checker.check(ruleReuse, opened <= allowed, q, &a, "%d calls opened %d connections; %d responses had no Content-Length", calls, opened, chunked)
 }
 
-// concurrency asks about different nodes one by one, and then all at once.
+// concurrency makes calls for different nodes sequentially, and then concurrently.
 func (r *run) concurrency(t *target) {
 	if !t.reads() || !t.stable {
 		return
@@ -94,7 +94,7 @@ func (r *run) concurrency(t *target) {
 	}
 }
 
-// size asks about many nodes, and times it.
+// size makes calls with many nodes, and measures their latency.
 func (r *run) size(t *target) {
 	if !t.reads() {
 		return
@@ -152,8 +152,8 @@ func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 	return r.checker.response(q, a, r.fixtures)
 }
 
-// time asks the request again and again, for at most three seconds, and returns
-// how long each answer took, in order of length, and the call that failed, if one did.
+// time repeats the request, for at most three seconds, and returns
+// the latencies in ascending order, and the call that failed, if any.
 func (r *run) time(q *request, ask func(*request) response) (durations []time.Duration, failed *response) {
 	for end := time.Now().Add(3 * time.Second); len(durations) < r.options.TimedCalls; {
 		a := ask(q)

@@ -84,7 +84,7 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 		}
 		return
 	}
-	// prioritize and preempt have no Error: a status or an empty answer will do.
+	// prioritize and preempt have no Error: a status or an empty response is correct.
 	hasError := t.verb == verbFilter || t.verb == verbBind
 	if a.failure != answered || a.result.rejection() != "" {
 		if hasError {
@@ -105,7 +105,7 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 	r.checker.check(ruleMalformed, !found, q, a, "%q is not in the request", stranger)
 }
 
-// says reports whether the answer has something to say about any node.
+// says reports whether the response has a result for any node.
 func says(r result, q *request) bool { return len(r.verdict(q)) > 0 }
 
 // mentioned returns the nodes that the answer would have kube-scheduler use.
@@ -164,7 +164,7 @@ func (r *run) malformedRequests(t *target) []malformedRequest {
 	return all
 }
 
-// deepLevels is where Go's decoder gives up; others overflow their stack.
+// deepLevels is more than Go's decoder accepts; others overflow their stack.
 const deepLevels = 10000
 
 // oddNodes adds requests of filter and prioritize whose pod or nodes are m.

@@ -16,17 +16,17 @@ import (
 type Mode string
 
 const (
-	// ModeAuto asks in both modes first, and then checks the ones that are answered.
+	// ModeAuto calls in both modes first, and then checks those that get a result.
 	ModeAuto Mode = ""
 	// ModeNames is nodeCacheCapable: true; requests and answers carry node names.
 	ModeNames Mode = "names"
 	// ModeNodes is nodeCacheCapable: false; requests and answers carry Node objects.
 	ModeNodes Mode = "nodes"
-	// ModeBoth checks both, whether or not they are answered.
+	// ModeBoth checks both modes.
 	ModeBoth Mode = "both"
 )
 
-// Options says what to ask and whom. Only URL is required.
+// Options are the extender to call, and the contents of the requests. Only URL is required.
 type Options struct {
 	// URL is what kube-scheduler's configuration calls urlPrefix. A verb's address is
 	// the URL, a slash and the verb. To check an extender that serves one verb at one
@@ -57,8 +57,8 @@ type Options struct {
 	Nodes     []corev1.Node
 	NodeNames []string
 
-	// Pods are the pods on Nodes, by spec.nodeName. They are what preempt is offered
-	// as victims; nothing is done to them. nil means imaginary pods.
+	// Pods are the pods on Nodes, by spec.nodeName. Calls of preempt have them
+	// as victims, but nothing evicts them. nil means imaginary pods.
 	Pods []corev1.Pod
 
 	// Pod is the pod to ask about; a namespace and a UID are added if it has none.
@@ -87,12 +87,12 @@ type Options struct {
 	// effect. 0 means 32; a negative number leaves the check out.
 	ImaginaryPods int
 
-	// Budget bounds the whole run. What was not asked by then is reported as such.
+	// Budget bounds the whole run. The report notes that later calls were not made.
 	// 0 means 3 minutes.
 	Budget time.Duration
 }
 
-// withDefaults fills in what is left out, or says everything that is wrong.
+// withDefaults returns the options with their defaults, or all errors.
 func (o Options) withDefaults() (Options, error) {
 	if o.FilterVerb == "" && o.PrioritizeVerb == "" && o.PreemptVerb == "" && o.BindVerb == "" {
 		o.FilterVerb, o.PrioritizeVerb = "filter", "prioritize"

@@ -55,7 +55,7 @@ func (q *request) answerLimit() int64 {
 	return limit
 }
 
-// sent describes the request to a reader.
+// sent describes the request, for the report.
 func (q *request) sent() string {
 	text := q.httpMethod() + " " + q.path + ": " + q.what
 	if q.verb != verbBind {
@@ -128,8 +128,7 @@ func askBind(path, node string) *request {
 	})}
 }
 
-// encode marshals what always can be: Kubernetes objects that were decoded, or
-// made here.
+// encode returns the JSON of an object that can always be encoded: one that was decoded, or made here.
 func encode(value any) []byte {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -146,7 +145,7 @@ func namesOf(nodes []*corev1.Node) []string {
 	return names
 }
 
-// spelling is the same request in other JSON.
+// spelling is the same request in another JSON encoding.
 type spelling struct {
 	what string
 	body []byte

@@ -2,7 +2,7 @@ package verify
 
 import "slices"
 
-// Severity says how bad it is to break a rule.
+// Severity is the severity of a violation.
 type Severity string
 
 const (
