@@ -98,7 +98,7 @@ type PodSpec struct {
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
 
-	// Image is the container's image, which nobody pulls. Default: "pause".
+	// Image is the container's image, which is never pulled. Default: "pause".
 	Image string
 
 	// NodeName assigns the pod to a node as if it had been scheduled.

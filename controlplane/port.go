@@ -10,7 +10,7 @@ import (
 // loopback is the address all servers listen on.
 const loopback = "127.0.0.1"
 
-// port is a free TCP port on the loopback address, held so that nobody else is
+// port is a free TCP port on the loopback address, held so that no other process is
 // given it. A server started with --permit-port-sharing can listen on it, also
 // again after a restart.
 type port struct {

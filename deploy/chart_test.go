@@ -84,7 +84,7 @@ var metric = regexp.MustCompile(`outboard_[a-z_]+`)
 // Every metric in an alert or on the dashboard exists: the page about metrics has it, and a test of the project compares that
 // page with the code.
 func TestMonitoringNamesMetricsThatExist(t *testing.T) {
-	page := string(read(t, "../docs/operations.md"))
+	page := string(read(t, "../docs/reference/metrics.md"))
 	check := func(where, expression string) {
 		names := metric.FindAllString(expression, -1)
 		if len(names) == 0 {

@@ -15,21 +15,21 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Attempt is the policies prepared for one attempt to schedule a pod. They are asked about one node after the other, as
-// kube-scheduler's framework asks its plugins, and not about all nodes of a [Request] at once. Filter and Judge may be called
-// concurrently, and not at the same time as Score.
+// Attempt holds the policies prepared for one attempt to schedule a pod. It evaluates one node per call, as kube-scheduler's
+// framework calls its plugins, instead of all nodes of a [Request] together. Filter and Evaluate may be called concurrently, but
+// not at the same time as Score.
 //
-// A policy that panics in Filter and has failurePolicy: Ignore is left out from then on: the nodes that it has rejected before stay
+// After a policy with failurePolicy: Ignore has panicked in Filter, the attempt ignores it. Nodes that it rejected before stay
 // rejected.
 type Attempt struct {
 	engine *Engine
 	ev     *evaluation
-	failed []atomic.Bool // by filter: it is left out
+	failed []atomic.Bool // by filter: whether it is ignored
 
 	mu       sync.Mutex
 	passed   int
 	rejected []*snapshot.Node
-	err      error // of a policy that fails
+	err      error // of the policy that failed
 }
 
 // NewAttempt prepares the policies for a pod. The error is as for Filter of Engine.
@@ -49,21 +49,21 @@ func (e *Engine) NewAttempt(ctx context.Context, pod *corev1.Pod, view *snapshot
 	return &Attempt{engine: e, ev: ev, failed: make([]atomic.Bool, len(ev.filters))}, nil
 }
 
-// Filters says whether a policy may reject nodes.
+// Filters reports whether any policy may reject nodes.
 func (a *Attempt) Filters() bool { return len(a.ev.filters) > 0 }
 
-// Scores says whether nodes can differ in their totals.
+// Scores reports whether nodes can differ in their totals.
 func (a *Attempt) Scores() bool {
 	return len(a.ev.scorers) > 0 || a.ev.claimants != nil && a.Concerns()
 }
 
-// Concerns says whether any policy concerns the pod.
+// Concerns reports whether any policy is concerned with the pod.
 func (a *Attempt) Concerns() bool {
 	return slices.ContainsFunc(a.ev.state, func(s policyState) bool { return !s.unconcerned && s.ignored == nil })
 }
 
-// Signature returns what is the same for all pods about which the policies say the same, whatever the view: see [policy.Signature].
-// ok is false if a policy that concerns the pod has none, or fails.
+// Signature returns a string that is equal for pods with the same verdicts and scores, whatever the view: see [policy.Signature].
+// ok is false if a policy that is concerned with the pod has no signature, or has failed.
 func (a *Attempt) Signature() (signature string, ok bool) {
 	if a.ev.unsigned || a.ev.leavesOut() {
 		return "", false
@@ -71,19 +71,19 @@ func (a *Attempt) Signature() (signature string, ok bool) {
 	return string(a.ev.signature), true
 }
 
-// Release gives up the attempt, so that what was prepared can be used by the next about the same pod and view. It must not be
-// used any more.
+// Release ends the attempt, and lets the next attempt for the same pod and view use the prepared policies. Do not use the attempt
+// afterwards.
 func (a *Attempt) Release() { a.engine.prepared.put(a.ev) }
 
-// Judge asks the policies about a node. A nil reason says that the pod fits. Nothing is recorded.
-func (a *Attempt) Judge(n *snapshot.Node) (verdict policy.Verdict, err error) {
-	verdict, _, err = a.ask(n)
+// Evaluate returns the verdict on a node, and records nothing.
+func (a *Attempt) Evaluate(n *snapshot.Node) (verdict policy.Verdict, err error) {
+	verdict, _, err = a.evaluate(n)
 	return verdict, err
 }
 
-// Filter is Judge for a node that the pod is to be placed on, and records the verdict.
+// Filter evaluates a node on which the pod may be placed, and records the verdict.
 func (a *Attempt) Filter(n *snapshot.Node) (policy.Verdict, error) {
-	verdict, member, err := a.ask(n)
+	verdict, member, err := a.evaluate(n)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -99,24 +99,24 @@ func (a *Attempt) Filter(n *snapshot.Node) (policy.Verdict, error) {
 	return verdict, err
 }
 
-// ask asks one policy after the other until one rejects the node, and says which.
-func (a *Attempt) ask(n *snapshot.Node) (verdict policy.Verdict, member int, err error) {
-	asked := 0
+// evaluate calls one policy after the other until one rejects the node, and returns which.
+func (a *Attempt) evaluate(n *snapshot.Node) (verdict policy.Verdict, member int, err error) {
+	called := 0
 	defer func() {
 		if p := recover(); p != nil {
-			m := &a.ev.members[a.ev.filters[asked].member]
+			m := &a.ev.members[a.ev.filters[called].member]
 			failure := &PolicyError{Policy: m.Name, Err: fmt.Errorf("panic: %v", p), Stack: debug.Stack()}
 			if m.FailurePolicy != policy.Ignore {
 				err = failure
 				return
 			}
-			a.leaveOut(asked, failure)
-			verdict, member, err = a.ask(n)
+			a.leaveOut(called, failure)
+			verdict, member, err = a.evaluate(n)
 		}
 	}()
-	for ; asked < len(a.ev.filters); asked++ {
-		f := &a.ev.filters[asked]
-		if a.failed[asked].Load() {
+	for ; called < len(a.ev.filters); called++ {
+		f := &a.ev.filters[called]
+		if a.failed[called].Load() {
 			continue
 		}
 		if verdict = f.filter.Filter(n); verdict.Reason != nil {
@@ -133,14 +133,14 @@ func (a *Attempt) leaveOut(filter int, failure *PolicyError) {
 	a.failed[filter].Store(true)
 }
 
-// Rejected are the nodes that Filter has rejected so far, in no order, which may not be written to.
+// Rejected returns the nodes that Filter has rejected so far, in no particular order. The caller must not write to them.
 func (a *Attempt) Rejected() []*snapshot.Node {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clip(a.rejected)
 }
 
-// Record says what Filter has said so far. fit is how many nodes are left, of all that were asked about.
+// Record returns the record of the verdicts of Filter so far. fit is the number of nodes that fit.
 func (a *Attempt) Record(fit int) *decision.Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +155,7 @@ func (a *Attempt) Record(fit int) *decision.Record {
 	return record
 }
 
-// Score is Score of Engine about the nodes that are left. What Filter has recorded is lost.
+// Score scores the nodes that fit, as Score of Engine does. It overwrites the record of Filter.
 func (a *Attempt) Score(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
 	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: nodes}
 	a.rejected = nil

@@ -15,20 +15,20 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// argsName is what errors name the configuration by that is in the arguments.
+// argsName is the name in errors of a configuration in the arguments.
 const argsName = "pluginConfig[" + Name + "].args"
 
 // arguments are those of the plugin.
 type arguments struct {
 	// ConfigFile is the configuration file; "": the configuration is in the arguments.
 	ConfigFile string
-	// Profile is the path of the profile whose policies are asked; "": the only one.
+	// Profile is the path of the profile whose policies run; "": the only one.
 	Profile string
 
 	document []byte // the configuration in the arguments
 }
 
-// parseArguments reads what kube-scheduler has found in its configuration.
+// parseArguments parses the arguments in the configuration of kube-scheduler.
 func parseArguments(args runtime.Object) (arguments, error) {
 	var a arguments
 	unknown, ok := args.(*runtime.Unknown)

@@ -23,7 +23,7 @@ type reservation struct {
 	bound  time.Time // when it was bound; zero: not yet
 }
 
-// shownTimeout is how long a bound pod counts on its node although no View shows it: then it is gone, or on another node.
+// shownTimeout is how long a bound pod counts on its node while no View shows it. After that, it is gone or on another node.
 const shownTimeout = 10 * time.Second
 
 // Reserve implements fwk.ReservePlugin. From now on the pod counts on the node, with the annotations that it will probably get.
@@ -36,7 +36,7 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	c.succeeds(1) // unless PreScore has: the framework does not score a single node
 	node := c.view.Node(name)
 	if node == nil {
-		return nil // it is on no node of a View yet, so that no policy sees it there
+		return nil // the View does not have the node yet, so no policy sees the pod there
 	}
 	planned, claims := binder.WithPlannedClaims(ctx, c.engine, c.view, c.pod, c.engine.CountNominated(c.view, nil, c.pod, node))
 	if claims {
@@ -51,7 +51,7 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	return nil
 }
 
-// Unreserve implements fwk.ReservePlugin. Claims that were made have been released, unless it is not known whether the pod is bound.
+// Unreserve implements fwk.ReservePlugin. Bind has released the claims already, unless the outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

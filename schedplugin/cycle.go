@@ -25,15 +25,15 @@ type attempt struct {
 	pod     *corev1.Pod // trimmed
 	view    *snapshot.View
 	started time.Time
-	// scores are those of the nodes that are left, by name, after PreScore.
+	// scores has the scores of the nodes that fit, by name, after PreScore.
 	scores   map[string]int64
-	recorded atomic.Bool // what Filter has said
+	recorded atomic.Bool // whether the verdicts of Filter are recorded
 }
 
-// cycle is an attempt in a state of the framework, which may suppose other pods on nodes than there are.
+// cycle is an attempt in a state of the framework. The framework may assume other pods on a node than run there.
 type cycle struct {
 	*attempt
-	// supposed says that the state is a copy: with pods that are nominated to a node, or without pods that preemption would evict.
+	// supposed is true for a copy of the state: with pods that are nominated to a node, or without pods that preemption would evict.
 	supposed bool
 }
 
@@ -77,13 +77,13 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod implements fwk.PreFilterExtensions. The NodeInfo that Filter is given has the pod.
+// AddPod implements fwk.PreFilterExtensions. The NodeInfo in the call of Filter has the pod.
 func (p *plugin) AddPod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-// RemovePod implements fwk.PreFilterExtensions. The NodeInfo that Filter is given does not have the pod. What the pod holds of a pool,
-// a policy counts as free because the View has the pod on the node, and the node that it judges does not.
+// RemovePod implements fwk.PreFilterExtensions. The NodeInfo in the call of Filter does not have the pod. A policy counts the pod's
+// share of a pool as free, because the View has the pod on the node and the evaluated node does not.
 func (p *plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {
@@ -100,11 +100,11 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 		return fwk.AsStatus(err)
 	}
 	node := p.nodes.of(c.engine, c.view, info)
-	judge := c.Filter
+	evaluate := c.Filter
 	if c.supposed {
-		judge = c.judgeSupposed
+		evaluate = c.evaluateSupposed
 	}
-	verdict, err := judge(node)
+	verdict, err := evaluate(node)
 	switch {
 	case err != nil:
 		return fwk.AsStatus(err)
@@ -117,7 +117,7 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 }
 
-// PostFilter implements fwk.PostFilterPlugin. It records that no node fits, and evicts nobody.
+// PostFilter implements fwk.PostFilterPlugin. It records that no node fits, and evicts no pods.
 func (p *plugin) PostFilter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if c, err := cycleOf(state); err == nil {
 		c.fails()
@@ -125,7 +125,7 @@ func (p *plugin) PostFilter(_ context.Context, state fwk.CycleState, _ *corev1.P
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// PreScore implements fwk.PreScorePlugin. It computes the scores of all nodes that are left.
+// PreScore implements fwk.PreScorePlugin. It computes the scores of all nodes that fit.
 func (p *plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {

@@ -34,26 +34,14 @@
 //
 //	args: {configFile: /etc/outboard/outboard.yaml, profile: /gpu}
 //
-// Of a file, serving, and the path of the API server in clientConnection, mean nothing here: nobody calls, and kube-scheduler's own
-// connection is used. Scores are sent in the framework's range, 0..100, whatever scoreRange says, and shortlist has no effect.
+// The field serving of a file and the API server in clientConnection have no effect: the plugin receives no calls, and uses the
+// connection of kube-scheduler. Scores are sent in the framework's range, 0..100, whatever scoreRange says, and shortlist has no effect.
 // Profiles of kube-scheduler that use the plugin must all have the same configuration, but for profile.
 //
-// # What is judged
+// # Nodes and pods
 //
-// The framework's NodeInfo says which pods are on a node: also those that are being bound, without those that preemption would
-// evict, and with those that are nominated. The rest (the trimmed objects, ledgers, signals, ConfigMaps) is from the View, which
-// follows kube-scheduler's own informers. A node of the View is judged as it is if it has the pods of the NodeInfo, so that what
-// policies have computed about it stays.
-//
-// # Claims
-//
-// From Reserve on, a pod counts on its node with the annotations that it will probably get, for all profiles; Unreserve reverts that,
-// and nothing has been written by then. Bind makes the claims and the Binding of pods to which policies allocate resources (package
-// binder), with the guarantees of the extender's bind call, and leaves other pods to the next plugin.
-//
-// # Requeuing
-//
-// Package requeue evaluates the pods that the policies rejected when the View changes, and has kube-scheduler retry those that fit.
-// A ledger is a custom resource, which kube-scheduler could follow as well, but it would not become ready where the CRD is missing;
-// and signals are no objects at all.
+// The framework's NodeInfo has the pods of a node: including pods that are being bound and nominated pods, without the pods that
+// preemption would evict. Everything else (the trimmed objects, ledgers, signals, ConfigMaps) is from the View, which follows
+// kube-scheduler's own informers. If a node of the View has the pods of the NodeInfo, policies get this node, with the facts that
+// they have computed.
 package schedplugin

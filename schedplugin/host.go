@@ -26,9 +26,9 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can name these types; those that come
-// with Outboard where a list is nil. Every call of New makes plugins that share nothing with those of others; the plugins of one
-// factory, one for each profile of kube-scheduler, share one configuration and all that runs in the background.
+// New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use the given types; a nil list stands
+// for the built-in ones. The plugins of one factory, one for each profile of kube-scheduler, share one configuration and all background
+// work. Plugins of different factories share nothing.
 func New(types config.Types) func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if types.Policies == nil {
 		types.Policies = policies.Types()
@@ -40,16 +40,16 @@ func New(types config.Types) func(ctx context.Context, args runtime.Object, hand
 	return h.plugin
 }
 
-// host is what the plugins of one factory share.
+// host holds what the plugins of one factory share.
 type host struct {
 	types config.Types
 
 	mu    sync.Mutex
-	first arguments // with which the process was made
+	first arguments // of the process
 	made  *process  // nil: not yet
 }
 
-// process is what runs around the policies.
+// process is the composition of cluster, signals, ledgers and engines that the plugins use.
 type process struct {
 	service  *service.Service
 	metrics  *verbs

@@ -12,10 +12,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nodes are the NodeInfos of kube-scheduler as policies judge them. What was made of the latest NodeInfo of a node is kept: its
-// generation changes whenever it does. It may be used concurrently. The zero value is ready to use.
+// nodes converts the NodeInfos of kube-scheduler to nodes for policies. It caches the node for the latest NodeInfo, whose generation
+// changes whenever the NodeInfo does. It may be used concurrently. The zero value is ready to use.
 type nodes struct {
-	byRow atomic.Pointer[[]atomic.Pointer[judged]]
+	byRow atomic.Pointer[[]atomic.Pointer[converted]]
 	rows  atomic.Pointer[rowsOfInfos]
 }
 
@@ -26,7 +26,7 @@ type rowsOfInfos struct {
 	rows  map[fwk.NodeInfo]int32
 }
 
-// learn is given all NodeInfos of the snapshot.
+// learn stores the rows of all NodeInfos of the snapshot.
 func (ns *nodes) learn(view *snapshot.View, infos []fwk.NodeInfo) {
 	known := ns.rows.Load()
 	if known != nil && known.index == view.NodeIndex() && len(known.rows) >= len(infos) {
@@ -51,13 +51,13 @@ func (ns *nodes) base(view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
 	return view.Node(info.Node().Name)
 }
 
-// judged is a NodeInfo and what was made of it.
-type judged struct {
+// converted is a node with the generation of its NodeInfo and the node of the View that it was made from.
+type converted struct {
 	generation int64
 	base, node *snapshot.Node
 }
 
-// of returns the node with the pods of the NodeInfo, and all else as in the View.
+// of returns the node with the pods of the NodeInfo, and everything else as in the View.
 func (ns *nodes) of(e *engine.Engine, view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
 	base := ns.base(view, info)
 	if base == nil { // the View does not show it yet
@@ -74,25 +74,25 @@ func (ns *nodes) of(e *engine.Engine, view *snapshot.View, info fwk.NodeInfo) *s
 		}
 		return snapshot.TrimmedPod(pod)
 	})
-	slot.Store(&judged{generation, base, node})
+	slot.Store(&converted{generation, base, node})
 	return node
 }
 
-func (ns *nodes) slot(view *snapshot.View, row int) *atomic.Pointer[judged] {
+func (ns *nodes) slot(view *snapshot.View, row int) *atomic.Pointer[converted] {
 	rows := ns.byRow.Load()
 	for rows == nil || row >= len(*rows) {
-		larger := make([]atomic.Pointer[judged], max(view.Rows(), row+1)*5/4)
-		ns.byRow.CompareAndSwap(rows, &larger) // what was kept is made again
+		larger := make([]atomic.Pointer[converted], max(view.Rows(), row+1)*5/4)
+		ns.byRow.CompareAndSwap(rows, &larger) // the former cache entries are computed again
 		rows = ns.byRow.Load()
 	}
 	return &(*rows)[row]
 }
 
-// manyPods is from how many pods on they are looked up in a map.
+// manyPods is the number of pods from which a map is faster than a scan.
 const manyPods = 16
 
 // withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same. other returns
-// what is judged of a pod that the base does not have.
+// the trimmed pod for a pod that the base does not have.
 func withPodsOf(base *snapshot.Node, info fwk.NodeInfo, other func(*corev1.Pod) *corev1.Pod) *snapshot.Node {
 	infos := info.GetPods()
 	onBase := base.Has

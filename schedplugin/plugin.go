@@ -74,8 +74,7 @@ func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	return profile, current.Engines[profile.Path], nil
 }
 
-// view returns the latest View with the pods that are being bound, but for the pod itself. The first time it waits until there is
-// one.
+// view returns the latest View with the pods in flight except the pod itself. The first call waits until there is a View.
 func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error) {
 	cluster := p.service.Cluster
 	if cluster.Synced() != nil {
@@ -110,7 +109,7 @@ func manages(profile *config.Profile, pod *corev1.Pod) bool {
 	return len(profile.ManagedResources) == 0
 }
 
-// begin prepares the policies for the pod. The attempt is nil if none concerns it.
+// begin prepares the policies for the pod. The attempt is nil if no policy is concerned with the pod.
 func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	started := time.Now()
 	profile, e, err := p.profile()
@@ -119,16 +118,16 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	}
 	view, err := p.view(ctx, pod.UID)
 	if err != nil {
-		return nil, fmt.Errorf("the policies cannot judge pods yet: %w", err)
+		return nil, fmt.Errorf("the policies cannot evaluate pods yet: %w", err)
 	}
 	trimmed := p.trimmed(pod)
-	asked, err := e.NewAttempt(ctx, trimmed, view)
+	prepared, err := e.NewAttempt(ctx, trimmed, view)
 	if err != nil {
 		return nil, err
 	}
-	if !asked.Concerns() && !e.Reserves() {
-		asked.Release()
+	if !prepared.Concerns() && !e.Reserves() {
+		prepared.Release()
 		return nil, nil
 	}
-	return &attempt{Attempt: asked, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil
+	return &attempt{Attempt: prepared, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil
 }

@@ -14,8 +14,8 @@ import (
 
 // EventsToRegister implements fwk.EnqueueExtensions. Package requeue tracks the pods that the policies reject, evaluates them again
 // when a new View is published, and has kube-scheduler retry those that fit: after changes of nodes, pods, ledgers, ConfigMaps and
-// signals, of which the last are no events here. So events matter only if they change the pod itself, add a node, or if the pod is
-// not tracked.
+// signals. Signals cause no events in kube-scheduler. So an event queues a pod only if it changes the pod itself, adds a node on
+// which the pod fits, or if package requeue does not track the pod.
 func (p *plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	event := func(resource fwk.EventResource, action fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint}
@@ -79,7 +79,7 @@ func (p *plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragme
 	signature, ok := a.Signature()
 	a.Release()
 	if !ok {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "a policy judges by more than the node and the pod")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "a policy depends on more than the node and the pod")
 	}
 	return []fwk.SignFragment{{Key: Name + ".Signature()", Value: []byte(signature)}}, nil
 }

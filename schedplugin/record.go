@@ -11,10 +11,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// judgeSupposed judges a node as the framework supposes it to be. Before the attempt fails, that is with the pods that are nominated
-// to the node: it counts if it is rejected, and otherwise the framework asks again without them.
-func (a *attempt) judgeSupposed(n *snapshot.Node) (policy.Verdict, error) {
-	verdict, err := a.Judge(n)
+// evaluateSupposed evaluates a node with the pods that the framework assumes. Before the attempt fails, these include the pods that
+// are nominated to the node: a rejection is recorded, and after a pass the framework calls again without them.
+func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
+	verdict, err := a.Evaluate(n)
 	if err == nil && !verdict.Fits() && !a.recorded.Load() {
 		return a.Filter(n)
 	}
@@ -28,7 +28,7 @@ func (p *plugin) setLatest(a *attempt) {
 	p.latest = a
 }
 
-// finishLatest records an attempt that ended without a word: the framework gave up before it looked for pods to evict.
+// finishLatest records an attempt that ended without PreScore or PostFilter: the framework gave up before it looked for pods to evict.
 func (p *plugin) finishLatest() {
 	p.mu.Lock()
 	latest := p.latest
@@ -39,7 +39,7 @@ func (p *plugin) finishLatest() {
 	}
 }
 
-// succeeds records that so many nodes are left.
+// succeeds records the number of nodes that fit.
 func (a *attempt) succeeds(fit int) {
 	if a.recorded.Swap(true) {
 		return
@@ -50,7 +50,7 @@ func (a *attempt) succeeds(fit int) {
 	}
 }
 
-// fails records that no node is left, so that the pod is requeued when it fits on one that a policy has rejected.
+// fails records that no node fits, so that the pod is requeued when it fits on a node that a policy has rejected.
 func (a *attempt) fails() {
 	if a.recorded.Swap(true) {
 		return
@@ -97,7 +97,7 @@ func (p *process) add(profile string, verb decision.Verb, started time.Time, r *
 	p.addScores(profile, verb, started, r, nil, err)
 }
 
-// addScores is add with scores. It returns scores that can be written over.
+// addScores is add with scores. It returns a slice for the scores of the next attempt.
 func (p *process) addScores(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) *decision.Scores {
 	r.Time, r.Duration, r.Verb, r.Profile = started, time.Since(started), verb, profile
 	if err != nil {

@@ -30,7 +30,7 @@
 //   - Shortlist: filter returns only the best nodes, and then no reasons.
 //   - Decision: a Binding of the extender also has the annotation with the decision.
 //   - Unknown nodes: a node whose name is all that is known is rejected as unknown, and one
-//     that exists in the request alone is judged by its object.
+//     that exists in the request alone is evaluated by its object.
 //
 // The flag -rapid.checks draws more clusters than make unit does, and -rapid.seed draws the
 // same again. -trace.nodes takes more nodes of the trace, which has 1213.
