@@ -267,6 +267,9 @@ func (r *runner) yaml(b block) {
 
 var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=\S+)?( +#.*)?$`)
 
+// blockTimeout bounds the commands of one block.
+const blockTimeout = 2 * time.Minute
+
 // shell runs the commands in a copy-free sandbox: the checkout's own files are
 // there to read, outboard and kubectl are on the PATH, and kubectl talks to the
 // stage. A block of make targets is not run, because one of them is this test;
@@ -292,8 +295,11 @@ func (r *runner) shell(b block) {
 			r.t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(r.ctx, "bash", "-euo", "pipefail", "-c", b.text)
+	ctx, cancel := context.WithTimeout(r.ctx, blockTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.text)
 	cmd.Dir = r.dir
+	cmd.WaitDelay = time.Second // a program that the block left running may hold its output
 	cmd.Env = append(os.Environ(),
 		"PATH="+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+r.Kubeconfig(),
