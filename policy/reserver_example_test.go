@@ -23,7 +23,7 @@ var license = snapshot.LedgerKey{Resource: "licenses/cad"}
 
 var noSeat = &policy.Reason{Code: "NoSeat", Text: "all seats of the license are taken", Unit: "seats"}
 
-func (s *seats) judge(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
+func (s *seats) evaluate(pod *corev1.Pod, ledger *snapshot.Ledger) policy.Verdict {
 	if used := ledger.Unit("seat").Used(); used >= s.count && ledger.Pod(pod.UID) == nil {
 		return policy.Verdict{Reason: noSeat, Unresolvable: true, Want: 1}
 	}
@@ -34,7 +34,7 @@ func (s *seats) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View)
 	if pod.Labels["license"] != "cad" {
 		return nil, nil
 	}
-	return seatsCycle{s.judge(pod, view.Ledger(license))}, nil
+	return seatsCycle{s.evaluate(pod, view.Ledger(license))}, nil
 }
 
 type seatsCycle struct{ verdict policy.Verdict }
@@ -49,7 +49,7 @@ func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey
 }
 
 func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	if verdict := s.judge(ask.Pod, ask.Ledger); !verdict.Fits() {
+	if verdict := s.evaluate(ask.Pod, ask.Ledger); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
 	return policy.Claim{

@@ -299,7 +299,7 @@ func (r *runner) shell(b block) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.text)
 	cmd.Dir = r.dir
-	cmd.WaitDelay = time.Second // a program that the block left running may hold its output
+	cmd.WaitDelay = 30 * time.Second // a program that the block left running may hold its output
 	cmd.Env = append(os.Environ(),
 		"PATH="+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+r.Kubeconfig(),
