@@ -1,5 +1,4 @@
-// Package policies_test holds every policy folder to one shape, so that whoever
-// knows one policy finds their way in all of them.
+// Package policies_test checks that all policy folders have the same structure.
 package policies_test
 
 import (
@@ -51,7 +50,7 @@ func folders(t *testing.T) []string {
 	return names
 }
 
-// eachPolicy runs the test for every policy that is listed.
+// eachPolicy runs the test for every listed policy.
 func eachPolicy(t *testing.T, test func(t *testing.T, folder string, kind policy.Type)) {
 	for _, kind := range standard.Types() {
 		t.Run(kind.Name, func(t *testing.T) { test(t, strings.ToLower(kind.Name), kind) })
@@ -134,7 +133,7 @@ func TestReadmeTellsEveryField(t *testing.T) {
 			row, _, _ := strings.Cut(text[i+1:], "\n")
 			columns := strings.Split(row, " | ")
 			if len(columns) < 4 {
-				t.Errorf("the row of `%s` has not the columns field, type, default, meaning: %s", f.path, row)
+				t.Errorf("the row of `%s` does not have the columns field, type, default, meaning: %s", f.path, row)
 			} else if f.byDefault != "" && !strings.Contains(columns[2], f.byDefault) {
 				t.Errorf("the default of `%s` is %s, but its row says %s", f.path, f.byDefault, columns[2])
 			}
@@ -142,8 +141,8 @@ func TestReadmeTellsEveryField(t *testing.T) {
 	})
 }
 
-// configOf returns the policy's configuration with its defaults, as it would be
-// decoded into, or nil when it has none.
+// configOf returns the policy's configuration with its defaults, into which New decodes, or nil if
+// it has none.
 func configOf(t *testing.T, kind policy.Type) (into any) {
 	t.Helper()
 	stop := errors.New("only looking")
@@ -161,8 +160,8 @@ type configField struct {
 	byDefault string // "" for the zero value
 }
 
-// fieldsOf lists the fields of a configuration. Types of Kubernetes are not
-// looked into: their own documentation tells their fields.
+// fieldsOf lists the fields of a configuration. It leaves out fields of Kubernetes types, which
+// Kubernetes documents.
 func fieldsOf(t *testing.T, prefix string, v reflect.Value) []configField {
 	var fields []configField
 	for i := range v.NumField() {
@@ -243,7 +242,7 @@ func TestReadmeTellsEveryReason(t *testing.T) {
 		for line := range strings.Lines(text) {
 			if code, ok := strings.CutPrefix(line, "| `"); ok {
 				if code, _, _ = strings.Cut(code, "`"); !codes[code] {
-					t.Errorf("the table of reasons tells of %q, which is not in the code", code)
+					t.Errorf("the table of reasons has %q, which is not in the code", code)
 				}
 			}
 		}
@@ -287,7 +286,8 @@ func reasonsIn(t *testing.T, folder string) []policy.Reason {
 	return reasons
 }
 
-// fromConfiguration says whether a Code is, or begins with, a field of the policy's configuration: such as the name of a rule.
+// fromConfiguration reports whether a Code is, or begins with, a field of the policy's
+// configuration, such as the name of a rule.
 func fromConfiguration(e ast.Expr) bool {
 	if sum, ok := e.(*ast.BinaryExpr); ok {
 		return fromConfiguration(sum.X)
@@ -296,7 +296,7 @@ func fromConfiguration(e ast.Expr) bool {
 	return ok
 }
 
-// constant is the value of a string literal, or of several added up.
+// constant returns the value of a string literal, or of the sum of several.
 func constant(t *testing.T, e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -316,7 +316,7 @@ func TestFoldersHaveOneShape(t *testing.T) {
 	for _, folder := range folders(t) {
 		t.Run(folder, func(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(folder, "setup.go")); err != nil {
-				t.Errorf("what configures the policy belongs into setup.go: %v", err)
+				t.Errorf("the code that configures the policy belongs in setup.go: %v", err)
 			}
 			for _, call := range []string{"Run", "RunScenarios", "Benchmark"} {
 				if !calls(sources(t, folder, true), "policytest", call) {
@@ -327,7 +327,7 @@ func TestFoldersHaveOneShape(t *testing.T) {
 	}
 }
 
-// calls says whether a file calls the function of the package.
+// calls reports whether a file calls the function of the package.
 func calls(files []*ast.File, pkg, function string) bool {
 	found := false
 	for _, file := range files {
@@ -345,7 +345,7 @@ func calls(files []*ast.File, pkg, function string) bool {
 	return found
 }
 
-// TestTypes: a Type decodes once at most and tells errors about values by field.
+// TestTypes: a Type decodes at most once and reports errors about values by field.
 func TestTypes(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, _ string, kind policy.Type) {
 		decoded := 0
@@ -370,7 +370,7 @@ func TestTypes(t *testing.T) {
 	})
 }
 
-// sources parses the Go files of the folder, those of tests or the others.
+// sources parses the Go files of the folder, either its tests or the others.
 func sources(t *testing.T, folder string, tests bool) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -400,7 +400,7 @@ func readme(t *testing.T, folder string) string {
 	return string(text)
 }
 
-// section returns what is below the heading, to the next one of its level.
+// section returns the text from the heading to the next heading of its level.
 func section(text, heading string) string {
 	_, after, _ := strings.Cut(text, "\n"+heading+"\n")
 	before, _, _ := strings.Cut(after, "\n## ")

@@ -73,8 +73,8 @@ list: {m6i.large: 0.1}
 	}
 }
 
-// TestNormalizeScore: the cheapest have 100, others in proportion, and a node that
-// costs more never has more.
+// TestNormalizeScore: the cheapest nodes have 100, others in proportion, and a node that costs more
+// never has a higher score.
 func TestNormalizeScore(t *testing.T) {
 	cycle := policytest.Prepare[policy.NormalizeScore](t, policytest.Build(t, cost.Type(), "prices: [{label: price}]"), new(corev1.Pod), new(snapshot.View))
 	raw := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, math.MaxInt64/2))

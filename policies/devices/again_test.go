@@ -8,7 +8,8 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-// A claim of a unit that the node does not list any more cannot be used: the pod fits only if there are others.
+// A pod cannot use its claim of a unit that the node no longer lists: it fits only if there are
+// other units.
 func TestHeldClaimOfAUnitThatIsGone(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), named)
 	pod := asking("p", 1)

@@ -66,7 +66,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestClaim: what goes into the ledger, and what the pod is told.
+// TestClaim: the content of the ledger and of the pod's annotation.
 func TestClaim(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config  string
@@ -121,7 +121,7 @@ func TestLedgers(t *testing.T) {
 	}
 }
 
-// TestChoose: which of the units that are free a pod gets.
+// TestChoose: which of the free units a pod gets.
 func TestChoose(t *testing.T) {
 	const units, groups = "a0,a1,b0,b1,b2,c0,c1,c2,c3,lone", "a0,a1;b2,b1,b0;c0,c1,c2,c3,gone"
 	preferred := strings.Replace(grouped, "Required", "Preferred", 1)
@@ -162,7 +162,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutClaims count on the units they name, and otherwise against the whole node.
+// TestPodsWithoutClaims: pods without claims count on the units in their annotation, and otherwise
+// against the whole node.
 func TestPodsWithoutClaims(t *testing.T) {
 	for _, tc := range []struct {
 		what, config string
@@ -201,8 +202,8 @@ func TestPodsWithoutClaims(t *testing.T) {
 	}
 }
 
-// TestOverbooked nodes have nothing free, however much more is used than there is, and a
-// unit that is overbooked takes nothing from the others.
+// TestOverbooked: overbooked nodes have nothing free, however much their pods use, and an
+// overbooked unit does not reduce the others.
 func TestOverbooked(t *testing.T) {
 	w := &world{node: counting(2), pods: []*corev1.Pod{bound("a", math.MaxInt64, "-"), bound("b", math.MaxInt64, "-")}}
 	expect(t, "counted", w.filter(t, policytest.Build(t, devices.Type(), counted), asking("p", 1)), "InsufficientDevices 0/1 devices")
@@ -234,7 +235,7 @@ func TestPodEnds(t *testing.T) {
 	}
 }
 
-// TestOwnClaim: a pod that is asked about again is not counted against itself.
+// TestOwnClaim: a pod's own claim is not counted against it when kube-scheduler retries it.
 func TestOwnClaim(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(2)}
@@ -251,8 +252,8 @@ func TestOwnClaim(t *testing.T) {
 	expect(t, "again when bound", w.told(p, pod), "0,1")
 }
 
-// TestClaimIsCountedOnce at whatever stage the pod is, and the ledger is believed before
-// the annotation.
+// TestClaimIsCountedOnce: the policy counts a claim once at each stage of the pod, and the ledger
+// takes precedence over the annotation.
 func TestClaimIsCountedOnce(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(3)}
@@ -272,8 +273,8 @@ func TestClaimIsCountedOnce(t *testing.T) {
 	both("claim lost", "0,1")
 }
 
-// TestHardwareChanges: what pods have of units that the node does not list any more is
-// missing from the node as a whole; a unit of size 0 is out of use by itself.
+// TestHardwareChanges: what pods hold of units that the node no longer lists is subtracted from the
+// node as a whole; what pods hold of a listed unit of size 0 is not subtracted.
 func TestHardwareChanges(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), named)
 	w := &world{node: naming("a,b,c", "")}
@@ -300,8 +301,8 @@ func TestHardwareChanges(t *testing.T) {
 	}
 }
 
-// TestConfigurationChanges: what was claimed while units were told apart in another way
-// is missing from the node as a whole.
+// TestConfigurationChanges: claims made under another setting of units are subtracted from the node
+// as a whole.
 func TestConfigurationChanges(t *testing.T) {
 	node := naming("a,b,c", "")
 	node.Status = counting(3).Status
@@ -320,7 +321,8 @@ func TestConfigurationChanges(t *testing.T) {
 	}
 }
 
-// TestChoiceFollowsTheLedger as it is when the claim is written, not the View.
+// TestChoiceFollowsTheLedger: the policy chooses by the ledger at the time of the claim, not by the
+// view.
 func TestChoiceFollowsTheLedger(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(2)}
@@ -336,7 +338,7 @@ func TestChoiceFollowsTheLedger(t *testing.T) {
 	}
 }
 
-// TestPreemption: what counts is one group, not the sum of what leaves.
+// TestPreemption: one group must have room, not the sum over groups of the evicted pods.
 func TestPreemption(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), grouped)
 	w := &world{
@@ -361,7 +363,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestLedgerBounds: Filter knows what a ledger cannot hold.
+// TestLedgerBounds: Filter rejects a node if its ledger cannot hold the claim.
 func TestLedgerBounds(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	expect(t, "most units", (&world{node: counting(snapshot.MaxLedgerUnits)}).filter(t, p, asking("p", snapshot.MaxLedgerUnits)), "fits")
@@ -384,7 +386,7 @@ func TestLedgerBounds(t *testing.T) {
 	w = &world{node: naming(strings.Join(names, ","), "")}
 	told := w.told(policytest.Build(t, devices.Type(), named), asking("p", snapshot.MaxLedgerUnits))
 	if told != strings.Join(names, ",") || len(told) > annotationLength {
-		t.Errorf("the pod is told %d bytes: %s", len(told), told)
+		t.Errorf("the pod's annotation has %d bytes: %s", len(told), told)
 	}
 	w.node = naming(strings.Join(names, ",")+",x", "")
 	expect(t, "too many names", w.filter(t, policytest.Build(t, devices.Type(), named), asking("p", 1)), "InvalidDevices!")
@@ -392,7 +394,7 @@ func TestLedgerBounds(t *testing.T) {
 	expect(t, "too long a name", w.filter(t, policytest.Build(t, devices.Type(), named), asking("p", 1)), "InvalidDevices!")
 }
 
-// TestAllocationsWithLedger: the suite's nodes have no ledgers.
+// TestAllocationsWithLedger: the nodes of the conformance suite have no ledgers.
 func TestAllocationsWithLedger(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), grouped)
 	w := &world{node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"), pods: []*corev1.Pod{bound("a", 1, "a0"), bound("unknown", 1, "-")}}
@@ -425,8 +427,8 @@ func BenchmarkDevices(b *testing.B) {
 	policytest.Benchmark(b, policytest.Build(b, devices.Type(), grouped), asking("p", 2), builder.View())
 }
 
-// TestResizedPodKeepsItsClaim: a resize in place changes CPU and memory, and nothing of what a pod has of a ledger, nor of what
-// one without a claim has.
+// TestResizedPodKeepsItsClaim: a resize in place changes CPU and memory, but neither the claims of
+// a pod nor the units of a pod without a claim.
 func TestResizedPodKeepsItsClaim(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(4)}
@@ -446,7 +448,8 @@ func TestResizedPodKeepsItsClaim(t *testing.T) {
 	expect(t, "what the next gets", w.told(p, asking("new", 1)), "2")
 }
 
-// TestUnreported: a resource that no node has gets another reason than one that this node lacks, also after nodes have changed.
+// TestUnreported: a resource that no node has gets a different reason from one that only this node
+// lacks, also after nodes have changed.
 func TestUnreported(t *testing.T) {
 	p, whole := policytest.Build(t, devices.Type(), counted), policytest.Build(t, devices.Type(), named)
 	nodes := func(counts ...int64) *snapshot.View {
@@ -480,10 +483,10 @@ func TestUnreported(t *testing.T) {
 	}
 	c := policytest.Prepare[policy.Explainer](t, p, asking("p", 1), nodes(0))
 	if said := c.Explain(nil); len(said) != 1 || !strings.Contains(said[0], "No node reports example.com/fpga in status.allocatable. If a DeviceClass") {
-		t.Errorf("explained as %q", said)
+		t.Errorf("the explanation is %q", said)
 	}
 	c = policytest.Prepare[policy.Explainer](t, p, asking("p", 1), nodes(0, 1))
 	if said := c.Explain(nil); len(said) > 0 {
-		t.Errorf("a node has some, explained as %q", said)
+		t.Errorf("a node has some, and the explanation is %q", said)
 	}
 }

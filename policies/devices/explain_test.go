@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// said is what is said about the node as it is now, for a pod that requests something.
+// said is the explanation of the node for a pod that requests something.
 func (w *world) said(t *testing.T, config string, pod *corev1.Pod) string {
 	t.Helper()
 	p := policytest.Build(t, devices.Type(), config)
@@ -21,7 +21,7 @@ func (w *world) said(t *testing.T, config string, pod *corev1.Pod) string {
 	return strings.Join(c.Explain(w.snapshot()), " ")
 }
 
-// Who has what of a node, what is free, and what is out of use.
+// The explanation of a node lists which pods hold what, what is free, and what is unusable.
 func TestExplainNode(t *testing.T) {
 	claiming := func(config string, node *corev1.Node, pods ...*corev1.Pod) *world {
 		w, p := &world{node: node}, policytest.Build(t, devices.Type(), config)
@@ -69,12 +69,12 @@ func TestExplainNode(t *testing.T) {
 		{"very many", many, named, asking("p", 1), "n15: free, and 4 more."},
 	} {
 		if got := tt.w.said(t, tt.config, tt.pod); got != tt.want && (tt.name != "very many" || !strings.HasSuffix(got, tt.want)) {
-			t.Errorf("%s: it says\n%q, want\n%q", tt.name, got, tt.want)
+			t.Errorf("%s: the explanation is\n%q, want\n%q", tt.name, got, tt.want)
 		}
 	}
 }
 
-// Of the pod as a whole it is said what it has, and where.
+// The explanation of a pod shows what it holds, and where.
 func TestExplainPod(t *testing.T) {
 	w, p, pod := &world{node: naming("a,b,c", "")}, policytest.Build(t, devices.Type(), named), asking("mine", 2)
 	w.claim(t, p, pod)
@@ -84,7 +84,7 @@ func TestExplainPod(t *testing.T) {
 	for _, tt := range []struct{ pod, want string }{{"mine", "[The pod has a, b on node n.]"}, {"other", "[]"}} {
 		c := policytest.Prepare[policy.Explainer](t, p, asking(tt.pod, 2), b.View())
 		if got := fmt.Sprint(c.Explain(nil)); got != tt.want {
-			t.Errorf("of %s it says %s, want %s", tt.pod, got, tt.want)
+			t.Errorf("the explanation of %s is %s, want %s", tt.pod, got, tt.want)
 		}
 	}
 }

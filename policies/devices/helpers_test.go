@@ -17,7 +17,7 @@ import (
 
 const (
 	fpga      = "example.com/fpga"
-	fpgaKey   = "outboard.dev/example.com.fpga" // where pods are told their units
+	fpgaKey   = "outboard.dev/example.com.fpga" // the annotation with a pod's units
 	unitsKey  = "example.com/units"
 	groupsKey = "example.com/groups"
 )
@@ -31,7 +31,7 @@ const (
 	grouped  = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, groupsFrom: example.com/groups, sameGroup: Required}`
 )
 
-// counting is node n with so much allocatable.
+// counting is node n with an amount in status.allocatable.
 func counting(n int64) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: list(n)}}
 }
@@ -55,8 +55,7 @@ func asking(name string, n int64) *corev1.Pod {
 	}
 }
 
-// bound is a pod on node n that nobody has claimed anything for. With units "-" it has
-// no annotation either.
+// bound is a pod on node n without a claim. With units "-" it also has no annotation.
 func bound(name string, n int64, units string) *corev1.Pod {
 	pod := asking(name, n)
 	pod.Spec.NodeName = "n"
@@ -66,7 +65,7 @@ func bound(name string, n int64, units string) *corev1.Pod {
 	return pod
 }
 
-// world is what is known of node n.
+// world is what the view shows of node n.
 type world struct {
 	node   *corev1.Node
 	pods   []*corev1.Pod
@@ -85,7 +84,7 @@ func (w *world) snapshot() *snapshot.Node {
 	return b.View().Node(w.node.Name)
 }
 
-// reserve requests a claim of the pod as the world is now.
+// reserve requests a claim of the pod in the current world.
 func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: fpga, Node: "n"}
@@ -94,7 +93,7 @@ func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.
 	return p.(policy.Reserver).Reserve(ask)
 }
 
-// told is what a pod would get: its annotation, or why it gets nothing.
+// told returns the annotation that a pod would get, or the reason for a rejection.
 func (w *world) told(p policy.Policy, pod *corev1.Pod) string {
 	claim, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
@@ -103,7 +102,7 @@ func (w *world) told(p policy.Policy, pod *corev1.Pod) string {
 	return claim.Annotations[fpgaKey]
 }
 
-// claim has the pod claim what it gets.
+// claim makes the pod's claim.
 func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Claim {
 	t.Helper()
 	claim, verdict := w.reserve(p, pod)
@@ -116,7 +115,8 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Cla
 	return claim
 }
 
-// write enters the claim into the ledger as its keeper does, and refuses what that refuses.
+// write adds the claim to the ledger as its keeper does, and fails on a claim that the keeper
+// rejects.
 func (w *world) write(pod *corev1.Pod, claim policy.Claim) error {
 	chosen := func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return claim, nil }
 	holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: "n"}
@@ -146,7 +146,7 @@ func prepare(t policytest.T, p policy.Policy, pod *corev1.Pod) cycle {
 	return policytest.Prepare[cycle](t, p, pod, new(snapshot.View))
 }
 
-// filter tells the Verdict about the world as it is now.
+// filter returns the verdict for the current world.
 func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod) string {
 	t.Helper()
 	return policytest.Says(prepare(t, p, pod).Filter(w.snapshot()))

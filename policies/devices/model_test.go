@@ -19,15 +19,15 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-// model is the plain truth about node n beside which the policy is held.
+// model is the expected state of node n, which the test compares with the policy.
 type model struct {
 	world
 	config devices.Config
 	policy policy.Policy
 	sizes  map[string]int64  // of the units
 	groups map[string]string // of some units
-	// has is what each pod with a claim has of each unit, and listed what each other pod
-	// requests, and which units its annotation names.
+	// has is what each pod with a claim has of each unit; listed is what each other pod requests,
+	// and which units its annotation names.
 	has    map[types.UID]map[string]int64
 	listed map[types.UID]listed
 	// waiting are the pods with claims that are not on the node yet.
@@ -40,7 +40,7 @@ type listed struct {
 	units []string
 }
 
-// free is what is free of each unit, and what can be allocated in all.
+// free returns what is free of each unit, and what can be allocated in total.
 func (m *model) free() (units map[string]int64, all int64) {
 	used, unknown := map[string]int64{}, int64(0)
 	enter := func(unit string, amount int64) {
@@ -82,7 +82,7 @@ func (m *model) free() (units map[string]int64, all int64) {
 	return units, max(0, all-unknown)
 }
 
-// fits says whether so much can be allocated of the units.
+// fits reports whether so much of the units can be allocated.
 func (m *model) fits(want int64, units map[string]int64, all int64) bool {
 	if want > all {
 		return false
@@ -115,8 +115,7 @@ func sum(units map[string]int64) (all int64) {
 	return all
 }
 
-// ask is one pod that comes: Filter, Reserve and the model agree, and the pod gets no more
-// than there is.
+// ask is one new pod: Filter, Reserve and the model agree, and the pod gets no more than there is.
 func (m *model) ask(t *rapid.T, want int64, keep bool) {
 	m.next++
 	pod := asking(fmt.Sprint("p", m.next), want)
@@ -130,11 +129,11 @@ func (m *model) ask(t *rapid.T, want int64, keep bool) {
 	free, all := m.free()
 	fits := m.fits(want, free, all)
 	if filtered.Fits() != fits || filtered != reserved {
-		t.Fatalf("%d of %v, %d in all: Filter says %s, Reserve %s, the model %t",
+		t.Fatalf("%d of %v, %d in total: Filter returned %s, Reserve %s, the model %t",
 			want, free, all, policytest.Says(filtered), policytest.Says(reserved), fits)
 	}
 	if !fits {
-		// Unresolvable: not even an empty node would do.
+		// Unresolvable: the pod does not fit even on an empty node.
 		if empty := m.fits(want, m.sizes, sum(m.sizes)); filtered.Unresolvable == empty {
 			t.Fatalf("%d: %s, but an empty node fits: %t", want, policytest.Says(filtered), empty)
 		}
@@ -161,9 +160,9 @@ func (m *model) checkClaim(t *rapid.T, claim policy.Claim, want int64, free map[
 		}
 	}
 	if !m.fits(want, got, want) {
-		t.Fatalf("got %v, which are not together", got)
+		t.Fatalf("got %v, which are not in one group", got)
 	}
-	// What is only preferred is had if it can be.
+	// If one group is only preferred, the pod gets one group if possible.
 	strict := *m
 	if m.config.GroupsFrom != "" {
 		strict.config.SameGroup = devices.Required
@@ -174,7 +173,7 @@ func (m *model) checkClaim(t *rapid.T, claim policy.Claim, want int64, free map[
 	if told := strings.Split(claim.Annotations[fpgaKey], ","); m.config.Units != devices.None {
 		units := slices.Sorted(maps.Keys(got))
 		if slices.Sort(told); !slices.Equal(told, units) {
-			t.Fatalf("got %v and is told %v", units, told)
+			t.Fatalf("got %v, and the annotation names %v", units, told)
 		}
 	}
 }
@@ -187,7 +186,7 @@ func amounts(claim policy.Claim) map[string]int64 {
 	return got
 }
 
-// again asks about a pod that has something already.
+// again evaluates a pod that already has something.
 func (m *model) again(t *rapid.T) {
 	pods := slices.DeleteFunc(slices.Concat(m.pods, m.waiting), func(pod *corev1.Pod) bool {
 		_, claims := m.has[pod.UID]
@@ -202,7 +201,7 @@ func (m *model) again(t *rapid.T) {
 	fits := prepare(t, m.policy, pod).Filter(n)
 	if n.Has(pod.UID) {
 		if !fits.Fits() {
-			t.Fatalf("a pod is counted against itself: %s", policytest.Says(fits))
+			t.Fatalf("the pod's own claim is counted against it: %s", policytest.Says(fits))
 		}
 		return
 	}
@@ -217,7 +216,7 @@ func (m *model) again(t *rapid.T) {
 	ask.Ledger = m.ledger.Without(func(u types.UID) bool { return u == pod.UID })
 	_, anew := m.policy.(policy.Reserver).Reserve(ask)
 	if want := usable || anew.Fits(); fits.Fits() != want {
-		t.Fatalf("with a claim that can be used: %v, that would be made: %s, Filter says %s", usable, policytest.Says(anew), policytest.Says(fits))
+		t.Fatalf("the claim can be used: %v, a new claim: %s, Filter returned %s", usable, policytest.Says(anew), policytest.Says(fits))
 	}
 }
 
@@ -271,7 +270,7 @@ func (m *model) group(t *rapid.T) {
 	m.node.Annotations[groupsKey] = strings.Join(members["one"], ",") + ";" + strings.Join(members["two"], ",")
 }
 
-// names are those that units may have; the first ones are also those of numbered units.
+// names are the possible names of units; the first ones are also those of numbered units.
 var names = []string{"0", "1", "2", "3", "a", "b", "c"}
 
 func configs() *rapid.Generator[devices.Config] {
@@ -300,8 +299,8 @@ func configs() *rapid.Generator[devices.Config] {
 	})
 }
 
-// TestAgainstModel: whatever comes, goes and changes, no unit is given more than it has free,
-// and Filter says that a pod fits exactly when Reserve finds it what it requests.
+// TestAgainstModel: after any sequence of events, claims of a unit never exceed what it has free,
+// and Filter passes a pod exactly if Reserve allocates what it requests.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := configs().Draw(t, "config")
@@ -342,7 +341,7 @@ func TestAgainstModel(t *testing.T) {
 	})
 }
 
-// leave is that a pod is gone, or has ended, and its claim with it.
+// leave removes a pod that is gone or has ended, with its claim.
 func (m *model) leave(t *rapid.T) {
 	uids := slices.Sorted(maps.Keys(m.has))
 	if uids = append(uids, slices.Sorted(maps.Keys(m.listed))...); len(uids) == 0 {
@@ -363,7 +362,7 @@ func (m *model) leave(t *rapid.T) {
 	delete(m.listed, uid)
 }
 
-// ended keeps the pod in the cluster, where nobody counts it any more.
+// ended keeps the pod in the cluster, where it no longer counts.
 func (m *model) ended(pod *corev1.Pod) {
 	pod.UID, pod.Name = "ended-"+pod.UID, "ended-"+pod.Name
 	if len(m.pods) < 50 {
@@ -371,7 +370,7 @@ func (m *model) ended(pod *corev1.Pod) {
 	}
 }
 
-// loseClaim is that a pod on the node has its annotation left.
+// loseClaim leaves a pod on the node with only its annotation.
 func (m *model) loseClaim(t *rapid.T) {
 	for _, pod := range m.pods {
 		if has := m.has[pod.UID]; has != nil {
@@ -387,7 +386,7 @@ func (m *model) loseClaim(t *rapid.T) {
 	t.Skip()
 }
 
-// foreign is a pod that another tool has put on the node, overbooking it at will.
+// foreign is a pod that another tool has put on the node, with any overbooking.
 func (m *model) foreign(t *rapid.T) {
 	m.next++
 	want := rapid.Int64Range(1, 3).Draw(t, "want")
@@ -395,7 +394,7 @@ func (m *model) foreign(t *rapid.T) {
 	pod := bound(fmt.Sprint("f", m.next), want, strings.Join(units, ","))
 	m.pods = append(m.pods, pod)
 	if m.config.Units == devices.None {
-		units = nil // nobody reads the annotation
+		units = nil // the policy does not read the annotation
 	}
 	m.listed[pod.UID] = listed{want, units}
 }

@@ -10,7 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A pod that holds a claim is bound after those of its size that were claimed for before it, and not after later ones.
+// A pod with a claim is bound after the pods of its size with earlier claims, and not after pods
+// with later claims.
 func TestHeldClaimKeepsItsTurn(t *testing.T) {
 	p := policytest.Build(t, gpumemory.Type(), `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
@@ -46,7 +47,8 @@ func TestHeldClaimKeepsItsTurn(t *testing.T) {
 	}
 }
 
-// A claim of a GPU that has become unhealthy, or is gone, cannot be used: the pod fits only if another GPU has room.
+// A pod cannot use its claim of a GPU that has become unhealthy or is gone: it fits only if another
+// GPU has room.
 func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
 	p := policytest.Build(t, gpumemory.Type(), `{}`)
 	pod := gpuPod("p", 10, 0)

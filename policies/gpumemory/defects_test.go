@@ -16,9 +16,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The tests in this file are named for what goes wrong in the gpushare extender.
+// The names of the tests in this file describe defects of the gpushare extender.
 
-// TestG2PodBeingDeletedKeepsItsMemory until it is gone.
+// TestG2PodBeingDeletedKeepsItsMemory: a pod that is being deleted keeps its memory until it is
+// gone.
 func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 	p := build(t, `{}`)
 	old := placed("old", 10, "0")
@@ -26,7 +27,7 @@ func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 	w := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{old}}
 	expect(t, "being deleted", policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
 	if _, verdict := w.reserve(p, gpuPod("new", 10, 0)); verdict.Fits() {
-		t.Error("Reserve gives away the memory of a pod being deleted")
+		t.Error("Reserve allocates the memory of a pod that is being deleted")
 	}
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		ended := old.DeepCopy()
@@ -38,7 +39,7 @@ func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 	expect(t, "gone", policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
 }
 
-// TestG3OverbookedGPUHasNothingFree, however much more is used than there is.
+// TestG3OverbookedGPUHasNothingFree, however much its pods use beyond its capacity.
 func TestG3OverbookedGPUHasNothingFree(t *testing.T) {
 	p := build(t, `{}`)
 	for name, pods := range map[string][]*corev1.Pod{
@@ -52,7 +53,7 @@ func TestG3OverbookedGPUHasNothingFree(t *testing.T) {
 			expect(t, "one unit", policytest.Says(filter(t, p, gpuPod("new", 1, 0), w.snapshot())), "InsufficientMemory 0/1 GiB")
 			expect(t, "very much", policytest.Says(filter(t, p, gpuPod("new", 9999, 0), w.snapshot())), "TooLarge! 15/9999 GiB")
 			if _, verdict := w.reserve(p, gpuPod("new", 1, 0)); verdict.Fits() {
-				t.Error("Reserve finds a unit")
+				t.Error("Reserve allocates a unit")
 			}
 			if d := gpumemory.GPUs(gpumemory.Defaults(), w.snapshot())[0]; d.Free() != 0 || d.Used <= d.Capacity {
 				t.Errorf("%d of %d used, %d free", d.Used, d.Capacity, d.Free())
@@ -61,8 +62,8 @@ func TestG3OverbookedGPUHasNothingFree(t *testing.T) {
 	}
 }
 
-// TestG4HardwareChanges: GPUs are those the node reports now, and what was given of
-// a GPU that is gone is still on the books when it comes back.
+// TestG4HardwareChanges: only the GPUs that the node reports now exist, and claims of a GPU that is
+// gone still count when it comes back.
 func TestG4HardwareChanges(t *testing.T) {
 	p := build(t, `{}`)
 	for name, byLedger := range map[string]bool{"by annotations": false, "by claims": true} {
@@ -82,7 +83,7 @@ func TestG4HardwareChanges(t *testing.T) {
 				expect(t, what, policytest.Says(filter(t, p, gpuPod("new", 16, 0), w.snapshot())), verdict)
 				expect(t, what, usage(w.snapshot(), gpumemory.Defaults()), devices)
 				if _, reserved := w.reserve(p, gpuPod("new", 16, 0)); policytest.Says(reserved) != verdict {
-					t.Errorf("%s: Reserve says %q, Filter %q", what, policytest.Says(reserved), verdict)
+					t.Errorf("%s: Reserve returned %q, Filter %q", what, policytest.Says(reserved), verdict)
 				}
 			}
 			change("as it was", gpuNode("n", 2, 30), "fits", "0:20/30 1:12/30 ")
@@ -96,8 +97,8 @@ func TestG4HardwareChanges(t *testing.T) {
 	}
 }
 
-// TestG4UnreadableIndex: a pod that is on some GPU is on none that is known, and so
-// counts against each; one that no tool has placed is on the only GPU, or on none.
+// TestG4UnreadableIndex: a pod with an unknown GPU counts against each GPU; a pod that no tool has
+// placed uses the only GPU, or none.
 func TestG4UnreadableIndex(t *testing.T) {
 	unplaced := func() *corev1.Pod {
 		pod := placed("old", 6, "0")
@@ -125,8 +126,9 @@ func TestG4UnreadableIndex(t *testing.T) {
 	expect(t, "none on the only GPU", usage(w.snapshot(), gpumemory.Defaults()), "0:6/16 ")
 }
 
-// TestAllocationAnnotation: other schedulers give a pod several GPUs and say so in an
-// annotation of their own. One that is about another amount is not believed.
+// TestAllocationAnnotation: other schedulers allocate several GPUs to a pod and write them into an
+// annotation of their own. The policy ignores such an annotation if its amount differs from the
+// request.
 func TestAllocationAnnotation(t *testing.T) {
 	for allocation, want := range map[string]string{
 		`{"0":{"0":4,"1":2}}`:       "0:4/16 1:2/16 ",
@@ -150,8 +152,8 @@ func TestAllocationAnnotation(t *testing.T) {
 	}
 }
 
-// TestWholeGPUsOfAnnotations: a pod with whole GPUs has them in whatever size they
-// come back, and one of which nobody knows which has them all.
+// TestWholeGPUsOfAnnotations: a pod with whole GPUs holds them whatever size they have when they
+// come back, and a pod with unknown GPUs holds all of them.
 func TestWholeGPUsOfAnnotations(t *testing.T) {
 	pod := placed("old", 0, "1")
 	pod.Spec.Containers[0].Resources.Limits = list(0, 1)
@@ -165,7 +167,7 @@ func TestWholeGPUsOfAnnotations(t *testing.T) {
 	expect(t, "unknown", usage(w.snapshot(), gpumemory.Defaults()), "0:24/24 1:24/24 ")
 }
 
-// TestG8UnhealthyGPUs: only an index of a GPU marks one.
+// TestG8UnhealthyGPUs: only the index of a GPU marks it as unhealthy.
 func TestG8UnhealthyGPUs(t *testing.T) {
 	p := build(t, `{}`)
 	for gpus, want := range map[string]string{
@@ -199,7 +201,7 @@ func TestG8UnhealthyGPUs(t *testing.T) {
 	expect(t, "no ConfigMap", policytest.Says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
 }
 
-// TestG10NewNodeOfOneName has its own GPUs.
+// TestG10NewNodeOfOneName: a new node with the name of a former one has its own GPUs.
 func TestG10NewNodeOfOneName(t *testing.T) {
 	p := build(t, `{}`)
 	var b snapshot.Builder
@@ -211,7 +213,7 @@ func TestG10NewNodeOfOneName(t *testing.T) {
 	expect(t, "new", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/8 ")
 }
 
-// TestG11AnnotationsOfKnownPodsChange: they are read as they are now.
+// TestG11AnnotationsOfKnownPodsChange: the policy reads the current annotations.
 func TestG11AnnotationsOfKnownPodsChange(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(gpuNode("n", 2, 16))
@@ -221,8 +223,8 @@ func TestG11AnnotationsOfKnownPodsChange(t *testing.T) {
 	expect(t, "after", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/16 1:6/16 ")
 }
 
-// TestG12ChoiceFollowsTheLedger as it is when the claim is written, not the View,
-// which may not know yet what another replica has just allocated.
+// TestG12ChoiceFollowsTheLedger: the policy chooses by the ledger at the time of the claim, not by
+// the view, which may not show another replica's latest claim.
 func TestG12ChoiceFollowsTheLedger(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
@@ -258,8 +260,8 @@ func TestG13UnequalGPUs(t *testing.T) {
 	}
 }
 
-// TestG13QuantityWithSuffix: 10G are ten thousand million units, which no GPU has,
-// and the numbers say so.
+// TestG13QuantityWithSuffix: 10G are ten thousand million units, which no GPU has, and the numbers
+// of the verdict show it.
 func TestG13QuantityWithSuffix(t *testing.T) {
 	pod := gpuPod("new", 0, 0)
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMem: resource.MustParse("10G")}
@@ -269,7 +271,7 @@ func TestG13QuantityWithSuffix(t *testing.T) {
 	expect(t, "in MiB", policytest.Says(filter(t, build(t, `{unit: MiB}`), gpuPod("new", 16277, 0), w.snapshot())), "TooLarge! 16276/16277 MiB")
 }
 
-// TestGPUs: who has what of which GPU, and what is still on the way.
+// TestGPUs: which pods hold what of which GPU, and which of them are not bound yet.
 func TestDevices(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16), gpus: "1", pods: []*corev1.Pod{placed("z", 3, "0"), placed("lost", 2, "?"), placed("swapped", 5, "4")}}

@@ -18,7 +18,7 @@ func onGPU(node, name string, memory int64, gpu string) *corev1.Pod {
 	return pod
 }
 
-// past is pods that came and never got a node.
+// past is pods that were created and never got a node.
 func past(count int, cpu, memory, gpus int64, models string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range count {
@@ -37,7 +37,7 @@ func TestExplain(t *testing.T) {
 		came     []*corev1.Pod
 		pod      *corev1.Pod
 		node     string // "": about the pod
-		want     string // what is said, in part; "" is nothing; parts between ellipses
+		want     string // part of the explanation; "" is none; ellipses separate several parts
 	}{
 		{"BinPack: the GPU", BinPack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "The pod would get GPU 1 (free: 4 of 16 GiB)."},
 		{"BinPack: no room", BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
@@ -74,19 +74,19 @@ func TestExplain(t *testing.T) {
 			}
 			said := strings.Join(cycle.(policy.Explainer).Explain(view.Node(tt.node)), " ")
 			if tt.want == "" && said != "" {
-				t.Errorf("it says %q", said)
+				t.Errorf("the explanation is %q", said)
 			}
 			rest := said
 			for part := range strings.SplitSeq(tt.want, "…") {
 				if absent, ok := strings.CutPrefix(part, "!"); ok {
 					if strings.Contains(rest, absent) {
-						t.Errorf("it says %q, which is not to contain %q", said, absent)
+						t.Errorf("the explanation %q contains %q", said, absent)
 					}
 					continue
 				}
 				_, after, found := strings.Cut(rest, part)
 				if !found {
-					t.Errorf("it says %q, and not %q", said, part)
+					t.Errorf("the explanation %q does not contain %q", said, part)
 				}
 				rest = after
 			}
@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The parts that are told add up to what the node is ranked by.
+// The parts in the explanation add up to the cost that ranks the node.
 func TestExplainedPartsAddUp(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(sharingNode("n", "P100", 8, 16))
@@ -123,12 +123,12 @@ func TestExplainedPartsAddUp(t *testing.T) {
 			}
 		}
 		if want := -float64(score) / 1e6; want == 0 || total-want > 0.0006 || want-total > 0.0006 || sum-total > 0.003 || total-sum > 0.003 {
-			t.Errorf("it costs %f; told are %f, in parts %f", want, total, sum)
+			t.Errorf("the cost is %f; the explanation has %f, and parts with the sum %f", want, total, sum)
 		}
 	}
 	for _, part := range []string{"could no longer be allocated", "is scarce", "uses up"} {
 		if !strings.Contains(told, part) {
-			t.Errorf("no part of a cost says %q", part)
+			t.Errorf("no part of a cost contains %q", part)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestAnnotations: what the device plugin reads, to the letter.
+// TestAnnotations: the exact annotations that the device plugin reads.
 func TestAnnotations(t *testing.T) {
 	at := strconv.FormatInt(start.UnixNano()+1, 10)
 	for name, tc := range map[string]struct {
@@ -99,7 +99,7 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// TestAllocationOfContainers: with several containers, each has its own entry.
+// TestAllocationOfContainers: each of several containers has its own entry.
 func TestAllocationOfContainers(t *testing.T) {
 	pod := gpuPod("p", 4, 0)
 	pod.Labels = map[string]string{gpuCount: "2"}
@@ -112,7 +112,7 @@ func TestAllocationOfContainers(t *testing.T) {
 	expect(t, "amount", got["ALIYUN_COM_GPU_MEM_POD"], "10")
 }
 
-// TestClaim: the ledger learns of every GPU, so that the API server can guard it.
+// TestClaim: the claim names every GPU, so that the API server can check it.
 func TestClaim(t *testing.T) {
 	w := &world{node: gpuNode("n", 2, 16), gpus: "0"}
 	p := build(t, `{}`)
@@ -136,7 +136,7 @@ func TestClaim(t *testing.T) {
 	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.InputReader).Inputs().ConfigMaps), "[{kube-system unhealthy-gpu-}]")
 }
 
-// TestGPUSelection: free are 16, 6, 10 and 6, and 32 on the unhealthy last one.
+// TestGPUSelection: the GPUs have 16, 6, 10 and 6 free, and the unhealthy last one 32.
 func TestGPUSelection(t *testing.T) {
 	for _, tc := range []struct {
 		config        string
@@ -164,9 +164,9 @@ func TestGPUSelection(t *testing.T) {
 	}
 }
 
-// TestEqualPodsGoTogether: the device plugin tells pending pods of one size apart
-// only by the order in which they were bound, so they get the same GPU while there
-// is room, and any other as soon as they have theirs.
+// TestEqualPodsGoTogether: the device plugin distinguishes pending pods of one size only by the
+// order of their bindings. So they get the same GPU while it has room, and any other GPU as soon as
+// they run.
 func TestEqualPodsGoTogether(t *testing.T) {
 	p := build(t, `{gpuSelection: Spread}`)
 	w := &world{node: gpuNode("n", 2, 16)}
@@ -202,8 +202,8 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	expect(t, "no room beside it", index(gpuPod("second", 3, 0)), "1")
 }
 
-// TestEqualPodsOnOtherGPUsComeFirst: a pod is bound after those of its size that were
-// given another GPU and are not bound yet, and after no others.
+// TestEqualPodsOnOtherGPUsComeFirst: a pod is bound after the pods of its size with claims of
+// another GPU that are not bound yet, and after no others.
 func TestEqualPodsOnOtherGPUsComeFirst(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
@@ -223,7 +223,7 @@ func TestEqualPodsOnOtherGPUsComeFirst(t *testing.T) {
 	expect(t, "the first is bound", after(same), "[]")
 }
 
-// TestOwnClaim: a pod that is asked about again is not counted against itself.
+// TestOwnClaim: a pod's own claim is not counted against it when kube-scheduler retries it.
 func TestOwnClaim(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 1, 16)}
@@ -246,12 +246,12 @@ func TestOwnClaim(t *testing.T) {
 	w.bind(pod)
 	expect(t, "when bound", policytest.Says(filter(t, p, pod, w.snapshot())), "fits")
 	if _, verdict := w.reserve(p, pod); !verdict.Fits() {
-		t.Errorf("Reserve does not leave the pod's own claim out: %s", policytest.Says(verdict))
+		t.Errorf("Reserve counts the pod's own claim against it: %s", policytest.Says(verdict))
 	}
 }
 
-// TestClaimIsCountedOnce whatever stage the pod is at, and the ledger is believed
-// before the annotations.
+// TestClaimIsCountedOnce: the policy counts a claim once at each stage of the pod, and the ledger
+// takes precedence over the annotations.
 func TestClaimIsCountedOnce(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
@@ -266,7 +266,7 @@ func TestClaimIsCountedOnce(t *testing.T) {
 	expect(t, "without a claim", usage(w.snapshot(), gpumemory.Defaults()), "0:0/16 1:10/16 ")
 }
 
-// TestPreemption: what counts is one GPU, not the sum of what leaves.
+// TestPreemption: one GPU must have room, not the sum over GPUs of the evicted pods.
 func TestPreemption(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{placed("a", 8, "0"), placed("b", 8, "1"), placed("c", 8, "0")}}
@@ -290,7 +290,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestAllocationsWithLedger: the suite's nodes have no ledgers.
+// TestAllocationsWithLedger: the nodes of the conformance suite have no ledgers.
 func TestAllocationsWithLedger(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 4, 16), pods: []*corev1.Pod{placed("a", 8, "0")}, gpus: "2"}

@@ -26,7 +26,7 @@ func build(t policytest.T, config string) policy.Policy {
 	return policytest.Build(t, gpumemory.Type(), config)
 }
 
-// gpuNode has so many GPUs of one size, as the device plugin reports them.
+// gpuNode has a number of GPUs of one size, as the device plugin reports them.
 func gpuNode(name string, count, size int64) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -54,8 +54,8 @@ func list(memory, count int64) corev1.ResourceList {
 	return l
 }
 
-// placed is a running pod on node n that has the GPU with the index, as the
-// gpushare extender and device plugin leave it behind.
+// placed is a running pod on node n that has the GPU with the index, with the annotations that the
+// gpushare extender and device plugin write.
 func placed(name string, memory int64, index string) *corev1.Pod {
 	pod := gpuPod(name, memory, 0)
 	pod.Spec.NodeName = "n"
@@ -70,7 +70,7 @@ func placed(name string, memory int64, index string) *corev1.Pod {
 	return pod
 }
 
-// world is what is known of node n.
+// world is what the view shows of node n.
 type world struct {
 	node   *corev1.Node
 	pods   []*corev1.Pod
@@ -102,7 +102,7 @@ func filter(t policytest.T, p policy.Policy, pod *corev1.Pod, n *snapshot.Node) 
 // start is the time of a ledger's first claim.
 var start = time.Unix(1_700_000_000, 123)
 
-// reserve requests a claim of the pod as the world is now.
+// reserve requests a claim of the pod in the current world.
 func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: start}
@@ -110,7 +110,7 @@ func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.
 	return p.(policy.Reserver).Reserve(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Nanosecond)})
 }
 
-// claim has the pod claim what it gets, and returns its annotations.
+// claim makes the pod's claim, and returns its annotations.
 func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string]string {
 	t.Helper()
 	claim, verdict := w.reserve(p, pod)
@@ -121,7 +121,7 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string
 	return claim.Annotations
 }
 
-// write enters the claim into a ledger as its keeper does.
+// write adds the claim to a ledger as its keeper does.
 func (w *world) write(pod *corev1.Pod, claim policy.Claim) {
 	next := &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: w.ledger.LastAt.Add(time.Nanosecond)}
 	capacities := map[string]int64{}
@@ -160,7 +160,7 @@ func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
 	return bound
 }
 
-// usage is used/capacity of each device.
+// usage is used/capacity of each GPU.
 func usage(n *snapshot.Node, config gpumemory.Config) string {
 	text := ""
 	for _, d := range gpumemory.GPUs(config, n) {

@@ -7,8 +7,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestG6Inspect: tools made for gpushare find what they expect, and a node that does not
-// exist is an answer.
+// TestG6Inspect: the response has what tools for gpushare expect, also for a node that does not
+// exist.
 func TestG6Inspect(t *testing.T) {
 	var builder snapshot.Builder
 	builder.SetNode(gpuNode("n", 2, 16))
@@ -35,7 +35,7 @@ func TestG6Inspect(t *testing.T) {
 		answer, found := inspector.Inspect(view, path)
 		if want == "" {
 			if found {
-				t.Errorf("%s: something is there", path)
+				t.Errorf("%s: there is a response", path)
 			}
 			continue
 		}

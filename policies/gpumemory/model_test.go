@@ -19,21 +19,21 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// model is the plain truth about node n beside which the policy is held.
+// model is the expected state of node n, which the test compares with the policy.
 type model struct {
 	world
 	config gpumemory.Config
 	policy policy.Policy
 	sizes  []int64
 	ill    map[int]bool
-	has    map[types.UID]map[int]int64 // what each pod has of each GPU, whether there or not
-	lost   map[types.UID]int64         // what each pod has of a GPU nobody knows
+	has    map[types.UID]map[int]int64 // what each pod has of each GPU, whether it exists or not
+	lost   map[types.UID]int64         // what each pod has of an unknown GPU
 	next   int
 	// waiting are the pods with claims that are not on the node yet.
 	waiting []*corev1.Pod
 }
 
-// used is what is used of the GPU.
+// used returns the used memory of the GPU.
 func (m *model) used(gpu int) int64 {
 	var sum int64
 	for _, amounts := range m.has {
@@ -45,7 +45,7 @@ func (m *model) used(gpu int) int64 {
 	return sum
 }
 
-// room is how much of the GPU a new pod may have.
+// room returns how much of the GPU a new pod can claim.
 func (m *model) room(gpu int) int64 {
 	if m.ill[gpu] || gpu >= len(m.sizes) {
 		return 0
@@ -53,7 +53,7 @@ func (m *model) room(gpu int) int64 {
 	return max(0, m.sizes[gpu]-m.used(gpu))
 }
 
-// fits says whether so many GPUs have room; memory 0 requests whole ones.
+// fits reports whether enough GPUs have room; memory 0 requests whole GPUs.
 func (m *model) fits(memory, gpus int64) bool {
 	with := int64(0)
 	for gpu, size := range m.sizes {
@@ -66,12 +66,11 @@ func (m *model) fits(memory, gpus int64) bool {
 
 func (m *model) setSizes(sizes []int64) {
 	m.sizes = sizes
-	m.node = gpuNode("n", int64(len(sizes)), 1) // the device plugin cannot tell the sizes
+	m.node = gpuNode("n", int64(len(sizes)), 1) // the device plugin cannot report unequal sizes
 	m.node.Annotations = map[string]string{"sizes": strings.ReplaceAll(strings.Trim(fmt.Sprint(sizes), "[]"), " ", ",")}
 }
 
-// ask is one pod that comes: Filter, Reserve and the model agree, and the pod gets
-// no more than there is.
+// ask is one new pod: Filter, Reserve and the model agree, and the pod gets no more than there is.
 func (m *model) ask(t *rapid.T, keep bool) {
 	m.next++
 	gpus := rapid.Int64Range(1, 3).Draw(t, "GPUs")
@@ -89,10 +88,10 @@ func (m *model) ask(t *rapid.T, keep bool) {
 	claim, reserved := m.reserve(m.policy, pod)
 	fits := m.fits(memory, gpus)
 	if filtered.Fits() != fits || filtered != reserved {
-		t.Fatalf("%d of %d GPUs: Filter says %s, Reserve %s, the model %t", memory, gpus, policytest.Says(filtered), policytest.Says(reserved), fits)
+		t.Fatalf("%d of %d GPUs: Filter returned %s, Reserve %s, the model %t", memory, gpus, policytest.Says(filtered), policytest.Says(reserved), fits)
 	}
 	if !fits {
-		// Unresolvable: not even an empty node would do.
+		// Unresolvable: the pod does not fit even on an empty node.
 		empty := *m
 		empty.has, empty.lost = nil, nil
 		if filtered.Unresolvable == (len(m.sizes) > 0 && empty.fits(memory, gpus)) {
@@ -125,7 +124,8 @@ func (m *model) ask(t *rapid.T, keep bool) {
 	}
 }
 
-// again asks about a pod that has a claim and is not bound: it fits if it can use that, or would get another without it.
+// again evaluates a pod that has a claim and is not bound: the pod fits if it can use the claim, or
+// can make another one without it.
 func (m *model) again(t *rapid.T) {
 	if len(m.waiting) == 0 {
 		t.Skip()
@@ -138,16 +138,16 @@ func (m *model) again(t *rapid.T) {
 	n := m.snapshot()
 	ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: m.ledger, At: m.ledger.Pod(pod.UID).At}
 	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
-		t.Fatalf("a claim of %v can be used: %v, of GPUs %v, ill: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
+		t.Fatalf("a claim of %v can be used: %v, of GPUs %v, unhealthy: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
 	}
 	ask.Ledger = m.ledger.Without(func(uid types.UID) bool { return uid == pod.UID })
 	_, anew := m.policy.(policy.Reserver).Reserve(ask)
 	if got := filter(t, m.policy, pod, n); got.Fits() != (usable || anew.Fits()) {
-		t.Fatalf("with a claim that can be used: %v, that would be made: %s, Filter says %s", usable, policytest.Says(anew), policytest.Says(got))
+		t.Fatalf("the claim can be used: %v, a new claim: %s, Filter returned %s", usable, policytest.Says(anew), policytest.Says(got))
 	}
 }
 
-// check compares what is shown of the devices with the model.
+// check compares what the policy shows of the GPUs with the model.
 func (m *model) check(t *rapid.T) {
 	shown := map[int]int64{}
 	for _, d := range gpumemory.GPUs(m.config, m.snapshot()) {
@@ -157,7 +157,7 @@ func (m *model) check(t *rapid.T) {
 			sum += pod.Amount
 		}
 		if sum != d.Used || d.Reserved > d.Used || d.Healthy == m.ill[d.Index] {
-			t.Fatalf("device %+v; %d is used by its pods, ill: %t", d, sum, m.ill[d.Index])
+			t.Fatalf("GPU %+v; its pods use %d, unhealthy: %t", d, sum, m.ill[d.Index])
 		}
 		if d.Index < len(m.sizes) && d.Capacity != m.sizes[d.Index] || d.Index >= len(m.sizes) && d.Capacity != 0 {
 			t.Fatalf("GPU %+v of GPUs %v", d, m.sizes)
@@ -165,9 +165,9 @@ func (m *model) check(t *rapid.T) {
 	}
 	for gpu := range 6 {
 		if _, ok := shown[gpu]; !ok && (gpu < len(m.sizes) || m.used(gpu) > m.lostSum()) {
-			t.Fatalf("device %d is not shown", gpu)
+			t.Fatalf("GPU %d is missing", gpu)
 		} else if ok && shown[gpu] != m.used(gpu) {
-			t.Fatalf("device %d: %d used, want %d", gpu, shown[gpu], m.used(gpu))
+			t.Fatalf("GPU %d: %d used, want %d", gpu, shown[gpu], m.used(gpu))
 		}
 	}
 }
@@ -180,8 +180,8 @@ func (m *model) lostSum() int64 {
 	return sum
 }
 
-// TestAgainstModel: whatever comes, goes and changes, no GPU is given more than it
-// has free, and Filter says that a pod fits exactly when Reserve finds it a GPU.
+// TestAgainstModel: after any sequence of events, claims of a GPU never exceed its free memory, and
+// Filter passes a pod exactly if Reserve allocates a GPU.
 func TestAgainstModel(t *testing.T) {
 	config := gpumemory.Defaults()
 	config.SizesFrom, config.MultiGPU = "sizes", true
@@ -250,7 +250,7 @@ func (m *model) change(t *rapid.T, change func(*corev1.Pod)) {
 	change(m.pods[i])
 }
 
-// forget is that the pod is gone, and its claim with it.
+// forget removes a pod, and its claim.
 func (m *model) forget(uid types.UID) {
 	of := func(pod *corev1.Pod) bool { return pod.UID == uid }
 	m.pods = slices.DeleteFunc(m.pods, of)
@@ -260,8 +260,8 @@ func (m *model) forget(uid types.UID) {
 	delete(m.lost, uid)
 }
 
-// loseClaim is that a pod on the node has its annotations left. What a pod with whole
-// GPUs then has follows from the GPUs' sizes now, so those are left alone.
+// loseClaim leaves a pod on the node with only its annotations. The memory of a pod with whole GPUs
+// then follows from the current sizes of the GPUs, so loseClaim excludes such pods.
 func (m *model) loseClaim(t *rapid.T) {
 	for _, pod := range m.pods {
 		limits := pod.Spec.Containers[0].Resources.Limits
@@ -273,7 +273,7 @@ func (m *model) loseClaim(t *rapid.T) {
 	t.Skip()
 }
 
-// foreign is a pod that another tool has put on the node, overbooking it at will.
+// foreign is a pod that another tool has put on the node, with any overbooking.
 func (m *model) foreign(t *rapid.T) {
 	m.next++
 	memory := rapid.Int64Range(1, 12).Draw(t, "memory")

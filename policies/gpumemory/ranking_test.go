@@ -57,7 +57,7 @@ func strategic(t testing.TB, score ScoringStrategyType) *gpuMemory {
 	return p.(*gpuMemory)
 }
 
-// randomPod is one of a few shapes.
+// randomPod has one of a few shapes.
 func randomPod(rng *rand.Rand, name string) *corev1.Pod {
 	switch rng.IntN(6) {
 	case 0:
@@ -74,9 +74,8 @@ func randomPod(rng *rand.Rand, name string) *corev1.Pod {
 	return sharingPod(name, 1, 16, 0, "")
 }
 
-// A policy that has seen the cluster change, event by event, decides as one that is
-// asked for the first time: nodes come and go, pods come, are placed, and go, and
-// what is learned changes several times.
+// A policy that has seen a sequence of views decides as a new policy does: nodes appear and
+// disappear, pods are created, placed and deleted, and the workload model changes several times.
 func TestWhatIsKeptChangesNoDecision(t *testing.T) {
 	for name, ranked := range map[string]func() *gpuMemory{
 		"LeastWaste":     func() *gpuMemory { return strategic(t, LeastWaste) },
@@ -123,13 +122,14 @@ func TestWhatIsKeptChangesNoDecision(t *testing.T) {
 				}
 			}
 			if decided < 100 || len(models) < 6 {
-				t.Errorf("%d pods were placed, by %d models", decided, len(models))
+				t.Errorf("the policies placed %d pods with %d models", decided, len(models))
 			}
 		})
 	}
 }
 
-// withoutPrices is a policy that ranks by what the pods that usually come leave of a GPU alone.
+// withoutPrices is a policy that ranks places only by the value of what they leave of a GPU for
+// usual pods.
 func withoutPrices(t *testing.T) *gpuMemory {
 	t.Helper()
 	p, err := NewWith(Defaults(), strategy.Strategy{Name: "test", RemembersAll: true, Rater: func(mix *placement.Mix, nodes []placement.Kind) strategy.Rater {
@@ -141,7 +141,7 @@ func withoutPrices(t *testing.T) *gpuMemory {
 	return p.(*gpuMemory)
 }
 
-// learned is what the policy says it has learned from.
+// learned returns the explanation of the pods from which the policy has computed its model.
 func learned(t *testing.T, p *gpuMemory, view *snapshot.View) string {
 	t.Helper()
 	cycle, err := p.Prepare(t.Context(), sharingPod("any", 1, 6, 0, ""), view)
@@ -151,7 +151,7 @@ func learned(t *testing.T, p *gpuMemory, view *snapshot.View) string {
 	return strings.Join(cycle.(policy.Explainer).Explain(nil), " ")
 }
 
-// compareDecisions asks both policies the same.
+// compareDecisions compares the decisions of both policies.
 func compareDecisions(t *testing.T, a, b *gpuMemory, view *snapshot.View, pod *corev1.Pod) {
 	t.Helper()
 	scores := func(p *gpuMemory) []int64 {
@@ -166,13 +166,13 @@ func compareDecisions(t *testing.T, a, b *gpuMemory, view *snapshot.View, pod *c
 		return all
 	}
 	if x, y := scores(a), scores(b); !slices.Equal(x, y) {
-		t.Fatalf("pod %s: scores are %v, and asked for the first time %v", pod.Name, x, y)
+		t.Fatalf("pod %s: the scores are %v, and of a new policy %v", pod.Name, x, y)
 	}
 	for n := range view.All() {
 		ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: &snapshot.Ledger{}, View: view}
 		x, _ := a.Reserve(ask)
 		if y, _ := b.Reserve(ask); !slices.Equal(x.Amounts, y.Amounts) {
-			t.Fatalf("pod %s on node %s gets %v, and asked for the first time %v", pod.Name, n.Name, x.Amounts, y.Amounts)
+			t.Fatalf("pod %s on node %s gets %v, and from a new policy %v", pod.Name, n.Name, x.Amounts, y.Amounts)
 		}
 	}
 }
@@ -198,13 +198,13 @@ func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (be
 	}
 	claim, verdict := p.Reserve(policy.ReserveRequest{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})
 	if !verdict.Fits() {
-		t.Fatalf("pod %s: it fits on node %s, and gets nothing: %s", pod.Name, best.Name, verdict.Reason.Text)
+		t.Fatalf("pod %s: it fits on node %s, and Reserve rejects it: %s", pod.Name, best.Name, verdict.Reason.Text)
 	}
 	return best, claim.Annotations[indexKey]
 }
 
-// Pods have requested 6 and 8 of 16. One with 8 goes to the GPU with 14, where a 6 fits
-// beside it, and not to that with 13, which has less free; one with 6 goes there.
+// Pods have requested 6 and 8 of 16. A pod with 8 gets the GPU with 14, where a pod with 6 then
+// fits, and not the GPU with 13, which has less free; a pod with 6 gets the GPU with 13.
 func TestLeastWasteLearns(t *testing.T) {
 	p := strategic(t, LeastWaste)
 	var b snapshot.Builder
@@ -219,12 +219,12 @@ func TestLeastWasteLearns(t *testing.T) {
 	put("a", 3, "1")
 	put("b", 2, "3")
 	if _, gpu := place(t, p, b.View(), sharingPod("eight", 0, 8, 0, "")); gpu != "1" {
-		t.Errorf("before anything is learned the pod gets GPU %s, not the first with room", gpu)
+		t.Errorf("without a model the pod gets GPU %s, not the first with room", gpu)
 	}
 	for i := range 200 {
 		b.SetPod(sharingPod(fmt.Sprintf("past-%d", i), 0, []int64{6, 8}[i%2], 0, ""))
 	}
-	b.SetConfigMap(unhealthyGPUs, "n", map[string]string{}) // for another View
+	b.SetConfigMap(unhealthyGPUs, "n", map[string]string{}) // for a new view
 	for memory, want := range map[int64]string{6: "1", 8: "3"} {
 		if node, gpu := place(t, p, b.View(), sharingPod("new", 0, memory, 0, "")); node == nil || node.Name != "n" || gpu != want {
 			t.Errorf("a pod with %d gets GPU %s of %s, want %s", memory, gpu, node.Name, want)
@@ -234,7 +234,7 @@ func TestLeastWasteLearns(t *testing.T) {
 
 var _ engine.Precomputer = (*gpuMemory)(nil)
 
-// A policy without a strategy has nothing to compute ahead.
+// A policy without a strategy has nothing to precompute.
 func TestPrecomputeWithoutAStrategy(t *testing.T) {
 	strategic(t, BinPack).Precompute(new(snapshot.View))
 }

@@ -103,8 +103,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNoBetter: what is not known never makes a node better than what is known
-// of it does, and never worse than the others on average.
+// TestUnknownIsNoBetter: unknown values never make a node better than its known values do, and
+// never worse than the other nodes on average.
 func TestUnknownIsNoBetter(t *testing.T) {
 	const config = `
 rules:

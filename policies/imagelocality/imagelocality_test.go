@@ -62,8 +62,8 @@ func podOf(images ...string) *corev1.Pod {
 	return pod
 }
 
-// TestScore: a node with everything has 100, one with nothing has 0, and an
-// image more never lowers a score, whatever sizes are reported.
+// TestScore: a node with all images has 100, one with no image has 0, and an additional image never
+// lowers a score, whatever sizes the node reports.
 func TestScore(t *testing.T) {
 	images := []string{"a.io/a:1", "a.io/b:1", "a.io/c:1", "a.io/d:1", "a.io/e:1"}
 	sizes := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 5000), rapid.Int64(), rapid.Just(int64(math.MaxInt64)))

@@ -31,7 +31,7 @@ func TestNormalize(t *testing.T) {
 		{"registry:5000/app:2", "registry:5000/app:2"},
 		{"192.0.2.1:5000/a/b:2", "192.0.2.1:5000/a/b:2"},
 		{"[2001:db8::1]:5000/app", "[2001:db8::1]:5000/app:latest"},
-		{"registry:5000", "docker.io/library/registry:5000"}, // a tag, for want of a path
+		{"registry:5000", "docker.io/library/registry:5000"}, // a tag, because there is no path
 
 		// Digests.
 		{"nginx@" + digest, "docker.io/library/nginx@" + digest},
@@ -47,9 +47,9 @@ func TestNormalize(t *testing.T) {
 		{"Index.Docker.io/nginx", "docker.io/library/nginx:latest"},
 		{"nginx:Latest", "docker.io/library/nginx:Latest"},
 		{"Localhost/app", "localhost/app:latest"},
-		{"HOST/app", "HOST/app:latest"}, // a host, because no account has capitals
+		{"HOST/app", "HOST/app:latest"}, // a host, because accounts have no capitals
 
-		// What no registry accepts has a form all the same.
+		// Names that no registry accepts also have a normal form.
 		{"", "docker.io/library/:latest"},
 		{"nginx:", "docker.io/library/nginx:latest"},
 		{"nginx@", "docker.io/library/nginx:latest"},
@@ -64,8 +64,8 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// FuzzNormalize holds what matching relies on: one form for each name, which is
-// its own form, and which differs when tag or digest differ.
+// FuzzNormalize checks what matching relies on: each name has one normal form, which is its own
+// normal form, and which differs if tag or digest differ.
 func FuzzNormalize(f *testing.F) {
 	for _, name := range []string{
 		"nginx", "docker.io/x:1234567@" + digest, "registry:5000/app:2", "Index.Docker.io/a", "@", ":", "/", "a@b@c", "::", "::@0", "a:b:c@d", "[::1]/a:", "İ.io/x", "\xff.io/x",

@@ -12,13 +12,14 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-// replica is one of several that share the ledger. Each has its own clock, and reads the license server itself.
+// replica is one of several that share the ledger. Each has its own clock, and reads the license
+// server separately.
 type replica struct {
 	clock   *ledger.Clock
 	signals string
 }
 
-// replicas are some whose clocks are wrong.
+// replicas is several replicas with wrong clocks.
 type replicas struct {
 	*simulation
 	all []*replica
@@ -31,7 +32,7 @@ func (s *replicas) read(t *rapid.T) {
 	r.signals = s.tell(r.clock.Earliest())
 }
 
-// hear is an answer of the API server, which takes its time.
+// hear handles a response of the API server, which arrives with a delay.
 func (s *replicas) hear(t *rapid.T, r *replica, own func() time.Time) {
 	sent := own()
 	s.at = s.at.Add(time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "there")))
@@ -62,8 +63,9 @@ func (s *replicas) claim(t *rapid.T) {
 	s.pods = append(s.pods, pod)
 }
 
-// Replicas whose clocks are an hour ahead or behind never allocate more than there is, also when the ledger is lost; what
-// one has claimed the other takes for checked out only when it is.
+// Replicas whose clocks are an hour ahead or behind never allocate more than there is, even after
+// the ledger is lost; and a replica assumes that a pod has checked out the seats that another
+// replica claimed only if the pod has.
 func TestNeverOverallocatedByWrongClocks(t *testing.T) {
 	handed, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -85,7 +87,7 @@ func TestNeverOverallocatedByWrongClocks(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": s.claim, "claim2": s.claim, "end": s.endPod, "checkOut": s.checkOut, "wait": s.wait, "read": s.read, "read2": s.read,
 			"lose": s.lose, "hear": func(rt *rapid.T) { rapid.SampledFrom(hears).Draw(rt, "whose")(rt) },
-			"outside": func(rt *rapid.T) { // of which the server tells everybody at once
+			"outside": func(rt *rapid.T) { // which the server reports to all at once
 				s.moveOutside(rt)
 				for _, r := range s.all {
 					r.signals = s.tell(r.clock.Earliest())
@@ -95,12 +97,12 @@ func TestNeverOverallocatedByWrongClocks(t *testing.T) {
 		handed, refused = handed+s.handed, refused+s.refused
 	})
 	if handed == 0 || refused == 0 {
-		t.Errorf("%d claims were made, and %d refused: nothing was tried", handed, refused)
+		t.Errorf("%d claims succeeded, and %d were rejected: the test needs both", handed, refused)
 	}
 }
 
-// A replica that does not know the API server's time, and whose clock is behind, claims seats that its reading does not hold. Who
-// has that reading, too, counts them.
+// A replica that does not know the API server's time, and whose clock is behind, claims seats that
+// its reading does not include. Another replica with the same reading counts those seats.
 func TestClaimsAreLaterThanTheReading(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	for _, skew := range []time.Duration{0, -10 * time.Minute, -time.Hour, time.Hour} {

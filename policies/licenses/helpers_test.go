@@ -21,14 +21,14 @@ import (
 
 const annotation = "outboard.dev/licenses"
 
-// needing is a pod that needs the seats that the text says.
+// needing is a pod that needs the seats in the text.
 func needing(namespace, name, text string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID("uid-" + namespace + "-" + name), Annotations: map[string]string{annotation: text},
 	}}
 }
 
-// world is a cluster, with its ledgers as a keeper would write them.
+// world is a cluster, with its ledgers as a keeper writes them.
 type world struct {
 	nodes   []*corev1.Node
 	pods    []*corev1.Pod // bound
@@ -80,7 +80,7 @@ func prepare(t policytest.T, p policy.Policy, pod *corev1.Pod, view *snapshot.Vi
 	return policytest.Prepare[cycle](t, p, pod, view)
 }
 
-// filter tells the Verdict about the node as the world is now.
+// filter returns the verdict on the node for the current world.
 func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) string {
 	t.Helper()
 	view := w.view()
@@ -89,8 +89,8 @@ func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod, node stri
 
 var errNoSeats = errors.New("there are not enough seats")
 
-// claim has the pod claim what it needs to be bound to the node, and tells why it does
-// not get it, or "fits".
+// claim makes the claim that the pod needs to be bound to the node, and returns the reason if that
+// fails, or "fits".
 func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) string {
 	t.Helper()
 	reserver, view := p.(policy.Reserver), w.view()
@@ -131,7 +131,7 @@ func (w *world) drop(key snapshot.LedgerKey, uid types.UID) {
 	w.ledgers[key] = w.ledgers[key].Without(func(other types.UID) bool { return other == uid })
 }
 
-// bind claims, and puts the pod on the node. The claim must succeed.
+// bind makes a claim, and adds the pod to the node. The claim must succeed.
 func (w *world) bind(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) {
 	t.Helper()
 	if got := w.claim(t, p, pod, node); got != "fits" {
@@ -142,7 +142,7 @@ func (w *world) bind(t testing.TB, p policy.Policy, pod *corev1.Pod, node string
 	w.pods = append(w.pods, pod)
 }
 
-// end takes the pod away, and all its claims.
+// end removes the pod, and all its claims.
 func (w *world) end(uid types.UID) {
 	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.UID == uid })
 	for key := range w.ledgers {
@@ -172,7 +172,7 @@ func expect(t testing.TB, what, got, want string) {
 	}
 }
 
-// toldAt is told, true at that time.
+// toldAt is told, reported at that time.
 func toldAt(at time.Time, values map[string]string) string {
 	dated := map[string]string{}
 	for key, number := range values {
@@ -181,7 +181,7 @@ func toldAt(at time.Time, values map[string]string) string {
 	return told(dated)
 }
 
-// told is a signal about solver, true at policytest.Now.
+// told is a signal about solver, reported at policytest.Now.
 func told(values map[string]string) string {
 	var text strings.Builder
 	text.WriteString("flexnet: {")

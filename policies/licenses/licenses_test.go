@@ -54,7 +54,7 @@ flexnet: {solver/total: 4, solver/used: 1, CAD/total: 1, CAD/used: {number: 1, s
 	}
 }
 
-// Seats are counted for the cluster, whatever the node, and a pod has its own once.
+// Pods claim seats for the cluster, not for a node, and each pod claims its seats once.
 func TestAPoolIsOfTheWholeCluster(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}]}`)
 	w := newWorld("a", "b")
@@ -74,7 +74,7 @@ func TestAPoolIsOfTheWholeCluster(t *testing.T) {
 	expect(t, "more than there are", w.filter(t, p, needing("x", "huge", "solver=4"), "a"), "TooFewSeats! 3/4 seats")
 }
 
-// A pod gets all it needs or nothing.
+// A pod gets all seats that it needs or none.
 func TestSeveralFeatures(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: mesh, seatsPerNode: 1, seats: 2}]}`)
 	w := newWorld("a")
@@ -100,23 +100,24 @@ func TestNamespacesHaveLimits(t *testing.T) {
 	expect(t, "another namespace", w.claim(t, p, needing("y", "second", "solver=3"), "a"), "fits")
 }
 
-// A server whose used seats include those of pods counts pods that have checked out their seats, too.
+// If the used seats include those of pods, the server also counts pods that have checked out their
+// seats.
 func TestNobodyIsCountedTwice(t *testing.T) {
 	const server = `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: %t}}]}`
 	for _, tc := range []struct {
 		name         string
 		includesPods bool
 		used         string
-		claimed      time.Duration // before the server counted
+		claimed      time.Duration // before the server's reading
 		want         string
 	}{
-		{"the server leaves pods out", false, "5", time.Hour, "fits"},                       // 10 - 5 - 4
-		{"the server should leave pods out", false, "9", time.Hour, "NoFreeSeat 0/1 seats"}, // 10 - 9 - 4
-		{"checked out", true, "9", time.Hour, "fits"},                                       // 10 - (9-4) - 4
-		{"checked out, and all seats used", true, "10", time.Hour, "NoFreeSeat 0/1 seats"},  // by 4 here
-		{"just checked out", true, "9", 5 * time.Minute, "fits"},                            // not a moment too soon
-		{"on the way", true, "5", 5*time.Minute - time.Microsecond, "fits"},                 // 10 - 5 - 4
-		{"on the way, or checked out", true, "6", 5*time.Minute - time.Microsecond, "NoFreeSeat 0/1 seats"},
+		{"the server excludes pods", false, "5", time.Hour, "fits"},                        // 10 - 5 - 4
+		{"the server should exclude pods", false, "9", time.Hour, "NoFreeSeat 0/1 seats"},  // 10 - 9 - 4
+		{"checked out", true, "9", time.Hour, "fits"},                                      // 10 - (9-4) - 4
+		{"checked out, and all seats used", true, "10", time.Hour, "NoFreeSeat 0/1 seats"}, // 4 of them by pods here
+		{"just checked out", true, "9", 5 * time.Minute, "fits"},                           // the shortest time that suffices
+		{"not checked out yet", true, "5", 5*time.Minute - time.Microsecond, "fits"},       // 10 - 5 - 4
+		{"possibly checked out", true, "6", 5*time.Minute - time.Microsecond, "NoFreeSeat 0/1 seats"},
 		{"claimed after the server counted", true, "6", -time.Second, "NoFreeSeat 0/1 seats"},
 		{"claimed, and never checked out", true, "0", time.Hour, "fits"},
 	} {
@@ -134,7 +135,7 @@ func TestNobodyIsCountedTwice(t *testing.T) {
 	}
 }
 
-// Whatever a server says, nothing breaks, and what makes no sense hands nothing out.
+// No reading causes a panic, and an invalid reading allows no claim.
 func TestHostileServers(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, reservedSeats: 1, server: {signal: flexnet}}]}`)
 	for values, want := range map[[2]string]string{
@@ -156,8 +157,8 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// When seats are used elsewhere that pods have, nothing more is allocated, and pods
-// keep what they have.
+// If users outside the cluster use seats that pods hold, the policy allocates no more seats, and
+// pods keep theirs.
 func TestSeatsThatAreGone(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet}}]}`)
 	w := newWorld("a")
@@ -170,7 +171,7 @@ func TestSeatsThatAreGone(t *testing.T) {
 	expect(t, "four of them are left for pods", w.filter(t, p, needing("x", "second", "solver=4"), "a"), "NoFreeSeat 0/4 seats")
 }
 
-// Preemption frees the seats of pods on the node, and of no others.
+// Preemption frees only the seats of pods on the node.
 func TestPreemption(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 4}]}`)
 	w := newWorld("a", "b", "c")
@@ -220,8 +221,7 @@ func TestManyHolders(t *testing.T) {
 	}
 }
 
-// Pods that were there before anybody counted have their seats, too, where nodes have
-// seats of their own.
+// If nodes have their own seats, pods without a claim also hold seats.
 func TestNodesHaveSeats(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: gpu=new}]}`)
 	w := newWorld("a", "b")
@@ -266,14 +266,14 @@ func TestExplain(t *testing.T) {
 		"viewer: requests 1 seat of 1; no number from the server; 0 claimed by pods",
 	}
 	if !slices.Equal(said, want) {
-		t.Errorf("about the pod it says\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the explanation of the pod is\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
 	}
 	if said := c.Explain(view.Node("a")); !slices.Equal(said, []string{"mesh: requests 1 seat of 2 on the node; 2 used: y/q (2)"}) {
-		t.Errorf("about the node it says %q", said)
+		t.Errorf("the explanation of the node is %q", said)
 	}
 }
 
-// Whoever reads the signals' names finds the field in the configuration.
+// The signals have the names of the fields in the configuration.
 func TestSignals(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: b, server: {signal: one}}, {name: c, seats: 1}, {name: a, server: {signal: two}}]}`)
 	want := []policy.Signal{
@@ -285,8 +285,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// A ledger that is not the pod's is nobody's mistake but the caller's, and nothing is
-// claimed of it.
+// If the caller passes a ledger that the pod does not need, the policy claims nothing of it.
 func TestForeignLedger(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 1}, {name: cad, seats: 1}]}`)
 	view := newWorld("a").view()
@@ -300,7 +299,7 @@ func TestForeignLedger(t *testing.T) {
 	}
 }
 
-// BenchmarkLicenses is the worst case: no seat is free, and the server counts pods, too.
+// BenchmarkLicenses is the worst case: no seat is free, and the server counts pods too.
 func BenchmarkLicenses(b *testing.B) {
 	p := policytest.Build(b, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	w := newWorld()

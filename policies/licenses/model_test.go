@@ -17,8 +17,8 @@ import (
 
 const checkoutDelay = 5 * time.Minute
 
-// simulation is a license server with users outside the cluster, beside pods that check
-// out what they have claimed, some time before checkoutDelay is over.
+// simulation is a license server with users outside the cluster and with pods, which check out the
+// seats that they have claimed some time before checkoutDelay ends.
 type simulation struct {
 	*world
 	t               *testing.T
@@ -29,7 +29,7 @@ type simulation struct {
 	claims          map[string]claim // of pods, by name
 	next            int
 	at              time.Time // now
-	read, used      int64     // when (as UnixNano) and what the server said last
+	read, used      int64     // the latest reading and its time (as UnixNano)
 	endedSince      bool
 	handed, refused int // claims
 }
@@ -38,13 +38,13 @@ type claim struct {
 	seats int64
 	at    time.Time
 	out   bool // checked out
-	lost  bool // with its ledger
+	lost  bool // with the ledger
 }
 
-// ask asks the server.
+// ask reads the server.
 func (s *simulation) ask(*rapid.T) { s.signals = s.tell(s.at) }
 
-// tell is what the server says now, to somebody whose clock says that it is so late.
+// tell returns the server's current reading, to a reader with the given clock.
 func (s *simulation) tell(clock time.Time) string {
 	s.used, s.read, s.endedSince = s.outside, s.at.UnixNano(), false
 	for name, c := range s.claims {
@@ -66,11 +66,11 @@ func (s *simulation) claimed() int64 {
 	return sum
 }
 
-// settled says whether the server has counted exactly the pods with claims.
+// settled reports whether the server has counted exactly the pods with claims.
 func (s *simulation) settled() bool {
 	for _, c := range s.claims {
 		at := c.at
-		if c.lost { // it is known when the pod was bound, to the second
+		if c.lost { // the API server's time of the binding has whole seconds
 			at = at.Truncate(time.Second).Add(time.Second)
 		}
 		if at.Add(checkoutDelay).UnixNano() > s.read {
@@ -80,7 +80,7 @@ func (s *simulation) settled() bool {
 	return !s.endedSince
 }
 
-// claimSeats is a pod that comes.
+// claimSeats is a new pod.
 func (s *simulation) claimSeats(t *rapid.T) {
 	s.next++
 	s.at = s.at.Add(time.Millisecond)
@@ -88,18 +88,18 @@ func (s *simulation) claimSeats(t *rapid.T) {
 	name, seats := fmt.Sprintf("p%d", s.next), rapid.Int64Range(1, 4).Draw(t, "seats")
 	pod, node := needing("x", name, fmt.Sprintf("solver=%d", seats)), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "node")
 	left := s.total - s.reserved - s.outside - s.claimed()
-	certain := s.total - s.reserved - s.used - s.claimed() // if the server counted pods twice
+	certain := s.total - s.reserved - s.used - s.claimed() // if the server counts pods twice
 	if !s.includesPods || s.settled() {
 		certain = left
 	}
 	filter, got := s.filter(s.t, s.policy, pod, node), s.claim(s.t, s.policy, pod, node)
 	switch fits := got == "fits"; {
-	case strings.ReplaceAll(filter, "!", "") != strings.ReplaceAll(got, "!", ""): // who has the seats does not matter to a claim
-		t.Fatalf("Filter says %s, and Reserve %s", filter, got)
+	case strings.ReplaceAll(filter, "!", "") != strings.ReplaceAll(got, "!", ""): // Reserve does not need to know which pods hold the seats
+		t.Fatalf("Filter returned %s, and Reserve %s", filter, got)
 	case fits && seats > left:
 		t.Fatalf("a pod got %d seats, and %d of %d were left", seats, left, s.total)
 	case !fits && seats <= certain:
-		t.Fatalf("%d seats were free for certain, and a pod that needed %d was told %s", certain, seats, got)
+		t.Fatalf("%d seats were certainly free, and a pod that needs %d got %s", certain, seats, got)
 	case !fits:
 		s.refused++
 		return
@@ -111,7 +111,7 @@ func (s *simulation) claimSeats(t *rapid.T) {
 	s.pods = append(s.pods, pod)
 }
 
-// any is a pod with a claim.
+// any returns a pod with a claim.
 func (s *simulation) any(t *rapid.T) string {
 	if len(s.claims) == 0 {
 		t.Skip("no pod has a claim")
@@ -133,7 +133,7 @@ func (s *simulation) checkOut(t *rapid.T) {
 	s.claims[name] = c
 }
 
-// moveOutside is somebody outside, of which the server tells at once.
+// moveOutside changes the seats used outside, which the server reports at once.
 func (s *simulation) moveOutside(t *rapid.T) {
 	s.outside = rapid.Int64Range(0, max(0, s.total-s.claimed())).Draw(t, "outside")
 	s.ask(t)
@@ -152,9 +152,9 @@ func (s *simulation) wait(t *rapid.T) {
 	s.at = s.at.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
 }
 
-// TestNeverOverallocated: pods never have more than the others leave, whatever of it they
-// have checked out, in whatever order things happen, also when the ledger is lost; and no pod is refused a seat that
-// is certainly free.
+// TestNeverOverallocated: pods never hold more seats than users outside leave, however many pods
+// have checked out, in any order of events, even after the ledger is lost; and the policy never
+// denies a pod a seat that is certainly free.
 func TestNeverOverallocated(t *testing.T) {
 	handed, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -181,6 +181,6 @@ func TestNeverOverallocated(t *testing.T) {
 		handed, refused = handed+s.handed, refused+s.refused
 	})
 	if handed == 0 || refused == 0 {
-		t.Errorf("%d claims were made, and %d refused: nothing was tried", handed, refused)
+		t.Errorf("%d claims succeeded, and %d were rejected: the test needs both", handed, refused)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// boundAt is what the API server writes when it binds the pod.
+// boundAt is the condition that the API server writes with a binding.
 func boundAt(pod *corev1.Pod, at time.Time) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Truncate(time.Second))}}
 }
 
-// The ledgers are deleted, as when their definition is installed anew, or somebody else has bound the pods: those on nodes have
-// their seats all the same, and each once.
+// The ledgers are deleted, as when somebody reinstalls their CRD, or another tool has bound the
+// pods: pods on nodes still hold their seats, and each pod once.
 func TestSeatsOfPodsWithoutAClaim(t *testing.T) {
 	const config = `{features: [{name: solver, seats: 8, maxPerNamespace: 6, resource: example.com/solver}, {name: cad, seatsPerNode: 2}]}`
 	p := policytest.Build(t, licenses.Type(), config)
@@ -70,12 +70,12 @@ func TestSeatsOfPodsWithoutAClaim(t *testing.T) {
 	}
 }
 
-// hard leaves out whether somebody could be evicted.
+// hard removes from a verdict whether evictions can help.
 func hard(verdict string) string {
 	return string(slices.DeleteFunc([]byte(verdict), func(b byte) bool { return b == '!' }))
 }
 
-// A pod that is on its node, and whose claim is lost, gets the seats it has: it is not counted against itself.
+// If a pod is on its node and its claim is lost, the pod's own seats are not counted against it.
 func TestAPodWithoutItsClaimHasItsSeats(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 2}]}`)
 	w := newWorld("a")
@@ -87,7 +87,7 @@ func TestAPodWithoutItsClaimHasItsSeats(t *testing.T) {
 	expect(t, "of another pod", w.claim(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
 }
 
-// Evicting pods without a claim frees their seats on the node, and on no other.
+// Evicting pods without a claim frees only their seats on the node.
 func TestPreemptionOfPodsWithoutAClaim(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 4}]}`)
 	w := newWorld("a", "b")
@@ -101,8 +101,9 @@ func TestPreemptionOfPodsWithoutAClaim(t *testing.T) {
 	expect(t, "more than is on the node", policytest.Says(prepare(t, p, needing("x", "three", "solver=3"), view).Filter(without)), "NoFreeSeat! 2/3 seats")
 }
 
-// A server whose used seats include those of pods counts pods without a claim, too, once they have checked out their seats, and so do not count
-// twice. When that was at the latest, follows from when they were bound.
+// If the used seats include those of pods, the server also counts pods without a claim that have
+// checked out their seats, so the policy does not count those twice. The time of a pod's binding
+// limits when it checks out its seats.
 func TestPodsWithoutAClaimAreNotCountedTwice(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	for name, tc := range map[string]struct {
@@ -110,13 +111,13 @@ func TestPodsWithoutAClaimAreNotCountedTwice(t *testing.T) {
 		used  string
 		want  string
 	}{
-		"checked out":        {policytest.Now.Add(-time.Hour), "4", "fits"},                       // 10 - (4-4) - 4
-		"just checked out":   {policytest.Now.Add(-5*time.Minute - time.Second), "4", "fits"},     // times of the API server lack the part of a second
-		"on the way":         {policytest.Now.Add(-5 * time.Minute), "4", "NoFreeSeat 2/3 seats"}, // 10 - 4 - 4
-		"nobody knows when":  {time.Time{}, "4", "NoFreeSeat 2/3 seats"},                          // 10 - 4 - 4
-		"of which some left": {policytest.Now.Add(-time.Hour), "3", "fits"},                       // 10 - 0 - 4
-		"beside others":      {policytest.Now.Add(-time.Hour), "8", "NoFreeSeat 2/3 seats"},       // 10 - (8-4) - 4
-		"bound since":        {policytest.Now.Add(time.Minute), "4", "NoFreeSeat 2/3 seats"},      // 10 - 4 - 4
+		"checked out":             {policytest.Now.Add(-time.Hour), "4", "fits"},                       // 10 - (4-4) - 4
+		"just checked out":        {policytest.Now.Add(-5*time.Minute - time.Second), "4", "fits"},     // times of the API server have whole seconds
+		"not checked out yet":     {policytest.Now.Add(-5 * time.Minute), "4", "NoFreeSeat 2/3 seats"}, // 10 - 4 - 4
+		"at an unknown time":      {time.Time{}, "4", "NoFreeSeat 2/3 seats"},                          // 10 - 4 - 4
+		"partly returned":         {policytest.Now.Add(-time.Hour), "3", "fits"},                       // 10 - 0 - 4
+		"beside others":           {policytest.Now.Add(-time.Hour), "8", "NoFreeSeat 2/3 seats"},       // 10 - (8-4) - 4
+		"bound after the reading": {policytest.Now.Add(time.Minute), "4", "NoFreeSeat 2/3 seats"},      // 10 - 4 - 4
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld("a")
@@ -142,11 +143,12 @@ func TestExplainPodsWithoutAClaim(t *testing.T) {
 	said := prepare(t, p, needing("x", "new", "solver=2"), w.view()).Explain(nil)
 	want := []string{"solver: requests 2 seats of 9; 1 claimed by pods: x/held; 3 used by pods without a claim: x/lost (3)"}
 	if !slices.Equal(said, want) {
-		t.Errorf("it says %q, want %q", said, want)
+		t.Errorf("the explanation is %q, want %q", said, want)
 	}
 }
 
-// What is kept from View to View changes no answer: a policy that has seen other Views says what a new one does.
+// Caches between views change no result: a policy that has seen other views returns the same as a
+// new one.
 func TestViewsInAnyOrder(t *testing.T) {
 	const config = `{features: [{name: solver, seats: 6}]}`
 	kept := policytest.Build(t, licenses.Type(), config)
@@ -194,8 +196,9 @@ func TestViewsInAnyOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkPrepareWithANewView is a request for each View, in each of which a node has changed: what is worked out once for a
-// View then is for each request. There are 5,000 nodes, and 400 pods with seats.
+// BenchmarkPrepareWithANewView is one request for each view, in each of which one node has changed,
+// so no request reuses what the policy computes once for a view. There are 5,000 nodes, and 400
+// pods with seats.
 func BenchmarkPrepareWithANewView(b *testing.B) {
 	for name, lose := range map[string]bool{"claims": false, "lost": true} {
 		b.Run(name, func(b *testing.B) {
@@ -230,8 +233,8 @@ func BenchmarkPrepareWithANewView(b *testing.B) {
 	}
 }
 
-// Pods are evicted for an important one that needs seats, too. They are kept for it wherever others request them, until it has
-// claimed them.
+// kube-scheduler evicts pods for an important one that also needs seats. The policy reserves the
+// seats for that pod on every node until it has claimed them.
 func TestSeatsAreKeptForNominatedPods(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 8}]}`)
 	important := func(pod *corev1.Pod, priority int32) *corev1.Pod {

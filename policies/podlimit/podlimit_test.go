@@ -51,8 +51,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestPreemption: whatever is on a node, the pod fits once enough matching pods
-// have left, and not before.
+// TestPreemption: with any pods on a node, the pod fits as soon as enough matching pods have left,
+// and not before.
 func TestPreemption(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int32Range(1, 5).Draw(t, "limit")

@@ -83,8 +83,8 @@ func podOf(name, node string, milli int64, bound time.Time) *corev1.Pod {
 	return pod
 }
 
-// TestNothingIsGivenTwice: between two readings of the signal pods are placed on two nodes that
-// stand for one cluster, and leave again. Never is more of it requested than it had free.
+// TestNothingIsGivenTwice: between two readings of the signal, pods are placed on two nodes that
+// represent one cluster, and are deleted again. They never request more than the cluster has free.
 func TestNothingIsGivenTwice(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}]}")
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,7 +119,7 @@ func TestNothingIsGivenTwice(t *testing.T) {
 			fits := given+milli <= free && len(placed) < 10
 			v := cycle.Filter(view.Node(node))
 			if v.Fits() != fits {
-				t.Fatalf("%d of %d are given to %d pods: for %d more the verdict is %+v", given, free, len(placed), milli, v)
+				t.Fatalf("%d of %d are allocated to %d pods: for %d more the verdict is %+v", given, free, len(placed), milli, v)
 			}
 			if !fits {
 				continue
@@ -135,7 +135,8 @@ func TestNothingIsGivenTwice(t *testing.T) {
 	})
 }
 
-// A node that comes to represent a cluster, or another one, counts there from the next View on, with its pods.
+// A node that starts to represent a cluster, or changes it, counts for that cluster from the next
+// view, with its pods.
 func TestNodesChangeTheirCluster(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}, {name: east, signal: east}]}")
 	var b snapshot.Builder

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// byHand is what somebody would write in Go instead of three rules.
+// byHand is Go code that is equivalent to three rules.
 type byHand struct {
 	free   *snapshot.Fact[resource.Quantity]
 	passes func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Signal) bool
@@ -118,7 +118,7 @@ func newByHand(passes func(*byHand, *corev1.Pod, *snapshot.Node, *snapshot.Signa
 	})}
 }
 
-// request is Prepare and a Filter for every node, of which it returns how many fit.
+// request calls Prepare, and Filter for every node, and returns how many nodes fit.
 func request(tb testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View) (fit int) {
 	cycle, err := p.Prepare(tb.Context(), pod, view)
 	if err != nil {
@@ -143,14 +143,14 @@ func TestRulesAndGoAgree(t *testing.T) {
 	}
 }
 
-// BenchmarkAgainstGo is requests about 5,000 nodes by three rules, and by the same in
-// Go, in turn: what a node costs, and how many times more by rules.
+// BenchmarkAgainstGo is requests for 5,000 nodes by three rules, and by the same in Go, in turn:
+// the cost of a node, and the ratio of rules to Go.
 func BenchmarkAgainstGo(b *testing.B) {
 	pod, view := crowd()
 	for _, arm := range arms {
 		b.Run(arm.name, func(b *testing.B) {
 			cel, byHand := policytest.Build(b, rules.Type(), "filter:"+arm.rules), newByHand(arm.byHand)
-			request(b, cel, pod, view) // what is kept of nodes is computed now
+			request(b, cel, pod, view) // fills the caches of the nodes
 			request(b, byHand, pod, view)
 			b.ReportAllocs()
 			var took [2]time.Duration

@@ -19,7 +19,7 @@ import (
 // noClash compares each annotation of the pod with the labels of each node.
 const noClash = `pod.metadata.?annotations.orValue({}).all(k, !(k in node.metadata.labels))`
 
-// annotated is a pod with so many annotations. 50,000 are about as many as the API server accepts.
+// annotated is a pod with a number of annotations. The API server accepts about 50,000.
 func annotated(annotations int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p", UID: "u", ResourceVersion: "1", Annotations: map[string]string{}}}
 	for i := range annotations {
@@ -40,8 +40,8 @@ func labelledNodes(nodes int) *snapshot.View {
 	return b.View()
 }
 
-// A pod that makes a rule too expensive is rejected on every node, for a reason that names the rule, and without evaluating it
-// on every node.
+// The policy rejects a pod that makes a rule too expensive on every node, with a reason that names
+// the rule, and without evaluating the rule on every node.
 func TestPodThatCostsTooMuch(t *testing.T) {
 	for _, tt := range []struct{ name, rules, want string }{
 		{"pod and node", `filter: [{name: NoClash, expression: '` + noClash + `'}]`, "NoClashCostExceeded"},
@@ -60,7 +60,7 @@ func TestPodThatCostsTooMuch(t *testing.T) {
 			}
 			if tt.want == "" {
 				if cycle != nil {
-					t.Errorf("the cycle is %T, want none: the rule is left out", cycle)
+					t.Errorf("the cycle is %T, want none: the rule is disabled", cycle)
 				}
 				return
 			}
@@ -78,7 +78,7 @@ func TestPodThatCostsTooMuch(t *testing.T) {
 	}
 }
 
-// Without nodes in the view each node is judged for itself, within a limit.
+// Without nodes in the view, the policy evaluates each node separately, within a limit.
 func TestPodThatCostsTooMuchWithoutCluster(t *testing.T) {
 	p := policytest.Build(t, Type(), `filter: [{name: NoClash, expression: '`+noClash+`'}]`)
 	node := labelledNodes(1).At(0)
@@ -107,7 +107,7 @@ func TestScoreThatCostsTooMuch(t *testing.T) {
 	}
 }
 
-// All that rules compute about one pod is bounded together.
+// One limit bounds everything that the rules compute for one pod.
 func TestRulesAboutThePodShareABudget(t *testing.T) {
 	config := Config{WhenStale: policy.Neutral}
 	for i := range maxRules {
@@ -124,25 +124,25 @@ func TestRulesAboutThePodShareABudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.spent < prepareCost || c.spent > prepareCost+costLimit {
-		t.Errorf("%d units of cost were spent, want %d and at most %d more", c.spent, prepareCost, costLimit)
+		t.Errorf("the cost is %d, want %d and at most %d more", c.spent, prepareCost, costLimit)
 	}
 	first, err := c.eval(p.filters[0].expression, 0, c.view.At(0))
 	if err != nil || first.Value() != true {
-		t.Errorf("the first rule says %v, %v", first, err)
+		t.Errorf("the first rule returned %v, %v", first, err)
 	}
 	if _, err := c.eval(p.filters[maxRules-1].expression, 0, c.view.At(0)); !exceeds(err) {
 		t.Errorf("the last rule fails with %v, want that it costs too much", err)
 	}
 }
 
-// The verdict does not depend on the order in which Go happens to iterate over a map.
+// The verdict does not depend on the iteration order of a Go map.
 func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
 	view := labelledNodes(1)
 	for _, tt := range []struct {
 		annotations int
 		text        string
 	}{
-		{50_000, `pod.metadata.annotations.exists(k, k == "a1000" && node.metadata.name != "")`}, // all would cost too much
+		{50_000, `pod.metadata.annotations.exists(k, k == "a1000" && node.metadata.name != "")`}, // evaluating all of them costs too much
 		{3, `pod.metadata.annotations.map(k, k)[0] == "a0"`},
 		{3, `pod.metadata.annotations.map(k, k + node.metadata.name)[0] == "a0n0"`},
 		{3, `pod.metadata.annotations.transformList(k, v, k)[0] == "a0"`},
@@ -167,7 +167,7 @@ func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
 	}
 }
 
-// An evaluation that is not counted costs no more than it is taken to.
+// An evaluation without cost tracking costs no more than its estimate.
 func TestBoundsHold(t *testing.T) {
 	view := policytest.View(someNodes, onNodes, someSignals)
 	shared := newShared(t)
@@ -184,14 +184,14 @@ func TestBoundsHold(t *testing.T) {
 				f := c.policy.activations.Get().(*partActivation)
 				f.cycle, f.node = c, n
 				if _, cost, _ := count(e.counting[0], f); cost > e.possibleCost || cost > e.usualCost && c.isUsual(e, n) {
-					t.Fatalf("%s\npod %s, node %s: costs %d, more than %d, or %d when all is of usual size", text, pod.Name, n.Name, cost, e.possibleCost, e.usualCost)
+					t.Fatalf("%s\npod %s, node %s: costs %d, more than %d, or %d if all sizes are usual", text, pod.Name, n.Name, cost, e.possibleCost, e.usualCost)
 				}
 			}
 		}
 	})
 }
 
-// However many rules, nodes and pods there are, what all nodes cost together is bounded.
+// The cost of all nodes together is bounded, for any number of rules, nodes and pods.
 func TestSharesAreBounded(t *testing.T) {
 	shared := newShared(t)
 	least := limits[len(limits)-1].cost
@@ -239,12 +239,12 @@ func TestSharesAreBounded(t *testing.T) {
 			nodes = assumedNodes
 		}
 		if bound := max(viewCost, uint64(len(all)*nodes)*least); sum*uint64(nodes) > bound && sum > uint64(len(all))*least {
-			t.Fatalf("%d rules may cost %d on each of %d nodes, more than %d in all", len(all), sum, nodes, bound)
+			t.Fatalf("%d rules may cost %d on each of %d nodes, more than %d in total", len(all), sum, nodes, bound)
 		}
 	})
 }
 
-// A request that ends while its first part is computed computes no other.
+// A request that ends while the policy computes its first part computes no other part.
 func TestPartsEndWithTheRequest(t *testing.T) {
 	p := compileOne(t, newShared(t), `pod.metadata.name == "a" && node.metadata.name == "a" && pod.metadata.namespace == "b"`)
 	view := labelledNodes(1)

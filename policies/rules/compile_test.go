@@ -47,7 +47,7 @@ var (
 	someSignals = policytest.Signals("load: {a: 0.5, b: {number: 0.25, stale: true}}\nseats: {red: 1, blue: {number: 2, stale: true}}")
 )
 
-// conditions is expressions that are bool, of atoms that fail on some pods and nodes.
+// conditions returns boolean expressions of atoms, some of which fail on some pods and nodes.
 func conditions() *rapid.Generator[string] {
 	atoms := rapid.SampledFrom([]string{
 		`true`, `false`, `1 / size(pod.metadata.name) > 0`,
@@ -97,8 +97,8 @@ func conditions() *rapid.Generator[string] {
 	return nested(3)
 }
 
-// TestPartsMakeTheWhole: an expression that is taken apart says what it says as a whole,
-// for every pod and node, also the second time.
+// TestPartsMakeTheWhole: an expression that is split into parts has the result of the whole
+// expression, for every pod and node, also the second time.
 func TestPartsMakeTheWhole(t *testing.T) {
 	view := policytest.View(someNodes, onNodes, someSignals)
 	shared := newShared(t)
@@ -131,7 +131,7 @@ func newShared(t fataler) *compiler {
 	return c
 }
 
-// compileOne compiles with what another compiler has made.
+// compileOne compiles with what another compiler has cached.
 func compileOne(t fataler, shared *compiler, text string) *rules {
 	p, err := (&compiler{schema: shared.schema, env: shared.env}).build(Config{WhenStale: policy.Neutral, Filter: []FilterRule{{Name: "One", Expression: text}}})
 	if err != nil {
@@ -140,7 +140,7 @@ func compileOne(t fataler, shared *compiler, text string) *rules {
 	return p.(*rules)
 }
 
-// asWhole compiles the expression without taking it apart.
+// asWhole compiles the expression without splitting it.
 func asWhole(t fataler, env *cel.Env, text string) cel.Program {
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
@@ -153,8 +153,7 @@ func asWhole(t fataler, env *cel.Env, text string) cel.Program {
 	return program
 }
 
-// prepared is the cycle with the one rule, whether or not it is known already that it is
-// satisfied.
+// prepared is the cycle with the one rule, whether or not Prepare has found it satisfied.
 func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
 	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	for _, name := range p.signals {
@@ -166,7 +165,7 @@ func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
 	return c
 }
 
-// allVars are the variables as they are documented.
+// allVars are the documented variables.
 func allVars(p *rules, pod *corev1.Pod, n *snapshot.Node, view *snapshot.View) map[string]any {
 	load := map[string]float64{}
 	if v := view.Signal("load").Of(n); v.Current() {
@@ -188,8 +187,8 @@ func allVars(p *rules, pod *corev1.Pod, n *snapshot.Node, view *snapshot.View) m
 	}
 }
 
-// TestSameAsInAdmission: an expression about objects says what it says in Kubernetes,
-// where objects are what JSON makes of them.
+// TestSameAsInAdmission: an expression about objects has the same result as in Kubernetes, where
+// objects are decoded from JSON.
 func TestSameAsInAdmission(t *testing.T) {
 	shared := newShared(t)
 	s := shared.schema
@@ -229,9 +228,9 @@ func TestSameAsInAdmission(t *testing.T) {
 		}
 		ours := asWhole(t, shared.env, text)
 		answers := map[string]bool{}
-		for _, pod := range somePods[:3] { // the last has a quantity that JSON writes otherwise
+		for _, pod := range somePods[:3] { // JSON changes a quantity of the last pod
 			if pod.Spec.Containers == nil {
-				pod.Spec.Containers = []corev1.Container{} // as the API server has it
+				pod.Spec.Containers = []corev1.Container{} // as the API server stores it
 			}
 			for _, node := range someNodes {
 				want, _, wantErr := program.Eval(map[string]any{podVar: asJSON(t, pod), nodeVar: asJSON(t, node)})
@@ -243,7 +242,7 @@ func TestSameAsInAdmission(t *testing.T) {
 			}
 		}
 		if len(answers) == 1 && !strings.Contains(text, "== pod.spec.containers[0]") {
-			t.Errorf("%s says the same of all", text)
+			t.Errorf("%s has the same result for all", text)
 		}
 	}
 }
@@ -256,7 +255,7 @@ func asJSON(t *testing.T, object any) map[string]any {
 	return m
 }
 
-// A loop over more than can be afforded ends with an error, not with the request.
+// A loop that exceeds its cost limit ends with an error, and the request continues.
 func TestCostIsBounded(t *testing.T) {
 	p := compileOne(t, newShared(t), `pod.spec.containers.all(a, pod.spec.containers.all(b, a.name != b.name || node.metadata.name != "")) && node.metadata.name != ""`)
 	pod := somePods[0].DeepCopy()
@@ -279,8 +278,7 @@ func TestCostIsBounded(t *testing.T) {
 	}
 }
 
-// Quantities change inside when they are compared or added to. Those that are kept must
-// not.
+// Comparing and adding quantities changes them internally. Cached quantities must not change.
 func TestKeptQuantitiesStay(t *testing.T) {
 	p := compileOne(t, newShared(t), `usage.free["memory"].add(podRequests["memory"]).add(quantity("1e40")).compareTo(quantity("1e40").add(usage.free["memory"]).add(podRequests["memory"])) == 0`)
 	view := policytest.View(someNodes, onNodes, nil)
@@ -301,8 +299,8 @@ func TestKeptQuantitiesStay(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzExpression: whatever is written, there is an error that says where, or a policy
-// that judges whatever there is.
+// FuzzExpression: any expression results in an error with its position, or in a policy that
+// evaluates any pod and node.
 func FuzzExpression(f *testing.F) {
 	f.Add(`pod.metadata.labels["team"] == node.metadata.labels["team"]`)
 	f.Add(`has(signals.load) && signals.load < 0.8 || keyed["a"][?"b"].orValue(1.0) > 0.0`)

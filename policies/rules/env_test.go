@@ -11,10 +11,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// asksServer are the functions that ask an API server for authorization.
+// asksServer are the functions that request authorization from an API server.
 var asksServer = regexp.MustCompile(` (authorizer|pathcheck|resourcecheck|groupcheck|decision)_`)
 
-// Functions are those of Kubernetes 1.37, with the same overloads.
+// The functions are those of Kubernetes 1.37, with the same overloads.
 func TestDialectIsKubernetes(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {

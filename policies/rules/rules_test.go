@@ -21,7 +21,7 @@ func TestScenarios(t *testing.T) {
 	policytest.RunScenarios(t, rules.Type(), "testdata/*.txtar")
 }
 
-// everything reads all there is, in parts that are computed at all the times there are.
+// everything reads all variables, in parts that are computed at each of the possible times.
 const everything = `
 filter:
 - {name: Pod, expression: 'pod.spec.containers.size() < 3'}
@@ -81,8 +81,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Every rule in the README stands in a scenario, where it lets some pod on a node; and
-// every filter rejects a node in one.
+// A scenario uses each rule of the README, and the rule passes some pod on a node there; and each
+// filter rejects a node in a scenario.
 func TestReadmeExamplesAreScenarios(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -159,7 +159,7 @@ score:
 `), pod, view)
 }
 
-// crowd is 5,000 nodes, and a pod that fits on half of them.
+// crowd returns 5,000 nodes, and a pod that fits on half of them.
 func crowd() (*corev1.Pod, *snapshot.View) {
 	var b snapshot.Builder
 	load := map[string]snapshot.Value{}

@@ -13,8 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Expressions know exactly the fields that are left of an object in which every field
-// is set.
+// Expressions know exactly the fields that a trimmed object keeps.
 func TestSchemaKnowsWhatIsKept(t *testing.T) {
 	s, err := newSchema()
 	if err != nil {
@@ -64,16 +63,16 @@ func compareStruct(t *testing.T, s *schema, path string, st *structType, v refle
 		}
 		_, known := st.fields[name]
 		kept := !v.Field(i).IsZero()
-		// A volume stays or goes as a whole, by whether it is persistent.
+		// Trimming keeps or removes a volume as a whole, by whether it is persistent.
 		if v.Type() == reflect.TypeFor[corev1.VolumeSource]() {
 			kept = known
 		}
-		// Nobody writes managed fields into the template of a claim.
+		// The template of a claim has no managed fields.
 		if strings.HasSuffix(path+"."+name, "volumeClaimTemplate.metadata.managedFields") {
 			kept = false
 		}
 		if known != kept {
-			t.Errorf("%s.%s: known to expressions: %t, kept: %t", path, name, known, kept)
+			t.Errorf("%s.%s: in the schema: %t, kept: %t", path, name, known, kept)
 		}
 		if compared++; known {
 			compared += compareFields(t, s, path+"."+name, v.Field(i))
@@ -82,7 +81,7 @@ func compareStruct(t *testing.T, s *schema, path string, st *structType, v refle
 	return compared
 }
 
-// fill sets every field to something.
+// fill sets every field.
 func fill(v reflect.Value, depth int) {
 	switch v.Interface().(type) {
 	case resource.Quantity:

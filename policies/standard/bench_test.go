@@ -44,7 +44,7 @@ func members(c *config.Config) []engine.WeightedPolicy {
 	return all
 }
 
-// The profile of the benchmark holds every policy there is, and each is concerned.
+// The profile of the benchmark has every policy, and each applies to the pod.
 func TestBenchmarkMeasuresEveryPolicy(t *testing.T) {
 	c := loadAll(t)
 	var listed, known []string
@@ -68,7 +68,7 @@ func TestBenchmarkMeasuresEveryPolicy(t *testing.T) {
 	}
 	for _, p := range result.Record.Policies {
 		if p.Unconcerned {
-			t.Errorf("%s is not concerned with the pod", p.Name)
+			t.Errorf("%s does not apply to the pod", p.Name)
 		}
 	}
 	if len(result.Kept) < 10 {
@@ -76,10 +76,9 @@ func TestBenchmarkMeasuresEveryPolicy(t *testing.T) {
 	}
 }
 
-// BenchmarkProfile is a filter and a prioritize call about a pod that was never asked
-// about before, over all nodes of a cluster with six pods on each: by a profile without
-// policies, and by one with all of them. ns/node is the time of both calls divided by
-// the nodes; POLICY-ns/node is the part of each policy.
+// BenchmarkProfile is a filter and a prioritize call about a new pod, for all nodes of a cluster
+// with six pods on each: by a profile without policies, and by one with all policies. ns/node is
+// the time of both calls divided by the number of nodes; POLICY-ns/node is the part of each policy.
 func BenchmarkProfile(b *testing.B) {
 	c := loadAll(b)
 	for _, count := range []int{500, 5000} {
@@ -112,7 +111,7 @@ func BenchmarkProfile(b *testing.B) {
 						}
 					}
 				}
-				once() // what is kept about nodes is computed now
+				once() // fills the caches of the nodes
 				clear(took)
 				b.ReportAllocs()
 				for b.Loop() {
@@ -177,7 +176,7 @@ func busyView(c *config.Config, count int) *snapshot.View {
 	return b.View()
 }
 
-// busyPod is a pod that every policy is concerned with.
+// busyPod is a pod to which every policy applies.
 func busyPod(version int) *corev1.Pod {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	limits := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("4"), "example.com/fpga": resource.MustParse("1")}

@@ -14,7 +14,8 @@ import (
 	"outboard.dev/outboard/engine"
 )
 
-// largePods are about as large as the API server accepts, each in something that policies read.
+// largePods have about the largest size that the API server accepts, each in a field that policies
+// read.
 func largePods() map[string]*corev1.Pod {
 	labels, models, images, resources := busyPod(2), busyPod(2), busyPod(2), busyPod(2)
 	for i := range 20_000 {
@@ -35,8 +36,8 @@ func largePods() map[string]*corev1.Pod {
 	return map[string]*corev1.Pod{"labels": labels, "GPU models": models, "images": images, "resources": resources}
 }
 
-// The filter and the prioritize call about the largest pods there can be, and all nodes of a large cluster, together take less
-// than kube-scheduler waits for one of them.
+// The filter and the prioritize call about the largest possible pods and all nodes of a large
+// cluster together take less than kube-scheduler's timeout for one call.
 func TestLargePodsAreJudgedInTime(t *testing.T) {
 	const httpTimeout = 3 * time.Second
 	c := loadAll(t)
@@ -52,7 +53,7 @@ func TestLargePodsAreJudgedInTime(t *testing.T) {
 		var result engine.Result
 		req := engine.Request{Pod: busyPod(1), View: view, Nodes: slices.Collect(view.All())}
 		if err := errors.Join(e.Filter(t.Context(), req, &result), e.Score(t.Context(), req, &result)); err != nil {
-			t.Fatal(err) // what is kept of nodes is computed now
+			t.Fatal(err) // fills the caches of the nodes
 		}
 		req.Pod = pod
 		began := time.Now()

@@ -9,7 +9,7 @@ import (
 	sources "outboard.dev/outboard/signal/standard"
 )
 
-// A configuration with the former names of policies' fields gets an error for each, with what replaces it.
+// A configuration with former names of fields gets an error for each, with the new name.
 func TestFormerNames(t *testing.T) {
 	for former, want := range map[string]string{
 		"{type: Cost, config: {per: pod}}":                                              `config.per: Unknown field: did you mean "scoringStrategy.type"?`,

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The values are those of mpmath 1.3.0, betainc(a, b, 0, x, regularized=True), with 40 digits, of which 15 are here.
+// The values are from mpmath 1.3.0, betainc(a, b, 0, x, regularized=True), with 40 digits, rounded
+// to 15.
 func TestBetaCDF(t *testing.T) {
 	for _, tc := range []struct{ x, a, b, want float64 }{
 		{0.5, 2, 2, 0.5},
@@ -34,7 +35,7 @@ func TestBetaCDF(t *testing.T) {
 	}
 }
 
-// A distribution function grows from 0 to 1, and that of b, a is its mirror image.
+// A distribution function grows from 0 to 1, and the function of b, a mirrors it.
 func TestBetaCDFGrows(t *testing.T) {
 	for _, a := range []float64{1e-9, 0.01, 0.5, 1, 7, 300, 2e5} {
 		for _, b := range []float64{1e-9, 0.01, 0.5, 1, 7, 300, 2e5} {

@@ -26,8 +26,9 @@ var machines = []machine{
 	{"a", 16, 0.10}, {"b", 16, 0.50}, {"c", 32, 0.30}, {"d", 64, 0.40}, {"e", 8, 0.00}, {"f", 32, 0.90},
 }
 
-// TestNoHerd: 200 pods come before the next sample. They spread as water fills a vessel: to one level on all nodes that
-// were below it. When what was bound since the sample does not count, the node that is best at first gets them all.
+// TestNoHerd: 200 pods are bound before the next sample. They fill all nodes below one level up to
+// that level. If the policy does not count the pods bound since the sample, the node with the best
+// score at first gets all of them.
 func TestNoHerd(t *testing.T) {
 	const pods, cores = 200, 0.3 // each requests 200m, and is predicted to use 1.5 times that
 	counted := fill(t, `{cpu: {signal: cpu, unit: Fraction}}`, pods)
@@ -35,19 +36,19 @@ func TestNoHerd(t *testing.T) {
 	for _, m := range machines {
 		got := m.used + cores*float64(counted[m.name])/m.cores
 		want := max(m.used, level)
-		// A score is a whole percent, so nodes closer than that tie; and pods are not water.
+		// A score is a whole percent, so nodes within one percent tie; and pods are not divisible.
 		if tolerance := 0.01 + cores/m.cores; math.Abs(got-want) > tolerance {
 			t.Errorf("%s is filled to %.3f by %d pods, want %.3f ± %.3f", m.name, got, counted[m.name], want, tolerance)
 		}
 	}
 	herd := fill(t, `{cpu: {signal: cpu, unit: Fraction}, prediction: {requestFactor: 0}}`, pods)
 	if herd["e"] != pods {
-		t.Errorf("when fresh pods are not counted they are on %v: this test does not tell a herd from water", herd)
+		t.Errorf("if the policy does not count new pods they are on %v: this test does not distinguish the two cases", herd)
 	}
 }
 
-// waterLevel is how full nodes are when the cores are poured over them: the level at which
-// Σ max(0, level - used) × size is what was poured.
+// waterLevel is the use of the nodes after cores are divided among them continuously: the level at
+// which Σ max(0, level - used) × size is cores.
 func waterLevel(poured float64) float64 {
 	sorted := slices.Clone(machines)
 	slices.SortFunc(sorted, func(a, b machine) int { return int(math.Copysign(1, a.used-b.used)) })
@@ -62,7 +63,7 @@ func waterLevel(poured float64) float64 {
 	return 0
 }
 
-// fill places the pods one after the other, each on the best node, and returns how many each node got.
+// fill places the pods one by one, each on the best node, and returns how many each node got.
 func fill(t *testing.T, config string, pods int) map[string]int {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Utilization", Policy: policytest.Build(t, utilization.Type(), config), Weight: 1}}})

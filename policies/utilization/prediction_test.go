@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestBoundPods: what the latest so many pods use is what each of them uses, added up.
+// TestBoundPods: the use of the latest pods is the sum of the use of each.
 func TestBoundPods(t *testing.T) {
 	config := Defaults()
 	config.CPU = Use{Signal: "cpu", Unit: Percent}

@@ -69,7 +69,7 @@ func node(name, cpu, memory string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: amounts(cpu, memory)}}
 }
 
-// amounts leaves out what is "".
+// amounts leaves out empty values.
 func amounts(cpu, memory string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, q := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
@@ -88,7 +88,7 @@ func podOf(containers ...corev1.Container) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: "new"}, Spec: corev1.PodSpec{Containers: containers}}
 }
 
-// prepared is the policy for the pod, and the node in a view with the signals.
+// prepared returns the policy prepared for the pod, and the node in a view with the signals.
 func prepared(t testing.TB, p policy.Policy, pod *corev1.Pod, n *corev1.Node, signals string, on ...*corev1.Pod) (cycle, *snapshot.Node) {
 	t.Helper()
 	view := policytest.View([]*corev1.Node{n}, on, policytest.Signals(signals))
@@ -102,8 +102,8 @@ type cycle interface {
 }
 
 // TestPublishedTargetLoadPacking: the cases of TestTargetLoadPackingScoring in
-// kubernetes-sigs/scheduler-plugins, pkg/trimaran/targetloadpacking/targetloadpacking_test.go. Its last one, a node
-// without measurements, has the score 0 there; here whenStale says what it means.
+// kubernetes-sigs/scheduler-plugins, pkg/trimaran/targetloadpacking/targetloadpacking_test.go. In
+// the last case, a node without measurements has the score 0 there; here whenStale decides.
 func TestPublishedTargetLoadPacking(t *testing.T) {
 	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: TargetLoadPacking}, cpu: {signal: cpu, unit: Percent}}`)
 	for _, tc := range []struct {
@@ -123,9 +123,10 @@ func TestPublishedTargetLoadPacking(t *testing.T) {
 	}
 }
 
-// TestPublishedLoadVariationRisk: the cases of TestComputeScore and TestScore in kubernetes-sigs/scheduler-plugins,
-// pkg/trimaran/loadvariationriskbalancing, but for those with a margin or sensitivity below 0, which are refused here,
-// and nodes without a capacity or measurements.
+// TestPublishedLoadVariationRisk: the cases of TestComputeScore and TestScore in
+// kubernetes-sigs/scheduler-plugins, pkg/trimaran/loadvariationriskbalancing, except cases with a
+// margin or sensitivity below 0, which validation rejects here, and nodes without a capacity or
+// measurements.
 func TestPublishedLoadVariationRisk(t *testing.T) {
 	for _, tc := range []struct {
 		what                   string
@@ -185,7 +186,8 @@ func TestSafeBalance(t *testing.T) {
 	}
 }
 
-// TestRiskOfOverload: distributions whose function can be written down, with the safe use 0.9 and the largest risk 0.3.
+// TestRiskOfOverload: distributions with a closed form, with the safe use 0.9 and the largest risk
+// 0.3.
 func TestRiskOfOverload(t *testing.T) {
 	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Fraction, deviation: deviation}}`)
 	for _, tc := range []struct {
@@ -215,12 +217,13 @@ func TestRiskOfOverload(t *testing.T) {
 			got = fmt.Sprintf("%d/%d", v.Have, v.Want)
 		}
 		if got != tc.filter {
-			t.Errorf("%s: filter says %s, want %s", tc.what, got, tc.filter)
+			t.Errorf("%s: Filter returned %s, want %s", tc.what, got, tc.filter)
 		}
 	}
 }
 
-// TestPrediction of what a pod will use, seen in what an idle node of 100 cores and 100 GiB has left.
+// TestPrediction: the predicted use of a pod, from what an idle node of 100 cores and 100 GiB has
+// left.
 func TestPrediction(t *testing.T) {
 	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: use, unit: Fraction}, memory: {signal: use, unit: Fraction}, prediction: {requestFactor: 2, cpu: "3", memory: 3Gi}}`)
 	always := corev1.ContainerRestartPolicyAlways
@@ -289,7 +292,7 @@ func TestPrediction(t *testing.T) {
 	}
 }
 
-// TestRemovingPods makes room only if they are not in the measurement.
+// TestRemovingPods: removing a pod frees room only if the measurement does not include the pod.
 func TestRemovingPods(t *testing.T) {
 	p := policytest.Build(t, utilization.Type(), `{cpu: {signal: cpu, unit: Percent, max: 80}}`)
 	fresh := bound("fresh", time.Time{})
@@ -313,7 +316,8 @@ func TestRemovingPods(t *testing.T) {
 	}
 }
 
-// bound is a pod on node x with a limit of one core and 1Gi; the zero time says that nobody has seen it yet.
+// bound is a pod on node x with limits of one core and 1Gi; the zero time is a pod that the view
+// does not show yet.
 func bound(name string, at time.Time) *corev1.Pod {
 	pod := podOf(container(nil, amounts("1", "1Gi")))
 	pod.Name, pod.UID, pod.Spec.NodeName = name, types.UID(name), "x"

@@ -27,7 +27,7 @@ func newRanker() *Ranker {
 	})
 }
 
-// What the next pods need is there before they ask.
+// The values that the next pods need are precomputed.
 func TestPrecompute(t *testing.T) {
 	r := newRanker()
 	var b snapshot.Builder
@@ -36,7 +36,7 @@ func TestPrecompute(t *testing.T) {
 		for i := from; i < to; i++ {
 			b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("past-", i), UID: types.UID(fmt.Sprint("past-", i))}})
 		}
-		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"from": fmt.Sprint(from)}}}) // for another View
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"from": fmt.Sprint(from)}}}) // for a new view
 		return b.View()
 	}
 	view := come(0, 100)
@@ -54,6 +54,6 @@ func TestPrecompute(t *testing.T) {
 		t.Fatalf("the models are from %v", known)
 	}
 	if s := r.state(come(100, 112)); s.model != known[next] {
-		t.Errorf("then the model is one from %d, and another than that from %d", s.model.after, next)
+		t.Errorf("then the model is from %d, and differs from that of %d", s.model.after, next)
 	}
 }
