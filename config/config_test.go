@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// fake is a policy that remembers its configuration.
+// fake is a policy that keeps its configuration.
 type fake struct{ config any }
 
 func (fake) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -50,8 +50,8 @@ type gpuMemory struct {
 	Wait         time.Duration        `json:"wait"`
 }
 
-// types are the policies known to the tests: each reports its errors in another
-// of the ways that the contract allows.
+// types are the policies known to the tests: each reports its errors in a different way that the
+// contract permits.
 var types = config.Types{Signals: standard.Types(), Policies: []policy.Type{
 	{Name: "GPUMemory", New: func(decode func(any) error) (policy.Policy, error) {
 		c := gpuMemory{PerDeviceMiB: 1024, Wait: time.Second}
@@ -104,9 +104,9 @@ var types = config.Types{Signals: standard.Types(), Policies: []policy.Type{
 	}},
 }}
 
-// TestGolden runs testdata/*.txtar: each case is a file, NAME.yaml, followed by
-// NAME.out, which is either the effective configuration or the errors. What is
-// accepted must load from its effective configuration as the same again.
+// TestGolden runs testdata/*.txtar: each case is a file, NAME.yaml, followed by NAME.out, which is
+// either the effective configuration or the errors. The effective configuration of a valid file
+// must load to the same configuration.
 func TestGolden(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -174,7 +174,7 @@ func effective(t *testing.T, c *config.Config) string {
 	return string(text)
 }
 
-// The manual's example loads, and shows the defaults as they are.
+// The manual's example loads, and shows the actual defaults.
 func TestManual(t *testing.T) {
 	manual, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -205,7 +205,7 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	if shown, real := effective(t, c), effective(t, without); shown != real {
-		t.Errorf("shown:\n%s\nreal:\n%s", shown, real)
+		t.Errorf("the example:\n%s\nthe defaults:\n%s", shown, real)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("missing file: %v", err)
 	}
 	if _, err := config.Load(dir, types); err == nil {
-		t.Error("a directory was loaded")
+		t.Error("Load accepts a directory")
 	}
 	long := write("long.yaml", minimal+strings.Repeat("#", 1<<20))
 	var errs config.Errors
@@ -324,8 +324,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// FuzzParse: no file makes Parse panic, and what is accepted loads the same from
-// its effective configuration.
+// FuzzParse: no file makes Parse panic, and the effective configuration of a valid file loads to
+// the same configuration.
 func FuzzParse(f *testing.F) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

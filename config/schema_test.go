@@ -27,7 +27,7 @@ import (
 	"outboard.dev/outboard/signal/standard"
 )
 
-// compiled is the schema of files with the given types, as another program reads it.
+// compiled is the schema of files with the given types, compiled by another library.
 func compiled(t *testing.T, types config.Types) *jsonschema.Schema {
 	t.Helper()
 	text, err := json.Marshal(config.Schema(types, nil))
@@ -49,8 +49,8 @@ func compiled(t *testing.T, types config.Types) *jsonschema.Schema {
 	return schema
 }
 
-// rejections returns the paths at which a file is wrong by the schema, as the errors of the
-// loader have them. An unknown field is wrong where it is, a missing one where it should be.
+// rejections returns the paths at which the schema rejects a file, in the form of the loader's
+// errors. The path of an unknown field is the field's, and so is that of a missing field.
 func rejections(t *testing.T, schema *jsonschema.Schema, text string) []string {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -108,7 +108,7 @@ func childOf(path, step string) string {
 	return path + "." + step
 }
 
-// expressible are the errors that the schema always finds.
+// expressible are the errors that the schema must find.
 var expressible = regexp.MustCompile(`^Unknown field|^Unsupported value|: must be (a string|a mapping|a list|true or false|a whole number|a number such|a duration such|a quantity such)`)
 
 type inexpressibleRule struct {
@@ -129,18 +129,18 @@ var inexpressible = []inexpressibleRule{
 	{"the file is not one document of YAML", regexp.MustCompile(`^must be one document`)},
 }
 
-// checkFile checks that the schema accepts a file that loads, and finds the errors that it can
-// find in one that does not; but for errors about signals that are not there. It returns which of inexpressible it needs.
+// checkFile checks that the schema accepts a file that loads, and otherwise finds the errors that
+// it can find, except errors about missing signals. It returns which of inexpressible it needs.
 func checkFile(t *testing.T, schema *jsonschema.Schema, name, text string, types config.Types) (needed []string) {
 	t.Helper()
 	_, err := config.Parse("f", []byte(text), types)
 	errs := withoutSignals(err)
 	paths := rejections(t, schema, text)
 	if len(errs) == 0 && len(paths) > 0 {
-		t.Errorf("%s loads, and is wrong by the schema at %q\n%s", name, paths, text)
+		t.Errorf("%s loads, and the schema rejects it at %q\n%s", name, paths, text)
 	}
 	for _, e := range errs {
-		found := func(path string) bool { // config is missing if what is required in it is
+		found := func(path string) bool { // the path is config if a required field of it is missing
 			return path == e.Path || strings.HasSuffix(path, ".config") && strings.HasPrefix(e.Path, path+".")
 		}
 		twice := func(other *config.Error) bool { return other.Path == e.Path && other.Kind == "Duplicate field" }
@@ -158,8 +158,8 @@ func checkFile(t *testing.T, schema *jsonschema.Schema, name, text string, types
 	return needed
 }
 
-// cases calls each with the files named name, or with that extension if it begins with a dot,
-// in the archives.
+// cases calls each with the files of the archives that are called name, or that have that extension
+// if it begins with a dot.
 func cases(t *testing.T, pattern, name string, each func(archive, text string)) {
 	t.Helper()
 	archives, err := filepath.Glob(pattern)
@@ -179,10 +179,10 @@ func cases(t *testing.T, pattern, name string, each func(archive, text string)) 
 	}
 }
 
-// realTypes are those that come with Outboard.
+// realTypes are the types that come with Outboard.
 var realTypes = config.Types{Policies: policies.Types(), Signals: standard.Types()}
 
-// scenario returns a file with the configuration of a policy that is in an archive of its folder.
+// scenario returns a file with the configuration of a policy from an archive of its folder.
 func scenario(archive, text string) string {
 	folder := filepath.Base(filepath.Dir(filepath.Dir(archive)))
 	for _, p := range realTypes.Policies {
@@ -196,14 +196,14 @@ func scenario(archive, text string) string {
 
 const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
 
-// The schema accepts every file that loads, and of those that do not it finds all errors but
-// those that a schema cannot find.
+// The schema accepts every file that loads, and finds all errors of the others except those that a
+// schema cannot express.
 func TestSchema(t *testing.T) {
 	var needed []string
 	schema := compiled(t, types)
 	cases(t, "testdata/*.txtar", ".yaml", func(archive, text string) {
 		if _, err := yaml.YAMLToJSON([]byte(text)); err != nil {
-			return // nobody can read it
+			return // the loader cannot parse it
 		}
 		needed = append(needed, checkFile(t, schema, archive, text, types)...)
 	})
@@ -226,7 +226,7 @@ func TestSchema(t *testing.T) {
 	}
 	for _, i := range inexpressible {
 		if !slices.Contains(needed, i.why) {
-			t.Errorf("no error is needed for: %s", i.why)
+			t.Errorf("no error matches: %s", i.why)
 		}
 	}
 	t.Run("changed", func(t *testing.T) { checkChanged(t, schema, valid) })
@@ -255,16 +255,16 @@ func examples(t *testing.T) map[string]string {
 	return found
 }
 
-// withoutSignals returns the errors of the loader but for those about signals that are not there,
-// which scenarios give in another way.
+// withoutSignals returns the errors of the loader except those about missing signals, which
+// scenarios define elsewhere.
 func withoutSignals(err error) config.Errors {
 	errs := config.Errors(nil)
 	errors.As(err, &errs)
 	return slices.DeleteFunc(errs, func(e *config.Error) bool { return strings.HasPrefix(e.Rule, "there are no signals") })
 }
 
-// checkChanged checks that the schema accepts whatever loads, also of files that nobody has
-// written: valid ones with fields left out, or with values that the same field has elsewhere.
+// checkChanged checks that the schema accepts any file that loads, also generated files: valid ones
+// without some fields, or with values that the same field has elsewhere.
 func checkChanged(t *testing.T, schema *jsonschema.Schema, valid []string) {
 	var documents []map[string]any
 	values := map[string][]any{} // by field
@@ -301,7 +301,7 @@ func checkChanged(t *testing.T, schema *jsonschema.Schema, valid []string) {
 	}
 }
 
-// gather adds the values of all fields in v, and some that any field may have.
+// gather adds the values of all fields in v, and some that are possible for any field.
 func gather(values map[string][]any, v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -319,7 +319,7 @@ func gather(values map[string][]any, v any) {
 	}
 }
 
-// change returns a copy of v in which a few fields are left out or have other values.
+// change returns a copy of v without a few fields, or with other values of them.
 func change(t *rapid.T, values map[string][]any, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -344,8 +344,8 @@ func change(t *rapid.T, values map[string][]any, v any) any {
 	return v
 }
 
-// A schema can do with any type of policies that the contract allows: with one that has no
-// configuration, that decodes into no struct of its own, or that contains itself.
+// The schema supports any type of policy that the contract permits: one without a configuration,
+// one that does not decode into a struct of its own, and one that contains itself.
 func TestSchemaOfOwnPolicies(t *testing.T) {
 	type tree struct {
 		Depth    int    `json:"depth"`

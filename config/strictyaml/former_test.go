@@ -6,7 +6,8 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// A field that has been renamed is reported with its new name, where that is a field, however little they have in common.
+// The error for a renamed field has its new name, at the places where the new field exists, even if
+// the names are not similar.
 func TestFormerNames(t *testing.T) {
 	type strategy struct {
 		Type string `json:"type"`

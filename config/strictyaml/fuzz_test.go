@@ -13,13 +13,11 @@ import (
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// The parser drops the tag "!" without a trace, sigs.k8s.io/yaml takes it for
-// "string".
+// The parser drops the tag "!" silently; sigs.k8s.io/yaml reads it as "string".
 var nonSpecificTag = regexp.MustCompile(`!(?:\s|[,\]}]|$)`)
 
-// FuzzDecode: no text makes Parse or Decode panic, every error is on one line, and
-// what is accepted is the same to sigs.k8s.io/yaml with encoding/json, and to
-// Parse after Marshal.
+// FuzzDecode: no text makes Parse or Decode panic, every error is on one line, and valid text has
+// the same result with sigs.k8s.io/yaml and encoding/json, and with Parse after Marshal.
 func FuzzDecode(f *testing.F) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -50,10 +48,10 @@ func FuzzDecode(f *testing.F) {
 		}
 		asJSON, err := yaml.YAMLToJSON(data)
 		if err != nil {
-			t.Fatalf("accepted, but not by sigs.k8s.io/yaml: %v", err)
+			t.Fatalf("Decode accepts the text, and sigs.k8s.io/yaml does not: %v", err)
 		}
 		if err := json.Unmarshal(asJSON, &theirs); err != nil {
-			t.Fatalf("accepted, but not by encoding/json: %v\n%s", err, asJSON)
+			t.Fatalf("Decode accepts the text, and encoding/json does not: %v\n%s", err, asJSON)
 		}
 		text := marshal(t, ours)
 		if other := marshal(t, theirs); text != other {
@@ -103,8 +101,8 @@ func checkErrors(t *testing.T, err error) {
 	}
 }
 
-// Hostile documents cost little: each of these would take minutes or gigabytes if
-// it were not refused, or read in time in proportion to its length.
+// Hostile documents cost little: Parse rejects them, or reads them in time proportional to their
+// length. Without limits, each of them takes minutes or gigabytes.
 func TestHostileDocuments(t *testing.T) {
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c < 'k'; c++ {

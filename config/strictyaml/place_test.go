@@ -35,7 +35,7 @@ opt: &o
 more: *o
 `
 
-// Errors about values get the line of the value or of what is nearest around it.
+// Errors about values get the line of the value or of the nearest enclosing one.
 func TestPlace(t *testing.T) {
 	top := field.NewPath("top")
 	for _, tt := range []struct {
@@ -80,7 +80,7 @@ func TestPlace(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	if err := strictyaml.Join(nil, strictyaml.Errors(nil)); err != nil {
-		t.Errorf("nothing became %v", err)
+		t.Errorf("no error became %v", err)
 	}
 	got := strictyaml.Join(
 		strictyaml.Errors{{File: "f", Line: 3, Rule: "c"}, {File: "f", Line: 1, Rule: "a"}},
@@ -130,8 +130,8 @@ type pointed struct {
 	Depth int `json:"depth"`
 }
 
-// Embedded fields are inline, hidden by those outside, and reached through pointers
-// if the pointer can be set.
+// Embedded fields are inline. Outer fields hide them. Decode reaches them through pointers that it
+// can set.
 func TestEmbedded(t *testing.T) {
 	type Exported struct{ Untagged int }
 	type embedding struct {

@@ -47,11 +47,11 @@ func valid(t interface{ Fatal(...any) }, schema *jsonschema.Schema, text []byte)
 	return schema.Validate(document)
 }
 
-// inexpressible are cases of errors that a schema does not find: Go types that no file can set,
+// inexpressible are cases with errors that a schema does not find: Go types that no file can set,
 // and a number that is too large for JSON.
 var inexpressible = map[string]bool{"go-types.yaml": true, "json-free.yaml": true}
 
-// The schema of a type accepts what Decode reads into it, and no value of another type.
+// The schema of a type accepts what Decode accepts, and no value of another type.
 func TestSchemaOf(t *testing.T) {
 	schema := compiled(t, &Sample{})
 	for _, file := range []string{"values.txtar", "types.txtar"} {
@@ -70,25 +70,25 @@ func TestSchemaOf(t *testing.T) {
 				err = doc.Decode(new(Sample))
 			}
 			if (err == nil) != (invalid == nil) && (err == nil || !inexpressible[f.Name]) {
-				t.Errorf("%s %s\n%s: Decode says %v, the schema %v", file, f.Name, f.Data, err, invalid)
+				t.Errorf("%s %s\n%s: Decode returned %v, the schema %v", file, f.Name, f.Data, err, invalid)
 			}
 		}
 	}
 }
 
-// The patterns of durations and quantities match whatever is one.
+// The patterns of durations and quantities match every valid duration and quantity.
 func TestSchemaOfText(t *testing.T) {
 	durations, quantities := compiled(t, new(time.Duration)), compiled(t, new(resource.Quantity))
 	for _, text := range []string{"", "5", "1x", "1s ", "1m 30s", "s", "--1s", "0x1s"} {
 		quoted, _ := json.Marshal(text)
 		if valid(t, durations, quoted) == nil {
-			t.Errorf("%q is a duration by the schema", text)
+			t.Errorf("the schema accepts %q as a duration", text)
 		}
 	}
 	for _, text := range []string{"", "1 Gi", "1gi", "1KiB", "--1", "1.2.3"} {
 		quoted, _ := json.Marshal(text)
 		if valid(t, quantities, quoted) == nil {
-			t.Errorf("%q is a quantity by the schema", text)
+			t.Errorf("the schema accepts %q as a quantity", text)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -99,17 +99,16 @@ func TestSchemaOfText(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := time.ParseDuration(text); err == nil && valid(t, durations, quoted) != nil {
-				t.Fatalf("%q is no duration by the schema", text)
+				t.Fatalf("the schema rejects %q as a duration", text)
 			}
 			if _, err := resource.ParseQuantity(text); err == nil && valid(t, quantities, quoted) != nil {
-				t.Fatalf("%q is no quantity by the schema", text)
+				t.Fatalf("the schema rejects %q as a quantity", text)
 			}
 		}
 	})
 }
 
-// Descriptions are those of the fields, with their names in files; defaults are those that the
-// value has.
+// Descriptions are those of the fields, with their names in files; defaults are those of the value.
 func TestSchemaDescriptionsAndDefaults(t *testing.T) {
 	into := struct {
 		Item
@@ -140,6 +139,6 @@ func TestSchemaDescriptionsAndDefaults(t *testing.T) {
 		t.Errorf("required: %+v", count)
 	}
 	if name := strictyaml.FieldName[Sample]("Grace"); name != "grace" {
-		t.Errorf("the field is called %q", name)
+		t.Errorf("the name of the field is %q", name)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// Plain is what encoding/json and sigs.k8s.io/yaml can decode too.
+// Plain has only types that encoding/json and sigs.k8s.io/yaml also decode.
 type Plain struct {
 	Inline   `json:",inline"`
 	Text     string                `json:"text"`
@@ -52,7 +52,7 @@ type Item struct {
 	Count int    `json:"count"`
 }
 
-// Sample has all that Decode knows.
+// Sample has all types that Decode supports.
 type Sample struct {
 	Plain   `json:",inline"`
 	Grace   time.Duration     `json:"grace"`
@@ -65,7 +65,7 @@ type Sample struct {
 	Ignored string            `json:"-"`
 }
 
-// Odd has types that are not supported.
+// Odd has unsupported types.
 type Odd struct {
 	Chan chan int       `json:"chan"`
 	ByID map[int]string `json:"byID"`
@@ -108,8 +108,8 @@ type Inner struct {
 func (d *Defined) SetDefaults() { d.Weight = 1 }
 func (i *Inner) SetDefaults()   { i.On = true }
 
-// TestDecode runs testdata/*.txtar: each case is a document, NAME.yaml, followed by
-// NAME.out, which is either what Marshal makes of the decoded Sample or the errors.
+// TestDecode runs testdata/*.txtar: each case is a document, NAME.yaml, followed by NAME.out, which
+// is either the decoded Sample as Marshal writes it or the errors.
 func TestDecode(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -161,7 +161,7 @@ func outcome(file string, data []byte) string {
 	return string(out)
 }
 
-// withoutZeroes makes expectations short: only what a case sets is in them.
+// withoutZeroes keeps expectations short: they contain only what a case sets.
 func withoutZeroes(s Sample) map[string]any {
 	short := map[string]any{}
 	set := func(name string, isSet bool, v any) {
@@ -194,7 +194,7 @@ func withoutZeroes(s Sample) map[string]any {
 	return short
 }
 
-// What Marshal writes, Parse and Decode read back as it was.
+// Parse and Decode read what Marshal writes, without changes.
 func TestMarshalRoundTrip(t *testing.T) {
 	item := rapid.Custom(func(t *rapid.T) Item {
 		return Item{Name: rapid.String().Draw(t, "name"), Count: rapid.Int().Draw(t, "count")}
@@ -270,7 +270,7 @@ func TestDecodeNeedsPointer(t *testing.T) {
 	}
 }
 
-// Words that YAML takes for something else are written in quotes.
+// Marshal quotes words that YAML reads as another type.
 func TestMarshalQuotesWhatIsNoText(t *testing.T) {
 	for _, word := range []string{"<<", "yes", "null", "1", "1e3", "~", ""} {
 		text, err := strictyaml.Marshal(Plain{Labels: map[string]string{"a": word}})
