@@ -11,8 +11,8 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// Values are dated, and grow old, by the clock in the options: this process's own may be wrong. One without a time of its own is
-// as old as its reading, however long that takes.
+// The clock in the options determines the times and ages of values, because the clock of this
+// process may be wrong. A value without its own time has the time of the start of its reading.
 func TestValuesAreDatedByTheClock(t *testing.T) {
 	for name, behind := range map[string]time.Duration{"right": 0, "an hour behind": time.Hour, "an hour ahead": -time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -20,8 +20,7 @@ const (
 	minutes = 60
 )
 
-// play gives the numbers, one after the other, and returns the states and since when,
-// in seconds.
+// play passes the numbers one by one, and returns the states and their start times, in seconds.
 func play(h Hysteresis, series string) string {
 	var s states
 	var said []string
@@ -69,9 +68,9 @@ func TestHysteresis(t *testing.T) {
 	}
 }
 
-// TestHysteresisIsSteady: numbers between the thresholds change nothing, and of numbers
-// anywhere the state changes only where it may, and is what the last decisive number
-// says when nothing has to be held.
+// TestHysteresisIsSteady: numbers between the thresholds change nothing. With any numbers, the
+// state changes only where it may, and without a hold time it follows the last number outside the
+// thresholds.
 func TestHysteresisIsSteady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := Hysteresis{Above: new(60.0), ClearBelow: new(40.0)}
@@ -106,8 +105,8 @@ func TestHysteresisIsSteady(t *testing.T) {
 	})
 }
 
-// A source that leaves a key out for a while does not make its state forgotten, but one
-// that never says anything of it again does.
+// The state of a key stays if the source leaves the key out for a while, and is removed if the key
+// does not come back.
 func TestKeysLeftOut(t *testing.T) {
 	h := Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
 	value := func(number float64, seconds int) snapshot.Value {
@@ -116,16 +115,16 @@ func TestKeysLeftOut(t *testing.T) {
 	both := states(nil).step(reading{"a": value(90, 0), "b": value(90, 0)}, &h, maxAge, 2, at(0))
 	without := both.step(reading{"b": value(80, 30)}, &h, maxAge, 2, at(30))
 	if got := without.reading(); got["a"] != value(1, 0) || got["b"] != value(1, 30) {
-		t.Errorf("left out once: %v", got)
+		t.Errorf("missing once: %v", got)
 	}
 	if again := without.step(reading{"a": value(80, 40)}, &h, maxAge, 2, at(40)); !again["a"].on {
-		t.Errorf("said again: %v", again)
+		t.Errorf("present again: %v", again)
 	}
 	if got := without.step(reading{"b": value(80, 60)}, &h, maxAge, 2, at(minutes)).reading(); len(got) != 1 {
-		t.Errorf("left out for too long: %v", got)
+		t.Errorf("missing for too long: %v", got)
 	}
 	if got := both.step(reading{"c": value(90, 30)}, &h, maxAge, 2, at(30)).reading(); len(got) != 1 {
-		t.Errorf("too many to keep: %v", got)
+		t.Errorf("more than the limit: %v", got)
 	}
 	if len(both) != 2 || !both["a"].seen.Equal(at(0)) {
 		t.Errorf("the states before have changed: %v", both)

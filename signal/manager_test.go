@@ -25,7 +25,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// source answers with read.
+// source returns what read returns.
 type source struct {
 	read    func(ctx context.Context) ([]signal.Sample, error)
 	reads   atomic.Int32
@@ -89,7 +89,7 @@ func (b *board) View() *snapshot.View {
 	return b.builder.View()
 }
 
-// show writes a signal as "a=1 b=2?", with a question mark for what is stale.
+// show writes a signal as "a=1 b=2?", with a question mark for stale values.
 func (b *board) show(name string) string {
 	var parts []string
 	for key, v := range b.View().Signal(name).All() {
@@ -109,7 +109,7 @@ func following(name string, s signal.Source) signal.Followed {
 	return f
 }
 
-// start follows the signals in a bubble of its own time, until the test ends.
+// start follows the signals in a bubble with its own time, until the test ends.
 func start(t *testing.T, b *board, all ...signal.Followed) (*signal.Manager, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -132,7 +132,7 @@ func start(t *testing.T, b *board, all ...signal.Followed) (*signal.Manager, *pr
 	return m, registry
 }
 
-// after lets time pass.
+// after waits for a duration.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -173,8 +173,8 @@ outboard_signal_values{signal="cpu"} 2
 	})
 }
 
-// A source that is down leaves the last values until they are too old; it is asked
-// less and less often, and believed again at once.
+// If a source is down, its last values stay until they are stale; the manager reads it less and
+// less often, and uses its next values at once.
 func TestLastValuesStayUntilMaxAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a", "b")
@@ -192,14 +192,14 @@ func TestLastValuesStayUntilMaxAge(t *testing.T) {
 			t.Errorf("warnings %q", lines)
 		}
 		down.Store(true)
-		after(90 * time.Second) // the source's own age counts
+		after(90 * time.Second) // the age that the source reports counts
 		expect(t, "an older value", b.show("cpu"), "a=1 b=2?")
 		expect(t, "warnings", strings.Join(m.Warnings(), "\n"), "signal cpu: 1 of 2 values are stale; connection refused")
 		after(3*time.Minute + 29*time.Second)
 		expect(t, "just before maxAge", b.show("cpu"), "a=1 b=2?")
 		after(33 * time.Second) // the last good reading was up to one interval after the first
 		expect(t, "after maxAge", b.show("cpu"), "a=1? b=2?")
-		// 1 s, 2 s, 4 s, 8 s, 16 s, and then every 30 s, give or take a tenth.
+		// 1 s, 2 s, 4 s, 8 s, 16 s, and then every 30 s, ±10 %.
 		if reads := s.reads.Load(); reads < 12 || reads > 18 {
 			t.Errorf("%d readings", reads)
 		}
@@ -212,8 +212,8 @@ func TestLastValuesStayUntilMaxAge(t *testing.T) {
 	})
 }
 
-// A source that never lets go is asked once, its values grow stale in time, and
-// nobody waits for it.
+// If a reading never ends, the manager starts no other one, its values become stale in time, and no
+// other operation waits for it.
 func TestHangingSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
@@ -233,7 +233,7 @@ func TestHangingSource(t *testing.T) {
 		}
 		m.Follow(nil)
 		if s.closed.Load() {
-			t.Error("closed while it is read")
+			t.Error("the source is closed during a reading")
 		}
 		expect(t, "not followed any more", b.show("cpu"), "")
 		close(hang)
@@ -283,7 +283,7 @@ func TestReadyOnceTried(t *testing.T) {
 	})
 }
 
-// A time in the future does not keep a value fresh for ever.
+// A time in the future does not keep a value from becoming stale.
 func TestFutureTimesAreNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
@@ -303,7 +303,7 @@ func TestFutureTimesAreNow(t *testing.T) {
 	})
 }
 
-// What was said about a node counts as soon as the node is there.
+// A value for a node counts as soon as the node exists.
 func TestNodesThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
@@ -329,7 +329,7 @@ func TestKeysNeedNoNodes(t *testing.T) {
 	})
 }
 
-// A source that tells of changes is read at once, also if one comes while it is read.
+// The manager reads a source that reports a change at once, also after a change during a reading.
 func TestChangedSourceIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
@@ -353,7 +353,7 @@ func TestChangedSourceIsRead(t *testing.T) {
 	})
 }
 
-// Other configuration takes other sources; what has not changed goes on as it is.
+// A new configuration has new sources; unchanged signals continue unchanged.
 func TestFollowAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
@@ -401,8 +401,8 @@ func TestFollowAnew(t *testing.T) {
 	})
 }
 
-// A number that goes up and down does not change the state; that of a source which is
-// down is as stale as its last number, and begins anew with another configuration.
+// A number that oscillates does not change the state; if a source is down, the state is as stale as
+// its last number, and another configuration starts without a state.
 func TestHysteresisIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")

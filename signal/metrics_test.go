@@ -14,7 +14,7 @@ func TestMetricsAreRegisteredTogetherOrNotAtAll(t *testing.T) {
 	registry.MustRegister(taken)
 	options := signal.Options{Publisher: newBoard(), Registerer: registry}
 	if _, err := signal.NewManager(options); err == nil {
-		t.Error("a name that is taken is registered again")
+		t.Error("a name in use is registered again")
 	}
 	registry.Unregister(taken)
 	if _, err := signal.NewManager(options); err != nil {

@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 	}
 	for _, action := range client.Actions() {
 		if action.GetVerb() != "get" {
-			t.Errorf("it does %s, which takes a right of its own", action.GetVerb())
+			t.Errorf("the request is %s, which needs another permission", action.GetVerb())
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// getter never answers.
+// getter never responds.
 type getter struct{}
 
 func (getter) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*corev1.ConfigMap, error) {
@@ -83,6 +83,6 @@ func TestReadEndsWithItsContext(t *testing.T) {
 
 func TestWrongPath(t *testing.T) {
 	if _, err := configmap.New(getter{}, configmap.Config{Document: content.Document{Value: "load"}}); err == nil {
-		t.Error("a path without braces is accepted")
+		t.Error("New accepts a path without braces")
 	}
 }

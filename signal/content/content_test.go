@@ -25,7 +25,7 @@ func decode(t *testing.T, c content.Document, doc string, limits signal.Limits) 
 	return d.Decode(strings.NewReader(doc), limits)
 }
 
-// text is the samples in order of key.
+// text returns the samples in order of key.
 func text(samples []signal.Sample) string {
 	slices.SortFunc(samples, func(a, b signal.Sample) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
@@ -206,15 +206,15 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := d.Decode(tc.doc, limits); !errors.Is(err, signal.ErrTooLong) {
-			t.Errorf("%s without an end: %v", name, err)
+			t.Errorf("endless %s: %v", name, err)
 		}
 		if tc.doc.read > limits.Bytes+1 {
-			t.Errorf("%s without an end: %d bytes were read", name, tc.doc.read)
+			t.Errorf("endless %s: %d bytes were read", name, tc.doc.read)
 		}
 	}
 }
 
-// TestReadError: what cannot be read is not taken for a shorter document.
+// TestReadError: an error of the reader does not truncate the document silently.
 func TestReadError(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, c := range []content.Document{{}, withFormat(content.Document{}, content.JSON), table} {
@@ -248,7 +248,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// fuzz checks what must hold of any document.
+// fuzz checks the properties of every document.
 func fuzz(f *testing.F, contents ...content.Document) {
 	var decoders []*content.Decoder
 	for _, c := range contents {
@@ -263,7 +263,7 @@ func fuzz(f *testing.F, contents ...content.Document) {
 		for _, d := range decoders {
 			samples, err := d.Decode(strings.NewReader(doc), few)
 			if err != nil && samples != nil {
-				t.Errorf("samples beside the error %v", err)
+				t.Errorf("samples and the error %v", err)
 			}
 			if len(samples) > few.Values {
 				t.Errorf("%d samples", len(samples))
@@ -273,7 +273,7 @@ func fuzz(f *testing.F, contents ...content.Document) {
 				t.Errorf("decoded to %s (%v), then to %s (%v)", text(samples), err, text(again), errAgain)
 			}
 			if err == nil && int64(len(doc)) > few.Bytes {
-				t.Errorf("%d bytes were accepted", len(doc))
+				t.Errorf("a document of %d bytes is valid", len(doc))
 			}
 		}
 	})

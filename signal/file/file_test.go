@@ -48,8 +48,7 @@ func read(t *testing.T, s signal.Source) string {
 	return fmt.Sprint(samples)
 }
 
-// await reads whenever the source says that there is something new, until it says what
-// is wanted.
+// await reads whenever the source reports a change, until it reads the wanted values.
 func await(t *testing.T, s interface {
 	signal.Source
 	signal.Changer
@@ -76,7 +75,7 @@ func TestFileIsFollowed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "numbers.yaml")
 	s := open(t, path)
 	if _, err := s.Read(t.Context(), limits); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a file that does not exist: %v", err)
 	}
 	must(t, os.WriteFile(path, []byte("n1: 1"), 0o600))
 	await(t, s, oneIs1)
@@ -91,7 +90,7 @@ func TestFileIsFollowed(t *testing.T) {
 	await(t, s, `error: file `+path+`: yaml: "n1": a list is not a number`)
 }
 
-// TestMountedConfigMap: the kubelet swaps a link above the file.
+// TestMountedConfigMap: the kubelet replaces a link above the file.
 func TestMountedConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	for version, text := range map[string]string{"..1": "n1: 1", "..2": "n1: 2"} {

@@ -32,7 +32,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// get is one request; what comes back is the content or the error.
+// get makes one request, and returns the content or the error.
 func get(t *testing.T, c httpclient.Config, url string) string {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
@@ -73,7 +73,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s|%s|%s", r.Header.Get("Authorization"), user, password)
 }
 
-// TestCredentials: they are read for each request, so that a rotated one counts.
+// TestCredentials: each request reads the credentials, so rotated ones take effect.
 func TestCredentials(t *testing.T) {
 	server := serve(t, echo)
 	expect(t, "nothing", get(t, httpclient.Config{}, server.URL), "||")
@@ -91,7 +91,8 @@ func TestCredentials(t *testing.T) {
 	expect(t, "an endless token", get(t, httpclient.Config{BearerTokenFile: "/dev/zero"}, server.URL), "is not a regular file")
 }
 
-// TestNoSecretInErrors: not even if the server says back what it was sent, cut anywhere.
+// TestNoSecretInErrors: errors contain no secret, even if the server's response repeats the
+// request, truncated anywhere.
 func TestNoSecretInErrors(t *testing.T) {
 	const secret = "correcthorsebatterystaple"
 	for name, c := range map[string]httpclient.Config{
@@ -140,12 +141,12 @@ func TestRedirects(t *testing.T) {
 	got := get(t, c, server.URL+"/away")
 	expect(t, "to another", got, "error: redirected to "+other.URL+": if that is correct, configure it")
 	if asked.Load() > 0 || strings.Contains(got, "topsecret") {
-		t.Errorf("the other server was asked %d times: %s", asked.Load(), got)
+		t.Errorf("the other server got %d requests: %s", asked.Load(), got)
 	}
 }
 
-// TestLength: the limit is for what comes out of the compressed answer, and no more
-// than that is taken in.
+// TestLength: the limit applies to the uncompressed response, and the client reads no more than
+// that.
 func TestLength(t *testing.T) {
 	const mib = 1 << 20
 	var sent atomic.Int64
@@ -170,7 +171,7 @@ func TestLength(t *testing.T) {
 		}
 	})
 	if got := get(t, httpclient.Config{}, server.URL+"/just"); len(got) != 1000 {
-		t.Errorf("an answer of just the length allowed: %s", got)
+		t.Errorf("a response of exactly the maximum length: %s", got)
 	}
 	for _, path := range []string{"/long", "/bomb"} {
 		request, err := http.NewRequest(http.MethodGet, server.URL+path, nil)
@@ -202,7 +203,7 @@ func TestHangEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// TestTLS: who is trusted and who we are follow their files.
+// TestTLS: the trusted CAs and the client certificate follow their files.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -236,7 +237,7 @@ func TestTLS(t *testing.T) {
 	c := httpclient.Config{CAFile: path("ca.crt"), CertFile: path("c.crt"), KeyFile: path("c.key"), ServerName: "prometheus.example"}
 	expect(t, "an authority that did not sign it", get(t, c, server.URL), "certificate signed by unknown authority")
 	must(t, ours.Pair().WriteFiles(path("ca.crt"), path("ca.key")))
-	expect(t, "a client it does not know", get(t, c, server.URL), "remote error: tls: ") // net/http wraps it or not, whatever it noticed first
+	expect(t, "a client it does not know", get(t, c, server.URL), "remote error: tls: ") // net/http may wrap the error, depending on what it notices first
 	issue(ours, certs.Request{CommonName: "new", Client: true}, "c.crt", "c.key")
 	expect(t, "all right", get(t, c, server.URL), "new")
 	c.ServerName = ""

@@ -75,6 +75,6 @@ func TestDown(t *testing.T) {
 
 func TestWrongPath(t *testing.T) {
 	if _, err := httpdoc.New(httpdoc.Config{URL: "http://x", Document: content.Document{Value: "load"}}); err == nil {
-		t.Error("a path without braces is accepted")
+		t.Error("New accepts a path without braces")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"outboard.dev/outboard/signal/lmstat"
 )
 
-// TestSamples parses the texts in testdata, which say where their form is from.
+// TestSamples parses the texts in testdata, which name the sources of their formats.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 5 {
@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q gives %v and %v, want an error with %q", text, samples, err, want)
 		} else if len(err.Error()) > 500 || strings.ContainsAny(err.Error(), "\x00\x1b\n") {
-			t.Errorf("%.60q gives an error that nobody wants in a log: %q", text, err)
+			t.Errorf("%.60q gives an error that is too long or not printable: %q", text, err)
 		}
 	}
 	if _, err := lmstat.Parse(strings.NewReader(""), []string{"["}); err == nil || !strings.Contains(err.Error(), `"[" is not a pattern`) {
@@ -89,8 +89,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestHostileSizes: what is read is not kept, and a line that does not end is not
-// waited for with all of it in memory.
+// TestHostileSizes: the parser does not keep what it has read, and does not buffer a line without
+// an end.
 func TestHostileSizes(t *testing.T) {
 	const size = 100 << 20
 	line := &endless{text: []byte("Users of solver:  (Total of 9 licenses issued;  Total of 3 licenses in use)\n ci pod-1 "), fill: 'x', left: size}
@@ -103,7 +103,7 @@ func TestHostileSizes(t *testing.T) {
 		t.Errorf("a million features give %v", err)
 	}
 	if many.left == 0 {
-		t.Error("all of a million features were read")
+		t.Error("the parser read all of a million features")
 	}
 	broken := errors.New("broken")
 	if _, err := lmstat.Parse(io.MultiReader(strings.NewReader("Users of a:"), &failing{broken}), nil); !errors.Is(err, broken) {
@@ -111,7 +111,7 @@ func TestHostileSizes(t *testing.T) {
 	}
 }
 
-// endless is text, and then fill again and again.
+// endless is text, followed by endless copies of fill.
 type endless struct {
 	text []byte
 	fill byte
@@ -135,7 +135,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// features are lines with one each.
+// features are lines with one feature each.
 type features struct{ left int }
 
 func (f *features) Read(p []byte) (int, error) {
@@ -150,8 +150,7 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
-// TestModel: whatever users there are, those on ignored hosts, and no others, are taken
-// off.
+// TestModel: for any users, the parser subtracts exactly those on ignored hosts.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder
@@ -230,7 +229,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("the key %q is at %d", s.Key, i)
 			}
 			if err == nil && (some[i].Key != s.Key || some[i].Number > s.Number || some[i].Number < 0) {
-				t.Errorf("%v is %v where hosts are ignored", s, some[i])
+				t.Errorf("%v is %v if hosts are ignored", s, some[i])
 			}
 		}
 	})

@@ -32,8 +32,8 @@ import (
 
 var limits = signal.Limits{Values: 100, Bytes: 1 << 20}
 
-// TestThroughTheAPIServer: the API server, its aggregation layer, its rights and the TLS on
-// both legs are real; only what measures is not.
+// TestThroughTheAPIServer: the API server, its aggregation layer, its permissions and the TLS on
+// both connections are real; only the metrics server is not.
 func TestThroughTheAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -85,15 +85,15 @@ func TestThroughTheAPIServer(t *testing.T) {
 		t.Errorf("memory: %v, -want +got\n%s", err, diff)
 	}
 	if got := server.asked.Load(); got == nil || *got != "outboard by front-proxy-client" {
-		t.Errorf("the metrics server was asked by %v", got)
+		t.Errorf("the requests to the metrics server are from %v", got)
 	}
 
 	server.Close()
 	awaitError("without a server", "503")
 }
 
-// measurements is a stand-in for metrics-server. It asks for a certificate of the front
-// proxy, as that does.
+// measurements replaces metrics-server. Like metrics-server, it requires a certificate of the front
+// proxy.
 func measurements(t *testing.T, ctx context.Context, admin kubernetes.Interface) *standIn {
 	t.Helper()
 	trust, err := admin.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
@@ -102,7 +102,7 @@ func measurements(t *testing.T, ctx context.Context, admin kubernetes.Interface)
 	}
 	proxies := x509.NewCertPool()
 	if !proxies.AppendCertsFromPEM([]byte(trust.Data["requestheader-client-ca-file"])) {
-		t.Fatal("no authority of front proxies is published")
+		t.Fatal("the CA of front proxies is not published")
 	}
 	ca, err := certs.NewAuthority(certs.AuthorityOptions{})
 	if err != nil {
@@ -127,7 +127,7 @@ func measurements(t *testing.T, ctx context.Context, admin kubernetes.Interface)
 type standIn struct {
 	*httptest.Server
 	ca    []byte
-	asked atomic.Pointer[string] // for whom, by whom
+	asked atomic.Pointer[string] // the requested resource, and the user
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +145,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		{"metadata":{"name":"c"},"timestamp":"2026-01-01T12:00:30Z","window":"10s","usage":{"cpu":"-1","memory":"2G"}}]}`)
 }
 
-// register makes the API server pass requests on to the stand-in.
+// register makes the API server proxy requests to the server.
 func register(t *testing.T, ctx context.Context, admin kubernetes.Interface, s *standIn) {
 	t.Helper()
 	_, err := admin.CoreV1().Services("kube-system").Create(ctx, &corev1.Service{
@@ -222,7 +222,7 @@ func await(t *testing.T, ctx context.Context, what string, check func() error) {
 	}
 }
 
-// TestAnswers are those that no API server gives.
+// TestAnswers: responses that no API server sends.
 func TestAnswers(t *testing.T) {
 	item := func(n int) string { return strings.Repeat(`{"metadata":{"name":"a"},"usage":{"cpu":"1"}},`, n) }
 	for name, tc := range map[string]struct {
@@ -266,7 +266,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsContext: a server that does not answer holds nobody up.
+// TestEndsWithItsContext: a request to a server that does not respond ends with the context.
 func TestEndsWithItsContext(t *testing.T) {
 	reached := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -87,7 +87,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestNothingButGarbage: a wrong key is nothing, but one that never has a number is a mistake.
+// TestNothingButGarbage: a wrong key yields no samples, but a key that never has a number is an
+// error.
 func TestNothingButGarbage(t *testing.T) {
 	_, err := nodes.New(nodes.Config{Label: key}, view(labelled("a", "cheap"), labelled("b", "dear"))).Read(t.Context(), limits)
 	if want := `none of the 2 node(s) with the label example.com/price has a number there: a has "cheap"`; err == nil || err.Error() != want {
@@ -111,7 +112,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestFollowsTheView: each reading is of the view as it is then.
+// TestFollowsTheView: each reading is of the current view.
 func TestFollowsTheView(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(labelled("a", "1"))

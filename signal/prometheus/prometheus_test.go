@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var limits = signal.Limits{Values: 4, Bytes: 1 << 20}
 
-// standIn is a server that answers queries like Prometheus, and a Source that asks it.
+// standIn is a server that responds to queries like Prometheus, and a Source that queries it.
 func standIn(t testing.TB, c prometheus.Config, answer http.HandlerFunc) *prometheus.Source {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -140,14 +140,14 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestRequest: the server is told how many series and how much time there may be.
+// TestRequest: the request limits the number of series and the time.
 func TestRequest(t *testing.T) {
 	got := make(chan http.Request, 10)
 	s := standIn(t, prometheus.Config{Query: `sum by (instance) (a{b="c"})`, NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		got <- *r
 		if r.Method == http.MethodPost {
-			w.WriteHeader(http.StatusMethodNotAllowed) // as a proxy that lets only GET pass
+			w.WriteHeader(http.StatusMethodNotAllowed) // like a proxy that permits only GET
 			return
 		}
 		io.WriteString(w, vector())
@@ -167,12 +167,13 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestHang: a server that never answers, or never ends, is given up with the context.
+// TestHang: a request to a server that never responds, or never ends its response, ends with the
+// context.
 func TestHang(t *testing.T) {
 	for _, head := range []string{"", `{"status":"success","data":{"resultType":"vector","result":[`} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := standIn(t, prometheus.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			r.ParseForm() // or it is not told when the client hangs up
+			r.ParseForm() // otherwise the server does not notice that the client disconnects
 			io.WriteString(w, head)
 			if head != "" {
 				w.(http.Flusher).Flush()
@@ -198,7 +199,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// flood sends series without an end, until the client hangs up.
+// flood sends series until the client disconnects.
 func flood(sent *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`)
@@ -212,7 +213,7 @@ func flood(sent *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-// TestMillionSeries: what a server sends does not decide how much memory is used.
+// TestMillionSeries: the size of the response does not determine the use of memory.
 func TestMillionSeries(t *testing.T) {
 	var sent atomic.Int64
 	s := standIn(t, prometheus.Config{NodeLabel: "instance"}, flood(&sent))
@@ -223,14 +224,13 @@ func TestMillionSeries(t *testing.T) {
 		t.Fatalf("a million series: %v", err)
 	}
 	t.Logf("%d bytes were sent, the heap grew by %d", sent.Load(), heap)
-	// What was read, in a buffer that doubles, and its predecessor.
+	// The buffer for the response doubles, and exists beside its predecessor.
 	if allowed := uint64(4 * signal.MaxBytes); heap > allowed {
 		t.Errorf("the heap grew by %d bytes, more than %d", heap, allowed)
 	}
 }
 
-// TestShortSeries: as many series as fit into what may be read are refused before they
-// are decoded.
+// TestShortSeries: the Source rejects the largest possible number of series before it decodes them.
 func TestShortSeries(t *testing.T) {
 	body := vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, signal.MaxBytes/30-10) + `{"metric":{},"value":[1,"1"]}`)
 	s := standIn(t, prometheus.Config{NodeLabel: "instance"}, saying(200, body))
@@ -245,7 +245,7 @@ func TestShortSeries(t *testing.T) {
 	}
 }
 
-// watchHeap returns a function that says by how much the heap grew at most since.
+// watchHeap returns a function that returns the maximum growth of the heap since the call.
 func watchHeap(t *testing.T) func() uint64 {
 	t.Helper()
 	var before runtime.MemStats

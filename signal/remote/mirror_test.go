@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// script is an API server that does as it is told. Watches end when their events are over.
+// script is an API server with prepared responses. Watches end after their last event.
 type script struct {
 	watches [][]watch.Event
 	early   bool // watches end at once, as when the connection breaks
@@ -50,7 +50,7 @@ func (s *script) mirror() *mirror[string] {
 	}
 }
 
-// pods are events of so many new pods, with versions from the first on.
+// pods returns events of new pods, with consecutive versions that start at first.
 func pods(n, first int) []watch.Event {
 	var events []watch.Event
 	for i := range n {
@@ -84,19 +84,19 @@ func TestMirror(t *testing.T) {
 			m := tc.script.mirror()
 			err := m.catchUp(t.Context())
 			if got := strings.Join(tc.script.asked, ", "); got != tc.asked {
-				t.Errorf("asked %s, want %s", got, tc.asked)
+				t.Errorf("the requests are %s, want %s", got, tc.asked)
 			}
 			if text := fmt.Sprint(err); (err == nil) != (tc.err == "") || err != nil && text != tc.err {
 				t.Errorf("the error is %v, want %q", err, tc.err)
 			}
 			if len(m.kept) != tc.kept {
-				t.Errorf("%d are kept, want %d", len(m.kept), tc.kept)
+				t.Errorf("the mirror keeps %d, want %d", len(m.kept), tc.kept)
 			}
 		})
 	}
 }
 
-// TestMirrorGoesOn: after an error the next reading begins where that one ended.
+// TestMirrorGoesOn: after an error the next reading continues where the last one ended.
 func TestMirrorGoesOn(t *testing.T) {
 	s := script{watches: [][]watch.Event{pods(2, 2)}, early: true}
 	m := s.mirror()
@@ -108,6 +108,6 @@ func TestMirrorGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Join(s.asked, ", "); got != "watch from 1, watch from 3" {
-		t.Errorf("asked %s", got)
+		t.Errorf("the requests are %s", got)
 	}
 }

@@ -74,7 +74,7 @@ func (o *other) grant() {
 	}
 }
 
-// read is a reading as the service makes it.
+// read makes a reading as the service does.
 func (o *other) read(timeout time.Duration) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(o.ctx, timeout)
 	defer cancel()
@@ -84,7 +84,7 @@ func (o *other) read(timeout time.Duration) (map[string]float64, error) {
 	}
 	got := map[string]float64{}
 	for _, s := range samples {
-		if !s.At.IsZero() { // it is as old as the reading
+		if !s.At.IsZero() { // its time is that of the reading
 			o.t.Errorf("%s is from %v", s.Key, s.At)
 		}
 		got[s.Key] = s.Number
@@ -92,7 +92,7 @@ func (o *other) read(timeout time.Duration) (map[string]float64, error) {
 	return got, nil
 }
 
-// await reads until the values are there, for what the API server learns a moment later.
+// await reads until it gets the values, because the API server applies some changes with a delay.
 func (o *other) await(what string, want map[string]float64) {
 	o.t.Helper()
 	for {
@@ -164,7 +164,7 @@ func changed(values map[string]float64, key string, value float64, more ...any) 
 func TestAnotherCluster(t *testing.T) {
 	o := start(t)
 	if _, err := o.read(time.Minute); err == nil || !strings.Contains(err.Error(), `User "outboard" cannot list resource`) {
-		t.Fatalf("without a right the error is %v", err)
+		t.Fatalf("without the permission the error is %v", err)
 	}
 	o.grant()
 	o.await("an empty cluster", map[string]float64{"nodes/total": 0, "nodes/ready": 0, "nodes/open": 0})
@@ -203,7 +203,7 @@ func TestAnotherCluster(t *testing.T) {
 	o.status(o.pod(spec), corev1.PodSucceeded)
 	o.expect("a pod that has ended", empty)
 
-	// A second Source lists what the first has followed.
+	// A second Source lists what the first one has followed by watches.
 	followed, err := o.read(time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -232,8 +232,8 @@ func (o *other) cordon(name string) {
 	}
 }
 
-// TestOutage: while the cluster is away each reading is an error that comes in time, and
-// afterwards what happened meanwhile is known.
+// TestOutage: while the cluster is unreachable each reading fails in time, and afterwards the
+// readings include the changes of the meantime.
 func TestOutage(t *testing.T) {
 	o := start(t)
 	o.grant()
@@ -248,7 +248,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := o.read(4 * time.Second); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an API server that hangs: the error is %v", err)
+		t.Errorf("an API server that does not respond: the error is %v", err)
 	}
 	if err := o.APIServer().Continue(); err != nil {
 		t.Fatal(err)
@@ -256,13 +256,13 @@ func TestOutage(t *testing.T) {
 	o.pod(controlplane.PodSpec{Name: "one", NodeName: "a", CPU: "1"})
 	o.await("after it hung", changed(want, "cpu/free", 3.0, "cpu/largest", 3.0, "pods/free", 109.0, "pods/largest", 109.0))
 
-	// An API server that has started again does not remember what happened before it did, so
-	// that everything is listed anew.
+	// A restarted API server does not have the events from before its start, so the Source lists
+	// everything again.
 	o.pod(controlplane.PodSpec{Name: "two", NodeName: "a", CPU: "1"})
 	o.APIServer().Kill()
 	_, err := o.read(time.Minute)
 	for err != nil && !strings.Contains(err.Error(), "connection refused") && o.ctx.Err() == nil {
-		_, err = o.read(time.Minute) // of the connection that was open, whose end is noticed a moment later
+		_, err = o.read(time.Minute) // notices the end of the open connection with a delay
 	}
 	if err == nil || o.ctx.Err() != nil {
 		t.Errorf("without an API server: the error is %v", err)
@@ -273,7 +273,7 @@ func TestOutage(t *testing.T) {
 	o.await("after it was away", changed(want, "cpu/free", 2.0, "cpu/largest", 2.0, "pods/free", 108.0, "pods/largest", 108.0))
 }
 
-// TestManyPages: lists longer than a page, and limits that they pass.
+// TestManyPages: lists longer than a page, and limits that they exceed.
 func TestManyPages(t *testing.T) {
 	o := start(t)
 	o.grant()
@@ -301,7 +301,8 @@ func TestManyPages(t *testing.T) {
 	}
 }
 
-// TestKubeconfig: a wrong one is an error until it is right, and each is read anew.
+// TestKubeconfig: a wrong kubeconfig is an error until it is corrected, and the Source reads a
+// changed one again.
 func TestKubeconfig(t *testing.T) {
 	o := start(t)
 	o.grant()
@@ -345,11 +346,11 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := o.read(time.Minute); err == nil || !strings.Contains(err.Error(), `User "stranger" cannot list`) {
-		t.Errorf("after the kubeconfig became another: the error is %v", err)
+		t.Errorf("after the kubeconfig has changed: the error is %v", err)
 	}
 }
 
-// TestNothingRuns: between readings there is an idle connection, and after Close not even that.
+// TestNothingRuns: between readings there is one idle connection, and none after Close.
 func TestNothingRuns(t *testing.T) {
 	o := start(t)
 	o.grant()
@@ -367,7 +368,7 @@ func TestNothingRuns(t *testing.T) {
 	o.nothingBut(before)
 }
 
-// nothingBut waits until no goroutines run but these.
+// nothingBut waits until only these goroutines run.
 func (o *other) nothingBut(these goleak.Option) {
 	o.t.Helper()
 	for {

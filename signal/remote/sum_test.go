@@ -19,7 +19,7 @@ func container(text string) corev1.Container {
 	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: cpu(text)}}
 }
 
-// TestRequests: what counts is what kube-scheduler counts.
+// TestRequests: requests count as they do for kube-scheduler.
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("300m")
@@ -55,7 +55,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestOverbooked: a node of which more is asked than there is takes nothing from the others.
+// TestOverbooked: a node whose pods request more than it has does not reduce the free resources of
+// the others.
 func TestOverbooked(t *testing.T) {
 	sized := func(name, size string) node {
 		return nodeOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
@@ -74,7 +75,7 @@ func TestOverbooked(t *testing.T) {
 	}
 }
 
-// BenchmarkSum is the whole cost of a reading but for what has changed.
+// BenchmarkSum is the whole cost of a reading except for processing changes.
 func BenchmarkSum(b *testing.B) {
 	nodes, pods := map[types.UID]node{}, map[types.UID]pod{}
 	for i := range 5000 {
