@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// apiLists is an API server with ledgers, pods and nodes, in pages of one object. Each look at the ledgers moves on by one.
+// apiLists is an API server with ledgers, pods and nodes, in pages of one object. Each list of the
+// ledgers moves to the next state.
 type apiLists struct {
 	looks []map[string][]string // path to objects
 	at    int

@@ -83,8 +83,8 @@ func TestCertsKeepsWhatExists(t *testing.T) {
 	}
 }
 
-// The default names are those by which scheduler-config makes kube-scheduler call and verify Outboard, and the default name of
-// the client is allowed by default.
+// With the default names, kube-scheduler calls and verifies Outboard by the configuration that
+// scheduler-config prints, and Outboard permits the client by default.
 func TestCertsFitEveryTopology(t *testing.T) {
 	files := certsDir(t, t.TempDir())
 	server, client := leafOf(t, files["server.crt"], files["server.key"]), leafOf(t, files["client.crt"], files["client.key"])
@@ -167,8 +167,8 @@ func TestCertsRenew(t *testing.T) {
 	}
 }
 
-// At each step of a rotation, both sides trust the certificate of the other, also if only one of them has the files of the
-// next step.
+// At each step of a rotation, both sides trust the certificate of the other, even if only one side
+// has the files of the next step.
 func TestCertsRotatesTheCA(t *testing.T) {
 	dir := t.TempDir()
 	steps := []map[string]string{certsDir(t, dir)}
@@ -199,7 +199,7 @@ func TestCertsRotatesTheCA(t *testing.T) {
 	}
 }
 
-// If writing ends after ca.crt, the key of the former CA still signs.
+// If the command ends after it has written ca.crt, the key of the former CA still signs.
 func TestCertsAfterAnInterruptedRotation(t *testing.T) {
 	dir := t.TempDir()
 	before := certsDir(t, dir)

@@ -84,14 +84,14 @@ func TestErrorsOfAnOperator(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %q, want it to say %q", err, want)
+					t.Errorf("the error is %q, want %q", err, want)
 				}
 			}
 		})
 	}
 }
 
-// A signal with two sources is one error, and not a second one of the policy that reads it.
+// A signal with two sources is one error, without a second one about the policy that reads it.
 func TestSignalWithTwoSources(t *testing.T) {
 	_, err := execute(t, "serve", "--print-config", "--config", file(t, header+`signals:
 - {name: load, file: {path: load.yaml}, prometheus: {address: "http://prometheus:9090", query: load}}
@@ -103,7 +103,7 @@ profiles:
 	}
 }
 
-// A program's own types of sources have their place in the file, their defaults and their errors.
+// Custom types of sources have a place in the file, defaults and errors.
 func TestOwnSignals(t *testing.T) {
 	type config struct {
 		Turns int `json:"turns"`
@@ -135,7 +135,7 @@ func TestOwnSignals(t *testing.T) {
 func TestVersion(t *testing.T) {
 	flag, err := execute(t, "--version")
 	if command, _ := execute(t, "version"); err != nil || flag != command || !strings.HasPrefix(flag, "outboard ") {
-		t.Errorf("--version says %q (%v), version %q", flag, err, command)
+		t.Errorf("--version prints %q (%v), version %q", flag, err, command)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestCheckWarns(t *testing.T) {
 	}
 }
 
-// What explain prints, it takes; its exit status says whether the service knows anything of the pod.
+// explain accepts what explain prints; its exit status shows whether the service knows the pod.
 func TestExplainPod(t *testing.T) {
 	pods := map[string]*corev1.Pod{}
 	source := explain.Source{

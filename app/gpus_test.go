@@ -35,7 +35,7 @@ n1    1    0      0         16000  16000
 n2    0    24000  0         0      24000   ml/c (24000)
 all        33000  4000      23000  56000
 `},
-		// What cannot be given away is not in the sum of what is free.
+		// The sum of free memory does not include memory that cannot be allocated.
 		{"of no use", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
 			gpumemory.GPU{Index: 0, Capacity: 16, Used: 6, Healthy: false, Pods: []gpumemory.GPUPod{pod("a", 6)}},
 			gpumemory.GPU{Index: 1, Capacity: 8, Used: 12, Healthy: true, Pods: []gpumemory.GPUPod{pod("b", 12)}},
@@ -71,7 +71,7 @@ all        4     4         12    16
 			if err := gpuTable(&out, &tt.report); err != nil {
 				t.Fatal(err)
 			}
-			// The last column is padded where it is empty.
+			// An empty last column is padded.
 			got := "\n"
 			for line := range strings.Lines(out.String()) {
 				got += strings.TrimRight(line, " \n") + "\n"

@@ -20,7 +20,7 @@ import (
 	"outboard.dev/outboard/service"
 )
 
-// While a pod is being bound by one profile, the others count it on its node, also after a reload.
+// While one profile binds a pod, the others count it on its node, also after a reload.
 func TestPodsInFlightAreSharedAndSurviveReloads(t *testing.T) {
 	const file = `
 apiVersion: outboard.dev/v1alpha1
@@ -73,7 +73,7 @@ profiles:
 	}
 	const full = `{"Nodes":null,"NodeNames":[],`
 	if answer := filter("/b/filter"); strings.HasPrefix(answer, full) {
-		t.Fatalf("before, q fits nowhere: %s", answer)
+		t.Fatalf("before the bind call, q fits nowhere: %s", answer)
 	}
 	bound := make(chan string)
 	go func() {

@@ -71,8 +71,9 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// What the manifests allow is enough for a large cluster (docs/performance.md) and all that requests may hold: large
-// bodies, ordinary ones, what is made of both, and nodes that came with requests, once kept and once being decoded.
+// The limits in the manifests suffice for a large cluster (docs/performance.md) and the largest
+// requests: large bodies, ordinary bodies, what is decoded from both, and nodes in requests, once
+// cached and once while they are decoded.
 func TestManifestsLeaveRoomForRequests(t *testing.T) {
 	const mib = 1 << 20
 	needed := 255*mib + int64(config.Default().Serving.MaxInFlightBytes) + 1024*96<<10 + 64*mib + 64*mib + 2*88*mib
@@ -94,7 +95,7 @@ func TestManifestsLeaveRoomForRequests(t *testing.T) {
 			soft = hard / 10 * 9 // as Outboard sets it
 		}
 		if needed > soft || soft > hard/10*9 {
-			t.Errorf("%s: %d MiB are needed, GOMEMLIMIT is %d MiB, the limit %d MiB", name, needed/mib, soft/mib, hard/mib)
+			t.Errorf("%s: Outboard needs %d MiB, GOMEMLIMIT is %d MiB, the limit %d MiB", name, needed/mib, soft/mib, hard/mib)
 		}
 	}
 }

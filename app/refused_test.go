@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/service"
 )
 
-// kube-scheduler shows the Error of an answer in the pod's events, and of a 403 nothing. So a caller that is not allowed is told so
-// in the answer of the verb it calls.
+// kube-scheduler shows the Error of a response in the pod's events, but nothing of a 403. So the
+// response to a caller without permission is the response of its verb, with an Error.
 func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
 	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, clientConnection: None, profiles: [{policies: [{type: ImageLocality}]}]}"), typesOf(nil))
 	if err != nil {

@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "rewrite descriptions.json")
 
 const module = "outboard.dev/outboard/"
 
-// comments are the comments of the structs of a package and of their fields, by
-// descriptionKey. A field that has none shares that of the field above if it names both.
+// comments returns the comments of the structs of a package and of their fields, by descriptionKey.
+// A field without a comment shares that of the field above if it names both.
 func comments(t *testing.T, pkg string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(pkg, module), "*.go"))
@@ -75,7 +75,7 @@ func comments(t *testing.T, pkg string) map[string]string {
 	return found
 }
 
-// The descriptions are the comments of the types as they are now, of every field.
+// The descriptions are the current comments of the types, for every field.
 func TestDescriptions(t *testing.T) {
 	packages := map[string]map[string]string{}
 	want := map[string]string{}
@@ -112,12 +112,12 @@ func TestDescriptions(t *testing.T) {
 	maps.Copy(keys, got)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if got[key] != want[key] {
-			t.Errorf("%s: descriptions.json says %q, and the comment %q: go test ./app -run TestDescriptions -update", key, got[key], want[key])
+			t.Errorf("%s: descriptions.json has %q, and the comment is %q: go test ./app -run TestDescriptions -update", key, got[key], want[key])
 		}
 	}
 }
 
-// documented is a configuration of a policy of one's own that documents its fields.
+// documented is the configuration of a custom policy that documents its fields.
 type documented struct {
 	Size int `json:"size"`
 }
@@ -126,8 +126,8 @@ func (documented) SwaggerDoc() map[string]string {
 	return map[string]string{"": "Settings of Own.", "size": "How many there are."}
 }
 
-// The schema has the descriptions of what comes with Outboard, under the names in files, and
-// those of policies of one's own that have them.
+// The schema has the descriptions of the types that come with Outboard, with the names in files,
+// and those of custom policies that have descriptions.
 func TestSchemaHasDescriptions(t *testing.T) {
 	own := policy.TypeOf("Own", func() documented { return documented{} }, func(documented) (policy.Policy, error) { return nil, nil })
 	out, err := executeWith(t, []Option{WithPolicies(own, podlimit.Type())}, "schema")
@@ -139,7 +139,7 @@ func TestSchemaHasDescriptions(t *testing.T) {
 		`"description": "qps is the maximum average rate of requests`, `"description": "matchLabels is a map of {key,value} pairs.`,
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("there is no %s", want)
+			t.Errorf("%s is missing", want)
 		}
 	}
 }

@@ -30,14 +30,14 @@ func TestSimulate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three GPUs take one 10 each, beside the one that is there: 40 of 64.
+	// Three GPUs fit one pod with 10 each, beside the running pod: 40 of 64.
 	for _, want := range []string{"outboard, seed 43: 62.50 % allocated", "62.50±0.00", "unallocated GPUs", "1.5±0.0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
 		}
 	}
 	if svg, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(svg), "<svg") {
-		t.Errorf("the picture is %.20q (%v)", svg, err)
+		t.Errorf("the image is %.20q (%v)", svg, err)
 	}
 	again, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--empty")
 	if err != nil || !strings.Contains(again, "62.50±0.00") {
@@ -46,7 +46,8 @@ func TestSimulate(t *testing.T) {
 	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--more", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n" {
 		t.Errorf("how many more: %q (%v)", more, err)
 	}
-	// kube-scheduler alone counts the sum of each node: one and two more of 10, and a third there.
+	// kube-scheduler alone compares the sum of each node: one node fits one or two more pods with
+	// 10, and another node a third one.
 	if more, err := execute(t, "simulate", "--nodes", nodes, "--more", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n" {
 		t.Errorf("how many more without Outboard: %q (%v)", more, err)
 	}
@@ -84,7 +85,7 @@ func TestSimulateNeedsSense(t *testing.T) {
 	}
 }
 
-// The example prints what its README shows.
+// The example prints the output in its README.
 func TestGPUStrategiesExample(t *testing.T) {
 	folder := filepath.Join("..", "examples", "gpu-strategies")
 	in := func(name string) string { return filepath.Join(folder, name) }
@@ -99,11 +100,11 @@ func TestGPUStrategiesExample(t *testing.T) {
 	}
 	table := out[strings.Index(out, "allocated % at"):]
 	if !strings.Contains(string(readme), "```text\n"+table+"```\n") {
-		t.Errorf("the README does not show\n%s", table)
+		t.Errorf("the README does not contain\n%s", table)
 	}
 }
 
-// What a real cluster is like: pods of DaemonSets, one that is pending, and no GPUs.
+// A realistic cluster has pods of DaemonSets and a pending pod, and no GPUs.
 const dumpedCluster = `
 apiVersion: v1
 kind: List
@@ -123,7 +124,7 @@ func TestSimulateARealCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 0.5 and 1 run, 3 are pending, and three of 1 fit then.
+	// Pods with 0.5 and 1 run, a pod with 3 is pending, and three more pods with 1 fit.
 	for _, want := range []string{"1 node; 2 pods stay, 1 of them of DaemonSets or static.\n1 pending pod arrives first.\nPods like the 1 pod that runs arrive until", "93.75 % allocated"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
