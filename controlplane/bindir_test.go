@@ -28,7 +28,7 @@ func TestBinDirWithoutScheduler(t *testing.T) {
 	}
 	t.Cleanup(func() { cp.Stop() })
 	if _, err := cp.StartScheduler(ctx, controlplane.SchedulerOptions{}); err == nil || !strings.Contains(err.Error(), "kube-scheduler is not in "+assets) {
-		t.Errorf("a scheduler that is not there: %v", err)
+		t.Errorf("a scheduler that does not exist: %v", err)
 	}
 	if _, err := cp.StartScheduler(ctx, controlplane.SchedulerOptions{Path: filepath.Join(built, "kube-scheduler")}); err != nil {
 		t.Errorf("a scheduler from elsewhere: %v", err)

@@ -40,7 +40,7 @@ func TestProgramsReportTheirVersion(t *testing.T) {
 	}
 	for _, line := range []string{"Client Version: " + want, "Server Version: " + want} {
 		if !strings.Contains(string(out), line) {
-			t.Errorf("kubectl version says\n%s\nwithout %q", out, line)
+			t.Errorf("kubectl version prints\n%s\nwithout %q", out, line)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestRBACIsOn(t *testing.T) {
 	}
 	_, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "outboard"`) {
-		t.Fatalf("user without a role lists nodes: %v; want forbidden by name", err)
+		t.Fatalf("a user without a role lists nodes: %v; want Forbidden with the user's name", err)
 	}
 
 	admin := clientOf(t, cp)
@@ -76,7 +76,7 @@ func TestRBACIsOn(t *testing.T) {
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The authorizer learns of the binding a moment later.
+	// The authorizer applies the binding with a delay.
 	err = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err == nil, ignoreForbidden(err)
@@ -91,7 +91,7 @@ func TestRBACIsOn(t *testing.T) {
 	}
 	_, err = anonymous.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:anonymous") {
-		t.Errorf("anonymous lists nodes: %v; want forbidden", err)
+		t.Errorf("anonymous lists nodes: %v; want Forbidden", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestKubeconfigFiles(t *testing.T) {
 			t.Error(err)
 		}
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: mode %v, %v; want a key to be private", file, info.Mode(), err)
+			t.Errorf("%s: mode %v, %v; want that only the owner can read the key", file, info.Mode(), err)
 		}
 	}
 }
@@ -160,20 +160,20 @@ func TestStopLeavesNothing(t *testing.T) {
 			t.Errorf("%s is still running", p.Name())
 		}
 		if err := p.Stop(); err != nil {
-			t.Errorf("stop of a server that has ended: %v", err)
+			t.Errorf("Stop of a server that has ended: %v", err)
 		}
 	}
 	empty(t, tmp)
-	// One that was killed takes a moment to end, and nobody waits for children of others.
+	// A killed process ends with a delay, and this process cannot wait for the children of others.
 	until(t, "nothing runs any more", func() bool { return len(processes(t, tmp)) == 0 })
 	if _, err := cp.StartScheduler(t.Context(), controlplane.SchedulerOptions{}); err == nil {
-		t.Error("a scheduler starts in a control plane that is stopped")
+		t.Error("a scheduler starts in a stopped control plane")
 	}
 	until(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
 }
 
 func TestGivenDirStays(t *testing.T) {
-	// Longer than the name of a socket may be.
+	// The path is longer than the name of a socket can be.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30), "plane")
 	cp := planeOf(t, controlplane.Options{Dir: dir, Verbosity: 1, APIServerArgs: []string{"--event-ttl=2m"}})
 	if cp.Dir() != dir {
@@ -183,10 +183,10 @@ func TestGivenDirStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if log := cp.APIServer().Log(); !strings.Contains(log, `--event-ttl="2m0s"`) {
-		t.Errorf("log after Stop has no sign of the argument:\n%.2000s", log)
+		t.Errorf("the log after Stop does not show the argument:\n%.2000s", log)
 	}
 	if _, err := controlplane.Start(t.Context(), controlplane.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "is not empty") {
-		t.Errorf("start in the same directory: %v; want that it is not empty", err)
+		t.Errorf("Start in the same directory: %v; want that it is not empty", err)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestStartErrors(t *testing.T) {
 		name string
 		opts controlplane.Options
 		cwd  string
-		tmp  string // default: one that is fine
+		tmp  string // "": a usable directory
 		want []string
 	}{
 		{"no binaries", controlplane.Options{BinDir: elsewhere}, ".", "", []string{"etcd is not in " + elsewhere}},
@@ -225,7 +225,7 @@ func TestStartErrors(t *testing.T) {
 }
 
 func TestBinariesNotBuilt(t *testing.T) {
-	// A checkout where nobody has run make.
+	// A checkout without built binaries.
 	root := t.TempDir()
 	below := filepath.Join(root, "some", "package")
 	if err := os.MkdirAll(below, 0o755); err != nil {
@@ -261,7 +261,7 @@ func TestAPIServerOutage(t *testing.T) {
 	first := cp.APIServer()
 	first.Kill()
 	if _, err := client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}); err == nil {
-		t.Error("a killed API server answers")
+		t.Error("a killed API server responds")
 	}
 	if err := cp.RestartAPIServer(ctx); err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestAPIServerOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := impatient.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}); err == nil {
-		t.Error("a paused API server answers")
+		t.Error("a paused API server responds")
 	}
 	if err := cp.APIServer().Continue(); err != nil {
 		t.Fatal(err)
@@ -313,17 +313,17 @@ func TestStartProcess(t *testing.T) {
 		t.Errorf("log %q, copy %q; want %q", p.Log(), copied.String(), want)
 	}
 	if err := p.Pause(); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("pause of a process that has ended: %v; want %v", err, os.ErrProcessDone)
+		t.Errorf("Pause of a process that has ended: %v; want %v", err, os.ErrProcessDone)
 	}
 	for _, name := range []string{"", "a/b", "../x"} {
 		if _, err := cp.StartProcess(controlplane.Command{Name: name, Path: "/bin/sh"}); err == nil {
-			t.Errorf("name %q is accepted", name)
+			t.Errorf("Start accepts the name %q", name)
 		}
 	}
 }
 
 func TestStopKillsAProcessThatDoesNotEnd(t *testing.T) {
-	t.Parallel() // takes as long as Stop is patient
+	t.Parallel() // takes as long as the timeout of Stop
 	cp := plane(t)
 	p, err := cp.StartProcess(controlplane.Command{Name: "stubborn", Path: "/bin/sh", Args: []string{"-c", `trap '' TERM; echo up; while :; do sleep 0.1; done`}})
 	if err != nil {
@@ -331,7 +331,7 @@ func TestStopKillsAProcessThatDoesNotEnd(t *testing.T) {
 	}
 	until(t, "it ignores SIGTERM", func() bool { return p.Log() != "" })
 	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "stubborn did not end") {
-		t.Errorf("error %v; want that it did not end", err)
+		t.Errorf("error %v; want that the process did not end", err)
 	}
 	<-p.Done()
 }

@@ -18,10 +18,11 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// endEnv makes the test binary start a control plane and end as its value says.
+// endEnv makes the test binary start a control plane and end in the way of its value.
 const endEnv = "CONTROLPLANE_TEST_END"
 
-// startAndEnd starts a control plane with a scheduler, says "ready", and ends without stopping it.
+// startAndEnd starts a control plane with a scheduler, prints "ready", and ends without stopping
+// it.
 func startAndEnd(how string) {
 	endsBySignals()
 	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
@@ -49,8 +50,8 @@ func startAndEnd(how string) {
 	}
 }
 
-// endsBySignals makes signals end the process that are ignored in it because they
-// are in its parent: SIGHUP below nohup, SIGINT below a shell's "&".
+// endsBySignals restores the default action of signals that the process ignores because its parent
+// does: SIGHUP under nohup, SIGINT under a shell's "&".
 func endsBySignals() {
 	ended := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
@@ -119,7 +120,7 @@ func TestNothingIsLeftHoweverTheProcessEnds(t *testing.T) {
 	tests := []struct {
 		name   string
 		how    string
-		signal syscall.Signal // to its process group, as the terminal does
+		signal syscall.Signal // to its process group, as a terminal does
 	}{
 		{"killed", "wait", syscall.SIGKILL},
 		{"Ctrl-C", "wait", syscall.SIGINT},
@@ -135,7 +136,7 @@ func TestNothingIsLeftHoweverTheProcessEnds(t *testing.T) {
 			h := startHelper(t, test.how)
 			h.ready(t)
 			if test.signal != 0 {
-				// etcd, API server, scheduler, the two beside, and the reaper.
+				// etcd, API server, scheduler, the two of beside, and the reaper.
 				until(t, "all six run", func() bool { return len(processes(t, h.tmp)) == 6 })
 				if err := syscall.Kill(-h.cmd.Process.Pid, test.signal); err != nil {
 					t.Fatal(err)
@@ -151,7 +152,7 @@ func TestNothingIsLeftWhenKilledAtAnyMomentOfStart(t *testing.T) {
 	for i := range 12 {
 		h := startHelper(t, "wait")
 		until(t, "the helper starts", func() bool { return len(glob(t, h.tmp)) > 0 })
-		time.Sleep(time.Duration(i*i) * 3 * time.Millisecond) // no synchronisation: the moments to try
+		time.Sleep(time.Duration(i*i) * 3 * time.Millisecond) // no synchronization: the test tries different moments
 		if err := h.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -176,14 +177,14 @@ func glob(t *testing.T, dir string) []string {
 	return files
 }
 
-// until waits for something that cannot be subscribed to.
+// until polls a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	ctx := within(t)
 	for !condition() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timeout before %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -213,7 +214,7 @@ func processes(t *testing.T, dir string) []string {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // fails if it has just ended
+		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // fails if the process has just ended
 		if bytes.Contains(args, []byte(dir)) {
 			found = append(found, e.Name()+" "+string(bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
 		}

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// shared is the control plane of the tests that leave it as they found it.
+// shared is the control plane of the tests that restore its state.
 var shared = sync.OnceValues(func() (*controlplane.ControlPlane, error) {
 	return controlplane.Start(context.Background(), controlplane.Options{})
 })
@@ -92,7 +92,7 @@ func clientOf(t *testing.T, cp *controlplane.ControlPlane) kubernetes.Interface 
 	return client
 }
 
-// within returns the test's context with a limit that only a failure reaches.
+// within returns the test's context with a timeout that only a failure reaches.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -100,7 +100,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// kubernetesVersion is the one that kubernetes/go.mod requires.
+// kubernetesVersion returns the version that kubernetes/go.mod requires.
 func kubernetesVersion(t *testing.T) string {
 	t.Helper()
 	goMod, err := os.ReadFile(filepath.Join("..", "kubernetes", "go.mod"))

@@ -64,7 +64,7 @@ func TestNodeIsStoredAsDescribed(t *testing.T) {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if err := controlplane.CreateNodes(ctx, client, spec.Node()); err == nil {
-		t.Error("creating a node that is there already succeeds")
+		t.Error("creating an existing node succeeds")
 	}
 }
 

@@ -25,14 +25,14 @@ func TestPrometheusStartsAndStops(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if err != nil || !strings.Contains(string(body), `"scalar"`) {
-		t.Errorf("it answers %s, %v", body, err)
+		t.Errorf("the response is %s, %v", body, err)
 	}
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if conn, err := net.Dial("tcp", p.Address); err == nil {
 		conn.Close()
-		t.Error("somebody listens after Stop")
+		t.Error("the port is open after Stop")
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -43,7 +43,7 @@ func TestPrometheusDoesNotStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	_, err := controlplane.StartPrometheus(within(t), controlplane.PrometheusOptions{Config: "nonsense: 1"})
 	if err == nil || !strings.Contains(err.Error(), "field nonsense not found") {
-		t.Errorf("a wrong configuration: %v, want what Prometheus says", err)
+		t.Errorf("a wrong configuration: %v, want the message of Prometheus", err)
 	}
 	_, err = controlplane.StartPrometheus(within(t), controlplane.PrometheusOptions{BinDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "prometheus is not in ") {

@@ -72,7 +72,7 @@ func TestPodIsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "Successfully assigned kube-system/fits to big"; event.Message != want {
-		t.Errorf("event says %q, want %q", event.Message, want)
+		t.Errorf("the event is %q, want %q", event.Message, want)
 	}
 
 	huge := create(controlplane.PodSpec{Name: "huge", CPU: "64"})
@@ -91,19 +91,19 @@ func TestPodIsBound(t *testing.T) {
 		return false, nil
 	})
 	if err == nil || !strings.Contains(err.Error(), insufficient) || !strings.Contains(err.Error(), "waited long enough") {
-		t.Errorf("waiting in vain: %v; want the reason why it ended and what the scheduler says", err)
+		t.Errorf("waiting without success: %v; want the reason why it ended and the scheduler's message", err)
 	}
 
-	// A pod that is gone makes room at once.
+	// A deleted pod frees its resources at once.
 	if err := controlplane.DeletePod(ctx, client, bound); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := controlplane.WaitForPodBound(ctx, client, create(controlplane.PodSpec{Name: "next", CPU: "16"})); err != nil {
 		t.Error(err)
 	}
-	// Nothing but what its bootstrap roles allow is needed.
+	// The scheduler needs only the permissions of its bootstrap roles.
 	if log := s.Log(); strings.Contains(log, "forbidden") || strings.Contains(log, "Unauthorized") {
-		t.Errorf("the scheduler lacks rights:\n%s", log)
+		t.Errorf("the scheduler lacks permissions:\n%s", log)
 	}
 }
 
@@ -130,15 +130,15 @@ func TestWaitEndsWhenThePodIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-result; err == nil || !strings.Contains(err.Error(), "default/short-lived: deleted") {
-		t.Errorf("error %v; want that the pod is deleted", err)
+		t.Errorf("error %v; want that the pod does not exist", err)
 	}
-	// Another pod of the same name is not the one that was asked for.
+	// Another pod of the same name is not the requested one.
 	again, err := pods.Create(ctx, controlplane.PodSpec{Name: "short-lived", NodeName: "n"}.Pod(), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := controlplane.DeletePod(ctx, client, pod); err == nil {
-		t.Error("deleted another pod of the same name")
+		t.Error("another pod of the same name is deleted")
 	}
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
@@ -175,7 +175,7 @@ func TestTwoSchedulers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for profile, want := range map[string]string{"default-scheduler": "idle", "spreading": "idle", "packing": "used"} {
-		// One after the other, so that each finds the nodes as above.
+		// The test creates pods one by one, so that the scheduler finds the nodes as above.
 		pod := controlplane.PodSpec{Name: profile, CPU: "1", SchedulerName: profile}.Pod()
 		pod, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil {
@@ -226,7 +226,7 @@ func TestSchedulerEndpointsKnowTheUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _ := get(anybody); code != http.StatusForbidden {
-		t.Errorf("metrics for anybody: %d, want %d", code, http.StatusForbidden)
+		t.Errorf("metrics without a certificate: %d, want %d", code, http.StatusForbidden)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestSchedulerEnvironmentAndLog(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://proxy.example.test:3128")
 	t.Setenv("https_proxy", "http://proxy.example.test:3128")
 	t.Setenv("GODEBUG", "madvdontneed=1")
-	// A program of one's own: here one that shows its environment and becomes kube-scheduler.
+	// A custom program: here one that shows its environment and becomes kube-scheduler.
 	program := filepath.Join(t.TempDir(), "scheduler")
 	stock := filepath.Join(filepath.Dir(cp.KubectlPath()), "kube-scheduler")
 	script := "#!/bin/sh\necho \"environment: $(export -p)\"\nexec " + stock + " \"$@\"\n"
@@ -261,7 +261,7 @@ func TestSchedulerEnvironmentAndLog(t *testing.T) {
 	}
 	for _, leak := range []string{"proxy.example.test", "madvdontneed"} {
 		if strings.Contains(s.Log(), leak) {
-			t.Errorf("%q leaks into the scheduler", leak)
+			t.Errorf("the scheduler's environment contains %q", leak)
 		}
 	}
 	if log.String() != s.Log() {
@@ -329,13 +329,14 @@ func TestSchedulerConfigurationIsFilledIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.ClientConnection.QPS != 77 || got.LeaderElection.LeaseDuration != "30s" || len(got.Profiles) != 2 {
-		t.Errorf("what was given is lost:\n%s", data)
+		t.Errorf("the given fields are missing:\n%s", data)
 	}
 	if got.ClientConnection.Kubeconfig == "" || got.LeaderElection.LeaderElect == nil || *got.LeaderElection.LeaderElect {
-		t.Errorf("what was not given is not filled in:\n%s", data)
+		t.Errorf("the defaults are missing:\n%s", data)
 	}
 
-	// What is given stays: with leader election on, it needs a lease, and the role it has allows that.
+	// Given fields stay: with leader election on, the scheduler needs a lease, which its role
+	// permits.
 	leader := schedulerOf(t, cp, controlplane.SchedulerOptions{Config: twoProfiles + "\nleaderElection: {leaderElect: true}\n"})
 	ctx, client := within(t), clientOf(t, cp)
 	until(t, "the lease is taken", func() bool {
@@ -343,6 +344,6 @@ func TestSchedulerConfigurationIsFilledIn(t *testing.T) {
 		return err == nil
 	})
 	if log := leader.Log(); strings.Contains(log, "forbidden") {
-		t.Errorf("the scheduler lacks rights:\n%s", log)
+		t.Errorf("the scheduler lacks permissions:\n%s", log)
 	}
 }
