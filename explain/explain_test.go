@@ -20,7 +20,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What is said first is whether the pod is on a node, gated, or waits.
+// The first line shows whether the pod is on a node, gated, or pending.
 func TestWhereThePodIs(t *testing.T) {
 	e, err := engine.New(engine.Options{})
 	if err != nil {
@@ -61,8 +61,8 @@ func TestWhereThePodIs(t *testing.T) {
 	}
 }
 
-// sized is a policy that lets the nodes with enough of what their label says pass, scores them
-// by that, and has a long reason for the others.
+// sized is a policy that passes the nodes whose label is large enough, scores them by the label,
+// and rejects the others with a long reason.
 type sized struct{ label string }
 
 var tooSmall = &policy.Reason{Code: "TooSmall", Text: "node(s) do not have as much as a pod like this one needs to run as it should", Unit: "MiB"}
@@ -85,7 +85,7 @@ func (p sized) size(n *snapshot.Node) int64 {
 	return quantity.Value()
 }
 
-// show returns what is told of the pod of the source.
+// show returns the explanation of the source's pod.
 func show(t *testing.T, source explain.Source, query url.Values) (*explain.Document, string) {
 	t.Helper()
 	server := httptest.NewServer(explain.Handler(source))
@@ -113,7 +113,7 @@ func engines(t *testing.T, names ...string) func() map[string]*engine.Engine {
 	return func() map[string]*engine.Engine { return map[string]*engine.Engine{"/": e} }
 }
 
-// cluster is 20 nodes of a pool each, and one more that is cordoned.
+// cluster returns 20 nodes in a pool each, and a cordoned node.
 func cluster(labels ...string) *snapshot.View {
 	var b snapshot.Builder
 	for i := range 21 {
@@ -139,7 +139,8 @@ func pending(spec corev1.PodSpec) func(string, string) *corev1.Pod {
 	}
 }
 
-// What kube-scheduler rules out itself is not judged, and is told with kube-scheduler's reasons.
+// explain does not evaluate policies on nodes that kube-scheduler excludes, and shows them with
+// kube-scheduler's reasons.
 func TestNowRespectsKubeScheduler(t *testing.T) {
 	view := cluster("Size")
 	cpu := []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}
@@ -165,15 +166,15 @@ Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
 	}
 	doc, text := show(t, source, url.Values{"pod": {"agent"}, "node": {"node-15"}})
 	if got := doc.Now[0]; got.Excluded[0].Examples[0] != "node-15" || len(got.Explanations) != 0 {
-		t.Errorf("about one node that is excluded: %s", text)
+		t.Errorf("one excluded node: %s", text)
 	}
 	source.Ignored = func() []corev1.ResourceName { return []corev1.ResourceName{corev1.ResourceCPU} }
 	if doc, text := show(t, source, url.Values{"pod": {"agent"}}); doc.Now[0].Nodes != 2 {
-		t.Errorf("when kube-scheduler ignores the resource: %s", text)
+		t.Errorf("if kube-scheduler ignores the resource: %s", text)
 	}
 }
 
-// However many policies there are, and however long their reasons, lines fit a terminal.
+// Lines fit a terminal, for any number of policies and any length of their reasons.
 func TestNowFitsATerminal(t *testing.T) {
 	labels := []string{"GPUMemory", "Utilization", "Licenses", "RemoteClusters", "HardwareHealth"}
 	view := cluster(labels...)
@@ -195,8 +196,8 @@ func TestNowFitsATerminal(t *testing.T) {
 	}
 }
 
-// The node a pod is on is in the table, however many nodes scored more, and after a restart
-// its annotation says why.
+// The node of a pod is in the table, even if many nodes have a higher score, and after a restart
+// the pod's annotation explains the choice.
 func TestWhereItIsAndWhy(t *testing.T) {
 	view := cluster("Size")
 	e := engines(t, "Size")
@@ -229,7 +230,7 @@ func TestWhereItIsAndWhy(t *testing.T) {
 	}
 }
 
-// A profile that does not exist is an error, and no pod that is not known.
+// A profile that does not exist is an error, even for an unknown pod.
 func TestUnknownProfile(t *testing.T) {
 	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func() *snapshot.View { return new(snapshot.View) }, Pod: pending(corev1.PodSpec{})}))
 	defer server.Close()
