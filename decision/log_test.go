@@ -24,11 +24,10 @@ func numbers(records []*decision.Record) []int {
 	return ns
 }
 
-// everything finds all that numbered makes.
+// everything finds all records of numbered.
 var everything = decision.Query{Namespace: "ns", Name: "p", Limit: 1 << 30}
 
-// Find gives what filtering a plain list of the latest records, latest first,
-// gives.
+// Find returns the same as a filter over a plain list of the latest records, latest first.
 func TestLogFind(t *testing.T) {
 	few := rapid.IntRange(0, 2)
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,8 +79,8 @@ func TestLogSize(t *testing.T) {
 	}
 }
 
-// Many add and find at once. What each of them added is found in its order at any
-// time, and in the end the log is full.
+// Concurrent adders and readers find the records of each adder in its order at any time, and in the
+// end the log is full.
 func TestLogConcurrent(t *testing.T) {
 	const adders, each, size = 8, 2000, 64
 	log := decision.NewLog(size)
@@ -132,8 +131,7 @@ func checkOrder(t *testing.T, log *decision.Log) {
 	}
 }
 
-// scoresOf are the scores of so many nodes by two policies: that of node-i has the total
-// 3×(i mod 10).
+// scoresOf returns the scores of nodes by two policies: node-i has the total 3×(i mod 10).
 func scoresOf(nodes int) *decision.Scores {
 	s := &decision.Scores{Policies: []decision.ScoringPolicy{{Name: "A", Weight: 1}, {Name: "B", Weight: 2}}}
 	for i := range nodes {
@@ -150,8 +148,8 @@ func scoredRecord(nodes int) *decision.Record {
 	return r
 }
 
-// The latest record that scored nodes tells how the chosen one did, whether it is among the
-// best or not, and compares it with all others.
+// The latest record with scores shows the score of the chosen node, whether it is among the best or
+// not, and compares it with all others.
 func TestChosen(t *testing.T) {
 	log := decision.NewLog(0)
 	older, latest := scoredRecord(63), scoredRecord(63)
@@ -168,7 +166,7 @@ func TestChosen(t *testing.T) {
 		ScoredNode: decision.ScoredNode{Node: "node-42", Total: 6, Scores: []decision.Score{
 			{Policy: "A", Score: 2, Weight: 1}, {Policy: "B", Score: 2, Weight: 2},
 		}},
-		Better: 42, // those with 3 to 9, six of each, and none of the three that are left over
+		Better: 42, // the nodes with i mod 10 from 3 to 9, six of each
 		Equal:  6,
 	}
 	for _, find := range []func(decision.Query) []*decision.Record{log.Find, log.Settle, log.Find} {
@@ -179,15 +177,15 @@ func TestChosen(t *testing.T) {
 	}
 	q.Node = ""
 	if got := log.Find(q)[1].Chosen; got == nil || got.Node != "node-42" {
-		t.Errorf("what was settled is %+v", got)
+		t.Errorf("the chosen node is %+v", got)
 	}
 	q.Node = "elsewhere"
 	if got := log.Find(q)[1].Chosen; got == nil || got.Node != "node-42" {
-		t.Errorf("asked about a node that was not scored, what was settled is %+v", got)
+		t.Errorf("for a node without a score, the chosen node is %+v", got)
 	}
 }
 
-// With a claim of the pod a node has the largest total there is, and only then.
+// A node has the maximum total if the pod holds a claim there, and only then.
 func TestChosenHoldsClaim(t *testing.T) {
 	for _, claimed := range []bool{false, true} {
 		for node, total := range map[string]int32{"full": 300, "less": 299} {
@@ -202,7 +200,7 @@ func TestChosenHoldsClaim(t *testing.T) {
 	}
 }
 
-// What Add returns is in no record any more.
+// A record that Add returns is no longer in the log.
 func TestScoresAreUsedAgain(t *testing.T) {
 	log := decision.NewLog(2)
 	q := decision.Query{Namespace: "ns", Name: "p", Node: "node-2", Limit: 1}
@@ -212,7 +210,7 @@ func TestScoresAreUsedAgain(t *testing.T) {
 		kept[scores] = true
 		if unused := log.Add(scoredRecord(3), scores); unused != nil {
 			if !kept[unused] || unused == scores {
-				t.Fatalf("in turn %d what is unused was not added, or just now", i)
+				t.Fatalf("in turn %d the unused record is not an earlier one", i)
 			}
 			delete(kept, unused)
 			clear(unused.Nodes)
@@ -229,7 +227,7 @@ func TestScoresAreUsedAgain(t *testing.T) {
 	}
 }
 
-// Scores take a bounded amount of memory: the latest are kept.
+// The memory for scores is bounded: the log keeps the latest scores.
 func TestScoresAreBounded(t *testing.T) {
 	const nodes, calls = 50_000, 100
 	log := decision.NewLog(0)
@@ -245,10 +243,10 @@ func TestScoresAreBounded(t *testing.T) {
 		if found[0].Chosen != nil {
 			known++
 		} else if known > 0 {
-			t.Errorf("the scores of call %d are gone before those of one that came earlier", i)
+			t.Errorf("the log dropped the scores of call %d before those of an earlier call", i)
 		}
 	}
 	if bytes := known * nodes * 22; bytes > 8<<20 || bytes < 7<<20 {
-		t.Errorf("the scores of %d of %d calls are kept, %d bytes", known, calls, bytes)
+		t.Errorf("the log keeps the scores of %d of %d calls, %d bytes", known, calls, bytes)
 	}
 }

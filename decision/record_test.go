@@ -111,7 +111,7 @@ func TestText(t *testing.T) {
 				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Score: 70, Weight: 1}}},
 			},
 		},
-		// Without a cluster names and errors may hold what any caller sent.
+		// Without a cluster, names and errors can contain any text of a caller.
 		"hostile": {
 			Verb: "bind", Profile: "/", Time: arrived, Pod: web, Bound: "node\x1b[2J", Error: "no such node: \"a\tb\"\nsecond line",
 			Policies: []decision.Policy{{Name: "P", IgnoredError: "policy P: \x00"}},
@@ -162,8 +162,7 @@ func TestTextTellsTheWritersError(t *testing.T) {
 	}
 }
 
-// Everything a record holds goes into its JSON and comes out of it again, and
-// every field has a name of its own there.
+// JSON preserves all fields of a record, and each field has its own name.
 func TestJSON(t *testing.T) {
 	var record decision.Record
 	fill(reflect.ValueOf(&record).Elem())
@@ -181,7 +180,7 @@ func TestJSON(t *testing.T) {
 	checkNames(t, reflect.TypeOf(record))
 }
 
-// What a decision does not say is not in its JSON.
+// The JSON leaves out empty fields of a decision.
 func TestJSONOfAnEmptyRecord(t *testing.T) {
 	encoded, err := json.Marshal(&decision.Record{Verb: "bind", Profile: "/", Time: arrived})
 	if err != nil {
@@ -197,7 +196,7 @@ func TestJSONOfAnEmptyRecord(t *testing.T) {
 	}
 }
 
-// fill sets every field to something that is not its zero value.
+// fill sets every field to a value that is not its zero value.
 func fill(v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Time]():
@@ -239,7 +238,7 @@ func checkNames(t *testing.T, typ reflect.Type) {
 		field := typ.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous {
-			checkNames(t, field.Type) // its fields stand among the others
+			checkNames(t, field.Type) // embedded: its fields are among the others
 			continue
 		}
 		if name == "" || name == "-" || strings.ToLower(name[:1]) != name[:1] {
@@ -249,7 +248,7 @@ func checkNames(t *testing.T, typ reflect.Type) {
 	}
 }
 
-// What a record holds is bounded, and the one it is made of is not changed.
+// The size of a record is bounded, and the original does not change.
 func TestBounded(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
 	r := decision.Record{Verb: "preempt", Error: long, Policies: []decision.Policy{{Name: "A", IgnoredError: long}}}
@@ -263,11 +262,11 @@ func TestBounded(t *testing.T) {
 	}
 	for _, text := range []string{b.Error, b.Policies[0].IgnoredError, b.Rejections[0].Text} {
 		if len(text) > 1030 || !utf8.ValidString(text) || !strings.HasPrefix(text, "éé") {
-			t.Errorf("a text of %d bytes", len(text))
+			t.Errorf("the text has %d bytes", len(text))
 		}
 	}
 	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.Policies[0].IgnoredError != long {
-		t.Error("the record was changed")
+		t.Error("the original has changed")
 	}
 	r.Error = ""
 	var text strings.Builder
