@@ -12,35 +12,35 @@ func TestLearnerForgets(t *testing.T) {
 		l.Arrive(old)
 	}
 	if m := l.Mix(); math.Abs(m.Seen()-1000) > forgetEvery {
-		t.Errorf("remembers %v", m.Seen())
+		t.Errorf("the number of pods is %v", m.Seen())
 	}
 	for range 1000 {
 		l.Arrive(late)
 	}
 	m := l.Mix()
-	// After as many as are remembered, the old are down to about 1/e.
+	// After as many pods as the mix covers, the weight of the old ones is about 1/e.
 	if part := m.weights[old] / m.seen; math.Abs(part-1/math.E) > 0.03 {
-		t.Errorf("%.3f of what is remembered is old", part)
+		t.Errorf("the weight of old pods is %.3f", part)
 	}
 	for range 20000 {
 		l.Arrive(late)
 	}
 	if now := l.Mix(); len(now.weights) != 1 {
-		t.Errorf("what does not come any more is still there: %v", now.weights)
+		t.Errorf("shapes without new pods are still present: %v", now.weights)
 	}
 	if len(m.weights) != 2 {
 		t.Error("a Mix has changed")
 	}
 }
 
-// Pods of which no two are alike must not fill the memory.
+// Pods with different shapes must not fill the memory.
 func TestLearnerIsBounded(t *testing.T) {
 	l := NewLearner(1)
 	for i := range int64(12000) {
 		l.Arrive(Shape{CPU: i})
 	}
 	if n := len(l.Mix().weights); n > 5000 {
-		t.Errorf("%d shapes are kept", n)
+		t.Errorf("the mix keeps %d shapes", n)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestLearnerRemembersMoreInLargerClusters(t *testing.T) {
 		l.Arrive(Shape{})
 	}
 	if seen := l.Mix().Seen(); math.Abs(seen-4000) > forgetEvery {
-		t.Errorf("remembers %v", seen)
+		t.Errorf("the number of pods is %v", seen)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestModelPods(t *testing.T) {
 		if n := len(at); n == 0 || at[n-1] != next {
 			at = append(at, next)
 		}
-		// What is to be used has been known for a while, and is not old.
+		// The next model is known in advance, and is recent.
 		if now > next || came-now > 16+250+100+came/5 || came > 200 && now == next && came-next < 10 {
 			t.Fatalf("after %d pods: the model learns from %d pods, and the next one from %d", came, now, next)
 		}

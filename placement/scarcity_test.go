@@ -26,9 +26,9 @@ func TestRunsOutAtItsLimits(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
-	// The same rate, known from less, is less certain.
+	// The same rate from fewer observations is less certain.
 	if little, much := runsOut(100, 1, 1, 50, 0), runsOut(1, 100, 100, 50, 0); little >= much || little < 0.5 {
-		t.Errorf("known from little: %v, from much: %v", little, much)
+		t.Errorf("from few observations: %v, from many: %v", little, much)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestSetsOfModelsThatAreNoRestriction(t *testing.T) {
 	}
 }
 
-// offerOn rates a shape on a node, where it has one offer.
+// offerOn rates a shape on a node with one offer.
 func offerOn(t *testing.T, w *Waste, n *Node, s Shape) Offer {
 	t.Helper()
 	offers := w.Rate(n, s)
@@ -83,8 +83,8 @@ func offerOn(t *testing.T, w *Waste, n *Node, s Shape) Offer {
 	return offers.All()[0]
 }
 
-// One node with four free GPUs, and pods that want all four: a pod with one GPU costs
-// the price of the slot, unless what it takes is left over anyway.
+// One node has four free GPUs, and pods request all four: a pod with one GPU costs the price of the
+// slot, unless its GPU is not part of the slot.
 func TestSlotsHaveAPrice(t *testing.T) {
 	four, one := Shape{GPUs: 4}, Shape{GPUs: 1}
 	kind := Kind{"T4", 6, Whole}
@@ -99,12 +99,12 @@ func TestSlotsHaveAPrice(t *testing.T) {
 		t.Errorf("one of 6 GPUs costs %d, one of the last 4 %d", spare, broken)
 	}
 	if got := prices.Of(four, offerOn(t, w, n, four).Terms); got != 0 {
-		t.Errorf("the pod that the slot is for pays %d", got)
+		t.Errorf("a pod that uses the whole slot costs %d", got)
 	}
 }
 
-// While pods go, a slot can come back: breaking it costs less the more of it stays,
-// and taking what is left of it costs the rest.
+// If pods end, a slot can come back: breaking it costs less the more of it stays, and taking the
+// rest of it costs the remaining price.
 func TestBrokenSlotsWhilePodsGo(t *testing.T) {
 	four, one := Shape{GPUs: 4}, Shape{GPUs: 1}
 	m := mixOf(map[Shape]float64{four: 1000, one: 0.001})
@@ -135,8 +135,8 @@ func TestBrokenSlotsWhilePodsGo(t *testing.T) {
 	}
 }
 
-// A pod without GPUs that takes the CPU a slot needs pays for it, and one that leaves
-// enough does not.
+// A pod without GPUs that takes CPU needed by a slot costs its price, and a pod that leaves enough
+// CPU costs nothing.
 func TestSlotsAreBrokenByCPUAndMemory(t *testing.T) {
 	m := mixOf(map[Shape]float64{{CPU: 8000, Memory: 4096, GPUs: 2}: 100})
 	w := NewWaste(m, []Kind{{"T4", 2, Whole}})
@@ -152,7 +152,7 @@ func TestSlotsAreBrokenByCPUAndMemory(t *testing.T) {
 			t.Errorf("%s: %d", tt.name, got)
 		}
 	}
-	// All of it, also while pods go: that a GPU of it is free besides is no comfort.
+	// The whole price, even if pods end: another free GPU of the slot does not reduce it.
 	m.departed = m.weights
 	w = NewWaste(m, []Kind{{"T4", 3, Whole}})
 	n, supply = node("T4", 10000, 5000, 1000, 1000, 1000), NewSupply(w)
@@ -163,7 +163,7 @@ func TestSlotsAreBrokenByCPUAndMemory(t *testing.T) {
 	}
 }
 
-// Before any pod has come, slots of 2, 4 and 8 GPUs are worth something already.
+// Before the first pod, slots of 2, 4 and 8 GPUs already have a price.
 func TestPricesBeforeAnythingIsLearnt(t *testing.T) {
 	w := NewWaste(nil, []Kind{{"T4", 8, Whole}})
 	n, supply := node("T4", 0, 0, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), NewSupply(w)
@@ -174,7 +174,7 @@ func TestPricesBeforeAnythingIsLearnt(t *testing.T) {
 	}
 }
 
-// What is added and removed is what is there, whatever happened in between.
+// The supply equals the sum of what was added minus what was removed, in any order.
 func TestSupplyFollowsTheNodes(t *testing.T) {
 	w := NewWaste(mixOf(map[Shape]float64{{CPU: 1000, Memory: 10, GPUs: 2}: 1}), []Kind{t4, p100})
 	a, b := node("T4", 3000, 100, 1000, 1000), node("P100", 900, 100, 1000, 300)

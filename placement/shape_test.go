@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// node has GPUs of 1000 units, of which so many are free.
+// node has GPUs of 1000 units, with the given amounts free.
 func node(model string, cpu, memory int64, free ...int64) *Node {
 	n := &Node{Model: model, CPU: cpu, Memory: memory, CPUCapacity: cpu, MemoryCapacity: memory}
 	for _, f := range free {

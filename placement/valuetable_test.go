@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// mixOf is a mix in which each shape came so often.
+// mixOf returns a mix with the given number of pods of each shape.
 func mixOf(weights map[Shape]float64) *Mix {
 	m := &Mix{weights: weights}
 	for _, w := range weights {
@@ -16,13 +16,12 @@ func mixOf(weights map[Shape]float64) *Mix {
 
 func inCores(s Shape) float64 { return float64(s.CPU) / cpuCell }
 
-// A GPU is followed from offer to offer, with the probability of each state it can be
-// in, until it is almost certainly closed; what it has allocated by then is what the table
-// says.
+// The test follows a GPU from offer to offer, with the probability of each state, until the GPU is
+// almost certainly closed. The amount allocated by then equals the value in the table.
 func TestTableAgainstTheProcessItself(t *testing.T) {
 	m := mixOf(map[Shape]float64{
 		{CPU: 4000, GPUs: 1, Share: 400}: 3,
-		{CPU: 2500, GPUs: 1, Share: 295}: 2, // 300 and 3 cores, by the table's grain
+		{CPU: 2500, GPUs: 1, Share: 295}: 2, // 300 and 3 cores in the steps of the table
 		{CPU: 16000, GPUs: 2}:            1, // 8 cores for each
 		{CPU: 6000}:                      4, // 3 cores for each of the node's two GPUs
 		{CPU: 1, GPUs: 1, Share: 10, Models: NewModels("other")}: 50,
@@ -57,7 +56,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 			at = next
 		}
 		if got := float64(table.v[start.f][start.x]); math.Abs(got-allocated) > 0.01 {
-			t.Errorf("a GPU with %d free and %d cores: the table says %.3f, %.3f are allocated", start.f*10, start.x, got, allocated)
+			t.Errorf("a GPU with %d free and %d cores: the table has %.3f, and %.3f are allocated", start.f*10, start.x, got, allocated)
 		}
 	}
 	if table.v[100][96] < 600 || table.v[0][96] != 0 {
@@ -86,17 +85,16 @@ func TestTableOfNothing(t *testing.T) {
 	kind := Kind{"T4", 1, Whole}
 	for f, row := range newTable(workloadsOf(nil, kind, worths(nil, 100), inCores), 100).v {
 		if row != [cells + 1]float32{} {
-			t.Errorf("a GPU with %d free that nobody wants is worth something", f)
+			t.Errorf("without demand, a GPU with %d free has a value", f)
 		}
 	}
 	huge := mixOf(map[Shape]float64{{CPU: math.MaxInt64, GPUs: 64, Share: 1}: 1, {CPU: math.MaxInt64}: 1})
 	if v := newTable(workloadsOf(huge, kind, worths(nil, 100), inCores), 100).v[100][96]; v != 0 {
-		t.Errorf("what fits nowhere is worth %v", v)
+		t.Errorf("a shape that fits nowhere has the value %v", v)
 	}
 }
 
-// GPUs are often divided into units that are no hundredths: 6 and 10 of 16 fit
-// together exactly.
+// The size of a GPU is often not a multiple of a hundredth: 6 and 10 of 16 fit together exactly.
 func TestSteps(t *testing.T) {
 	sixTen := mixOf(map[Shape]float64{{GPUs: 1, Share: 6}: 1, {GPUs: 1, Share: 10}: 1, {GPUs: 1, Share: 17}: 1, {GPUs: 1, Share: 5, Models: NewModels("other")}: 1})
 	inMiB := mixOf(map[Shape]float64{{GPUs: 1, Share: 6 << 10}: 1, {GPUs: 1, Share: 10 << 10}: 1})
@@ -112,7 +110,7 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	table := newTable(workloadsOf(inMiB, Kind{"T4", 1, 16 << 10}, worths(nil, 8), inCores), 8)
-	// ½·10 + ½·6, in sixteenths, but for what closing takes.
+	// ½·10 + ½·6, in sixteenths, except for the probability of closing.
 	if got := table.at(10.0/16, 0); got < 490 || got > 500 {
 		t.Errorf("10 of 16 are worth %v", got)
 	}

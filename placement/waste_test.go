@@ -6,31 +6,31 @@ import (
 	"testing"
 )
 
-// Pods request 300 and 700: a pod with 300 belongs beside a 700, and not where 400
-// would be left.
+// Pods request 300 and 700: the best place for a pod with 300 is beside a 700, and not a place that
+// leaves 400.
 func TestWasteKeepsWhatCanBeSold(t *testing.T) {
 	small, large := Shape{GPUs: 1, Share: 300}, Shape{GPUs: 1, Share: 700}
 	w := NewWaste(mixOf(map[Shape]float64{small: 1, large: 1}), []Kind{{"T4", 4, Whole}})
 	offers := w.Rate(node("T4", 0, 0, 0, 700, 0, 300), small)
 	if got := offers.All(); len(got) != 1 || got[0].GPU != 3 || got[0].Terms.takes != 0 || got[0].Cost > 0 {
-		t.Errorf("offers %+v, want the last GPU for nothing", got)
+		t.Errorf("offers %+v, want the last GPU at no cost", got)
 	}
 	offers = w.Rate(node("T4", 0, 0, 600, 1000, 1000), large)
-	if got := offers.All(); len(got) != 0 { // no node with three GPUs is known
+	if got := offers.All(); len(got) != 0 { // the ranker has no node with three GPUs
 		t.Errorf("a node of an unknown kind offers %+v", got)
 	}
 	offers = w.Rate(node("T4", 0, 0, 600, 1000, 900, 1000), large)
 	if got := offers.All(); len(got) != 2 || got[0].GPU != 2 || got[1].GPU != 1 || got[1].Terms.takes != 1 {
 		t.Errorf("offers %+v, want one on a GPU in use and one on the first that is not", got)
 	}
-	// 900 are worth (½·700 + ½·(300 + 582)) ÷ 1.01 = 783, and the 200 that would be left nothing; what is left of
-	// a whole GPU, 300, is worth nearly all of it.
+	// 900 are worth (½·700 + ½·(300 + 582)) ÷ 1.01 = 783, and the remaining 200 nothing; what
+	// remains of a whole GPU, 300, is worth nearly all of it.
 	if got := offers.All(); got[0].Cost < 81*milli || got[0].Cost > 85*milli || got[1].Cost > 0 {
 		t.Errorf("costs %d and %d", got[0].Cost, got[1].Cost)
 	}
 }
 
-// With CPU for one pod only, a second GPU cannot be allocated any more.
+// With CPU for only one pod, no other pod can use a second GPU.
 func TestWasteSeesCPU(t *testing.T) {
 	s := Shape{CPU: 8000, GPUs: 1}
 	w := NewWaste(mixOf(map[Shape]float64{s: 1}), []Kind{{"T4", 2, Whole}})
@@ -58,8 +58,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Nothing that nodes and pods can say makes it panic, or rate a place where the pod
-// does not fit.
+// No data of nodes and pods causes a panic, or an offer for a place where the pod does not fit.
 func TestHostileNumbers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	numbers := []int64{-1 << 62, -1, 0, 1, 999, 1 << 20, 1<<63 - 1}
