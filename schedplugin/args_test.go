@@ -15,8 +15,8 @@ import (
 
 const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
 
-// The configuration is the same as in a file of the extender, with the same errors, but for lines: kube-scheduler has made JSON of
-// its own file.
+// The configuration is the same as in a file of the extender, with the same errors, but without
+// line numbers, because kube-scheduler converts its own file to JSON.
 func TestArguments(t *testing.T) {
 	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
 	file := filepath.Join(t.TempDir(), "outboard.yaml")
@@ -87,7 +87,7 @@ func (o ordered) ListPlugins() *struct {
 	return &list
 }
 
-// A pod must not be bound without the annotations of its claims.
+// The plugin must not bind a pod without the annotations of its claims.
 func TestOrderOfBindPlugins(t *testing.T) {
 	for _, tt := range []struct {
 		binds []string
@@ -105,6 +105,6 @@ func TestOrderOfBindPlugins(t *testing.T) {
 		}
 	}
 	if err := bindsFirst(struct{}{}); err == nil {
-		t.Error("nothing is said about a framework that lists no plugins")
+		t.Error("there is no error for a framework that lists no plugins")
 	}
 }

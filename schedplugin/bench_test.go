@@ -10,7 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// The plugin's part of an attempt with 5,000 nodes of which kube-scheduler looks at 500, one pod after the other as they are bound.
+// The plugin's part of an attempt with 5,000 nodes, of which kube-scheduler evaluates 500, for pods
+// that are bound one by one.
 func BenchmarkAttempt(b *testing.B) {
 	const nodes, sampled = 5000, 500
 	var objects []runtime.Object

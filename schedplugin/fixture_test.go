@@ -27,7 +27,8 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// scheduler is what the plugin needs of kube-scheduler: a cluster in memory, with NodeInfos that the test changes.
+// scheduler is the part of kube-scheduler that the plugin needs: a cluster in memory, with
+// NodeInfos that the test changes.
 type scheduler struct {
 	t      testing.TB
 	client *fake.Clientset
@@ -40,7 +41,8 @@ type scheduler struct {
 	activated map[string]int
 }
 
-// schedule starts the plugin with these lines of its configuration, in a cluster with nodes n0, n1, ...
+// schedule starts the plugin with the lines as its configuration, in a cluster with nodes n0, n1,
+// ...
 func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Object) *scheduler {
 	t.Helper()
 	s := &scheduler{t: t, activated: map[string]int{}}
@@ -111,7 +113,8 @@ func podNamed(name string, labels map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: labels}}
 }
 
-// attempt runs the plugin's part of an attempt to schedule the pod, up to the scores of the nodes that are left.
+// attempt runs the plugin's part of an attempt to schedule the pod, including the scores of the
+// remaining nodes.
 func (s *scheduler) attempt(pod *corev1.Pod) (*state, map[string]int64) {
 	s.t.Helper()
 	ctx, st := s.t.Context(), &state{}
@@ -165,13 +168,13 @@ func (s *scheduler) forget(pod *corev1.Pod, node int) {
 	s.infos[node].pods, s.infos[node].generation = rest, s.generation
 }
 
-// eventually waits for what happens in the background.
+// eventually waits for an asynchronous result.
 func (s *scheduler) eventually(what string, is func() bool) {
 	s.t.Helper()
 	for !is() {
 		select {
 		case <-s.t.Context().Done():
-			s.t.Fatalf("not seen: %s", what)
+			s.t.Fatalf("timeout: %s", what)
 		case <-time.After(time.Millisecond):
 		}
 	}

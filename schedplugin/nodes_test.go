@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nodeInfo is what is read of a NodeInfo.
+// nodeInfo is the part of a NodeInfo that the plugin reads.
 type nodeInfo struct {
 	fwk.NodeInfo
 	node       *corev1.Node
@@ -37,8 +37,8 @@ type podInfo struct {
 	pod *corev1.Pod
 }
 
-// A node has exactly the pods of the NodeInfo, whatever the View shows; it is the View's own while both have the same, and made once
-// for each generation.
+// A node has exactly the pods of the NodeInfo, whatever the view shows. The plugin uses the view's
+// node if both have the same pods, and otherwise makes one node for each generation.
 func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 	e, err := engine.New(engine.Options{})
 	if err != nil {
@@ -79,16 +79,16 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 				t.Fatalf("the node has the pods %v, want %v", got, want)
 			}
 			if slices.Equal(want, slices.Sorted(slices.Values(shown))) && node != view.Node("n") {
-				t.Fatal("the node is not that of the View, though the pods are the same")
+				t.Fatal("the node is not that of the view, although the pods are the same")
 			}
 			if again := ns.of(e, view, info); again != node {
-				t.Fatal("the node is made again for the same generation")
+				t.Fatal("the plugin makes the node again for the same generation")
 			}
 		}
 	})
 }
 
-// A node that no View shows yet is judged by what kube-scheduler knows.
+// If no view shows a node yet, the plugin evaluates kube-scheduler's data about it.
 func TestNodesThatNoViewShows(t *testing.T) {
 	e, err := engine.New(engine.Options{})
 	if err != nil {

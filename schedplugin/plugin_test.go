@@ -17,8 +17,8 @@ const onePerNode = "profiles: [{policies: [{type: PodLimit, config: {max: 1, sel
 
 var web = map[string]string{"app": "web"}
 
-// A gang of 8 is placed as a whole: each member sees the members before it, before any of them is bound. When the group does not fit,
-// everything is as before.
+// A gang of 8 is placed as a whole: each member counts the members before it, before any of them is
+// bound. If the group does not fit, the state is the same as before.
 func TestGroupIsPlacedAndReverted(t *testing.T) {
 	s := schedule(t, 7, onePerNode)
 	for round := range 2 {
@@ -40,32 +40,32 @@ func TestGroupIsPlacedAndReverted(t *testing.T) {
 		}
 		for i, pod := range placed {
 			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name)
-			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name) // it may be called twice
+			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name) // the framework may call it twice
 			s.forget(pod, i)
 		}
 	}
 	if n := len(s.reserved); n > 0 {
-		t.Errorf("%d pods stay reserved", n)
+		t.Errorf("%d pods are still reserved", n)
 	}
 }
 
-// A pod counts on its node from Reserve until the View shows it, and nowhere when it is not bound.
+// A pod counts on its node from Reserve until the view shows it, and on no node if it is not bound.
 func TestReservedPodsCount(t *testing.T) {
 	s := schedule(t, 2, onePerNode, podNamed("first", web))
 	first := podNamed("first", web)
 	st, _ := s.attempt(first)
-	s.Reserve(t.Context(), st, first, "n0") // the NodeInfo does not show it, as it does not in another profile's View
+	s.Reserve(t.Context(), st, first, "n0") // the NodeInfo does not show it, like the view of another profile
 	s.assume(first, 0)
 	if _, left := s.attempt(podNamed("second", web)); len(left) != 1 {
 		t.Errorf("second fits on %v, want n1", left)
 	}
 	if status := s.Bind(t.Context(), st, first, "n0"); !status.IsSkip() {
-		t.Errorf("a pod without claims is bound: %v", status)
+		t.Errorf("the plugin binds a pod without claims: %v", status)
 	}
 	s.PostBind(t.Context(), st, first, "n0")
 	s.attempt(podNamed("third", web))
 	if s.reservationOf("first") == nil {
-		t.Error("the pod does not count although no View shows it on its node")
+		t.Error("the pod does not count although the view does not show it on its node")
 	}
 	bound := first.DeepCopy()
 	bound.Spec.NodeName = "n0"
@@ -75,19 +75,19 @@ func TestReservedPodsCount(t *testing.T) {
 	s.eventually("the pod on its node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 1 })
 	s.attempt(podNamed("fourth", web))
 	if s.reservationOf("first") != nil {
-		t.Error("the pod counts as being bound although the View shows it")
+		t.Error("the pod counts as being bound although the view shows it")
 	}
 }
 
-// A pod that no policy concerns is nobody's business; one that is rejected everywhere is recorded with the reasons, and retried when
-// it fits.
+// The plugin skips a pod to which no policy applies; it records a pod that it rejects on every node
+// with the reasons, and requeues it when it fits.
 func TestRejectedPodsAreRetried(t *testing.T) {
 	blocker := podNamed("blocker", web)
 	blocker.Spec.NodeName = "n0"
 	s := schedule(t, 1, onePerNode, blocker, podNamed("waiting", web))
 	s.assume(blocker, 0)
 	if st, left := s.attempt(podNamed("other", nil)); st.data != nil || len(left) != 1 {
-		t.Errorf("a pod that no policy concerns: %v, %v", st.data, left)
+		t.Errorf("a pod to which no policy applies: %v, %v", st.data, left)
 	}
 	waiting := podNamed("waiting", web)
 	if _, left := s.attempt(waiting); len(left) > 0 {
@@ -95,10 +95,10 @@ func TestRejectedPodsAreRetried(t *testing.T) {
 	}
 	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "waiting", Limit: 9})
 	if len(records) != 1 || records[0].Verb != decision.Filter || records[0].Fit != 0 || len(records[0].Rejections) != 1 || records[0].Rejections[0].Nodes != 1 {
-		t.Fatalf("recorded: %+v", records)
+		t.Fatalf("the records are %+v", records)
 	}
 	if hint, err := s.untracked(logger, waiting, nil, nil); err != nil || hint != fwk.QueueSkip {
-		t.Errorf("an event that may not help: %v, %v", hint, err)
+		t.Errorf("an event that does not make the pod fit: %v, %v", hint, err)
 	}
 	if hint, err := s.untracked(logger, podNamed("unknown", web), nil, nil); err != nil || hint != fwk.Queue {
 		t.Errorf("an event for a pod that is not tracked: %v, %v", hint, err)
@@ -116,8 +116,8 @@ func TestRejectedPodsAreRetried(t *testing.T) {
 	})
 }
 
-// The framework asks about nodes as they would be: without pods that preemption would evict, with pods that are nominated. Neither is
-// recorded as if the pod was to be placed there.
+// The framework evaluates hypothetical nodes: without the pods that preemption evicts, and with
+// nominated pods. The plugin records neither as a decision for the pod.
 func TestSupposedNodes(t *testing.T) {
 	blocker := podNamed("blocker", web)
 	s := schedule(t, 1, onePerNode)
@@ -129,17 +129,18 @@ func TestSupposedNodes(t *testing.T) {
 	s.RemovePod(t.Context(), dry, pod, podInfo{pod: blocker}, s.infos[0])
 	without := &nodeInfo{node: s.infos[0].node, generation: 1000}
 	if status := s.Filter(t.Context(), dry, pod, without); !status.IsSuccess() {
-		t.Errorf("without the pod that would be evicted: %v", status)
+		t.Errorf("without the pod to evict: %v", status)
 	}
 	if status := s.Filter(t.Context(), dry, pod, s.infos[0]); status.Code() != fwk.Unschedulable {
 		t.Errorf("with it: %v", status)
 	}
 	if after := s.service.Log.Find(decision.Query{Namespace: "default", Name: "urgent", Limit: 9}); len(after) != len(before) || after[0].Asked != 1 {
-		t.Errorf("recorded: %+v", after)
+		t.Errorf("the records are %+v", after)
 	}
 }
 
-// Pods for which the policies say the same have the same signature, others have not, and what depends on more has none.
+// Pods with the same verdicts and scores have the same signature, other pods have different ones,
+// and a pod that depends on more has none.
 func TestSignatures(t *testing.T) {
 	s := schedule(t, 1, "profiles: [{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}]}]\n")
 	image := func(name, image string, labels map[string]string) *corev1.Pod {
@@ -196,7 +197,7 @@ func TestScores(t *testing.T) {
 		}
 	}
 	if scores["n3"] == scores["n0"] {
-		t.Errorf("the best node is no better: %v", scores)
+		t.Errorf("the best node has no higher score: %v", scores)
 	}
 	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9})
 	var verbs []string
@@ -204,6 +205,6 @@ func TestScores(t *testing.T) {
 		verbs = append(verbs, string(r.Verb))
 	}
 	if got := strings.Join(verbs, " "); got != "prioritize filter" {
-		t.Errorf("recorded: %s", got)
+		t.Errorf("the record is %s", got)
 	}
 }
