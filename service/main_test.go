@@ -14,12 +14,12 @@ import (
 
 const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
 
-// standardTypes are those that come with Outboard.
+// standardTypes are the types that come with Outboard.
 func standardTypes() config.Types {
 	return config.Types{Policies: standard.Types(), Signals: signals.Types()}
 }
 
-// newService makes a service of the text, which logs into log.
+// newService returns a service with the configuration in text, which logs to log.
 func newService(t *testing.T, file, text string, types config.Types, to Connection, log *bytes.Buffer) *Service {
 	t.Helper()
 	c, err := config.Parse(file, []byte(text), types)

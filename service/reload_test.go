@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/filewatch"
 )
 
-// reloading is a service without a cluster, and what it has logged.
+// reloading is a service without a cluster, and its log.
 type reloading struct {
 	*Service
 	t    *testing.T
@@ -28,7 +28,7 @@ func newReloading(t *testing.T, text string) *reloading {
 	return r
 }
 
-// says reloads and fails unless the log then has the text.
+// says reloads, and fails the test unless the log then contains the text.
 func (r *reloading) says(text, want string) {
 	r.t.Helper()
 	r.log.Reset()
@@ -38,7 +38,8 @@ func (r *reloading) says(text, want string) {
 	}
 }
 
-// A restart is needed for what differs from the configuration at the start of the process, however many reloads ago.
+// The service requests a restart for differences from the configuration at the start of the
+// process, after any number of reloads.
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
@@ -61,7 +62,7 @@ func TestReloadSaysWhatChanged(t *testing.T) {
 	r.says(many, "and 12 more")
 }
 
-// A failed reload shows until the file can be loaded again.
+// The metric and the warning show a failed reload until the file loads again.
 func TestFailedReloadShows(t *testing.T) {
 	const good = alone + "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, good)
@@ -88,7 +89,7 @@ func TestFailedReloadShows(t *testing.T) {
 	}
 }
 
-// A process without a cluster cannot begin to need one.
+// A process without a cluster cannot start to need one.
 func TestReloadCannotConnect(t *testing.T) {
 	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	for _, text := range []string{

@@ -8,8 +8,8 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// Only who learns from the pods that came pays for remembering them, and may begin at
-// any time.
+// Only a strategy that uses the history of pods causes the cost of keeping it, and a reload can
+// enable it at any time.
 func TestWhoNeedsHistory(t *testing.T) {
 	requirementsWith := func(strategy string) requirements {
 		t.Helper()

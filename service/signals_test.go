@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// watchfulSource says of its first reading whether the cluster had been read.
+// watchfulSource reports whether the cache was synced at its first reading.
 type watchfulSource struct {
 	live  *cluster.Cluster
 	once  sync.Once
@@ -27,7 +27,7 @@ func (s *watchfulSource) Read(context.Context, signal.Limits) ([]signal.Sample, 
 	return nil, nil
 }
 
-// Readings are dated by the API server's time, which is not known before the cluster has been read.
+// The API server's time determines the time of readings, and is unknown before the cache is synced.
 func TestSignalsAreReadWhenTheClusterHasBeenRead(t *testing.T) {
 	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -45,9 +45,9 @@ func TestSignalsAreReadWhenTheClusterHasBeenRead(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { s.followSignals(ctx) })
-	time.Sleep(50 * time.Millisecond) // in which a reading that does not wait is made
+	time.Sleep(50 * time.Millisecond) // enough time for a reading that does not wait
 	running.Go(func() { _ = live.Run(ctx) })
 	if err := <-source.first; err != nil {
-		t.Errorf("a signal is read although %v", err)
+		t.Errorf("the service reads a signal although %v", err)
 	}
 }
