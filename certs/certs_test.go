@@ -45,7 +45,7 @@ func pool(t *testing.T, a *certs.Authority) *x509.CertPool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(a.Pair().Cert) {
-		t.Fatal("the authority's certificate does not parse")
+		t.Fatal("the CA's certificate does not parse")
 	}
 	return roots
 }
@@ -58,7 +58,7 @@ func TestIssuedCertificatesVerify(t *testing.T) {
 		req   certs.Request
 		host  string
 		usage x509.ExtKeyUsage
-		want  string // part of the error; "" when it verifies
+		want  string // part of the error; "" if it verifies
 	}{
 		{"server by IPv4", certs.Request{Server: true, Hosts: []string{"10.0.0.1"}}, "10.0.0.1", server, ""},
 		{"server by IPv6", certs.Request{Server: true, Hosts: []string{"::1"}}, "::1", server, ""},
@@ -86,7 +86,7 @@ func TestIssuedCertificatesVerify(t *testing.T) {
 	other := authority(t, certs.AuthorityOptions{})
 	cert := leaf(t, issue(t, a, certs.Request{Client: true}))
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(t, other), KeyUsages: []x509.ExtKeyUsage{client}}); err == nil {
-		t.Error("a certificate verifies with an authority that did not sign it")
+		t.Error("a certificate verifies with a CA that did not sign it")
 	}
 }
 
@@ -111,7 +111,7 @@ func TestLeafEndsWithItsAuthority(t *testing.T) {
 	end := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	a := authority(t, certs.AuthorityOptions{NotAfter: end})
 	if got := leaf(t, issue(t, a, certs.Request{Client: true})).NotAfter; !got.Equal(end) {
-		t.Errorf("certificate ends %s, its authority %s", got, end)
+		t.Errorf("the certificate expires %s, its CA %s", got, end)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestWriteFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	a := authority(t, certs.AuthorityOptions{})
-	for range 2 { // the second time over the first
+	for range 2 { // the second time replaces the files
 		want := issue(t, a, certs.Request{Client: true})
 		if err := want.WriteFiles(cert, key); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestWriteFiles(t *testing.T) {
 		gotCert, _ := os.ReadFile(cert)
 		gotKey, _ := os.ReadFile(key)
 		if !bytes.Equal(gotCert, want.Cert) || !bytes.Equal(gotKey, want.Key) {
-			t.Fatal("the files do not hold the pair")
+			t.Fatal("the files do not contain the pair")
 		}
 	}
 	if info, _ := os.Stat(key); info.Mode().Perm() != 0o600 {
