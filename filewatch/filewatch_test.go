@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start watches the paths until the test ends and returns what is reported.
+// start watches the paths until the test ends, and returns the reports.
 func start(t *testing.T, opts filewatch.Options) (<-chan map[string][]byte, <-chan error) {
 	t.Helper()
 	changes := make(chan map[string][]byte, 1000)
@@ -60,7 +60,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// publish writes files as the kubelet does for a volume: a new directory, then the link ..data swapped to it.
+// publish writes files as the kubelet does for a volume: to a new directory, to which it then
+// switches the link ..data.
 func publish(t *testing.T, dir, version string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -88,7 +89,7 @@ func waitFor(t *testing.T, changes <-chan map[string][]byte, path, content strin
 				return c
 			}
 		case <-t.Context().Done():
-			t.Fatalf("never saw %q in %s", content, path)
+			t.Fatalf("no report has %q in %s", content, path)
 		}
 	}
 }
@@ -199,7 +200,7 @@ func TestChangeBetweenNewAndRunIsTold(t *testing.T) {
 	write(t, path, "new")
 	w.Run(ctx)
 	if string(got[path]) != "new" || !bytes.Equal(w.Contents()[path], got[path]) {
-		t.Errorf("told %q, Contents() = %q, want %q", got[path], w.Contents()[path], "new")
+		t.Errorf("the report has %q, Contents() = %q, want %q", got[path], w.Contents()[path], "new")
 	}
 }
 
@@ -216,7 +217,7 @@ func TestSameBytesAreNoChange(t *testing.T) {
 	write(t, replacement, "2")
 	must(t, os.Rename(replacement, path))
 	if c := <-changes; string(c[path]) != "2" {
-		t.Errorf("first change told is %q, want only the one that changed bytes", c[path])
+		t.Errorf("the first report is %q, want only the change of bytes", c[path])
 	}
 	select {
 	case err := <-errs:
@@ -252,16 +253,16 @@ func TestUnreadableFileKeepsTheFormerContents(t *testing.T) {
 			})
 			tc.spoil(t, path)
 			for !strings.Contains((<-errs).Error(), tc.want) {
-				// A spoiling of two steps may show the first one.
+				// The first of two steps can cause a report.
 			}
-			write(t, other, "2") // not told, since the set cannot be read as a whole
+			write(t, other, "2") // no report, because one file of the set is unreadable
 			must(t, os.RemoveAll(path))
 			write(t, path+".tmp", "again")
 			must(t, os.Rename(path+".tmp", path))
 
 			got := <-changes
 			if string(got[path]) != "again" || string(got[other]) != "2" {
-				t.Errorf("first change told is %q, want the whole set after it became readable", got)
+				t.Errorf("the first report is %q, want the whole set after it is readable again", got)
 			}
 		})
 	}
@@ -275,18 +276,19 @@ func TestErrorIsToldOncePerChange(t *testing.T) {
 	for round := range 3 {
 		must(t, os.Remove(path))
 		if err := <-errs; !errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("told %v, want fs.ErrNotExist", err)
+			t.Fatalf("the report is %v, want fs.ErrNotExist", err)
 		}
 		write(t, path+".tmp", fmt.Sprint("round ", round))
 		must(t, os.Rename(path+".tmp", path))
 		<-changes
 		if len(errs) != 0 {
-			t.Fatalf("the same error was told again: %v", <-errs)
+			t.Fatalf("a second report has the same error: %v", <-errs)
 		}
 	}
 }
 
-// A set swapped as a whole must never be told half and half: a certificate with the key of another.
+// A report never mixes two versions of a set that is replaced as a whole, such as a certificate
+// with the key of another.
 func TestSetIsReadTogether(t *testing.T) {
 	dir := t.TempDir()
 	paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")}
@@ -303,7 +305,7 @@ func TestSetIsReadTogether(t *testing.T) {
 		got := <-changes
 		for path, content := range maps.All(got) {
 			if !bytes.Equal(content, got[paths[0]]) {
-				t.Fatalf("%s holds %q while %s holds %q", path, content, paths[0], got[paths[0]])
+				t.Fatalf("%s has %q while %s has %q", path, content, paths[0], got[paths[0]])
 			}
 		}
 		if string(got[paths[0]]) == fmt.Sprint(last) {
