@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/throttle"
 )
 
-// book is a text that may be written by any number of goroutines.
+// book is a text for concurrent writers.
 type book struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,8 @@ func (b *book) Reset() {
 	b.text.Reset()
 }
 
-// Of each kind a few records are written in a period, and then how many were left out, also if nothing follows.
+// The handler writes a few records of each kind in a period, and then the number of dropped ones,
+// even if no record follows.
 func TestRecordsAreLeftOutAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out book
@@ -73,7 +74,7 @@ func TestRecordsAreLeftOutAndCounted(t *testing.T) {
 			t.Errorf("in the next period:\n%s", &out)
 		}
 
-		// However many kinds there are, the lines and the memory are bounded.
+		// The number of lines and the memory are bounded for any number of kinds.
 		out.Reset()
 		for i := range 10_000 {
 			log.Log(logger, slog.LevelWarn, fmt.Sprint("kind ", i), "of many kinds")
@@ -88,7 +89,7 @@ func TestRecordsAreLeftOutAndCounted(t *testing.T) {
 			log.Log(logger, slog.LevelWarn, fmt.Sprint("new kind ", i), "of a few kinds")
 		}
 		if n := lines("of a few kinds"); n != 50 {
-			t.Errorf("%d lines of 50 kinds when the others are over", n)
+			t.Errorf("%d lines of 50 kinds after the others", n)
 		}
 	})
 }
