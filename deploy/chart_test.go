@@ -1,4 +1,5 @@
-// Package deploy tests the chart and the manifests, as far as that needs neither Helm nor a cluster.
+// Package deploy tests the parts of the chart and the manifests that need neither Helm nor a
+// cluster.
 package deploy
 
 import (
@@ -23,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the configurations of kube-scheduler in chart/presets")
 
-// head is what the chart puts before a preset.
+// head is the text that the chart puts before a preset.
 const head = `apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {address: 0.0.0.0:8443, tls: {certFile: a, keyFile: b, clientCAFile: c}}
@@ -55,7 +56,8 @@ func TestPresets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Utilization scores pods, which need not wait for it. The others limit or allocate.
+			// Utilization only scores pods, so its extender can be ignorable. The others limit or
+			// allocate.
 			w, err := wiring.New(c, wiring.Options{For: wiring.Service, Strict: filepath.Base(path) != "utilization.yaml"})
 			if err != nil {
 				t.Fatal(err)
@@ -81,14 +83,14 @@ func TestChartHasTheLedgerCRD(t *testing.T) {
 
 var metric = regexp.MustCompile(`outboard_[a-z_]+`)
 
-// Every metric in an alert or on the dashboard exists: the page about metrics has it, and a test of the project compares that
-// page with the code.
+// Every metric in an alert or on the dashboard exists: it is on the page about metrics, which a
+// test of the project compares with the code.
 func TestMonitoringNamesMetricsThatExist(t *testing.T) {
 	page := string(read(t, "../docs/reference/metrics.md"))
 	check := func(where, expression string) {
 		names := metric.FindAllString(expression, -1)
 		if len(names) == 0 {
-			t.Errorf("%s: %q names no metric", where, expression)
+			t.Errorf("%s: %q contains no metric", where, expression)
 		}
 		for _, name := range names {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {

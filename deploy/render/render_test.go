@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object is what the tests read of an object.
+// object is the part of an object that the tests read.
 type object struct {
 	Kind     string
 	Metadata struct{ Name, Namespace string }
@@ -49,7 +49,7 @@ func objects(t *testing.T, set, namespace, version string) map[string]object {
 			}
 			key := o.Kind + " " + o.Metadata.Name
 			if _, twice := all[key]; twice || o.Kind == "" || o.Metadata.Name == "" {
-				t.Errorf("%s: %q is there twice, or is no object:\n%s", name, key, doc)
+				t.Errorf("%s: %q is a duplicate, or is not an object:\n%s", name, key, doc)
 			}
 			all[key] = o
 		}
@@ -57,7 +57,7 @@ func objects(t *testing.T, set, namespace, version string) map[string]object {
 	return all
 }
 
-// deploy/ has what the chart renders to.
+// The files in deploy/ are the output of the chart.
 func TestManifestsAreCurrent(t *testing.T) {
 	files, err := manifests("../chart", "v1.37.0")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 	}
 	for name, text := range files {
 		if data, err := os.ReadFile(filepath.Join("..", name)); err != nil || string(data) != text {
-			t.Errorf("deploy/%s is not what the chart renders to (%v): make manifests", name, err)
+			t.Errorf("deploy/%s differs from the output of the chart (%v): make manifests", name, err)
 		}
 	}
 	paths, err := filepath.Glob("../*.yaml")
@@ -78,7 +78,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, generated := files[filepath.Base(path)]; !generated && strings.HasPrefix(string(data), header) {
-			t.Errorf("%s says that it is generated, and is not", path)
+			t.Errorf("%s claims to be generated, and is not", path)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The image of kube-scheduler follows the cluster, without what a provider adds to its version.
+// The tag of kube-scheduler's image is the cluster's version, without the suffix of a provider.
 func TestSchedulerHasTheVersionOfTheCluster(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.37.0":             "registry.k8s.io/kube-scheduler:v1.37.0",
@@ -127,7 +127,7 @@ func TestSchedulerHasTheVersionOfTheCluster(t *testing.T) {
 	}
 }
 
-// In another namespace, nothing names the default one.
+// In another namespace, no file has the name of the default one.
 func TestNamespace(t *testing.T) {
 	files, err := render("../chart", everything, "elsewhere", "v1.37.0")
 	if err != nil {
@@ -135,12 +135,13 @@ func TestNamespace(t *testing.T) {
 	}
 	for name, text := range files {
 		if strings.Contains(text, "outboard-system") {
-			t.Errorf("%s names outboard-system:\n%s", name, text)
+			t.Errorf("%s contains outboard-system:\n%s", name, text)
 		}
 	}
 }
 
-// No pod of the chart waits for Outboard to be scheduled, and each has the rights of the restricted Pod Security Standard.
+// No pod of the chart depends on Outboard to be scheduled, and each meets the restricted Pod
+// Security Standard.
 func TestPods(t *testing.T) {
 	for key, o := range objects(t, "", "outboard-system", "v1.37.0") {
 		if o.Kind != "Deployment" {
@@ -148,7 +149,7 @@ func TestPods(t *testing.T) {
 		}
 		spec := o.Spec.Template.Spec
 		if spec.SchedulerName != "default-scheduler" || spec.PriorityClassName != "system-cluster-critical" {
-			t.Errorf("%s is placed by %q with the priority %q", key, spec.SchedulerName, spec.PriorityClassName)
+			t.Errorf("%s has the scheduler %q and the priority class %q", key, spec.SchedulerName, spec.PriorityClassName)
 		}
 		container := spec.Containers[0].SecurityContext
 		if spec.SecurityContext["runAsNonRoot"] != true || container["readOnlyRootFilesystem"] != true || container["allowPrivilegeEscalation"] != false {
@@ -198,7 +199,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// The kustomization has every manifest that the tutorial needs, and every file exists.
+// The kustomization lists every manifest that the tutorial needs, and every file exists.
 func TestKustomization(t *testing.T) {
 	data, err := os.ReadFile("../kustomization.yaml")
 	if err != nil {
