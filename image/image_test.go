@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// written is the index of an image for this machine, built twice.
+// written is the index of an image for this machine, from the second of two builds.
 func written(t *testing.T) v1.ImageIndex {
 	t.Helper()
 	var digests []string
@@ -36,7 +36,7 @@ func written(t *testing.T) v1.ImageIndex {
 		digests = append(digests, digest)
 	}
 	if digests[0] != digests[1] {
-		t.Errorf("built twice, the image has the digests %s", digests)
+		t.Errorf("two builds of the image have the digests %s", digests)
 	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -160,18 +160,19 @@ func checkSBOM(t *testing.T, path string) {
 		versions[p.Name] = p.VersionInfo
 	}
 	if d.Packages[0].Name != "outboard.dev/outboard" || versions["stdlib"] != strings.TrimPrefix(runtime.Version(), "go") {
-		t.Errorf("it is about %s, with Go %s", d.Packages[0].Name, versions["stdlib"])
+		t.Errorf("the SBOM describes %s, with Go %s", d.Packages[0].Name, versions["stdlib"])
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "-C", "..", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go").Output()
 	if want := strings.TrimSpace(string(out)); err != nil || versions["k8s.io/client-go"] != want {
-		t.Errorf("it lists k8s.io/client-go %q, and go.mod has %q (%v)", versions["k8s.io/client-go"], want, err)
+		t.Errorf("the SBOM has k8s.io/client-go %q, and go.mod has %q (%v)", versions["k8s.io/client-go"], want, err)
 	}
 	if len(d.Relationships) != len(d.Packages) {
 		t.Errorf("%d packages and %d relationships", len(d.Packages), len(d.Relationships))
 	}
 }
 
-// run runs the program with nothing but the files of the image, as the user of the image, if the test may.
+// run runs the program with only the files of the image, as the user of the image if the test has
+// the permission.
 func run(t *testing.T, root string) {
 	t.Helper()
 	path, attributes := filepath.Join(root, "outboard"), &syscall.SysProcAttr{}
