@@ -15,7 +15,7 @@ import (
 
 const root = "../.."
 
-// The reference pages are what the code says now.
+// The reference pages match the code.
 func TestPagesAreUpToDate(t *testing.T) {
 	for _, p := range pages {
 		want, err := p.write(root)
@@ -43,7 +43,8 @@ func firstDifference(a, b string) int {
 	return 0
 }
 
-// The type of a metric that the code has is the type that Prometheus gathers, of all metrics with a value.
+// The type of each metric on the page is the type that Prometheus gathers, for all metrics with a
+// value.
 func TestMetricKinds(t *testing.T) {
 	kinds, err := metricKinds(root)
 	if err != nil {
@@ -74,7 +75,8 @@ func TestMetricKinds(t *testing.T) {
 
 var rejected = regexp.MustCompile(`(?m)^\S+ +([A-Z][A-Za-z]+)(!?) .*$`)
 
-// In the scenarios of a policy, evicting pods can help on nodes that are rejected with a reason as its README says.
+// In the scenarios of a policy, evicting pods can help on nodes rejected with a reason exactly if
+// the policy's README says so.
 func TestEvictingPodsAsInScenarios(t *testing.T) {
 	archives, err := filepath.Glob(filepath.Join(root, "policies", "*", "testdata", "*.txtar"))
 	if err != nil {
@@ -102,7 +104,7 @@ func TestEvictingPodsAsInScenarios(t *testing.T) {
 			helps := rows[row][3]
 			seen[helps] = true
 			if unresolvable := len(m[2]) > 0; unresolvable && helps == "can help" || !unresolvable && helps == "no" {
-				t.Errorf("%s: %q, but by the README, evicting pods: %s", name, m[0], helps)
+				t.Errorf("%s: %q, but in the README, evicting pods: %s", name, m[0], helps)
 			}
 		}
 	}
