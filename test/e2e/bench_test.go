@@ -19,9 +19,9 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// BenchmarkBinds is the time from the first of 40 bind calls, all at once, to the last
-// answer: for pods with shares of GPUs, all on one node and each on its own, and for
-// pods with nothing to claim, each on its own node. The arms take turns.
+// BenchmarkBinds is the time from the first of 40 concurrent bind calls to the last response: for
+// pods with shares of GPUs, all on one node and each on its own, and for pods without claims, each
+// on its own node. The arms take turns.
 func BenchmarkBinds(b *testing.B) {
 	const count = 40
 	ctx := b.Context()
@@ -58,7 +58,7 @@ func BenchmarkBinds(b *testing.B) {
 			}
 			bodies = append(bodies, body)
 		}
-		time.Sleep(200 * time.Millisecond) // for the watch to show them
+		time.Sleep(200 * time.Millisecond) // until the watch shows them
 		var calls sync.WaitGroup
 		started := time.Now()
 		for _, body := range bodies {

@@ -17,7 +17,8 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// load calls filter over and over, each time with a new connection, and with certificates as kube-scheduler reads them.
+// load calls filter repeatedly, each time on a new connection, and with certificates as
+// kube-scheduler reads them.
 type load struct {
 	*theater
 	outboard *stage.Outboard
@@ -27,7 +28,7 @@ type load struct {
 	failed   chan error
 }
 
-// start starts the callers, which read the CA now.
+// start starts the callers, which read the CA at that time.
 func (l *load) start(callers int) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.ctx)
@@ -74,7 +75,8 @@ func call(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// Certificates and the CA are replaced while kube-scheduler places pods and others call, and no handshake fails.
+// While kube-scheduler places pods and other callers call, the test replaces the certificates and
+// the CA, and no handshake fails.
 func TestCertificatesAreReplaced(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -101,7 +103,7 @@ profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 	}
 	check := func(step string) {
 		t.Helper()
-		// Connections of every caller that began after the last change, and a pod.
+		// Each caller opens a connection after the last change, and kube-scheduler places a pod.
 		seen := calls.calls.Load()
 		th.eventually("new connections", func() bool { return calls.calls.Load() >= seen+200 })
 		th.bound(controlplane.PodSpec{Name: step})
@@ -137,7 +139,7 @@ profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 
 	for line := range strings.Lines(th.get(o.Admin + "/metrics")) {
 		if strings.HasPrefix(line, "outboard_server_refused_callers_total{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
-			t.Errorf("a caller was refused: %s", line)
+			t.Errorf("Outboard rejected a caller: %s", line)
 		}
 	}
 	t.Logf("%d connections", calls.calls.Load())

@@ -13,26 +13,26 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// The example does what its README says, and a new price list makes the next pod go
-// elsewhere.
+// The example does what its README says, and after a new price list the next pod goes to another
+// node.
 func TestCheapestNodeExample(t *testing.T) {
 	th := open(t)
 	play := th.play("cheapest-node")
 	th.placeAll(play, map[string]string{"batch-1": "general-spot", "batch-2": "general-spot", "payments": "own", "cache": "own", "database": "memory"})
-	// The next small pod would join the others on the spot node, were it not for the list.
+	// With the old list, the next small pod would join the others on the spot node.
 	list := strings.Replace(string(play.Example.Data["prices.csv"]), "spot,0.17", "spot,1.7", 1)
 	th.rewrite(play.Outboard, "prices.csv", list, "price-list")
 	if next := th.bound(controlplane.PodSpec{Name: "batch-3", CPU: "2", Memory: "4Gi"}); next.Spec.NodeName != "own" {
-		t.Errorf("with a dear spot node batch-3 is on %s, want own", next.Spec.NodeName)
+		t.Errorf("with an expensive spot node batch-3 is on %s, want own", next.Spec.NodeName)
 	}
 	th.gated(play.Outboard, controlplane.PodSpec{Name: "gated"})
 	notes := th.notes(play.Outboard, "gated", "general-spot")
 	if want := "1.7 (signal price-list at "; !strings.Contains(notes, want) || !strings.Contains(notes, " USD/h: ") {
-		t.Errorf("explained as %q, want %q", notes, want)
+		t.Errorf("the explanation is %q, want %q", notes, want)
 	}
 }
 
-// play sets an example up, without its pods.
+// play starts an example, without its pods.
 func (th *theater) play(name string) *stage.Play {
 	th.t.Helper()
 	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", name))
@@ -52,8 +52,8 @@ func (th *theater) play(name string) *stage.Play {
 	return play
 }
 
-// placeAll places the example's pods, one after the other. where is on which node each must
-// come; a pod that is not there must wait.
+// placeAll places the example's pods one by one. where is the expected node of each; a pod that is
+// not in where must wait.
 func (th *theater) placeAll(play *stage.Play, where map[string]string) map[string]stage.Placed {
 	th.t.Helper()
 	all := map[string]stage.Placed{}
@@ -70,11 +70,11 @@ func (th *theater) placeAll(play *stage.Play, where map[string]string) map[strin
 	return all
 }
 
-// rewrite replaces a file that signals read, and returns when each has ended a reading that
+// rewrite replaces a file that signals read, and returns when each signal has ended a reading that
 // began afterwards.
 func (th *theater) rewrite(o *stage.Outboard, file, text string, signals ...string) {
 	th.t.Helper()
-	for _, end := range []string{"", "\n"} { // the first reading may have begun before
+	for _, end := range []string{"", "\n"} { // the first reading may have begun earlier
 		before := map[string]string{}
 		readings := func(signal string) string {
 			return th.metric(o, `outboard_signal_readings_total{outcome="success",signal="`+signal+`"} `)
@@ -91,7 +91,8 @@ func (th *theater) rewrite(o *stage.Outboard, file, text string, signals ...stri
 	}
 }
 
-// gated creates a pod that kube-scheduler does not try, and for which explain judges the nodes as they are.
+// gated creates a pod that kube-scheduler does not try, and for which explain evaluates the
+// policies on the current nodes.
 func (th *theater) gated(o *stage.Outboard, spec controlplane.PodSpec) {
 	th.t.Helper()
 	pod := spec.Pod()
@@ -102,7 +103,7 @@ func (th *theater) gated(o *stage.Outboard, spec controlplane.PodSpec) {
 	th.eventually("Outboard has seen "+spec.Name, func() bool { return th.explain(o, spec.Name).Gates != nil })
 }
 
-// notes are what policies say in words about the node, for a pod that waits.
+// notes returns the explanations of the policies for the node and a pending pod.
 func (th *theater) notes(o *stage.Outboard, pod, node string) string {
 	th.t.Helper()
 	for _, profile := range th.explain(o, pod).Now {

@@ -19,8 +19,9 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// The manifests as they are: the API server accepts them, and Outboard and kube-scheduler with the configurations in their
-// ConfigMaps, the certificates in their Secrets and the permissions of their ServiceAccounts place the test pods.
+// The API server accepts the unmodified manifests. With the configurations in their ConfigMaps, the
+// certificates in their Secrets and the permissions of their ServiceAccounts, Outboard and
+// kube-scheduler place the test pods.
 func TestDeploy(t *testing.T) {
 	th := open(t)
 	th.nodes(
@@ -55,7 +56,7 @@ leaderElection: {leaderElect: true, resourceNamespace: outboard-system, resource
 	}
 	third := controlplane.PodSpec{Name: "web-3", Labels: map[string]string{"app": "web"}, SchedulerName: "outboard-scheduler", Image: "nginx"}
 	if pod := th.bound(third); pod.Spec.NodeName == "b" {
-		t.Error("web-3 is on b, where two of its kind are")
+		t.Error("web-3 is on b, which has two pods of its kind")
 	}
 	for _, verb := range []string{"filter", "prioritize", "bind"} {
 		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="`+verb+`"} `); n == "" {
@@ -83,13 +84,13 @@ func TestDeployPresets(t *testing.T) {
 	}
 }
 
-// New pods that request a GPU name the second scheduler, and others do not.
+// New pods that request a GPU get the name of the second scheduler, and others do not.
 func TestDeploySetsTheSchedulerName(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
 	th.apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", "schedulername.yaml"))
 	n := 0
-	// The API server reads policies a moment later.
+	// The API server applies policies with a delay.
 	th.eventually("the policy is in force", func() bool {
 		n++
 		return th.create(gpuPod(fmt.Sprintf("gpu-%d", n), 1)).Spec.SchedulerName == "outboard-scheduler"
@@ -104,7 +105,8 @@ func TestDeploySetsTheSchedulerName(t *testing.T) {
 	}
 }
 
-// mounted writes the Secrets of both sides to files, as the kubelet does, and returns their directory.
+// mounted writes the Secrets of both sides to files, as the kubelet does, and returns their
+// directory.
 func (th *theater) mounted() string {
 	th.t.Helper()
 	dir := th.t.TempDir()
@@ -147,7 +149,7 @@ func (th *theater) serviceAccount(name string) string {
 	return file
 }
 
-// apply runs kubectl apply as a user would.
+// apply runs kubectl apply as a user does.
 func (th *theater) apply(stdin []byte, args ...string) {
 	th.t.Helper()
 	kubectl := th.Kubectl(th.ctx, append([]string{"apply"}, args...)...)
@@ -170,12 +172,11 @@ func configMap(t *testing.T, path, key string) string {
 			return m.Data[key]
 		}
 	}
-	t.Fatalf("%s holds no ConfigMap with %s", path, key)
+	t.Fatalf("%s has no ConfigMap with %s", path, key)
 	return ""
 }
 
-// Our own extender keeps every rule, asked by our own verifier about the nodes of
-// a real cluster.
+// Outboard complies with every rule of its own verifier, for the nodes of a real cluster.
 func TestVerify(t *testing.T) {
 	th := open(t)
 	var nodes []controlplane.NodeSpec
@@ -193,7 +194,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "✓") {
-		t.Errorf("nothing was verified:\n%s", out)
+		t.Errorf("the verifier checked nothing:\n%s", out)
 	}
 }
 
@@ -215,7 +216,7 @@ func TestPlacementExample(t *testing.T) {
 				t.Errorf("%s is on %s, where nginx is not", name, node)
 			}
 		case name == "web-5" && (node == "node-03" || node == "node-09" || node == ""):
-			t.Errorf("web-5 is on %q, where two web pods are", node)
+			t.Errorf("web-5 is on %q, which has two web pods", node)
 		case name == "train" && node != "node-14":
 			t.Errorf("train is on %s, its image on node-14", node)
 		case node == "":

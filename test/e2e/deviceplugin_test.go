@@ -23,10 +23,11 @@ const (
 	gpuTaken   = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 )
 
-// gpuNode plays a kubelet and the gpushare device plugin of one node. The kubelet admits pods one by one, in the order in
-// which they come, and asks the plugin for each container. The plugin is not told which pod it serves. It does what its
-// source says: among the node's pending pods that ask for GPU memory, have an assume time and are not assigned, it takes the
-// first by assume time whose total is what the container asks for.
+// gpuNode simulates a kubelet and the gpushare device plugin of one node. The kubelet admits pods
+// one by one, in the order of their arrival, and calls the plugin for each container. The call does
+// not name the pod. The plugin does what its source code does: among the node's pending pods that
+// request GPU memory, have an assume time and are not assigned, it takes the first by assume time
+// whose total equals the container's request.
 type gpuNode struct {
 	client kubernetes.Interface
 	name   string
@@ -36,7 +37,7 @@ type gpuNode struct {
 	failed []error
 }
 
-// startGPUNode plays until ctx ends.
+// startGPUNode simulates until ctx ends.
 func startGPUNode(ctx context.Context, client kubernetes.Interface, name string) (*gpuNode, error) {
 	g := &gpuNode{client: client, name: name, served: map[types.UID]string{}}
 	pods, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
@@ -105,7 +106,7 @@ func (g *gpuNode) allocate(ctx context.Context, units int64) (string, error) {
 	return "-1", fmt.Errorf("no pod waits for %d units", units)
 }
 
-// count is how many pods were served.
+// count returns how many pods the plugin has served.
 func (g *gpuNode) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// fpgas allocates FPGAs that nodes name in an annotation.
+// fpgas allocates FPGAs whose names are in an annotation of the node.
 const fpgas = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
@@ -22,9 +22,9 @@ profiles:
     config: {resource: example.com/fpga, units: Named, unitsFrom: example.com/fpgas}
 `
 
-// With ignoredByScheduler: true nobody but this policy counts, on a node whose kubelet knows nothing of the devices; with
-// false kube-scheduler counts, too. Either way each pod is told units of its own, the pod too many waits, and it runs when
-// units are free.
+// With ignoredByScheduler: true only this policy counts the devices, on a node whose kubelet does
+// not report them; with false kube-scheduler also counts them. In both cases each pod gets its own
+// units in its annotation, the surplus pod waits, and it runs when units are free.
 func TestDevicesAreHandedOutOnce(t *testing.T) {
 	for name, ignored := range map[string]bool{"ignored by kube-scheduler": true, "counted by kube-scheduler": false} {
 		t.Run(name, func(t *testing.T) {
@@ -47,26 +47,26 @@ func TestDevicesAreHandedOutOnce(t *testing.T) {
 			const told = "outboard.dev/example.com.fpga"
 			units := append(strings.Split(two.Annotations[told], ","), one.Annotations[told])
 			if slices.Sort(units); !slices.Equal(units, []string{"fpga0", "fpga1", "fpga2"}) {
-				t.Errorf("the pods were told %q and %q", two.Annotations[told], one.Annotations[told])
+				t.Errorf("the annotations of the pods are %q and %q", two.Annotations[told], one.Annotations[told])
 			}
 			waits := th.place(pod("more", "1"))
 			if waits.Waiting == "" {
-				t.Fatalf("the pod too many was told %q", waits.Pod.Annotations[told])
+				t.Fatalf("the annotation of the surplus pod is %q", waits.Pod.Annotations[told])
 			}
 			if want := "node(s) do not have enough free devices"; ignored && !strings.Contains(waits.Waiting, want) {
-				t.Errorf("it waits because %q, want %q", waits.Waiting, want)
+				t.Errorf("it waits because of %q, want %q", waits.Waiting, want)
 			}
 			if err := controlplane.DeletePod(th.ctx, th.Client, one); err != nil {
 				t.Fatal(err)
 			}
 			if more := th.willBeBound(waits.Pod); more.Annotations[told] != one.Annotations[told] {
-				t.Errorf("the pod that waited was told %q, want %q", more.Annotations[told], one.Annotations[told])
+				t.Errorf("the annotation of the pod that waited is %q, want %q", more.Annotations[told], one.Annotations[told])
 			}
 		})
 	}
 }
 
-// The example does what its README says, and explain tells who has what.
+// The example does what its README says, and explain shows which pods hold what.
 func TestDevicesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("devices")
@@ -81,7 +81,7 @@ func TestDevicesExample(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := waiting[pod.Name]; want == "" && p.Waiting != "" || !strings.Contains(p.Waiting, want) {
-			t.Errorf("%s waits because %q, want %q", pod.Name, p.Waiting, want)
+			t.Errorf("%s waits because of %q, want %q", pod.Name, p.Waiting, want)
 		}
 		placed[pod.Name] = p.Pod.Spec.NodeName + " " + p.Pod.Annotations["outboard.dev/example.com.fpga"]
 	}
@@ -99,7 +99,7 @@ func TestDevicesExample(t *testing.T) {
 	for _, x := range th.explain(play.Outboard, "pair-3").Now[0].Explanations {
 		for _, p := range x.Policies {
 			if line := x.Node + ": " + strings.Join(p.Notes, " "); len(p.Notes) > 0 && !strings.Contains(string(readme), "\n"+line+"\n") {
-				t.Errorf("the README does not show\n%s", line)
+				t.Errorf("the README does not contain\n%s", line)
 			}
 		}
 	}

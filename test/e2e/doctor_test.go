@@ -28,7 +28,7 @@ func (th *theater) doctor(config string, args ...string) (codes []string, fixed 
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		th.t.Fatal(err)
 	}
-	// The status says whether there are errors.
+	// The exit status shows whether there are errors.
 	report, _ := exec.CommandContext(th.ctx, th.Binary(), append([]string{"doctor", file, "-o", "json"}, args...)...).Output()
 	var found struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal(report, &found); err != nil {
@@ -50,13 +50,13 @@ func (th *theater) diagnosed(code, config string, args ...string) string {
 	th.t.Helper()
 	codes, fixed := th.doctor(config, args...)
 	if !slices.Contains(codes, code) {
-		th.t.Errorf("the doctor finds %v, and not %s", codes, code)
+		th.t.Errorf("the doctor reports %v, and not %s", codes, code)
 	}
 	return fixed
 }
 
-// impostor is a server that lets all nodes pass, of HTTPS with a certificate of its own making, or of
-// plain HTTP. It counts calls.
+// impostor is a server that passes all nodes, over HTTPS with a certificate that it has created
+// itself, or over plain HTTP. It counts calls.
 func impostor(t *testing.T, start func(http.Handler) *httptest.Server) (url string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
@@ -74,8 +74,8 @@ func impostor(t *testing.T, start func(http.Handler) *httptest.Server) (url stri
 	return s.URL, calls
 }
 
-// Without a CA kube-scheduler places a pod as an impostor says, and with what the doctor writes it
-// does not.
+// Without a CA kube-scheduler places a pod by the response of an impostor. With the doctor's
+// corrected file it does not.
 func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -88,7 +88,7 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	scheduler := th.scheduler(config)
 	th.bound(controlplane.PodSpec{Name: "first"})
 	if calls.Load() == 0 {
-		t.Error("the impostor was not called")
+		t.Error("the impostor got no call")
 	}
 	if err := scheduler.Stop(); err != nil {
 		t.Error(err)
@@ -96,10 +96,10 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	calls.Store(0)
 	th.scheduler(fixed)
 	if placed := th.place(controlplane.PodSpec{Name: "second"}); !strings.Contains(placed.Waiting, "certificate") {
-		t.Errorf("with a CA the pod waits for %q", placed.Waiting)
+		t.Errorf("with a CA the pod waits because of %q", placed.Waiting)
 	}
 	if n := calls.Load(); n != 0 {
-		t.Errorf("with a CA the impostor was called %d times", n)
+		t.Errorf("with a CA the impostor got %d calls", n)
 	}
 }
 
@@ -127,8 +127,8 @@ func TestDoctorPlaintextPrefix(t *testing.T) {
 	}
 }
 
-// An ignorable binder that does not respond gets its pods bound without what it allocates; with what
-// the doctor writes they wait.
+// If an ignorable binder does not respond, kube-scheduler binds pods without their allocations.
+// With the doctor's corrected file the pods wait.
 func TestDoctorIgnorableBinder(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("a", 1, 8))
@@ -162,8 +162,9 @@ const leastAllocated = `profiles:
       enabled: [{name: NodeResourcesFit, weight: 1}]
 `
 
-// After a filter with whole nodes, kube-scheduler takes a busy node for idle; with what the doctor
-// writes it does not. The busy node is the larger one, so it has the larger free part if it is idle.
+// After a filter call with whole nodes, kube-scheduler counts a busy node as idle. With the
+// doctor's corrected file it does not. The busy node is the larger one, so it has the larger free
+// part if it is idle.
 func TestDoctorEmptyNodeInfos(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "busy", CPU: "16", Memory: "64Gi"}, controlplane.NodeSpec{Name: "idle", CPU: "8"})
@@ -187,7 +188,7 @@ func TestDoctorEmptyNodeInfos(t *testing.T) {
 	}
 }
 
-// What kube-scheduler does with other files that the doctor reports, and with what it writes instead.
+// What kube-scheduler does with other files that the doctor reports, and with the corrected ones.
 func TestDoctorConsequences(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("a", 4, 8))
@@ -233,7 +234,7 @@ func TestDoctorConsequences(t *testing.T) {
 				is = tt.wrong
 			}
 			if !is(got) {
-				t.Errorf("%s: with the %s file the pod is on %q, and waits for %q:\n%s", tt.code, which, got.Pod.Spec.NodeName, got.Waiting, config)
+				t.Errorf("%s: with the %s file the pod is on %q, and waits because of %q:\n%s", tt.code, which, got.Pod.Spec.NodeName, got.Waiting, config)
 			}
 			if err := scheduler.Stop(); err != nil {
 				t.Error(err)
@@ -245,10 +246,10 @@ func TestDoctorConsequences(t *testing.T) {
 	}
 }
 
-// placed says whether a pod is on a node.
+// placed reports whether a pod is on a node.
 func placed(p stage.Placed) bool { return p.Waiting == "" }
 
-// What the cluster says is read: kube-scheduler's pod, what nodes report, Services.
+// The doctor reads the cluster: kube-scheduler's pod, the resources of nodes, Services.
 func TestDoctorReadsTheCluster(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -263,13 +264,13 @@ func TestDoctorReadsTheCluster(t *testing.T) {
 	codes, _ := th.doctor(config, "--kubeconfig", th.Kubeconfig())
 	for _, code := range []string{"SchedulerWithoutConfig", "ClusterDNS", "NoEndpoints", "ResourceNotReported"} {
 		if !slices.Contains(codes, code) {
-			t.Errorf("the doctor finds %v, and not %s", codes, code)
+			t.Errorf("the doctor reports %v, and not %s", codes, code)
 		}
 	}
 }
 
-// kube-scheduler starts with a file exactly if the doctor does not say otherwise, and with every
-// file that the doctor has corrected.
+// kube-scheduler starts with a file unless the doctor reports that it does not, and with every
+// corrected file.
 func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 	th := open(t)
 	archives, err := filepath.Glob(filepath.Join(th.Root, "wiring", "doctor", "testdata", "*.txtar"))
@@ -298,7 +299,7 @@ func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 			}
 			rejected := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return strings.Contains(f.Why, "does not start") })
 			if err := th.tryScheduler(dir, here.Replace(string(f.Data))); (err != nil) != rejected {
-				t.Errorf("%s %s: the doctor says that kube-scheduler does not start: %t; kube-scheduler: %v", filepath.Base(name), f.Name, rejected, err)
+				t.Errorf("%s %s: the doctor reports that kube-scheduler does not start: %t; kube-scheduler: %v", filepath.Base(name), f.Name, rejected, err)
 			}
 		}
 	}

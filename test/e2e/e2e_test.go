@@ -1,5 +1,5 @@
-// Package e2e holds tests in which an unmodified kube-scheduler places pods on a
-// real API server, with `outboard serve` as a process of its own.
+// Package e2e holds tests in which an unmodified kube-scheduler places pods on a real API server,
+// with `outboard serve` as a separate process.
 package e2e
 
 import (
@@ -22,7 +22,7 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// patience bounds one test: far more than it takes on a slow machine.
+// patience bounds one test: much longer than a test takes on a slow machine.
 const patience = 4 * time.Minute
 
 // theater is a stage for one test.
@@ -38,13 +38,13 @@ func open(t *testing.T) *theater {
 	return openFor(t, patience)
 }
 
-// openFor is open for a test that may take that long.
+// openFor is open with another time limit.
 func openFor(t *testing.T, patience time.Duration) *theater {
 	t.Helper()
 	return openWith(t, patience, controlplane.Options{})
 }
 
-// openWith is openFor with a control plane that is started differently.
+// openWith is openFor with options for the control plane.
 func openWith(t *testing.T, patience time.Duration, o controlplane.Options) *theater {
 	t.Helper()
 	t.Parallel()
@@ -78,7 +78,7 @@ func (th *theater) nodes(specs ...controlplane.NodeSpec) {
 	th.anyNode = nodes[0].Name
 }
 
-// outboard starts Outboard; its log is shown if the test fails.
+// outboard starts Outboard; if the test fails, it logs Outboard's log.
 func (th *theater) outboard(config string) *stage.Outboard {
 	th.t.Helper()
 	o, err := th.StartOutboard(th.ctx, config)
@@ -93,7 +93,7 @@ func (th *theater) outboard(config string) *stage.Outboard {
 	return o
 }
 
-// scheduler starts kube-scheduler; its log is shown if the test fails.
+// scheduler starts kube-scheduler; if the test fails, it logs kube-scheduler's log.
 func (th *theater) scheduler(config string, env ...string) *controlplane.Scheduler {
 	th.t.Helper()
 	s, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: config, Env: env, Verbosity: 3})
@@ -112,7 +112,7 @@ func tail(text string, n int) string {
 	return text[max(0, len(text)-n):]
 }
 
-// place creates the pod and returns what became of it.
+// place creates the pod and returns the result.
 func (th *theater) place(spec controlplane.PodSpec) stage.Placed {
 	th.t.Helper()
 	placed, err := th.Place(th.ctx, spec.Pod())
@@ -132,7 +132,7 @@ func (th *theater) bound(spec controlplane.PodSpec) *corev1.Pod {
 	return th.awaitBound(placed.Pod)
 }
 
-// boundAndSeen is bound, and Outboard knows it.
+// boundAndSeen is bound, and waits until Outboard's view shows it.
 func (th *theater) boundAndSeen(o *stage.Outboard, spec controlplane.PodSpec) *corev1.Pod {
 	th.t.Helper()
 	pod := th.bound(spec)
@@ -140,11 +140,9 @@ func (th *theater) boundAndSeen(o *stage.Outboard, spec controlplane.PodSpec) *c
 	return pod
 }
 
-// awaitBound waits in a cluster in which, as in any real one, something happens
-// every now and then. kube-scheduler tries a pod again when something happens; if
-// it hears of the change that makes room before Outboard does, that attempt is in
-// vain, and in a cluster where nothing else ever happens the pod would wait for
-// minutes.
+// awaitBound waits in a cluster with occasional events, as in any real one. kube-scheduler retries
+// a pod after an event. If kube-scheduler receives the change that makes room before Outboard does,
+// that attempt fails, and without other events the pod would wait for minutes.
 func (th *theater) awaitBound(pod *corev1.Pod) *corev1.Pod {
 	th.t.Helper()
 	ctx, stop := context.WithCancel(th.ctx)
@@ -157,7 +155,7 @@ func (th *theater) awaitBound(pod *corev1.Pod) *corev1.Pod {
 			case <-time.After(time.Second):
 			}
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"happened":"%d"}}}`, n)
-			// Should it fail, the wait fails, and tells more.
+			// If it fails, the wait fails with more details.
 			_, _ = th.Client.CoreV1().Nodes().Patch(ctx, th.anyNode, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 	}()
@@ -168,8 +166,8 @@ func (th *theater) awaitBound(pod *corev1.Pod) *corev1.Pod {
 	return bound
 }
 
-// willBeBound waits in a cluster in which nothing else happens: if kube-scheduler hears of the change that makes room before
-// Outboard does, it is Outboard that makes it try the pod again.
+// willBeBound waits in a cluster without other events: if kube-scheduler receives the change that
+// makes room before Outboard does, Outboard makes it retry the pod.
 func (th *theater) willBeBound(pod *corev1.Pod) *corev1.Pod {
 	th.t.Helper()
 	bound, err := controlplane.WaitForPodBound(th.ctx, th.Client, pod)
@@ -189,7 +187,7 @@ func (th *theater) create(spec controlplane.PodSpec) *corev1.Pod {
 	return pod
 }
 
-// eventually polls until ok, for what no watch tells.
+// eventually polls until ok, for conditions without a watch.
 func (th *theater) eventually(what string, ok func() bool) {
 	th.t.Helper()
 	for !ok() {
@@ -201,7 +199,7 @@ func (th *theater) eventually(what string, ok func() bool) {
 	}
 }
 
-// logs waits until the service's log says so: what it has written comes a moment later.
+// logs waits until the service's log contains the text, which may appear with a delay.
 func (th *theater) logs(o *stage.Outboard, text string) {
 	th.t.Helper()
 	th.eventually(fmt.Sprintf("the log says %q", text), func() bool { return strings.Contains(o.Log(), text) })
@@ -246,7 +244,7 @@ func (th *theater) explain(o *stage.Outboard, pod string) *explain.Document {
 type extender struct {
 	o         *stage.Outboard
 	path      string // below the service's URL
-	verbs     string // what is served, such as "filter prioritize"
+	verbs     string // the served verbs, such as "filter prioritize"
 	nodes     bool   // nodes mode
 	ignorable bool
 	managed   []string
@@ -277,7 +275,7 @@ func schedulerConfig(extenders ...extender) string {
 	return b.String()
 }
 
-// oneWeb lets one pod with app: web run on a node.
+// oneWeb permits one pod with app: web on a node.
 const oneWeb = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration

@@ -14,7 +14,8 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// gpushare is Outboard in the place of the gpushare extender: the same paths, the same resource.
+// gpushare configures Outboard as a replacement of the gpushare extender: the same paths, the same
+// resource.
 const gpushare = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
@@ -26,13 +27,13 @@ profiles:
   - {type: GPUMemory, weight: 1}
 `
 
-// gpushareScheduler is the scheduler configuration of a gpushare installation, which stays as it is.
+// gpushareScheduler is the unchanged scheduler configuration of a gpushare installation.
 func gpushareScheduler(o *stage.Outboard) string {
 	return strings.ReplaceAll(schedulerConfig(extender{o: o, path: "/gpushare-scheduler", verbs: "filter bind preempt", managed: []string{string(gpuMem)}}),
 		"ignoredByScheduler: true", "ignoredByScheduler: false")
 }
 
-// gpus describes a node of so many GPUs with so much memory each.
+// gpus describes a node with a number of GPUs of the same memory.
 func gpus(name string, count, each int) controlplane.NodeSpec {
 	return controlplane.NodeSpec{Name: name, CPU: "1000", Memory: "1000Gi", Resources: map[string]string{
 		"pods": "1000", "aliyun.com/gpu-count": fmt.Sprint(count), string(gpuMem): fmt.Sprint(count * each),
@@ -43,8 +44,9 @@ func gpuPod(name string, units int) controlplane.PodSpec {
 	return controlplane.PodSpec{Name: name, Resources: map[string]string{string(gpuMem): fmt.Sprint(units)}}
 }
 
-// Hundreds of equal pods on one node, as fast as kube-scheduler binds them: every container runs on the GPU that Outboard
-// chose for its pod, although the device plugin can only guess which pod it serves; and every GPU is used up.
+// Hundreds of equal pods on one node, at the speed of kube-scheduler: every container runs on the
+// GPU that Outboard chose for its pod, although the device plugin can only guess which pod it
+// serves; and every GPU is full.
 func TestEveryContainerGetsItsGPU(t *testing.T) {
 	th := open(t)
 	const cards, each = 8, 30
@@ -79,12 +81,12 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 		chosen := p.Annotations[gpuIndex]
 		used[chosen]++
 		if got := node.served[p.UID]; got != chosen {
-			t.Errorf("pod %s was given GPU %s, and its container runs on %s", p.Name, chosen, got)
+			t.Errorf("pod %s has a claim of GPU %s, and its container runs on %s", p.Name, chosen, got)
 		}
 	}
 	for card := range cards {
 		if got := used[fmt.Sprint(card)]; got != each {
-			t.Errorf("GPU %d is used by %d pods, want %d", card, got, each)
+			t.Errorf("GPU %d has %d pods, want %d", card, got, each)
 		}
 	}
 	one := th.place(gpuPod("one-more", 1))
@@ -93,8 +95,8 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 	}
 }
 
-// A pod that is too large for every single GPU waits, and its event says why in gpushare's words; when one leaves, and is
-// really gone, it runs.
+// A pod that is too large for each GPU waits, and its event has the reason in gpushare's words;
+// when another pod has ended and is deleted, it runs.
 func TestGPUMemoryIsOfOneGPU(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 16))
@@ -141,9 +143,9 @@ all            18    18        14    32
 	}
 }
 
-// A pod of high priority that finds no GPU gets one that is then really free for it. kube-scheduler evicts one pod, after
-// which the sum of what is free on both GPUs is enough, and neither alone; so the pod that shares its GPU goes, too. The two on
-// the other GPU stay.
+// A pod of high priority that fits on no GPU gets one with enough room. kube-scheduler evicts one
+// pod, after which the sum over both GPUs is enough, but neither GPU alone is; so the pod that
+// shares its GPU is evicted too. The two pods on the other GPU stay.
 func TestPreemptFreesOneGPU(t *testing.T) {
 	th := open(t)
 	node := gpus("gpu-node", 2, 16)
@@ -164,7 +166,7 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 	hog := th.bound(pod("hog", "low", "6", 9))
 	small := th.bound(pod("small", "less", "100m", 4))
 	if important.Annotations[gpuIndex] != neighbor.Annotations[gpuIndex] || hog.Annotations[gpuIndex] != small.Annotations[gpuIndex] {
-		t.Fatal("the pods are not where the test wants them")
+		t.Fatal("the pods are not where the test needs them")
 	}
 	go finishDeletions(th.ctx, th.Client)
 	urgent := th.awaitBound(th.create(pod("urgent", "high", "3", 14)))
@@ -174,13 +176,14 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 	for name, stays := range map[string]bool{"important": true, "neighbor": true, "hog": false, "small": false} {
 		p, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
 		if got := err == nil && p.DeletionTimestamp == nil; got != stays {
-			t.Errorf("%s is still there: %v, want %v", name, got, stays)
+			t.Errorf("%s still exists: %v, want %v", name, got, stays)
 		}
 	}
 }
 
-// Outboard takes over from the gpushare extender, whose pods are on the node already: bound by somebody else, with the same
-// annotations, and no claims. They count; and a GPU that the device plugin says is unhealthy gets no pods until it is well.
+// Outboard replaces the gpushare extender, whose pods are already on the node: another tool has
+// bound them, with the same annotations, and without claims. They count; and a GPU that the device
+// plugin marks as unhealthy gets no pods until it is healthy.
 func TestTakesOverFromGPUShare(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 16))
@@ -215,6 +218,6 @@ func TestTakesOverFromGPUShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := th.willBeBound(waits.Pod).Annotations[gpuIndex]; got != "0" {
-		t.Errorf("when GPU 0 is well: on GPU %s", got)
+		t.Errorf("when GPU 0 is healthy: on GPU %s", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// The example does what its README says, and the pages show what is really printed.
+// The example does what its README says, and the pages show the real output.
 func TestGPUSharingExample(t *testing.T) {
 	th := open(t)
 	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "gpu-sharing"))
@@ -65,18 +65,18 @@ func TestGPUSharingExample(t *testing.T) {
 		t.Errorf("outboard audit: %v", err)
 	}
 	claims.shows(t, string(audit))
-	// What the page says about preemption: the node has 30 GiB left, as far as kube-scheduler knows, so it finds nobody to
-	// evict, and does not ask.
+	// The page describes the preemption: kube-scheduler counts 30 GiB left on the node, so it finds
+	// no pod to evict, and makes no preempt call.
 	th.priority("urgent", 1000)
 	urgent := gpuPod("urgent", 30)
 	urgent.PriorityClass, urgent.NodeSelector = "urgent", map[string]string{corev1.LabelHostname: "mixed"}
 	waits := th.place(urgent)
 	if want := "preemption: expected at least one victim pod on node"; !strings.Contains(waits.Waiting, want) {
-		t.Errorf("bound to %q, waiting: %q, want it to say %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
+		t.Errorf("bound to %q, waiting: %q, want it to contain %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
 	}
 }
 
-// page is one of docs/.
+// page is a page of docs/.
 type page struct{ name, text string }
 
 func (th *theater) page(name string) page {
@@ -88,17 +88,17 @@ func (th *theater) page(name string) page {
 	return page{name, oneSpaced(string(text))}
 }
 
-// shows fails the test unless the page holds the text. Lines may be broken elsewhere.
+// shows fails the test unless the page contains the text, possibly with other line breaks.
 func (p page) shows(t *testing.T, text string) {
 	t.Helper()
 	if !strings.Contains(p.text, oneSpaced(text)) {
-		t.Errorf("docs/%s.md does not show\n%s", p.name, text)
+		t.Errorf("docs/%s.md does not contain\n%s", p.name, text)
 	}
 }
 
 var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// oneSpaced is the text but for its spaces and times.
+// oneSpaced returns the text with single spaces and without times.
 func oneSpaced(text string) string {
 	return strings.Join(strings.Fields(timestamp.ReplaceAllString(text, "TIME")), " ")
 }

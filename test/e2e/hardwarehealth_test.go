@@ -20,10 +20,10 @@ func TestDegradedHardwareExample(t *testing.T) {
 		"1 node(s) have a condition that indicates degraded hardware", "1 node(s) have a signal that indicates degraded hardware",
 	} {
 		if !strings.Contains(waits.Waiting, want) {
-			t.Errorf("train-large waits because %q, want %q", waits.Waiting, want)
+			t.Errorf("train-large waits because of %q, want %q", waits.Waiting, want)
 		}
 	}
-	// A pod for which kube-scheduler does not rule out the nodes without GPUs.
+	// A pod for which kube-scheduler does not exclude the nodes without GPUs.
 	th.gated(play.Outboard, controlplane.PodSpec{Name: "gated"})
 	for _, test := range []struct{ pod, node, want string }{
 		{"train-large", "gpu-1", "rule xid rejects: condition XidCriticalError is True (Xid79)"},
@@ -32,7 +32,7 @@ func TestDegradedHardwareExample(t *testing.T) {
 		{"gated", "cpu-2", `rule suspect subtracts 50 points: label example.com/suspect is ""`},
 	} {
 		if notes := th.notes(play.Outboard, test.pod, test.node); !strings.Contains(notes, test.want) {
-			t.Errorf("%s on %s is explained as %q, want %q", test.pod, test.node, notes, test.want)
+			t.Errorf("the explanation of %s on %s is %q, want %q", test.pod, test.node, notes, test.want)
 		}
 	}
 	th.condition("gpu-1", "XidCriticalError", corev1.ConditionFalse)
@@ -41,7 +41,7 @@ func TestDegradedHardwareExample(t *testing.T) {
 	}
 }
 
-// condition sets a condition of the node, as node-problem-detector would.
+// condition sets a condition of the node, as node-problem-detector does.
 func (th *theater) condition(node, kind string, status corev1.ConditionStatus) {
 	th.t.Helper()
 	th.changeStatus(node, func(s *corev1.NodeStatus) {
@@ -53,8 +53,8 @@ func (th *theater) condition(node, kind string, status corev1.ConditionStatus) {
 	})
 }
 
-// A temperature that goes up and down around its threshold opens and closes the node
-// where a rule has that threshold, and changes nothing where a rule goes by the state.
+// A temperature that oscillates around its threshold changes the verdict of a rule with that
+// threshold, and does not change the verdict of a rule about the state.
 func TestFlappingSignal(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -90,7 +90,7 @@ profiles:
 				t.Errorf("step %d, at %d degrees: by the %s the pod fits: %t, want %t (%s)", step, tt.degrees, by, fits, want, placed.Waiting)
 			}
 			if placed.Waiting != "" && !strings.Contains(placed.Waiting, "node(s) have a signal that indicates degraded hardware") {
-				t.Errorf("step %d: the pod waits because %q", step, placed.Waiting)
+				t.Errorf("step %d: the pod waits because of %q", step, placed.Waiting)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 const ledgersPath = "/apis/outboard.dev/v1alpha1/ledgers"
 
-// write sends a Ledger by hand, as somebody with a bug would, and returns what the API server says.
+// write sends a Ledger as a faulty client does, and returns the API server's response.
 func (th *theater) write(client rest.Interface, name, spec string) error {
 	th.t.Helper()
 	old := new(ledger.Object)
@@ -36,7 +36,7 @@ func (th *theater) write(client rest.Interface, name, spec string) error {
 	return request.SetHeader("Content-Type", "application/json").Body(body).Do(th.ctx).Error()
 }
 
-// The API server itself refuses a ledger that hands out more than there is, whoever writes it.
+// The API server itself rejects a ledger that allocates more than there is, from any client.
 func TestAPIServerGuardsLedgers(t *testing.T) {
 	th := open(t)
 	client := th.Client.Discovery().RESTClient()
@@ -74,7 +74,7 @@ func TestAPIServerGuardsLedgers(t *testing.T) {
 			t.Errorf("%s: %v", step.name, err)
 		}
 		if step.refused != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), step.refused)) {
-			t.Errorf("%s: %v, want it refused: %s", step.name, err, step.refused)
+			t.Errorf("%s: %v, want it rejected: %s", step.name, err, step.refused)
 		}
 	}
 }

@@ -26,8 +26,9 @@ profiles:
 
 const installLedgers = "kubectl apply -f ledger/crd.yaml"
 
-// The definition of ledgers is deleted, with all claims, and installed again. Meanwhile no pod gets a seat, and it is said what
-// helps. Afterwards the pod that has a seat still has it, and only what is left is allocated.
+// Somebody deletes the CRD of ledgers, with all claims, and installs it again. Meanwhile no pod
+// gets a seat, and the messages show the remedy. Afterwards the pod with a seat still has it, and
+// Outboard allocates only the others.
 func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -43,23 +44,23 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 		return strings.Contains(th.get(o.Admin+"/readyz"), "[!] cluster: ledgers (the API server does not serve a resource")
 	})
 	if ready := th.get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") || !strings.Contains(ready, installLedgers) {
-		t.Errorf("/readyz says\n%s", ready)
+		t.Errorf("/readyz returns\n%s", ready)
 	}
 	if got := th.metric(o, `outboard_cluster_unreadable{resource="ledgers"} `); got != "1" {
-		t.Errorf("the metric says %q", got)
+		t.Errorf("the metric is %q", got)
 	}
 	second := th.create(licensed("second", "solver"))
 	th.eventually("the pod's events say what is missing", func() bool { return strings.Contains(th.events(second), installLedgers) })
 	if th.pod("second").Spec.NodeName != "" {
-		t.Error("a pod is bound without a claim")
+		t.Error("a pod without a claim is bound")
 	}
-	beginner := th.actor(t, "beginner", shippedPermissions(t, th.Root)) // who has never seen a ledger
+	beginner := th.actor(t, "beginner", shippedPermissions(t, th.Root)) // who has not seen a ledger before
 	th.eventually("the beginner says what is missing", func() bool {
 		err := beginner.cluster.Synced()
 		return err != nil && strings.Contains(err.Error(), "not read from the API server yet: ledgers (") && strings.Contains(err.Error(), installLedgers)
 	})
 	if got := strings.Count(o.Log(), "does not serve a resource"); got != 1 {
-		t.Errorf("it is logged %d times", got)
+		t.Errorf("the log has it %d times", got)
 	}
 
 	th.apply(nil, "-f", filepath.Join(th.Root, "ledger", "crd.yaml"))
@@ -70,11 +71,12 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 		t.Errorf("a third pod has one of two seats, or waits: %q", third.Waiting)
 	}
 	if said := fmt.Sprint(th.explain(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
-		t.Errorf("it says %q", said)
+		t.Errorf("the explanation is %q", said)
 	}
 }
 
-// Without the permission to change a pod its claim stays. The permission is logged once, and named by /readyz, until it is granted.
+// Without the permission to change a pod its claim stays. The log shows the permission once, and
+// /readyz shows it until it is granted.
 func TestReclaimWithoutPermission(t *testing.T) {
 	th := open(t)
 	roles := th.Client.RbacV1().ClusterRoles()
@@ -96,7 +98,7 @@ func TestReclaimWithoutPermission(t *testing.T) {
 		t.Errorf("it is not ready:\n%s", ready)
 	}
 	if got := th.metric(o, "outboard_ledger_forbidden_deletions "); got != "1" {
-		t.Errorf("the metric says %q", got)
+		t.Errorf("the metric is %q", got)
 	}
 	role.Rules = rules
 	if _, err := roles.Update(th.ctx, role, metav1.UpdateOptions{}); err != nil {
@@ -107,10 +109,10 @@ func TestReclaimWithoutPermission(t *testing.T) {
 	})
 	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
 	if th.pod("abandoned").Annotations[cluster.TouchedAnnotation] == "" {
-		t.Error("the pod was not changed")
+		t.Error("the pod is unchanged")
 	}
 	if got := strings.Count(o.Log(), "a permission is missing"); got != 1 {
-		t.Errorf("it is logged %d times", got)
+		t.Errorf("the log has it %d times", got)
 	}
 }
 

@@ -24,7 +24,7 @@ func licensed(name, needs string) controlplane.PodSpec {
 	return controlplane.PodSpec{Name: name, Annotations: map[string]string{licensesKey: needs}}
 }
 
-// finish says that the pod has succeeded, as its kubelet would.
+// finish sets the pod's phase to Succeeded, as its kubelet does.
 func (th *theater) finish(pod *corev1.Pod) {
 	th.t.Helper()
 	pod = pod.DeepCopy()
@@ -43,8 +43,8 @@ func (th *theater) audited() {
 	}
 }
 
-// The example does what its README says. A pod that waits is told who has the seats, and runs when somebody outside gives
-// one back.
+// The example does what its README says. The reason of a pending pod shows who has the seats, and
+// the pod runs when somebody outside the cluster returns one.
 func TestLicensesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("licenses")
@@ -74,10 +74,10 @@ func TestLicensesExample(t *testing.T) {
 	}
 	for _, want := range []string{"matlab: requests 1 seat of 6; 3 used by others as of ", "; 1 reserved; 2 claimed by pods: default/sim-1, default/sim-2"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("about sim-3 it is said %q, want %q", said, want)
+			t.Errorf("the explanation of sim-3 is %q, want %q", said, want)
 		}
 	}
-	// Ben closes both of his.
+	// Ben returns both of his.
 	before, rest, _ := strings.Cut(string(play.Example.Data["lmstat.txt"]), "    ben ")
 	_, after, _ := strings.Cut(rest, "\n")
 	text := strings.Replace(before+after, "Total of 4 licenses in use", "Total of 2 licenses in use", 1)
@@ -90,7 +90,7 @@ func TestLicensesExample(t *testing.T) {
 	th.audited()
 }
 
-// Whatever happens outside, pods keep their seats, and no other gets one that people have.
+// Whatever happens outside, pods keep their seats, and no other pod gets a seat that people use.
 func TestSeatsUsedOutside(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
@@ -109,7 +109,7 @@ profiles:
 `)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
 	th.bound(licensed("first", "solver=2"))
-	th.rewrite(o, "lmstat.txt", usage(3), "flexnet") // one more than pods leave
+	th.rewrite(o, "lmstat.txt", usage(3), "flexnet") // one more than pods leave free
 	waits := th.place(licensed("second", "solver"))
 	if want := "2 not enough free seats of a floating license"; !strings.Contains(waits.Waiting, want) {
 		t.Fatalf("second is on %q, waiting: %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
@@ -119,8 +119,8 @@ profiles:
 	th.audited()
 }
 
-// Two schedulers with a replica each give pods all there is, and never more: at no time run more pods than there are seats, and
-// each gets its turn.
+// Two schedulers with a replica each allocate all seats to pods, and never more: the number of
+// running pods never exceeds the seats, and each pod runs eventually.
 func TestReplicasShareSeats(t *testing.T) {
 	const seats, pods = 3, 12
 	th := open(t)
@@ -164,7 +164,8 @@ profiles:
 	}
 }
 
-// The API server takes the ledger of a license that as many pods have as one can hold, and guards it no less.
+// The API server accepts the ledger of a license with the maximum number of pods, and still
+// validates it.
 func TestAPIServerTakesAFullPool(t *testing.T) {
 	th := open(t)
 	client := th.Client.Discovery().RESTClient()

@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// atOnce is how many tests run at once unless the command line says. Most of their time
-// they wait: for a kube-scheduler that backs off, or for values to grow old.
+// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait:
+// for the backoff of a kube-scheduler, or for values to become stale.
 const atOnce = "4"
 
 // binary is Outboard, built once for all tests.

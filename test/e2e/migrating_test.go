@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Outboard in the place of the gpushare extender, with the manifests and as the page on migrating says: what gpushare has
-// given away counts, and is left as it is.
+// Outboard replaces the gpushare extender, with the manifests and the steps of the page on
+// migrating: allocations by gpushare count, and do not change.
 func TestMigratingFromGpushare(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 16))
@@ -51,7 +51,7 @@ extenders:
 		t.Fatal(err)
 	}
 	th.scheduler(config)
-	// Best fit would be GPU 1, with 6 left, if the pod were smaller.
+	// If the pod were smaller, best fit would choose GPU 1, with 6 left.
 	if pod := th.bound(gpuPod("after", 7)); pod.Annotations[gpuIndex] != "0" {
 		t.Errorf("the pod is on GPU %s, want 0", pod.Annotations[gpuIndex])
 	}
@@ -67,7 +67,7 @@ extenders:
 	}
 }
 
-// rules are those of the one role of a kind in a file of manifests.
+// rules returns the rules of the only role of a kind in a file of manifests.
 func (th *theater) rules(path, kind string) []rbacv1.PolicyRule {
 	th.t.Helper()
 	data, err := os.ReadFile(path)
@@ -75,7 +75,7 @@ func (th *theater) rules(path, kind string) []rbacv1.PolicyRule {
 		th.t.Fatal(err)
 	}
 	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
-		role := new(rbacv1.Role) // as a ClusterRole, but for the kind
+		role := new(rbacv1.Role) // a ClusterRole differs only in its kind
 		if yaml.Unmarshal(doc, role) == nil && role.Kind == kind {
 			return role.Rules
 		}

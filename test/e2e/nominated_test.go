@@ -20,9 +20,10 @@ import (
 
 var preemptions = flag.Int("preemptions", 100, "how many pods preempt others in TestNominatedPodsKeepTheirGPU")
 
-// Pods are evicted from GPUs to make room for important ones, one after the other, while smaller pods keep trying. Of the node
-// there is always enough left for a smaller pod, as kube-scheduler adds it up, but never of one GPU. So each of them that is
-// bound has taken what was made free for an important pod; and each important pod evicts one other pod.
+// kube-scheduler evicts pods from GPUs for important pods, one by one, while smaller pods retry. By
+// kube-scheduler's sum, the node always has enough left for a smaller pod, but no single GPU has.
+// So each smaller pod that is bound has taken the room for an important pod; and each important pod
+// evicts one other pod.
 func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 	const nodes, each, workers, smaller = 12, 16, 6, 12
 	th := openFor(t, patience+time.Duration(*preemptions)*time.Second)
@@ -69,7 +70,7 @@ func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 				if pod, err = controlplane.WaitForPodBound(ctx, th.Client, pod); err != nil {
 					return fmt.Errorf("%s: %w", spec.Name, err)
 				}
-				low(pod.Spec.NodeName) // before, so that there is no moment in which a smaller pod may have the GPU
+				low(pod.Spec.NodeName) // before the deletion, so that the smaller pod cannot get the GPU in between
 				if err := controlplane.DeletePod(ctx, th.Client, pod); err != nil {
 					return err
 				}
@@ -95,13 +96,13 @@ func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	thefts, evicted := k.count()
-	t.Logf("%d pods preempted %d others; smaller pods took what was made free %d times", *preemptions, evicted, thefts)
+	t.Logf("%d pods preempted %d others; smaller pods took the freed GPU %d times", *preemptions, evicted, thefts)
 	if thefts > 0 || evicted != *preemptions {
 		t.Error("want 1 eviction each, and 0")
 	}
 }
 
-// keepTrying creates a pod of 8 units of one GPU, and another one when that has waited for a while, until ctx ends.
+// keepTrying creates a pod of 8 units of one GPU, and after a while its successor, until ctx ends.
 func keepTrying(ctx context.Context, th *theater, name string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		pod, err := th.Client.CoreV1().Pods("default").Create(ctx, gpuPod(fmt.Sprintf("%s-%d", name, i), 8).Pod(), metav1.CreateOptions{})
@@ -112,12 +113,12 @@ func keepTrying(ctx context.Context, th *theater, name string) {
 		case <-ctx.Done():
 		case <-time.After(300 * time.Millisecond):
 		}
-		// One that took what was made free must go, too, for the test to go on.
+		// A pod that took the freed GPU must also be deleted, so that the test can continue.
 		_ = controlplane.DeletePod(context.WithoutCancel(ctx), th.Client, pod)
 	}
 }
 
-// slowKubelets remove pods that are to be deleted, after their grace period, and count.
+// slowKubelets removes deleted pods after their grace period, and counts them.
 type slowKubelets struct {
 	mu              sync.Mutex
 	thefts, evicted map[string]bool
@@ -140,7 +141,7 @@ func startSlowKubelets(th *theater, grace time.Duration) *slowKubelets {
 	th.t.Cleanup(func() { <-ended })
 	go func() {
 		defer close(ended)
-		// The API server ends a watch that does not keep up.
+		// The API server ends a watch of a slow client.
 		for ; th.ctx.Err() == nil; w, err = th.Client.CoreV1().Pods("default").Watch(th.ctx, metav1.ListOptions{}) {
 			if err != nil {
 				continue

@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// A program with a policy of one's own, in a module of its own, serves it: pods are bound with claims, explain tells its
-// reasons, and a reload changes its configuration.
+// A program with a custom policy, in its own module, serves the policy: pods are bound with claims,
+// explain shows the policy's reasons, and a reload changes its configuration.
 func TestOwnPolicy(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

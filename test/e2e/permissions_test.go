@@ -32,7 +32,7 @@ type permission struct{ group, resource, verb string }
 
 func (p permission) String() string { return p.verb + " " + p.resource }
 
-// shippedPermissions are those of the roles in deploy/outboard.yaml, one by one.
+// shippedPermissions are the permissions of the roles in deploy/outboard.yaml.
 func shippedPermissions(t *testing.T, root string) []permission {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, "deploy", "outboard.yaml"))
@@ -58,7 +58,7 @@ func shippedPermissions(t *testing.T, root string) []permission {
 	return all
 }
 
-// needed is what does not work without each permission.
+// needed maps each permission to what fails without it.
 var needed = map[string]string{
 	"":                           "",
 	"list nodes":                 "",
@@ -80,11 +80,9 @@ var needed = map[string]string{
 	"watch configmaps":           "following configmaps in kube-system",
 }
 
-// The roles that are shipped hold what is needed and nothing else: with any one permission less something does not work, and
-// with all of them everything does.
-//
-// An API server that streams lists takes watching for all there is to read, so that there list is not needed; one before 1.34
-// does not.
+// The shipped roles have exactly the needed permissions: without any one of them something fails,
+// and with all of them everything works. An API server that streams lists requires only watch for
+// everything that Outboard lists, so list is not needed there; it is needed before 1.34.
 func TestEveryPermissionIsNeeded(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -92,7 +90,7 @@ func TestEveryPermissionIsNeeded(t *testing.T) {
 	cases := []permission{{}}
 	for _, p := range shipped {
 		if _, known := needed[p.String()]; !known {
-			t.Errorf("nobody says what the permission to %s is for", p)
+			t.Errorf("the test does not know what needs the permission to %s", p)
 		}
 		cases = append(cases, p)
 	}
@@ -108,7 +106,7 @@ func TestEveryPermissionIsNeeded(t *testing.T) {
 	}
 }
 
-// actor does what Outboard does, as a user of its own.
+// actor does what Outboard does, as its own user.
 type actor struct {
 	*theater
 	name    string
@@ -149,7 +147,7 @@ func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
 		cancel()
 		running.Wait()
 	})
-	// Roles take effect a moment later.
+	// Roles take effect with a delay.
 	th.eventually("the role is in force", func() bool {
 		_, err := a.cluster.LivePod(th.ctx, "default", "no-such-pod", "none")
 		return err == nil || !slices.Contains(may, permission{"", "pods", "get"})
@@ -157,7 +155,7 @@ func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
 	return a
 }
 
-// try notes what fails because it is not allowed. Nothing else may fail.
+// try records a failure because of a missing permission. No other error may occur.
 func (a *actor) try(what string, err error) {
 	a.t.Helper()
 	switch {
@@ -169,7 +167,8 @@ func (a *actor) try(what string, err error) {
 	}
 }
 
-// fails is what is not allowed, in order. Of what is expected to fail it is waited for that it does.
+// fails returns what fails because of missing permissions, in order. It waits for the expected
+// failures.
 func (a *actor) fails(expected []string) string {
 	a.follow(expected)
 	pods := make([]*corev1.Pod, 4)
@@ -186,7 +185,7 @@ func (a *actor) fails(expected []string) string {
 	return strings.Join(a.failed, ", ")
 }
 
-// follow notes what cannot be read, or not be watched.
+// follow records what cannot be listed or watched.
 func (a *actor) follow(expected []string) {
 	seen := map[string]bool{}
 	a.eventually("what can be read is read", func() bool {
@@ -212,12 +211,12 @@ func (a *actor) follow(expected []string) {
 	}
 }
 
-// forgetful is a cache that has seen no ledger.
+// forgetful is a cache without any ledger.
 type forgetful struct{ *cluster.Cluster }
 
 func (forgetful) Ledger(string) *ledger.Object { return nil }
 
-// claim claims for the pods, and deletes the ledger.
+// claim makes claims for the pods, and deletes the ledger.
 func (a *actor) claim(pods []*corev1.Pod) {
 	key := snapshot.LedgerKey{Resource: "example.com/" + a.name}
 	choose := func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
@@ -246,7 +245,7 @@ func (a *actor) keeper(cache ledger.Cache) *ledger.Keeper {
 	return k
 }
 
-// takeBack changes the pod so that a Binding of the version before is refused.
+// takeBack changes the pod so that the API server rejects a Binding of the previous version.
 func (a *actor) takeBack(pod *corev1.Pod) {
 	touched, err := a.cluster.TouchPod(a.ctx, "default", pod.Name, pod.UID)
 	if a.try("releasing a claim", err); err != nil {
@@ -256,7 +255,7 @@ func (a *actor) takeBack(pod *corev1.Pod) {
 		a.t.Errorf("the pod has version %s and annotations %v", touched.ResourceVersion, touched.Annotations)
 	}
 	if err := a.bind(pod, pod.ResourceVersion); err == nil {
-		a.t.Errorf("a Binding of the version before: %v", err)
+		a.t.Errorf("a Binding of the previous version: %v", err)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 
 const nginx = "docker.io/library/nginx:latest"
 
-// The tutorial's own scenario, at the tutorial's own URL: nothing is served there
-// but prioritize, and the second nginx pod goes where the first one's image is.
+// The tutorial's scenario at the tutorial's URL: the profile serves only prioritize, and the second
+// nginx pod goes to the node with the first one's image.
 func TestImageScoreAtTheTutorialsURL(t *testing.T) {
 	for _, mode := range []string{"names", "nodes"} {
 		t.Run(mode, func(t *testing.T) {
@@ -36,20 +36,20 @@ profiles:
 			before := th.metric(o, "outboard_cluster_view_generation ")
 			th.pull(first.Spec.NodeName, nginx)
 			th.eventually("Outboard has seen the image", func() bool { return th.metric(o, "outboard_cluster_view_generation ") != before })
-			// Without us the second would go to an emptier node.
+			// Without Outboard, the second pod would go to a less used node.
 			second := th.bound(controlplane.PodSpec{Name: "second", Image: "nginx:latest", CPU: "1"})
 			if second.Spec.NodeName != first.Spec.NodeName {
-				t.Errorf("second is on %s, the image on %s", second.Spec.NodeName, first.Spec.NodeName)
+				t.Errorf("second is on %s, the image is on %s", second.Spec.NodeName, first.Spec.NodeName)
 			}
 			doc := th.explain(o, "second")
 			if len(doc.Decisions) == 0 || doc.Decisions[0].Verb != "prioritize" || doc.Decisions[0].Top[0].Node != second.Spec.NodeName || doc.Decisions[0].Top[0].Total != 100 {
-				t.Errorf("explained as %+v", doc.Decisions)
+				t.Errorf("the explanation is %+v", doc.Decisions)
 			}
 		})
 	}
 }
 
-// pull puts an image on the node, as a kubelet would.
+// pull adds an image to the node, as a kubelet does.
 func (th *theater) pull(node, image string) {
 	th.t.Helper()
 	th.changeStatus(node, func(s *corev1.NodeStatus) {
@@ -57,7 +57,7 @@ func (th *theater) pull(node, image string) {
 	})
 }
 
-// changeStatus changes the status of a node, beside others who may do so.
+// changeStatus changes the status of a node, concurrently with other writers.
 func (th *theater) changeStatus(node string, change func(*corev1.NodeStatus)) {
 	th.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -74,13 +74,14 @@ func (th *theater) changeStatus(node string, change func(*corev1.NodeStatus)) {
 	}
 }
 
-// A reject is told in the pod's own event, with our text, counted by node.
+// The pod's event shows a rejection with Outboard's text, counted by node.
 func TestRejectReachesTheEvent(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
 	o := th.outboard(oneWeb)
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
-	// Others than us bind here, and kube-scheduler may hear of it, and ask, before we do.
+	// kube-scheduler binds here, and may make the next call before Outboard's view shows the
+	// binding.
 	one := th.boundAndSeen(o, web("web-1"))
 	two := th.boundAndSeen(o, web("web-2"))
 	if one.Spec.NodeName == two.Spec.NodeName {
@@ -96,18 +97,18 @@ func TestRejectReachesTheEvent(t *testing.T) {
 	}
 	doc := th.explain(o, "web-3")
 	if len(doc.Decisions) == 0 || len(doc.Decisions[0].Rejections) != 1 {
-		t.Fatalf("explained as %+v", doc)
+		t.Fatalf("the explanation is %+v", doc)
 	}
 	rejection := doc.Decisions[0].Rejections[0]
 	if want := "2 " + rejection.Text; !strings.Contains(event.Message, want) {
-		t.Errorf("the event says %q, want it to say %q", event.Message, want)
+		t.Errorf("the event is %q, want it to contain %q", event.Message, want)
 	}
 	if rejection.Policy != "PodLimit" || rejection.Nodes != 2 || len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
-		t.Errorf("explained as %+v", doc)
+		t.Errorf("the explanation is %+v", doc)
 	}
-	// A pod that is none of the policy's business is not held up.
+	// A pod to which the policy does not apply is placed.
 	th.bound(controlplane.PodSpec{Name: "other"})
-	// A freed place is seen.
+	// kube-scheduler places a pod in a freed place.
 	if err := controlplane.DeletePod(th.ctx, th.Client, one); err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +117,8 @@ func TestRejectReachesTheEvent(t *testing.T) {
 	}
 }
 
-// Bound through us, in both modes, over plain HTTP and mutual TLS: node and
-// annotation arrive together, and kube-scheduler keeps its connections.
+// Outboard binds pods with both kinds of bodies, over plain HTTP and mutual TLS: the Binding sets
+// node and annotation together, and kube-scheduler keeps its connections.
 func TestBindThroughUs(t *testing.T) {
 	for _, tt := range []struct {
 		name, tls string
@@ -133,18 +134,18 @@ func TestBindThroughUs(t *testing.T) {
 				pod := th.bound(controlplane.PodSpec{Name: "p-" + string(rune('a'+i)), Image: "nginx"})
 				why := pod.Annotations[decision.Annotation]
 				if !strings.HasPrefix(why, "scored ") || !strings.Contains(why, "ImageLocality 100×1") || !strings.Contains(why, "3 of 3 nodes fit") {
-					t.Fatalf("%s on %s is annotated %q", pod.Name, pod.Spec.NodeName, why)
+					t.Fatalf("%s on %s has the annotation %q", pod.Name, pod.Spec.NodeName, why)
 				}
 				if pod.Spec.NodeName != "a" {
 					t.Errorf("%s is on %s, not where its image is", pod.Name, pod.Spec.NodeName)
 				}
 			}
-			// The last call is counted a moment after its pod is seen bound.
+			// The metric counts the last call shortly after its pod is bound.
 			th.eventually("20 binds are counted", func() bool {
 				return th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="bind"} `) == "20"
 			})
-			// 60 calls or more. Binds run beside the next pod's calls, and two idle
-			// connections are kept, so a third is opened now and then.
+			// 60 calls or more. Bind calls overlap with the calls for the next pod, and
+			// kube-scheduler keeps two idle connections, so it sometimes opens a third one.
 			accepted, err := strconv.Atoi(th.metric(o, `outboard_server_connections_total{outcome="accepted"} `))
 			if err != nil || accepted < 1 || accepted > 30 {
 				t.Errorf("%d connections for 60 calls (%v)", accepted, err)
@@ -153,7 +154,7 @@ func TestBindThroughUs(t *testing.T) {
 	}
 }
 
-// Only pods that ask for a managed resource are our concern.
+// kube-scheduler calls Outboard only for pods that request a managed resource.
 func TestManagedResources(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -170,7 +171,7 @@ profiles:
 	licensed := func(name string) controlplane.PodSpec {
 		return controlplane.PodSpec{Name: name, Resources: map[string]string{"example.com/license": "1"}}
 	}
-	// No node reports the resource, and nobody but us is asked about it.
+	// No node reports the resource, and kube-scheduler leaves the check to Outboard.
 	th.boundAndSeen(o, licensed("one"))
 	th.bound(controlplane.PodSpec{Name: "plain-1"})
 	th.bound(controlplane.PodSpec{Name: "plain-2"})
@@ -178,6 +179,6 @@ profiles:
 		t.Errorf("two is on %s", got.Pod.Spec.NodeName)
 	}
 	if len(th.explain(o, "plain-1").Decisions) > 0 {
-		t.Error("we were asked about a pod without the resource")
+		t.Error("Outboard got a call for a pod without the resource")
 	}
 }

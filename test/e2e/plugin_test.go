@@ -20,7 +20,7 @@ import (
 	"outboard.dev/outboard/explain"
 )
 
-// plugin starts kube-scheduler with the plugin, whose configuration has these lines.
+// plugin starts kube-scheduler with the plugin, with the lines as its configuration.
 func (th *theater) plugin(configuration string) *controlplane.Scheduler {
 	th.t.Helper()
 	path, err := plugged()
@@ -61,7 +61,7 @@ profiles:
 	return s
 }
 
-// Inside kube-scheduler policies filter and score as behind its calls.
+// Inside kube-scheduler, policies filter and score as in an extender.
 func TestPluginFiltersAndScores(t *testing.T) {
 	th := open(t)
 	th.nodes(
@@ -84,12 +84,13 @@ profiles:
 	}
 	const full = "2 node(s) have reached their limit of matching pods"
 	if placed := th.place(web("fifth")); !strings.Contains(placed.Waiting, full) {
-		t.Errorf("fifth waits since %q, want %q", placed.Waiting, full)
+		t.Errorf("fifth waits because of %q, want %q", placed.Waiting, full)
 	}
-	th.bound(controlplane.PodSpec{Name: "other"}) // which no policy concerns
+	th.bound(controlplane.PodSpec{Name: "other"}) // to which no policy applies
 }
 
-// A stranger's kube-scheduler, in a module of its own with at most 20 lines of its own, has a policy of the stranger's.
+// A custom kube-scheduler, in a module of its own with at most 20 lines of code, has a custom
+// policy.
 func TestOwnScheduler(t *testing.T) {
 	th := open(t)
 	program := filepath.Join(t.TempDir(), "scheduler")
@@ -133,13 +134,14 @@ func (th *theater) adminOf(s *controlplane.Scheduler) string {
 	th.t.Helper()
 	found := regexp.MustCompile(`admin=(127\.0\.0\.1:\d+)`).FindStringSubmatch(s.Log())
 	if found == nil {
-		th.t.Fatal("the log does not say where the admin address is")
+		th.t.Fatal("the log does not contain the admin address")
 	}
 	return "http://" + found[1]
 }
 
-// Inside kube-scheduler a pod is bound with its claims, waits for a GPU that is taken and is retried when it is free, and preempts
-// others for a GPU, which no extender can do: kube-scheduler itself would fit the pod.
+// Inside kube-scheduler, a pod is bound with its claims, waits for an allocated GPU and is retried
+// when it is free, and preempts others for a GPU, which no extender can do: without the plugin,
+// kube-scheduler finds that the pod fits.
 func TestPluginClaims(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 10))
@@ -156,7 +158,7 @@ func TestPluginClaims(t *testing.T) {
 	const full = "Insufficient GPU Memory in one device"
 	placed := th.place(gpuPod("third", 6))
 	if !strings.Contains(placed.Waiting, full) {
-		t.Errorf("third waits since %q, want %q", placed.Waiting, full)
+		t.Errorf("third waits because of %q, want %q", placed.Waiting, full)
 	}
 	admin := th.adminOf(s)
 	doc, err := explain.Fetch(th.ctx, http.DefaultClient, admin, url.Values{"pod": {"third"}})
@@ -165,7 +167,7 @@ func TestPluginClaims(t *testing.T) {
 	}
 	var text strings.Builder
 	if err := doc.Text(&text); err != nil || !strings.Contains(text.String(), full) {
-		t.Errorf("explain says %v\n%s", err, text.String())
+		t.Errorf("explain returned %v\n%s", err, text.String())
 	}
 	if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, "first", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
@@ -180,7 +182,7 @@ func TestPluginClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range pods.Items {
-			if pods.Items[i].DeletionTimestamp != nil { // there is no kubelet that ends it
+			if pods.Items[i].DeletionTimestamp != nil { // no kubelet ends it
 				if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, pods.Items[i].Name, *metav1.NewDeleteOptions(0)); err != nil {
 					t.Fatal(err)
 				}
@@ -191,12 +193,13 @@ func TestPluginClaims(t *testing.T) {
 	})
 	pod := th.willBeBound(preemptor)
 	if pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
-		t.Errorf("urgent is bound without a GPU: %v", pod.Annotations)
+		t.Errorf("urgent has no GPU: %v", pod.Annotations)
 	}
 }
 
-// With kube-scheduler's own gangs, a gang of 8 is placed as a whole, or not at all: each member sees which GPUs the members before it
-// will get, although none of them is bound, and what the group has reserved is forgotten when it does not fit.
+// With kube-scheduler's gang scheduling, a gang of 8 is placed as a whole, or not at all: each
+// member counts the GPUs of the members before it, although none of them is bound, and the plugin
+// releases the reservations of a group that does not fit.
 func TestPluginPlacesGangs(t *testing.T) {
 	const gate = "--feature-gates=GenericWorkload=true"
 	th := openWith(t, patience, controlplane.Options{APIServerArgs: []string{gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
@@ -225,7 +228,7 @@ func TestPluginPlacesGangs(t *testing.T) {
 	th.eventually("the gang was tried", func() bool { return strings.Contains(s.Log(), "Insufficient GPU Memory in one device") })
 	for _, member := range members {
 		if pod, err := th.Client.CoreV1().Pods("default").Get(th.ctx, member.Name, metav1.GetOptions{}); err != nil || pod.Spec.NodeName != "" {
-			t.Fatalf("%s is bound although there are places for 7: %v", member.Name, err)
+			t.Fatalf("%s is bound although only 7 fit: %v", member.Name, err)
 		}
 	}
 	if err := th.Client.CoreV1().Pods("default").Delete(th.ctx, blocker.Name, *metav1.NewDeleteOptions(0)); err != nil {

@@ -12,9 +12,9 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// kube-scheduler would evict the pod that takes the CPU. That does not help: two
-// pods of the limited kind are on the node already. So one of them must go too,
-// the less important one, and the third must stay.
+// kube-scheduler alone would evict only the pod that uses the CPU. That does not help, because two
+// pods of the limited kind are on the node. So preemption must also evict the less important of
+// them, and the third pod must stay.
 func TestPreemptExtendsTheVictims(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4"})
@@ -49,12 +49,12 @@ profiles:
 	}
 	still, err := th.Client.CoreV1().Pods("default").Get(th.ctx, important.Name, metav1.GetOptions{})
 	if err != nil || still.DeletionTimestamp != nil {
-		t.Errorf("%s was evicted although it need not be: %v", important.Name, err)
+		t.Errorf("%s was evicted without need: %v", important.Name, err)
 	}
 	for _, d := range th.explain(o, "web-high").Decisions {
 		if d.Verb == "preempt" {
 			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || len(d.Preemptions[0].Added) != 1 || d.Preemptions[0].Added[0] != "default/web-low" {
-				t.Errorf("the preemption is told as %+v", d.Preemptions)
+				t.Errorf("the explanation of the preemption is %+v", d.Preemptions)
 			}
 			return
 		}
@@ -76,16 +76,16 @@ func (th *theater) priority(name string, value int32) {
 	})
 }
 
-// finishDeletions does a kubelet's part: it removes pods that are to be deleted.
+// finishDeletions removes deleted pods, as a kubelet does.
 func finishDeletions(ctx context.Context, client kubernetes.Interface) {
 	watch, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
-		return // the test fails for want of room
+		return // the test then fails because the node has no room
 	}
 	defer watch.Stop()
 	for event := range watch.ResultChan() {
 		if pod, ok := event.Object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
-			// Gone already is as good.
+			// The pod may already be gone.
 			_ = controlplane.DeletePod(ctx, client, pod)
 		}
 	}

@@ -34,12 +34,12 @@ func TestOtherClustersExample(t *testing.T) {
 			"1 node(s) represent a cluster with insufficient CPU",
 		} {
 			if !strings.Contains(placed.Waiting, want) {
-				t.Errorf("%s waits because %q, want %q", pod.Name, placed.Waiting, want)
+				t.Errorf("%s waits because of %q, want %q", pod.Name, placed.Waiting, want)
 			}
 		}
 		notes := th.notes(play.Outboard, pod.Name, "to-west")
 		if want := "cpu: 8 free of 16 - 3 for these pods = 5, at most 4 on one node; the pod requests 5"; !strings.Contains(notes, want) {
-			t.Errorf("explained as %q, want %q", notes, want)
+			t.Errorf("the explanation is %q, want %q", notes, want)
 		}
 	}
 }
@@ -57,8 +57,8 @@ profiles:
     config: {clusterLabel: example.com/cluster, scoringStrategy: {localScore: 0}, metricDelay: 0s, clusters: [{name: west, signal: west}]}
 `
 
-// What is free in another cluster decides who may go there; when it cannot be reached, pods
-// stay home once its last numbers are too old; and when it is back they go there again.
+// The free resources of another cluster determine which pods fit there. When it is unreachable,
+// pods stay home as soon as its values are stale; when it is back, pods go there again.
 func TestAnotherClusterDecides(t *testing.T) {
 	th := open(t)
 	west, err := th.StartOther(th.ctx, "west")
@@ -79,7 +79,7 @@ func TestAnotherClusterDecides(t *testing.T) {
 	}
 
 	place("first", "2", "to-west")
-	place("too-large", "3", "home") // although nothing over there knows of "first" yet
+	place("too-large", "3", "home") // although the other cluster does not have "first" yet
 	theirs := th.runs(west, "first", "2")
 	th.awaitReadings(o, "west", 3)
 	place("still-too-large", "3", "home")
@@ -96,20 +96,20 @@ func TestAnotherClusterDecides(t *testing.T) {
 		return err == nil && stale > 0
 	})
 	place("small", "500m", "home")
-	// One that fits nowhere is told why it cannot go there.
+	// The reason of a pod that fits nowhere shows why it cannot go there.
 	waits := th.place(controlplane.PodSpec{Name: "huge", CPU: "63"})
 	if want := "1 node(s) represent a cluster whose signal is missing or stale"; !strings.Contains(waits.Waiting, want) {
-		t.Errorf("it waits because %q, want %q", waits.Waiting, want)
+		t.Errorf("it waits because of %q, want %q", waits.Waiting, want)
 	}
 	if notes, want := th.notes(o, "huge", "to-west"), "what cluster west has left is unknown: signal west is stale, from "; !strings.Contains(notes, want) {
-		t.Errorf("explained as %q, want %q", notes, want)
+		t.Errorf("the explanation is %q, want %q", notes, want)
 	}
 	if err := west.RestartAPIServer(th.ctx); err != nil {
 		t.Fatal(err)
 	}
 	th.awaitReadings(o, "west", 1)
 	place("small-again", "500m", "to-west")
-	// Nothing happens in our own cluster when there is more room in the other one.
+	// More room in the other cluster is not an event in this cluster.
 	if err := controlplane.CreateNodes(th.ctx, west.Client, controlplane.NodeSpec{Name: "west-2", CPU: "64"}.Node()); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestAnotherClusterDecides(t *testing.T) {
 	}
 }
 
-// runs puts a pod on a node of the other cluster, as virtual-kubelet and the scheduler there would.
+// runs puts a pod on a node of the other cluster, as virtual-kubelet and the scheduler there do.
 func (th *theater) runs(other *stage.Other, name, cpu string) *corev1.Pod {
 	th.t.Helper()
 	pod, err := other.Client.CoreV1().Pods("default").Create(th.ctx, controlplane.PodSpec{Name: name, CPU: cpu, NodeName: "west-1"}.Pod(), metav1.CreateOptions{})
@@ -128,12 +128,12 @@ func (th *theater) runs(other *stage.Other, name, cpu string) *corev1.Pod {
 	return pod
 }
 
-// awaitReadings returns when so many readings of the signal have succeeded. The first may have
-// begun before.
+// awaitReadings returns after a number of successful readings of the signal. The first may have
+// started before the call.
 func (th *theater) awaitReadings(o *stage.Outboard, signal string, n int) {
 	th.t.Helper()
 	count := func() int {
-		// It is 0 before the first.
+		// The metric is 0 before the first reading.
 		n, _ := strconv.Atoi(th.metric(o, `outboard_signal_readings_total{outcome="success",signal="`+signal+`"} `))
 		return n
 	}

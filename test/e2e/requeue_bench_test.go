@@ -17,7 +17,7 @@ import (
 var requeueWait = flag.Duration("requeue.wait", 20*time.Second,
 	"how long BenchmarkRequeue waits for a pod that is not requeued; kube-scheduler takes up to 5m30s")
 
-// licenseServer gives pods what is left of one seat.
+// licenseServer allocates to pods the rest of one seat.
 const licenseServer = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
@@ -26,9 +26,10 @@ profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `
 
-// BenchmarkRequeue measures the time from when somebody outside returns a license until the pod that needs it is bound, in an
-// otherwise idle cluster: with requeuing, and without. The latter ends after -requeue.wait at the latest; capped is the number
-// of measurements that did.
+// BenchmarkRequeue measures the time from the return of a license outside the cluster until the pod
+// that needs it is bound, in an otherwise idle cluster: with requeuing, and without. A measurement
+// without requeuing ends after -requeue.wait at the latest; capped is the number of measurements
+// that did.
 func BenchmarkRequeue(b *testing.B) {
 	arms := []*requeueArm{{name: "requeued"}, {name: "not-requeued", config: requeuesNothing}}
 	for _, a := range arms {
@@ -78,7 +79,7 @@ func (a *requeueArm) set(b *testing.B) {
 	}
 }
 
-// used says how many seats people have.
+// used sets how many seats people use.
 func (a *requeueArm) used(b *testing.B, seats int) {
 	text := fmt.Sprintf("Users of solver:  (Total of 1 licenses issued;  Total of %d licenses in use)\n", seats)
 	if err := a.stage.WriteFile("lmstat.txt", []byte(text)); err != nil {
@@ -89,7 +90,7 @@ func (a *requeueArm) used(b *testing.B, seats int) {
 func (a *requeueArm) measure(b *testing.B, name string) {
 	ctx, client := b.Context(), a.stage.Client
 	a.used(b, 1)
-	time.Sleep(time.Second) // for Outboard to know
+	time.Sleep(time.Second) // until Outboard has read it
 	placed, err := a.stage.Place(ctx, licensed(name, "solver").Pod())
 	if err != nil || placed.Waiting == "" {
 		b.Fatalf("the pod does not wait: %v", err)
@@ -115,7 +116,7 @@ func (a *requeueArm) measure(b *testing.B, name string) {
 	}
 }
 
-// calm returns when kube-scheduler has left the pod alone for a while.
+// calm returns when kube-scheduler has made no attempt for the pod for a while.
 func (a *requeueArm) calm(b *testing.B, name string) {
 	for n, since := -1, time.Now(); time.Since(since) < calm; time.Sleep(50 * time.Millisecond) {
 		doc, err := explain.Fetch(b.Context(), http.DefaultClient, a.outboard.Admin, url.Values{"pod": {name}, "decisions": {"100"}})

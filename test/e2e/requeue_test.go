@@ -27,8 +27,8 @@ import (
 
 const requeuesNothing = "requeue: {perSecond: 0}\n"
 
-// calm is how long nothing must happen before the tests assume that nothing will. kube-scheduler retries a pod after a second
-// here, if at all.
+// calm is how long nothing must happen before the tests assume that nothing will. In these tests
+// kube-scheduler retries a pod after a second, or not at all.
 const calm = 3 * time.Second
 
 // attempts returns how many filter calls Outboard received for the pod.
@@ -56,7 +56,7 @@ func (th *theater) asleep(o *stage.Outboard, pod string) int {
 	return n
 }
 
-// unhealthy is what a device plugin writes about GPU 0 of the node.
+// unhealthy is the data that a device plugin writes about GPU 0 of the node.
 func (th *theater) unhealthy(node string) *corev1.ConfigMap {
 	th.t.Helper()
 	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-" + node}, Data: map[string]string{"gpus": "0"}}
@@ -66,7 +66,7 @@ func (th *theater) unhealthy(node string) *corev1.ConfigMap {
 	return health
 }
 
-// heal marks the GPU as healthy. To kube-scheduler that is not an event.
+// heal marks the GPU as healthy, which is not an event for kube-scheduler.
 func (th *theater) heal(health *corev1.ConfigMap) {
 	th.t.Helper()
 	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.ctx, health.Name, metav1.DeleteOptions{}); err != nil {
@@ -111,7 +111,7 @@ func TestRequeueWhenAGPUIsHealthy(t *testing.T) {
 			if requeue != "" {
 				th.eventually("Outboard knows that the GPU is healthy", func() bool { return th.explain(o, "waits").Now[0].Fit == 1 })
 				if now := th.asleep(o, "waits"); now != tried || th.pod("waits").Spec.NodeName != "" {
-					t.Errorf("without requeuing it was tried %d times more, and is on node %q", now-tried, th.pod("waits").Spec.NodeName)
+					t.Errorf("without requeuing it had %d more attempts, and is on node %q", now-tried, th.pod("waits").Spec.NodeName)
 				}
 				return
 			}
@@ -134,8 +134,8 @@ func TestRequeueWhenAGPUIsHealthy(t *testing.T) {
 	}
 }
 
-// Outboard relies on this: any change of a pending pod, even a patch of its status that only sets an annotation, makes
-// kube-scheduler retry it once, and no other pod.
+// Outboard relies on this: any change of a pending pod, even a patch of its status that only sets
+// an annotation, makes kube-scheduler retry that pod once, and no other pod.
 func TestAPatchIsOneAttempt(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -152,15 +152,15 @@ func TestAPatchIsOneAttempt(t *testing.T) {
 		}
 		th.eventually("it is tried again", func() bool { return th.attempts(o, "one") > one+i })
 		if got := th.asleep(o, "one"); got != one+i+1 {
-			t.Errorf("after %d patches it was tried %d times more", i+1, got-one)
+			t.Errorf("after %d patches it had %d more attempts", i+1, got-one)
 		}
 	}
 	if got := th.attempts(o, "other"); got != other {
-		t.Errorf("the other was tried %d times more", got-other)
+		t.Errorf("the other had %d more attempts", got-other)
 	}
 }
 
-// abandon creates a pod that nobody binds, and a claim of it for 16 of GPU 0 of the node.
+// abandon creates a pod that no scheduler binds, and a claim of it for 16 of GPU 0 of the node.
 func (th *theater) abandon(node string) {
 	th.t.Helper()
 	abandoned := gpuPod("abandoned", 16)
@@ -180,7 +180,8 @@ func (th *theater) abandon(node string) {
 	}
 }
 
-// The claim of a pod that was never bound is released. The pod that needs it is requeued.
+// The requeuer releases the claim of a pod that stays unbound, and requeues the pod that needs the
+// GPU.
 func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
@@ -194,7 +195,7 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	}
 	tried := th.asleep(o, "waits")
 	if tried > 2 {
-		t.Fatalf("it was tried %d times while the claim stood", tried)
+		t.Fatalf("it had %d attempts while the claim existed", tried)
 	}
 	th.willBeBound(waits.Pod)
 	if got := th.attempts(o, "waits"); got != tried+1 {
@@ -205,7 +206,8 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	}
 }
 
-// A thousand pods need one unit that becomes free. One of them is requeued and bound; the others are not patched.
+// A thousand pods need one unit that becomes free. One of them is requeued and bound; the requeuer
+// does not patch the others.
 func TestRequeueOneOfAThousand(t *testing.T) {
 	th := open(t)
 	const pods = 1000
@@ -240,7 +242,7 @@ func TestRequeueOneOfAThousand(t *testing.T) {
 		t.Errorf("%d pods were patched, want at most %d", patches, limit)
 	}
 	if got := th.metric(o, "outboard_requeue_patches_total "); got != strconv.Itoa(patches) {
-		t.Errorf("%s patches counted, and the API server has seen %d", got, patches)
+		t.Errorf("the metric has %s patches, and the API server got %d", got, patches)
 	}
 	t.Logf("bound after %v, with %d patches; evaluating took %s s", took, patches, th.metric(o, "outboard_requeue_evaluation_seconds_total "))
 }
@@ -249,7 +251,7 @@ func TestRequeueOneOfAThousand(t *testing.T) {
 // kube-scheduler took to retry it.
 func patchesIn(took time.Duration) int { return 1 + int(took/time.Second) }
 
-// quiet waits until kube-scheduler has not asked for a while.
+// quiet waits until kube-scheduler has made no call for a while.
 func (th *theater) quiet(o *stage.Outboard) {
 	th.t.Helper()
 	calls, since := "", time.Now()
@@ -286,7 +288,7 @@ func (th *theater) boundPods() int {
 	return len(list.Items)
 }
 
-// The backoff of a pod that fits for Outboard and not for kube-scheduler grows.
+// The backoff grows for a pod that fits for Outboard and not for kube-scheduler.
 func TestRequeueFails(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
@@ -315,12 +317,12 @@ func TestRequeueFails(t *testing.T) {
 		t.Errorf("%v\n%s", err, why)
 	}
 	if got := th.attempts(o, "waits"); got != tried {
-		t.Errorf("Outboard was asked %d times", got-tried)
+		t.Errorf("Outboard got %d calls", got-tried)
 	}
 	if got := th.tries(s) - before; got > patches() {
 		t.Errorf("%d attempts after %d patches", got, patches())
 	}
-	patch = []byte(`{"spec":{"unschedulable":false}}`) // an event: kube-scheduler retries the pod by itself
+	patch = []byte(`{"spec":{"unschedulable":false}}`) // an event: kube-scheduler retries the pod without a patch
 	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, "gpu-node", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +379,7 @@ profiles:
 	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
 	waits := th.place(controlplane.PodSpec{Name: "waits"})
 	if waits.Waiting == "" {
-		t.Fatal("it does not wait for the machine to cool down")
+		t.Fatal("it does not wait until the machine has cooled down")
 	}
 	tried := th.asleep(o, "waits")
 	write("a: 60\n")
@@ -387,7 +389,8 @@ profiles:
 	}
 }
 
-// Without the permission to patch the status of pods, everything else works, and a log line names the permission.
+// Without the permission to patch the status of pods, all other functions work, and a log line
+// shows the permission.
 func TestRequeueWithoutPermission(t *testing.T) {
 	th := open(t)
 	roles := th.Client.RbacV1().ClusterRoles()

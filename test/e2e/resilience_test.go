@@ -20,9 +20,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Two extenders in one scheduler, one strict and one ignorable: without the
-// ignorable one pods are placed all the same, without the strict one they wait
-// and are placed when it is back.
+// One scheduler has a required extender and an ignorable one. Without the ignorable one,
+// kube-scheduler places pods anyway. Without the required one, they wait, and kube-scheduler places
+// them when it is back.
 func TestStrictAndIgnorable(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b", Images: map[string]int64{nginx: 1 << 27}})
@@ -54,12 +54,12 @@ profiles:
 		t.Fatal(err)
 	}
 	if !strings.Contains(event.Message, strict.URL) {
-		t.Errorf("the event says %q", event.Message)
+		t.Errorf("the event is %q", event.Message)
 	}
 	if err := strict.Start(th.ctx); err != nil {
 		t.Fatal(err)
 	}
-	// Some cluster event makes kube-scheduler try again.
+	// A cluster event makes kube-scheduler retry.
 	th.nodes(controlplane.NodeSpec{Name: "c"})
 	th.awaitBound(waiting)
 }
@@ -119,9 +119,9 @@ func TestWrongCertificateChangesNothing(t *testing.T) {
 		"a name that begins": certificate(th.Authority(), "kube-scheduler-2"),
 	} {
 		status, answer, err := call(client)
-		known := name == "another name" || name == "a name that begins" // told why, as kube-scheduler shows it in the pod's events
+		known := name == "another name" || name == "a name that begins" // such a caller gets the reason, as kube-scheduler shows it in the pod's events
 		if known != (err == nil) || known && (status != http.StatusOK || !strings.Contains(answer, "is not allowed to call: add a name of its certificate to serving.tls.allowedClients")) {
-			t.Errorf("%s: answered %d %s, %v", name, status, answer, err)
+			t.Errorf("%s: the response is %d %s, %v", name, status, answer, err)
 		}
 	}
 	now, err := th.Client.CoreV1().Pods("default").Get(th.ctx, "target", metav1.GetOptions{})
@@ -131,15 +131,14 @@ func TestWrongCertificateChangesNothing(t *testing.T) {
 	if now.Spec.NodeName != "" || now.ResourceVersion != pod.ResourceVersion {
 		t.Errorf("the pod was changed: %+v", now)
 	}
-	// The right one may.
+	// A caller with the right certificate is permitted.
 	if status, answer, err := call(certificate(th.Authority(), "kube-scheduler")); err != nil || status != http.StatusOK || answer != `{"Error":""}` {
 		t.Errorf("the right certificate: %d %s %v", status, answer, err)
 	}
 	th.awaitBound(pod)
 }
 
-// The configuration file is followed while serving; an invalid one changes
-// nothing and says so.
+// The service follows the configuration file; an invalid one changes nothing, and the log shows it.
 func TestReload(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -154,7 +153,7 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(text []byte) { // at once: half a file would be invalid, too
+	write := func(text []byte) { // atomically: half a file would also be invalid
 		if err := th.WriteFile(filepath.Base(o.ConfigFile), text); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +164,7 @@ func TestReload(t *testing.T) {
 	})
 	th.logs(o, "maximum")
 	if doc := th.explain(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
-		t.Errorf("the former configuration is not in force: %+v", doc)
+		t.Errorf("the former configuration is not in use: %+v", doc)
 	}
 	write(bytes.Replace(text, []byte("max: 1"), []byte("max: 2"), 1))
 	th.eventually("the valid file is in force", func() bool {
@@ -174,7 +173,7 @@ func TestReload(t *testing.T) {
 	th.willBeBound(second.Pod)
 }
 
-// A reload starts what the first policy that claims something needs, once the API server has it.
+// A reload starts what the first policy with claims needs, once the CRD is installed.
 func TestReloadStartsLedgers(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 16))
@@ -218,7 +217,7 @@ func TestReloadStartsLedgers(t *testing.T) {
 	}
 }
 
-// A replica that is told to stop serves until nobody calls it any more.
+// A replica that is stopping serves until it gets no more calls.
 func TestStopLosesNoCall(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -247,13 +246,13 @@ func TestStopLosesNoCall(t *testing.T) {
 		}
 		calls++
 		if calls > 100 && res.Close {
-			break // told to go elsewhere, with an answer all the same
+			break // the response asks the caller to close the connection
 		}
 	}
 	if res, err := http.Get(o.Admin + "/readyz"); err == nil {
 		res.Body.Close()
 		if res.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("/readyz answers %s while stopping", res.Status)
+			t.Errorf("/readyz responds %s while stopping", res.Status)
 		}
 	}
 	if err := <-stopped; err != nil {

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// resize patches what the pod's container requests, as a user does.
+// resize patches the requests of the pod's container, as a user does.
 func (th *theater) resize(pod *corev1.Pod, requests map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{
 		map[string]any{"name": pod.Spec.Containers[0].Name, "resources": map[string]any{"requests": requests}},
@@ -27,7 +27,8 @@ func (th *theater) resize(pod *corev1.Pod, requests map[string]string) error {
 	return err
 }
 
-// reportMemory writes into the pod's status what the kubelet would: that its container has so much memory.
+// reportMemory writes into the pod's status, as the kubelet does, that its container has this
+// memory.
 func (th *theater) reportMemory(pod *corev1.Pod, memory string) {
 	th.t.Helper()
 	patch := fmt.Appendf(nil, `{"status": {"phase": "Running", "containerStatuses": [{"name": %q, "image": "pause", "imageID": "", "state": {"running": {}},
@@ -37,8 +38,9 @@ func (th *theater) reportMemory(pod *corev1.Pod, memory string) {
 	}
 }
 
-// A pod that is resized to less keeps what it has until the kubelet has taken it back. Until then neither kube-scheduler nor
-// Outboard gives it to others, and afterwards both do. An extended resource cannot be resized.
+// A pod with reduced requests keeps its resources until the kubelet has applied the resize. Until
+// then neither kube-scheduler nor Outboard allocates them to others, and afterwards both do. An
+// extended resource cannot be resized.
 func TestResizedPodsCountWithWhatTheyHave(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4", Memory: "8Gi", Resources: map[string]string{"example.com/fpga": "4"}})
@@ -50,11 +52,11 @@ func TestResizedPodsCountWithWhatTheyHave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if waits, want := th.place(controlplane.PodSpec{Name: "large", Memory: "6Gi"}).Waiting, "Insufficient memory"; !strings.Contains(waits, want) {
-		t.Errorf("kube-scheduler itself lets a pod with 6Gi wait because %q, want %q: 3Gi of 8Gi are held", waits, want)
+		t.Errorf("kube-scheduler itself keeps a pod with 6Gi pending because of %q, want %q: 3Gi of 8Gi are held", waits, want)
 	}
 	small := th.place(controlplane.PodSpec{Name: "small", Memory: "2Gi"})
 	if want := "1 node(s) would be more than half full"; !strings.Contains(small.Waiting, want) {
-		t.Errorf("a pod with 2Gi is on %q and waits because %q, want %q: 3Gi are held, although 1Gi is requested", small.Pod.Spec.NodeName, small.Waiting, want)
+		t.Errorf("a pod with 2Gi is on %q and waits because of %q, want %q: 3Gi are held, although 1Gi is requested", small.Pod.Spec.NodeName, small.Waiting, want)
 	}
 	th.reportMemory(resized, "1Gi")
 	th.willBeBound(small.Pod)
@@ -63,8 +65,8 @@ func TestResizedPodsCountWithWhatTheyHave(t *testing.T) {
 	}
 }
 
-// kube-scheduler does not try a gated pod, and Outboard does not say that it waits because of a rejection; when the gates are
-// removed, it is placed.
+// kube-scheduler does not try a gated pod, and Outboard does not explain it as rejected; after the
+// removal of the gates, kube-scheduler places it.
 func TestGatedPod(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
@@ -77,7 +79,7 @@ func TestGatedPod(t *testing.T) {
 	}
 	th.eventually("explain says that the pod is gated", func() bool { return slices.Equal(th.explain(o, "gated").Gates, []string{"example.com/quota"}) })
 	if doc := th.explain(o, "gated"); len(doc.Decisions) > 0 || doc.Now[0].Pending != nil {
-		t.Errorf("a gated pod is told as %+v", doc)
+		t.Errorf("the explanation of a gated pod is %+v", doc)
 	}
 	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Patch(th.ctx, pod.Name, types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -88,7 +90,7 @@ func TestGatedPod(t *testing.T) {
 	th.eventually("explain says that the pod is bound", func() bool { doc := th.explain(o, "gated"); return doc.Node == "a" && doc.Gates == nil })
 }
 
-// countedFPGAs counts what nodes report.
+// countedFPGAs counts the devices that nodes report.
 const countedFPGAs = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
@@ -98,7 +100,7 @@ profiles:
     config: {resource: example.com/fpga}
 `
 
-// serveFPGAs makes DRA serve example.com/fpga with two devices of the node.
+// serveFPGAs makes DRA provide example.com/fpga with two devices of the node.
 func (th *theater) serveFPGAs(node string) {
 	th.t.Helper()
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "fpga.example.com"}}
@@ -116,8 +118,9 @@ func (th *theater) serveFPGAs(node string) {
 	}
 }
 
-// A resource that DRA serves is in no node's status.allocatable. kube-scheduler asks about it whoever manages it, and Devices
-// says what is wrong; without the entry in managedResources kube-scheduler allocates the device.
+// A resource that DRA provides is in no node's status.allocatable. kube-scheduler calls the
+// extender that manages it anyway, and Devices rejects the pod with the reason; without the entry
+// in managedResources kube-scheduler allocates the device.
 func TestResourceServedByDRA(t *testing.T) {
 	for name, ignored := range map[string]string{"counted by kube-scheduler": "false", "ignored by kube-scheduler": "true"} {
 		t.Run(name, func(t *testing.T) {
@@ -129,14 +132,14 @@ func TestResourceServedByDRA(t *testing.T) {
 			th.scheduler(strings.ReplaceAll(config, "ignoredByScheduler: true", "ignoredByScheduler: "+ignored))
 			placed := th.place(controlplane.PodSpec{Name: "p", Resources: map[string]string{"example.com/fpga": "1"}})
 			if want := "no node reports any in status.allocatable; Devices does not count devices that DRA allocates"; !strings.Contains(placed.Waiting, want) {
-				t.Errorf("the pod is on %q and waits because %q, want %q", placed.Pod.Spec.NodeName, placed.Waiting, want)
+				t.Errorf("the pod is on %q and waits because of %q, want %q", placed.Pod.Spec.NodeName, placed.Waiting, want)
 			}
 			var notes []string
 			for _, n := range th.explain(o, "p").Now[0].Notes {
 				notes = append(notes, n.Notes...)
 			}
 			if len(notes) != 1 || !strings.HasPrefix(notes[0], "No node reports example.com/fpga in status.allocatable.") {
-				t.Errorf("explained as %q", notes)
+				t.Errorf("the explanation is %q", notes)
 			}
 		})
 	}
@@ -149,11 +152,11 @@ func TestResourceServedByDRA(t *testing.T) {
 		th.bound(controlplane.PodSpec{Name: "served", Resources: map[string]string{"example.com/fpga": "1"}})
 		claims, err := th.Client.ResourceV1().ResourceClaims(metav1.NamespaceDefault).List(th.ctx, metav1.ListOptions{})
 		if err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Allocation == nil {
-			t.Errorf("the devices that were allocated: %v (%v)", claims, err)
+			t.Errorf("the allocated devices: %v (%v)", claims, err)
 		}
 		both := th.place(controlplane.PodSpec{Name: "both", Resources: map[string]string{"example.com/fpga": "1", "example.com/other": "1"}})
 		if want := "cannot fit resource"; !strings.Contains(both.Waiting, want) {
-			t.Errorf("a pod that asks for a resource that nobody reports, too, is on %q and waits because %q, want %q", both.Pod.Spec.NodeName, both.Waiting, want)
+			t.Errorf("a pod that also requests an unreported resource is on %q and waits because of %q, want %q", both.Pod.Spec.NodeName, both.Waiting, want)
 		}
 	})
 }

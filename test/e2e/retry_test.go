@@ -21,8 +21,9 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// A thousand pods whose scheduler stops listening somewhere in the middle of bind, and then asks again, twice after it was
-// told of success: each is bound once, has the GPU that was claimed for it, and keeps it.
+// A scheduler stops listening at some moment of a bind call for each of a thousand pods, and
+// retries, twice more after a success: each pod is bound once, has the GPU of its claim, and keeps
+// it.
 func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 	th := open(t)
 	const pods, nodes, cards, each = 1000, 60, 2, 16
@@ -59,7 +60,7 @@ func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 		used[node+"/"+card]++
 		l := ledgers[ledger.Name(snapshot.LedgerKey{Resource: string(gpuMem), Node: node})]
 		if l == nil || l.Spec.Unit(card).Amount(p.UID) != 1 || l.Spec.Pod(p.UID).Annotations[gpuIndex] != card {
-			t.Errorf("pod %s is on GPU %s of %s, and the ledger says something else", p.Name, card, node)
+			t.Errorf("pod %s is on GPU %s of %s, and the ledger differs", p.Name, card, node)
 		}
 	}
 	for card, sum := range used {
@@ -72,7 +73,7 @@ func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 	}
 }
 
-// retriedBind binds as a scheduler does that loses answers.
+// retriedBind binds as a scheduler that loses responses.
 func retriedBind(ctx context.Context, o *stage.Outboard, pod *corev1.Pod, node string) error {
 	args, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node})
 	if err != nil {
@@ -102,7 +103,7 @@ func retriedBind(ctx context.Context, o *stage.Outboard, pod *corev1.Pod, node s
 		return nil
 	}
 	impatient, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(30))*time.Millisecond)
-	_ = bind(impatient) // whatever has become of it
+	_ = bind(impatient) // the outcome does not matter
 	cancel()
 	for successes := 0; successes < 3; {
 		if err := bind(ctx); err == nil {
@@ -110,13 +111,13 @@ func retriedBind(ctx context.Context, o *stage.Outboard, pod *corev1.Pod, node s
 		} else if ctx.Err() != nil {
 			return err
 		} else {
-			time.Sleep(10 * time.Millisecond) // Outboard may not know the pod yet
+			time.Sleep(10 * time.Millisecond) // the view may not show the pod yet
 		}
 	}
 	return nil
 }
 
-// ledgers are all Ledgers, by name.
+// ledgers returns all Ledgers, by name.
 func (th *theater) ledgers() map[string]*ledger.Object {
 	th.t.Helper()
 	data, err := th.Client.Discovery().RESTClient().Get().AbsPath(ledgersPath).DoRaw(th.ctx)

@@ -8,15 +8,15 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// The example does what its README says; a rule that waits for a signal lets pods run when
-// the signal says so.
+// The example does what its README says; a rule with a signal passes pods as soon as the signal
+// permits.
 func TestOwnRulesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("own-rules")
 	placed := th.placeAll(play, map[string]string{"red": "red", "web": "old", "with-sidecar": "shared"})
 	for pod, want := range map[string]string{"batch": "3 batch pods run outside office hours", "burn-in": "1 node(s) are too hot"} {
 		if got := placed[pod].Waiting; !strings.Contains(got, want) {
-			t.Errorf("%s waits because %q, want %q", pod, got, want)
+			t.Errorf("%s waits because of %q, want %q", pod, got, want)
 		}
 	}
 	for pod, want := range map[string]string{
@@ -24,7 +24,7 @@ func TestOwnRulesExample(t *testing.T) {
 		"batch":   `rule OutsideOfficeHours is false`,
 	} {
 		if notes := th.notes(play.Outboard, pod, "hot"); !strings.Contains(notes, want) {
-			t.Errorf("%s on hot is explained as %q, want %q", pod, notes, want)
+			t.Errorf("the explanation of %s on hot is %q, want %q", pod, notes, want)
 		}
 	}
 	th.rewrite(play.Outboard, "office-hours.yaml", "now: 0\n", "office-hours")
@@ -37,7 +37,7 @@ func TestOwnRulesExample(t *testing.T) {
 	}
 }
 
-// halfFull lets pods on a node whose memory they would not use up by more than half.
+// halfFull passes pods on a node whose memory they would fill at most by half.
 const halfFull = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
@@ -53,8 +53,8 @@ profiles:
           0.5 * node.status.allocatable["memory"].asApproximateFloat()
 `
 
-// kube-scheduler would evict the pod that takes the CPUs. The rule is not met by that: the
-// one that takes the memory must go, too.
+// kube-scheduler alone would evict only the pod that uses the CPUs. The rule still rejects the pod
+// then: the pod that uses the memory must also be evicted.
 func TestRulesAndPreemption(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4", Memory: "8Gi"})
@@ -66,9 +66,9 @@ func TestRulesAndPreemption(t *testing.T) {
 	th.boundAndSeen(o, controlplane.PodSpec{Name: "large", PriorityClass: "low", Memory: "3Gi"})
 	waits := th.place(controlplane.PodSpec{Name: "second", PriorityClass: "low", Memory: "2Gi"})
 	if want := "1 node(s) would be more than half full"; !strings.Contains(waits.Waiting, want) {
-		t.Errorf("second is on %q and waits because %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
+		t.Errorf("second is on %q and waits because of %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
 	}
-	if err := controlplane.DeletePod(th.ctx, th.Client, waits.Pod); err != nil { // or it would take the room
+	if err := controlplane.DeletePod(th.ctx, th.Client, waits.Pod); err != nil { // otherwise it would use the room
 		t.Fatal(err)
 	}
 	go finishDeletions(th.ctx, th.Client)
@@ -76,7 +76,7 @@ func TestRulesAndPreemption(t *testing.T) {
 	for _, d := range th.explain(o, "urgent").Decisions {
 		if d.Verb == "preempt" {
 			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || !slices.Equal(d.Preemptions[0].Added, []string{"default/large"}) {
-				t.Errorf("the preemption is told as %+v", d.Preemptions)
+				t.Errorf("the explanation of the preemption is %+v", d.Preemptions)
 			}
 			return
 		}
@@ -84,13 +84,13 @@ func TestRulesAndPreemption(t *testing.T) {
 	t.Error("no preempt call was recorded")
 }
 
-// A misspelt field is told with its place in the file and in the expression, and nothing is
-// served.
+// The error for a misspelled field has its position in the file and in the expression, and the
+// service does not start.
 func TestWrongRulesAreNotServed(t *testing.T) {
 	th := open(t)
 	_, err := th.StartOutboard(th.ctx, strings.Replace(halfFull, "node.status.allocatable", "node.status.alocatable", 1))
 	if err == nil {
-		t.Fatal("it is served")
+		t.Fatal("the service starts")
 	}
 	if want := "undefined field 'alocatable'"; !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)

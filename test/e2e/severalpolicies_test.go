@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-// The example does what its README says: each of the five policies has its part, in the
-// one call that kube-scheduler makes.
+// The example does what its README says: each of the five policies contributes to the single call
+// of kube-scheduler.
 func TestSeveralPoliciesExample(t *testing.T) {
 	th := open(t)
 	play := th.play("several-policies")
 	last := th.placeAll(play, map[string]string{"report": "own-2", "simulation-1": "own-2", "simulation-2": "rented-1"})["simulation-3"]
-	// Each policy that filters says so in the pod's event.
+	// The pod's event has the reason of each policy that filters.
 	for _, want := range []string{"1 node(s) have a condition that indicates degraded hardware", "2 not enough free seats of a floating license"} {
 		if !strings.Contains(last.Waiting, want) {
-			t.Errorf("the event says %q, want %q", last.Waiting, want)
+			t.Errorf("the event is %q, want %q", last.Waiting, want)
 		}
 	}
 	doc := th.explain(play.Outboard, "simulation-3")
 	if len(doc.Decisions) == 0 || len(doc.Now) != 1 {
-		t.Fatalf("explained as %+v", doc)
+		t.Fatalf("the explanation is %+v", doc)
 	}
 	text := &strings.Builder{}
 	if err := doc.Text(text); err != nil {
@@ -32,7 +32,7 @@ func TestSeveralPoliciesExample(t *testing.T) {
 		"Signals:",
 	} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("explain does not tell %q:\n%s", want, text)
+			t.Errorf("the explanation does not contain %q:\n%s", want, text)
 		}
 	}
 }

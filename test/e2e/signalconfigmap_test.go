@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// The right to get the one ConfigMap is what its signal takes, and all it takes.
+// The signal needs only the permission to get its ConfigMap.
 func TestConfigMapSignal(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
@@ -30,7 +30,7 @@ profiles:
 - policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
 `)
 	if ready := th.get(o.Admin + "/readyz"); !strings.Contains(ready, `cannot get resource "configmaps"`) {
-		t.Errorf("without the right to get it /readyz says %q", ready)
+		t.Errorf("without the permission to get it /readyz returns %q", ready)
 	}
 	grantConfigMap(th, "prices")
 	caller := newCaller(o, th.create(controlplane.PodSpec{Name: "asked", SchedulerName: "nobody"}), "a", "b")

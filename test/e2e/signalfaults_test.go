@@ -26,7 +26,7 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// front stands between Outboard and Prometheus, and goes wrong on demand.
+// front is a proxy between Outboard and Prometheus, with faults on demand.
 type front struct {
 	*httptest.Server
 	healthy http.Handler
@@ -46,23 +46,23 @@ func newFront(t testing.TB, healthy http.Handler) *front {
 	return f
 }
 
-// fault is what can be wrong with a Prometheus server.
+// fault is a possible fault of a Prometheus server.
 type fault struct {
 	name   string
 	answer http.HandlerFunc
-	says   string // what Outboard says about it
+	says   string // Outboard's message about it
 }
 
 var faults = []fault{{
 	name: "down",
 	answer: func(w http.ResponseWriter, r *http.Request) {
-		panic(http.ErrAbortHandler) // the connection ends without an answer
+		panic(http.ErrAbortHandler) // the connection ends without a response
 	},
 	says: "EOF",
 }, {
 	name: "hanging",
 	answer: func(w http.ResponseWriter, r *http.Request) {
-		r.ParseForm() // or it is not told when the client hangs up
+		r.ParseForm() // otherwise the server does not notice that the client disconnects
 		select {
 		case <-r.Context().Done():
 		case <-time.After(30 * time.Second):
@@ -103,8 +103,8 @@ profiles:
   policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}, metricDelay: 0s, whenStale: Reject}}]
 `
 
-// Whatever happens to Prometheus, calls are answered by the rules, and what is stale is
-// shown; when it is well again, so is everything.
+// During any fault of Prometheus, the rules determine the responses to calls, and stale values are
+// shown as stale; after the fault, everything is normal again.
 func TestSignalFaults(t *testing.T) {
 	th := open(t)
 	load := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "load"}, []string{"node"})
@@ -141,7 +141,7 @@ func TestSignalFaults(t *testing.T) {
 		th.eventually(fault.name+" makes all values stale", func() bool {
 			return th.metric(o, `outboard_signal_stale_values{signal="load"} `) == "2"
 		})
-		// A prioritize call may be answered with the scores of a filter call up to a second before.
+		// A prioritize call may return the scores of a filter call up to a second before.
 		th.eventually(fault.name+" makes the scores of a and b equal", func() bool {
 			s := caller.scores(t, "")
 			return s["a"] == s["b"]
@@ -152,7 +152,7 @@ func TestSignalFaults(t *testing.T) {
 		if why := caller.filter(t, ""); len(why) > 0 {
 			t.Errorf("%s: %v do not fit", fault.name, why)
 		}
-		// It may be another error at times: that it took too long.
+		// The error sometimes is a timeout.
 		th.eventually(fault.name+" is shown", func() bool {
 			signals := th.explain(o, "asked").Signals
 			return len(signals) == 1 && signals[0].Stale == 2 && strings.Contains(signals[0].Error, fault.says)
@@ -166,7 +166,7 @@ func TestSignalFaults(t *testing.T) {
 	}
 	stop()
 	if caller.calls.Load() == 0 {
-		t.Error("nobody asked meanwhile")
+		t.Error("there were no calls meanwhile")
 	}
 	select {
 	case <-o.Done():
@@ -175,10 +175,9 @@ func TestSignalFaults(t *testing.T) {
 	}
 }
 
-// BenchmarkSignalFaults is the time of filter calls about 200 nodes while Prometheus is
-// well and while it is not: the median and the 99th percentile, and the ratio of each to
-// the healthy one. The arms take turns. What stands in for Prometheus works on the same
-// processors.
+// BenchmarkSignalFaults is the time of filter calls about 200 nodes while Prometheus is healthy and
+// while it is not: the median and the 99th percentile, and the ratio of each to the healthy one.
+// The arms take turns. The simulated Prometheus runs on the same processors.
 func BenchmarkSignalFaults(b *testing.B) {
 	s, err := stage.Set(b.Context(), stage.Options{})
 	if err != nil {
@@ -235,7 +234,7 @@ func BenchmarkSignalFaults(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// caller asks as kube-scheduler does, and checks what must hold of any answer.
+// caller calls as kube-scheduler does, and checks the properties of every response.
 type caller struct {
 	url   string
 	body  []byte
@@ -251,7 +250,7 @@ func newCaller(o *stage.Outboard, pod *corev1.Pod, nodes ...string) *caller {
 	return &caller{url: o.URL, body: body, nodes: nodes}
 }
 
-// run asks all the time, until stop is called.
+// run calls repeatedly, until stop is called.
 func (c *caller) run(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -290,7 +289,7 @@ func (c *caller) filter(t testing.TB, profile string) map[string]string {
 		}
 	}
 	if answer.Error != "" || answer.NodeNames == nil || len(*answer.NodeNames)+len(why) != len(c.nodes) {
-		t.Errorf("filter answers %+v", answer)
+		t.Errorf("filter returns %+v", answer)
 	}
 	return why
 }
@@ -300,7 +299,7 @@ func (c *caller) scores(t testing.TB, profile string) map[string]int64 {
 	c.ask(t, profile+"/prioritize", &answer)
 	scores := map[string]int64{}
 	for _, node := range c.nodes {
-		scores[node] = 0 // the lowest, which the answer leaves out
+		scores[node] = 0 // the lowest, which the response leaves out
 	}
 	for _, host := range answer {
 		if scores[host.Host] = host.Score; host.Score < 0 || host.Score > extenderv1.MaxExtenderPriority {
@@ -308,7 +307,7 @@ func (c *caller) scores(t testing.TB, profile string) map[string]int64 {
 		}
 	}
 	if len(scores) != len(c.nodes) {
-		t.Errorf("prioritize answers %v", answer)
+		t.Errorf("prioritize returns %v", answer)
 	}
 	return scores
 }

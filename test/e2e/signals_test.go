@@ -9,8 +9,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// What nodes say of themselves is a signal like any other: here, prices in a label, and in
-// thousandths on one of them.
+// Data in nodes is a signal like any other: here, prices in a label, on one node in thousandths.
 func TestSignalFromNodes(t *testing.T) {
 	th := open(t)
 	priced := func(name, price string) controlplane.NodeSpec {
@@ -38,6 +37,6 @@ profiles:
 	}
 	th.eventually("three prices are known", func() bool { return values() == "3" })
 	if pod := th.bound(controlplane.PodSpec{Name: "second", CPU: "1"}); pod.Spec.NodeName != "unclear" {
-		t.Errorf("second is on %s, want the one that is cheapest now", pod.Spec.NodeName)
+		t.Errorf("second is on %s, want the cheapest node at that time", pod.Spec.NodeName)
 	}
 }

@@ -24,8 +24,8 @@ profiles:
   - {type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}
 `
 
-// What the simulation says of a cluster is what happens in it: pod after pod goes to the node and the GPU that it has
-// foretold from the nodes and pods as they are in the API server.
+// The cluster behaves as the simulation predicts from the nodes and pods in the API server: each
+// pod goes to the predicted node and GPU.
 func TestWhatIsSimulatedHappens(t *testing.T) {
 	th := open(t)
 	for i := range 4 {
@@ -45,7 +45,8 @@ func TestWhatIsSimulatedHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := map[string]bool{}
-	// Too few pods for the first workload model: otherwise it would matter in which View a pod is for the first time.
+	// There are too few pods for the first workload model: otherwise the result would depend on the
+	// view in which a pod first appears.
 	for i, units := range []int{6, 10, 4, 16, 6, 20, 3, 0, 12, 9, 7, 2, 6, 24} {
 		spec := gpuPod(fmt.Sprintf("p%02d", i), units)
 		if units == 0 {
@@ -58,7 +59,7 @@ func TestWhatIsSimulatedHappens(t *testing.T) {
 		}
 		happened := th.boundAndSeen(o, spec)
 		if happened.Spec.NodeName != foretold.Spec.NodeName || happened.Annotations[gpuIndex] != foretold.Annotations[gpuIndex] {
-			t.Errorf("%s with %d is on GPU %q of %s; foretold is GPU %q of %s", happened.Name, units,
+			t.Errorf("%s with %d is on GPU %q of %s; predicted is GPU %q of %s", happened.Name, units,
 				happened.Annotations[gpuIndex], happened.Spec.NodeName, foretold.Annotations[gpuIndex], foretold.Spec.NodeName)
 		}
 		nodes[happened.Spec.NodeName] = true
@@ -68,7 +69,7 @@ func TestWhatIsSimulatedHappens(t *testing.T) {
 	}
 }
 
-// asItIs is the cluster as the API server has it.
+// asItIs returns the cluster as the API server stores it.
 func (th *theater) asItIs(ctx context.Context, e *engine.Engine) *simulate.World {
 	th.t.Helper()
 	nodes, err := th.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -11,20 +11,20 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// The example does what its README says, and a new measurement lets the pod that waits run.
+// The example does what its README says, and a new measurement makes the pending pod fit.
 func TestRealUseExample(t *testing.T) {
 	th := open(t)
 	play := th.play("real-use")
 	waits := th.placeAll(play, map[string]string{"web-1": "small", "web-2": "calm", "web-3": "calm", "web-4": "small", "web-5": "calm"})["render"]
 	for _, want := range []string{"3 node(s) would exceed their maximum CPU utilization", "1 node(s) would exceed their maximum memory utilization"} {
 		if !strings.Contains(waits.Waiting, want) {
-			t.Errorf("render waits because %q, want %q", waits.Waiting, want)
+			t.Errorf("render waits because of %q, want %q", waits.Waiting, want)
 		}
 	}
 	notes := th.notes(play.Outboard, "render", "calm")
 	for _, want := range []string{"CPU: 22% used of 16 at ", " + 28.13% by 3 pods bound since ", " + 62.5% by this pod = 112.6%"} {
 		if !strings.Contains(notes, want) {
-			t.Errorf("explained as %q, want %q", notes, want)
+			t.Errorf("the explanation is %q, want %q", notes, want)
 		}
 	}
 	use := strings.Replace(string(play.Example.Data["use.yaml"]), "memory: 80", "memory: 20", 1)
@@ -38,21 +38,22 @@ func TestRealUseExample(t *testing.T) {
 var vessels = []struct {
 	name string
 	size float64 // cores
-	used float64 // of them
+	used float64 // of the cores
 }{{"a", 16, 0.10}, {"b", 16, 0.50}, {"c", 32, 0.30}, {"d", 64, 0.40}, {"e", 16, 0.00}, {"f", 32, 0.90}}
 
-// 200 pods come between two measurements, all at once. Each uses 0.25 cores, 50 together. Over the nodes that are below it
-// (a, c, d and e, of 128 cores, 36.8 used), they come to the level (50 + 36.8) / 128 = 0.678; but b is below that, too: with
-// it, of 144 cores and 44.8 used, it is 0.658. That is what water does. When what was bound since the measurement does not
-// count, all go to the node that was used least.
+// 200 pods are created at once between two measurements. Each uses 0.25 cores, 50 in total. If the
+// policy filled only a, c, d and e, with 128 cores of which 36.8 are used, they would reach the
+// level (50 + 36.8) / 128 = 0.678. But b is also below that level: with b, of 144 cores with 44.8
+// used, the level is 0.658. If the policy does not count the pods bound since the measurement, all
+// go to the least used node.
 func TestPodsOfOneMomentDoNotHerd(t *testing.T) {
 	const pods, cores, level = 200, 0.25, 94.8 / 144
 	t.Run("counted", func(t *testing.T) {
 		got := open(t).pour(pods, 5)
 		for _, v := range vessels {
 			used, want := v.used+cores*float64(got[v.name])/v.size, max(v.used, level)
-			// One percent, because a score is a whole number, and three pods, because kube-scheduler asks about the next pod
-			// while the one before is on its way.
+			// One percent, because a score is an integer, and three pods, because kube-scheduler
+			// makes the calls for the next pod before the previous one is bound.
 			if tolerance := 0.01 + 3*cores/v.size; math.Abs(used-want) > tolerance {
 				t.Errorf("%s is filled to %.3f by %d pods, want %.3f ± %.3f", v.name, used, got[v.name], want, tolerance)
 			}
@@ -61,12 +62,12 @@ func TestPodsOfOneMomentDoNotHerd(t *testing.T) {
 	})
 	t.Run("not counted", func(t *testing.T) {
 		if got := open(t).pour(pods, 0); got["e"] != pods {
-			t.Errorf("pods are on %v: all should be on e, or this test does not tell a herd from water", got)
+			t.Errorf("pods are on %v: want all on e; otherwise this test does not distinguish the two cases", got)
 		}
 	})
 }
 
-// pour makes pods that request 50m CPU each, and returns how many each node got.
+// pour creates pods that request 50m CPU each, and returns how many each node got.
 func (th *theater) pour(pods, requestFactor int) map[string]int {
 	th.t.Helper()
 	var use strings.Builder

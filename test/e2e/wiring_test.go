@@ -42,7 +42,7 @@ func (th *theater) command(args ...string) string {
 	return string(out)
 }
 
-// certificatesAs makes a directory with the certificates for kube-scheduler, under these names.
+// certificatesAs returns a directory with the certificates for kube-scheduler, under these names.
 func certificatesAs(t *testing.T, o *stage.Outboard, cert, key string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,8 +54,8 @@ func certificatesAs(t *testing.T, o *stage.Outboard, cert, key string) string {
 	return dir
 }
 
-// callVerbs makes kube-scheduler call both profiles for every verb that they serve: a pod whose
-// image is on one node, and a pod with a GPU for which another must make room.
+// callVerbs makes kube-scheduler call both profiles for every verb that they serve: with a pod
+// whose image is on one node, and with a pod that requests a GPU and preempts another.
 func (th *theater) callVerbs(o *stage.Outboard, scheduler string) {
 	th.t.Helper()
 	for name, value := range map[string]int32{"low": 10, "high": 1000} {
@@ -95,7 +95,7 @@ func (th *theater) gpuNodes() {
 	th.nodes(a, b)
 }
 
-// kube-scheduler accepts what is printed as it is, over mutual TLS, and calls every verb.
+// kube-scheduler accepts the unmodified output, over mutual TLS, and calls every verb.
 func TestSchedulerConfig(t *testing.T) {
 	th := open(t)
 	th.gpuNodes()
@@ -104,7 +104,7 @@ func TestSchedulerConfig(t *testing.T) {
 	th.callVerbs(o, "")
 }
 
-// A second scheduler with the printed file is elected with a lease of its own.
+// A second scheduler with the printed file has its own lease.
 func TestSchedulerConfigOfASecondScheduler(t *testing.T) {
 	th := open(t)
 	th.gpuNodes()
@@ -137,7 +137,7 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubernetes := t.TempDir() // in the place of /etc/kubernetes
+	kubernetes := t.TempDir() // replaces /etc/kubernetes
 	if err := os.Symlink(user.Kubeconfig, filepath.Join(kubernetes, "scheduler.conf")); err != nil {
 		t.Fatal(err)
 	}
