@@ -1,4 +1,5 @@
-// Package baseline has what benchmarks compare Outboard with: two other extenders, and the processor time of a process.
+// Package baseline holds what benchmarks compare Outboard with: two other extenders, and the
+// processor time of a process.
 package baseline
 
 import (
@@ -19,8 +20,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// Tutorial is the handler of tutorials: it decodes everything, looks at each node, and encodes everything. It answers calls with
-// names and calls with nodes.
+// Tutorial is a handler as in tutorials: it decodes everything, evaluates each node, and encodes
+// everything. It supports calls with names and calls with nodes.
 func Tutorial(w http.ResponseWriter, r *http.Request) {
 	var args extenderv1.ExtenderArgs
 	if err := json.NewDecoder(r.Body).Decode(&args); err != nil || args.NodeNames == nil && args.Nodes == nil {
@@ -59,7 +60,7 @@ func tutorialScores(args extenderv1.ExtenderArgs) extenderv1.HostPriorityList {
 	return scores
 }
 
-// encode answers as handlers of tutorials do.
+// encode responds as handlers in tutorials do.
 func encode(w http.ResponseWriter, answer any) {
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -72,9 +73,9 @@ func encode(w http.ResponseWriter, answer any) {
 
 var listBegin = []byte(`"NodeNames":[`)
 
-// Ideal returns a handler that does what no extender on net/http can do without: it reads the body and answers, with the first
-// shortlist names as they stand in the body (0: with all of them), and without scores. It knows what the body of kube-scheduler
-// looks like, with names and the names last.
+// Ideal returns a handler that does only what every extender on net/http must do: it reads the body
+// and responds, with the first shortlist names as they are in the body (0: with all of them), and
+// without scores. It relies on the form of kube-scheduler's body, with names and the names last.
 func Ideal(shortlist int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body := make([]byte, max(0, r.ContentLength))

@@ -23,7 +23,8 @@ func post(handler http.HandlerFunc, path string, body []byte) *httptest.Response
 	return w
 }
 
-// What Outboard is compared with is comparable: each answers a filter call with the names in the order of the call.
+// The extenders compared with Outboard are comparable: each responds to a filter call with the
+// names in the order of the call.
 func TestAnswersNames(t *testing.T) {
 	names := []string{"node-00007", "node-00001", "node-00003"}
 	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, NodeNames: &names})
@@ -46,12 +47,12 @@ func TestAnswersNames(t *testing.T) {
 		var result extenderv1.ExtenderFilterResult
 		w := post(tt.handler, "/filter", body)
 		if err := json.Unmarshal(w.Body.Bytes(), &result); err != nil || result.NodeNames == nil || !slices.Equal(*result.NodeNames, tt.want) || result.Error != "" {
-			t.Errorf("%s: filter answers %s (%v), want the names %q", tt.name, w.Body, err, tt.want)
+			t.Errorf("%s: filter returns %s (%v), want the names %q", tt.name, w.Body, err, tt.want)
 		}
 		var scores extenderv1.HostPriorityList
 		w = post(tt.handler, "/prioritize", body)
 		if err := json.Unmarshal(w.Body.Bytes(), &scores); err != nil || len(scores) != tt.scores {
-			t.Errorf("%s: prioritize answers %s (%v), want %d scores", tt.name, w.Body, err, tt.scores)
+			t.Errorf("%s: prioritize returns %s (%v), want %d scores", tt.name, w.Body, err, tt.scores)
 		}
 	}
 }
@@ -65,20 +66,21 @@ func TestTutorialAnswersNodes(t *testing.T) {
 	var result extenderv1.ExtenderFilterResult
 	w := post(baseline.Tutorial, "/filter", body)
 	if err := json.Unmarshal(w.Body.Bytes(), &result); err != nil || result.Nodes == nil || len(result.Nodes.Items) != 2 || result.Nodes.Items[1].Name != "b" {
-		t.Errorf("filter answers %s (%v)", w.Body, err)
+		t.Errorf("filter returns %s (%v)", w.Body, err)
 	}
 	var scores extenderv1.HostPriorityList
 	w = post(baseline.Tutorial, "/prioritize", body)
 	if err := json.Unmarshal(w.Body.Bytes(), &scores); err != nil || len(scores) != 2 || scores[1].Host != "b" {
-		t.Errorf("prioritize answers %s (%v)", w.Body, err)
+		t.Errorf("prioritize returns %s (%v)", w.Body, err)
 	}
 }
 
-// An arm that is asked what it cannot answer makes the measurement fail, and is not measured as if it had answered.
+// If an arm gets an unsupported call, the measurement fails, and does not count the call as
+// answered.
 func TestRejectsOtherBodies(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{"tutorial": baseline.Tutorial, "ideal": baseline.Ideal(8)} {
 		if w := post(handler, "/filter", []byte(`{"Pod":{}}`)); w.Code != http.StatusBadRequest {
-			t.Errorf("%s answers a call without nodes with %d %s", name, w.Code, w.Body)
+			t.Errorf("%s responds to a call without nodes with %d %s", name, w.Code, w.Body)
 		}
 	}
 }
@@ -93,7 +95,7 @@ func TestProcessorTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := baseline.ProcessorTime(1 << 22); err == nil { // the kernel gives out smaller ones
+	if _, err := baseline.ProcessorTime(1 << 22); err == nil { // the kernel's PIDs are smaller
 		t.Error("a process that does not exist has a processor time")
 	}
 }

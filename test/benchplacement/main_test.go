@@ -48,7 +48,7 @@ func TestBenchPlacement(t *testing.T) {
 			}
 		}
 		if got := strings.Count(progress.String(), "\n"); got != want {
-			t.Errorf("progress tells of %d runs, want %d:\n%s", got, want, &progress)
+			t.Errorf("the progress shows %d runs, want %d:\n%s", got, want, &progress)
 		}
 		return out.String()
 	}
@@ -66,19 +66,19 @@ func TestBenchPlacement(t *testing.T) {
 			}
 			picture, err := os.ReadFile(filepath.Join(o.pictures, f.picture))
 			if err != nil || !bytes.Contains(picture, []byte("</svg>")) {
-				t.Errorf("the picture for %s: %v", f.title, err)
+				t.Errorf("the image for %s: %v", f.title, err)
 			}
 		}
 	}
 	if !strings.Contains(text, "served %") {
-		t.Errorf("it says\n%s", text)
+		t.Errorf("the output is\n%s", text)
 	}
 	if again := report(); again != text {
-		t.Errorf("first it says\n%s\nthen\n%s", text, again)
+		t.Errorf("the first output is\n%s\nthe second is\n%s", text, again)
 	}
 }
 
-// Each decider keeps the cluster as full as it was, and double-books nothing.
+// Each decider keeps the use of the cluster constant, and allocates nothing twice.
 func TestDecisions(t *testing.T) {
 	w, jobs, err := read(&options{data: trace(t), pods: simulate.OpenBPods})
 	if err != nil {
@@ -105,7 +105,7 @@ func TestDecisions(t *testing.T) {
 			}
 		}
 		if low := h.target() - 1000; used != h.used || used < low {
-			t.Errorf("%s: %d is used, and said to be %d, of at least %d", d.name, used, h.used, low)
+			t.Errorf("%s: %d is used, and reported as %d, of at least %d", d.name, used, h.used, low)
 		}
 		if h.count < before+100 {
 			t.Errorf("%s placed %d pods", d.name, h.count-before)
@@ -122,7 +122,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// What is drawn asks for what the mix says.
+// The drawn pods request what the mix defines.
 func TestMixes(t *testing.T) {
 	w, jobs, err := read(&options{data: trace(t), pods: simulate.OpenBPods})
 	if err != nil {
@@ -176,7 +176,7 @@ func TestBenchPlacementStops(t *testing.T) {
 		t.Errorf("without a trace: %v", err)
 	}
 	if err := run(t.Context(), &options{data: dir, pods: simulate.OpenBPods, hours: 1}, io.Discard, io.Discard); err == nil {
-		t.Error("no seeds are accepted")
+		t.Error("zero seeds cause no error")
 	}
 	if err := run(t.Context(), &options{data: dir, pods: simulate.OpenBPods, seeds: 1, hours: 1, parts: "wire,sample"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "sample") {
 		t.Errorf("an unknown part: %v", err)

@@ -7,12 +7,12 @@ import (
 	"outboard.dev/outboard/simulate"
 )
 
-// published is the GPU allocation of FGD in the paper, in percent, by what had
-// arrived: the mean of ten seeds (experiments/analysis/expected_results of its repository).
+// published is the GPU allocation of FGD in the paper, in percent, by the arrived requests: the
+// mean of ten seeds (experiments/analysis/expected_results of its repository).
 var published = map[float64]float64{.90: 89.98, .95: 94.91, 1: 95.23, 1.10: 95.30, 1.20: 95.35, 1.30: 95.39}
 
-// One seed of the published trace, through the engine: FGD is the paper's, and
-// LeastWaste is nowhere behind it, though kube-scheduler looks at some of the nodes only.
+// One seed of the published trace, through the engine: FGD matches the paper, and LeastWaste is
+// never below it, although kube-scheduler evaluates only some of the nodes.
 func TestPublishedTrace(t *testing.T) {
 	world, jobs, err := read(&options{data: "../openb", pods: simulate.OpenBPods})
 	if err != nil {
@@ -42,6 +42,6 @@ func TestPublishedTrace(t *testing.T) {
 		}
 	}
 	if first := 100 * waste.FirstRejected; first < 95.5 {
-		t.Errorf("LeastWaste rejects a pod with GPUs when %.2f %% have arrived", first)
+		t.Errorf("LeastWaste rejects a pod with GPUs after %.2f %% of the requests", first)
 	}
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The command measures a few pods on a few nodes, through the real control plane.
+// The command measures a few pods on a few nodes, with a real control plane.
 func TestBenchScheduler(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -65,7 +65,7 @@ func TestBenchScheduler(t *testing.T) {
 	}
 }
 
-// An arm whose pods are not placed is an error, and no figure.
+// An arm whose pods are not placed is an error, and has no figure.
 func TestTooSlowToMeasure(t *testing.T) {
 	o, err := parse([]string{"-outboard", "not started", "-nodes", "1", "-running", "0", "-arms", "stock", "-rounds", "1", "-pods", "1", "-limit", "1ms"}, io.Discard)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestAlso(t *testing.T) {
 	}
 }
 
-// Each arm is what its name says, and its configuration of Outboard is valid.
+// Each arm matches its name, and its configuration of Outboard is valid.
 func TestArms(t *testing.T) {
 	types := config.Types{Policies: standard.Types()}
 	for _, a := range arms {
@@ -180,7 +180,7 @@ func TestArms(t *testing.T) {
 	}
 }
 
-// Figures that were observed before the first reading do not count.
+// Figures from before the first reading do not count.
 func TestHistogram(t *testing.T) {
 	before := histogram{count: 10, sum: 100, buckets: []bucket{{1, 0}, {2, 10}, {4, 10}}}
 	now := histogram{count: 20, sum: 112, buckets: []bucket{{1, 5}, {2, 15}, {4, 19}}}
@@ -195,7 +195,7 @@ func TestHistogram(t *testing.T) {
 		}
 	}
 	if same := now.since(&now); same.mean() != 0 || same.quantile(0.5) != 0 {
-		t.Errorf("of nothing, the mean is %f and the median %f", same.mean(), same.quantile(0.5))
+		t.Errorf("without observations, the mean is %f and the median %f", same.mean(), same.quantile(0.5))
 	}
 }
 
@@ -227,7 +227,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Nodes and pods are as large as those of clusters are.
+// Nodes and pods have the sizes of real ones.
 func TestSizes(t *testing.T) {
 	for _, tt := range []struct {
 		object   any

@@ -12,7 +12,8 @@ import (
 	"outboard.dev/outboard/test/baseline"
 )
 
-// What kube-scheduler is said to ask after a filter call is what it asks: the same pod, and the nodes that passed.
+// The prioritize call that the player makes after a filter call is that of kube-scheduler: the same
+// pod, and the nodes that passed.
 func TestPrioritizeBody(t *testing.T) {
 	const list = `["node-00007","node-00001","node-00003"]`
 	body := []byte(`{"Pod":{"metadata":{"name":"web","uid":"1"}},"Nodes":null,"NodeNames":` + list + `}`)
@@ -21,16 +22,16 @@ func TestPrioritizeBody(t *testing.T) {
 		handler(w, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))
 		got, err := prioritizeBody(body, w.Body.Bytes())
 		if err != nil || !bytes.Equal(got, body) {
-			t.Errorf("after the answer of %s, kube-scheduler is said to ask\n%s\nwant what it asked before\n%s", name, got, body)
+			t.Errorf("after the response of %s, the player's call is\n%s\nwant the nodes of the filter call\n%s", name, got, body)
 		}
 	}
 	some, err := prioritizeBody(body, []byte(`{"Nodes":null,"NodeNames":["node-00001"],"FailedNodes":null}`))
 	if want := `{"Pod":{"metadata":{"name":"web","uid":"1"}},"Nodes":null,"NodeNames":["node-00001"]}`; err != nil || string(some) != want {
-		t.Errorf("when one node passes, kube-scheduler is said to ask\n%s (%v)\nwant\n%s", some, err, want)
+		t.Errorf("when one node passes, the player's call is\n%s (%v)\nwant\n%s", some, err, want)
 	}
 }
 
-// The arm that is measured answers what it is sent, also after the cluster has changed.
+// The measured arm responds to its calls, also after the cluster has changed.
 func TestOutboardArmAnswers(t *testing.T) {
 	calls, err := readRecording("../../extender/testdata/wire/filter-5000-default.jsonl.gz")
 	if err != nil {
@@ -48,11 +49,11 @@ func TestOutboardArmAnswers(t *testing.T) {
 	for _, c := range calls[:3] {
 		body, err := prioritizeBody(c.body, post("/filter", c.body))
 		if err != nil || !bytes.Equal(body, c.body) {
-			t.Fatalf("not all nodes pass: kube-scheduler would ask %.2000s (%v)", body, err)
+			t.Fatalf("not all nodes pass: the next call is %.2000s (%v)", body, err)
 		}
 		var scores []struct{ Host string }
 		if answer := post("/prioritize", body); json.Unmarshal(answer, &scores) != nil {
-			t.Fatalf("prioritize answers %.2000s", answer)
+			t.Fatalf("prioritize returns %.2000s", answer)
 		}
 		post(changePath, nil)
 	}

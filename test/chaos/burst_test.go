@@ -19,7 +19,7 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// burst is a number of pods that come much faster than Outboard may send requests.
+// burst is a number of pods that are created much faster than Outboard may send requests.
 type burst struct {
 	nodes, cards, pods int
 	limits             string // of requests, in Outboard's configuration
@@ -55,8 +55,8 @@ extenders:
 // perSecond is how many pods are created per second.
 const perSecond = 250
 
-// Pods that come faster than Outboard may send requests are all bound in the end. None of them leaves a claim behind that is not
-// its own, and no outcome of a Binding is unknown because Outboard's own limit made it wait.
+// If pods are created faster than Outboard may send requests, all are bound in the end. Each has
+// only its own claim, and Outboard's own limit makes the outcome of no Binding unknown.
 func TestBurst(t *testing.T) {
 	b := burst{nodes: 12, cards: 4, pods: 300, limits: "clientConnection: {qps: 30, burst: 60}", patience: 5 * time.Minute}
 	if *full {
@@ -121,7 +121,7 @@ func TestBurst(t *testing.T) {
 		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_ledger_claims_total{outcome="success"}`])
 }
 
-// create creates the pods at a steady rate, or as fast as the API server takes them.
+// create creates the pods at a steady rate, or as fast as the API server accepts them.
 func (b burst) create(ctx context.Context, set *stage.Stage) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(32)

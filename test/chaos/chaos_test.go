@@ -1,6 +1,7 @@
-// Package chaos holds tests in which everything goes wrong at once: replicas are killed at the worst moments, are frozen
-// and go on, see the cluster late and lose answers, and the API server goes away, while several kube-schedulers bind pods
-// that share GPUs. What `outboard audit` then reads from the API server must be right, at the end and all the time.
+// Package chaos holds tests with many concurrent faults: replicas are killed at the worst moments,
+// stop and continue, see the cluster late and lose responses, and the API server restarts, while
+// several kube-schedulers bind pods that share GPUs. The findings of `outboard audit` must be
+// correct at the end and at all times.
 package chaos
 
 import (
@@ -28,12 +29,12 @@ import (
 
 var full = flag.Bool("full", false, "with thousands of pods; takes many minutes")
 
-// scale is how much happens.
+// scale is the size of a test.
 type scale struct {
 	nodes, cards, pods             int
-	waiting                        int           // so many pods at a time
+	waiting                        int           // number of pods waiting at a time
 	stay                           time.Duration // about how long a pod stays, at least
-	calm                           time.Duration // for at most so long nothing happens to a replica that has come back
+	calm                           time.Duration // maximum time without a fault after a replica has come back
 	randomKills                    int
 	killsPerPoint                  int
 	killsPerRarePoint              int
@@ -64,7 +65,7 @@ func schedulerName(i int) string { return fmt.Sprintf("chaos-%d", i) }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%02d", i) }
 
-// scene is a cluster in which things go wrong.
+// scene is a cluster with faults.
 type scene struct {
 	*stage.Stage
 	t        *testing.T
@@ -104,7 +105,8 @@ extenders:
   managedResources: [{name: aliyun.com/gpu-mem}]
 `
 
-// open sets up nodes, two replicas with env, and the schedulers, which reach the replicas as through a Service.
+// open sets up nodes, two replicas with env, and the schedulers, which connect to the replicas as
+// through a Service.
 func open(t *testing.T, s scale, env ...string) *scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
@@ -141,7 +143,7 @@ func open(t *testing.T, s scale, env ...string) *scene {
 	return c
 }
 
-// build builds the command so that it can be made to fail at a given point.
+// build builds the command with the points at which it can fail.
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "outboard")
@@ -152,7 +154,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// replica starts a replica that reaches the API server through a network of its own.
+// replica starts a replica with its own network to the API server.
 func (c *scene) replica(env []string) *replica {
 	c.t.Helper()
 	user, err := c.AddUser("outboard")
@@ -185,7 +187,7 @@ func (c *scene) replica(env []string) *replica {
 	return r
 }
 
-// ready are the addresses of replicas that a Service would send calls to.
+// ready returns the addresses of the replicas to which a Service would send calls.
 func (c *scene) ready() []string {
 	var addresses []string
 	for _, r := range c.replicas {
@@ -227,7 +229,7 @@ func overallocated(findings []audit.Finding) []audit.Finding {
 	return found
 }
 
-// guard audits every second until ctx ends, and counts. Something overallocated is an error.
+// guard audits every second until ctx ends, and counts the audits. Overallocation is an error.
 func (c *scene) guard(ctx context.Context, audits *atomic.Int64) error {
 	for {
 		select {
@@ -237,7 +239,7 @@ func (c *scene) guard(ctx context.Context, audits *atomic.Int64) error {
 		}
 		findings, err := c.audit()
 		if err != nil {
-			continue // the API server is away
+			continue // the API server is unreachable
 		}
 		audits.Add(1)
 		if found := overallocated(findings); len(found) > 0 {
@@ -306,7 +308,7 @@ func TestChaos(t *testing.T) {
 	c.checkGuests(load)
 }
 
-// restartAPIServer does so in the middle of it all.
+// restartAPIServer restarts the API server during the test.
 func (c *scene) restartAPIServer(ctx context.Context, p *plan) error {
 	if !c.scale.restartAPIServer {
 		return nil
@@ -320,7 +322,7 @@ func (c *scene) restartAPIServer(ctx context.Context, p *plan) error {
 	return c.RestartAPIServer(ctx)
 }
 
-// tell shows progress.
+// tell logs the progress.
 func (c *scene) tell(ctx context.Context, started time.Time, l *load, p *plan) {
 	for {
 		select {
@@ -332,11 +334,12 @@ func (c *scene) tell(ctx context.Context, started time.Time, l *load, p *plan) {
 	}
 }
 
-// settle waits until replicas have taken back what nobody needs: then nothing may be wrong, and nothing noteworthy. It
-// returns what the audit said.
+// settle waits until replicas have released unneeded claims: then the audit must find nothing. It
+// returns the output of the audit.
 func (c *scene) settle() string {
 	c.t.Helper()
-	// Claims of pods that are gone go within two looks, 5 s apart; those of pods that stay unbound a while later.
+	// Replicas release claims of deleted pods within two checks, 5 s apart, and claims of pods that
+	// stay unbound a while later.
 	for until := time.Now().Add(c.scale.reclaimAfter + time.Minute); ; {
 		findings, err := c.audit("--grace", c.scale.reclaimAfter.String())
 		switch {
@@ -354,13 +357,13 @@ func (c *scene) settle() string {
 	}
 }
 
-// checkGuests looks at the pods that are left: there must be some, bound unless no card is large enough.
+// checkGuests checks the remaining pods: there must be some, bound unless no GPU is large enough.
 func (c *scene) checkGuests(l *load) {
 	c.t.Helper()
 	bound := 0
 	for name, g := range l.guests {
 		if !g.fits() && g.bound {
-			c.t.Errorf("%s is bound, and asks for %d of cards with %d", name, g.memory, cardSize)
+			c.t.Errorf("%s is bound, and requests %d of GPUs with %d", name, g.memory, cardSize)
 		}
 		if g.bound && !g.gone {
 			bound++
@@ -371,7 +374,8 @@ func (c *scene) checkGuests(l *load) {
 	}
 }
 
-// The same test must fail when replicas do not claim what they hand out, or else it would show nothing.
+// The same test must fail if replicas do not claim what they allocate; otherwise it would prove
+// nothing.
 func TestAuditFindsWhatUnclaimedBindingsOversell(t *testing.T) {
 	s := small
 	c := open(t, s, "OUTBOARD_CHAOS_UNCLAIMED=1")

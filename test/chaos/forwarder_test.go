@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// forwarder passes connections on to one of its targets that accepts them, as a Service does, and can be as slow and as
-// unreliable as a network.
+// forwarder forwards connections to one of its targets that accepts them, as a Service does, and
+// simulates a slow and unreliable network.
 type forwarder struct {
 	listener net.Listener
 	targets  func() []string
-	way      sync.RWMutex // held by Hold: nothing comes from the targets meanwhile
+	way      sync.RWMutex // Hold locks it: the targets' data waits
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // both sides
@@ -43,17 +43,17 @@ func forward(t *testing.T, targets func() []string) *forwarder {
 	return f
 }
 
-// Address is where to connect.
+// Address is the address for clients.
 func (f *forwarder) Address() string { return f.listener.Addr().String() }
 
-// Hold holds back what the targets send: answers and watches come so much later.
+// Hold delays the data of the targets: responses and watches.
 func (f *forwarder) Hold(d time.Duration) {
 	f.way.Lock()
 	defer f.way.Unlock()
 	time.Sleep(d)
 }
 
-// Cut ends all connections, with what is held back in them.
+// Cut ends all connections, and drops delayed data.
 func (f *forwarder) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,8 @@ func (f *forwarder) Cut() {
 	}
 }
 
-// HoldAndCut ends all connections after holding back what the targets send, so that it is lost.
+// HoldAndCut delays the data of the targets, and then ends all connections, so that the data is
+// lost.
 func (f *forwarder) HoldAndCut(d time.Duration) {
 	f.way.Lock()
 	defer f.way.Unlock()

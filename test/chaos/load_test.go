@@ -23,30 +23,30 @@ import (
 // cardSize is the memory of each GPU.
 const cardSize = 16
 
-// guest is a pod that comes, and goes.
+// guest is a pod that is created, and deleted.
 type guest struct {
 	memory    int64
 	created   time.Time
 	bound     bool
-	leave     time.Time // zero: not before it is bound
+	leave     time.Time // zero: the pod stays until it is bound
 	ends      bool      // it ends by itself before it is deleted
 	ended     bool
-	impatient bool // it leaves whether it is bound or not
+	impatient bool // it is deleted whether it is bound or not
 	gone      bool
 }
 
-// fits says that there is a card on which the pod fits if it is empty.
+// fits reports whether the pod fits on an empty GPU.
 func (g *guest) fits() bool { return g.memory <= cardSize }
 
-// load makes pods arrive and leave. All decisions are made from lists of pods, so that nothing is lost when the API server
-// is away for a while.
+// load creates and deletes pods. It makes all decisions from lists of pods, so nothing is lost
+// while the API server is unreachable.
 type load struct {
 	client   kubernetes.Interface
-	capacity int64 // of all cards together
-	atLeast  int   // so many pods
-	crowd    int   // so many wait at a time
+	capacity int64 // of all GPUs together
+	atLeast  int   // minimum number of pods
+	crowd    int   // number of pods waiting at a time
 	goOn     func() bool
-	stay     func() time.Duration // how long a bound pod stays at least
+	stay     func() time.Duration // minimum time that a bound pod stays
 	anyNode  func() string
 
 	mu     sync.Mutex
@@ -64,12 +64,12 @@ func newLoad(client kubernetes.Interface, s scale, goOn func() bool) *load {
 	}
 }
 
-// abandonedNamespace has the pods of abandon, apart from those that are waited for.
+// abandonedNamespace has the pods of abandon, separate from those that load waits for.
 const abandonedNamespace = "kube-system"
 
-// abandon has pods bound by a scheduler that does not wait for the answer and never tries again, until ctx ends: one that
-// crashes. Their claims have to be taken back when they stay unbound, while a Binding may still be on its way. It deletes
-// each after so long.
+// abandon creates pods whose scheduler does not wait for the response and never retries, like one
+// that crashes, until ctx ends. Replicas must release their claims when they stay unbound, while a
+// Binding may still be in progress. abandon deletes each pod after a while.
 func (l *load) abandon(ctx context.Context, service string, after time.Duration) {
 	for n := 0; ; n++ {
 		select {
@@ -82,7 +82,7 @@ func (l *load) abandon(ctx context.Context, service string, after time.Duration)
 		}
 		pod, err := l.client.CoreV1().Pods(abandonedNamespace).Create(ctx, spec.Pod(), metav1.CreateOptions{})
 		if err != nil {
-			continue // the API server is away
+			continue // the API server is unreachable
 		}
 		time.AfterFunc(300*time.Millisecond, func() {
 			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond+rand.N(500*time.Millisecond))
@@ -90,7 +90,7 @@ func (l *load) abandon(ctx context.Context, service string, after time.Duration)
 			args := fmt.Sprintf(`{"PodName":%q,"PodNamespace":%q,"PodUID":%q,"Node":%q}`, pod.Name, pod.Namespace, pod.UID, l.anyNode())
 			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+service+"/bind", strings.NewReader(args))
 			if err != nil {
-				panic(err) // the URL is ours
+				panic(err) // the URL is valid
 			}
 			if response, err := http.DefaultClient.Do(request); err == nil {
 				response.Body.Close()
@@ -100,7 +100,7 @@ func (l *load) abandon(ctx context.Context, service string, after time.Duration)
 	}
 }
 
-// takenBack counts the abandoned pods that are left and have lost a claim.
+// takenBack counts the remaining abandoned pods that have lost a claim.
 func (l *load) takenBack(ctx context.Context) (n int, err error) {
 	list, err := l.client.CoreV1().Pods(abandonedNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -118,8 +118,8 @@ func gpuMemory(amount int64) map[string]string {
 	return map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(amount)}
 }
 
-// run returns when enough pods have come and every one that fits has been bound, or left because it was impatient. Those
-// that have not left by then stay.
+// run returns when load has created enough pods, and each pod that fits has been bound, or deleted
+// because it was impatient. The remaining pods stay.
 func (l *load) run(ctx context.Context) error {
 	for {
 		done, err := l.step(ctx)
@@ -136,7 +136,7 @@ func (l *load) run(ctx context.Context) error {
 
 func (l *load) step(ctx context.Context) (done bool, err error) {
 	if l.ticks++; l.ticks%5 == 0 {
-		// kube-scheduler tries pods again when something happens, and in a real cluster something always does.
+		// kube-scheduler retries pods after events, and in a real cluster events are frequent.
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"happened":"%d"}}}`, l.ticks)
 		_, _ = l.client.CoreV1().Nodes().Patch(ctx, l.anyNode(), types.MergePatchType, patch, metav1.PatchOptions{})
 	}
@@ -145,7 +145,7 @@ func (l *load) step(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	now := time.Now()
-	var todo []func() error // done when the guests are not locked any more
+	var todo []func() error // runs after the guests are unlocked
 	l.mu.Lock()
 	wanted := l.atLeast > len(l.guests) || l.goOn()
 	occupied, waiting := int64(0), 0
@@ -161,8 +161,8 @@ func (l *load) step(ctx context.Context) (done bool, err error) {
 			waiting++
 		}
 	}
-	// Pods leave when the cards are rather full, and others wait; of the last, as many stay as leave room for any pod on
-	// some card.
+	// load deletes pods when the GPUs are rather full, and others wait; of the last pods, so many
+	// stay that some GPU has room for any pod.
 	enough := l.capacity * 3 / 4
 	if !wanted {
 		enough = l.capacity * 2 / 5
@@ -180,7 +180,7 @@ func (l *load) step(ctx context.Context) (done bool, err error) {
 	}
 	for name, g := range l.guests {
 		if !live[name] && !g.gone {
-			if g.created.IsZero() { // its creation failed, or its outcome is not known
+			if g.created.IsZero() { // its creation failed, or the outcome is unknown
 				todo = append(todo, func() error { return l.create(ctx, name, g) })
 				waiting++
 				continue
@@ -206,12 +206,12 @@ func (l *load) step(ctx context.Context) (done bool, err error) {
 func newGuest(n int) *guest {
 	g := &guest{memory: 1 + rand.Int64N(10), ends: rand.IntN(4) == 0, impatient: rand.IntN(25) == 0}
 	if n%100 == 50 {
-		g.memory, g.impatient = cardSize+1, false // no card is that large
+		g.memory, g.impatient = cardSize+1, false // no GPU is that large
 	}
 	return g
 }
 
-// see takes in what has become of the pod.
+// see records the state of the pod.
 func (l *load) see(g *guest, pod *corev1.Pod, now time.Time) {
 	if g.created.IsZero() {
 		g.created = now
@@ -257,7 +257,7 @@ func (l *load) dismiss(ctx context.Context, g *guest, pod *corev1.Pod) error {
 	return nil
 }
 
-// status is what has come, and is missing.
+// status returns the numbers of created and missing pods.
 func (l *load) status() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

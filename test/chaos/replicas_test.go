@@ -15,13 +15,14 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// Points around a Binding at which a replica can be killed or stopped: where Outboard (package service) built with the tag chaos
-// reaches them, in this order.
+// Points around a Binding at which a replica can be killed or stopped, in the order in which
+// Outboard (package service, built with the tag chaos) reaches them.
 var points = []string{
 	"before-claim", "before-ledger-write", "after-ledger-write", "after-claim", "before-binding", "after-binding",
 }
 
-// rare points are reached only when a Binding was refused, or a claim is taken back because its pod stays unbound.
+// rare points occur only if the API server rejects a Binding, or the replica releases a claim
+// because its pod stays unbound.
 var rare = []string{"before-release", "after-release", "before-touch", "after-touch"}
 
 const (
@@ -29,10 +30,10 @@ const (
 	stop = "stop"
 )
 
-// fault is what is to happen to one replica. Without a point it happens at any moment.
+// fault is one fault of one replica. Without a point it happens at any moment.
 type fault struct {
 	action, point string
-	optional      bool // give up when the point is not reached in time
+	optional      bool // skip it if the point is not reached in time
 }
 
 func (f fault) String() string {
@@ -42,7 +43,7 @@ func (f fault) String() string {
 	return f.action + " " + f.point
 }
 
-// plan is what is to happen to replicas, one after the other.
+// plan is the faults of replicas, in order.
 type plan struct {
 	mu       sync.Mutex
 	todo     []fault
@@ -83,7 +84,7 @@ func (p *plan) next() (f fault, ok bool) {
 	return f, true
 }
 
-// end says what has become of a fault. One that must happen and has not is tried again.
+// end records the result of a fault. A required fault that has not happened is tried again.
 func (p *plan) end(f fault, happened bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +96,7 @@ func (p *plan) end(f fault, happened bool) {
 	}
 }
 
-// count counts what happened beside the plan.
+// count counts events outside the plan.
 func (p *plan) count(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +109,7 @@ func (p *plan) ended() bool {
 	return len(p.todo) == 0 && p.underway == 0
 }
 
-// status is one line.
+// status returns one line.
 func (p *plan) status() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *plan) status() string {
 	return fmt.Sprintf("%d kills, %d faults to come", kills, len(p.todo)+p.underway)
 }
 
-// report is one line for each kind of what happened.
+// report returns one line for each kind of event.
 func (p *plan) report() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,19 +136,20 @@ func (p *plan) report() string {
 // replica is one `outboard serve`.
 type replica struct {
 	*stage.Outboard
-	address string      // where it serves
+	address string      // on which it serves
 	network *forwarder  // between it and the API server
-	away    atomic.Bool // it is not ready, and a Service would know
+	away    atomic.Bool // it is not ready, so a Service sends it no calls
 }
 
-// mark is what a replica says before something happens to it.
+// mark is the text that a replica prints before a fault.
 func mark(f fault) string { return fmt.Sprintf("chaos: %s %s\n", f.action, f.point) }
 
-// reachTime is how long to wait for a point to be reached. Where that takes a claim that has become old, it is old when
-// the replica has looked at it for the reclaim time, which it does every 5 s.
+// reachTime is the timeout for a point. If the point needs an old claim, the claim is old after the
+// replica has seen it for the reclaim time, and the replica checks every 5 s.
 const reachTime = 8 * time.Second
 
-// torment makes happen to the replica what is planned, until nothing is left. The replica runs before and after.
+// torment applies the planned faults to the replica, until none is left. The replica runs before
+// and after.
 func (r *replica) torment(ctx context.Context, p *plan, s scale) error {
 	for {
 		f, ok := p.next()
@@ -155,7 +157,7 @@ func (r *replica) torment(ctx context.Context, p *plan, s scale) error {
 			if p.ended() {
 				return nil
 			}
-			select { // what happens to others may have to be tried again
+			select { // a fault of another replica may have to be tried again
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-time.After(100 * time.Millisecond):
@@ -173,7 +175,7 @@ func (r *replica) torment(ctx context.Context, p *plan, s scale) error {
 	}
 }
 
-// suffer makes one thing happen, and starts the replica again.
+// suffer applies one fault, and starts the replica again.
 func (r *replica) suffer(ctx context.Context, p *plan, f fault, s scale) (happened bool, err error) {
 	if r.hasEnded() {
 		return false, r.crash()
@@ -182,7 +184,7 @@ func (r *replica) suffer(ctx context.Context, p *plan, f fault, s scale) (happen
 	if f.point == "" {
 		return true, r.start(ctx, "")
 	}
-	p.count("kill at random") // to arm it: that, too, comes at any moment
+	p.count("kill at random") // to set the point, which also happens at any moment
 	times, patience := 1+rand.IntN(4), reachTime
 	if f.optional {
 		times, patience = 1, reachTime+s.reclaimAfter+10*time.Second
@@ -213,9 +215,9 @@ func (r *replica) suffer(ctx context.Context, p *plan, f fault, s scale) (happen
 	return happened, r.start(ctx, "")
 }
 
-// thaw lets the replica go on that has stopped itself, and, after a while, ends it.
+// thaw continues the stopped replica, and, after a while, ends it.
 func (r *replica) thaw(ctx context.Context, freeze time.Duration) error {
-	// Where there are readiness probes, a Service notices after some seconds.
+	// With readiness probes, a Service notices after some seconds.
 	noticed := min(freeze/2, 5*time.Second)
 	if err := r.pause(ctx, noticed); err != nil {
 		return err
@@ -229,7 +231,7 @@ func (r *replica) thaw(ctx context.Context, freeze time.Duration) error {
 	if err := r.Continue(); err != nil {
 		return err
 	}
-	if err := r.pause(ctx, 2*time.Second); err != nil { // it finishes what it was at
+	if err := r.pause(ctx, 2*time.Second); err != nil { // it finishes its current work
 		return err
 	}
 	if r.hasEnded() {
@@ -276,7 +278,7 @@ func (r *replica) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// disturb makes the network between the replica and the API server slow, and breaks it, until ctx ends.
+// disturb delays and interrupts the network between the replica and the API server, until ctx ends.
 func (r *replica) disturb(ctx context.Context, p *plan, longest time.Duration) {
 	for r.pause(ctx, time.Second+rand.N(4*time.Second)) == nil {
 		d := rand.N(longest)

@@ -21,9 +21,9 @@ import (
 	"outboard.dev/outboard/simulate"
 )
 
-// small is a cluster of 128 GPUs, and pods like those of the trace, but that more of them
-// ask for several GPUs: where these find no place, strategies differ most. With this seed
-// the arms are 3 points from one another, or more.
+// small is a cluster of 128 GPUs, and pods like those of the trace, of which more request several
+// GPUs: these make strategies differ most when they do not fit. With this seed the arms differ by 3
+// points or more.
 func small() trace {
 	t := trace{seed: 66, until: 1.3}
 	for _, kind := range []struct {
@@ -79,8 +79,8 @@ func job(i, gpus, milli, cpu int, models string) simulate.Job {
 
 func quantity(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
 
-// What the simulation foretells is what comes of it, through the real control plane: an arm
-// that does what another one should is further from that than it may be.
+// The simulation predicts the result with the real control plane: if an arm behaves as another one,
+// its result is outside the tolerance.
 func TestDemoGPU(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "outboard")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
@@ -88,7 +88,7 @@ func TestDemoGPU(t *testing.T) {
 	}
 	for i := range arms {
 		t.Run(arms[i].name, func(t *testing.T) {
-			t.Parallel() // mostly, kube-scheduler waits before it tries pods again
+			t.Parallel() // most of the time, kube-scheduler waits before it retries pods
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			o := options{trace: small(), arms: arms[i : i+1], binary: binary, draws: 12, tolerance: 2}
@@ -123,8 +123,8 @@ func refused(p *corev1.Pod, reason string) *corev1.Pod {
 	return p
 }
 
-// A pod has been tried when it is bound, or when kube-scheduler has found no node for it,
-// and not when an attempt has ended in an error.
+// A pod has been tried when it is bound, or when kube-scheduler has found no node for it, and not
+// after an attempt that ended in an error.
 func TestTally(t *testing.T) {
 	none, a, b, c := named("none", 0), named("a", 100), named("b", 200), named("c", 400)
 	tally := newTally([]*corev1.Pod{none, a, b, c}, 1000)
@@ -147,12 +147,12 @@ func TestTally(t *testing.T) {
 			t.Errorf("step %d: %d on nodes, %d untried, %v %% late, want %+v", i, onNodes, untried, tally.lateShare(), step)
 		}
 	}
-	// b is the first that asks for GPUs: with it, 300 had been asked for.
+	// b is the first that requests GPUs: with it, the requests sum to 300.
 	if first, any := tally.first(); first != 30 || !any {
 		t.Errorf("the first was rejected at %v (%v)", first, any)
 	}
 	if got, want := tally.String(), "    0 created,     2 bound,    2 rejected, 50.00 % of the GPUs allocated"; got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("the failure is %q, want %q", got, want)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestReport(t *testing.T) {
 func TestOptions(t *testing.T) {
 	var o options
 	if err := o.choose("no such arm"); err == nil {
-		t.Error("an arm that does not exist is played")
+		t.Error("an unknown arm causes no error")
 	}
 	if err := o.choose(arms[1].name); err != nil || len(o.arms) != 1 || o.arms[0] != arms[1] {
 		t.Errorf("%v: %v", o.arms, err)
@@ -208,6 +208,6 @@ func TestOptions(t *testing.T) {
 		t.Errorf("without a trace: %v", err)
 	}
 	if err := o.run(t.Context(), io.Discard, io.Discard); err == nil {
-		t.Error("no draws are accepted")
+		t.Error("zero draws cause no error")
 	}
 }

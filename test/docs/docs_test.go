@@ -1,7 +1,6 @@
-// Package docs runs what the documentation shows: every YAML block is given to
-// what it is for, every command is run, what it prints is compared with the text
-// below it, and every piece of Go stands in a file that is compiled. A block of
-// which this cannot be done is behind a comment that says why:
+// Package docs tests the content of the documentation: the program that reads a YAML block accepts
+// it, every command runs and prints the text below it, and every piece of Go is in a compiled file.
+// A block for which this is impossible follows a comment with the reason:
 //
 //	<!-- not run: it takes an hour -->
 //	<!-- not compared: times differ -->
@@ -38,19 +37,19 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// languages a block may be in. Text is for what programs print, and right after
-// commands it is what these print.
+// languages are the permitted languages of a block. Text is for the output of programs, and a text
+// block right after commands has their output.
 var languages = []string{"yaml", "sh", "go", "text"}
 
 var (
 	fence     = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 	unchecked = regexp.MustCompile(`<!-- not (run|compared): \S.* -->\n$`)
-	// unfenced is code that Markdown knows and fence does not: indented behind an empty line, or
-	// fenced in another way.
+	// unfenced matches code that Markdown supports and fence does not: indented after an empty
+	// line, or with another kind of fence.
 	unfenced = regexp.MustCompile("(?m)(?:\\A|^[ \t]*\n)(?: {4}|\t)[ \t]*\\S.*$|^.*(?:```|~~~).*$")
 )
 
-// blocksOf returns the blocks of a page, and the lines at which code stands that is in none.
+// blocksOf returns the blocks of a page, and the lines of code outside blocks.
 func blocksOf(page string, text []byte) (found []block, elsewhere []int) {
 	rest, end := bytes.Clone(text), -1
 	for _, m := range fence.FindAllSubmatchIndex(text, -1) {
@@ -110,7 +109,7 @@ func blocks(t *testing.T, root string) []block {
 		}
 		ofPage, elsewhere := blocksOf(page, text)
 		for _, line := range elsewhere {
-			t.Errorf("%s:%d: code that is in no fenced block, and so is not checked", page, line)
+			t.Errorf("%s:%d: code outside a fenced block, which is not checked", page, line)
 		}
 		found = append(found, ofPage...)
 	}
@@ -120,7 +119,7 @@ func blocks(t *testing.T, root string) []block {
 	return found
 }
 
-// Every way to write code in Markdown is seen.
+// blocksOf finds every way to write code in Markdown.
 func TestBlocks(t *testing.T) {
 	const page = "# Title\n\n```sh\nls\n```\n\n```text\na\n    b\n```\n\nText:\n\n    indented\n      more\n\n" +
 		"<!-- not run: it takes an hour -->\n```sh\nsleep 3600\n```\n\n* item\n\n  ```sh\n  ls\n  ```\n\n\ttab\n\n~~~\nx\n~~~\n* a list\n    goes on\n"
@@ -134,12 +133,12 @@ func TestBlocks(t *testing.T) {
 		t.Errorf("blocks are %+v", found)
 	}
 	if !slices.Equal(elsewhere, []int{14, 24, 26, 28, 30, 32}) {
-		t.Errorf("code outside of blocks is seen at lines %v", elsewhere)
+		t.Errorf("the lines of code outside blocks are %v", elsewhere)
 	}
 }
 
 func TestDocumentation(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute) // below what go test waits
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute) // less than the timeout of go test
 	defer cancel()
 	s, err := stage.Set(ctx, stage.Options{})
 	if err != nil {
@@ -210,8 +209,7 @@ serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-
 	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), any: o}
 }
 
-// prepare creates the objects that a page takes for granted, which are in testdata/
-// under its name.
+// prepare creates the objects that a page requires, from the file of its name in testdata/.
 func (r *runner) prepare(page string) {
 	objects := filepath.Join("testdata", strings.TrimSuffix(filepath.Base(page), ".md")+".yaml")
 	if _, err := os.Stat(objects); err != nil {
@@ -222,8 +220,8 @@ func (r *runner) prepare(page string) {
 	}
 }
 
-// yaml gives a document to what it is for: our own configuration to outboard,
-// kube-scheduler's to kube-scheduler, and objects to the API server.
+// yaml checks a document with its reader: Outboard's configuration with outboard, kube-scheduler's
+// with kube-scheduler, and objects with the API server.
 func (r *runner) yaml(b block) {
 	for doc := range strings.SplitSeq(b.text, "\n---\n") {
 		var kind metav1.TypeMeta
@@ -254,7 +252,7 @@ func (r *runner) yaml(b block) {
 			}
 			scheduler.Kill()
 		case "":
-			r.t.Errorf("is no complete document: it has no kind")
+			r.t.Errorf("is not a complete document: it has no kind")
 		default:
 			kubectl := r.Kubectl(r.ctx, "create", "--dry-run=server", "-f", "-")
 			kubectl.Stdin = strings.NewReader(doc)
@@ -270,10 +268,9 @@ var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=\S+)?( +#.*)?$`)
 // blockTimeout bounds the commands of one block.
 const blockTimeout = 2 * time.Minute
 
-// shell runs the commands in a copy-free sandbox: the checkout's own files are
-// there to read, outboard and kubectl are on the PATH, and kubectl talks to the
-// stage. A block of make targets is not run, because one of them is this test;
-// its targets must exist.
+// shell runs the commands with read access to the checkout's own files, with outboard and kubectl
+// on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
+// because one of them runs this test; the targets must exist.
 func (r *runner) shell(b block) {
 	if targets := makeCall.FindAllStringSubmatch(b.text, -1); targets != nil {
 		makefile, err := os.ReadFile(filepath.Join(r.Root, "Makefile"))
@@ -311,11 +308,11 @@ func (r *runner) shell(b block) {
 	r.ran, r.printed = true, string(out)
 }
 
-// output finds every line of the block, in this order, in what the commands before
-// it have printed; but for lines that say that others are left out.
+// output finds every line of the block, in this order, in the output of the commands before it,
+// except lines that mark omissions.
 func (r *runner) output(b block) {
 	if !r.ran || !b.next {
-		r.t.Fatal("is compared with nothing: it does not follow commands that are run, and no comment says why not")
+		r.t.Fatal("has no output to compare with: it does not follow commands that run, and no comment explains why")
 	}
 	rest := r.printed
 	for line := range strings.Lines(b.text) {
@@ -324,17 +321,16 @@ func (r *runner) output(b block) {
 		}
 		var ok bool
 		if _, rest, ok = strings.Cut("\n"+rest, "\n"+line); !ok {
-			r.t.Fatalf("%q is not printed, or not there:\n%s", line, r.printed)
+			r.t.Fatalf("%q is not in the output, or not in this order:\n%s", line, r.printed)
 		}
 	}
 }
 
-// golang finds the declarations of the block, one by one, in the checkout's Go
-// files.
+// golang finds the declarations of the block, one by one, in the checkout's Go files.
 func (r *runner) golang(b block) {
 	for declaration := range strings.SplitSeq(strings.TrimSpace(b.text), "\n\n") {
 		if !slices.ContainsFunc(r.goFiles(), func(text string) bool { return strings.Contains(text, declaration) }) {
-			r.t.Errorf("stands in no Go file of the checkout:\n%s", declaration)
+			r.t.Errorf("is in no Go file of the checkout:\n%s", declaration)
 		}
 	}
 }

@@ -24,7 +24,8 @@ func anchors(text string) []string {
 	return found
 }
 
-// brokenLinks returns the links of the page at path that name no file, or no heading of a page. It skips links to other sites.
+// brokenLinks returns the links of the page at path to missing files or headings. It skips links to
+// other sites.
 func brokenLinks(path, text string) []string {
 	var broken []string
 	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
@@ -66,7 +67,8 @@ func TestBrokenLinks(t *testing.T) {
 	}
 }
 
-// Every link of a page to a file or a heading of this repository has a target, and README.md has a link to every page in docs.
+// Every link of a page to a file or a heading of this repository has a target, and README.md has a
+// link to every page in docs.
 func TestLinks(t *testing.T) {
 	root := filepath.Join("..", "..")
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))

@@ -17,7 +17,7 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// Every configuration of the documentation, and every one in deploy, is valid by the schema.
+// The schema accepts every configuration of the documentation, and every one in deploy.
 func TestSchema(t *testing.T) {
 	text, err := json.Marshal(config.Schema(config.Types{Policies: policies.Types(), Signals: signals.Types()}, nil))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package project holds tests about the project itself: which package may import
-// which, whether strangers can build on the module, and what files must say.
+// Package project holds tests about the project itself: which package may import which, whether
+// other modules can import it, and the required content of files.
 package project
 
 import (
@@ -16,8 +16,8 @@ import (
 
 const module = "outboard.dev/outboard"
 
-// rules say what packages may depend on, directly or not. A package is subject
-// to every rule whose pattern matches its path below the module.
+// rules limit the direct and indirect dependencies of packages. Every rule whose pattern matches a
+// package's path below the module applies to it.
 var rules = []struct {
 	packages string // a path.Match pattern, or prefix/... for a subtree
 	may      []string
@@ -61,7 +61,7 @@ var rules = []struct {
 	{"wiring/doctor", []string{"wiring", "config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "files are judged by what they say"},
 }
 
-// only says which packages may import, directly, what is named here.
+// only lists which packages may import the named packages directly.
 var only = []struct {
 	imported string
 	by       []string

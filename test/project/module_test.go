@@ -33,8 +33,8 @@ func modfileOf(t *testing.T, dir string) *modfile.File {
 	return file
 }
 
-// A module with replace lines cannot be installed with go install, and one that
-// needs k8s.io/kubernetes forces its replace lines on all who import it.
+// A module with replace lines cannot be installed with go install, and a module that requires
+// k8s.io/kubernetes forces its replace lines on all importers.
 func TestRootModuleIsImportable(t *testing.T) {
 	file := modfileOf(t, ".")
 	if len(file.Replace) > 0 || len(file.Exclude) > 0 {
@@ -47,8 +47,8 @@ func TestRootModuleIsImportable(t *testing.T) {
 	}
 }
 
-// Modules of the same version are compiled once for the control plane and for
-// Outboard; and a policy that is built into kube-scheduler changes nothing else in it.
+// Go compiles modules of the same version once for the control plane and for Outboard; and a policy
+// in a kube-scheduler build changes no other module of it.
 func TestModulesHaveTheVersionsOfKubernetes(t *testing.T) {
 	kubernetes := modfileOf(t, "kubernetes")
 	versions := map[string]string{}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// ownPolicy is a program in a module of its own, as somebody else writes it: Outboard with
-// one more policy. test/e2e serves with it.
+// ownPolicy is a program in a module of its own, as a user writes it: Outboard with one additional
+// policy. test/e2e serves with it.
 type ownPolicy struct {
 	t   *testing.T
 	dir string
@@ -48,8 +48,8 @@ func (p *ownPolicy) run(args ...string) (status int, printed string) {
 	return status, string(out)
 }
 
-// A program of at most 20 lines serves a policy of one's own: every subcommand knows it, with
-// its defaults and errors. Its replace line stands for the published version.
+// A program of at most 20 lines serves a custom policy: every subcommand supports it, with its
+// defaults and errors. Its replace line replaces the published version.
 func TestOwnPolicy(t *testing.T) {
 	p := &ownPolicy{t: t, dir: t.TempDir()}
 	p.golang("build", "-o", filepath.Join(p.dir, "outboard"), ".")
@@ -60,7 +60,7 @@ func TestOwnPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := bytes.Count(main, []byte("\n")); lines > 20 {
-		t.Errorf("main.go has %d lines, and should have 20 at most", lines)
+		t.Errorf("main.go has %d lines, want 20 at most", lines)
 	}
 	const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
 	good := p.file("good.yaml", header+"profiles:\n- policies: [{type: Seats, config: {license: cad}}]\n")

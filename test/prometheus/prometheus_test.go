@@ -1,6 +1,6 @@
-// Package prometheus holds the tests of signal/prometheus against a real Prometheus
-// server. They are here because what they start it with is most of Kubernetes' client,
-// which would have to be compiled once more for the package's fuzzing.
+// Package prometheus holds the tests of signal/prometheus against a real Prometheus server. They
+// are in a package of their own because the code that starts the server imports most of client-go,
+// and fuzzing signal/prometheus would compile it again.
 package prometheus
 
 import (
@@ -82,7 +82,7 @@ func reader(t *testing.T, c prometheus.Config) *prometheus.Source {
 	return s
 }
 
-// await reads until the samples are as they should be.
+// await reads until the samples are the expected ones.
 func await(t *testing.T, s *prometheus.Source, ok func([]signal.Sample) bool) []signal.Sample {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -95,13 +95,13 @@ func await(t *testing.T, s *prometheus.Source, ok func([]signal.Sample) bool) []
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("it says %v, error %v", samples, err)
+			t.Fatalf("the samples are %v, the error %v", samples, err)
 		}
 	}
 }
 
-// awaitError reads until it fails, and expects that error. Until then there may be too few series: when a scrape takes too
-// long, those before it are gone until the next.
+// awaitError reads until it fails, and expects that error. Until then there may be too few series:
+// if a scrape takes too long, the previous series are missing until the next scrape.
 func awaitError(t *testing.T, what string, s *prometheus.Source, limits signal.Limits, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -134,7 +134,7 @@ func TestServer(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			if at := s.At; at.Before(before.Truncate(time.Millisecond)) || at.After(time.Now()) {
-				t.Errorf("%s is of %s, asked since %s", s.Key, at, before)
+				t.Errorf("%s is from %s, requested since %s", s.Key, at, before)
 			}
 		}
 	})
@@ -165,7 +165,7 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("average over time", func(t *testing.T) {
 		e.load.WithLabelValues("n1").Set(0.75)
-		// Both the old value and the new one are in it for a while.
+		// For a while, the average includes both the old and the new value.
 		await(t, ask("avg_over_time(load{node='n1'}[1m])", "node"), func(s []signal.Sample) bool {
 			return len(s) == 1 && s[0].Number > 0.25 && s[0].Number < 0.75
 		})
@@ -203,7 +203,7 @@ func TestServer(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		awaitError(t, "101 of 100", s, signal.Limits{Values: 100, Bytes: 1 << 20}, signal.ErrTooMany.Error())
-		// It has sent no more than one above the limit.
+		// The server sends at most one more than the limit.
 		awaitError(t, "101 of 4, in 2000 bytes", s, signal.Limits{Values: 4, Bytes: 2000}, signal.ErrTooMany.Error())
 	})
 	t.Run("down", func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestServer(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, fmt.Errorf("no response within 200ms"))
 		defer cancel()
 		if _, err := s.Read(ctx, limits); err == nil || !strings.HasSuffix(err.Error(), "no response within 200ms") {
-			t.Errorf("a server that hangs: %v", err)
+			t.Errorf("a server that does not respond: %v", err)
 		}
 		p.Kill()
 		if _, err := s.Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "connection refused") {
@@ -223,10 +223,10 @@ func TestServer(t *testing.T) {
 	})
 }
 
-// bcrypted is "correct horse".
+// bcrypted is "correct horse", hashed.
 const bcrypted = "$2a$04$qFxyi5DCGnAgJDgjKwNQMuAZQfifRQHYZK1.X2kXLAIZi0cIyRbhG"
 
-// TestServerWithTLSAndUsers: as by its web.config.yml.
+// TestServerWithTLSAndUsers: the server's web.config.yml requires TLS and users.
 func TestServerWithTLSAndUsers(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

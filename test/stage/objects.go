@@ -15,15 +15,15 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// Example is a folder of examples/: two configurations, nodes, and pods in the
-// order in which they arrive.
+// Example is a folder of examples/: two configurations, nodes, and pods in the order of their
+// creation.
 type Example struct {
 	Outboard, Scheduler string
 	Nodes               []*corev1.Node
 	Pods                []*corev1.Pod
 	// Data are the other files of the folder, by name, for signals to read.
 	Data map[string][]byte
-	// Others are what is in other clusters, by name: the files NAME.cluster.yaml.
+	// Others are the objects of other clusters, by name: the files NAME.cluster.yaml.
 	Others map[string][]byte
 }
 
@@ -47,7 +47,7 @@ func ReadExample(dir string) (*Example, error) {
 	return e, e.readMore(dir)
 }
 
-// readMore reads the files that are neither configuration nor objects of this cluster.
+// readMore reads the files that are neither configurations nor objects of this cluster.
 func (e *Example) readMore(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 	return p, err
 }
 
-// WriteFile writes a file beside Outboard's configuration, where relative paths begin,
-// or replaces it at once.
+// WriteFile atomically writes a file in the directory of Outboard's configuration, where relative
+// paths begin.
 func (s *Stage) WriteFile(name string, data []byte) error {
 	path := filepath.Join(s.Dir(), name)
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
@@ -132,15 +132,14 @@ func (s *Stage) WriteFile(name string, data []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// Placed is what became of a pod.
+// Placed is the result for a pod.
 type Placed struct {
 	Pod *corev1.Pod
 	// Waiting is kube-scheduler's reason if the pod is on no node.
 	Waiting string
 }
 
-// Place creates the pod and returns when kube-scheduler has bound it or has said
-// why it cannot.
+// Place creates the pod and returns when kube-scheduler has bound it or has reported why it cannot.
 func (s *Stage) Place(ctx context.Context, pod *corev1.Pod) (Placed, error) {
 	pod = pod.DeepCopy()
 	if pod.Namespace == "" {

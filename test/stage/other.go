@@ -24,8 +24,8 @@ type Other struct {
 	Client kubernetes.Interface
 }
 
-// StartOther starts another cluster, which ends with the stage, and writes NAME.kubeconfig
-// beside Outboard's configuration, with the rights of deploy/other-cluster.yaml.
+// StartOther starts another cluster, which ends with the stage, and writes NAME.kubeconfig into the
+// directory of Outboard's configuration, with the permissions of deploy/other-cluster.yaml.
 func (s *Stage) StartOther(ctx context.Context, name string) (*Other, error) {
 	cp, err := controlplane.Start(ctx, controlplane.Options{})
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Stage) StartOther(ctx context.Context, name string) (*Other, error) {
 	return o, s.WriteFile(name+".kubeconfig", kubeconfig)
 }
 
-// reader returns a kubeconfig file of the identity that the manifest makes.
+// reader returns a kubeconfig file for the identity that the manifest defines.
 func (o *Other) reader(ctx context.Context) ([]byte, error) {
 	const name = "outboard-reader"
 	token, err := o.Client.CoreV1().ServiceAccounts("outboard-system").CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -64,7 +64,7 @@ func (o *Other) reader(ctx context.Context) ([]byte, error) {
 	})
 }
 
-// Create creates objects, written as YAML. Pods may be on nodes already.
+// Create creates objects, written as YAML. Pods may already have nodes.
 func (o *Other) Create(ctx context.Context, objects io.Reader) error {
 	kubectl := o.Kubectl(ctx, "create", "-f", "-")
 	kubectl.Stdin = objects

@@ -1,6 +1,6 @@
-// Package stage sets up what a user would: a real control plane, `outboard serve`
-// as a process of its own with the rights that the manifests give it, and
-// configurations that point at one another. Tests and the demo play on it.
+// Package stage sets up Outboard as a user does: a real control plane, `outboard serve` as a
+// separate process with the permissions of the manifests, and configurations that refer to one
+// another. Tests and the demo use it.
 package stage
 
 import (
@@ -32,7 +32,7 @@ import (
 // identity is the user Outboard runs as.
 const identity = "outboard"
 
-// Options say how to set the stage. The zero value is a good choice.
+// Options configure a stage. The zero value is usable.
 type Options struct {
 	// Outboard is the binary. Default: what [Build] builds.
 	Outboard string
@@ -40,7 +40,7 @@ type Options struct {
 	ControlPlane controlplane.Options
 }
 
-// Stage is a control plane with what is needed to start Outboard beside it.
+// Stage is a control plane with everything needed to run Outboard with it.
 type Stage struct {
 	*controlplane.ControlPlane
 	// Client is an administrator's.
@@ -76,7 +76,7 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	return s, nil
 }
 
-// admit makes Outboard's identity, with the rights of deploy/outboard.yaml.
+// admit creates Outboard's identity, with the permissions of deploy/outboard.yaml.
 func (s *Stage) admit(ctx context.Context) (err error) {
 	if s.Client, err = kubernetes.NewForConfig(s.AdminConfig()); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Stage) admit(ctx context.Context) (err error) {
 	return errors.Join(s.defineLedgers(ctx), s.grant(ctx))
 }
 
-// defineLedgers makes the API server know Ledgers, and returns when it does.
+// defineLedgers installs the Ledger CRD, and returns when the API server serves it.
 func (s *Stage) defineLedgers(ctx context.Context) error {
 	definition, err := yaml.YAMLToJSON(ledger.CustomResourceDefinition)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Stage) Grant(ctx context.Context, manifest, user string) error {
 	meta := metav1.ObjectMeta{Name: "stage-" + strings.TrimSuffix(manifest, ".yaml")}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 	for _, doc := range bytes.Split(data, []byte("\n---\n")) {
-		// A ClusterRole and a Role differ in their kind and namespace only.
+		// A ClusterRole and a Role differ only in their kind and namespace.
 		role := new(rbacv1.ClusterRole)
 		if err := yaml.Unmarshal(doc, role); err != nil {
 			continue
@@ -156,9 +156,9 @@ func (s *Stage) Grant(ctx context.Context, manifest, user string) error {
 // Outboard is a running `outboard serve`.
 type Outboard struct {
 	*controlplane.Process
-	// URL is where it serves, without a path; Admin its admin address as a URL.
+	// URL is the address of the service, without a path; Admin is its admin address as a URL.
 	URL, Admin string
-	// Files are those of the certificates kube-scheduler needs; "" without TLS.
+	// Files are the certificate files that kube-scheduler needs; "" without TLS.
 	CAFile, CertFile, KeyFile string
 
 	// ConfigFile is the file the service reads and watches.
@@ -171,10 +171,9 @@ type Outboard struct {
 	starts int
 }
 
-// StartOutboard starts `outboard serve` with the configuration, of which it
-// replaces what differs from place to place: addresses, certificate files, the
-// kubeconfig unless it names one, and the log format. It returns when the service is
-// ready.
+// StartOutboard starts `outboard serve` with the configuration, in which it replaces what depends
+// on the environment: addresses, certificate files, the kubeconfig unless the configuration names
+// one, and the log format. It returns when the service is ready.
 func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, error) {
 	s.mu.Lock()
 	s.started++
@@ -214,8 +213,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// issue writes the certificates of both sides, unless the configuration names files that exist: then
-// kube-scheduler's are ca.crt, client.crt and client.key beside them.
+// issue writes the certificates of both sides, unless the configuration names existing files: then
+// kube-scheduler's are ca.crt, client.crt and client.key in the same directory.
 func (o *Outboard) issue(tls map[string]any) error {
 	if cert, _ := tls["certFile"].(string); filepath.IsAbs(cert) && exists(cert) {
 		dir := filepath.Dir(cert)
@@ -257,7 +256,7 @@ func (s *Stage) Authority() *certs.Authority { return s.authority }
 // Binary is the path of the command.
 func (s *Stage) Binary() string { return s.binary }
 
-// SetBinary changes the command that is started from now on.
+// SetBinary changes the command for later starts.
 func (s *Stage) SetBinary(path string) { s.binary = path }
 
 // Start starts the service again after it has ended, at the same addresses.
@@ -325,7 +324,7 @@ func (o *Outboard) ready(ctx context.Context) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// dump ends a process that hangs, and makes its log tell where.
+// dump ends a process that hangs, and makes it log its goroutines.
 func (o *Outboard) dump() {
 	if err := syscall.Kill(o.PID(), syscall.SIGQUIT); err != nil {
 		return // it has ended by itself
@@ -365,8 +364,8 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SchedulerConfig returns the KubeSchedulerConfiguration with every extender
-// pointing at o: address and certificate files are replaced, paths are kept.
+// SchedulerConfig returns the KubeSchedulerConfiguration with the address and certificate files of
+// o in every extender. It keeps paths.
 func (o *Outboard) SchedulerConfig(config string) (string, error) {
 	var parsed map[string]any
 	if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
@@ -385,13 +384,13 @@ func (o *Outboard) SchedulerConfig(config string) (string, error) {
 			extender["tlsConfig"] = map[string]any{"caFile": o.CAFile, "certFile": o.CertFile, "keyFile": o.KeyFile}
 		}
 	}
-	// Leases and their namespace are the cluster's business, not the stage's.
+	// Leases and their namespace belong to the cluster, not to the stage.
 	delete(parsed, "leaderElection")
 	text, err := yaml.Marshal(parsed)
 	return string(text), err
 }
 
-// moduleRoot finds the checkout.
+// moduleRoot returns the directory of the checkout.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "outboard.dev/outboard").Output()
 	if err != nil {
@@ -400,8 +399,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Build builds the binary into bin/ of the checkout, which takes seconds even if nothing
-// has changed. Several processes may do so at once: each puts a complete file into place.
+// Build builds the binary into bin/ of the checkout, which takes seconds even if nothing has
+// changed. Concurrent builds are safe: each replaces the file atomically.
 func Build(ctx context.Context) (string, error) {
 	return build(ctx, "", "outboard")
 }
@@ -428,7 +427,7 @@ func build(ctx context.Context, module, name string) (string, error) {
 	defer os.RemoveAll(temp)
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(temp, name), "./cmd/"+name)
 	cmd.Dir = filepath.Join(root, module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the programs of the control plane: nothing is compiled twice
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // like the programs of the control plane, so that Go compiles nothing twice
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}

@@ -2,16 +2,15 @@ package strategies
 
 import "outboard.dev/outboard/placement"
 
-// BestFit rates a node by what is left of its CPU and GPUs, each relative to the
-// largest node there is and with equal weight, as in the experiments of the FGD paper:
-// the cost is 0..100, rounded up. Of the GPUs with room for a share it takes the one
-// with the least room.
+// BestFit rates a node by the remaining CPU and GPUs, each relative to the largest node and with
+// equal weight, as in the experiments of the FGD paper: the cost is 0..100, rounded up. For a share
+// it takes the GPU with the least sufficient room.
 type BestFit struct {
 	maxCPU, maxGPU float64
 }
 
-// NewBestFit returns a BestFit for nodes with at most so much CPU, in thousandths of
-// a core, and so many GPUs.
+// NewBestFit returns a BestFit for nodes with at most this CPU, in thousandths of a core, and this
+// number of GPUs.
 func NewBestFit(maxCPU int64, maxGPUs int) *BestFit {
 	return &BestFit{maxCPU: float64(max(1, maxCPU)), maxGPU: float64(max(1, maxGPUs) * placement.Whole)}
 }
@@ -28,7 +27,7 @@ func (b *BestFit) Rate(n *placement.Node, s placement.Shape) placement.Offers {
 	return offers
 }
 
-// tightest is the GPU with the least room that is enough for a share.
+// tightest returns the GPU with the least room that is enough for a share.
 func tightest(n *placement.Node, s placement.Shape) int8 {
 	if !s.Shares() {
 		return placement.FirstFree

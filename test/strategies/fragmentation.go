@@ -8,13 +8,13 @@ import (
 	"outboard.dev/outboard/placement"
 )
 
-// typicalShare is the part of all pods whose shapes are the typical ones.
+// typicalShare is the part of all pods that the typical shapes cover.
 const typicalShare = 0.95
 
-// Fragmentation is Fragmentation Gradient Descent, as published in "Beware of
-// Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-// Descent" (USENIX ATC 2023): a place is rated by how much more
-// of the node's free GPUs typical pods cannot use afterwards. The cost is 0..100.
+// Fragmentation is Fragmentation Gradient Descent, as published in "Beware of Fragmentation:
+// Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023): the cost
+// of a place is the increase of the part of the node's free GPUs that typical pods cannot use. The
+// cost is 0..100.
 type Fragmentation struct {
 	typical []weighted
 	usable  map[string][]bool // by model: which of the typical shapes may use it
@@ -25,8 +25,8 @@ type weighted struct {
 	weight float64
 }
 
-// NewFragmentation returns a Fragmentation whose typical pods are the most frequent
-// shapes of the mix, as many as make up 95 % of it.
+// NewFragmentation returns a Fragmentation whose typical pods are the most frequent shapes of the
+// mix, up to 95 % of it.
 func NewFragmentation(m *placement.Mix, kinds []placement.Kind) *Fragmentation {
 	f := &Fragmentation{usable: map[string][]bool{}}
 	var shapes []weighted
@@ -55,9 +55,9 @@ func NewFragmentation(m *placement.Mix, kinds []placement.Kind) *Fragmentation {
 	return f
 }
 
-// Of is the fragmentation of a node: what typical pods cannot use of what is free of
-// its GPUs, in thousandths. To a pod without GPUs, and to one that does not fit, all
-// of it is fragments; to others, the GPUs with too little room.
+// Of returns the fragmentation of a node: the free part of its GPUs that typical pods cannot use,
+// in thousandths. For a pod without GPUs, and for one that does not fit, this is the whole free
+// part; for others, the GPUs with too little room.
 func (f *Fragmentation) Of(n *placement.Node) float64 { return f.of(n, n.CPU, n.GPUs) }
 
 func (f *Fragmentation) of(n *placement.Node, cpu int64, gpus []placement.GPU) float64 {

@@ -18,7 +18,7 @@ func node(model string, cpu, memory int64, free ...int64) *placement.Node {
 	return n
 }
 
-// mixOf is a mix of so many pods of each shape.
+// mixOf returns a mix with the given number of pods of each shape.
 func mixOf(pods map[placement.Shape]int) *placement.Mix {
 	learner := placement.NewLearner(0)
 	for s, n := range pods {
@@ -62,7 +62,7 @@ func TestFragmentationByHand(t *testing.T) {
 func TestFragmentationRate(t *testing.T) {
 	f := NewFragmentation(mixOf(map[placement.Shape]int{{GPUs: 1, Share: 400}: 1}), []placement.Kind{{Model: "T4", GPUs: 2, Size: placement.Whole}})
 	s := placement.Shape{GPUs: 1, Share: 300}
-	// On the second GPU nothing that can be used is left of nothing: F stays 0. On the first F grows by 300.
+	// On the second GPU, the pod leaves no unusable part: F stays 0. On the first F grows by 300.
 	n := node("T4", 0, 0, 600, 300)
 	offers := f.Rate(n, s) // before: F = 300; after on GPU 1: 0; after on GPU 0: 600
 	want := 100 - placement.Cost(math.Floor(100/(1+math.Exp(-0.3))))
@@ -70,10 +70,10 @@ func TestFragmentationRate(t *testing.T) {
 		t.Errorf("offers %+v, want GPU 1 for %d", got, want)
 	}
 	if offers := f.Rate(n, placement.Shape{GPUs: 1, Share: 700}); len(offers.All()) != 0 {
-		t.Errorf("offers what there is not: %+v", offers)
+		t.Errorf("there is an offer for a GPU that does not exist: %+v", offers)
 	}
 	if n.GPUs[0].Free != 600 || n.GPUs[1].Free != 300 {
-		t.Errorf("the node is changed: %v", n)
+		t.Errorf("the node has changed: %v", n)
 	}
 }
 
@@ -81,10 +81,10 @@ func TestTypicalPods(t *testing.T) {
 	m := mixOf(map[placement.Shape]int{{CPU: 1}: 60, {CPU: 2}: 34, {CPU: 3}: 4, {CPU: 4}: 2})
 	f := NewFragmentation(m, nil)
 	if len(f.typical) != 3 { // 60, 94, 98: the third crosses 95 %
-		t.Fatalf("%d are typical", len(f.typical))
+		t.Fatalf("%d shapes are typical", len(f.typical))
 	}
 	if got := f.typical[0].weight; math.Abs(got-60.0/98) > 1e-9 {
-		t.Errorf("the first weighs %v", got)
+		t.Errorf("the weight of the first shape is %v", got)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package strategies holds ways to rank nodes for pods that share GPUs with which the one of
-// GPUMemory, least waste, is compared: best fit, and Fragmentation Gradient Descent. Nobody should
-// choose them for a cluster: see docs/which-gpu-policy.md.
+// Package strategies holds ways to rank nodes for pods that share GPUs, for comparisons with least
+// waste, the strategy of GPUMemory: best fit, and Fragmentation Gradient Descent. They are not
+// meant for use in a cluster: see docs/which-gpu-policy.md.
 package strategies
 
 import (
@@ -26,7 +26,7 @@ func FGD() strategy.Strategy {
 // maxCPU is the CPU of the largest node of the published trace, in thousandths of a core.
 const maxCPU = 128000
 
-// BestFitOf is best fit for nodes with at most so much CPU, in thousandths of a core.
+// BestFitOf returns best fit for nodes with at most this CPU, in thousandths of a core.
 func BestFitOf(cpu int64) strategy.Strategy {
 	return strategy.Strategy{Name: string(ScoreBestFit), Rater: func(_ *placement.Mix, nodes []placement.Kind) strategy.Rater {
 		gpus := 0
