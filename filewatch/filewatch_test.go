@@ -137,7 +137,7 @@ func TestChangeIsTold(t *testing.T) {
 		},
 		change: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "archive", "f1"), "new") },
 	}, {
-		name:     "an upper directory swapped, which notifies nobody",
+		name:     "an upper directory swapped without a notification",
 		interval: polling,
 		before: func(t *testing.T, dir string) {
 			must(t, os.Symlink(t.TempDir(), filepath.Join(dir, "up")))

@@ -185,7 +185,7 @@ func TestPodsWithoutClaims(t *testing.T) {
 		{"shares", shared, bound("old", 3, "a"), 4, "a"},
 		{"all shares", shared, bound("old", 4, "a"), 4, "b"},
 		{"shares of two units", shared, bound("old", 3, "a,b"), 1, "a"},
-		{"shares of nobody knows what", shared, bound("old", 5, "-"), 3, "a"},
+		{"shares of unknown units", shared, bound("old", 5, "-"), 3, "a"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			p, node := policytest.Build(t, devices.Type(), tc.config), counting(4)
@@ -471,11 +471,11 @@ func TestUnreported(t *testing.T) {
 		view   *snapshot.View
 		want   string
 	}{
-		{"nobody has any", p, nodes(0, 0, 0), "UnreportedDevices!"},
+		{"no node has any", p, nodes(0, 0, 0), "UnreportedDevices!"},
 		{"the last has some", p, nodes(0, 0, 5), "NoDevices!"},
 		{"there are fewer nodes", p, nodes(0), "UnreportedDevices!"},
 		{"another has some", p, nodes(0, 5, 0), "NoDevices!"},
-		{"nobody has any again", p, nodes(0, 0, 0), "UnreportedDevices!"},
+		{"no node has any again", p, nodes(0, 0, 0), "UnreportedDevices!"},
 		{"nodes are not known", p, nodes(), "NoDevices!"},
 		{"nodes are to name theirs", whole, nodes(0, 0), "NoDevices!"},
 	} {

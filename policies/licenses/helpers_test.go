@@ -172,7 +172,7 @@ func expect(t testing.TB, what, got, want string) {
 	}
 }
 
-// toldAt is told, reported at that time.
+// toldAt is a signal about solver, reported at that time.
 func toldAt(at time.Time, values map[string]string) string {
 	dated := map[string]string{}
 	for key, number := range values {

@@ -191,7 +191,7 @@ func TestPreemption(t *testing.T) {
 	expect(t, "a node with too few", policytest.Says(prepare(t, p, two, view).Filter(view.Node("b"))), "NoFreeSeat! 0/2 seats")
 	expect(t, "a node with none", policytest.Says(prepare(t, p, two, view).Filter(view.Node("c"))), "NoFreeSeat! 0/2 seats")
 	expect(t, "a node with pods to come", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a").With(needing("x", "coming", "solver")))), "NoFreeSeat 0/2 seats")
-	expect(t, "a node nobody knows", policytest.Says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
+	expect(t, "an unknown node", policytest.Says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
 }
 
 // One unit of a ledger holds 128 claims, and one ledger 512.

@@ -72,7 +72,7 @@ func TestPodThatCostsTooMuch(t *testing.T) {
 				}
 			}
 			if told := cycle.(policy.Explainer).Explain(view.At(0)); !strings.Contains(told[0], "cost limit exceeded") {
-				t.Errorf("explained as %q", told)
+				t.Errorf("the explanation is %q", told)
 			}
 		})
 	}

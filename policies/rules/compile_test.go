@@ -269,7 +269,7 @@ func TestCostIsBounded(t *testing.T) {
 		t.Errorf("the verdict is %+v", v)
 	}
 	if told := cycle.(policy.Explainer).Explain(view.Node("a")); len(told) != 1 || !strings.Contains(told[0], "cost limit") {
-		t.Errorf("explained as %q", told)
+		t.Errorf("the explanation is %q", told)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -360,7 +360,7 @@ func judgeAll(t *testing.T, p policy.Policy, pod *corev1.Pod, view *snapshot.Vie
 		}
 		for _, told := range cycle.(policy.Explainer).Explain(n) {
 			if strings.Contains(told, "\n") {
-				t.Fatalf("explained as %q", told)
+				t.Fatalf("the explanation is %q", told)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func TestExplain(t *testing.T) {
 		p := policytest.Build(t, rules.Type(), "filter: [{name: One, expression: '"+expression+"'}]")
 		cycle := policytest.Prepare[policy.Explainer](t, p, pod, view)
 		if told := cycle.Explain(view.Node("a")); len(told) != 1 || told[0] != want {
-			t.Errorf("%s is explained as\n%q, want\n%q", expression, told, want)
+			t.Errorf("the explanation of %s is\n%q, want\n%q", expression, told, want)
 		}
 	}
 }

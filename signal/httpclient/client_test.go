@@ -114,7 +114,7 @@ func TestNoSecretInErrors(t *testing.T) {
 		}
 	}
 	got := get(t, httpclient.Config{BearerTokenFile: file(t, secret)}, "http://127.0.0.1:1/?key=topsecret")
-	expect(t, "nobody there", got, "error: dial tcp 127.0.0.1:1")
+	expect(t, "no server", got, "error: dial tcp 127.0.0.1:1")
 	if strings.Contains(got, "topsecret") {
 		t.Errorf("the query is in the error %q", got)
 	}
