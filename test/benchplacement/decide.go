@@ -15,13 +15,13 @@ import (
 	"outboard.dev/outboard/test/strategies"
 )
 
-// This file measures how long a decision takes in a cluster that stays nearly full,
-// while pods come and go.
+// This file measures the time of a decision in a cluster that stays nearly full, while pods are
+// created and deleted.
 
-// heldAt is how much of the GPUs is in use.
+// heldAt is the part of the GPUs in use.
 const heldAt = 0.9
 
-// deciders are compared, each beside the first.
+// deciders are compared, each with the first.
 var deciders = []struct {
 	name string
 	new  func(*held) (decider, error)
@@ -35,17 +35,17 @@ var deciders = []struct {
 	{"LeastWaste, a filter call as by default", func(h *held) (decider, error) { return newAsked(h, leastWasteLearned, 0) }, 2e6},
 }
 
-// decider finds the place for the pod of a job.
+// decider finds a place for the pod of a job.
 type decider interface {
 	// prepare does what is not part of a decision.
 	prepare() error
 	best(job int) (node, gpu int, ok bool)
-	// placed and removed say that what is free of the node has changed.
+	// placed and removed report that the free resources of the node have changed.
 	placed(p placed)
 	removed(p placed)
 }
 
-// held is a cluster in which as much is in use all the time.
+// held is a cluster with a constant use.
 type held struct {
 	world   *simulate.World
 	jobs    []simulate.Job
@@ -102,7 +102,7 @@ func (h *held) add(job, node, gpu int) placed {
 	return p
 }
 
-// end ends any of the pods.
+// end ends a random pod.
 func (h *held) end(d decider) {
 	i, last := h.random.IntN(len(h.running)), len(h.running)-1
 	p := h.running[i]
@@ -113,7 +113,7 @@ func (h *held) end(d decider) {
 	d.removed(p)
 }
 
-// play makes so many decisions, and returns how long each took, with what it changes.
+// play makes decisions, and returns the time of each, including its changes.
 func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Duration, error) {
 	var took []time.Duration
 	for len(took) < decisions {
@@ -136,7 +136,7 @@ func (h *held) play(ctx context.Context, d decider, decisions int) ([]time.Durat
 	return took, nil
 }
 
-// scan looks at every node, by the arithmetic alone.
+// scan evaluates every node, with only the arithmetic.
 type scan struct {
 	held *held
 	rate func(*placement.Node, placement.Shape) placement.Offers

@@ -27,7 +27,7 @@ func nodeOf(object *corev1.Node) *placement.Node {
 	return n
 }
 
-// shapeOf is what the pod of the trace asks for.
+// shapeOf is the request of the trace's pod.
 func shapeOf(pod *corev1.Pod) placement.Shape {
 	requests := pod.Spec.Containers[0].Resources.Requests
 	s := placement.Shape{CPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value()}

@@ -186,7 +186,7 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 	return w, jobs, nil
 }
 
-// extender is one that nobody has asked anything yet.
+// extender is an extender without any call so far.
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
 	config.ScoringStrategy.Type, config.MultiGPU = c.strategy, true // pods of the trace want parts of several GPUs
@@ -198,7 +198,7 @@ func extender(c contender) (simulate.Extender, error) {
 	return simulate.Extender{Engine: e}, err
 }
 
-// worldOf is the cluster as the contender finds it.
+// worldOf returns the cluster as the contender finds it.
 func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simulate.World, error) {
 	w := *b.world
 	w.Scheduler.PercentageOfNodesToScore = percentage
@@ -210,7 +210,7 @@ func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simu
 	return &w, err
 }
 
-// chosen are those to be measured.
+// chosen are the contenders to measure.
 func (b *bench) chosen(all []contender) []contender {
 	return slices.DeleteFunc(slices.Clone(all), func(c contender) bool { return !strings.Contains(c.name, b.only) })
 }
@@ -272,7 +272,7 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 	return errors.Join(err, f.Close())
 }
 
-// comeAndGo compares contenders while pods come and go.
+// comeAndGo compares contenders while pods are created and deleted.
 func (b *bench) comeAndGo(ctx context.Context) error {
 	seeds, end := min(b.seeds, replaySeeds), time.Duration(b.hours*float64(time.Hour))
 	var arms []simulate.Arm

@@ -9,10 +9,9 @@ import (
 	"outboard.dev/outboard/simulate"
 )
 
-// This file draws other mixes of pods from those of the trace, to see what a strategy
-// is worth where pods are others.
+// This file draws mixes of pods that differ from the trace, to measure strategies with other pods.
 
-// mixSeed makes the mixes; the seeds of the runs decide in which order they come.
+// mixSeed is the seed of the mixes; the seeds of the runs determine the order of the pods.
 const mixSeed = 7
 
 // mix is a mix of pods. With more than 0, share and several are the parts of what is
@@ -68,7 +67,7 @@ func gpuUnits(pod *corev1.Pod) int64 {
 	return quantity.Value()
 }
 
-// draw draws as many pods as there are, with others in between.
+// draw draws the same number of pods, with the additional ones among them.
 func (m mix) draw(jobs []simulate.Job, nodes []*corev1.Node) []simulate.Job {
 	rng := rand.New(rand.NewPCG(mixSeed, 0))
 	weights := m.weights(jobs)
@@ -92,7 +91,7 @@ func (m mix) draw(jobs []simulate.Job, nodes []*corev1.Node) []simulate.Job {
 	return drawn
 }
 
-// weights are how much more often pods of a class are drawn than they are in the trace.
+// weights are the factors by which pods of a class are more frequent than in the trace.
 func (m mix) weights(jobs []simulate.Job) [classes]float64 {
 	var asked [classes]float64
 	for _, j := range jobs {
@@ -123,8 +122,8 @@ func (m mix) weights(jobs []simulate.Job) [classes]float64 {
 	return weights
 }
 
-// restrict returns the pod restricted to the model of any node on which it would fit:
-// models of which there are many nodes with few GPUs become scarce.
+// restrict returns the pod restricted to the model of any node on which it would fit: models of
+// many nodes with few GPUs become scarce.
 func restrict(pod *corev1.Pod, nodes []*corev1.Node, rng *rand.Rand) *corev1.Pod {
 	for {
 		n := nodes[rng.IntN(len(nodes))]

@@ -79,7 +79,7 @@ type selection struct {
 	arms                          string
 }
 
-// apply returns the plan, or, if the selection says anything about settings, one setting for each combination.
+// apply returns the plan, or, if the selection has settings, one setting for each combination.
 func (s *selection) apply(plan []setting) ([]setting, error) {
 	plan = slices.Clone(plan)
 	if len(s.nodes)+len(s.percentages)+len(s.templates) > 0 {

@@ -116,7 +116,7 @@ func report(out io.Writer, s setting, results []result) error {
 	return w.Flush()
 }
 
-// comparable says whether kube-scheduler's Filter plugins do the same in both arms.
+// comparable reports whether kube-scheduler's Filter plugins do the same in both arms.
 func comparable(a, b arm) bool { return a.percentage == b.percentage && a.batching == b.batching }
 
 // median is the median of the figures, with their range.

@@ -68,7 +68,7 @@ func prioritizeBody(filterBody, answer []byte) ([]byte, error) {
 	return append(append(body, list...), '}'), nil
 }
 
-// namesOf is the JSON of the names in the answer to a filter call.
+// namesOf returns the JSON of the names in the response to a filter call.
 func namesOf(answer []byte) ([]byte, error) {
 	_, list, found := bytes.Cut(answer, listBegin)
 	end := bytes.IndexByte(list, ']')

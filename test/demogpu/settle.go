@@ -31,7 +31,7 @@ func (p *play) await(ctx context.Context, isSo func(context.Context) (bool, erro
 	}
 }
 
-// tried says whether every pod is bound or was rejected at least once.
+// tried reports whether every pod is bound or was rejected at least once.
 func (p *play) tried(context.Context) (bool, error) {
 	_, untried := p.tally.progress()
 	return untried == 0, nil

@@ -35,7 +35,7 @@ func newTally(pods []*corev1.Pod, capacity int64) *tally {
 	return t
 }
 
-// see takes in how the pod is now.
+// see records the state of the pod.
 func (t *tally) see(pod *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,8 +59,8 @@ func (t *tally) see(pod *corev1.Pod) {
 	}
 }
 
-// unschedulable says whether kube-scheduler has tried the pod and found no node. That an
-// attempt ended in an error is another reason.
+// unschedulable reports whether kube-scheduler has tried the pod and found no node. An attempt that
+// ended in an error has another reason.
 func unschedulable(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
@@ -92,7 +92,7 @@ func (t *tally) String() string {
 
 func (t *tally) percent(units int64) float64 { return 100 * float64(units) / float64(t.capacity) }
 
-// lateShare is what pods have, in percent, that were rejected before they were bound.
+// lateShare is the allocation, in percent, of pods that were rejected before they were bound.
 func (t *tally) lateShare() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

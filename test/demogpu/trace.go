@@ -24,7 +24,7 @@ func (t *trace) world() *simulate.World {
 	return &simulate.World{Nodes: t.nodes, Resource: gpuMemory}
 }
 
-// order returns the pods in the order in which they come.
+// order returns the pods in the order of their creation.
 func (t *trace) order() ([]*corev1.Pod, error) { return t.world().Order(t.jobs, t.seed, t.until) }
 
 // capacity is how much GPU memory there is on nodes.
@@ -37,7 +37,7 @@ func capacity(nodes []corev1.Node) int64 {
 	return sum
 }
 
-// demand is how much GPU memory the pod asks for.
+// demand is how much GPU memory the pod requests.
 func demand(pod *corev1.Pod) int64 {
 	sum := int64(0)
 	for i := range pod.Spec.Containers {
