@@ -10,14 +10,13 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// Filter and Score allocate the same small number of times for 5,000 nodes as for
-// 100: nothing for a node.
+// Filter and Score make the same small number of allocations for 5,000 nodes as for 100: none per node.
 func TestAllocations(t *testing.T) {
-	const most = 40 // of any request below; nearly all are the record's
+	const most = 40 // of any request below; nearly all are for the record
 	tests := []struct {
 		name      string
 		shortlist int
-		eighths   int // of the nodes rejected
+		eighths   int // of the nodes that are rejected
 		score     bool
 	}{
 		{"filter that all pass", 0, 0, false},

@@ -26,7 +26,7 @@ var (
 	attemptTens = &policy.Reason{Code: "Tens", Text: "node has too many tens"}
 )
 
-// numberedNodes returns a View of so many nodes.
+// numberedNodes returns a View of this many nodes.
 func numberedNodes(count int) *snapshot.View {
 	var b snapshot.Builder
 	for i := range count {
@@ -40,7 +40,8 @@ func numberOf(n *snapshot.Node) (number int64) {
 	return number
 }
 
-// Asked node by node, and concurrently, policies say the same as asked about all at once, and the record tells the same.
+// Policies return the same for one node at a time, and concurrently, as for all nodes in one call, and the record has the same
+// contents.
 func TestAttemptIsARequestNodeByNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tens, scale := rapid.Int64Range(0, 9).Draw(t, "tens"), rapid.Int64Range(1, 7).Draw(t, "scale")
@@ -91,7 +92,7 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 				kept = append(kept, n)
 			}
 		}
-		// Which of equally near nodes are named depends on the order.
+		// The order decides which of equally near nodes are named.
 		same := cmpopts.IgnoreFields(decision.Rejection{}, "Nearest")
 		if diff := cmp.Diff(want.Record, attempt.Record(len(kept)), same); diff != "" {
 			t.Fatalf("the record differs: %s", diff)
@@ -112,7 +113,7 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 	})
 }
 
-// A policy that panics fails the attempt, or is left out.
+// A policy that panics fails the attempt, or is ignored.
 func TestAttemptWithAPolicyThatPanics(t *testing.T) {
 	for _, failurePolicy := range []policy.FailurePolicy{policy.Fail, policy.Ignore} {
 		broken := &fake{filter: func(n *snapshot.Node) policy.Verdict { panic("oops") }}
@@ -155,7 +156,7 @@ func TestAttemptWithAPolicyThatPanics(t *testing.T) {
 	}
 }
 
-// Pods are alike only if every policy that concerns them says so.
+// Two pods have the same signature only if every policy that concerns them returns the same signature for both.
 func TestAttemptSignature(t *testing.T) {
 	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }
 	signed := func(text string) *fake { return &fake{filter: pass, signature: text} }
@@ -186,9 +187,9 @@ func TestAttemptSignature(t *testing.T) {
 		t.Error("different pods have the same signature")
 	}
 	if _, ok := signature(signed("a"), &fake{filter: pass}); ok {
-		t.Error("there is a signature though one policy has none")
+		t.Error("there is a signature, although one policy has none")
 	}
 	if _, ok := signature(signed("a"), &fake{}); !ok {
-		t.Error("there is no signature though the policy without one does not concern the pod")
+		t.Error("there is no signature, although the policy without one does not concern the pod")
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// stripes is the trivial policy of the benchmarks: it rejects the nodes of every
-// eighth row and scores the others by their row.
+// stripes is the trivial policy of the benchmarks: it rejects the nodes of every eighth row and scores the others by their row.
 type stripes struct{ eighths int }
 
 var inStripe = &policy.Reason{Code: "InStripe", Text: "the node is in the stripe", Unit: "rows"}
@@ -35,7 +34,7 @@ func (s *stripes) Filter(n *snapshot.Node) policy.Verdict {
 
 func (s *stripes) Score(n *snapshot.Node) int64 { return int64(n.Row() % 101) }
 
-// signedStripes are stripes that are the same for every pod.
+// signedStripes are stripes with one signature for all pods.
 type signedStripes struct{ stripes }
 
 func (s *signedStripes) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -64,17 +63,16 @@ func plainPod(uid string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-" + uid, UID: types.UID(uid), ResourceVersion: "1"}}
 }
 
-// BenchmarkFilter and BenchmarkScore put the engine beside a plain loop that
-// asks the policy itself: ns/node and loop-ns/node are the cost of either for one
-// node, over-ns/node is the difference, ratio the quotient. They are those of the
-// fastest turn, as other work on the machine only ever adds. ns/op is both.
+// BenchmarkFilter and BenchmarkScore compare the engine with a plain loop that calls the policy: ns/node and loop-ns/node are
+// their costs for one node, over-ns/node is the difference, and ratio is the quotient. All are those of the fastest turn,
+// because other work on the machine only adds time. ns/op is the time of both.
 func BenchmarkFilter(b *testing.B) {
 	const nodes = 5000
 	for _, eighths := range []int{0, 1, 8} {
 		for name, p := range map[string]policy.Policy{"asked": &stripes{eighths}, "cached": &signedStripes{stripes{eighths}}} {
 			b.Run(fmt.Sprintf("rejected=%d÷8/%s", eighths, name), func(b *testing.B) {
 				beside(b, nodes, p, func(e *engine.Engine, req engine.Request, result *engine.Result, turn int) error {
-					req.Pod = versions[turn%len(versions)] // another version of the pod each time, so that it is prepared for
+					req.Pod = versions[turn%len(versions)] // another version of the pod in each turn, so that each turn prepares the policy
 					return e.Filter(b.Context(), req, result)
 				}, func(cycle policy.Cycle, asked []*snapshot.Node, kept []int32, rejected []engine.Rejected) {
 					f := cycle.(policy.Filter)
@@ -114,7 +112,7 @@ var versions = func() []*corev1.Pod {
 	return pods
 }()
 
-// beside measures ask and the plain loop in turn.
+// beside measures ask and the plain loop in turns.
 func beside(b *testing.B, nodes int, p policy.Policy,
 	ask func(e *engine.Engine, req engine.Request, result *engine.Result, turn int) error,
 	loop func(cycle policy.Cycle, asked []*snapshot.Node, kept []int32, rejected []engine.Rejected)) {

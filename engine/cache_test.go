@@ -17,8 +17,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What is asked of a policy without a signature in a sequence of requests to one engine: Prepare once for a pod and a view. The view
-// holds a, b and c, of which b is rejected.
+// A sequence of requests to one engine calls a policy without a signature as follows: Prepare once for a pod and a view. The
+// view holds a, b and c; the policy rejects b.
 func TestEvaluationsAreReused(t *testing.T) {
 	builder := new(snapshot.Builder)
 	for _, line := range []string{"a memory=9", "b memory=1", "c memory=9"} {
@@ -60,12 +60,12 @@ func TestEvaluationsAreReused(t *testing.T) {
 		{"the same again", 0, []request{
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
 			{"filter", pod, first, []string{"c", "unknown"}, calls{Filter: 1}, true},
-			{"filter", podOf("u", "1"), first, all, calls{Filter: 3}, true}, // another object, the same pod
+			{"filter", podOf("u", "1"), first, all, calls{Filter: 3}, true}, // another object for the same pod
 		}},
 		{"another version of the pod", 0, []request{
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
 			{"filter", changed, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // only the latest is kept
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // the engine keeps only the latest pod
 		}},
 		{"another pod", 0, []request{
 			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
@@ -116,7 +116,7 @@ func TestEvaluationsAreReused(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := p.calls(); got != r.want {
-					t.Errorf("request %d (%s %v): asked %+v, want %+v", i, r.verb, r.asked, got, r.want)
+					t.Errorf("request %d (%s %v): calls %+v, want %+v", i, r.verb, r.asked, got, r.want)
 				}
 				if got := result.Record.Cached; r.verb != "explain" && got != r.cached {
 					t.Errorf("request %d (%s %v): Cached is %t", i, r.verb, r.asked, got)
@@ -126,7 +126,7 @@ func TestEvaluationsAreReused(t *testing.T) {
 	}
 }
 
-// After a failed or cancelled request nothing half done is kept.
+// A request that fails or is canceled leaves nothing incomplete in the cache.
 func TestFailedEvaluationIsNotReused(t *testing.T) {
 	view := viewOf("a memory=9", "b memory=1")
 	p := &fake{filter: atLeast("memory", 5, tooLittle)}
@@ -145,14 +145,14 @@ func TestFailedEvaluationIsNotReused(t *testing.T) {
 	}
 }
 
-// What is asked of a policy with a signature in a sequence of requests: nothing about nodes that it has let pass, or scored, for
-// another pod with the same signature, for as long as they do not change.
+// A sequence of requests calls a policy with a signature as follows: it does not call the policy about a node that passed, or
+// that has a score, for another pod with the same signature while the node does not change.
 func TestNodesAreCachedBySignature(t *testing.T) {
 	builder := new(snapshot.Builder)
 	var all []string
 	for i := range 10 {
 		all = append(all, fmt.Sprintf("n%d", i))
-		builder.SetNode(object(fmt.Sprintf("n%d memory=%d", i, i))) // five are rejected
+		builder.SetNode(object(fmt.Sprintf("n%d memory=%d", i, i))) // the policy rejects five of them
 	}
 	first := builder.View()
 	builder.SetNode(object("n9 memory=8"))
@@ -160,7 +160,7 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 	builder.SetNode(object("n10 memory=7"))
 	second := builder.View()
 	passing := []string{"n5", "n6", "n7", "n8", "n9"}
-	many := append(slices.Clone(all[1:]), "unknown") // of the second view, with a node that it does not hold
+	many := append(slices.Clone(all[1:]), "unknown") // of the second view, and a node that it does not hold
 
 	type request struct {
 		verb      string
@@ -176,14 +176,14 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 	}{
 		{"filter", nil, []request{
 			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
-			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}}, // those that are rejected
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}}, // the rejected nodes
 			{"filter", "t", first, all, calls{Prepare: 1, Filter: 10}},
 			{"filter", "", first, all, calls{Prepare: 1, Filter: 10}},
 			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}},
 		}},
 		{"nodes change", nil, []request{
 			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
-			{"filter", "s", second, many, calls{Prepare: 1, Filter: 5}}, // n1 to n4, and n9, which is another
+			{"filter", "s", second, many, calls{Prepare: 1, Filter: 5}}, // n1 to n4, and n9, which has changed
 			{"filter", "s", second, many, calls{Prepare: 1, Filter: 4}},
 			{"score", "s", second, append(many[1:], "n10"), calls{Prepare: 1, Score: 8}},
 			{"score", "s", second, append(many[1:], "n10"), calls{Prepare: 1}},
@@ -218,14 +218,14 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := p.calls(); got != r.want {
-					t.Errorf("request %d (%s %v): asked %+v, want %+v", i, r.verb, r.asked, got, r.want)
+					t.Errorf("request %d (%s %v): calls %+v, want %+v", i, r.verb, r.asked, got, r.want)
 				}
 			}
 		})
 	}
 }
 
-// A node as it would be with another pod is not the one that is cached.
+// A node with another pod in flight is not the cached node.
 func TestCacheIsForNodesOfTheView(t *testing.T) {
 	var lines []string
 	for i := range 10 {
@@ -251,11 +251,10 @@ func TestCacheIsForNodesOfTheView(t *testing.T) {
 	}
 }
 
-// ignoreCached compares records that differ in speed only.
+// ignoreCached compares records without their fields about speed.
 var ignoreCached = cmpopts.IgnoreFields(decision.Record{}, "Cached")
 
-// Requests about the same pods, at once, over several views, get the answers of
-// an engine that was never asked before.
+// Concurrent requests about the same pods, over several views, get the responses of a new engine.
 func TestCachesConcurrently(t *testing.T) {
 	members := []engine.WeightedPolicy{
 		{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1},
@@ -297,7 +296,7 @@ func TestCachesConcurrently(t *testing.T) {
 					t.Error(err)
 				}
 				if diff := cmp.Diff(want, got, ignoreCached, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("goroutine %d: answer (-fresh +got):\n%s", g, diff)
+					t.Errorf("goroutine %d: response (-fresh +got):\n%s", g, diff)
 				}
 			}
 		})

@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A node on which the pod holds a claim of an earlier attempt is better than all others, also in levels and for a shortlist.
+// A node on which the pod holds a claim of an earlier attempt is better than all others, also in levels and in a shortlist.
 func TestNodeWithAClaimScoresBest(t *testing.T) {
 	claimed := func(node string, uids ...types.UID) *snapshot.Ledger {
 		l := &snapshot.Ledger{Resource: "gpu", Node: node}
@@ -28,10 +28,10 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 		name    string
 		members []engine.WeightedPolicy
 		ledgers []*snapshot.Ledger
-		bound   string // where the pod is already
+		bound   string // the node that the pod is bound to
 		totals  string // of a, b, c
 		levels  string
-		kept    string // with shortlist 1
+		kept    string // with a shortlist of 1
 	}{
 		{"none", []engine.WeightedPolicy{reserves, scores}, nil, "", "[200 2 198]", "[10 0 9]", "a"},
 		{"of other pods", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other")}, "", "[200 2 198]", "[10 0 9]", "a"},
@@ -62,7 +62,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(result.Totals); got != tt.totals {
-				t.Errorf("totals %s, want %s", got, tt.totals)
+				t.Errorf("got totals %s, want %s", got, tt.totals)
 			}
 			var holding []string
 			for _, n := range result.Record.Top {
@@ -76,7 +76,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 			}
 			for i, x := range explained.Nodes {
 				if x.Total != result.Totals[i] || x.HoldsClaim != slices.Contains(holding, x.Node) {
-					t.Errorf("explained with total %d and HoldsClaim %v, decided with %d and %q", x.Total, x.HoldsClaim, result.Totals[i], holding)
+					t.Errorf("Explain returns total %d and HoldsClaim %v, Score %d and %q", x.Total, x.HoldsClaim, result.Totals[i], holding)
 				}
 			}
 			if got, want := strings.Join(holding, " "), map[string]string{"one": "b", "two": "b c"}[tt.name]; got != want {
@@ -84,7 +84,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 			}
 			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
 			if got := fmt.Sprint(result.Totals); got != tt.levels {
-				t.Errorf("levels %s, want %s", got, tt.levels)
+				t.Errorf("got levels %s, want %s", got, tt.levels)
 			}
 			if err := e.Filter(t.Context(), req, &result); err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 	}
 }
 
-// Without weights there are no totals, whatever the pod holds.
+// Without weights there are no totals, even if the pod holds a claim.
 func TestNodeWithAClaimWithoutWeights(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(object("a"))

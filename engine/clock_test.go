@@ -9,8 +9,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Each look at the clock is a second later, so a policy takes a second for each
-// of its parts that ran.
+// Each read of the clock returns one second more, so a policy takes one second for each of its methods that ran.
 func TestPoliciesAreTimed(t *testing.T) {
 	var now time.Time
 	clock := func() time.Time { now = now.Add(time.Second); return now }
@@ -37,7 +36,7 @@ func TestPoliciesAreTimed(t *testing.T) {
 	if got, want := took(func() error { return e.Filter(t.Context(), req, &result) }), [2]time.Duration{2 * time.Second, 2 * time.Second}; got != want {
 		t.Errorf("prepare and filter took %v, want %v", got, want)
 	}
-	// Prepared already: one scores, the other has no weight.
+	// The policies are prepared already: one scores, the other has no weight.
 	if got, want := took(func() error { return e.Score(t.Context(), req, &result) }), [2]time.Duration{time.Second, 0}; got != want {
 		t.Errorf("score took %v, want %v", got, want)
 	}

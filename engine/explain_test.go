@@ -31,7 +31,7 @@ func TestExplain(t *testing.T) {
 			{Policy: "Spare", Scored: true, Score: 2, Weight: 3},
 		}, rest...)},
 		{Node: "bad", Fits: false, Total: 2*12 + 3*1, Policies: append([]engine.PolicyOpinion{
-			// Every policy is asked, also after one has rejected the node.
+			// Explain calls every policy, even after one has rejected the node.
 			{Policy: "Memory", Code: "TooLittle", Text: "too little is left", Unit: "MiB", Have: 1, Want: 5, Scored: true, Score: 12, Weight: 2},
 			{Policy: "GPUs", Code: "TooFew", Text: "too few are left", Unit: "GPUs", Have: 1, Want: 2},
 			{Policy: "Health", Code: "Broken", Text: "the node is broken", Unresolvable: true, Weight: 1},
@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 		}, rest...)},
 	}
 	req := asking(podOf("u", "1"), view, "unknown", "half", "bad", "unknown", "good")
-	for turn := range 2 { // the second time the policies are prepared already
+	for turn := range 2 { // the policies are prepared before the second turn
 		all, err := e.Explain(t.Context(), req)
 		got := all.Nodes
 		if err != nil {
@@ -56,10 +56,10 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	if req.Nodes[0] != nil || len(req.Nodes) != 5 {
-		t.Errorf("the request was changed: %v", req.Nodes)
+		t.Errorf("Explain changed the request: %v", req.Nodes)
 	}
 	if got, err := e.Explain(t.Context(), asking(podOf("u", "1"), view, "unknown")); err != nil || len(got.Nodes) != 0 {
-		t.Errorf("about an unknown node: %v, error %v", got, err)
+		t.Errorf("an unknown node: got %v, error %v", got, err)
 	}
 }
 

@@ -17,14 +17,13 @@ import (
 
 var errAnnotation = errors.New(`annotation "x": "ten" is not a number`)
 
-// typedNil is an error whose text cannot be told: what `return cycle, err` gives
-// when err is a nil pointer of a type of its own.
+// typedNil is an error whose Error method panics: what `return cycle, err` returns if err is a nil pointer of its own type.
 type typedNil struct{ text string }
 
 func (e *typedNil) Error() string { return e.text }
 
-// failing are policies that fail in every place they can. Without failing they
-// would reject node b and score by s.
+// failing are policies that fail in each place where a policy can fail. Without the failure they would reject node b and score
+// by s.
 var failing = []struct {
 	name  string
 	place string // the call that fails: "Prepare", "Filter", "Score"
@@ -66,8 +65,7 @@ var failing = []struct {
 	}},
 }
 
-// steady are the policies beside the one that fails: Before rejects node b, After
-// scores by s.
+// steady are the policies beside the one that fails: Before rejects node b, After scores by s.
 func steady(bad policy.Policy, failurePolicy policy.FailurePolicy) []engine.WeightedPolicy {
 	return []engine.WeightedPolicy{
 		{Name: "Before", Policy: &fake{filter: func(n *snapshot.Node) policy.Verdict {
@@ -101,12 +99,12 @@ func TestFailureFailsTheRequest(t *testing.T) {
 				},
 			} {
 				if tt.place == "Filter" && name == "Score" {
-					continue // nothing fails
+					continue // no policy fails
 				}
 				err := ask()
 				failure := new(engine.PolicyError)
 				if !errors.As(err, &failure) || failure.Policy != "Bad" || !strings.Contains(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), "policy Bad: ") {
-					t.Fatalf("%s: the error is %v, want one of policy Bad with %q", name, err, tt.err)
+					t.Fatalf("%s: got error %v, want one of policy Bad with %q", name, err, tt.err)
 				}
 				if tt.panic != (failure.Stack != nil) || tt.panic && !strings.Contains(string(failure.Stack), "failure_test.go") {
 					t.Errorf("%s: the stack is %q", name, failure.Stack)
@@ -118,10 +116,10 @@ func TestFailureFailsTheRequest(t *testing.T) {
 					t.Errorf("%s: the record's error is %q, want %q", name, result.Record.Error, err)
 				}
 				if len(result.Kept)+len(result.Rejected)+len(result.Totals)+len(result.Record.Rejections) > 0 {
-					t.Errorf("%s fails with an answer: %+v", name, result)
+					t.Errorf("%s fails, and returns a result: %+v", name, result)
 				}
 			}
-			// The engine survives: nodes and pods that do no harm are answered.
+			// The engine keeps working: requests about nodes and pods that cause no failure succeed.
 			if tt.name == "panic in Filter" {
 				if err := e.Filter(t.Context(), asking(podOf("u", "1"), view, "a", "b"), &result); err != nil || len(result.Kept) != 1 {
 					t.Errorf("after the failure: kept %v, error %v", result.Kept, err)
@@ -138,7 +136,7 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/uid=%q", tt.name, uid), func(t *testing.T) {
 				bad := tt.make()
 				e := newShortEngine(t, 2, steady(bad, policy.Ignore)...)
-				without := newShortEngine(t, 2, steady(&fake{}, policy.Ignore)...) // as if it said nothing
+				without := newShortEngine(t, 2, steady(&fake{}, policy.Ignore)...) // as if the policy did not exist
 				req := asking(podOf(uid, "1"), view, "c", "a", "b", "d")
 				for turn := range 3 {
 					var got, want engine.Result
@@ -153,10 +151,10 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 					}
 					skipped := got.Record.Policies[1].IgnoredError
 					if !strings.HasPrefix(skipped, "policy Bad: ") || !strings.Contains(skipped, tt.err) || got.Record.Error != "" {
-						t.Errorf("turn %d: the record says that Bad was skipped for %q and that the request failed with %q", turn, skipped, got.Record.Error)
+						t.Errorf("turn %d: in the record, Bad is ignored for %q and the request fails with %q", turn, skipped, got.Record.Error)
 					}
 					if got.Record.Cached {
-						t.Errorf("turn %d: what was decided without a policy is cached", turn)
+						t.Errorf("turn %d: a result without the policy is cached", turn)
 					}
 					if err := e.Score(t.Context(), req, &got); err != nil {
 						t.Fatal(err)
@@ -170,8 +168,8 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 	}
 }
 
-// A policy that fails on some nodes is left out of the requests that ask about
-// them, and of no other, whatever was asked before.
+// The engine ignores a policy that fails on some nodes in the requests about these nodes, and in no other request, regardless of
+// earlier requests.
 func TestFailureIsNotCached(t *testing.T) {
 	view := viewOf("ok s=1", "few s=9 gpus=1", "poison")
 	flaky := &fake{filter: func(n *snapshot.Node) policy.Verdict {
@@ -200,7 +198,7 @@ func TestFailureIsNotCached(t *testing.T) {
 	}
 }
 
-// Several policies may be left out of one request, in any order of failing.
+// One request may ignore several policies, whatever the order of the failures.
 func TestSeveralFailures(t *testing.T) {
 	view := viewOf("a s=3", "b s=2")
 	boom := func(*snapshot.Node) int64 { panic("boom") }
@@ -220,16 +218,16 @@ func TestSeveralFailures(t *testing.T) {
 	}
 	for i, want := range []string{"policy Third: panic: boom", "policy Second: panic: boom", "policy First: " + errAnnotation.Error(), ""} {
 		if got := result.Record.Policies[i].IgnoredError; got != want {
-			t.Errorf("%s is left out for %q, want %q", result.Record.Policies[i].Name, got, want)
+			t.Errorf("%s is ignored for %q, want %q", result.Record.Policies[i].Name, got, want)
 		}
 	}
 	if len(result.Record.Top) != 2 || len(result.Record.Top[0].Scores) != 1 {
-		t.Errorf("top is %+v, want two nodes scored by S alone", result.Record.Top)
+		t.Errorf("got top %+v, want two nodes with scores of S only", result.Record.Top)
 	}
 }
 
-// A cycle that neither filters nor scores is a mistake (say, methods on a pointer
-// and a cycle that is none), not a policy that has nothing to say.
+// A cycle that implements neither Filter nor Score is a programming error (for example, pointer methods on a cycle that is not a
+// pointer), not a policy without an opinion.
 func TestCycleThatDoesNothing(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "Mistake", Policy: mistake{}})
 	var result engine.Result
@@ -249,8 +247,7 @@ func (m *mistake) Filter(*snapshot.Node) policy.Verdict { return policy.Verdict{
 
 var errHungUp = errors.New("the caller hung up")
 
-// A request whose context has ended fails with the cause, soon, and leaves no
-// policy out.
+// A request whose context has ended returns the cause promptly, and ignores no policy.
 func TestCancelled(t *testing.T) {
 	const nodes, soon = 2000, 16
 	view := plainView(nodes)
@@ -258,8 +255,7 @@ func TestCancelled(t *testing.T) {
 
 	tests := []struct {
 		name string
-		// at says during which call (the first, or the hundredth for a node) the
-		// context ends.
+		// at is the call (the first, or the hundredth about a node) during which the context ends.
 		at string
 	}{
 		{"before the request", ""},
@@ -305,21 +301,21 @@ func TestCancelled(t *testing.T) {
 			var result engine.Result
 			err := e.Filter(ctx, req, &result)
 			if !errors.Is(err, errHungUp) {
-				t.Errorf("the error is %v, want the cause", err)
+				t.Errorf("got error %v, want the cause", err)
 			}
 			if result.Record == nil || result.Record.Error != errHungUp.Error() {
-				t.Fatalf("the record is %+v, want it to tell the cause", result.Record)
+				t.Fatalf("got record %+v, want one with the cause", result.Record)
 			}
 			for _, member := range result.Record.Policies {
 				if member.IgnoredError != "" {
-					t.Errorf("%s is left out: %s", member.Name, member.IgnoredError)
+					t.Errorf("%s is ignored: %s", member.Name, member.IgnoredError)
 				}
 			}
 			made := p.calls()
 			switch tt.at {
 			case "":
 				if made != (calls{}) {
-					t.Errorf("a request that has ended asks the policies: %+v", made)
+					t.Errorf("a request that has ended calls the policies: %+v", made)
 				}
 			case "Filter":
 				if made.Filter > 100+soon {
@@ -331,19 +327,18 @@ func TestCancelled(t *testing.T) {
 				}
 			default:
 				if made.Filter > 0 || after.calls().Prepare > 0 {
-					t.Errorf("policies were asked after the end: %+v", made)
+					t.Errorf("policies were called after the end: %+v", made)
 				}
 			}
 
-			// The next request works, with all policies; what it leaves to be
-			// cached is no answer to a request that has ended.
+			// The next request succeeds with all policies; its cached result does not answer a request that has ended.
 			tt.at = "never"
 			if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) != 1 {
 				t.Errorf("the next request: kept %v, error %v", result.Kept, err)
 			}
 			req.Nodes = nil
 			if err := e.Filter(ctx, req, &result); !errors.Is(err, errHungUp) {
-				t.Errorf("a request that has ended is answered from memory, with error %v", err)
+				t.Errorf("a request that has ended gets a cached result, with error %v", err)
 			}
 		})
 	}

@@ -16,15 +16,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// fake is a policy that says what it is told to, and counts how often it is
-// asked. What is nil it does not do: without filter it does not filter. With
-// neither filter nor score the pod does not concern it.
+// fake is a policy with configurable methods that counts its calls. It does not implement what is nil: without filter it does
+// not filter. With neither filter nor score it does not concern the pod.
 type fake struct {
 	prepare   func(ctx context.Context) error
 	filter    func(n *snapshot.Node) policy.Verdict
 	score     func(n *snapshot.Node) int64
 	normalize func(scores []int64)
-	signature string // "": none
+	signature string // "": no signature
 
 	prepared, filtered, scored, normalized atomic.Int64
 }
@@ -91,7 +90,7 @@ type signatureOf string
 
 func (s signatureOf) Signature() string { return string(s) }
 
-// calls says how often the policy was asked since the last time.
+// calls returns the number of calls of the policy since the last call of calls.
 func (f *fake) calls() calls {
 	return calls{int(f.prepared.Swap(0)), int(f.filtered.Swap(0)), int(f.scored.Swap(0)), int(f.normalized.Swap(0))}
 }
@@ -129,7 +128,7 @@ type filterNormalize struct {
 	normalizeCycle
 }
 
-// number is a label of the node read as a number; 0 if it has none.
+// number is the value of a label of the node as a number; 0 without the label.
 func number(n *snapshot.Node, label string) int64 {
 	value, _ := strconv.ParseInt(n.Object.Labels[label], 10, 64)
 	return value
@@ -150,7 +149,7 @@ func scoreBy(label string) func(*snapshot.Node) int64 {
 	return func(n *snapshot.Node) int64 { return number(n, label) }
 }
 
-// toLargest brings the largest score to 100 and the others in proportion.
+// toLargest scales the scores so that the largest is 100.
 func toLargest(scores []int64) {
 	var largest int64
 	for _, s := range scores {
@@ -163,7 +162,7 @@ func toLargest(scores []int64) {
 	}
 }
 
-// object is a node written as "name label=value …".
+// object is a node in the form "name label=value …".
 func object(line string) *corev1.Node {
 	fields := strings.Fields(line)
 	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}}}
@@ -174,7 +173,7 @@ func object(line string) *corev1.Node {
 	return o
 }
 
-// viewOf is a view of the nodes written as for object.
+// viewOf is a view of nodes in the form of object.
 func viewOf(lines ...string) *snapshot.View {
 	var b snapshot.Builder
 	for _, line := range lines {
@@ -187,8 +186,7 @@ func podOf(uid, resourceVersion string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), ResourceVersion: resourceVersion}}
 }
 
-// asking is a request about the nodes with the names, in order; those that the
-// view does not hold are unknown.
+// asking is a request about the nodes with these names, in order; nodes that are not in the view are unknown.
 func asking(pod *corev1.Pod, view *snapshot.View, names ...string) engine.Request {
 	req := engine.Request{Pod: pod, View: view}
 	for _, name := range names {
@@ -211,7 +209,7 @@ func newShortEngine(t testing.TB, shortlist int, members ...engine.WeightedPolic
 	return e
 }
 
-// kept are the names of the nodes kept.
+// kept are the names of the nodes that the result keeps.
 func kept(req engine.Request, result *engine.Result) string {
 	var names []string
 	for _, i := range result.Kept {
@@ -220,8 +218,7 @@ func kept(req engine.Request, result *engine.Result) string {
 	return strings.Join(names, " ")
 }
 
-// rejected tells about each node rejected, as "name:Code", with a "!" if it is
-// unresolvable; an unknown node's name is "?".
+// rejected describes each rejected node as "name:Code", with "!" if it is unresolvable; the name of an unknown node is "?".
 func rejected(req engine.Request, result *engine.Result) string {
 	var nodes []string
 	for _, r := range result.Rejected {

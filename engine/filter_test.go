@@ -19,7 +19,7 @@ var (
 	broken    = &policy.Reason{Code: "Broken", Text: "the node is broken"}
 )
 
-// whole rejects broken nodes for good.
+// whole rejects broken nodes as unresolvable.
 func whole(n *snapshot.Node) policy.Verdict {
 	if number(n, "broken") != 0 {
 		return policy.Verdict{Reason: broken, Unresolvable: true}
@@ -98,7 +98,7 @@ func TestFilter(t *testing.T) {
 			}
 			r := result.Record
 			if r.Asked != len(req.Nodes) || r.Fit != len(result.Kept) || r.Returned != len(result.Kept) {
-				t.Errorf("the record says asked %d, fit %d, returned %d; want %d, %d, %[5]d", r.Asked, r.Fit, r.Returned, len(req.Nodes), len(result.Kept))
+				t.Errorf("the record has asked %d, fit %d, returned %d; want %d, %d, %[5]d", r.Asked, r.Fit, r.Returned, len(req.Nodes), len(result.Kept))
 			}
 			if len(result.Totals) > 0 || r.Top != nil {
 				t.Errorf("a filter without shortlist scored: totals %v, top %v", result.Totals, r.Top)
@@ -107,8 +107,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// Nodes that no view holds (a cluster autoscaler's templates, or all nodes when
-// there is no cluster) and nodes of an older view are judged from themselves.
+// The engine evaluates nodes that no view holds (the templates of a cluster autoscaler, or all nodes without a cluster) and
+// nodes of an older view from the nodes themselves.
 func TestFilterForeignNodes(t *testing.T) {
 	memory := &fake{filter: atLeast("memory", 5, tooLittle)}
 	var b snapshot.Builder
@@ -119,7 +119,7 @@ func TestFilterForeignNodes(t *testing.T) {
 
 	req := asking(podOf("u", "1"), view, "a")
 	req.Nodes = append(req.Nodes,
-		snapshot.NewNode(object("a memory=1")), // the name and row of a known node do not matter
+		snapshot.NewNode(object("a memory=1")), // the name and row of a known node have no effect
 		snapshot.NewNode(object("template memory=9")),
 		old.Node("a"),
 	)
@@ -172,7 +172,7 @@ func TestFilterRecord(t *testing.T) {
 		Rejections: []decision.Rejection{
 			{
 				Policy: "Memory", Code: "TooLittle", Text: "too little is left", Unit: "MiB", Nodes: 5,
-				// The nearest three; of a4 and a2, as near, the one asked first.
+				// The nearest three nodes; of a4 and a2, which are equally near, the one that comes first in the request.
 				Nearest: []decision.Miss{{Node: "a4", Have: 4, Want: 5}, {Node: "a2", Have: 4, Want: 5}, {Node: "a5", Have: 3, Want: 5}},
 			},
 			{
@@ -191,7 +191,7 @@ func TestFilterRecord(t *testing.T) {
 	}
 }
 
-// Any number of nodes is answered like a few.
+// Requests with any number of nodes get the same results as requests with few nodes.
 func TestFilterManyNodes(t *testing.T) {
 	view := plainView(1000)
 	named := func(from, to string) *fake {
@@ -241,8 +241,7 @@ func TestFilterManyNodes(t *testing.T) {
 	}
 }
 
-// A reason with and without Unresolvable is two rejections; the same reason of
-// two policies is too.
+// A reason with Unresolvable and the same reason without it are two rejections; so is the same reason of two policies.
 func TestFilterSameReason(t *testing.T) {
 	byLabel := func(label string) *fake {
 		return &fake{filter: func(n *snapshot.Node) policy.Verdict {
@@ -252,7 +251,7 @@ func TestFilterSameReason(t *testing.T) {
 			case 2:
 				return policy.Verdict{Reason: broken, Unresolvable: true}
 			}
-			return policy.Verdict{Unresolvable: true} // without a reason it fits all the same
+			return policy.Verdict{Unresolvable: true} // without a reason the node fits
 		}}
 	}
 	view := viewOf("a x=2", "b x=1", "c y=1", "d", "e x=2 y=1")
@@ -280,8 +279,7 @@ func TestFilterSameReason(t *testing.T) {
 	}
 }
 
-// What a Result holds is overwritten by the next call it is passed to, but not
-// its Record, which goes into a log.
+// Each call overwrites the Result that it gets, but not its Record, which goes into a log.
 func TestResultIsUsedAgain(t *testing.T) {
 	view := viewOf("a memory=9", "b memory=1", "c memory=9", "d memory=2")
 	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1})
@@ -297,7 +295,7 @@ func TestResultIsUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := kept(req, &result)+"/"+rejected(req, &result), "c/d:TooLittle"; got != want {
-		t.Errorf("the second answer is %q, want %q", got, want)
+		t.Errorf("the second result is %q, want %q", got, want)
 	}
 	if result.Record == first || cmp.Diff(nil, first.Rejections) != rejections {
 		t.Errorf("the first record changed to %v", first.Rejections)
@@ -309,13 +307,13 @@ func TestResultIsUsedAgain(t *testing.T) {
 		t.Errorf("after Score: kept %v, rejected %v, totals %v; want only the totals 2 and 9", result.Kept, result.Rejected, result.Totals)
 	}
 	if result.Record.Rejections != nil {
-		t.Errorf("Score's record tells about the rejections of an earlier call: %v", result.Record.Rejections)
+		t.Errorf("the record of Score has the rejections of an earlier call: %v", result.Record.Rejections)
 	}
 	if err := e.Filter(t.Context(), req, &result); err != nil {
 		t.Fatal(err)
 	}
 	if len(result.Totals) > 0 {
-		t.Errorf("after Filter there are totals %v of an earlier call", result.Totals)
+		t.Errorf("after Filter, the result has totals %v of an earlier call", result.Totals)
 	}
 }
 
@@ -324,7 +322,7 @@ func TestNew(t *testing.T) {
 	tests := []struct {
 		name string
 		o    engine.Options
-		want string // in the error; "" is none
+		want string // in the error; "": no error
 	}{
 		{"no policy", engine.Options{}, ""},
 		{"largest weight", engine.Options{Policies: []engine.WeightedPolicy{{Name: "A", Policy: p, Weight: engine.MaxWeight}}}, ""},
@@ -346,7 +344,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The options belong to the caller again once the engine is made.
+// The caller may reuse the options after New has returned.
 func TestNewKeepsNoOptions(t *testing.T) {
 	members := []engine.WeightedPolicy{{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle)}}}
 	e := newEngine(t, members...)
@@ -354,6 +352,6 @@ func TestNewKeepsNoOptions(t *testing.T) {
 	req := asking(podOf("u", "1"), viewOf("a memory=1"), "a")
 	var result engine.Result
 	if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) > 0 {
-		t.Errorf("kept %v, error %v; want the node rejected by the policy the engine was made with", result.Kept, err)
+		t.Errorf("kept %v, error %v; want the node to be rejected by the policy in the options of New", result.Kept, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// FitsAny says what Filter would, also when policies fail, and asks no further than it must.
+// FitsAny agrees with Filter, also when policies fail, and calls the policies about no more nodes than necessary.
 func TestFitsAny(t *testing.T) {
 	view := viewOf("a s=1", "b s=2", "c s=3")
 	short := &policy.Reason{Code: "Short", Text: "too short"}
@@ -25,7 +25,7 @@ func TestFitsAny(t *testing.T) {
 			}
 			got, err := e.FitsAny(t.Context(), req)
 			if err != nil || got != (len(result.Kept) > 0) {
-				t.Errorf("asked %q of nodes from %q on: %v, %v; Filter keeps %q", asked, fits, got, err, kept(req, &result))
+				t.Errorf("request %q for nodes from %q on: %v, %v; Filter keeps %q", asked, fits, got, err, kept(req, &result))
 			}
 		}
 	}
@@ -34,7 +34,7 @@ func TestFitsAny(t *testing.T) {
 		t.Errorf("%v, %v", fits, err)
 	}
 	if got := p.calls(); got != (calls{Prepare: 1, Filter: 2}) {
-		t.Errorf("asked %+v; b fits, so c need not be asked", got)
+		t.Errorf("got calls %+v; b fits, so no call about c is necessary", got)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestFitsAnyWithFailures(t *testing.T) {
 	view := viewOf("a s=3", "b s=2", "c s=1")
 	for _, tt := range failing {
 		if tt.place == "Score" {
-			continue // nobody scores
+			continue // no policy scores
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			for asked, want := range map[string]bool{"c": true, "b c": true, "b": false} { // Before rejects b
@@ -60,11 +60,11 @@ func TestFitsAnyWithFailures(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if fits, err := newEngine(t).FitsAny(ctx, asking(podOf("u", "1"), view, "a")); fits || !errors.Is(err, context.Canceled) {
-		t.Errorf("of a request that has ended: %v, %v", fits, err)
+		t.Errorf("a request that has ended: %v, %v", fits, err)
 	}
 }
 
-// The evaluation of a request is still there after FitsAny was asked about the same pod.
+// FitsAny for the same pod does not discard the evaluation of a request.
 func TestFitsAnyDisturbsNothing(t *testing.T) {
 	view := viewOf("a s=1", "b s=2")
 	p := &fake{filter: atLeast("s", 2, &policy.Reason{Code: "Short"})}
@@ -80,6 +80,6 @@ func TestFitsAnyDisturbsNothing(t *testing.T) {
 		}
 	}
 	if got := p.calls(); got != (calls{Prepare: 3, Filter: 8}) || !result.Record.Cached {
-		t.Errorf("asked %+v, cached: %v; want Prepare once for both filter calls, and twice by FitsAny", got, result.Record.Cached)
+		t.Errorf("got calls %+v, cached: %v; want Prepare once for both filter calls, and twice by FitsAny", got, result.Record.Cached)
 	}
 }

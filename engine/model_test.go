@@ -20,9 +20,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// rule is a policy in full view: whatever it says follows from the few numbers
-// here, the pod's annotation "want" and the node's label "have", all of them
-// 0..9. The engine asks it as a policy, the model reads the numbers.
+// rule is a transparent policy: its results depend only on the numbers here, the pod's annotation "want" and the node's label
+// "have", all of them 0..9. The engine calls it as a policy, and the model reads the numbers.
 type rule struct {
 	Modulus   int64 // filter: a node is rejected if (have + want) % Modulus == 0; 0: does not filter
 	Hopeless  int64 // the rejection is unresolvable if have == Hopeless
@@ -101,25 +100,23 @@ func (r rule) verdict(have, want int64) policy.Verdict {
 	return policy.Verdict{Reason: reasons[(have+want)%2], Unresolvable: have == r.Hopeless, Have: have, Want: want}
 }
 
-// model is the engine written down as plainly as possible: no memory, no care for
-// speed.
+// model is the simplest implementation of the engine, without a cache and without optimizations.
 type model struct {
 	members   []engine.WeightedPolicy
 	shortlist int
 }
 
-// answer is what a request comes to.
+// answer is the result of a request.
 type answer struct {
 	Kept     []int32
 	Rejected []engine.Rejected
 	Totals   []int64
 	Record   *decision.Record
-	Scored   []decision.ScoredNode // all, in the order asked
+	Scored   []decision.ScoredNode // all, in the order of the request
 	Failed   string                // the policy that failed the request
 }
 
-// ask answers a filter or prioritize request, leaving out one more policy each
-// time one that may be left out fails.
+// ask answers a filter or prioritize request. Each time a policy fails that may be ignored, it starts again without it.
 func (m model) ask(verb string, req engine.Request) answer {
 	skipped := map[int]bool{}
 	for {
@@ -182,7 +179,7 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 	for i, n := range req.Nodes {
 		rejected, bad := m.judge(n, want, skipped, a.Record)
 		if bad >= 0 {
-			failed = min(failed, bad) // policies are asked one after the other
+			failed = min(failed, bad) // the engine calls one policy after the other
 		} else if rejected == nil {
 			a.Kept = append(a.Kept, int32(i))
 		} else {
@@ -211,8 +208,7 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 	return a, -1
 }
 
-// judge returns the rejection of the node, if it is rejected, and adds it to the
-// record.
+// judge returns the rejection of the node, if it is rejected, and adds it to the record.
 func (m model) judge(n *snapshot.Node, want int64, skipped map[int]bool, record *decision.Record) (*engine.Rejected, int) {
 	if n == nil {
 		note(record, "", policy.Verdict{Reason: engine.NodeUnknown}, nil)
@@ -252,7 +248,7 @@ func note(record *decision.Record, policy string, v policy.Verdict, n *snapshot.
 	}
 }
 
-// tidy brings the rejections into their order and leaves the nearest misses.
+// tidy sorts the rejections and keeps the nearest misses.
 func (m model) tidy(record *decision.Record) {
 	place := func(name string) int {
 		return slices.IndexFunc(m.members, func(member engine.WeightedPolicy) bool { return member.Name == name })
@@ -270,7 +266,7 @@ func (m model) tidy(record *decision.Record) {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// totals scores the nodes with the indices, and notes them in the answer.
+// totals scores the nodes with the indices, and stores the scores in the answer.
 func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool, a *answer) (totals []int64, failed int) {
 	totals = make([]int64, len(indices))
 	parts := make([][]decision.Score, len(indices))
@@ -314,7 +310,7 @@ func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool,
 	return totals, -1
 }
 
-// ranking are the positions of the totals, best first, ties as they come.
+// ranking are the positions of the totals, best first; equal totals keep their order.
 func ranking(totals []int64) []int {
 	order := make([]int, len(totals))
 	for j := range order {
@@ -324,8 +320,8 @@ func ranking(totals []int64) []int {
 	return order
 }
 
-// TestModel sends any sequence of requests to one engine while the cluster
-// changes, and compares every answer with the model's, which remembers nothing.
+// TestModel sends random sequences of requests to one engine while the cluster changes, and compares every result with that of
+// the model, which keeps nothing between requests.
 func TestModel(t *testing.T) {
 	digit := rapid.Int64Range(0, 9)
 	drawRule := rapid.Custom(func(t *rapid.T) rule {
@@ -361,7 +357,7 @@ func TestModel(t *testing.T) {
 			builder.SetNode(node())
 		}
 		views := []*snapshot.View{builder.View()}
-		wants := map[string]string{} // by UID and version of the pod: a version does not change
+		wants := map[string]string{} // by UID and version of the pod, because a version does not change
 		var result engine.Result     // one for all requests
 		ask := func(t *rapid.T, verb string) {
 			pod := podOf(rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "uid"), rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "version"))
@@ -398,8 +394,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// drawNodes are some of the view's nodes in any order, with unknown ones, ones of
-// other views and ones of no view among them.
+// drawNodes are some of the view's nodes in any order, together with unknown nodes, nodes of other views and nodes of no view.
 func drawNodes(t *rapid.T, view *snapshot.View, views []*snapshot.View, node func() *corev1.Node) []*snapshot.Node {
 	nodes := slices.Collect(view.All())
 	if len(nodes) > 0 {
@@ -443,7 +438,7 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	got := answer{Kept: result.Kept, Rejected: result.Rejected, Totals: result.Totals, Record: result.Record, Scored: scoredNodes(result)}
 	for i := range got.Record.Policies {
 		if got.Record.Policies[i].IgnoredError != "" {
-			got.Record.Policies[i].IgnoredError = "yes" // for what, other tests tell
+			got.Record.Policies[i].IgnoredError = "yes" // other tests check the text
 		}
 	}
 	sameReason := gocmp.Comparer(func(a, b *policy.Reason) bool { return a == b })

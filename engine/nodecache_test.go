@@ -54,13 +54,13 @@ func TestNodesAreCachedForAHundredSignatures(t *testing.T) {
 			want = 0
 		}
 		if got := p.calls().Score; got != want {
-			t.Fatalf("request %d: the policy was asked about %d nodes, want %d", turn, got, want)
+			t.Fatalf("request %d: the policy was called about %d nodes, want %d", turn, got, want)
 		}
 	}
 }
 
-// Requests with more signatures than an engine caches nodes for get the responses of an engine without a cache, and leave no memory of
-// the size of the cluster behind.
+// Requests with more signatures than the engine has caches for get the responses of an engine without a cache, and do not retain
+// memory in proportion to the cluster.
 func TestManySignatures(t *testing.T) {
 	const nodes, signatures, most = 5000, 400, 20_000 // bytes for each request; a cache takes 80,000
 	var lines []string
@@ -81,7 +81,7 @@ func TestManySignatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := p.calls().Filter; got != 100 {
-			t.Fatalf("request %d: the policy was asked about %d nodes, want 100", turn, got)
+			t.Fatalf("request %d: the policy was called about %d nodes, want 100", turn, got)
 		}
 		for _, i := range result.Kept {
 			if p.score(req.Nodes[i]) == 0 {
@@ -103,8 +103,8 @@ func TestManySignatures(t *testing.T) {
 	}
 }
 
-// The caches of an engine take 16 MiB at most, for any number of nodes, signatures, and bytes of a signature. What else an engine
-// keeps takes less than 2 MiB here.
+// The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any length of a signature. Everything
+// else that the engine keeps takes less than 2 MiB here.
 func TestMemoryOfCachesIsLimited(t *testing.T) {
 	for _, tt := range []struct{ nodes, signatures, length int }{
 		{10, 60_000, 0}, {10, 3000, 12_000}, {5000, 400, 0}, {20_000, 100, 0},
@@ -144,7 +144,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// Caches keep no nodes in memory that have changed.
+// Caches do not keep nodes in memory after they have changed.
 func TestCachesKeepNoNodes(t *testing.T) {
 	var builder snapshot.Builder
 	set := func(memory int) *snapshot.View {
@@ -169,14 +169,14 @@ func TestCachesKeepNoNodes(t *testing.T) {
 	ask("t", "2", view) // replaces the prepared evaluation of the pod
 	runtime.GC()
 	if n := old.Value(); n != nil {
-		t.Errorf("%s is in memory, and only the cache for another signature was used with it", n.Name)
+		t.Errorf("%s is still in memory, although only the cache for another signature used it", n.Name)
 	}
 	runtime.KeepAlive(e)
 	runtime.KeepAlive(view)
 }
 
-// An engine whose requests have any signatures, and views of several builders with and without pods in flight, responds as a new
-// engine does.
+// An engine responds as a new engine does to requests with any signatures, and for views of several builders with and without
+// pods in flight.
 func TestCachesAgainstNewEngine(t *testing.T) {
 	names := make([]string, 12)
 	for i := range names {
@@ -229,7 +229,7 @@ func TestCachesAgainstNewEngine(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(want, got, ignoreCached, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
-					t.Fatalf("answer (-fresh +got):\n%s", diff)
+					t.Fatalf("response (-fresh +got):\n%s", diff)
 				}
 			},
 		})

@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nominee is a pod that is nominated to the node, if it is not "".
+// nominee is a pod that is nominated to the node; "" for none.
 func nominee(name string, priority int32, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"},
@@ -25,7 +25,7 @@ func nominee(name string, priority int32, node string) *corev1.Pod {
 	}
 }
 
-// atMost lets so many pods run on a node.
+// atMost lets at most this many pods run on a node.
 func atMost(pods int) *fake {
 	full := &policy.Reason{Code: "Full", Text: "full"}
 	return &fake{
@@ -50,7 +50,7 @@ func besideFriend() *fake {
 	}}
 }
 
-// Pods that are nominated to a node count there for pods that are not more important.
+// A pod that is nominated to a node counts there for pods whose priority is not higher.
 func TestNominatedPodsCount(t *testing.T) {
 	for _, tc := range []struct {
 		what      string
@@ -104,17 +104,17 @@ func TestNominatedPodsCount(t *testing.T) {
 				}
 				x, err := e.Explain(t.Context(), req)
 				if err != nil || x.Nodes[0].Fits != tc.fits {
-					t.Errorf("nominated by %s: explained with fits: %v, want %v (%v)", by, x.Nodes[0].Fits, tc.fits, err)
+					t.Errorf("nominated by %s: Explain returns fits: %v, want %v (%v)", by, x.Nodes[0].Fits, tc.fits, err)
 				}
 				if req.Nodes[0] != req.View.Node("a") {
-					t.Error("the request was written to")
+					t.Error("the request has changed")
 				}
 			}
 		})
 	}
 }
 
-// Scores and explanations count them, too.
+// Scores and explanations count nominated pods, too.
 func TestNominatedPodsCountInScores(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(object("a"))
@@ -135,12 +135,12 @@ func TestNominatedPodsCountInScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := fmt.Sprint(x.Nodes[0].Nominated, x.Nodes[1].Nominated), "[default/high] []"; got != want {
-		t.Errorf("explained with the nominated pods %s, want %s", got, want)
+		t.Errorf("Explain returns the nominated pods %s, want %s", got, want)
 	}
 }
 
-// In preemption a nominated pod takes its place, and is not evicted. One that may as well be nominated elsewhere does not:
-// more pods would be evicted than need be.
+// In preemption a nominated pod counts on its node and is not evicted. A pod that may be nominated elsewhere does not count:
+// otherwise more pods than necessary would be evicted.
 func TestPreemptCountsNominatedPods(t *testing.T) {
 	low := nominee("low", 0, "")
 	low.Spec.NodeName = "a"

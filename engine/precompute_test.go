@@ -38,10 +38,10 @@ func TestPrecompute(t *testing.T) {
 	view := new(snapshot.View)
 	failure := (*engine.PolicyError)(nil)
 	if err := e.Precompute(view); !errors.As(err, &failure) || failure.Policy != "Wrong" || len(failure.Stack) == 0 {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if len(right.seen) != 1 || right.seen[0] != view {
-		t.Errorf("the other policy has seen %v", right.seen)
+		t.Errorf("the other policy was called with %v", right.seen)
 	}
 	right.panics, wrong.panics = false, false
 	if err := e.Precompute(view); err != nil {

@@ -29,9 +29,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// oneDevice is the policy of the preemption tests: the node's label devices says
-// how much each of its devices has ("8.4"), a pod's annotations which device it
-// uses and how much of it, and the pod needs its uses of one single device.
+// oneDevice is the policy of the preemption tests: the node's label devices holds the capacity of each of its devices ("8.4"), a
+// pod's annotations hold which device it uses and how much of it, and a pod needs all its uses on one device.
 type oneDevice struct{ asked int }
 
 var noDevice = &policy.Reason{Code: "NoDevice", Text: "no single device has enough left"}
@@ -60,27 +59,25 @@ func annotated(pod *corev1.Pod, key string) int64 {
 	return n
 }
 
-// scene is a scenario file, read.
+// scene is a parsed scenario file.
 type scene struct {
 	pod        *corev1.Pod
 	view       *snapshot.View
 	candidates []engine.Candidate
 }
 
-// TestPreempt plays the scenarios in testdata/preempt. A file tells its story
-// first; then the cluster,
+// TestPreempt runs the scenarios in testdata/preempt. A file begins with a description; then come the cluster,
 //
 //	node NAME devices=CAPACITY.CAPACITY…
 //	pod NODE/NAME priority=N device=I uses=N started=N app=LABEL [terminating]
 //	budget LABEL allowed=N [disrupted=POD]
 //	incoming priority=N uses=N
 //
-// the candidates kube-scheduler proposes,
+// the candidates that kube-scheduler proposes,
 //
 //	NODE: POD, POD… violations=N
 //
-// and what is answered: the candidates kept, with the victims in order, those
-// dropped, and the record.
+// and the response: the candidates that are kept, with the victims in order, those that are dropped, and the record.
 func TestPreempt(t *testing.T) {
 	files, err := filepath.Glob("testdata/preempt/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -105,7 +102,7 @@ func TestPreempt(t *testing.T) {
 				}
 			}
 			if diff := gocmp.Diff(sections["answer"], got); diff != "" && !*update {
-				t.Errorf("answer (-want +got):\n%s", diff)
+				t.Errorf("response (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -120,7 +117,7 @@ func (s *scene) play(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if gocmp.Diff(nil, s.candidates) != given {
-		t.Errorf("the candidates given were changed to %v", s.candidates)
+		t.Errorf("the candidates of the request changed to %v", s.candidates)
 	}
 	var b strings.Builder
 	for _, c := range kept {
@@ -210,7 +207,7 @@ func sceneBudget(t *testing.T, app string, values map[string]string) *policyv1.P
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	if app == "*" {
-		b.Spec.Selector = &metav1.LabelSelector{} // which matches no pod, as in kube-scheduler
+		b.Spec.Selector = &metav1.LabelSelector{} // matches no pod, as in kube-scheduler
 	}
 	b.Status.DisruptionsAllowed = int32(parse(t, values["allowed"]))
 	if disrupted, ok := values["disrupted"]; ok {
@@ -228,14 +225,14 @@ func parse(t *testing.T, text string) int64 {
 	return n
 }
 
-// crowd is one node full of pods, drawn.
+// crowd is a drawn node that is full of pods.
 type crowd struct {
 	incoming *corev1.Pod
 	view     *snapshot.View
 	given    []types.UID
-	eligible []*corev1.Pod // the pods that may be added, the first to be evicted first
-	breaking int           // the last so many of them break a budget
-	budgets  []int64       // what budgets "0", "1" still allow after the given victims
+	eligible []*corev1.Pod // the pods that may be added; the first is the first to be evicted
+	breaking int           // how many pods at the end break a budget
+	budgets  []int64       // what budgets "0" and "1" allow after the given victims
 	passes   func(evicted []*corev1.Pod) bool
 }
 
@@ -311,8 +308,7 @@ func drawCrowd(t *rapid.T, most int) *crowd {
 	return c
 }
 
-// evict takes the pod's eviction from what is allowed, and says whether it was
-// too much.
+// evict subtracts the pod's eviction from what is allowed, and returns whether it exceeds it.
 func (c *crowd) evict(pod *corev1.Pod, allowed []int64) bool {
 	i, err := strconv.Atoi(pod.Labels["app"])
 	if err != nil {
@@ -339,10 +335,10 @@ func podPriority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// needsNone says whether kube-scheduler would evict nobody, and nobody need be.
+// needsNone reports whether kube-scheduler would evict no pod, and no eviction is necessary.
 func (c *crowd) needsNone() bool { return len(c.given) == 0 && c.passes(nil) }
 
-// set are the eligible pods of which the mask has the bit.
+// set are the eligible pods whose bit is in the mask.
 func (c *crowd) set(mask int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i, pod := range c.eligible {
@@ -361,9 +357,8 @@ func (c *crowd) highest(mask int) int32 {
 	return highest
 }
 
-// best finds, by trying every set, the one the package documentation promises: as
-// a mask over c.eligible, or -1 if none passes. The bits are in the order of
-// eviction, so that sparing pods one by one from the last means the smallest mask.
+// best finds, by trying every set, the set that the package documentation promises: as a mask over c.eligible, or -1 if no set
+// suffices. The bits are in the order of eviction, so sparing pods one by one from the last results in the smallest mask.
 func (c *crowd) best() int {
 	var passing []int
 	for mask := range 1 << len(c.eligible) {
@@ -387,8 +382,8 @@ func (c *crowd) best() int {
 	return best
 }
 
-// preempt asks the engine about the node, and returns what is added to the
-// victims; nil with ok false if the candidate was dropped.
+// preempt calls the engine for the node, and returns the pods that it adds to the victims; nil and false if it drops the
+// candidate.
 func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidate, filters int, ok bool) {
 	p := new(oneDevice)
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneDevice", Policy: p}}})
@@ -415,14 +410,14 @@ func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidat
 	for _, uid := range rest {
 		at := slices.IndexFunc(c.eligible, func(pod *corev1.Pod) bool { return pod.UID == uid })
 		if at < 0 {
-			t.Fatalf("victim %s was added, and must not be", uid)
+			t.Fatalf("the engine added victim %s, which is not eligible", uid)
 		}
 		added = append(added, c.eligible[at])
 	}
 	return added, kept[0], p.asked, true
 }
 
-// On small nodes the engine finds what trying every set finds.
+// On small nodes the engine finds the same set as a search of all sets.
 func TestPreemptAgainstEverySet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCrowd(t, 8)
@@ -430,12 +425,12 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 		added, answer, _, ok := c.preempt(t)
 		if !ok {
 			if best >= 0 && !c.needsNone() {
-				t.Fatalf("dropped, though evicting %v would do", names(c.set(best)))
+				t.Fatalf("the candidate is dropped, although evicting %v suffices", names(c.set(best)))
 			}
 			return
 		}
 		if best < 0 || c.needsNone() {
-			t.Fatalf("kept with %v, though nothing would do, or nobody need be evicted", names(added))
+			t.Fatalf("the candidate is kept with %v, although no set suffices, or no eviction is necessary", names(added))
 		}
 		got, want := names(added), names(c.set(best))
 		slices.Sort(got)
@@ -444,7 +439,7 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 			t.Fatalf("added (-best +got):\n%s", diff)
 		}
 		if !slices.IsSortedFunc(added, func(a, b *corev1.Pod) int { return lessImportantFirst(b, a) }) {
-			t.Fatalf("added %v: the most important is not first", names(added))
+			t.Fatalf("added %v: the pod of the highest priority is not first", names(added))
 		}
 		var violations int64 = 100
 		allowed := slices.Clone(c.budgets)
@@ -459,40 +454,38 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 	})
 }
 
-// On any node what is added does, no pod of it can be spared, budgets are broken
-// only if all pods that break none would not do, and the number of sets tried is
-// bounded.
+// On any node, the pods that the engine adds suffice, none of them can be spared, the engine breaks budgets only if all pods
+// that break none do not suffice, and it tries a bounded number of sets.
 func TestPreemptCrowded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCrowd(t, 40)
 		added, answer, filters, ok := c.preempt(t)
-		// At worst every other pod is spared, and each pair takes three sets.
+		// In the worst case the engine spares every other pod, and each pair takes three sets.
 		if limit := 3 + 3*len(c.eligible)/2 + 1000; filters > limit {
 			t.Fatalf("%d sets were tried, more than %d", filters, limit)
 		}
 		if !ok {
 			if c.passes(c.eligible) && !c.needsNone() {
-				t.Fatal("dropped, though evicting all pods of lower priority would do")
+				t.Fatal("the candidate is dropped, although evicting all pods of lower priority suffices")
 			}
 			return
 		}
 		if !c.passes(added) {
-			t.Fatalf("evicting %v would not do", names(added))
+			t.Fatalf("evicting %v does not suffice", names(added))
 		}
 		for i := range added {
 			if c.passes(slices.Concat(added[:i], added[i+1:])) {
-				t.Fatalf("%s could be spared of %v", added[i].Name, names(added))
+				t.Fatalf("%s of %v can be spared", added[i].Name, names(added))
 			}
 		}
 		harmless := c.eligible[:len(c.eligible)-c.breaking]
 		if c.passes(harmless) && answer.PDBViolations != 100 {
-			t.Fatalf("evicting %v breaks budgets, and pods that break none would do: %v", names(added), names(harmless))
+			t.Fatalf("evicting %v breaks budgets, although pods that break none suffice: %v", names(added), names(harmless))
 		}
 	})
 }
 
-// The search for smaller sets is bounded for the request as a whole, so that many
-// crowded nodes do not keep kube-scheduler waiting.
+// The search for smaller sets is bounded for the whole request, so that many crowded nodes do not delay kube-scheduler.
 func TestPreemptManyCandidates(t *testing.T) {
 	const nodes, pods = 100, 30
 	var builder snapshot.Builder
@@ -529,7 +522,7 @@ func TestPreemptManyCandidates(t *testing.T) {
 	}
 }
 
-// Pods that hold nothing the policies count are spared together, not one by one.
+// Pods that hold nothing that the policies count are spared together, not one by one.
 func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
 	var builder snapshot.Builder
 	builder.SetNode(object("n devices=8"))
@@ -546,7 +539,7 @@ func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
 	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
 		Request:    engine.Request{Pod: scenePod(t, "", "incoming", map[string]string{"priority": "1", "uses": "8"}), View: view},
 		Candidates: []engine.Candidate{{Name: "n", Node: view.Node("n")}},
-		Enough:     func() bool { return true }, // do not look for a smaller set
+		Enough:     func() bool { return true }, // do not search for a smaller set
 	}, &result)
 	if err != nil || len(kept) != 1 || len(kept[0].Victims) != 2 {
 		t.Fatalf("kept %v, error %v", kept, err)
@@ -556,7 +549,7 @@ func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// When the answer should come, it holds the best candidate that there is; once the time is over, no more are judged.
+// At the deadline, the response has the best candidate found so far; after it, the engine evaluates no more candidates.
 func TestPreemptInTime(t *testing.T) {
 	s := readScene(t, `
 		node n1 devices=4
@@ -575,11 +568,11 @@ func TestPreemptInTime(t *testing.T) {
 		n3: d violations=1
 		n4: e`)
 	for _, tt := range []struct {
-		after int // so many candidates that were found
+		after int // how many candidates are found before the deadline
 		kept  string
 		late  string
 	}{
-		{0, "n2", "n1 n3"}, // n4 is judged first, but a pod of the same priority stays
+		{0, "n2", "n1 n3"}, // the engine evaluates n4 first, but a pod of the same priority stays
 		{1, "n1 n2", "n3"},
 		{9, "n1 n2 n3", ""},
 	} {
@@ -609,7 +602,7 @@ func TestPreemptInTime(t *testing.T) {
 			t.Errorf("after %d: kept %q, want %q", tt.after, got, tt.kept)
 		}
 		if got := strings.Join(late, " "); got != tt.late {
-			t.Errorf("after %d: not judged %q, want %q", tt.after, got, tt.late)
+			t.Errorf("after %d: not evaluated %q, want %q", tt.after, got, tt.late)
 		}
 	}
 }
@@ -620,7 +613,7 @@ func TestPreemptFailures(t *testing.T) {
 		pod n1/a priority=1 device=0 uses=2
 		pod n1/b priority=1 device=0 uses=2
 		incoming priority=10 uses=4`, "n1: a")
-	// Only what preemption asks, the node without its victims, does harm.
+	// Only the policy's call for the node without its victims, which only preemption makes, fails.
 	bad := &fake{filter: func(n *snapshot.Node) policy.Verdict {
 		if len(n.Pods) < 2 {
 			panic("boom")

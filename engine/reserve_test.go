@@ -18,15 +18,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// reserver is a policy that hands out what it is told to, from a ledger for each of
-// its resources.
+// reserver is a policy that reserves the configured units from one ledger for each of its resources.
 type reserver struct {
 	name      string
 	resources []string
 	claims    map[string]string
 	verdict   policy.Verdict
 	err       error
-	panics    any // "ledgers" or "reserve": where
+	panics    any // where it panics: "ledgers" or "reserve"
 }
 
 func (r *reserver) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -54,11 +53,11 @@ func (r *reserver) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 	return policy.Claim{Annotations: r.claims, After: []types.UID{types.UID("before-" + r.name)}}, r.verdict
 }
 
-// diary is Ledgers that remember what was asked of them.
+// diary is Ledgers that record their calls.
 type diary struct {
 	entries    []string // +resource claims, -resource releases
 	failing    map[string]error
-	cancelled  bool // what the context of a release says
+	cancelled  bool // whether the context of a release has ended
 	unbounded  bool
 	afterClaim func()
 }
@@ -100,8 +99,8 @@ func TestReserve(t *testing.T) {
 		policies  []reserver
 		failing   map[string]error
 		want      map[string]string
-		err       string // the whole text; "" is none
-		policyErr string // the policy whose *PolicyError it holds; "" is none
+		err       string // the whole text; "": no error
+		policyErr string // the policy of the *PolicyError in it; "": none
 		diary     string
 	}{
 		{name: "no reserver"},
@@ -164,7 +163,7 @@ func TestReserve(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			members := []engine.WeightedPolicy{{Name: "Unrelated", Policy: &fake{}}}
 			for _, r := range tt.policies {
-				// A policy that may be left out of judging still has to claim.
+				// A policy that may be ignored in filter and score must still make its claims.
 				members = append(members, engine.WeightedPolicy{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
 			}
 			e := newEngine(t, members...)
@@ -174,7 +173,7 @@ func TestReserve(t *testing.T) {
 			d := &diary{failing: tt.failing}
 			reservation, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
 			if got := strings.Join(d.entries, " "); got != tt.diary {
-				t.Errorf("ledgers saw %q, want %q", got, tt.diary)
+				t.Errorf("the ledgers have calls %q, want %q", got, tt.diary)
 			}
 			if tt.err != "" {
 				if err == nil || err.Error() != tt.err || reservation != nil {
@@ -182,7 +181,7 @@ func TestReserve(t *testing.T) {
 				}
 				failure := new(engine.PolicyError)
 				if errors.As(err, &failure) != (tt.policyErr != "") || failure.Policy != tt.policyErr {
-					t.Errorf("the error is one of policy %q, want %q", failure.Policy, tt.policyErr)
+					t.Errorf("got an error of policy %q, want %q", failure.Policy, tt.policyErr)
 				}
 				return
 			}
@@ -215,7 +214,7 @@ func TestReserveWithoutLedgers(t *testing.T) {
 	}
 }
 
-// Release gives each claim back, the last first, and goes on after a failure.
+// Release releases every claim, the last one first, and continues after a failure.
 func TestRelease(t *testing.T) {
 	d := &diary{failing: map[string]error{"-b": errors.New("no answer")}}
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
@@ -229,11 +228,11 @@ func TestRelease(t *testing.T) {
 		t.Errorf("error %q, want %q", got, want)
 	}
 	if want := []string{"-c", "-b", "-a"}; !slices.Equal(d.entries, want) {
-		t.Errorf("ledgers saw %q, want %q", d.entries, want)
+		t.Errorf("the ledgers have calls %q, want %q", d.entries, want)
 	}
 }
 
-// Revoke does as Release does, whoever relies on the claims.
+// Revoke does the same as Release, even if others rely on the claims.
 func TestRevoke(t *testing.T) {
 	d := &diary{failing: map[string]error{"!b": errors.New("no answer")}}
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
@@ -247,7 +246,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// validator is a reserver whose claims can be bad.
+// validator is a reserver that may consider claims invalid.
 type validator struct {
 	reserver
 	bad *policy.Reason
@@ -263,7 +262,7 @@ func (v *validator) ValidateClaim(ask policy.ReserveRequest) ([]types.UID, polic
 	return []types.UID{"before-again"}, policy.Verdict{Reason: v.bad}
 }
 
-// holding is a diary of ledgers in which the pod holds a claim already.
+// holding is a diary of ledgers in which the pod already holds a claim.
 type holding struct{ diary }
 
 func (k *holding) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
@@ -273,7 +272,7 @@ func (k *holding) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.P
 	return held, err
 }
 
-// A pod that holds a claim keeps it and its turn; a claim that its policy cannot use any more is for the caller to revoke.
+// A pod that holds a claim keeps it and its turn; the caller revokes a claim that its policy can no longer use.
 func TestReserveWithHeldClaim(t *testing.T) {
 	ill := &policy.Reason{Code: "Ill", Text: "the device is unhealthy"}
 	for _, tt := range []struct {
@@ -312,20 +311,19 @@ func TestReserveWithHeldClaim(t *testing.T) {
 				t.Fatalf("error %#v", err)
 			}
 			if want := []string{"=gpu"}; !slices.Equal(k.entries, want) {
-				t.Errorf("ledgers saw %q, want %q", k.entries, want)
+				t.Errorf("the ledgers have calls %q, want %q", k.entries, want)
 			}
 			if !tt.unusable {
 				return
 			}
 			if err := unusable.Revoke(t.Context()); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
-				t.Errorf("ledgers saw %q, error %v", k.entries, err)
+				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
 			}
 		})
 	}
 }
 
-// When the request ends while claims are being made, what was claimed is released
-// all the same, in bounded time.
+// If the request ends while claims are being made, the claims made so far are released within bounded time.
 func TestReserveRollsBackAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
@@ -335,6 +333,6 @@ func TestReserveRollsBackAfterCancel(t *testing.T) {
 		t.Errorf("error %v after %v", err, d.entries)
 	}
 	if d.cancelled || d.unbounded {
-		t.Errorf("the release is given a context that has ended (%v) or never ends (%v)", d.cancelled, d.unbounded)
+		t.Errorf("the context of the release has ended (%v) or never ends (%v)", d.cancelled, d.unbounded)
 	}
 }

@@ -48,11 +48,11 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// What the package documentation promises of ScaleScores, statement by statement.
+// ScaleScores keeps each promise of the package documentation.
 func TestLevelsKeepTheBestApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		maxTotal := rapid.OneOf(rapid.Int64Range(1, 30), rapid.Int64Range(1, 1000*engine.MaxWeight*100)).Draw(t, "maxTotal")
-		// Totals close together are where rounding does harm.
+		// Rounding errors matter for totals close together.
 		base := rapid.Int64Range(0, maxTotal).Draw(t, "base")
 		total := rapid.OneOf(
 			rapid.Int64Range(0, maxTotal),

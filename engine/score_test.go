@@ -18,7 +18,7 @@ import (
 func TestScore(t *testing.T) {
 	memory := &fake{score: scoreBy("memory")}
 	cost := &fake{score: scoreBy("cost"), normalize: func(scores []int64) {
-		// The cheapest is best.
+		// The cheapest node is best.
 		cheapest := scores[0]
 		for _, s := range scores {
 			cheapest = min(cheapest, s)
@@ -94,12 +94,12 @@ func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := p.calls(); got.Score != 0 || got.NormalizeScore != 0 || got.Filter != 2 {
-		t.Errorf("asked %+v, want no score", got)
+		t.Errorf("got calls %+v, want no call of Score", got)
 	}
 }
 
-// A node of which a policy has no opinion has the mean of the others' scores, after
-// NormalizeScore, which may decide otherwise.
+// A node about which a policy has no opinion gets the mean of the others' normalized scores, unless NormalizeScore sets its
+// score.
 func TestNoOpinion(t *testing.T) {
 	leaving := func(scores []int64) { // the others in tens of the largest
 		largest := max(1, slices.Max(scores))
@@ -140,7 +140,7 @@ func TestNoOpinion(t *testing.T) {
 	}
 }
 
-// The largest total is that of the policies that score the pod.
+// The largest possible total is that of the policies that score the pod.
 func TestLargestTotalForThePod(t *testing.T) {
 	scores := engine.WeightedPolicy{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
 	indifferent := engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 5}
@@ -161,7 +161,7 @@ func TestLargestTotalForThePod(t *testing.T) {
 	} {
 		e := newEngine(t, tt.members...)
 		req := asking(podOf("u", "1"), view, "a", "b")
-		for turn := range 2 { // the second time the policies may be prepared already
+		for turn := range 2 { // the policies may be prepared before the second turn
 			var result engine.Result
 			if err := e.Score(t.Context(), req, &result); err != nil {
 				t.Fatal(err)
@@ -175,13 +175,12 @@ func TestLargestTotalForThePod(t *testing.T) {
 			}
 		}
 		if all, err := e.Explain(t.Context(), req); err != nil || all.MaxTotal != tt.max {
-			t.Errorf("%s: explained with a largest total of %d, want %d (%v)", tt.name, all.MaxTotal, tt.max, err)
+			t.Errorf("%s: Explain returns a largest total of %d, want %d (%v)", tt.name, all.MaxTotal, tt.max, err)
 		}
 	}
 }
 
-// Scores out of 0..100 are the policy's error, unless NormalizeScore brings them
-// there.
+// A score outside 0..100 is an error of the policy, unless NormalizeScore maps it into the range.
 func TestScoreOutOfRange(t *testing.T) {
 	view := viewOf("a s=7", "b s=-2", "c s=101", "d s=100", "e s=0")
 	clamp := func(scores []int64) {
@@ -193,7 +192,7 @@ func TestScoreOutOfRange(t *testing.T) {
 		name      string
 		asked     string
 		normalize func([]int64)
-		want      string // the error; "" is none
+		want      string // the error; "": no error
 	}{
 		{"in range", "a d e", nil, ""},
 		{"negative", "a b c", nil, `policy Odd: score -2 for node "b": must be between 0 and 100`},
@@ -213,7 +212,7 @@ func TestScoreOutOfRange(t *testing.T) {
 				var result engine.Result
 				err := e.Score(t.Context(), req, &result)
 				if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && got != tt.want {
-					t.Fatalf("error is %q, want %q", got, tt.want)
+					t.Fatalf("got error %q, want %q", got, tt.want)
 				}
 				if tt.want == "" {
 					return
@@ -222,7 +221,7 @@ func TestScoreOutOfRange(t *testing.T) {
 					t.Errorf("the record's error is %q and the totals %v; want the same error and none", result.Record.Error, result.Totals)
 				}
 				if failure := new(engine.PolicyError); !errors.As(err, &failure) || failure.Policy != "Odd" || failure.Stack != nil {
-					t.Errorf("error is %#v, want a PolicyError of Odd without stack", err)
+					t.Errorf("got error %#v, want a PolicyError of Odd without stack", err)
 				}
 			})
 		}
@@ -258,7 +257,7 @@ func TestScoreRecord(t *testing.T) {
 		Generation: 1,
 		Asked:      15, Fit: 15, Returned: 15, MaxTotal: 400,
 		Policies: []decision.Policy{{Name: "FilterOnly"}, {Name: "Plain", Weight: 3}, {Name: "Relative", Weight: 1}},
-		Top: []decision.ScoredNode{ // the best 10 of 14 known ones
+		Top: []decision.ScoredNode{ // the best 10 of 14 known nodes
 			scored("n05", 11, 100), // total 133
 			scored("n02", 10, 100), // 130
 			scored("n11", 13, 90),  // 129
@@ -268,7 +267,7 @@ func TestScoreRecord(t *testing.T) {
 			scored("n01", 5, 100),  // 115
 			scored("n10", 8, 90),   // 114
 			scored("n07", 7, 90),   // 111
-			scored("n06", 2, 100),  // 106; n03 with 103 is the next
+			scored("n06", 2, 100),  // n03 follows with 103
 		},
 		Ties: 1,
 	}
@@ -277,7 +276,7 @@ func TestScoreRecord(t *testing.T) {
 	}
 }
 
-// Of equal totals the node asked first is the better.
+// Of equal totals, the node that comes first in the request is better.
 func TestScoreRecordTies(t *testing.T) {
 	view := viewOf("a s=5", "b s=5", "c s=7", "d s=5")
 	e := newEngine(t, engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1})

@@ -24,7 +24,7 @@ func TestShortlist(t *testing.T) {
 		k     int
 		asked string
 		kept  string
-		top   string // of the record: all that were scored, best first
+		top   string // of the record: all scored nodes, best first
 	}{
 		{"none: all that fit", 0, "a b c d e f", "a b c e f", ""},
 		{"the best", 1, "a b c d e", "b", "b a c e"},
@@ -61,14 +61,13 @@ func TestShortlist(t *testing.T) {
 				}
 			}
 			if r := result.Record; r.Fit != fit || r.Returned != len(result.Kept) {
-				t.Errorf("the record says that %d fit and %d were returned, want %d and %d", r.Fit, r.Returned, fit, len(result.Kept))
+				t.Errorf("the record has %d fit and %d returned, want %d and %d", r.Fit, r.Returned, fit, len(result.Kept))
 			}
 		})
 	}
 }
 
-// Without a policy that scores, all nodes tie, and the record has no ranking to
-// tell.
+// Without a policy that scores, all nodes are equal, and the record has no ranking.
 func TestShortlistWithoutScore(t *testing.T) {
 	req := asking(podOf("u", "1"), viewOf("a", "b", "c"), "c", "a", "b")
 	var result engine.Result
@@ -79,12 +78,12 @@ func TestShortlistWithoutScore(t *testing.T) {
 		t.Errorf("kept %q, want %q", got, want)
 	}
 	if result.Record.Top != nil {
-		t.Errorf("top is %v", result.Record.Top)
+		t.Errorf("got top %v", result.Record.Top)
 	}
 }
 
-// Whether the engine remembers the shortlisting or not, the prioritize call that
-// follows gives the totals by which the nodes came onto the list.
+// Whether or not the engine still has the shortlist, the prioritize call that follows returns the totals by which the nodes were
+// selected.
 func TestShortlistThenScore(t *testing.T) {
 	view := viewOf("a s=5", "b s=9", "c s=7", "d s=1")
 	members := []engine.WeightedPolicy{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}}
@@ -107,14 +106,14 @@ func TestShortlistThenScore(t *testing.T) {
 		}
 		for i, n := range short.Nodes {
 			if scored.Totals[i] != totals[n.Name] {
-				t.Errorf("%s: the total of %s is %d, and was %d for the shortlist", name, n.Name, scored.Totals[i], totals[n.Name])
+				t.Errorf("%s: the total of %s is %d, but %d for the shortlist", name, n.Name, scored.Totals[i], totals[n.Name])
 			}
 		}
 	}
 }
 
-// Scores that are normalized are those among the nodes asked: all that fit for
-// the shortlist, the nodes on it for prioritize. No replica could know better.
+// Scores are normalized among the nodes of the call: all nodes that fit for the shortlist, and the nodes on it for prioritize.
+// No replica has more information.
 func TestShortlistNormalized(t *testing.T) {
 	view := viewOf("a s=50", "b s=200", "c s=1 broken=1", "d s=100", "e s=400 broken=1")
 	p := &fake{filter: whole, score: scoreBy("s"), normalize: toLargest}
@@ -129,17 +128,17 @@ func TestShortlistNormalized(t *testing.T) {
 		t.Errorf("kept %q, want %q", got, want)
 	}
 	if got, want := result.Record.Top[0].Scores[0].Score, int64(100); got != want {
-		t.Errorf("the best node that fits has %d, want %d: nodes that do not fit have no part", got, want)
+		t.Errorf("the best node that fits has %d, want %d: nodes that do not fit do not count", got, want)
 	}
 	if err := e.Score(t.Context(), asking(pod, view, "d", "a"), &result); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]int64{100, 50}, result.Totals); diff != "" {
-		t.Errorf("totals among the two asked (-want +got):\n%s", diff)
+		t.Errorf("totals of the two nodes (-want +got):\n%s", diff)
 	}
 }
 
-// The shortlist is that of sorting all nodes that fit by total, stably.
+// The shortlist is the beginning of all nodes that fit, stably sorted by total.
 func TestShortlistIsTheBest(t *testing.T) {
 	var lines []string
 	for i := range 40 {
