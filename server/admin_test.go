@@ -122,8 +122,8 @@ func TestListenTellsWhichAddress(t *testing.T) {
 	}
 }
 
-// Other hosts reach metrics and health, and nothing else. A request to an address of this host that is not loopback arrives as
-// one of another host does.
+// Other hosts can reach metrics and health, and nothing else. A request to a non-loopback address of this host arrives like a
+// request of another host.
 func TestAllowRemoteMetrics(t *testing.T) {
 	own := ownAddress(t)
 	explain := map[string]http.Handler{"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}

@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/server"
 )
 
-// A process that nobody calls has an admin listener all the same, which reports the checks and ends with the context.
+// A process that serves no calls also has an admin listener, which reports the checks and ends with the context.
 func TestAdminServerAlone(t *testing.T) {
 	ready := func() error { return nil }
 	a, err := server.ListenAdmin(server.Options{
@@ -33,10 +33,10 @@ func TestAdminServerAlone(t *testing.T) {
 		t.Errorf("readyz: %d, %v\n%s", res.StatusCode, err, body)
 	}
 	if _, err := server.ListenAdmin(server.Options{Logger: slog.New(slog.DiscardHandler), Admin: server.AdminOptions{Address: a.Addr().String()}}); err == nil {
-		t.Error("nothing is said about an address that is in use")
+		t.Error("got no error for an address that is in use")
 	}
 	stop()
 	if err := <-ended; err != nil {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("the admin server ends with %v", err)
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"outboard.dev/outboard/server"
 )
 
-// The body of a bind as kube-scheduler sends it.
+// The body of a bind call as kube-scheduler sends it.
 const bindBody = `{"PodName":"pod-1","PodNamespace":"default","PodUID":"2b6f5c3e-8f0a-4c1d-9f43-1f0c8f0f7a11","Node":"node-0001"}`
 
-// schedulerClient is built as kube-scheduler builds its client for an extender.
+// schedulerClient creates a client as kube-scheduler creates its client for an extender.
 func schedulerClient(p *pki, t testing.TB, timeout time.Duration) *http.Client {
 	transport := utilnet.SetTransportDefaults(&http.Transport{
 		TLSClientConfig: p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "system:kube-scheduler", Client: true})),
@@ -30,7 +30,7 @@ func schedulerClient(p *pki, t testing.TB, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: transport, Timeout: timeout}
 }
 
-// callAll makes calls from a number of goroutines and returns how many failed.
+// callAll makes calls from several goroutines and returns how many failed.
 func callAll(client *http.Client, url string, calls, concurrency int) int {
 	var next, failed atomic.Int64
 	var running sync.WaitGroup
@@ -47,7 +47,7 @@ func callAll(client *http.Client, url string, calls, concurrency int) int {
 	return int(failed.Load())
 }
 
-// A table of results beside each other, printed at the end of a benchmark.
+// table is a table of results, printed at the end of a benchmark.
 type table struct {
 	text   strings.Builder
 	writer *tabwriter.Writer
@@ -70,8 +70,8 @@ func (t *table) String() string {
 	return t.text.String()
 }
 
-// BenchmarkConcurrentBinds compares HTTP/1.1 and HTTP/2 for bursts of small calls that take about 5 ms each. Both run
-// beside each other, so that their ratio means something on a busy machine.
+// BenchmarkConcurrentBinds compares HTTP/1.1 and HTTP/2 for bursts of small calls that take about 5 ms each. Both run at the
+// same time, so that their ratio is valid on a busy machine.
 func BenchmarkConcurrentBinds(b *testing.B) {
 	p := newPKI(b)
 	work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,8 +104,8 @@ func BenchmarkConcurrentBinds(b *testing.B) {
 	}
 }
 
-// A balancer forwards each TCP connection to one of several addresses, as a Service does, and can let one of them
-// vanish as a host does that loses its power: nothing is closed, nothing is answered.
+// A balancer forwards each TCP connection to one of several addresses, as a Service does. It can freeze an address, like a host
+// that loses its power: connections stay open and get no responses.
 type balancer struct {
 	net.Listener
 	running sync.WaitGroup
@@ -184,7 +184,7 @@ func forward(to, from net.Conn, frozen <-chan struct{}) {
 	from.Close()
 }
 
-// freeze lets an address vanish. New connections go to the others, as they do once the endpoint is taken away.
+// freeze freezes an address. New connections go to the others, as they do after the removal of the endpoint.
 func (b *balancer) freeze(addr string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,9 +198,9 @@ func (b *balancer) freeze(addr string) {
 	b.addrs = left
 }
 
-// BenchmarkDeadReplica counts how many calls fail after one of two replicas behind one address has vanished: called one
-// after the other, as filter is, and concurrently, as bind is. The replicas vanish in turn, since an HTTP/2
-// connection leads to one of them only. What matters is how many timeouts a caller waits out: kube-scheduler's is 5 s.
+// BenchmarkDeadReplica counts how many calls fail after one of two replicas behind one address freezes: sequential calls, as
+// filter makes them, and concurrent calls, as bind makes them. The replicas freeze in turn, because an HTTP/2 connection leads
+// to only one of them. The result is how many timeouts a caller waits for: kube-scheduler's timeout is 5 s.
 func BenchmarkDeadReplica(b *testing.B) {
 	const timeout = 500 * time.Millisecond // long enough for a handshake on a busy machine
 	const before, after = 200, 200
@@ -231,7 +231,7 @@ func deadReplicaTrial(b *testing.B, p *pki, http2 bool, concurrency, before, aft
 	client := schedulerClient(p, b, 0)
 	defer client.CloseIdleConnections()
 	if failed := callAll(client, url, before, concurrency); failed > 0 {
-		b.Fatalf("%d calls failed before", failed)
+		b.Fatalf("%d calls failed before the replica froze", failed)
 	}
 	balancer.freeze(replicas[victim].addr)
 	client.Timeout = timeout

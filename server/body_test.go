@@ -29,7 +29,7 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 		name     string
 		declared int64 // -1: chunked
 		body     func() io.Reader
-		want     error // nil: the body comes through
+		want     error // nil: the handler can read the whole body
 		reason   string
 	}{
 		{"empty", 0, func() io.Reader { return strings.NewReader("") }, nil, ""},
@@ -64,10 +64,10 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 				req.Body = http.NoBody
 			}
 			resp, err := newClient(t, nil).Do(req)
-			if err == nil { // else the answer came while the body was still on its way
+			if err == nil { // otherwise the response came before the end of the body
 				resp.Body.Close()
 				if resp.StatusCode != 200 {
-					t.Errorf("status %d, want 200", resp.StatusCode)
+					t.Errorf("got status %d, want 200", resp.StatusCode)
 				}
 			} else if tc.want == nil {
 				t.Error(err)
@@ -86,13 +86,13 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 				t.Errorf("%d bytes read of a body declared too large", read.Load())
 			}
 			if got := r.metric(t, "outboard_server_refused_bodies_total", tc.reason); got != 1 {
-				t.Errorf("refusals for %s: %v, want 1", tc.reason, got)
+				t.Errorf("requests refused for %s: %v, want 1", tc.reason, got)
 			}
 		})
 	}
 }
 
-// A refused caller gets the answer, even when nothing of what it declared was read.
+// A caller whose request is refused gets the response, even if the server read nothing of the body.
 func TestDeclaredTooLargeIsAnsweredAtOnce(t *testing.T) {
 	r := start(t, server.Options{MaxBodyBytes: 1000, Handler: echo})
 	c := dial(t, r.addr)
@@ -100,7 +100,7 @@ func TestDeclaredTooLargeIsAnsweredAtOnce(t *testing.T) {
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.Contains(string(answer), "200 OK") ||
 		!strings.Contains(string(answer), "Error: request body too large: 1073741824 bytes declared, the limit is 1000") {
-		t.Errorf("answer %q, %v", answer, err)
+		t.Errorf("got response %q, %v", answer, err)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			opts.BodyTimeout, opts.Handler = time.Second, echo // in which five bytes come on any machine
+			opts.BodyTimeout, opts.Handler = time.Second, echo // any machine reads five bytes in this time
 			r := start(t, opts)
 			client, url := p.client(t, r)
 			body, sender := io.Pipe()
@@ -124,16 +124,16 @@ func TestSlowBodyTimesOut(t *testing.T) {
 			defer resp.Body.Close()
 			answer, err := io.ReadAll(resp.Body)
 			if err != nil || string(answer) != "Error: request body not received in time: 5 bytes came within 1s" {
-				t.Errorf("answer %q, %v", answer, err)
+				t.Errorf("got response %q, %v", answer, err)
 			}
 			if got := r.metric(t, "outboard_server_refused_bodies_total", "timeout"); got != 1 {
-				t.Errorf("timeouts: %v, want 1", got)
+				t.Errorf("got %v timeouts, want 1", got)
 			}
 		})
 	}
 }
 
-// The timeout is one of the body: a handler that takes longer keeps its context, with a body and without.
+// The timeout limits the body only: a handler that takes longer keeps its context, with a body and without.
 func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 	const timeout = 30 * time.Millisecond
 	r := start(t, server.Options{BodyTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +176,7 @@ func TestEncodedBodyIsRefused(t *testing.T) {
 	}
 }
 
-// Who only declares a large body holds nothing, and the memory is free when the handler has returned.
+// A request that only declares a large body reserves nothing, and its memory is free when the handler has returned.
 func TestBytesAreCountedAsTheyArrive(t *testing.T) {
 	held := make(chan float64)
 	proceed := make(chan struct{})
@@ -191,7 +191,7 @@ func TestBytesAreCountedAsTheyArrive(t *testing.T) {
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2000\r\n\r\n")
 	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
-		t.Errorf("%v bytes held by a declaration", got)
+		t.Errorf("a declaration holds %v bytes", got)
 	}
 	for _, want := range []float64{1000, 2000} {
 		_, _ = c.Write(make([]byte, 1000))
@@ -202,11 +202,11 @@ func TestBytesAreCountedAsTheyArrive(t *testing.T) {
 	}
 	_, _ = io.ReadAll(c)
 	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
-		t.Errorf("%v bytes held after the answer", got)
+		t.Errorf("%v bytes held after the response", got)
 	}
 }
 
-// Many half-read bodies together are more than there is room for: all get an answer, some their echo.
+// Many incomplete bodies together exceed the memory: every request gets a response, and some get their echo.
 func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 	const size = 1 << 20
 	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 3 * size, BusyTimeout: time.Hour, Handler: echo})
@@ -221,24 +221,24 @@ func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 			case err == nil && answer == body:
 				served.Add(1)
 			case err != nil, strings.HasPrefix(answer, "Error: server busy: "):
-				// Or a reset: the refusal came while the client was still sending.
+				// Or a reset: the response came while the client was still sending.
 				busy.Add(1)
 			default:
-				t.Errorf("answer %d of %d bytes", status, len(answer))
+				t.Errorf("got status %d and %d bytes", status, len(answer))
 			}
 		})
 	}
 	running.Wait()
 	if served.Load() == 0 {
-		t.Error("nobody was served")
+		t.Error("no request succeeded")
 	}
 	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
 		t.Errorf("%v bytes held at the end", got)
 	}
-	t.Logf("served %d, busy %d", served.Load(), busy.Load())
+	t.Logf("%d succeeded, %d refused as busy", served.Load(), busy.Load())
 }
 
-// While large bodies fill the memory and their senders stall, a large call is told so and a small one is served.
+// While large bodies fill the memory and their senders stall, the server refuses a large call and serves a small one.
 func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	const size = 1 << 20
 	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo})
@@ -256,15 +256,15 @@ func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 		t.Errorf("large call: %q", got)
 	}
 	if got := r.metric(t, "outboard_server_refused_bodies_total", "busy"); got != 1 {
-		t.Errorf("busy refusals: %v, want 1", got)
+		t.Errorf("got %v requests refused as busy, want 1", got)
 	}
 	_, _ = stalled.Write([]byte{'!'})
 	if _, err := io.ReadFull(stalled, make([]byte, size)); err != nil {
-		t.Errorf("the large call at hand: %v", err)
+		t.Errorf("the large call in progress: %v", err)
 	}
 }
 
-// A client that goes away while its body waits for room leaves nothing behind.
+// A client that disconnects while its body waits for memory leaves nothing reserved.
 func TestBodiesEndWithTheirConnections(t *testing.T) {
 	const size = 1 << 20
 	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, Handler: echo})
@@ -287,7 +287,7 @@ func TestBodiesEndWithTheirConnections(t *testing.T) {
 	}
 }
 
-// As many connections as there may be send one byte of a body and wait. Whoever calls gets in at the cost of the slowest.
+// The maximum number of connections send one byte of a body and wait. The server closes the slowest of them for each new caller.
 func TestSlowBodiesDoNotKeepCallersOut(t *testing.T) {
 	p := newPKI(t)
 	for name, tls := range map[string]*server.TLSOptions{"plain": nil, "tls": p.options()} {
@@ -309,7 +309,7 @@ func TestSlowBodiesDoNotKeepCallersOut(t *testing.T) {
 				}
 			}
 			mustPost(t, client, url, "hello", 200)
-			for range maximum + 5 { // the client's idle connection goes, too
+			for range maximum + 5 { // the client's idle connection is closed, too
 				fmt.Fprint(connect(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -324,12 +324,12 @@ func TestSlowBodiesDoNotKeepCallersOut(t *testing.T) {
 	}
 }
 
-// A body must come at the minimum rate, apart from a grace.
+// After a grace period, a body must arrive at the minimum rate.
 func TestBodyMustComeAtTheMinimumRate(t *testing.T) {
 	r := start(t, server.Options{MinRate: 1 << 10, RateGrace: 200 * time.Millisecond, BodyTimeout: time.Hour, Handler: echo})
 	c := dial(t, r.addr)
 	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
-	go func() { // a hundredth of that
+	go func() { // a hundredth of the minimum rate
 		for range 1000 {
 			if _, err := c.Write([]byte("x")); err != nil {
 				return
@@ -337,21 +337,21 @@ func TestBodyMustComeAtTheMinimumRate(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	answer, _ := io.ReadAll(c) // or a reset behind the answer
+	answer, _ := io.ReadAll(c) // a reset may follow the response
 	if !strings.Contains(string(answer), "Error: request body not received in time: ") || !strings.HasSuffix(string(answer), ", slower than 1024 bytes a second") {
-		t.Errorf("answer %q", answer)
+		t.Errorf("got response %q", answer)
 	}
 	if got := r.metric(t, "outboard_server_refused_bodies_total", "timeout"); got != 1 {
-		t.Errorf("timeouts: %v, want 1", got)
+		t.Errorf("got %v timeouts, want 1", got)
 	}
-	// The same time is enough for a body that is fast, after a pause of the handler as well.
+	// The same time is enough for a fast body, even if the handler pauses first.
 	client := newClient(t, nil)
 	if got := mustPost(t, client, "http://"+r.addr, strings.Repeat("x", 1<<20), 200); len(got) != 1<<20 {
-		t.Errorf("%d bytes come back", len(got))
+		t.Errorf("got %d bytes back", len(got))
 	}
 }
 
-// So must a client take in an answer.
+// A client must read a response at the minimum rate, too.
 func TestAnswerMustBeTakenInAtTheMinimumRate(t *testing.T) {
 	ended := make(chan error, 1)
 	r := start(t, server.Options{MinRate: 1 << 30, RateGrace: 100 * time.Millisecond, WriteTimeout: time.Hour,
@@ -368,7 +368,7 @@ func TestAnswerMustBeTakenInAtTheMinimumRate(t *testing.T) {
 	}
 }
 
-// Bodies that fill the memory, slowly or for good, keep out no call of ordinary size: 64 KiB of names, and a pod.
+// Bodies that fill the memory, slowly or forever, do not block calls of ordinary size: 64 KiB of names, and a pod.
 func TestHeldMemoryKeepsNoOrdinaryCallOut(t *testing.T) {
 	const size = 1 << 20
 	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 4 * size, BusyTimeout: time.Millisecond, RateGrace: time.Hour, BodyTimeout: time.Hour, Handler: echo})
@@ -387,7 +387,7 @@ func TestHeldMemoryKeepsNoOrdinaryCallOut(t *testing.T) {
 	}
 }
 
-// A large body that waits for room gets that of bodies that do not come.
+// A large body that waits for memory gets the memory of bodies that do not arrive.
 func TestSlowBodiesGiveTheirRoomUp(t *testing.T) {
 	const size = 1 << 20
 	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 2 * size, BusyTimeout: time.Minute, RateGrace: time.Hour, BodyTimeout: time.Hour, Handler: echo})
@@ -398,14 +398,14 @@ func TestSlowBodiesGiveTheirRoomUp(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if got := mustPost(t, newClient(t, nil), "http://"+r.addr, strings.Repeat("x", size), 200); len(got) != size {
-		t.Errorf("%.100q", got)
+		t.Errorf("got %.100q", got)
 	}
 	if got := r.metric(t, "outboard_server_connections_total", "evicted"); got == 0 {
-		t.Error("nobody was evicted")
+		t.Error("no request was evicted")
 	}
 }
 
-// What a handler reserves is given back when it returns, and only a request with a body can.
+// The memory that a handler reserves is free when the handler returns, and only a request with a body can reserve memory.
 func TestReserveLastsUntilTheHandlerReturns(t *testing.T) {
 	reserved := make(chan float64, 1)
 	var r *replica

@@ -20,8 +20,8 @@ func testBudget(large int64, patience time.Duration, evict func()) *budget {
 	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience}, gauge, evict)
 }
 
-// Whatever bodies compete, and whatever is made of them: no room overflows, everybody gets through without anybody's
-// patience running out, and nothing is left over.
+// For any competing bodies, and any memory that handlers reserve for them: no limit is exceeded, every request succeeds before
+// its timeout, and nothing stays reserved.
 func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 10 * ordinaryBody
@@ -44,7 +44,7 @@ func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 					for _, h := range l.holds {
 						for j, r := range rooms {
 							if h.room == r && held[j].Add(sign*h.bytes) > r.size {
-								t.Errorf("more than the %d bytes for %s are held", r.size, r.use)
+								t.Errorf("requests hold more than the %d bytes for %s", r.size, r.use)
 							}
 						}
 					}
@@ -57,14 +57,14 @@ func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 		}
 		running.Wait()
 		for _, r := range rooms {
-			if err := r.free.Acquire(context.Background(), r.size); err != nil { // heavy room after a rest
-				t.Errorf("the room for %s: %v", r.use, err)
+			if err := r.free.Acquire(context.Background(), r.size); err != nil { // heavy requests after a pause
+				t.Errorf("the memory for %s: %v", r.use, err)
 			}
 		}
 	})
 }
 
-// What large requests hold is not missed by those of ordinary size.
+// Large requests do not take memory from requests of ordinary size.
 func TestBudgetKeepsRoomForOrdinaryRequests(t *testing.T) {
 	b := testBudget(100*ordinaryBody, time.Nanosecond, nil)
 	take := func(body, made int64) error {
@@ -86,7 +86,7 @@ func TestBudgetKeepsRoomForOrdinaryRequests(t *testing.T) {
 	}
 }
 
-// As many requests may hold an ordinary body as there may be connections.
+// Every connection can hold an ordinary body, up to the maximum number of connections.
 func TestBudgetHasRoomForAnOrdinaryBodyOnEachConnection(t *testing.T) {
 	b := testBudget(0, time.Nanosecond, nil)
 	for range 4 {
@@ -134,11 +134,11 @@ func TestBudgetWaitEndsWithTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := (&lease{budget: b}).take(ctx, b.large, 50<<20); !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want context.Canceled", err)
+		t.Errorf("got error %v, want context.Canceled", err)
 	}
 }
 
-// While heavy requests wait for each other there is a pause between them; one that nobody waits for is followed at once.
+// Between heavy requests that wait for each other there is a pause; without waiting requests the next one starts at once.
 func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
 	b := testBudget(100<<20, time.Hour, nil)
 	heavy := func() *lease {
@@ -151,7 +151,7 @@ func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
 	first := heavy()
 	first.release()
 	if !b.heavy.free.TryAcquire(heavyRoom) {
-		t.Fatal("the room is closed although nobody waits")
+		t.Fatal("the memory is unavailable, although no request waits")
 	}
 	b.heavy.free.Release(heavyRoom)
 
@@ -166,12 +166,12 @@ func TestBudgetRestsBetweenHeavyRequests(t *testing.T) {
 	first.release()
 	second := <-entered
 	if rested := time.Since(released); rested < heavyRest*held {
-		t.Errorf("held for %s, and open again after %s", held, rested)
+		t.Errorf("held for %s, and available again after %s", held, rested)
 	}
 	second.release()
 }
 
-// Large bodies are slowed down while others wait for their room, and only then. The time is that of the bubble.
+// Large bodies are slowed down while others wait for their memory, and only then. The time is that of the synctest bubble.
 func TestLargeBodiesArePacedWhileOthersWait(t *testing.T) {
 	const size = 40 << 20
 	tests := []struct {
@@ -203,7 +203,7 @@ func TestLargeBodiesArePacedWhileOthersWait(t *testing.T) {
 					b.pace(t.Context(), test.body, readStep)
 				}
 				if took := time.Since(began).Round(time.Millisecond / 2); took != test.want {
-					t.Errorf("it took %s, want %s", took, test.want)
+					t.Errorf("the body took %s, want %s", took, test.want)
 				}
 			})
 		})

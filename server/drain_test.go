@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/server"
 )
 
-// isReady asks as an endpoint controller would.
+// isReady checks readiness as the kubelet does.
 func isReady(r *replica) bool {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(r.adminURL + "/readyz")
@@ -27,9 +27,9 @@ func isReady(r *replica) bool {
 	return resp.StatusCode == 200
 }
 
-// A service is a name for several replicas, as a Service is, and dials those that are ready.
+// A service is a name for several replicas, like a Service, and connects to the ready ones.
 type service struct {
-	mu       sync.RWMutex // held for reading while dialing, so that who changes the endpoints knows of all connections
+	mu       sync.RWMutex // held for reading while dialing, so that a change of the endpoints waits for all new connections
 	replicas []*replica
 	turn     atomic.Int64
 }
@@ -47,8 +47,8 @@ func (s *service) set(replicas ...*replica) {
 	s.replicas = replicas
 }
 
-// Callers hammer two replicas behind one name over kept connections, as kube-scheduler does. One after the other is
-// replaced. Nobody sees anything of it.
+// Callers make many calls to two replicas behind one name over persistent connections, as kube-scheduler does. The replicas are
+// replaced one after the other. No call fails.
 func TestRollingUpdateFailsNoCall(t *testing.T) {
 	p := newPKI(t)
 	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
@@ -56,7 +56,7 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 			var calls atomic.Int64
 			progress := make(chan struct{})
 			opts.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				time.Sleep(time.Millisecond) // the work
+				time.Sleep(time.Millisecond) // the duration of the handler
 				echo(w, r)
 			})
 			shutdownDelays := map[*replica]chan time.Time{}
@@ -66,7 +66,7 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 					s.SetShutdownDelay(over)
 					s.SetHurryGrace(10 * time.Second)
 				})
-				t.Cleanup(func() { close(over) }) // before start's own, which waits for the end
+				t.Cleanup(func() { close(over) }) // before the cleanup of start, which waits for the end
 				shutdownDelays[r] = over
 				return r
 			}
@@ -84,7 +84,7 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 					for {
 						calls.Add(1)
 						if status, answer, err := post(client, url, "hello"); err != nil || status != 200 || answer != "hello" {
-							t.Errorf("call during the update = %d %q, %v", status, answer, err)
+							t.Errorf("call during the update: %d %q, %v", status, answer, err)
 						}
 						select {
 						case <-done:
@@ -109,10 +109,10 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 				}
 				await(50)
 				balancer.set(kept, fresh)
-				await(100) // the connections at hand are used, and left
+				await(100) // the calls use the existing connections, and close them
 				shutdownDelays[old] <- time.Time{}
-				// http.Transport may have opened a connection and not used it, so that it was not told to leave. To
-				// call on it when the server ends it is lost, as HTTP has it; the client ends it before.
+				// http.Transport may have opened a connection without using it, so that it got no "Connection: close". HTTP does
+				// not protect a call on it from the end of the server; so the client closes it first.
 				for ended := false; !ended; {
 					client.CloseIdleConnections()
 					select {
@@ -122,7 +122,7 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 					}
 				}
 				if old.err != nil {
-					t.Errorf("Run() = %v", old.err)
+					t.Errorf("Run() returned %v", old.err)
 				}
 				old, kept = kept, fresh
 			}
@@ -145,13 +145,13 @@ func TestShutdownDelayServesAndSaysGoodbye(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if body, err := io.ReadAll(resp.Body); string(body) != "hello" || err != nil {
-			t.Errorf("answer %q, %v", body, err)
+			t.Errorf("got response %q, %v", body, err)
 		}
 		return resp.Close
 	}
 	for range 2 {
 		if call() {
-			t.Error("an answer says goodbye before the end")
+			t.Error("a response closes its connection before the shutdown")
 		}
 	}
 	r.stop()
@@ -160,27 +160,27 @@ func TestShutdownDelayServesAndSaysGoodbye(t *testing.T) {
 		t.Errorf("/readyz = %d %q, want 503", status, body)
 	}
 	if status, _ := r.get(t, "/healthz"); status != 200 {
-		t.Errorf("/healthz = %d, want 200 until the end", status)
+		t.Errorf("/healthz = %d, want 200 until the server ends", status)
 	}
 	for range 2 { // on the open connection and on a new one
 		if !call() {
-			t.Error("an answer does not say goodbye")
+			t.Error("a response does not close its connection")
 		}
 	}
 	r.listenerFails(t)
 }
 
-// listenerFails ends a test's server without its shutdown delay.
+// listenerFails ends the server of a test without its shutdown delay.
 func (r *replica) listenerFails(t *testing.T) {
 	t.Helper()
 	r.CloseListener()
 	<-r.ended
 	if r.err == nil || !strings.Contains(r.err.Error(), "serving listener") {
-		t.Errorf("Run() = %v after its listener failed", r.err)
+		t.Errorf("Run() returned %v after its listener failed", r.err)
 	}
 }
 
-// A thousand requests are at hand when the server stops: all get their answers, and then it ends.
+// A thousand requests are in progress when the server stops: all get their responses, and then the server ends.
 func TestRequestsAtHandAreFinished(t *testing.T) {
 	const n = 1000
 	entered, leave := make(chan struct{}, n), make(chan struct{})
@@ -196,7 +196,7 @@ func TestRequestsAtHandAreFinished(t *testing.T) {
 	for range n {
 		calls.Go(func() {
 			if status, answer, err := post(client, "http://"+r.addr, "hello"); err != nil || status != 200 || answer != "hello" {
-				t.Errorf("call at hand = %d %q, %v", status, answer, err)
+				t.Errorf("call in progress: %d %q, %v", status, answer, err)
 			}
 		})
 	}
@@ -210,13 +210,13 @@ func TestRequestsAtHandAreFinished(t *testing.T) {
 	}
 	if c, err := net.Dial("tcp", r.addr); err == nil {
 		c.Close()
-		t.Error("new connections are still accepted")
+		t.Error("the server still accepts new connections")
 	}
 	close(leave)
 	calls.Wait()
 	<-r.ended
 	if r.err != nil {
-		t.Errorf("Run() = %v", r.err)
+		t.Errorf("Run() returned %v", r.err)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestDrainTimeoutCutsOff(t *testing.T) {
 	entered := make(chan struct{})
 	r := start(t, server.Options{DrainTimeout: time.Millisecond, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
-		<-r.Context().Done() // a handler that heeds its context
+		<-r.Context().Done() // a handler that respects its context
 	})})
 	failed := make(chan error)
 	client := newClient(t, nil)
@@ -235,15 +235,15 @@ func TestDrainTimeoutCutsOff(t *testing.T) {
 	<-entered
 	r.stop()
 	if err := <-failed; err == nil {
-		t.Error("the call has an answer")
+		t.Error("the call got a response")
 	}
 	<-r.ended
 	if r.err == nil || !strings.Contains(r.err.Error(), "1 requests cut off") {
-		t.Errorf("Run() = %v, want the number of calls cut off", r.err)
+		t.Errorf("Run() returned %v, want the number of calls cut off", r.err)
 	}
 }
 
-// Connections that wait for a request do not hold up the end.
+// Connections that wait for a request do not delay the end of the server.
 func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 	p := newPKI(t)
 	for name, tls := range map[string]*server.TLSOptions{"plain": nil, "tls": p.options()} {
@@ -256,13 +256,13 @@ func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 			r.stop()
 			<-r.ended
 			if r.err != nil {
-				t.Errorf("Run() = %v", r.err)
+				t.Errorf("Run() returned %v", r.err)
 			}
 		})
 	}
 }
 
-// A request that comes on an open connection after the listener is closed, but in time, is served as ever.
+// The server serves a request that comes on an open connection after the server closed the listener, but before the drain ends.
 func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 	p := newPKI(t)
 	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
@@ -273,13 +273,13 @@ func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 			mustPost(t, client, url, "hello", 200)
 			r.stop()
 			r.log.wait(t, "closed the listener", 1)
-			// With a body that takes its time: the hurry is over when the request has begun.
+			// The body takes longer than an idle connection may: the limit ends when the request has begun.
 			if got := mustPost(t, client, url, strings.Repeat("x", 1<<20), 200); len(got) != 1<<20 {
-				t.Errorf("answer of %d bytes", len(got))
+				t.Errorf("got a response of %d bytes", len(got))
 			}
 			<-r.ended
 			if r.err != nil {
-				t.Errorf("Run() = %v", r.err)
+				t.Errorf("Run() returned %v", r.err)
 			}
 		})
 	}

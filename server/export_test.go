@@ -5,11 +5,11 @@ import "time"
 // CloseListener makes the serving listener fail.
 func (s *Server) CloseListener() { _ = s.listener.Close() }
 
-// SetHurryGrace sets how long idle connections are waited for at the end. Call it before Run and after Listen.
+// SetHurryGrace sets how long the server waits for idle connections at the end. Call it before Run and after Listen.
 func (s *Server) SetHurryGrace(d time.Duration) { s.listener.hurryGrace = d }
 
 // ServesTLS reports whether the serving listener speaks TLS.
 func (s *Server) ServesTLS() bool { return s.identity != nil }
 
-// SetShutdownDelay lets an event end the shutdown delay instead of time. Call it before Run.
+// SetShutdownDelay replaces the shutdown delay by an event. Call it before Run.
 func (s *Server) SetShutdownDelay(over <-chan time.Time) { s.shutdownDelay = over }

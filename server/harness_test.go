@@ -35,10 +35,10 @@ type replica struct {
 	log      *logBook
 	stop     context.CancelFunc
 	ended    chan struct{}
-	err      error // after ended
+	err      error // valid after ended is closed
 }
 
-// start runs a server on free ports until the test ends or stop is called. Without a ShutdownDelay there is none.
+// start runs a server on free ports until the end of the test or a call of stop. Without ShutdownDelay there is no delay.
 func start(t testing.TB, opts server.Options, adjust ...func(*server.Server)) *replica {
 	t.Helper()
 	r := &replica{registry: prometheus.NewRegistry(), log: newLogBook(), ended: make(chan struct{})}
@@ -102,7 +102,7 @@ func hasLabel(m *dto.Metric, value string) bool {
 	return false
 }
 
-// A logBook is a slog.Handler that keeps the records and can wait for one.
+// A logBook is a slog.Handler that keeps the records and can wait for a record.
 type logBook struct {
 	mu    sync.Mutex
 	lines []string
@@ -132,7 +132,7 @@ func (b *logBook) all() string {
 	return strings.Join(b.lines, "\n")
 }
 
-// wait blocks until n lines hold the text, and returns the last of them.
+// wait blocks until n lines contain the text, and returns the last of them.
 func (b *logBook) wait(t testing.TB, text string, n int) string {
 	t.Helper()
 	for {
@@ -156,7 +156,7 @@ func (b *logBook) wait(t testing.TB, text string, n int) string {
 	}
 }
 
-// A pki holds the files of a server and the authorities on both sides.
+// A pki holds the files of a server and the authorities of both sides.
 type pki struct {
 	serverCA, clientCA *certs.Authority
 	dir                string
@@ -222,13 +222,13 @@ func (p *pki) issue(t testing.TB, by *certs.Authority, req certs.Request) *tls.C
 	return &cert
 }
 
-// config is a client's, with or without a certificate.
+// config returns the TLS configuration of a client, with or without a certificate.
 func (p *pki) config(cert *tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.serverCA.Pair().Cert)
 	config := &tls.Config{RootCAs: roots}
 	if cert != nil {
-		// Sent whatever authorities the server names, as a hostile client would.
+		// The client sends it for any authorities that the server names, as a hostile client would.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	return config
@@ -241,7 +241,7 @@ func newClient(t testing.TB, config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// post sends a body and returns status and answer.
+// post sends a body and returns the status and the body of the response.
 func post(client *http.Client, url, body string) (int, string, error) {
 	resp, err := client.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
@@ -261,10 +261,10 @@ func mustPost(t testing.TB, client *http.Client, url, body string, wantStatus in
 	return answer
 }
 
-// get asks the admin listener.
+// get sends a GET request to the admin listener.
 func (r *replica) get(t testing.TB, path string) (int, string) {
 	t.Helper()
-	// One connection for each, so that nothing outlives the test.
+	// A connection for each request, so that none stays open after the test.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(r.adminURL + path)
 	if err != nil {
@@ -288,7 +288,7 @@ func dial(t testing.TB, addr string) net.Conn {
 	return c
 }
 
-// echo answers with the body it read, or with the error of reading, as the real handler does.
+// echo responds with the body that it read, or with the error, as the real handler does.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
 		cert    *tls.Certificate
 		status  int    // 0: the handshake fails
 		reason  string // of the metric
-		text    string // in the answer
+		text    string // in the response
 	}{
 		{"allowed by common name", []string{"other", scheduler},
 			p.issue(t, p.clientCA, certs.Request{CommonName: scheduler, Client: true}), 200, "", "hello"},
@@ -74,10 +74,10 @@ func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
 				status, answer, err := post(newClient(t, config), "https://"+r.addr+"/bind", "hello")
 
 				if tc.status == 0 && err == nil || tc.status != 0 && (err != nil || status != tc.status) {
-					t.Fatalf("POST = %d %q, %v; want status %d", status, answer, err, tc.status)
+					t.Fatalf("POST: got %d %q, %v; want status %d", status, answer, err, tc.status)
 				}
 				if !strings.Contains(answer, tc.text) {
-					t.Errorf("answer %q, want one with %q", answer, tc.text)
+					t.Errorf("got response %q, want one with %q", answer, tc.text)
 				}
 				if got, want := effects.Load() == 1, tc.status == 200; got != want {
 					t.Errorf("handler called: %v, want %v", got, want)
@@ -97,8 +97,8 @@ func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
 	}
 }
 
-// A caller without an allowed name may be answered by somebody who can say why; the handler never sees it. Others are refused as
-// before, and the log says from where they called.
+// The option Refused can respond to a caller without an allowed name and explain the reason; the handler never gets the call.
+// The server refuses other callers as before, and the log has their addresses.
 func TestRefusedCallersAreAnswered(t *testing.T) {
 	p := newPKI(t)
 	opts := p.options("system:kube-scheduler")
@@ -127,12 +127,12 @@ func TestRefusedCallersAreAnswered(t *testing.T) {
 		t.Errorf("refused callers: %v, want 2", got)
 	}
 	if _, _, err := post(newClient(t, p.config(nil)), "https://"+r.addr+"/bind", "hello"); err == nil {
-		t.Error("a caller without a certificate is answered")
+		t.Error("a caller without a certificate gets a response")
 	}
 	r.log.wait(t, "caller refused in the handshake", 1)
 	for line := range strings.Lines(r.log.all()) {
 		if strings.Contains(line, "caller refused") && !strings.Contains(line, "remote=127.0.0.1:") {
-			t.Errorf("the log does not say from where: %s", line)
+			t.Errorf("the log does not have the caller's address: %s", line)
 		}
 	}
 }
@@ -151,12 +151,12 @@ func TestOldTLSIsRefused(t *testing.T) {
 	config := p.config(p.issue(t, p.clientCA, certs.Request{Client: true}))
 	config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	if _, _, err := post(newClient(t, config), "https://"+r.addr, ""); err == nil {
-		t.Error("TLS 1.1 is served")
+		t.Error("the server accepts TLS 1.1")
 	}
 }
 
-// Certificates, key and client authorities change many times under load, as a careful operator changes authorities: the
-// new one is added before it is used, and the old one removed when nobody uses it any more.
+// Certificates, key and client authorities change many times under load, in the order that administrators use: they add the new
+// authority before its first use, and remove the old one after its last use.
 func TestRotationUnderLoadFailsNobody(t *testing.T) {
 	for name, http2 := range map[string]bool{"http1": false, "http2": true} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestRotationUnderLoadFailsNobody(t *testing.T) {
 	}
 }
 
-// A load is a number of clients that call all the time, some with a new connection for every call.
+// A load is a set of clients that call continuously, some with a new connection for every call.
 type load struct {
 	url                       string
 	current                   atomic.Pointer[tls.Certificate] // presented in new handshakes
@@ -206,7 +206,7 @@ type worker struct {
 
 func newLoad(t *testing.T, p *pki, url string, http2 bool) *load {
 	l := &load{url: url, done: make(chan struct{}), progress: make(chan struct{}, 1)}
-	for i := range 4 { // as many handshakes at a time; http2 gives a connection two seconds to begin
+	for i := range 4 { // the number of concurrent handshakes; with HTTP/2 a connection has two seconds to begin
 		w := &worker{}
 		config := p.config(nil)
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -236,7 +236,7 @@ func (l *load) start(t *testing.T) {
 				l.calls.Add(1)
 				if status, answer, err := post(w.client, l.url, "hello"); err != nil || status != 200 {
 					l.failed.Add(1)
-					t.Errorf("call during rotation = %d %q, %v", status, answer, err)
+					t.Errorf("call during rotation: %d %q, %v", status, answer, err)
 				}
 				select {
 				case l.progress <- struct{}{}:
@@ -306,7 +306,7 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 			p.writeClientCA(t, p.clientCA, next)
 			p.writeServerPair(t)
 			renewed := newClient(t, p.config(p.issue(t, next, certs.Request{Client: true})))
-			for n := 1; ; n++ { // it may take both files in one reload or in two
+			for n := 1; ; n++ { // the server may load both files in one reload or in two
 				r.log.wait(t, "reloaded the TLS files", n)
 				if status, _, err := post(renewed, "https://"+r.addr, "hello"); err == nil && status == 200 {
 					break
@@ -316,7 +316,7 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 	}
 }
 
-// overwrite replaces a file at once.
+// overwrite replaces a file in one step.
 func (p *pki) overwrite(t *testing.T, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(p.file("tmp"), []byte(content), 0o600); err != nil {
@@ -327,8 +327,7 @@ func (p *pki) overwrite(t *testing.T, name, content string) {
 	}
 }
 
-// Identity belongs to the connection, but trust does not: when the authority goes, so does the trust in connections
-// made before.
+// An identity belongs to the connection, but trust does not: removing the authority also ends the trust in existing connections.
 func TestOpenConnectionsLoseTrustWithTheirAuthority(t *testing.T) {
 	p := newPKI(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -357,7 +356,7 @@ func TestOpenConnectionsLoseTrustWithTheirAuthority(t *testing.T) {
 	r.log.wait(t, "reloaded the TLS files", 1)
 	leave <- struct{}{}
 	if err := <-held; err != nil {
-		t.Fatalf("the call at hand during the reload failed: %v", err)
+		t.Fatalf("the call in progress during the reload failed: %v", err)
 	}
 	before := effects.Load()
 
@@ -372,18 +371,18 @@ func TestOpenConnectionsLoseTrustWithTheirAuthority(t *testing.T) {
 	if !reused || resp.StatusCode != http.StatusForbidden || !resp.Close {
 		t.Errorf("call on the open connection (reused: %v) = %d (close: %v), want 403 and the end of the connection", reused, resp.StatusCode, resp.Close)
 	}
-	// Ended by the reload, or refused like the other one if it only became idle after that.
+	// Closed by the reload, or refused like the other one if it became idle only after the reload.
 	if status, answer, err := post(idle, url, ""); err == nil && status != http.StatusForbidden {
 		t.Errorf("call of a client that was idle during the reload = %d %q", status, answer)
 	}
 	if effects.Load() != before {
-		t.Error("a caller without trust had an effect")
+		t.Error("the handler was called for an untrusted caller")
 	}
 	renewed := newClient(t, p.config(p.issue(t, next, certs.Request{CommonName: "busy", Client: true})))
 	mustPost(t, renewed, url, "", 200)
 }
 
-// A client cannot know that its certificate is no longer good for an open connection: the reload ends those that idle.
+// A client cannot know that the server no longer trusts its certificate on an open connection: the reload closes idle ones.
 func TestReloadEndsIdleConnectionsWithoutTrust(t *testing.T) {
 	p := newPKI(t)
 	next := newAuthority(t)
@@ -405,7 +404,7 @@ func TestReloadEndsIdleConnectionsWithoutTrust(t *testing.T) {
 		}
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil || resp.StatusCode != 200 {
-			t.Fatalf("answer %v, %v; want 200", resp, err)
+			t.Fatalf("got response %v, %v; want 200", resp, err)
 		}
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 			t.Fatal(err)
@@ -418,11 +417,11 @@ func TestReloadEndsIdleConnectionsWithoutTrust(t *testing.T) {
 
 	p.writeClientCA(t, next)
 	if b, err := oldAnswers.ReadByte(); err == nil {
-		t.Errorf("the connection without trust sends %q, want its end", b)
+		t.Errorf("the untrusted connection sends %q, want its end", b)
 	}
 	call(kept, keptAnswers)
 	if got := r.metric(t, "outboard_server_refused_callers_total", "unknown_authority"); got != 0 {
-		t.Errorf("%v refusals, want none", got)
+		t.Errorf("%v refused requests, want none", got)
 	}
 }
 
@@ -435,13 +434,13 @@ func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
 	for {
 		status, _, err := post(client, "https://"+r.addr, "")
 		if err != nil {
-			t.Fatal(err) // a new connection was needed before the open one was refused
+			t.Fatal(err) // the open connection was closed before the server refused a call on it
 		}
 		if status == http.StatusForbidden {
 			break
 		}
 		if time.Now().After(end.Add(time.Minute)) {
-			t.Fatal("served long after the certificate ended")
+			t.Fatal("the server still accepts the certificate long after it expired")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -455,12 +454,12 @@ func TestExpiryIsAMetric(t *testing.T) {
 	r := start(t, server.Options{TLS: p.options(), Handler: echo})
 	for _, cert := range []string{"serving", "client_ca"} {
 		if got := r.metric(t, "outboard_server_certificate_expiry_timestamp_seconds", cert); got < float64(time.Now().Unix()) {
-			t.Errorf("%s ends at %v, want a time to come", cert, got)
+			t.Errorf("%s expires at %v, want a time in the future", cert, got)
 		}
 	}
 }
 
-// Probes that open the port and go away, and plain HTTP on the TLS port, must not fill the log.
+// Probes that open the port and disconnect, and plain HTTP on the TLS port, must not fill the log.
 func TestHandshakeNoiseIsForDebugging(t *testing.T) {
 	p := newPKI(t)
 	r := start(t, server.Options{TLS: p.options(), Handler: echo})
@@ -473,7 +472,7 @@ func TestHandshakeNoiseIsForDebugging(t *testing.T) {
 	r.log.wait(t, "TLS handshake error", 1)
 	log := r.log.all()
 	if strings.Contains(log, "WARN") || strings.Contains(log, "ERROR") {
-		t.Errorf("probes are logged as a problem:\n%s", log)
+		t.Errorf("the log has probes as errors or warnings:\n%s", log)
 	}
 	if n := strings.Count(log, "TLS handshake error"); n > 10 {
 		t.Errorf("%d lines about probes, want at most 10", n)

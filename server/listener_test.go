@@ -44,7 +44,7 @@ func TestFullListenerClosesWhoeverLosesLeast(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		states []http.ConnState // from the longest in its state to the shortest
-		closed int              // index; -1: the one that comes last
+		closed int              // index; -1: the new connection
 	}{
 		{"all new: the oldest", []http.ConnState{newConn, newConn, newConn}, 0},
 		{"new before idle", []http.ConnState{idle, active, newConn}, 2},
@@ -70,13 +70,13 @@ func TestFullListenerClosesWhoeverLosesLeast(t *testing.T) {
 				want = conns[tc.closed]
 			}
 			if victim != want {
-				t.Errorf("closes %v, want %v", victim, want)
+				t.Errorf("the listener closes %v, want %v", victim, want)
 			}
 		})
 	}
 }
 
-// A client that is connected as far as it knows is not reset because the server had not looked yet.
+// The end of the server does not reset a connection that a client has opened, even if the server has not accepted it yet.
 func TestFinishTakesInWhoIsConnected(t *testing.T) {
 	l := listen(t, 10)
 	l.acceptGrace = 2 * time.Second
@@ -88,13 +88,13 @@ func TestFinishTakesInWhoIsConnected(t *testing.T) {
 		accept(t, l)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("then Accept fails with %v, want net.ErrClosed", err)
+		t.Errorf("afterwards Accept returns %v, want net.ErrClosed", err)
 	}
 }
 
 func TestHurryEndsWaitingAndNothingElse(t *testing.T) {
 	l := listen(t, 10)
-	l.hurryGrace = -time.Second // at once
+	l.hurryGrace = -time.Second // the grace period is over immediately
 	byte1 := make([]byte, 1)
 	_, busy, comes := dialTo(t, l), dialTo(t, l), dialTo(t, l)
 	waitingConn, busyConn, comesConn := accept(t, l), accept(t, l), accept(t, l)
@@ -108,7 +108,7 @@ func TestHurryEndsWaitingAndNothingElse(t *testing.T) {
 			t.Errorf("waiting connection: %v, want its deadline", err)
 		}
 	}
-	l.observe(comesConn, http.StateActive) // its request came in time
+	l.observe(comesConn, http.StateActive) // its request came before the deadline
 	for c, client := range map[*conn]net.Conn{busyConn: busy, comesConn: comes} {
 		if _, err := client.Write(byte1); err != nil {
 			t.Fatal(err)
@@ -117,15 +117,15 @@ func TestHurryEndsWaitingAndNothingElse(t *testing.T) {
 			t.Errorf("connection with a request: %v", err)
 		}
 	}
-	l.observe(busyConn, http.StateIdle) // its answer was already without goodbye
+	l.observe(busyConn, http.StateIdle) // its response was sent before the shutdown, without "Connection: close"
 	if _, err := busyConn.Read(byte1); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("connection that came to wait: %v, want its deadline", err)
+		t.Errorf("connection that became idle: %v, want its deadline", err)
 	}
 
 	for _, c := range []*conn{waitingConn, busyConn, comesConn} {
 		select {
 		case <-empty:
-			t.Fatal("empty before the last connection is closed")
+			t.Fatal("empty is closed before the last connection")
 		default:
 		}
 		c.Close()

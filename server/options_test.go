@@ -55,7 +55,7 @@ func TestMetricsAreRegisteredOnceOrNotAtAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := server.New(opts); err == nil {
-		t.Error("a second server shares the metrics of the first")
+		t.Error("a second server has the same metrics as the first")
 	}
 	for range 2 {
 		if _, err := server.New(server.Options{Handler: echo}); err != nil {

@@ -16,13 +16,13 @@ import (
 	"outboard.dev/outboard/server"
 )
 
-// runToItsEnd runs a server that is told to stop before it starts.
+// runToItsEnd runs a server that is already stopped when it starts.
 func runToItsEnd(t *testing.T, s *server.Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Run(ctx); err != nil {
-		t.Errorf("Run() = %v", err)
+		t.Errorf("Run() returned %v", err)
 	}
 }
 
@@ -42,13 +42,13 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})})
 	client := newClient(t, nil)
 	if status, answer, err := post(client, "http://"+r.addr+"/before", "secret"); err != nil || status != 500 || strings.Contains(answer, "before") {
-		t.Errorf("panic before the answer: %d %q, %v; want 500 without the reason", status, answer, err)
+		t.Errorf("panic before the response: got %d %q, %v; want 500 without the reason", status, answer, err)
 	}
 	if _, answer, err := post(client, "http://"+r.addr+"/within", "secret"); err == nil {
-		t.Errorf("panic within the answer: %q looks like a whole one", answer)
+		t.Errorf("panic during the response: %q looks complete", answer)
 	}
 	if _, _, err := post(client, "http://"+r.addr+"/abort", ""); err == nil {
-		t.Error("an aborted answer looks like a whole one")
+		t.Error("an aborted response looks complete")
 	}
 	mustPost(t, client, "http://"+r.addr, "hello", 200)
 	if got := r.metric(t, "outboard_server_panics_total"); got != 2 {
@@ -56,7 +56,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	}
 	line := r.log.wait(t, "handler panicked", 2)
 	if !strings.Contains(line, "within the answer") || !strings.Contains(line, "serve_test.go") || strings.Contains(r.log.all(), "secret") {
-		t.Errorf("logged %q, want reason and stack and no body", line)
+		t.Errorf("logged %q, want the reason, the stack and no body", line)
 	}
 }
 
@@ -70,12 +70,11 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status %d, want 431", resp.StatusCode)
+		t.Errorf("got status %d, want 431", resp.StatusCode)
 	}
 }
 
-// Many connections that never finish a header use up all there are. Who calls for real gets in at their cost, with
-// TLS as without.
+// Many connections that never finish a header use up the maximum. The server closes them for real callers, with TLS and without.
 func TestSlowlorisDoesNotKeepCallersOut(t *testing.T) {
 	p := newPKI(t)
 	for name, tls := range map[string]*server.TLSOptions{"plain": nil, "tls": p.options("caller")} {
@@ -91,7 +90,7 @@ func TestSlowlorisDoesNotKeepCallersOut(t *testing.T) {
 			for i := range hostile {
 				fmt.Fprint(dial(t, r.addr), beginning)
 				if i%50 == 0 {
-					mustPost(t, client, url, "hello", 200) // on its connection
+					mustPost(t, client, url, "hello", 200) // on its own connection
 				}
 			}
 			client.CloseIdleConnections()
@@ -100,13 +99,13 @@ func TestSlowlorisDoesNotKeepCallersOut(t *testing.T) {
 				t.Errorf("%v open connections, the maximum is %d", got, maximum)
 			}
 			if got := r.metric(t, "outboard_server_connections_total", "evicted"); got < hostile-maximum {
-				t.Errorf("%v evicted, want at least %d", got, hostile-maximum)
+				t.Errorf("%v connections evicted, want at least %d", got, hostile-maximum)
 			}
 		})
 	}
 }
 
-// When every connection serves a request, one more is closed rather than any of them.
+// When every connection serves a request, the server closes a new connection and none of these.
 func TestBusyConnectionsAreNotEvicted(t *testing.T) {
 	const maximum = 4
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -119,7 +118,7 @@ func TestBusyConnectionsAreNotEvicted(t *testing.T) {
 		client := newClient(t, nil)
 		calls.Go(func() {
 			if status, _, err := post(client, "http://"+r.addr, "x"); err != nil || status != 200 {
-				t.Errorf("call at hand = %d, %v", status, err)
+				t.Errorf("call in progress: %d, %v", status, err)
 			}
 		})
 		<-entered
@@ -128,13 +127,13 @@ func TestBusyConnectionsAreNotEvicted(t *testing.T) {
 		t.Log("closed") // or reset
 	}
 	if got := r.metric(t, "outboard_server_connections_total", "refused"); got != 1 {
-		t.Errorf("%v refused, want 1", got)
+		t.Errorf("%v connections refused, want 1", got)
 	}
 	close(leave)
 	calls.Wait()
 }
 
-// All kinds of hostile callers together; the honest one is served, and memory stays under its bound.
+// All kinds of hostile callers together; the server serves the honest caller, and its memory stays within the limit.
 func TestHostileCallersTogether(t *testing.T) {
 	const room = 4 << 20
 	var r *replica
@@ -182,7 +181,7 @@ func TestHostileCallersTogether(t *testing.T) {
 		}
 		client := newClient(t, nil)
 		if got := mustPost(t, client, "http://"+r.addr, "hello", 200); got != "hello" {
-			t.Errorf("honest call: %q", got)
+			t.Errorf("honest call: got %q", got)
 		}
 		client.CloseIdleConnections()
 	}
@@ -198,7 +197,7 @@ func TestHostileCallersTogether(t *testing.T) {
 	}
 }
 
-// A client that would keep its connection for ever is asked to make a new one, and does not lose a call.
+// The server asks a client that keeps its connection open to make a new one, and the client loses no call.
 func TestOldConnectionsAreRenewed(t *testing.T) {
 	r := start(t, server.Options{MaxConnectionAge: time.Nanosecond, Handler: echo})
 	client := newClient(t, nil)
@@ -215,7 +214,7 @@ func TestOldConnectionsAreRenewed(t *testing.T) {
 		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil || resp.Close {
-			t.Fatalf("answer %v, %v; want one that keeps the connection", resp, err)
+			t.Fatalf("got response %v, %v; want one that keeps the connection open", resp, err)
 		}
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 			t.Fatal(err)
@@ -235,7 +234,7 @@ func TestAnswersKeepTheirLength(t *testing.T) {
 	for _, want := range []int{103, 200} {
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil || resp.StatusCode != want {
-			t.Fatalf("answer %v, %v; want %d", resp, err, want)
+			t.Fatalf("got response %v, %v; want %d", resp, err, want)
 		}
 	}
 }
