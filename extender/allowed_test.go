@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/extender"
 )
 
-// Bind acts for pods of its profile only, and sends none where kube-scheduler would not let it run.
+// Bind acts only for pods of its profile, and sends no Binding that violates kube-scheduler's own rules.
 func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 	gpus := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	of := func(requests, limits corev1.ResourceList) []corev1.Container {
@@ -37,7 +37,7 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 		schedulers []string
 		pod        func(*corev1.Pod)
 		node       func(*corev1.Node)
-		want       string // "" is bound
+		want       string // "": the pod is bound
 	}{
 		{name: "nothing is set"},
 		{name: "a limit of a container", managed: managed, pod: func(p *corev1.Pod) { p.Spec.Containers = of(nil, gpus) }},
@@ -50,7 +50,7 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 			name: "none of the managed resources", managed: managed,
 			pod: func(p *corev1.Pod) {
 				p.Spec.Containers = of(nil, corev1.ResourceList{"example.com/other": resource.MustParse("1")})
-				p.Spec.Resources = &corev1.ResourceRequirements{Limits: gpus} // kube-scheduler does not look there
+				p.Spec.Resources = &corev1.ResourceRequirements{Limits: gpus} // kube-scheduler ignores these
 			},
 			want: "pod default/p requests none of the managedResources of profile /: example.com/gpu, example.com/fpga",
 		},
@@ -100,7 +100,7 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := somePod()
-			pod.UID = "p" // as bindTo says
+			pod.UID = "p" // as in bindTo
 			node := labelled("better", "zone", "east")
 			if tt.pod != nil {
 				tt.pod(pod)
@@ -113,17 +113,17 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 				o.ManagedResources, o.SchedulerNames = tt.managed, tt.schedulers
 			})
 			if got := bindTo(t, s, "p", "better"); got != tt.want {
-				t.Errorf("answered %q, want %q", got, tt.want)
+				t.Errorf("got response %q, want %q", got, tt.want)
 			}
 			if got := len(cluster.bindings) == 1; got != (tt.want == "") {
 				t.Errorf("Bindings: %+v", cluster.bindings)
 			}
-			// A pod that is bound to the node already is a success, whatever has changed since.
+			// Binding a pod that is already bound to the node succeeds, whatever has changed since.
 			bound := pod.DeepCopy()
 			bound.Spec.NodeName, bound.DeletionTimestamp = "better", &metav1.Time{}
 			cluster.pods = []*corev1.Pod{bound}
 			if got := bindTo(t, s, "p", "better"); got != "" {
-				t.Errorf("bound already, answered %q", got)
+				t.Errorf("already bound: got response %q", got)
 			}
 		})
 	}

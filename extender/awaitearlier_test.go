@@ -18,11 +18,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// bindingCluster is a cluster that shows pods on their nodes once they are bound, and that sends no Binding for a caller that
-// has gone.
+// bindingCluster is a cluster that shows pods on their nodes once they are bound, and that sends no Binding after the caller's
+// context has ended.
 type bindingCluster struct {
 	*fakeCluster
-	slow  map[types.UID]time.Duration // what the Bindings of these pods take
+	slow  map[types.UID]time.Duration // the duration of the Bindings of these pods
 	mu    sync.Mutex
 	nodes map[types.UID]string // of pods that are bound
 	order []types.UID
@@ -76,9 +76,9 @@ func (c *bindingCluster) Bind(ctx context.Context, b binding.Binding) error {
 	return nil
 }
 
-// A replica is killed after it made a claim, and nobody binds that pod. The other pods of its size, whose Bindings should come
-// after it, are bound within 2 s, with kube-scheduler's httpTimeout as the documentation has it: those that come at once, and
-// those that come one after the other, so that none of them may wait again for a pod that did not come.
+// A replica is killed after it made a claim, so that pod is never bound. The other pods of its size, whose Bindings should
+// follow, are bound within 2 s with the documented httpTimeout of kube-scheduler: concurrent bind calls, and sequential ones,
+// which must not wait again for the same missing pod.
 func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	const gpus, together = 16, 5
 	b := newLedgerStore()
@@ -88,11 +88,11 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	for i := range gpus - 1 {
 		cluster.pods = append(cluster.pods, largeGPUPod(fmt.Sprint("p", i)))
 	}
-	// What the replica did before it was killed.
+	// The claim of the killed replica.
 	killed := &fakeCluster{view: cluster.view, pods: cluster.pods, bindErr: binding.ErrOutcomeUnknown, touchErr: io.ErrUnexpectedEOF}
 	bindTo(t, serveGPUMemory(t, killed, b), "dead", "n")
 	if held := b.holders("dead"); len(held) != 1 {
-		t.Fatalf("claims on %q", held)
+		t.Fatalf("the pod holds claims on %q", held)
 	}
 
 	s := serveGPUMemory(t, cluster, b)
@@ -120,16 +120,16 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 		bind(i)
 	}
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the calls took %v", took)
 	}
 	cluster.mu.Lock()
 	defer cluster.mu.Unlock()
 	if len(cluster.nodes) != gpus-1 || cluster.nodes["dead"] != "" {
-		t.Errorf("bound: %v", cluster.nodes)
+		t.Errorf("got bound pods %v", cluster.nodes)
 	}
 }
 
-// A pod that is being bound here is waited for longer: its Binding comes, or the claim is released.
+// Bind waits longer for a pod that this replica is binding: it will be bound, or its claim released.
 func TestPodWaitsForTheOneThatIsBeingBound(t *testing.T) {
 	b := newLedgerStore()
 	cluster := newBindingCluster(&fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}})
@@ -149,6 +149,6 @@ func TestPodWaitsForTheOneThatIsBeingBound(t *testing.T) {
 	}
 	first.Wait()
 	if got := fmt.Sprint(cluster.order); got != "[first second]" {
-		t.Errorf("bound in the order %s", got)
+		t.Errorf("got the order %s", got)
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// cheap is the policy of the benchmarks: it looks at one fact of each node.
+// cheap is the policy of the benchmarks: it reads one fact of each node.
 type cheap struct{ pods *snapshot.Fact[int64] }
 
 var tooMany = &policy.Reason{Code: "TooManyPods", Text: "too many pods", Unit: "pods"}
@@ -51,8 +51,7 @@ func newCheap() policy.Policy {
 	return cheap{snapshot.NewFact(func(n *snapshot.Node) int64 { return int64(len(n.Pods)) })}
 }
 
-// tutorial is the handler everybody starts from: decode everything, look at each
-// node, encode everything.
+// tutorial is the usual simple handler: it decodes everything, evaluates each node, and encodes everything.
 func tutorial(w http.ResponseWriter, r *http.Request) {
 	var args extenderv1.ExtenderArgs
 	if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
@@ -72,8 +71,7 @@ func tutorial(w http.ResponseWriter, r *http.Request) {
 	w.Write(answer)
 }
 
-// echo reads the body and answers with as much as ours does: what a round trip
-// costs whatever is done in between.
+// echo reads the body and returns a response as long as ours: the cost of a call without any work between.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
@@ -84,8 +82,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// arm is one of the servers compared in a run. Each is a process of its own, so
-// that none pays for the garbage of another.
+// arm is one of the servers in a comparison. Each is a separate process, so that garbage collection of one does not slow down
+// another.
 type arm struct {
 	name   string
 	url    string
@@ -107,7 +105,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveArm serves until standard input ends.
+// serveArm serves until the end of standard input.
 func serveArm(text string) error {
 	var name string
 	var size, shortlist int
@@ -197,7 +195,7 @@ func newHandler(cluster extender.Cluster, shortlist int) (http.Handler, error) {
 	}).Verb(decision.Filter), nil
 }
 
-// benchmarkCluster has size nodes, and the pods that are asked about.
+// benchmarkCluster has size nodes, and the pods of the calls.
 func benchmarkCluster(size int) *fakeCluster {
 	var builder snapshot.Builder
 	for i := range size {
@@ -215,10 +213,9 @@ func benchmarkCluster(size int) *fakeCluster {
 	return cluster
 }
 
-// BenchmarkFilter is one filter call with full nodes over loopback as the client sees it, its
-// body ready and its answer read but not decoded. The arms take turns. Ratios are
-// of medians: tutorial/ours and ours/echo. Calls by names are measured by
-// test/benchwire, as kube-scheduler makes them.
+// BenchmarkFilter measures one filter call with full nodes over loopback as the client sees it: the body is ready, and the
+// response is read but not decoded. The arms take turns. Ratios are of medians: tutorial/ours and ours/echo. test/benchwire
+// measures calls by names, as kube-scheduler makes them.
 func BenchmarkFilter(b *testing.B) {
 	for _, size := range []int{500, 5000} {
 		for _, shortlist := range []int{0, 1} {
@@ -243,12 +240,12 @@ func benchmarkFilter(b *testing.B, size, shortlist int) {
 	var into bytes.Buffer
 	version := 0
 	for _, a := range arms {
-		a.call(b, body, &into) // warms up: connections, buffers, facts
+		a.call(b, body, &into) // warms up connections, buffers and facts
 		a.times = a.times[:0]
 	}
 	for b.Loop() {
 		for _, a := range arms {
-			version++ // each call is about a pod not asked about before
+			version++ // each call is about a new version of the pod
 			a.call(b, fresh(body, version), &into)
 		}
 	}
@@ -262,23 +259,22 @@ func benchmarkFilter(b *testing.B, size, shortlist int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// pods is how many pods are asked about in turn: enough for none to be remembered
-// until its next turn.
+// pods is how many pods the calls use in turn: so many that no cache holds a pod until its next turn.
 const (
 	pods      = 512
 	uidPlace  = "00000000-0000-0000-0000-000000000000"
 	uidFormat = "00000000-0000-0000-0000-%012d"
 )
 
-// fresh writes another pod's UID into the body, in place.
+// fresh writes the UID of another pod into the body, in place.
 func fresh(body []byte, n int) []byte {
 	i := bytes.Index(body, []byte(`"uid":"`)) + len(`"uid":"`)
 	copy(body[i:], fmt.Sprintf(uidFormat, n%pods))
 	return body
 }
 
-// BenchmarkTemplates is one attempt by names, filter and then prioritize, as the handler sees it: each time for a pod of the next
-// template, after the pod before it was placed. attempt-µs is the median.
+// BenchmarkTemplates measures one attempt by names, filter and then prioritize, in the handler: each for a pod of the next
+// template, after the previous pod was placed. attempt-µs is the median.
 func BenchmarkTemplates(b *testing.B) {
 	for _, templates := range []int{1, 16, 100} {
 		b.Run(fmt.Sprintf("templates=%d", templates), func(b *testing.B) { benchmarkTemplates(b, 5000, templates) })

@@ -31,7 +31,7 @@ func TestBind(t *testing.T) {
 		s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better", "full")}))
 		s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better")}))
 		if answer := s.post(t, "bind", args); answer != `{"Error":""}` {
-			t.Fatalf("answered %s", answer)
+			t.Fatalf("got response %s", answer)
 		}
 		want := []binding.Binding{{Namespace: "default", Name: "p", UID: "u1", Node: "better", Annotations: map[string]string{
 			decision.Annotation: "scored 91 of 100 (Labels 91×1); 2 of 3 nodes fit; 1 no room for it",
@@ -57,13 +57,13 @@ func TestBind(t *testing.T) {
 		}
 		found := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 2})
 		if chosen := found[1].Chosen; chosen == nil || chosen.Node != "node-42" || chosen.Total != 20 || found[1].Ties != 63 {
-			t.Errorf("the record of the scores is %+v", found[1])
+			t.Errorf("got the record %+v of the scores", found[1])
 		}
 	})
 	t.Run("an error reaches the scheduler", func(t *testing.T) {
 		s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, bindErr: errors.New("pod default/p is already bound to node good")})
 		if answer := s.post(t, "bind", args); !strings.Contains(answer, "already bound to node good") {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got response %s", answer)
 		}
 	})
 	t.Run("bound already", func(t *testing.T) {
@@ -78,32 +78,31 @@ func TestBind(t *testing.T) {
 			t.Errorf("to another node: %s", answer)
 		}
 		if len(cluster.bindings) > 0 {
-			t.Errorf("bound again: %+v", cluster.bindings)
+			t.Errorf("got more Bindings: %+v", cluster.bindings)
 		}
 	})
 	t.Run("a pod that does not exist", func(t *testing.T) {
 		cluster := &fakeCluster{view: view(threeNodes)}
 		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "does not exist") || len(cluster.bindings) > 0 {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got response %s", answer)
 		}
 	})
 	t.Run("a pod newer than what we have seen", func(t *testing.T) {
 		cluster := &fakeCluster{view: view(threeNodes), live: somePod()}
 		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` || len(cluster.bindings) != 1 {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got response %s", answer)
 		}
 	})
 	t.Run("a node we do not know", func(t *testing.T) {
 		cluster := &fakeCluster{view: view(nil), pods: []*corev1.Pod{somePod()}}
 		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "not known") || len(cluster.bindings) > 0 {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got response %s", answer)
 		}
 	})
 }
 
-// Two pods for which there is room for one arrive at the same time: while the
-// first is being bound, the second must be refused, though no view holds the
-// first yet; and once it is clear that the first is not bound, another may come.
+// Two pods arrive at the same time, and one of them fits: while the first is being bound, the second must be rejected, although
+// no view has the first yet; after the first bind call has failed, another pod fits.
 func TestBindCountsPodsOnTheirWay(t *testing.T) {
 	second := somePod()
 	second.Name, second.UID = "q", "u2"
@@ -126,7 +125,7 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 	}
 	go func() { answered <- bind("q", "u2") }()
 	<-arrived
-	// The same pod again, because the scheduler gave up waiting.
+	// The same pod again, because kube-scheduler's call has timed out.
 	again := make(chan string)
 	go func() { again <- bind("q", "u2") }()
 	<-arrived
@@ -139,8 +138,8 @@ func TestBindCountsPodsOnTheirWay(t *testing.T) {
 	}
 }
 
-// A pod that is bound to the node between two steps of another one's bind counts, too: it is
-// not on its way any more, and the view from before does not have it.
+// A pod that is bound to the node between two steps of another bind call also counts: it is no longer in flight, and the view
+// from before does not have it.
 func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
 	nodes := []*corev1.Node{labelled("one", "say", "full", "pods", "")}
 	first := somePod()
@@ -149,11 +148,11 @@ func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
 	cluster.onLive = func() { cluster.view = view(nodes, first) }
 	answer := serve(t, cluster).post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
 	if !strings.Contains(answer, noRoom.Text) || len(cluster.bindings) > 0 {
-		t.Errorf("answered %s, and bound %v", answer, cluster.bindings)
+		t.Errorf("got response %s, and bound %v", answer, cluster.bindings)
 	}
 }
 
-// While a pod is being bound, filter and prioritize count it where it goes, for other pods.
+// While a pod is being bound, filter and prioritize count it on its node, for other pods.
 func TestFilterCountsPodsOnTheirWay(t *testing.T) {
 	second := somePod()
 	second.Name, second.UID = "q", "u2"
@@ -166,13 +165,13 @@ func TestFilterCountsPodsOnTheirWay(t *testing.T) {
 		var result extenderv1.ExtenderFilterResult
 		answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &asked}))
 		if err := json.Unmarshal([]byte(answer), &result); err != nil || result.NodeNames == nil {
-			t.Fatalf("answered %s (%v)", answer, err)
+			t.Fatalf("got response %s (%v)", answer, err)
 		}
 		return *result.NodeNames
 	}
 	expect := func(when string, pod *corev1.Pod, want ...string) {
 		t.Helper()
-		for range 2 { // the second time it may be remembered
+		for range 2 { // the second call may use the cache
 			if got := fitting(pod, "unknown", "other", "one"); !slices.Equal(got, want) {
 				t.Errorf("%s, %s fits on %q, want %q", when, pod.Name, got, want)
 			}
@@ -191,8 +190,7 @@ func TestFilterCountsPodsOnTheirWay(t *testing.T) {
 	expect("when p is not bound", second, "other", "one")
 }
 
-// oneUnit hands out the one unit there is of each node, and knows it by the pod that says
-// that it has it.
+// oneUnit allocates the only unit of each node. A pod's annotation says that it holds the unit.
 type oneUnit struct{ shop }
 
 func (o *oneUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -206,8 +204,7 @@ func (o *oneUnit) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// A pod that is being bound has no claim that the view knows, for a while: until then it
-// counts with what it is going to claim.
+// For a while, a pod that is being bound has no claim in the view: until then it counts with its planned claim.
 func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
 	second := somePod()
 	second.Name, second.UID = "q", "u2"
@@ -226,19 +223,18 @@ func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
 	<-arrived
 	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: second, NodeNames: names("one", "other")}))
 	if result := decode[extenderv1.ExtenderFilterResult](t, answer); result.NodeNames == nil || !slices.Equal(*result.NodeNames, []string{"other"}) {
-		t.Errorf("while the unit of one is being given away, filter answers %s", answer)
+		t.Errorf("while the unit of one is being allocated, filter returns %s", answer)
 	}
 	proceed <- nil
 	if answer := <-answered; answer != `{"Error":""}` {
 		t.Errorf("the first pod: %s", answer)
 	}
 	if units.claimed != 1 {
-		t.Errorf("%d claims were made, want that of the first pod", units.claimed)
+		t.Errorf("got %d claims, want that of the first pod", units.claimed)
 	}
 }
 
-// While a pod is bound to a node, however long that takes, calls about the same node
-// are answered.
+// While a pod is being bound to a node, however long that takes, calls about the same node get their responses.
 func TestG9FilterDoesNotWaitForBind(t *testing.T) {
 	arrived, proceed := make(chan struct{}), make(chan error)
 	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
@@ -258,7 +254,7 @@ func TestG9FilterDoesNotWaitForBind(t *testing.T) {
 	}
 }
 
-// shop is a policy that hands out one unit, and the ledger it is written into.
+// shop is a policy that allocates one unit, and the ledgers with its claims.
 type shop struct {
 	labels
 	sold              bool
@@ -297,8 +293,8 @@ func (s *shop) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) e
 	return nil
 }
 
-// A pod waits for those that have to be bound before it, as long as they are on their
-// way: not for one that is gone, and not for one on the node.
+// Bind waits for the pods that must be bound first while they are in flight: not for one that does not exist, and not for one on
+// the node.
 func TestBindWaitsForItsTurn(t *testing.T) {
 	other := somePod()
 	other.Name, other.UID = "other", "u2"
@@ -315,11 +311,11 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 		t.Fatal(answer.Error)
 	}
 	if !cluster.bound {
-		t.Error("bound before the pod that has to come first")
+		t.Error("bind did not wait for the pod that must be bound first")
 	}
 }
 
-// When too many pods are being bound, a bind call fails before it claims anything.
+// If too many pods are being bound, a bind call fails before it makes a claim.
 func TestBindIsThrottledBeforeItClaims(t *testing.T) {
 	counter := &shop{}
 	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound concurrently")}
@@ -329,16 +325,16 @@ func TestBindIsThrottledBeforeItClaims(t *testing.T) {
 	})
 	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
 	if answer := s.post(t, "bind", args); !strings.Contains(answer, "too many pods") || counter.claimed > 0 || len(cluster.bindings) > 0 {
-		t.Errorf("answered %s after %d claims and %d Bindings", answer, counter.claimed, len(cluster.bindings))
+		t.Errorf("got response %s after %d claims and %d Bindings", answer, counter.claimed, len(cluster.bindings))
 	}
 }
 
-// turnCluster shows the pod that has to come first on its node after some looks.
+// turnCluster shows the pod that must be bound first on its node after several calls of View.
 type turnCluster struct {
 	fakeCluster
 	next  *snapshot.View
 	looks int
-	bound bool // the Binding came when it was its turn
+	bound bool // the Binding came after that
 }
 
 func (c *turnCluster) View() *snapshot.View {
@@ -350,7 +346,7 @@ func (c *turnCluster) View() *snapshot.View {
 	return c.view
 }
 
-// Superseded says that there is another View by the next look.
+// Superseded returns a closed channel: the next call of View may return another one.
 func (c *turnCluster) Superseded(*snapshot.View) <-chan struct{} {
 	another := make(chan struct{})
 	close(another)
@@ -399,10 +395,10 @@ func TestBindWithClaims(t *testing.T) {
 			})
 			answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args))
 			if answer.Error != tt.failed {
-				t.Errorf("Error is %q, want %q", answer.Error, tt.failed)
+				t.Errorf("got Error %q, want %q", answer.Error, tt.failed)
 			}
 			if counter.claimed != tt.claimed || counter.released != tt.released || counter.revoked != tt.revoked {
-				t.Errorf("claimed %d, released %d, revoked %d times", counter.claimed, counter.released, counter.revoked)
+				t.Errorf("got %d claims, %d releases and %d revocations", counter.claimed, counter.released, counter.revoked)
 			}
 			var versions []string
 			for _, b := range cluster.bindings {
@@ -412,7 +408,7 @@ func TestBindWithClaims(t *testing.T) {
 				}
 			}
 			if !slices.Equal(versions, tt.versions) {
-				t.Errorf("bound versions %q, want %q", versions, tt.versions)
+				t.Errorf("got Bindings of versions %q, want %q", versions, tt.versions)
 			}
 		})
 	}

@@ -26,8 +26,9 @@ func onNode(name, node string, priority int32) *corev1.Pod {
 	}
 }
 
-// Since Kubernetes 1.38 a candidate may come without victims. Whoever is in the policies' way is named; a node on which nobody
-// need be evicted, or nobody may be, is left out, because an answer without victims is an error.
+// Since Kubernetes 1.38 a candidate may come without victims. The response names the pods that must be evicted for the policies;
+// it omits a node without necessary evictions, and a node without possible ones, because a candidate without victims in a
+// response is an error.
 func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 	nodes := []*corev1.Node{
 		labelled("full", "say", "full", "pods", ""), labelled("free"),
@@ -54,7 +55,7 @@ func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 		{`"NodeNameToMetaVictims":{"important":{"Pods":[]},"wrong":{"Pods":[]},"unknown":{"Pods":[]}}`, nil},
 		{`"NodeNameToMetaVictims":{}`, nil},
 		{`"NodeNameToVictims":{}`, nil},
-		// Beside others, as they come when some nodes lack resources that kube-scheduler counts.
+		// Together with others, as in a cluster where some nodes lack resources that kube-scheduler counts.
 		{`"NodeNameToMetaVictims":{"full":{"Pods":[]},"free":{"Pods":[{"UID":"uid-b"}]},"important":{"Pods":[]}}`, map[string][]string{"full": {"uid-a"}, "free": {"uid-b"}}},
 		{`"NodeNameToVictims":{"free":{"Pods":[{"metadata":{"uid":"uid-b"}}]},"full":{"Pods":[]}}`, map[string][]string{"full": {"uid-a"}, "free": {"uid-b"}}},
 	} {
@@ -69,12 +70,12 @@ func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 			tt.want = map[string][]string{}
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" || answer.NodeNameToMetaVictims == nil {
-			t.Errorf("%s: the answer (-want +got):\n%s", tt.candidates, diff)
+			t.Errorf("%s: the response (-want +got):\n%s", tt.candidates, diff)
 		}
 	}
 }
 
-// slow takes a while for each node, on which the pod fits when all others are gone.
+// slow takes some time for each node; the pod fits there if all others are gone.
 type slow struct{}
 
 func (slow) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -89,8 +90,8 @@ func (slow) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// However many candidates there are, and however long each takes to judge, an answer with some of them comes before
-// kube-scheduler's httpTimeout of 3 s ends.
+// For any number of candidates, and any time that each takes, a response with some of them comes before kube-scheduler's
+// httpTimeout of 3 s ends.
 func TestPreemptEndsInTime(t *testing.T) {
 	const candidates = 2000
 	var nodes []*corev1.Node
@@ -109,13 +110,13 @@ func TestPreemptEndsInTime(t *testing.T) {
 	began := time.Now()
 	answer := decode[extenderv1.ExtenderPreemptionResult](t, s.post(t, "preempt", strings.TrimSuffix(body.String(), ",")+"}}"))
 	if took := time.Since(began); took >= 3*time.Second {
-		t.Errorf("the answer took %v", took)
+		t.Errorf("the response took %v", took)
 	}
 	if n := len(answer.NodeNameToMetaVictims); n == 0 || n == candidates {
-		t.Fatalf("%d candidates are kept, want some", n)
+		t.Fatalf("got %d candidates, want some", n)
 	}
 	best := answer.NodeNameToMetaVictims[fmt.Sprintf("n%04d", candidates-1)]
 	if best == nil || len(best.Pods) != 2 {
-		t.Errorf("the best candidate is %v, want it with both pods", best)
+		t.Errorf("got %v as the best candidate, want both pods", best)
 	}
 }

@@ -22,11 +22,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// ledgerStore are the ledgers of several nodes, in memory.
+// ledgerStore holds the ledgers of several nodes, in memory.
 type ledgerStore struct {
 	mu      sync.Mutex
 	ledgers map[snapshot.LedgerKey]snapshot.Ledger
-	claims  int // written
+	claims  int // number of claims written
 }
 
 func newLedgerStore() *ledgerStore {
@@ -79,7 +79,7 @@ func (b *ledgerStore) holders(uid types.UID) []string {
 	return nodes
 }
 
-// view is what is known of the nodes, on which the GPUs with these indexes are unhealthy.
+// view is a View of the nodes, on which the GPUs with these indexes are unhealthy.
 func (b *ledgerStore) view(nodes []*corev1.Node, unhealthy string) *snapshot.View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,10 +95,10 @@ func (b *ledgerStore) view(nodes []*corev1.Node, unhealthy string) *snapshot.Vie
 	return builder.View()
 }
 
-// largeGPUPod asks for 10 GiB, so that two do not fit on one GPU.
+// largeGPUPod requests 10 GiB, so that two do not fit on one GPU.
 func largeGPUPod(name string) *corev1.Pod { return sharing(name, 0, 10) }
 
-// serveGPUMemory serves a profile of GPUMemory alone.
+// serveGPUMemory serves a profile with only GPUMemory.
 func serveGPUMemory(t *testing.T, cluster extender.Cluster, ledgers engine.Ledgers, change ...func(*engine.Options, *extender.Options)) server {
 	t.Helper()
 	p, err := gpumemory.New(gpumemory.Defaults())
@@ -112,15 +112,15 @@ func serveGPUMemory(t *testing.T, cluster extender.Cluster, ledgers engine.Ledge
 	return serve(t, cluster, append([]func(*engine.Options, *extender.Options){gpus}, change...)...)
 }
 
-// bindTo is the error that a bind call is answered with.
+// bindTo returns the error in the response to a bind call.
 func bindTo(t *testing.T, s server, pod, node string) string {
 	t.Helper()
 	args := extenderv1.ExtenderBindingArgs{PodName: pod, PodNamespace: "default", PodUID: types.UID(pod), Node: node}
 	return decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", encode(t, args))).Error
 }
 
-// While the outcome of every Binding is unknown, a pod that is tried on one node after the other holds a claim of none, or, while
-// the API server does not let us change the pod, is sent back to the node where it holds one.
+// While the outcome of every Binding is unknown, a pod that is tried on one node after the other holds no claim; or, while the
+// API server rejects changes of the pod, only the node where it holds a claim has the best score.
 func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1), gpuNode("n3", 1)}
 	asked := names("n1", "n2", "n3")
@@ -153,7 +153,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 				cluster.view = b.view(nodes, "")
 				fitting := *decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: largeGPUPod("p"), NodeNames: asked}))).NodeNames
 				scores := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: largeGPUPod("p"), NodeNames: &fitting})))
-				for _, name := range fitting { // a host that is left out has 0
+				for _, name := range fitting { // a host without a score has 0
 					if !slices.ContainsFunc(scores, func(s extenderv1.HostPriority) bool { return s.Host == name }) {
 						scores = append(scores, extenderv1.HostPriority{Host: name})
 					}
@@ -161,7 +161,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 				best := slices.MaxFunc(scores, func(a, b extenderv1.HostPriority) int { return int(a.Score - b.Score) })
 				for _, other := range scores {
 					if other.Host != best.Host && other.Score == best.Score {
-						t.Errorf("%s is as good as %s", other.Host, best.Host)
+						t.Errorf("the score of %s is not below that of %s", other.Host, best.Host)
 					}
 				}
 				next = best.Host
@@ -173,21 +173,21 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	})
 }
 
-// When the outcome of a Binding is unknown, and the pod turns out to be bound to another node, it keeps no claim on this one.
+// If the outcome of a Binding is unknown, and the pod turns out to be bound to another node, it keeps no claim on this one.
 func TestPodThatIsBoundElsewhereKeepsNoClaim(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1)}
 	b := newLedgerStore()
 	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binding.ErrOutcomeUnknown, touchedOn: "n2"}
 	if got, want := bindTo(t, serveGPUMemory(t, cluster, b), "p", "n1"), `pod default/p is already bound to node "n2"`; got != want {
-		t.Errorf("answered %q, want %q", got, want)
+		t.Errorf("got response %q, want %q", got, want)
 	}
 	if held := b.holders("p"); len(held) > 0 {
 		t.Errorf("the pod holds claims on %q", held)
 	}
 }
 
-// The GPU of a pod fails between two attempts to bind it. The second gives it another one, but not before the first one's
-// Binding, which may still be on its way, is sure to be refused.
+// The GPU of a pod fails between two attempts to bind it. The second attempt claims another GPU, but only after the Binding of
+// the first, which may still be in flight, is certain to be rejected.
 func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
 	b := newLedgerStore()

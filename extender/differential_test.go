@@ -31,7 +31,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// unsigned is a policy without signatures, so that each node is judged anew.
+// unsigned is a policy without signatures, so that each node is evaluated anew.
 type unsigned struct{ policy.Policy }
 
 func (u unsigned) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
@@ -60,8 +60,8 @@ type asScore func(*snapshot.Node) int64
 
 func (f asScore) Score(n *snapshot.Node) int64 { return f(n) }
 
-// differential compares the answers of a handler that is asked again and again with those of plain evaluations: engines that were
-// never asked before, and policies without signatures.
+// differential compares the responses of a handler that gets many calls with those of plain evaluations: by new engines, and by
+// policies without signatures.
 type differential struct {
 	filter, prioritize http.Handler
 	plain              []engine.WeightedPolicy
@@ -110,8 +110,8 @@ func (d *differential) post(h http.Handler, body []byte) []byte {
 	return w.Body.Bytes()
 }
 
-// check asks about the pod as kube-scheduler does, filter and then prioritize, and compares each with a plain evaluation. It returns
-// the node with the best total, or "".
+// check makes the calls of kube-scheduler for the pod, filter and then prioritize, and compares each with a plain evaluation. It
+// returns the node with the best total, or "".
 func (d *differential) check(t tester, body []byte) (best string) {
 	t.Helper()
 	var args extenderv1.ExtenderArgs
@@ -121,7 +121,7 @@ func (d *differential) check(t tester, body []byte) (best string) {
 	}
 	answer := d.post(d.filter, body)
 	if err := json.Unmarshal(answer, &fits); err != nil || fits.Error != "" || fits.NodeNames == nil {
-		t.Fatalf("filter answers %.1000s", answer)
+		t.Fatalf("filter returns %.1000s", answer)
 	}
 	d.checkFilter(t, args, fits)
 	if len(*fits.NodeNames) == 0 {
@@ -134,12 +134,12 @@ func (d *differential) check(t tester, body []byte) (best string) {
 	}
 	var scores extenderv1.HostPriorityList
 	if answer = d.post(d.prioritize, again); json.Unmarshal(answer, &scores) != nil {
-		t.Fatalf("prioritize answers %.1000s", answer)
+		t.Fatalf("prioritize returns %.1000s", answer)
 	}
 	return d.checkScores(t, args, scores)
 }
 
-// evaluate asks a new engine.
+// evaluate evaluates the pod with a new engine.
 func (d *differential) evaluate(t tester, args extenderv1.ExtenderArgs, shortlist int, ask func(*engine.Engine, engine.Request, *engine.Result) error) engine.Result {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: d.plain, Shortlist: shortlist})
@@ -172,7 +172,7 @@ func (d *differential) checkFilter(t tester, args extenderv1.ExtenderArgs, got e
 		t.Fatalf("filter keeps %q, want %q", *got.NodeNames, kept)
 	}
 	if d.shortlist > 0 && len(kept) == d.shortlist {
-		return // the others are left out
+		return // the response omits the others
 	}
 	for _, r := range want.Rejected {
 		name := (*args.NodeNames)[r.Index]
@@ -189,7 +189,7 @@ func (d *differential) checkFilter(t tester, args extenderv1.ExtenderArgs, got e
 	}
 }
 
-// checkScores compares as kube-scheduler does: by sums, in which a host that is left out has 0.
+// checkScores compares as kube-scheduler does: by sums, in which a host without a score has 0.
 func (d *differential) checkScores(t tester, args extenderv1.ExtenderArgs, got extenderv1.HostPriorityList) (best string) {
 	t.Helper()
 	want := d.evaluate(t, args, 0, func(e *engine.Engine, req engine.Request, result *engine.Result) error {
@@ -212,14 +212,15 @@ func (d *differential) checkScores(t tester, args extenderv1.ExtenderArgs, got e
 	return best
 }
 
-// TestRecordedCallsAreAnsweredAsPlainEvaluationDoes plays the calls of a real kube-scheduler, in their order, while the pods are bound.
+// TestRecordedCallsAreAnsweredAsPlainEvaluationDoes repeats the calls of a real kube-scheduler, in their order, while the pods
+// are bound.
 func TestRecordedCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 	for name, every := range map[string]int{"filter-5000-default.jsonl.gz": 1, "filter-5000-all.jsonl.gz": 4} {
 		t.Run(name, func(t *testing.T) {
 			var builder snapshot.Builder
 			for i := range 5000 {
 				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", i)}}
-				if i%3 == 0 { // has the pods' image
+				if i%3 == 0 { // a third of the nodes have the pods' image
 					node.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/team-1/service-01:v1.1.3"}, SizeBytes: 1 << 20}}
 				}
 				builder.SetNode(node)
@@ -236,7 +237,7 @@ func TestRecordedCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 				if err := json.Unmarshal(body, &args); err != nil {
 					t.Fatal(err)
 				}
-				for _, node := range []string{best, (*args.NodeNames)[0], (*args.NodeNames)[0]} { // some are full soon
+				for _, node := range []string{best, (*args.NodeNames)[0], (*args.NodeNames)[0]} { // so that some are full soon
 					pod := args.Pod.DeepCopy()
 					pod.UID, pod.Spec.NodeName = types.UID(fmt.Sprintf("%d on %s", i, node)), node
 					builder.SetPod(pod)
@@ -245,7 +246,7 @@ func TestRecordedCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 				rejected = rejected || best != (*args.NodeNames)[0]
 			}
 			if !rejected {
-				t.Error("the first node is always the best: the cluster does not change what is answered")
+				t.Error("the first node is always the best: the responses do not depend on the cluster")
 			}
 		})
 	}
@@ -269,7 +270,7 @@ func recorded(t *testing.T, name string) [][]byte {
 	return bytes.Split(bytes.TrimSpace(text), []byte{'\n'})
 }
 
-// TestAnyCallsAreAnsweredAsPlainEvaluationDoes asks about any pods and nodes while the cluster changes.
+// TestAnyCallsAreAnsweredAsPlainEvaluationDoes makes calls about any pods and nodes while the cluster changes.
 func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 	image := rapid.SampledFrom([]string{"a", "b", "c"})
 	drawNode := func(t *rapid.T) *corev1.Node {
@@ -283,7 +284,7 @@ func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
 	pods := 0
 	drawPod := func(t *rapid.T) *corev1.Pod {
 		pods++
-		uid := fmt.Sprint(pods) // a UID and version are those of one pod
+		uid := fmt.Sprint(pods) // a UID and version belong to one pod
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "namespace"), Name: uid, UID: types.UID(uid), ResourceVersion: "1",
 			Labels: map[string]string{"app": rapid.SampledFrom([]string{"bench", "bench", "other"}).Draw(t, "app")},

@@ -18,8 +18,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What a handler keeps of one request for the next changes no answer: whatever was asked before, correctly or not, and
-// whatever has become of the nodes since.
+// What a handler caches from one request changes no later response, for any earlier requests, valid or not, and any changes of
+// the nodes since.
 func TestEarlierRequestsChangeNoAnswer(t *testing.T) {
 	var names []string
 	for i := range 30 {
@@ -70,7 +70,7 @@ func TestEarlierRequestsChangeNoAnswer(t *testing.T) {
 					rt.Fatal(err)
 				}
 				if got, want := answer(used, body), answer(fresh, body); got != want {
-					rt.Fatalf("asked about %v, a handler that was asked before answers\n%s\na fresh one\n%s", asked, got, want)
+					rt.Fatalf("request %v: a handler with earlier requests returns\n%s\na new one\n%s", asked, got, want)
 				}
 			},
 		})
@@ -83,7 +83,7 @@ func answer(h http.Handler, body []byte) string {
 	return w.Body.String()
 }
 
-// Of a request that was refused, nothing is kept that would let the same one pass.
+// Nothing that is cached from an invalid request lets the same request pass later.
 func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 	h, err := newHandler(&fakeCluster{view: view(threeNodes)}, 0)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 	}
 	for range 3 {
 		if got := ask("good", "good"); !strings.Contains(got, "in the request twice") {
-			t.Fatalf("a node asked twice: %s", got)
+			t.Fatalf("a request with a node twice: %s", got)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/extender"
 )
 
-// Whoever wants to know is told of each filter call that is answered, and of no other: which pod, which nodes, and whether
-// one fits.
+// Filtered is called for each filter call without an error, and for no other call: with the pod, the nodes, and whether one
+// fits.
 func TestFiltered(t *testing.T) {
 	var told []string
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
@@ -39,6 +39,6 @@ func TestFiltered(t *testing.T) {
 	ask("prioritize", somePod(), "good", "better")
 	want := []string{"p true [wrong good] []", "p false [wrong full] [new newer]"}
 	if !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+		t.Errorf("got %q, want %q", told, want)
 	}
 }

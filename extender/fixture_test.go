@@ -15,19 +15,19 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// fakeCluster is a cluster that stands still.
+// fakeCluster is a cluster that does not change.
 type fakeCluster struct {
 	view        *snapshot.View
-	unsynced    error // what Synced returns
+	unsynced    error // the result of Synced
 	pods        []*corev1.Pod
 	live        *corev1.Pod // the pod as the API server has it; nil: as in pods
 	bindErr     error
 	touchErr    error
-	touchedOn   string // the node on which TouchPod finds the pod; "": as before
+	touchedOn   string // the node of the pod that TouchPod returns; "": unchanged
 	throttleErr error
-	onBind      func() error // if not nil, decides what Bind returns
-	onLive      func()       // if not nil, is what happens while LivePod asks
-	liveErr     error        // what LivePod returns
+	onBind      func() error // if not nil, its error is the result of Bind
+	onLive      func()       // if not nil, runs during LivePod
+	liveErr     error        // the error of LivePod
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
@@ -37,7 +37,7 @@ type fakeCluster struct {
 
 func (f *fakeCluster) View() *snapshot.View { return f.view }
 
-// Superseded tells nobody: who changes view does not either.
+// Superseded returns no channel, because tests replace view without notification.
 func (f *fakeCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
 
 func (f *fakeCluster) Synced() error { return f.unsynced }

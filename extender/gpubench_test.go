@@ -25,7 +25,7 @@ import (
 // gpuPodsPerNode share the 8 GPUs of each node.
 const gpuPodsPerNode = 10
 
-// serveGPUs is a server with GPUMemory, and a cluster of so many nodes.
+// serveGPUs is a server with GPUMemory, and a cluster of this many nodes.
 func serveGPUs(size int) (http.Handler, error) {
 	p, err := gpumemory.New(gpumemory.Defaults())
 	if err != nil {
@@ -66,7 +66,7 @@ func serveGPUs(size int) (http.Handler, error) {
 
 func gpuNodeName(i int) string { return fmt.Sprintf("gpu-%05d.eu-central-1.compute.internal", i) }
 
-// gpuPod asks for 6 of a GPU's 16 GiB.
+// gpuPod requests 6 of a GPU's 16 GiB.
 func gpuPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
@@ -76,8 +76,8 @@ func gpuPod(name string) *corev1.Pod {
 	}
 }
 
-// BenchmarkGPUMemory is a filter call by names for a pod that wants a share of a GPU,
-// as the client sees it, beside an echo of the same body.
+// BenchmarkGPUMemory measures a filter call by names for a pod that requests a share of a GPU, as the client sees it, and an
+// echo of the same body.
 func BenchmarkGPUMemory(b *testing.B) {
 	for _, size := range []int{1000, 5000} {
 		b.Run(fmt.Sprintf("names=%d", size), func(b *testing.B) {

@@ -28,8 +28,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// labels is the policy of these tests: what it says about a node stands in the
-// node's labels. A pod with the annotation "panic" makes it panic.
+// labels is the policy of these tests: a node's labels hold its verdict and score. It panics for a pod with the annotation
+// "panic".
 type labels struct{}
 
 var (
@@ -116,7 +116,7 @@ func serve(t *testing.T, cluster extender.Cluster, change ...func(*engine.Option
 	return s
 }
 
-// post returns the body of a 200 answer and checks what holds for every one.
+// post returns the body of a 200 response, and checks what applies to all responses.
 func (s server) post(t *testing.T, verb, body string) string {
 	t.Helper()
 	res, err := http.Post(s.URL+"/"+verb, "application/json", strings.NewReader(body))
@@ -129,7 +129,7 @@ func (s server) post(t *testing.T, verb, body string) string {
 		t.Fatal(err)
 	}
 	if res.StatusCode != http.StatusOK {
-		t.Fatalf("%s answered %s: %s", verb, res.Status, answer)
+		t.Fatalf("%s returned %s: %s", verb, res.Status, answer)
 	}
 	if res.ContentLength != int64(len(answer)) || len(res.TransferEncoding) > 0 {
 		t.Errorf("Content-Length is %d of %d bytes, encoding %v", res.ContentLength, len(answer), res.TransferEncoding)
@@ -191,12 +191,12 @@ func TestFilterByNames(t *testing.T) {
 	}
 	records := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 10})
 	if len(records) != 1 || records[0].Asked != 5 || records[0].Fit != 2 || records[0].Verb != "filter" || records[0].Duration <= 0 {
-		t.Errorf("the record is %+v", records)
+		t.Errorf("got records %+v", records)
 	}
 }
 
-// In nodes mode the nodes of the answer are the request's own bytes: what we do
-// not know, and what we trim, must not be lost for the scheduler's later plugins.
+// In nodes mode the nodes in the response are the request's own bytes: later plugins of kube-scheduler may need fields that
+// Outboard does not know, or trims.
 func TestFilterByNodesEchoesTheirBytes(t *testing.T) {
 	body := `{"Pod":{"metadata":{"name":"p"}},"Nodes":{"metadata":{},"items":[
 		{"metadata":{"name":"good","managedFields":[{"manager":"x"}]},"unknown":{"a":[1,2,{"b":"}]\""}]}},
@@ -208,11 +208,11 @@ func TestFilterByNodesEchoesTheirBytes(t *testing.T) {
 	}
 	got := decode[extenderv1.ExtenderFilterResult](t, answer)
 	if got.NodeNames != nil || len(got.Nodes.Items) != 1 || got.FailedAndUnresolvableNodes["wrong"] != wrongOne.Text {
-		t.Errorf("answered %s", answer)
+		t.Errorf("got response %s", answer)
 	}
 }
 
-// Without a cluster nodes are judged from the request's own objects.
+// Without a cluster, nodes are evaluated from the objects in the request.
 func TestWithoutACluster(t *testing.T) {
 	s := serve(t, nil)
 	list := &corev1.NodeList{}
@@ -220,27 +220,27 @@ func TestWithoutACluster(t *testing.T) {
 		list.Items = append(list.Items, *n)
 	}
 	args := extenderv1.ExtenderArgs{Pod: somePod(), Nodes: list}
-	for range 2 { // the second time from what is remembered of the first
+	for range 2 { // the second call uses the cache
 		got := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, args)))
 		if len(got.Nodes.Items) != 2 || got.FailedNodes["full"] == "" || got.FailedAndUnresolvableNodes["wrong"] == "" {
-			t.Fatalf("answered %+v", got)
+			t.Fatalf("got response %+v", got)
 		}
 	}
-	// A node that changes is judged anew.
+	// A changed node is evaluated anew.
 	list.Items[0].Labels = map[string]string{"say": "wrong"}
 	got := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, args)))
 	if len(got.Nodes.Items) != 1 || got.Nodes.Items[0].Name != "better" {
-		t.Errorf("answered %+v", got)
+		t.Errorf("got response %+v", got)
 	}
 	for _, verb := range []string{"preempt", "bind"} {
 		answer := s.post(t, verb, `{"Pod":{},"NodeNameToMetaVictims":{},"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}`)
 		if !strings.Contains(answer, "without a cluster") {
-			t.Errorf("%s answered %s", verb, answer)
+			t.Errorf("%s returned %s", verb, answer)
 		}
 	}
 	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good")}))
 	if !strings.Contains(answer, "nodeCacheCapable: false") {
-		t.Errorf("names without a cluster: answered %s", answer)
+		t.Errorf("names without a cluster: got response %s", answer)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestPrioritize(t *testing.T) {
 		fine bool
 		want extenderv1.HostPriorityList
 	}{
-		// 91 and 90 would both be level 9: the best moves up. The least, which is 0, is left out.
+		// 91 and 90 would both be level 9, so the best is raised by one. The response omits the lowest, which is 0.
 		{false, extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}}},
 		{true, extenderv1.HostPriorityList{{Host: "better", Score: 91}, {Host: "good", Score: 90}, {Host: "full", Score: 10}}},
 	} {
@@ -271,7 +271,7 @@ func (indifferent) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy
 	return nil, nil
 }
 
-// A policy that the pod does not concern costs no levels.
+// A policy that does not concern the pod does not reduce the number of levels.
 func TestPrioritizeUsesAllLevels(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(e *engine.Options, _ *extender.Options) {
 		e.Policies = append(e.Policies, engine.WeightedPolicy{Name: "Indifferent", Policy: indifferent{}, Weight: 9})
@@ -289,7 +289,7 @@ func TestShortlistAnswersTheBestAlone(t *testing.T) {
 	if diff := cmp.Diff(extenderv1.ExtenderFilterResult{NodeNames: names("better")}, decode[extenderv1.ExtenderFilterResult](t, answer)); diff != "" {
 		t.Error(diff)
 	}
-	// When nothing fits, every node has its reason all the same.
+	// If no node fits, every node still has its reason.
 	answer = s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("wrong", "full")}))
 	want := extenderv1.ExtenderFilterResult{
 		NodeNames: names(), FailedNodes: extenderv1.FailedNodesMap{"full": noRoom.Text},
@@ -300,7 +300,7 @@ func TestShortlistAnswersTheBestAlone(t *testing.T) {
 	}
 }
 
-// The pod is taken from the cache only when it is the very same version.
+// The pod comes from the cache only if its version is exactly the same.
 func TestPodFromCache(t *testing.T) {
 	cached := somePod("error", "from the cache")
 	s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{cached}})
@@ -333,11 +333,11 @@ func TestPolicyFailures(t *testing.T) {
 			}
 			got := decode[struct{ Error string }](t, s.post(t, verb, body))
 			if !strings.HasPrefix(got.Error, "policy Labels: ") || strings.Contains(got.Error, "\n") {
-				t.Errorf("%s, %s: Error is %q", verb, annotation, got.Error)
+				t.Errorf("%s, %s: got Error %q", verb, annotation, got.Error)
 			}
 		}
 	}
-	// The process and the policy live.
+	// The process and the policy keep working.
 	got := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good")})))
 	if got.Error != "" || len(*got.NodeNames) != 1 {
 		t.Errorf("afterwards: %+v", got)
@@ -365,7 +365,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		for _, verb := range []string{"filter", "prioritize", "preempt", "bind"} {
 			if got := decode[struct{ Error string }](t, s.post(t, verb, body)); got.Error == "" || strings.Contains(got.Error, "\n") {
-				t.Errorf("%s of %.60q: Error is %q", verb, body, got.Error)
+				t.Errorf("%s of %.60q: got Error %q", verb, body, got.Error)
 			}
 		}
 	}
@@ -403,8 +403,8 @@ func TestPreempt(t *testing.T) {
 		return v
 	}
 	want := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{
-		// The given victim stays, and the other pod joins it; on b a pod of equal
-		// priority is in the way, c is of the wrong kind, d is not known.
+		// The given victim stays, and the other pod is added; on b a pod of equal priority uses the node, the policy rejects c
+		// for any pods, and d is unknown.
 		"a": victims("uid-a2", "uid-a1"),
 	}}
 	meta := extenderv1.ExtenderPreemptionArgs{Pod: pod, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{
@@ -421,7 +421,7 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// The 1.4-era API, as its design document shows it.
+// The API of Kubernetes 1.4, as in its design document.
 func TestLowerCaseKeys(t *testing.T) {
 	s := serve(t, nil)
 	body := `{"pod":{"metadata":{"name":"p","namespace":"default"}},"nodes":{"items":[
@@ -437,7 +437,7 @@ func TestLowerCaseKeys(t *testing.T) {
 	}
 }
 
-// Until the cluster has been read every call fails, and says what is missing.
+// Until the cluster has been read, every call fails with an error that names what is missing.
 func TestUnreadClusterIsNamed(t *testing.T) {
 	missing := errors.New("not read from the API server yet: pods (the API server forbids reading a resource)")
 	s := serve(t, &fakeCluster{view: view(nil), unsynced: missing})
@@ -448,7 +448,7 @@ func TestUnreadClusterIsNamed(t *testing.T) {
 		"bind":       encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"}),
 	} {
 		if answer := s.post(t, verb, body); !strings.Contains(answer, missing.Error()) {
-			t.Errorf("%s answers %s", verb, answer)
+			t.Errorf("%s returns %s", verb, answer)
 		}
 	}
 }

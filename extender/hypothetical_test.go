@@ -34,8 +34,8 @@ import (
 // hypotheticalCalls is how many calls a cluster autoscaler makes in TestHypotheticalNodesChangeNothing.
 const hypotheticalCalls = 100_000
 
-// replica is one Outboard with a cluster of its own: a profile of GPUMemory that learns from the history of the view, ledgers, and
-// a Requeuer.
+// replica is one Outboard with its own cluster: a profile of GPUMemory that learns from the history of the view, ledgers, and a
+// Requeuer.
 type replica struct {
 	*fakeCluster
 	t        *testing.T
@@ -48,17 +48,17 @@ type replica struct {
 	engine   *engine.Engine
 	verbs    map[decision.Verb]http.Handler
 	retried  []string // pods, in order
-	heard    []string // by Filtered
+	heard    []string // pods and nodes of the calls of Filtered
 }
 
-// View may be called while see publishes another.
+// View may be called while see publishes another one.
 func (r *replica) View() *snapshot.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.view
 }
 
-// RetryPod is what the Requeuer calls.
+// RetryPod is called by the Requeuer.
 func (r *replica) RetryPod(_ context.Context, _, name string, _ types.UID) (bool, error) {
 	r.retried = append(r.retried, name)
 	return true, nil
@@ -124,7 +124,7 @@ func (r *replica) call(verb decision.Verb, args any) string {
 	return w.Body.String()
 }
 
-// place does what kube-scheduler does about a pod, and returns all responses.
+// place makes the calls of kube-scheduler for a pod, and returns all responses.
 func (r *replica) place(pod *corev1.Pod) (responses []string) {
 	ask := func(verb decision.Verb, args any) string {
 		response := r.call(verb, args)
@@ -152,7 +152,7 @@ func (r *replica) place(pod *corev1.Pod) (responses []string) {
 	return responses
 }
 
-// see is what happens when the watch shows the pod.
+// see updates the view as if the watch showed the pod.
 func (r *replica) see(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,8 +205,8 @@ type autoscaler struct {
 	pods []*corev1.Pod
 }
 
-// ask makes the call with this number, and reports a wrong response. Each call has a node of its own, as a new simulation does,
-// on which pods that need at most one GPU's memory fit, and one that is too small for all of them.
+// ask makes the call with this number, and reports a wrong response. Each call has its own node, as a new simulation does, on
+// which pods fit that need at most one GPU's memory, and another node that is too small for all of them.
 func (a autoscaler) ask(r *replica, number int) {
 	pod := a.pods[number%len(a.pods)]
 	large, small := gpuNode(fmt.Sprintf("template-%d", number), 2), gpuNode("template-small", 1)
@@ -218,7 +218,7 @@ func (a autoscaler) ask(r *replica, number int) {
 	args := extenderv1.ExtenderArgs{Pod: pod, Nodes: list}
 	if number%3 == 0 {
 		if got := decode[extenderv1.HostPriorityList](a.t, r.call(decision.Prioritize, args)); len(got) > len(list.Items) {
-			a.t.Errorf("call %d has the scores %v", number, got)
+			a.t.Errorf("call %d returned the scores %v", number, got)
 		}
 		return
 	}
@@ -240,9 +240,9 @@ func (a autoscaler) ask(r *replica, number int) {
 	}
 }
 
-// A cluster autoscaler asks about nodes that do not exist, beside all that kube-scheduler does, about the same pods. Afterwards
-// everything is as without it: each response to kube-scheduler, the records, the pending pods and which of them are
-// retried, ledgers, Bindings with their annotations, history, pods in flight, and the memory in use.
+// A cluster autoscaler makes calls about nodes that do not exist, in addition to all calls of kube-scheduler, for the same pods.
+// They change nothing: the responses to kube-scheduler, the records, the pending pods and which of them are retried, ledgers,
+// Bindings with their annotations, history, pods in flight, and the memory in use are the same as without it.
 func TestHypotheticalNodesChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, pods = 8, 40 // 16 pods fit
@@ -271,28 +271,28 @@ func TestHypotheticalNodesChangeNothing(t *testing.T) {
 			scaling.Wait()
 			calls = hypotheticalCalls * (step + 1) / last
 			if diff := gocmp.Diff(want, got); diff != "" {
-				t.Fatalf("step %d is answered differently beside an autoscaler (-alone +beside):\n%s", step, diff)
+				t.Fatalf("step %d has another response with an autoscaler (-alone +beside):\n%s", step, diff)
 			}
 			if diff := gocmp.Diff(alone.state(), beside.state()); diff != "" {
-				t.Fatalf("step %d: an autoscaler has changed (-alone +beside):\n%s", step, diff)
+				t.Fatalf("step %d: an autoscaler changed the state (-alone +beside):\n%s", step, diff)
 			}
 			most = max(most, heap()-before)
 		}
 		if calls != hypotheticalCalls {
 			t.Errorf("made %d calls", calls)
 		}
-		t.Logf("the memory in use grows by %d bytes at most", most)
+		t.Logf("the memory in use grew by %d bytes at most", most)
 		if most > 4<<20 {
-			t.Errorf("the memory in use grows by %d bytes", most)
+			t.Errorf("the memory in use grew by %d bytes", most)
 		}
 		if want, got := alone.retry(), beside.retry(); len(want) == 0 || !slices.Equal(got, want) {
-			t.Errorf("retried %q beside an autoscaler, and %q without", got, want)
+			t.Errorf("retried %q with an autoscaler, and %q without", got, want)
 		}
 	})
 }
 
-// ordinary is one step of what kube-scheduler does: it places the pods one after the other, until none fits, makes room for an
-// important one, and tries others again.
+// ordinary is one step of kube-scheduler: it places pods one after the other, until none fits, makes room for a pod of high
+// priority, and tries others again.
 func ordinary(r *replica, step, pods int) []string {
 	if step < pods {
 		return r.place(r.pods[step])
@@ -314,10 +314,10 @@ func ordinary(r *replica, step, pods int) []string {
 	}
 }
 
-// retry adds a node, on which pending pods fit if kube-scheduler asked about it, and returns which are retried.
+// retry adds a node, on which pending pods fit if kube-scheduler made a call about it, and returns which pods are retried.
 func (r *replica) retry() []string {
 	for _, pod := range r.pods {
-		if pod.Spec.NodeName == "n00" { // ends
+		if pod.Spec.NodeName == "n00" { // the pod ends
 			ended := pod.DeepCopy()
 			ended.Status.Phase = corev1.PodSucceeded
 			for key, l := range r.ledgers.ledgers {
@@ -330,14 +330,14 @@ func (r *replica) retry() []string {
 	var running sync.WaitGroup
 	running.Go(func() { r.requeuer.Run(ctx) })
 	r.requeuer.Use(map[string]*engine.Engine{"/": r.engine})
-	time.Sleep(30*time.Second + time.Millisecond) // not at a moment at which a pod is retried
+	time.Sleep(30*time.Second + time.Millisecond) // not at a moment of a retry
 	cancel()
 	running.Wait()
 	return r.retried
 }
 
-// A node that exists only in a call is judged as the same node is in a cluster where it has no pods, whatever runs on the node that
-// it was made from, and comes back as it was sent.
+// A node that exists only in a call is evaluated like the same node in a cluster where it has no pods, whatever pods run on the
+// node that it was made from, and the response has it as the call had it.
 func TestHypotheticalNodesAreEmpty(t *testing.T) {
 	original := gpuNode("n00", 2)
 	template := original.DeepCopy()
@@ -357,15 +357,15 @@ func TestHypotheticalNodesAreEmpty(t *testing.T) {
 		}
 	}
 	if records := full.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 1}); len(records) > 0 {
-		t.Errorf("nodes that do not exist are in the record %+v", records[0])
+		t.Errorf("the record has nodes that do not exist: %+v", records[0])
 	}
 	args := extenderv1.ExtenderArgs{Pod: sharing("p", 0, 1), Nodes: &corev1.NodeList{Items: []corev1.Node{*original}}}
 	if got := decode[extenderv1.ExtenderFilterResult](t, full.post(t, "filter", encode(t, args))); len(got.FailedNodes) != 1 {
-		t.Errorf("the node that exists: %+v", got)
+		t.Errorf("the node that exists: got %+v", got)
 	}
 }
 
-// A pod that fits on none of the nodes that exist stays pending, although it fits on one of the call that does not exist.
+// A pod that fits on no existing node stays pending, although it fits on a node that exists only in the call.
 func TestPodThatFitsOnHypotheticalNodesStaysPending(t *testing.T) {
 	var heard []string
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
@@ -385,6 +385,6 @@ func TestPodThatFitsOnHypotheticalNodesStaysPending(t *testing.T) {
 		s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), Nodes: list}))
 	}
 	if want := []string{"false", "true"}; !slices.Equal(heard, want) {
-		t.Errorf("heard %q, want %q", heard, want)
+		t.Errorf("got %q, want %q", heard, want)
 	}
 }

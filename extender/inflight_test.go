@@ -28,18 +28,17 @@ func with(p policy.Policy, inFlight *extender.InFlight, ledgers engine.Ledgers) 
 	}
 }
 
-// fitting are those of the nodes that a filter call returns.
+// fitting are the nodes that a filter call returns.
 func fitting(t *testing.T, s server, pod *corev1.Pod, asked ...string) []string {
 	t.Helper()
 	result := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &asked})))
 	if result.NodeNames == nil {
-		t.Fatalf("answered %+v", result)
+		t.Fatalf("got response %+v", result)
 	}
 	return *result.NodeNames
 }
 
-// While one profile binds a pod, every other profile counts it, whatever policies it has, and so does a profile that is made in
-// the meantime.
+// While one profile binds a pod, every other profile counts it, with any policies, and also if the profile is created meanwhile.
 func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 	gpus := func() policy.Policy { return policytest.Build(t, gpumemory.Type(), "") }
 	limit := func() policy.Policy { return policytest.Build(t, podlimit.Type(), "{max: 1, selector: {}}") }
@@ -62,7 +61,7 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 			reloaded := serve(t, cluster, with(test.asks(), inFlight, b))
 			for name, s := range map[string]server{"the other profile": asks, "a profile made meanwhile": reloaded} {
 				if got := fitting(t, s, largeGPUPod("q"), "one", "other"); !slices.Equal(got, []string{"other"}) {
-					t.Errorf("while p is being bound to one, %s says q fits on %q", name, got)
+					t.Errorf("while p is being bound to one, in %s q fits on %q", name, got)
 				}
 				if got := bindTo(t, s, "q", "one"); got == "" {
 					t.Errorf("while p is being bound to one, %s binds q there", name)
@@ -95,11 +94,11 @@ func TestProfilesCountTheSameNominations(t *testing.T) {
 		"one": {Pods: []*extenderv1.MetaPod{{UID: "victim"}}},
 	}}))
 	if got := fitting(t, asks, sharing("late", 0, 10), "one"); len(got) > 0 {
-		t.Errorf("what another profile frees for a more important pod is given away: fits on %q", got)
+		t.Errorf("another pod gets the resources that another profile frees for a pod of higher priority: it fits on %q", got)
 	}
 }
 
-// RemoteClusters counts a pod that is being bound to one node of a cluster when it judges another.
+// RemoteClusters counts a pod that is being bound to one node of a cluster when it evaluates another node of that cluster.
 func TestRemoteClustersCountsPodsInFlight(t *testing.T) {
 	nodes := []*corev1.Node{labelled("west-1", "cluster", "west"), labelled("west-2", "cluster", "west")}
 	var builder snapshot.Builder
@@ -122,7 +121,7 @@ func TestRemoteClustersCountsPodsInFlight(t *testing.T) {
 	go func() { answered <- bindTo(t, s, "p", "west-1") }()
 	<-arrived
 	if got := fitting(t, s, waiting("q"), "west-2"); len(got) > 0 {
-		t.Errorf("the only place in the cluster is being taken on west-1, and q fits on %q", got)
+		t.Errorf("a pod that needs the only place in the cluster is being bound to west-1, and q fits on %q", got)
 	}
 	if got := bindTo(t, s, "q", "west-2"); got == "" {
 		t.Error("q is bound to a cluster without room")

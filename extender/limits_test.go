@@ -24,7 +24,7 @@ import (
 )
 
 func heap() int64 {
-	for range 3 { // what finalizers and pools hold on to goes with the second
+	for range 3 { // the second and third also free what finalizers and pools retain
 		runtime.GC()
 	}
 	var stats runtime.MemStats
@@ -52,12 +52,12 @@ func distinct(n int) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// podWith is a pod that no request has asked about before, with something in its spec.
+// podWith is a pod that no earlier request has, with something in its spec.
 func podWith(i int, spec string) string {
 	return fmt.Sprintf(`{"metadata":{"namespace":"n","name":"p","uid":"u%d","resourceVersion":"1"},"spec":{%s}}`, i, spec)
 }
 
-// hostile are bodies that would take a lot of memory for their size. Each is of a pod of its own.
+// hostile are bodies that would take a lot of memory for their size. Each has its own pod.
 var hostile = map[string]struct {
 	verb string
 	body func(i int) string
@@ -105,38 +105,38 @@ var hostile = map[string]struct {
 	}},
 }
 
-// Whatever is asked, and however often, next to nothing of it is kept.
+// The handler retains almost nothing of any calls, however many.
 func TestNothingOutlivesItsRequest(t *testing.T) {
 	for name, attack := range hostile {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}},
 				func(_ *engine.Options, o *extender.Options) { o.Log = decision.NewLog(0) })
-			s.post(t, attack.verb, attack.body(0)) // what there is one of at most is made now
+			s.post(t, attack.verb, attack.body(0)) // allocates now what exists at most once
 			before := heap()
 			for i := range 40 {
 				s.post(t, attack.verb, attack.body(i))
 			}
 			if kept := heap() - before; kept > 40<<20 {
-				t.Errorf("%d MiB are kept", kept>>20)
+				t.Errorf("the handler retains %d MiB", kept>>20)
 			}
 		})
 	}
 }
 
-// A body is not made to hundreds of times its size, apart from what is small anyway.
+// Decoding a body does not take hundreds of times its size, except for bodies that are small anyway.
 func TestBodiesAreMadeToLittle(t *testing.T) {
 	for name, attack := range hostile {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}})
 			body := attack.body(0)
 			if took := allocated(func() { s.post(t, attack.verb, body) }); took > 64<<20 {
-				t.Errorf("%d MiB are allocated for a body of %d KiB", took>>20, len(body)>>10)
+				t.Errorf("the handler allocates %d MiB for a body of %d KiB", took>>20, len(body)>>10)
 			}
 		})
 	}
 }
 
-// Many large calls at once leave no more buffers behind than one.
+// Many large concurrent calls leave no more buffers behind than one.
 func TestBuffersOfManyCallsAreNotKept(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	body := `{"Pod":` + podWith(0, ``) + `,"NodeNames":["good"],"x":"` + strings.Repeat("x", 4<<20) + `"}`
@@ -148,11 +148,11 @@ func TestBuffersOfManyCallsAreNotKept(t *testing.T) {
 	}
 	running.Wait()
 	if kept := heap() - before; kept > 16<<20 {
-		t.Errorf("%d MiB are kept", kept>>20)
+		t.Errorf("the handler retains %d MiB", kept>>20)
 	}
 }
 
-// Memory is reserved once for a request, before anything is made of its body, and little for a usual one.
+// A request reserves memory once, before its body is decoded, and a usual request reserves little.
 func TestReserve(t *testing.T) {
 	var reserved []int64
 	var refuse error
@@ -181,17 +181,17 @@ func TestReserve(t *testing.T) {
 			reserved, refuse = nil, nil
 			s.post(t, tt.verb, tt.body)
 			if len(reserved) != 1 || reserved[0] < tt.least || reserved[0] > tt.most {
-				t.Errorf("%d bytes are reserved, want %d to %d, once", reserved, tt.least, tt.most)
+				t.Errorf("the handler reserves %d bytes, want %d to %d, once", reserved, tt.least, tt.most)
 			}
 			refuse = errors.New("no memory")
 			if got := decode[struct{ Error string }](t, s.post(t, tt.verb, tt.body)); got.Error != "no memory" {
-				t.Errorf("refused: Error is %q", got.Error)
+				t.Errorf("without memory: got Error %q", got.Error)
 			}
 		})
 	}
 }
 
-// What is over a limit is refused with a text that says so.
+// A request beyond a limit gets an error that names the limit.
 func TestLimitsAreTold(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	long := strings.Repeat("x", 254)
@@ -207,18 +207,18 @@ func TestLimitsAreTold(t *testing.T) {
 		{"bind", `{"PodName":"p","PodNamespace":"n","PodUID":"u","Node":"good","x":"` + strings.Repeat("x", 16<<10) + `"}`, "the limit for a bind call is 16384"},
 	} {
 		if got := decode[struct{ Error string }](t, s.post(t, tt.verb, tt.body)); !strings.Contains(got.Error, tt.want) || got.Error == "" {
-			t.Errorf("%s of %.80s…: Error is %q, want %q", tt.verb, tt.body, got.Error, tt.want)
+			t.Errorf("%s of %.80s…: got Error %q, want %q", tt.verb, tt.body, got.Error, tt.want)
 		}
 	}
-	// The largest there may be is accepted.
+	// The maximum is accepted.
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: long[:253], Namespace: long[:63]}}
 	got := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: names("good", long[:253])})))
 	if got.Error != "" {
-		t.Errorf("the longest names: %s", got.Error)
+		t.Errorf("names of maximum length: got Error %s", got.Error)
 	}
 }
 
-// Requests with many nodes that are not known are decoded one after the other, and all are answered.
+// Requests with many unknown nodes are decoded one after the other, and all get a response.
 func TestManyNewNodesAtOnce(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	list := corev1.NodeList{}
@@ -239,14 +239,14 @@ func TestManyNewNodesAtOnce(t *testing.T) {
 			defer res.Body.Close()
 			var answer extenderv1.ExtenderFilterResult
 			if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Error != "" || len(answer.Nodes.Items) != len(list.Items) {
-				t.Errorf("error %v, answered with the error %q", err, answer.Error)
+				t.Errorf("error %v, response with the error %q", err, answer.Error)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// Whoever may call cannot fill the log: of each cause a few lines are written.
+// A caller cannot fill the log: it has a few lines for each cause.
 func TestFailuresDoNotFillTheLog(t *testing.T) {
 	var log lockedBuffer
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
@@ -257,7 +257,7 @@ func TestFailuresDoNotFillTheLog(t *testing.T) {
 		s.post(t, "bind", fmt.Sprintf(`{"PodName":"p%d","PodNamespace":"default","PodUID":"u","Node":"good"}`, i))
 	}
 	s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod("error", "x"), NodeNames: names("good")}))
-	for range 5000 { // a call is logged after it is answered
+	for range 5000 { // a call is logged after its response
 		if strings.Contains(log.String(), "policy Labels") {
 			break
 		}

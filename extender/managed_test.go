@@ -15,8 +15,8 @@ import (
 	"outboard.dev/outboard/extender"
 )
 
-// A pod that asks for none of the managedResources is answered as if kube-scheduler had not called, and the record says so;
-// one that asks for one of them is judged.
+// A pod that requests none of the managedResources gets the response that has no effect, and the record says so; a pod that
+// requests one of them is evaluated.
 func TestUnmanagedPods(t *testing.T) {
 	victim := somePod()
 	victim.Name, victim.UID, victim.Spec.NodeName = "victim", "u2", "wrong"
@@ -39,22 +39,22 @@ func TestUnmanagedPods(t *testing.T) {
 			})
 			fit := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: tt.pod, NodeNames: names("wrong", "better", "new", "good", "full")})))
 			if !slices.Equal(*fit.NodeNames, tt.fit) || tt.unmanaged && len(fit.FailedNodes)+len(fit.FailedAndUnresolvableNodes) > 0 {
-				t.Errorf("filter: %+v", fit)
+				t.Errorf("filter returned %+v", fit)
 			}
 			sum := int64(0)
 			for _, score := range decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: tt.pod, NodeNames: names("better", "good", "full")}))) {
 				sum += score.Score
 			}
 			if (sum > 0) != tt.scored {
-				t.Errorf("the scores add up to %d", sum)
+				t.Errorf("the scores sum up to %d", sum)
 			}
 			preempt := extenderv1.ExtenderPreemptionArgs{Pod: tt.pod, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"wrong": {Pods: []*extenderv1.MetaPod{{UID: "u2"}}}}}
 			if got := decode[extenderv1.ExtenderPreemptionResult](t, s.post(t, "preempt", encode(t, preempt))); len(got.NodeNameToMetaVictims) != tt.preempted {
-				t.Errorf("preempt: %+v", got)
+				t.Errorf("preempt returned %+v", got)
 			}
 			records := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 10})
 			if len(records) != 3 {
-				t.Fatalf("%d records", len(records))
+				t.Fatalf("got %d records", len(records))
 			}
 			for _, r := range records {
 				var text bytes.Buffer
@@ -62,7 +62,7 @@ func TestUnmanagedPods(t *testing.T) {
 					t.Fatal(err)
 				}
 				if r.Unmanaged != tt.unmanaged || strings.Contains(text.String(), "none of the profile's managedResources") != tt.unmanaged {
-					t.Errorf("the record of %s says %v:\n%s", r.Verb, r.Unmanaged, text.String())
+					t.Errorf("the record of %s has Unmanaged %v:\n%s", r.Verb, r.Unmanaged, text.String())
 				}
 			}
 		})

@@ -27,7 +27,7 @@ import (
 
 const gpuIndex = "ALIYUN_COM_GPU_MEM_IDX"
 
-// gpuNode is a node with so many GPUs of 16 GiB.
+// gpuNode is a node with this many GPUs of 16 GiB.
 func gpuNode(name string, gpus int64) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
 		"aliyun.com/gpu-mem":   *resource.NewQuantity(16*gpus, resource.DecimalSI),
@@ -35,7 +35,7 @@ func gpuNode(name string, gpus int64) *corev1.Node {
 	}}}
 }
 
-// sharing is a pod of the priority that asks for so much of one GPU.
+// sharing is a pod of this priority that requests this much of one GPU.
 func sharing(name string, priority int32, gibibytes int64) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"},
@@ -45,7 +45,7 @@ func sharing(name string, priority int32, gibibytes int64) *corev1.Pod {
 	}
 }
 
-// on is the pod as it is when it runs on the node, with the GPU.
+// on is the pod as it runs on the node, with the GPU.
 func on(pod *corev1.Pod, node, gpu string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName, pod.Status.Phase, pod.Status.NominatedNodeName = node, corev1.PodRunning, ""
@@ -65,7 +65,7 @@ func terminating(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// gpuProfile serves GPUMemory over what the cluster holds.
+// gpuProfile serves GPUMemory with the contents of the cluster.
 type gpuProfile struct {
 	server
 	t       *testing.T
@@ -89,7 +89,7 @@ func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*core
 	})}
 }
 
-// see makes the nodes and pods what the view shows.
+// see publishes a view of the nodes and pods.
 func (g *gpuProfile) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
 	g.cluster.mu.Lock()
 	defer g.cluster.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *gpuProfile) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
 	g.cluster.view = b.View()
 }
 
-// fits says on which of the nodes the pod fits.
+// fits returns on which of the nodes the pod fits.
 func (g *gpuProfile) fits(pod *corev1.Pod, nodes ...string) string {
 	g.t.Helper()
 	answer := decode[extenderv1.ExtenderFilterResult](g.t, g.post(g.t, "filter", encode(g.t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})))
@@ -121,7 +121,7 @@ func (g *gpuProfile) fits(pod *corev1.Pod, nodes ...string) string {
 	return strings.Join(*answer.NodeNames, " ")
 }
 
-// bind returns the GPU the pod was bound to, or the error.
+// bind returns the GPU that the pod was bound to, or the error.
 func (g *gpuProfile) bind(pod, node string) string {
 	g.t.Helper()
 	g.cluster.bindings = nil
@@ -132,7 +132,7 @@ func (g *gpuProfile) bind(pod, node string) string {
 	return "GPU " + g.cluster.bindings[0].Annotations[gpuIndex]
 }
 
-// preempt returns the nodes kept.
+// preempt returns the nodes of the response.
 func (g *gpuProfile) preempt(pod *corev1.Pod, victims map[string]*extenderv1.MetaVictims) string {
 	g.t.Helper()
 	answer := decode[extenderv1.ExtenderPreemptionResult](g.t, g.post(g.t, "preempt", encode(g.t, extenderv1.ExtenderPreemptionArgs{Pod: pod, NodeNameToMetaVictims: victims})))
@@ -156,8 +156,8 @@ func metaVictims(uids ...string) *extenderv1.MetaVictims {
 	return v
 }
 
-// Pods were evicted to make room for important, which is nominated to the node. kube-scheduler's own sum over the GPUs
-// (12 + 10 + 8 of 32) lets other pass; which GPU has what is left only we know.
+// Pods were evicted for important, which is nominated to the node. kube-scheduler's sum over the GPUs (12 + 10 + 8 of 32) lets
+// another pod pass; only Outboard knows how much each GPU has left.
 func TestNominatedPodKeepsItsGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
 	runs := on(sharing("runs", 0, 12), "n", "1")
@@ -165,26 +165,26 @@ func TestNominatedPodKeepsItsGPU(t *testing.T) {
 	g := serveGPUProfile(t, nil, important, other, small)
 	g.see(nodes, runs, important)
 	if got := g.fits(other, "n"); got != "" {
-		t.Error("a less important pod fits where others were evicted for important")
+		t.Error("a pod of lower priority fits where others were evicted for important")
 	}
 	if got := g.bind("other", "n"); !strings.Contains(got, "does not fit any more: Insufficient GPU Memory in one device") {
-		t.Errorf("bind of a pod that was let pass before: %s", got)
+		t.Errorf("bind of a pod that passed before: %s", got)
 	}
 	if got := g.fits(sharing("urgent", 2000, 8), "n"); got != "n" {
-		t.Error("a more important pod does not fit")
+		t.Error("a pod of higher priority does not fit")
 	}
 	if got := g.fits(important, "n"); got != "n" {
 		t.Error("important does not fit where it is nominated")
 	}
 	if got := g.bind("small", "n"); got != "GPU 1" {
-		t.Errorf("a pod for which there is room beside both: %s, want GPU 1", got)
+		t.Errorf("a pod that fits beside both: %s, want GPU 1", got)
 	}
 	if got := g.bind("important", "n"); got != "GPU 0" {
 		t.Errorf("important: %s, want GPU 0", got)
 	}
 }
 
-// A pod that fits beside a nominated one gets a GPU that is not the other's, whatever the policy prefers.
+// A pod that fits beside a nominated pod does not get the GPU of that pod, whatever the policy prefers.
 func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
 	runs := on(sharing("runs", 0, 6), "n", "0")
@@ -192,17 +192,17 @@ func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
 	g := serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = gpumemory.SpreadGPUs }, important, other)
 	g.see(nodes, runs)
 	if got := g.bind("other", "n"); got != "GPU 1" {
-		t.Fatalf("with nobody nominated: %s, want GPU 1, of which most is free", got)
+		t.Fatalf("without a nominated pod: %s, want GPU 1, which has the most memory free", got)
 	}
 	g = serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = gpumemory.SpreadGPUs }, important, other)
 	g.see(nodes, runs, important)
 	if got := g.bind("other", "n"); got != "GPU 0" {
-		t.Errorf("beside a pod that needs GPU 1: %s, want GPU 0", got)
+		t.Errorf("beside a nominated pod that needs GPU 1: %s, want GPU 0", got)
 	}
 }
 
-// From the answer to a preempt call on, the pod counts on the node, before the view shows the nomination, and until the pods
-// evicted for it are gone.
+// After the response to a preempt call, the pod counts on the node, even before the view shows the nomination, and until the
+// pods evicted for it are gone.
 func TestPreemptedNodeIsKept(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 1)}
 	low, high := on(sharing("low", 0, 10), "n", "0"), on(sharing("high", 2000, 12), "n", "1")
@@ -210,10 +210,10 @@ func TestPreemptedNodeIsKept(t *testing.T) {
 	g := serveGPUProfile(t, nil, important, small)
 	g.see(nodes, low, high)
 	if got := g.fits(small, "n"); got != "n" {
-		t.Fatal("small does not fit before")
+		t.Fatal("small does not fit before the preempt call")
 	}
 	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" {
-		t.Fatalf("preempt keeps %q", got)
+		t.Fatalf("preempt returns %q", got)
 	}
 	smaller := sharing("smaller", 0, 5) // does not fit beside high
 	step := func(what, want string, pods ...*corev1.Pod) {
@@ -234,7 +234,7 @@ func TestPreemptedNodeIsKept(t *testing.T) {
 	step("gone", "n")
 }
 
-// What is remembered of an answer ends when kube-scheduler nominates the pod elsewhere, or nowhere.
+// The effect of a response ends when kube-scheduler nominates the pod elsewhere, or nowhere.
 func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
 	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
@@ -243,26 +243,26 @@ func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	g.see(nodes, onN, onM)
 	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
 	if got := g.preempt(important, victims); got != "m[low-m] n[low-n]" {
-		t.Fatalf("preempt keeps %q", got)
+		t.Fatalf("preempt returns %q", got)
 	}
 	if got := g.fits(small, "n", "m"); got != "" {
-		t.Errorf("small fits on %q while it is not known which node important is nominated to", got)
+		t.Errorf("small fits on %q before the view shows the nomination of important", got)
 	}
 	if got := g.preempt(sharing("another", 1000, 16), victims); got != "m[low-m] n[low-n]" {
-		t.Errorf("another preempt call in the meantime keeps %q", got)
+		t.Errorf("a second preempt call returns %q", got)
 	}
 	g.see(nodes, onN, onM, nominatedTo("m", important), nominatedTo("m", sharing("another", 1000, 16)))
 	if got := g.fits(small, "n", "m"); got != "n" {
-		t.Errorf("small fits on %q with both nominated to m", got)
+		t.Errorf("small fits on %q, with both nominated to m", got)
 	}
 	g.see(nodes, onN, onM)
 	if got := g.fits(small, "n", "m"); got != "n m" {
-		t.Errorf("small fits on %q with nobody nominated any more", got)
+		t.Errorf("small fits on %q, without nominated pods", got)
 	}
 }
 
-// On a control plane under load, the watch shows a nomination seconds after the preempt call was answered. What is made free is
-// not for others meanwhile.
+// On a control plane under load, the watch shows a nomination seconds after the response to the preempt call. Other pods cannot
+// use the freed resources meanwhile.
 func TestPreemptedNodeIsKeptUntilTheNominationIsSeen(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1)}
 	low, important, small := on(sharing("low", 0, 10), "n", "0"), sharing("important", 1000, 16), sharing("small", 0, 4)
@@ -282,17 +282,17 @@ func TestPreemptedNodeIsKeptUntilTheNominationIsSeen(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		g.see(nodes)
 		if fits() {
-			t.Error("another pod fits when the pod was evicted and the nomination is on its way")
+			t.Error("another pod fits after the eviction and before the view shows the nomination")
 		}
 		time.Sleep(time.Minute)
 		if !fits() {
-			t.Error("another pod does not fit though nobody was nominated for a minute")
+			t.Error("another pod does not fit, although no pod was nominated for a minute")
 		}
 	})
 }
 
-// kube-scheduler tries a nominated pod again when it sees that the pods evicted for it are gone, which may be before our view shows
-// it. Nobody is evicted on another node for a pod that fits on the one to which it is nominated.
+// kube-scheduler retries a nominated pod when it sees that the pods evicted for it are gone, which may be before the view shows
+// it. A preempt call evicts no pod on another node for a pod that fits on the node to which it is nominated.
 func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
 	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
@@ -300,10 +300,10 @@ func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 	onN, onM := map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
 	for _, tc := range []struct {
 		name     string
-		answered bool        // the preempt call that nominated the pod was answered by this replica
+		answered bool        // whether this replica answered the preempt call that nominated the pod
 		view     *corev1.Pod // low as the view shows it; nil: gone
-		alive    bool        // low, by the API server
-		rejected bool        // the pod on its node, by the filter call before
+		alive    bool        // whether low exists in the API server
+		rejected bool        // whether the filter call before rejected the pod on its node
 		want     string
 	}{
 		{"evicted, and being deleted as the view shows it", true, terminating(low), false, true, ""},
@@ -319,7 +319,7 @@ func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 			g.see(nodes, low, lowM)
 			if tc.answered {
 				if got := g.preempt(important, onN); got != "n[low]" {
-					t.Fatalf("the first preempt call keeps %q", got)
+					t.Fatalf("the first preempt call returns %q", got)
 				}
 			}
 			if tc.alive {
@@ -337,16 +337,16 @@ func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 			}
 			g.see(nodes, now...)
 			if got := g.preempt(nominated, onM); got != tc.want {
-				t.Errorf("preempt keeps %q, want %q", got, tc.want)
+				t.Errorf("preempt returns %q, want %q", got, tc.want)
 			}
 			if got := g.preempt(nominated, onM); got != "m[low-m]" {
-				t.Errorf("another preempt call, without a filter call about the node, keeps %q", got)
+				t.Errorf("another preempt call, without a filter call about the node, returns %q", got)
 			}
 		})
 	}
 }
 
-// Whether a pod is gone is not guessed: without an answer of the API server nobody is evicted, and the record says why.
+// Only the API server decides whether a pod is gone: without its response preempt evicts no pod, and the record has the reason.
 func TestNominatedPodWaitsForTheAPIServer(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
 	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), nominatedTo("n", sharing("important", 1000, 16))
@@ -357,21 +357,21 @@ func TestNominatedPodWaitsForTheAPIServer(t *testing.T) {
 	victims := map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
 	answer := decode[struct{ Error string }](t, g.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: victims})))
 	if want := `asking whether pod default/low is gone, which was evicted from node "n": timeout`; answer.Error != want {
-		t.Errorf("error %q, want %q", answer.Error, want)
+		t.Errorf("got error %q, want %q", answer.Error, want)
 	}
 	g.cluster.liveErr = nil
 	g.fits(important, "n")
 	if got := g.preempt(important, victims); got != "" {
-		t.Errorf("preempt keeps %q when low is gone", got)
+		t.Errorf("preempt returns %q when low is gone", got)
 	}
 	record := g.log.Find(decision.Query{Namespace: "default", Name: "important", Limit: 1})[0]
 	if want := `needs no eviction: the pod fits on node "n", to which it is nominated`; len(record.Preemptions) != 1 || record.Preemptions[0].Dropped != want {
-		t.Errorf("recorded: %+v", record.Preemptions)
+		t.Errorf("got record %+v", record.Preemptions)
 	}
 }
 
-// What is kept about nominated pods from one view to the next changes no answer: an engine that has seen every view and one that
-// has seen none say the same.
+// What the engine caches about nominated pods from one view to the next changes no response: an engine that has had every view
+// and a new one return the same.
 func TestNominatedPodsFollowFromTheView(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, err := gpumemory.New(gpumemory.Defaults())
@@ -418,7 +418,7 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !slices.Equal(got.Kept, want.Kept) {
-					t.Fatalf("kept %v, and an engine that is asked for the first time %v", got.Kept, want.Kept)
+					t.Fatalf("kept %v, and a new engine %v", got.Kept, want.Kept)
 				}
 				without := req
 				without.Nominations = nil

@@ -26,7 +26,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// counting scores nodes by a label, and counts how often it is asked.
+// counting scores nodes by a label, and counts its calls.
 type counting struct{ asked *atomic.Int64 }
 
 func (c counting) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -61,7 +61,7 @@ func newScoring(t *testing.T, nodes []*corev1.Node, pods ...*corev1.Pod) *scorin
 	return s
 }
 
-// call returns the answer, and how often the policy was asked for it.
+// call returns the response, and how often it called the policy.
 func (s *scoring) call(verb decision.Verb, args any) (answer string, asked int64) {
 	s.t.Helper()
 	w := httptest.NewRecorder()
@@ -70,15 +70,14 @@ func (s *scoring) call(verb decision.Verb, args any) (answer string, asked int64
 	return w.Body.String(), s.asked.Load() - before
 }
 
-// prioritize returns the scores, and whether the policy was asked for them.
+// prioritize returns the scores, and whether the call called the policy.
 func (s *scoring) prioritize(args extenderv1.ExtenderArgs) (scores extenderv1.HostPriorityList, asked bool) {
 	s.t.Helper()
 	answer, n := s.call(decision.Prioritize, args)
 	return decode[extenderv1.HostPriorityList](s.t, answer), n > 0
 }
 
-// After a filter call the policies are asked for scores once, and the prioritize call that follows from the answer is answered
-// by them, unless something has happened that they do not know.
+// A filter call computes the scores once, and the following prioritize call uses them, unless something has changed since.
 func TestPrioritizeIsAnsweredByTheViewOfFilter(t *testing.T) {
 	before := []*corev1.Node{labelled("a", "score", "90"), labelled("b", "score", "50"), labelled("c", "score", "10"), labelled("d", "score", "70")}
 	after := []*corev1.Node{labelled("a", "score", "10"), labelled("b", "score", "90"), labelled("c", "score", "50"), labelled("d", "score", "70")}
@@ -117,7 +116,7 @@ func TestPrioritizeIsAnsweredByTheViewOfFilter(t *testing.T) {
 				"d": {Pods: []*extenderv1.MetaPod{{UID: string(victim.UID)}}},
 			}})
 			if got := decode[extenderv1.ExtenderPreemptionResult](t, answer); len(got.NodeNameToMetaVictims) != 1 {
-				t.Errorf("preempt answers %s", answer)
+				t.Errorf("preempt returns %s", answer)
 			}
 		}, all, anew, true},
 	} {
@@ -126,13 +125,13 @@ func TestPrioritizeIsAnsweredByTheViewOfFilter(t *testing.T) {
 				s := newScoring(t, before, somePod(), waiting)
 				s.cluster.view = view(before, victim)
 				if _, asked := s.call(decision.Filter, all); asked != 3 {
-					t.Fatalf("after a filter call, the policy was asked %d times, want once for each node", asked)
+					t.Fatalf("a filter call called the policy %d times, want once for each node", asked)
 				}
 				s.cluster.view = view(after, victim)
 				tt.between(s)
 				got, asked := s.prioritize(tt.args)
 				if diff := cmp.Diff(tt.want, got); diff != "" || asked != tt.asked {
-					t.Errorf("the policy is asked: %v, want %v; scores (-want +got):\n%s", asked, tt.asked, diff)
+					t.Errorf("prioritize calls the policy: %v, want %v; scores (-want +got):\n%s", asked, tt.asked, diff)
 				}
 			})
 		})
@@ -156,7 +155,7 @@ func (s *scoring) bind(node string) {
 	synctest.Wait()
 }
 
-// The record of a prioritize call that was answered by earlier scores says what a record of any other does.
+// The record of a prioritize call with scores from the filter call is the same as that of any other.
 func TestRecordOfPrescoredCall(t *testing.T) {
 	nodes := []*corev1.Node{labelled("a", "score", "90"), labelled("b", "score", "50"), labelled("c", "score", "10")}
 	args := extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("a", "b", "c")}
@@ -166,7 +165,7 @@ func TestRecordOfPrescoredCall(t *testing.T) {
 			s.call(decision.Filter, args)
 		}
 		if _, asked := s.prioritize(args); asked == filter {
-			t.Fatalf("after a filter call: %v, the policy is asked by prioritize: %v", filter, asked)
+			t.Fatalf("filter calls the policy: %v, prioritize calls the policy: %v", filter, asked)
 		}
 		latest := *s.log.Find(decision.Query{Namespace: "default", Name: "p", Node: "b", Limit: 1})[0]
 		latest.Time, latest.Duration, latest.Cached = time.Time{}, 0, false
@@ -178,7 +177,7 @@ func TestRecordOfPrescoredCall(t *testing.T) {
 	}
 }
 
-// Scores that nobody asks for are not computed for long, and again when somebody does.
+// Without prioritize calls, scores are soon no longer computed; after a prioritize call they are computed again.
 func TestScoresThatNobodyAsksFor(t *testing.T) {
 	s := newScoring(t, []*corev1.Node{labelled("a"), labelled("b")})
 	args := extenderv1.ExtenderArgs{NodeNames: names("a", "b")}
@@ -194,13 +193,13 @@ func TestScoresThatNobodyAsksFor(t *testing.T) {
 		return scored
 	}
 	if scored := filter(100); scored == 0 || scored > 10 {
-		t.Errorf("of 100 filter calls without prioritize calls, the nodes of %d were scored", scored)
+		t.Errorf("%d of 100 filter calls without prioritize calls computed scores", scored)
 	}
 	s.prioritize(args)
 	if scored := filter(3); scored != 3 {
-		t.Errorf("of 3 filter calls after a prioritize call, the nodes of %d were scored", scored)
+		t.Errorf("%d of 3 filter calls after a prioritize call computed scores", scored)
 	}
 	if _, asked := s.call(decision.Filter, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("a", "unknown")}); asked > 0 {
-		t.Error("a single node was scored, about which no prioritize call is made")
+		t.Error("a single node was scored, although kube-scheduler makes no prioritize call about it")
 	}
 }

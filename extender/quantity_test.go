@@ -7,8 +7,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// Quantities that would keep the decoder busy for seconds, or hours, are refused;
-// names and texts that only look like one are not.
+// Quantities that would take the decoder seconds or hours are rejected; names and texts that look like such quantities are not.
 func TestQuantitiesThatTakeForever(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	for quantity, refused := range map[string]bool{
@@ -30,13 +29,13 @@ func TestQuantitiesThatTakeForever(t *testing.T) {
 				text = decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", body)).Error
 			}
 			if got := strings.Contains(text, "negative exponent"); got != refused {
-				t.Errorf("%s with quantity %q: Error is %q", verb, quantity, text)
+				t.Errorf("%s with quantity %q: got Error %q", verb, quantity, text)
 			}
 		}
 	}
 }
 
-// So are those that are no strings, which the Kubernetes libraries accept, and many that take a while each.
+// Numbers as quantities, which the Kubernetes libraries accept, and many quantities that take some time each, are rejected, too.
 func TestNumbersThatTakeForever(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	for limits, refused := range map[string]bool{
@@ -50,7 +49,7 @@ func TestNumbersThatTakeForever(t *testing.T) {
 		pod := `{"metadata":{"name":"p","annotations":{"x":"{\"y\":1e-12345678,","z":"1 1e-12345678, 3"}},"spec":{"containers":[{"resources":{"limits":{` + limits + `}}}]}}`
 		answer := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", `{"Pod":`+pod+`,"NodeNames":["good"]}`))
 		if got := strings.Contains(answer.Error, "negative exponent"); got != refused {
-			t.Errorf("limits %.60s: Error is %q", limits, answer.Error)
+			t.Errorf("limits %.60s: got Error %q", limits, answer.Error)
 		}
 	}
 }

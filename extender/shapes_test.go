@@ -12,8 +12,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// The bodies that kube-scheduler has sent since Kubernetes 1.4 get the response that its types of the time decode: see
-// testdata/shapes/README.md.
+// Every body that a version of kube-scheduler since Kubernetes 1.4 sends gets the response that the types of that version
+// decode: see testdata/shapes/README.md.
 func TestShapesOfAllVersions(t *testing.T) {
 	nodes := []*corev1.Node{labelled("node-a", "score", "90"), labelled("node-b", "say", "wrong"), labelled("full", "say", "full", "pods", "")}
 	victim := onNode("victim", "full", 1)
@@ -22,7 +22,7 @@ func TestShapesOfAllVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) < 10 {
-		t.Errorf("%d files", len(files))
+		t.Errorf("got %d files", len(files))
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
@@ -52,7 +52,7 @@ func TestShapesOfAllVersions(t *testing.T) {
 				}
 			case "bind":
 				if answer != `{"Error":""}` || len(cluster.bindings) != 1 || cluster.bindings[0].Node != "node-a" {
-					t.Errorf("answered %s, Bindings %+v", answer, cluster.bindings)
+					t.Errorf("got response %s, Bindings %+v", answer, cluster.bindings)
 				}
 			default:
 				t.Errorf("unknown verb %q", verb)
@@ -65,16 +65,16 @@ func checkFilterShape(t *testing.T, mode, answer string) {
 	t.Helper()
 	got := decode[extenderv1.ExtenderFilterResult](t, answer)
 	if got.FailedAndUnresolvableNodes["node-b"] == "" || got.Error != "" || (got.Nodes == nil) == (got.NodeNames == nil) {
-		t.Fatalf("answered %s", answer)
+		t.Fatalf("got response %s", answer)
 	}
 	switch mode {
 	case "names":
 		if !slices.Equal(*got.NodeNames, []string{"node-a"}) {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got response %s", answer)
 		}
 	case "nodes":
 		if len(got.Nodes.Items) != 1 || got.Nodes.Items[0].Name != "node-a" || got.Nodes.Items[0].Status.NodeInfo.KubeletVersion == "" {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got response %s", answer)
 		}
 	default:
 		t.Errorf("unknown mode %q", mode)

@@ -22,7 +22,7 @@ import (
 	"outboard.dev/outboard/extender/verify"
 )
 
-// Each extender violates one rule; the report must name this rule only.
+// Each extender violates one rule; the report must name only this rule.
 var brokenExtenders = []struct {
 	rule    string
 	how     string
@@ -239,7 +239,7 @@ var brokenExtenders = []struct {
 		}}
 	}},
 	{rule: "no-side-effects", how: "reserves while it filters", make: func() http.Handler {
-		// Each pod takes one of four places on each node; asking again takes nothing.
+		// Each pod gets one of four places on each node; another call for the same pod changes nothing.
 		var mu sync.Mutex
 		reserved := make(map[types.UID]bool)
 		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
@@ -270,7 +270,7 @@ var brokenExtenders = []struct {
 		}}
 	}},
 	{rule: "concurrent", how: "answers one caller with another's request", make: func() http.Handler {
-		// The request is kept where the next one overwrites it.
+		// The request stays in memory that the next one overwrites.
 		var mu sync.Mutex
 		var current []byte
 		e := &extender{}
@@ -282,7 +282,7 @@ var brokenExtenders = []struct {
 			mu.Lock()
 			current = body
 			mu.Unlock()
-			time.Sleep(2 * time.Millisecond) // the work
+			time.Sleep(2 * time.Millisecond) // the duration of the handler
 			mu.Lock()
 			answer, _ := json.Marshal(e.answerFilter(current))
 			mu.Unlock()
@@ -452,7 +452,7 @@ func add(s *extenderv1.HostPriorityList, points int64) {
 
 func byHost(a, b extenderv1.HostPriority) int { return strings.Compare(a.Host, b.Host) }
 
-// preempted edits one candidate, the same each time.
+// preempted edits one candidate, the same one each time.
 func preempted(edit func(kept map[string]*extenderv1.MetaVictims, name string)) func() http.Handler {
 	return func() http.Handler {
 		return &extender{preempt: func(_ *extenderv1.ExtenderPreemptionArgs, kept map[string]*extenderv1.MetaVictims) {
@@ -461,7 +461,7 @@ func preempted(edit func(kept map[string]*extenderv1.MetaVictims, name string)) 
 	}
 }
 
-// refuseBody refuses, in the verb's own way, the bodies that refuse picks.
+// refuseBody rejects, in the form of the verb, the bodies for which refuse returns true.
 func refuseBody(w http.ResponseWriter, r *http.Request, refuse func([]byte) bool) bool {
 	return answerBody(w, r, func(body []byte) []byte {
 		switch {
@@ -475,7 +475,7 @@ func refuseBody(w http.ResponseWriter, r *http.Request, refuse func([]byte) bool
 	})
 }
 
-// answerBody gives the answer to the body, nil for the usual one.
+// answerBody returns the answer to the body; nil: the usual one.
 func answerBody(w http.ResponseWriter, r *http.Request, answer func([]byte) []byte) bool {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

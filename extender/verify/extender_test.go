@@ -25,8 +25,7 @@ type extender struct {
 	prioritize func(args *extenderv1.ExtenderArgs, scores *extenderv1.HostPriorityList)
 	preempt    func(args *extenderv1.ExtenderPreemptionArgs, kept map[string]*extenderv1.MetaVictims)
 	bind       func(args *extenderv1.ExtenderBindingArgs, result *extenderv1.ExtenderBindingResult)
-	// reply writes the answer's JSON; first sees every request before anything else
-	// and returns true when it has dealt with it.
+	// reply writes the response as JSON; first gets every request before anything else, and returns true if it has handled it.
 	reply func(w http.ResponseWriter, body []byte)
 	first func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -195,8 +194,7 @@ func serve(t *testing.T, handler http.Handler) string {
 	return server.URL
 }
 
-// quick makes requests small and few, and leaves a busy machine all the time it
-// needs.
+// quick makes requests small and few, and sets timeouts that are long enough for a busy machine.
 func quick(o verify.Options) verify.Options {
 	o.Sizes = []int{20, 50}
 	o.TimedCalls = 2
@@ -223,8 +221,8 @@ func run(t *testing.T, o verify.Options) *verify.Report {
 	return report
 }
 
-// broken returns the ids of the broken rules, in the order of the report. encrypted
-// is left out: most tests serve plain http.
+// broken returns the ids of the broken rules, in the order of the report. It omits encrypted, because most tests serve plain
+// HTTP.
 func broken(report *verify.Report) (ids []string) {
 	for _, result := range report.Results {
 		if result.Outcome == verify.Failed && result.ID != "encrypted" {

@@ -8,8 +8,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// Whatever an extender sends is checked without a panic, and decodes exactly when it
-// decodes for kube-scheduler.
+// Checking any response of an extender causes no panic, and decodes exactly what kube-scheduler decodes.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `[null]`, `{"NodeNames":["outboard-verify-node-0","x"],"FailedNodes":{"y":""}}`,
@@ -47,7 +46,7 @@ func FuzzAnswer(f *testing.F) {
 				continue
 			}
 			if theirs := json.Unmarshal(data, test.theirs()); (a.err == nil) != (theirs == nil) {
-				t.Fatalf("%s: decodes with %v, for kube-scheduler with %v", test.request.verb, a.err, theirs)
+				t.Fatalf("%s: decoding returns %v, in kube-scheduler %v", test.request.verb, a.err, theirs)
 			}
 			if a.err != nil {
 				a.failure = notJSON

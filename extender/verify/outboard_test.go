@@ -23,7 +23,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// stillCluster is a cluster in which nothing changes.
+// stillCluster is a cluster that does not change.
 type stillCluster struct{ view *snapshot.View }
 
 func (c stillCluster) View() *snapshot.View                    { return c.view }
@@ -41,7 +41,7 @@ func (stillCluster) TouchPod(context.Context, string, string, types.UID) (*corev
 }
 func (stillCluster) Bind(context.Context, binding.Binding) error { return fmt.Errorf("not found") }
 
-// byRack rejects every fourth node, and all of them for a pod with a node selector.
+// byRack rejects every fourth node, and all nodes for a pod with a node selector.
 type byRack struct{ none bool }
 
 var noRoom = &policy.Reason{Code: "NoRoom", Text: "no room"}
@@ -90,7 +90,7 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 	o := allVerbs(serve(t, mux))
 	o.NodeNames, o.Pods, o.Sizes = names, pods, []int{50, 100}
 	report := run(t, o)
-	// It keeps responses short.
+	// The responses stay short.
 	if ids := broken(report); !slices.Equal(ids, []string{"score-all"}) || !report.OK() {
 		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}

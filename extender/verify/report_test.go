@@ -28,7 +28,7 @@ func TestRulesAreCompleteAndEachHasABrokenExtender(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, rule := range verify.Rules() {
 		if rule.ID == "" || seen[rule.ID] || rule.Statement == "" || rule.Consequence == "" || rule.Severity == "" {
-			t.Errorf("rule %+v", rule)
+			t.Errorf("got rule %+v", rule)
 		}
 		if !tested[rule.ID] {
 			t.Errorf("no test violates %s", rule.ID)
@@ -82,20 +82,20 @@ func TestReportInTextAndJSON(t *testing.T) {
 	}
 	i := slices.IndexFunc(verify.Rules(), func(r verify.Rule) bool { return r.ID == "score-range" })
 	if r := decoded.Results[i]; r.ID != "score-range" || r.Severity != "error" || r.Outcome != "failed" || len(r.Findings) == 0 {
-		t.Errorf("score-range is %+v", r)
+		t.Errorf("got score-range %+v", r)
 	}
 	for _, l := range decoded.Latencies {
 		p50, p99 := l.Ratios()
 		if l.Verb != "prioritize" || l.Calls == 0 || l.P50 <= 0 || l.P99 < l.P50 || p50 <= 0 || p99 <= 0 || l.Imaginary != l.Nodes {
-			t.Errorf("latency %+v", l)
+			t.Errorf("got latency %+v", l)
 		}
 	}
 	if len(decoded.Latencies) != len(o.Sizes) {
-		t.Errorf("%d latencies", len(decoded.Latencies))
+		t.Errorf("got %d latencies", len(decoded.Latencies))
 	}
 }
 
-// What an extender sends must not steer the terminal of who reads the report.
+// Text from an extender must not control the terminal of the user.
 func TestReportIsPrintable(t *testing.T) {
 	o := quick(verify.Options{URL: serve(t, &extender{
 		filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {

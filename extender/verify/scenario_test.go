@@ -25,8 +25,8 @@ import (
 	"outboard.dev/outboard/extender/verify"
 )
 
-// tutorial is an extender as tutorials have it: the standard decoder and encoder,
-// no look at the method, the nodes dereferenced as the mode expects them.
+// tutorial is an extender in the style of tutorials: it uses the standard decoder and encoder, ignores the method, and
+// dereferences the nodes as expected in its mode.
 func tutorial(cacheCapable bool) http.Handler {
 	decode := func(w http.ResponseWriter, r *http.Request) *extenderv1.ExtenderArgs {
 		var args extenderv1.ExtenderArgs
@@ -114,9 +114,9 @@ func TestWhatTutorialsBreak(t *testing.T) {
 			want := []string{
 				"reasons-group",    // the node's and the pod's names in the reason
 				"connection-reuse", // json.Encoder, no Content-Length
-				"malformed-input",  // nil dereferenced
+				"malformed-input",  // dereferences nil
 				"error-form",       // http.Error
-				"method",           // any method is taken
+				"method",           // accepts any method
 			}
 			if diff := cmp.Diff(want, broken(report)); diff != "" {
 				t.Errorf("broken rules, - want + got:\n%s\n%s", diff, text(t, report))
@@ -178,7 +178,7 @@ func TestOneVerbAtItsOwnAddress(t *testing.T) {
 	}
 }
 
-// recorder keeps the requests an extender was asked.
+// recorder keeps the requests that an extender gets.
 type recorder struct {
 	mu      sync.Mutex
 	filter  []extenderv1.ExtenderArgs
@@ -242,12 +242,12 @@ func TestQuestionsAreAboutWhatTheCallerGave(t *testing.T) {
 	}
 	for _, bind := range asked.bind {
 		if bind.PodNamespace != "outboard-verify" {
-			t.Errorf("asked to bind %s/%s", bind.PodNamespace, bind.PodName)
+			t.Errorf("got a bind call for %s/%s", bind.PodNamespace, bind.PodName)
 		}
 	}
 }
 
-// A victim the caller did not name may well be on a real node.
+// A victim that the options do not name may still be on a real node.
 func TestAddedVictimsAreJudgedByWhatIsKnown(t *testing.T) {
 	add := func(uid string) http.Handler {
 		return &extender{preempt: func(_ *extenderv1.ExtenderPreemptionArgs, kept map[string]*extenderv1.MetaVictims) {
@@ -280,8 +280,7 @@ func TestAddedVictimsAreJudgedByWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An extender that knows none of the imaginary nodes is not blamed for it, and the
-// reader is told.
+// The report does not blame an extender that knows none of the imaginary nodes, and notes this.
 func TestImaginaryNodesMayBeUnknown(t *testing.T) {
 	for name, handler := range map[string]http.Handler{
 		"Error": &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
@@ -317,7 +316,7 @@ func TestFineScoresCanBeAllowed(t *testing.T) {
 	}
 }
 
-// What an extender sends is read up to a limit, however it is packed.
+// The checker reads a bounded part of any response, even if it is compressed.
 func TestEndlessAnswersAreCutOff(t *testing.T) {
 	const much = 1 << 30
 	for name, write := range map[string]func(w http.ResponseWriter) int64{
@@ -352,7 +351,7 @@ func TestEndlessAnswersAreCutOff(t *testing.T) {
 				t.Error("OK() is true")
 			}
 			if sent.Load() > 100<<20 {
-				t.Errorf("%d bytes were taken", sent.Load())
+				t.Errorf("the checker read %d bytes", sent.Load())
 			}
 		})
 	}
@@ -430,6 +429,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	two := verify.Options{URL: "x", Mode: "y"}
 	if _, err := verify.Run(t.Context(), two); err == nil || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("two mistakes give %v", err)
+		t.Errorf("two invalid options return %v", err)
 	}
 }

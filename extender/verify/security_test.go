@@ -70,7 +70,7 @@ var securityCases = []struct {
 	name       string
 	clientAuth tls.ClientAuthType
 	http2      bool
-	open       bool // answers whoever it is, but only says it is bound to callers it knows
+	open       bool // responds to any client, but reports success of a bind call only to known clients
 	bind       bool
 	noCA       bool
 	wrongCA    bool
@@ -145,7 +145,7 @@ func TestSecurityOfTheConnection(t *testing.T) {
 				t.Errorf("client-certificate is %s, %s (%s)", r.Severity, r.Outcome, r.Why)
 			}
 			if result(t, report, "encrypted").Outcome == verify.Failed {
-				t.Error("https counts as plain")
+				t.Error("the report describes https as plain http")
 			}
 		})
 	}
@@ -168,10 +168,10 @@ func TestPlainHTTPIsAWarning(t *testing.T) {
 func TestTLSMistakesAreErrors(t *testing.T) {
 	o := verify.Options{URL: "https://127.0.0.1:1", TLS: rest.TLSClientConfig{CAFile: "/no/such/file"}}
 	if _, err := verify.Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
-		t.Errorf("a CA file that is not there gives %v", err)
+		t.Errorf("a missing CA file returns %v", err)
 	}
 	o.TLS = rest.TLSClientConfig{CAData: []byte("x"), Insecure: true}
 	if _, err := verify.Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
-		t.Errorf("a CA and insecure together give %v", err)
+		t.Errorf("a CA together with insecure returns %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func TestAppendFilterResult(t *testing.T) {
 	}
 }
 
-// filterResult returns the answer as it is written.
+// filterResult returns the answer as written.
 func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable []wire.Failure) []byte {
 	t.Helper()
 	var a wire.Answer
@@ -69,12 +69,12 @@ func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable 
 	var written bytes.Buffer
 	n, err := a.WriteTo(&written)
 	if err != nil || n != int64(a.Len()) || written.Len() != a.Len() {
-		t.Fatalf("wrote %d bytes and said %d, %v; the answer has %d", written.Len(), n, err, a.Len())
+		t.Fatalf("wrote %d bytes and returned %d, %v; the answer has %d", written.Len(), n, err, a.Len())
 	}
 	return written.Bytes()
 }
 
-// Long runs of neighbours are not copied, and stand where they belong.
+// Long runs of adjacent nodes are not copied, and keep their place.
 func TestFilterResultSplicesLongRuns(t *testing.T) {
 	names := make([]string, 3000)
 	for i := range names {
@@ -95,7 +95,7 @@ func TestFilterResultSplicesLongRuns(t *testing.T) {
 	var a wire.Answer
 	a.AppendFilterResult(r, kept, failed, nil)
 	if len(a.Text) > a.Len()/2 {
-		t.Errorf("%d of %d bytes are copied", len(a.Text), a.Len())
+		t.Errorf("the answer copies %d of %d bytes", len(a.Text), a.Len())
 	}
 	a.Reset()
 	if a.Len() != 0 {
@@ -103,8 +103,7 @@ func TestFilterResultSplicesLongRuns(t *testing.T) {
 	}
 }
 
-// requireFilterResult checks that kube-scheduler reads from the answer what was
-// meant.
+// requireFilterResult checks that kube-scheduler decodes the intended result from the answer.
 func requireFilterResult(t tester, r *wire.Request, answer []byte, kept []int32, failed, unresolvable []wire.Failure) {
 	t.Helper()
 	want := extenderv1.ExtenderFilterResult{FailedNodes: failuresMap(r, failed), FailedAndUnresolvableNodes: failuresMap(r, unresolvable)}
@@ -130,7 +129,7 @@ func requireFilterResult(t tester, r *wire.Request, answer []byte, kept []int32,
 		t.Fatalf("%v in %s", err, answer)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("kube-scheduler reads something else (-want +got):\n%s", diff)
+		t.Fatalf("kube-scheduler decodes another result (-want +got):\n%s", diff)
 	}
 }
 
@@ -174,7 +173,7 @@ func TestAppendHostPriorities(t *testing.T) {
 	}
 }
 
-// AppendKept makes the body that kube-scheduler sends next.
+// AppendKept produces the body that kube-scheduler sends next.
 func TestAppendKept(t *testing.T) {
 	const body = `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","b","c","d"]}`
 	for _, tc := range []struct {
@@ -192,8 +191,8 @@ func TestAppendKept(t *testing.T) {
 	}
 }
 
-// requirePriorities decodes the answer as kube-scheduler does: it holds the scores that are not 0, of the nodes, or of all if nodes
-// is nil.
+// requirePriorities decodes the answer as kube-scheduler does: it has the nonzero scores of the nodes, or all nonzero scores if
+// nodes is nil.
 func requirePriorities(t tester, r *wire.Request, answer []byte, nodes []int32, scores []int64) {
 	t.Helper()
 	want := extenderv1.HostPriorityList{}
@@ -211,7 +210,7 @@ func requirePriorities(t tester, r *wire.Request, answer []byte, nodes []int32, 
 		t.Fatalf("%v in %s", err, answer)
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("kube-scheduler reads something else (-want +got):\n%s", diff)
+		t.Fatalf("kube-scheduler decodes other scores (-want +got):\n%s", diff)
 	}
 }
 
@@ -227,22 +226,21 @@ func TestAppendError(t *testing.T) {
 			t.Fatalf("%v in %s", err, answer)
 		}
 		if diff := cmp.Diff(extenderv1.ExtenderFilterResult{Error: want}, got); diff != "" {
-			t.Errorf("filter reads something else (-want +got):\n%s", diff)
+			t.Errorf("filter decodes another result (-want +got):\n%s", diff)
 		}
 		var list extenderv1.HostPriorityList
 		if err := json.Unmarshal(answer, &list); err == nil {
-			t.Errorf("prioritize takes the error for a verdict: %s", answer)
+			t.Errorf("prioritize decodes the error as scores: %s", answer)
 		}
 	}
 }
 
-// dst grows once at most, so that a caller's pool settles quickly and a 58 MB
-// answer is not copied on the way.
+// dst grows at most once, so that a caller's pool soon has buffers of the final size, and an answer of 58 MB is not copied.
 func TestAnswersAllocateOnce(t *testing.T) {
 	var grown []byte
 	once := testing.AllocsPerRun(50, func() { grown = slices.Grow([]byte(nil), 1000) }) // 2 with the race detector
 	if cap(grown) < 1000 {
-		t.Fatal("no memory")
+		t.Fatal("slices.Grow allocated nothing")
 	}
 	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 50)} {
 		r := &wire.Request{}
@@ -277,7 +275,7 @@ func TestAnswersAllocateOnce(t *testing.T) {
 			pooled := appendTo(nil)
 			into := testing.AllocsPerRun(50, func() { appendTo(pooled[:0]) })
 			if into != 0 {
-				t.Errorf("%s, %s: %v allocations into memory that suffices", name, answer, into)
+				t.Errorf("%s, %s: %v allocations with sufficient capacity", name, answer, into)
 			}
 			if fresh := testing.AllocsPerRun(50, func() { appendTo(nil) }); fresh != into+once {
 				t.Errorf("%s, %s: %v allocations for a new answer, want %v", name, answer, fresh-into, once)

@@ -12,9 +12,8 @@ import (
 	"outboard.dev/outboard/extender/wire"
 )
 
-// These benchmarks report x-stdlib: how many times faster than encoding/json at
-// the same task. The two take turns while it is measured, so that the ratio holds
-// on a busy machine, too. Trust it rather than the time.
+// These benchmarks report x-stdlib: how many times faster they are than encoding/json. Both take turns during the measurement,
+// so that the ratio is valid on a busy machine. The ratio is more reliable than the time.
 
 var requestSizes = []struct {
 	mode  wire.Mode
@@ -35,7 +34,7 @@ func against(b *testing.B, bytes int, ours, stdlib func() error) {
 			b.Fatal(err)
 		}
 	}
-	run(ours) // grows what is reused
+	run(ours) // grows the reused buffers
 	b.SetBytes(int64(bytes))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -67,8 +66,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// verdicts are those of a cluster where part of the nodes fit: of each ten nodes
-// the first keep pass, and the others lack a GPU.
+// verdicts are those of a cluster where part of the nodes fit: of ten nodes the first keep nodes pass, and the others lack a
+// GPU.
 func verdicts(nodes, keep int) (kept []int32, failed []wire.Failure) {
 	for i := range int32(nodes) {
 		if int(i)%10 < keep {

@@ -13,8 +13,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// The figures below describe a cloud cluster's worker: with its managedFields
-// such a Node takes 11 to 12 KB of JSON, and the Pod about 6 KB.
+// These values describe a worker node of a cloud cluster: with its managedFields such a Node takes 11 to 12 KB of JSON, and the
+// Pod about 6 KB.
 const (
 	imagesPerNode = 32
 	podContainers = 4
@@ -26,8 +26,8 @@ func nodeName(i int) string {
 	return fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", i>>16&255, i>>8&255, i&255)
 }
 
-// workerNode is a Node the way kube-scheduler sends it: everything the kubelet
-// and the cloud controller write, managedFields included.
+// workerNode is a Node as kube-scheduler sends it: with all fields that the kubelet and the cloud controller write, including
+// managedFields.
 func workerNode(i int) corev1.Node {
 	name := nodeName(i)
 	quantities := corev1.ResourceList{
@@ -155,7 +155,7 @@ func workerPod() *corev1.Pod {
 	return pod
 }
 
-// tester is what *testing.T and *rapid.T have in common.
+// tester is the common part of *testing.T and *rapid.T.
 type tester interface {
 	Helper()
 	Fatal(args ...any)

@@ -33,7 +33,7 @@ func seeds(f *testing.F) [][]byte {
 	return bodies
 }
 
-// FuzzDecode holds Decode to the package comment, for any bytes.
+// FuzzDecode checks the package comment of Decode, for any bytes.
 func FuzzDecode(f *testing.F) {
 	for _, body := range seeds(f) {
 		f.Add(body)
@@ -42,44 +42,43 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { requireContract(t, &r, body) })
 }
 
-// requireContract decodes a body with encoding/json as the yardstick: of
-// well-formed JSON Decode accepts the same requests with the same meaning; it
-// accepts malformed JSON only where it says that it does not look.
+// requireContract compares Decode with encoding/json: Decode accepts the same well-formed requests, with the same meaning; it
+// accepts malformed JSON only in the parts that it documents as unchecked.
 func requireContract(t tester, r *wire.Request, body []byte) {
 	t.Helper()
 	before := bytes.Clone(body)
 	err := r.Decode(body)
 	if !bytes.Equal(before, body) {
-		t.Fatalf("the body was changed from %q", before)
+		t.Fatalf("Decode changed the body from %q", before)
 	}
 	if err != nil {
 		if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
-			t.Fatal("an error left a request behind")
+			t.Fatal("the request is not empty after an error")
 		}
 		if text := err.Error(); strings.ContainsAny(text, "\r\n") || !utf8.ValidString(text) || len(text) > 300 {
-			t.Fatalf("error is not a short line: %q", text)
+			t.Fatalf("the error is not a short line: %q", text)
 		}
 		_, wantErr := readReference(body)
 		if wantErr == nil && wellFormed(body) && !repeatsKeys(body) {
-			t.Fatalf("a good request is refused: %v\n%s", err, body)
+			t.Fatalf("Decode rejects a valid request: %v\n%s", err, body)
 		}
 		return
 	}
 	if json.Valid(body) {
 		want, err := readReference(body)
 		if err != nil {
-			t.Fatalf("accepted, but encoding/json says: %v\n%s", err, body)
+			t.Fatalf("Decode accepts what encoding/json rejects: %v\n%s", err, body)
 		}
 		requireSame(t, r, want)
 		return
 	}
 	if repeatsKeys(body) {
-		return // a value that another overrides may be malformed, too
+		return // an overridden value may be malformed, too
 	}
 	skeleton := withoutObjects(body, r)
 	want, err := readReference(skeleton)
 	if err != nil {
-		t.Fatalf("accepted, but outside of Pod and nodes encoding/json says: %v\n%s\nof %s", err, skeleton, body)
+		t.Fatalf("Decode accepts what encoding/json rejects outside of Pod and nodes: %v\n%s\nof %s", err, skeleton, body)
 	}
 	if want.mode != r.Mode() || len(want.names) != r.Len() {
 		t.Fatalf("mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))
@@ -91,7 +90,7 @@ func requireContract(t tester, r *wire.Request, body []byte) {
 	}
 }
 
-// repeatsKeys tells, on the safe side, whether a key that matters is repeated.
+// repeatsKeys reports whether a relevant key may be repeated.
 func repeatsKeys(body []byte) bool {
 	if bytes.Contains(body, []byte("ſ")) {
 		return true
@@ -105,8 +104,7 @@ func repeatsKeys(body []byte) bool {
 	return false
 }
 
-// FuzzFilterResult holds the answers to what was decided, for any request and
-// any texts.
+// FuzzFilterResult compares the answers with the verdicts, for any request and any texts.
 func FuzzFilterResult(f *testing.F) {
 	for i, body := range seeds(f) {
 		f.Add(body, []byte{byte(i), 2, 1, 0}, "no GPU", "größer \"\x00\xff</script>")
@@ -193,6 +191,6 @@ func requireRawFilterResult(t *testing.T, r *wire.Request, answer []byte, kept [
 		t.Fatalf("%v in %s", err, answer)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("the answer says something else (-want +got):\n%s", diff)
+		t.Fatalf("the answer has another result (-want +got):\n%s", diff)
 	}
 }

@@ -45,7 +45,7 @@ func TestDecodePreemption(t *testing.T) {
 				t.Error(diff)
 			}
 			if !json.Valid(p.Pod()) {
-				t.Errorf("pod %s", p.Pod())
+				t.Errorf("got pod %s", p.Pod())
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestDecodePreemptionErrors(t *testing.T) {
 	}
 }
 
-// Whatever kube-scheduler says, in either form, is read as it was meant.
+// Decode reads both forms of kube-scheduler's request with the intended meaning.
 func TestPreemptionAgreesWithArguments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab1-\"\\<é😀 ")), 1, 12, 60)
@@ -124,7 +124,7 @@ func TestPreemptionAgreesWithArguments(t *testing.T) {
 	})
 }
 
-// preemptionReference is what Decode reads, for encoding/json to read.
+// preemptionReference is what Decode reads, decoded by encoding/json.
 type preemptionReference struct {
 	Pod               *identity
 	NodeNameToVictims map[string]*struct {
@@ -137,7 +137,7 @@ type preemptionReference struct {
 	}
 }
 
-// FuzzPreemption holds Preemption.Decode to its comment, for any bytes.
+// FuzzPreemption checks the comment of Preemption.Decode, for any bytes.
 func FuzzPreemption(f *testing.F) {
 	for _, body := range []string{
 		`{` + pod + `,"NodeNameToMetaVictims":{"a":{"Pods":[{"UID":"1"},null],"NumPDBViolations":3},"b":null}}`,
@@ -152,20 +152,20 @@ func FuzzPreemption(f *testing.F) {
 		var p wire.Preemption
 		err := p.Decode(body)
 		if !bytes.Equal(before, body) {
-			t.Fatalf("the body was changed from %q", before)
+			t.Fatalf("Decode changed the body from %q", before)
 		}
 		if err != nil {
 			if text := err.Error(); strings.ContainsAny(text, "\r\n") || !utf8.ValidString(text) {
-				t.Fatalf("error is not a line: %q", text)
+				t.Fatalf("the error is not one line: %q", text)
 			}
 			return
 		}
 		var want preemptionReference
 		if !json.Valid(body) || repeatsKeys(body) {
-			return // in what is not looked at, or of what does not count
+			return // in a part that Decode ignores, or of a value that does not count
 		}
 		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("accepted, but encoding/json says: %v\n%s", err, body)
+			t.Fatalf("Decode accepts what encoding/json rejects: %v\n%s", err, body)
 		}
 		got, _ := json.Marshal(p.Victims) // of strings and numbers
 		victims := map[string]*wire.Victims{}
@@ -204,7 +204,7 @@ func FuzzPreemption(f *testing.F) {
 	})
 }
 
-// A body of victims without anything in them is not made to more than their UIDs.
+// Decoding victims without content allocates no more than their UIDs.
 func TestVictimsTakeLittleMemory(t *testing.T) {
 	var body strings.Builder
 	body.WriteString(`{` + pod + `,"NodeNameToVictims":{"first":null`)
@@ -226,7 +226,7 @@ func TestVictimsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// No object takes more memory than its weight, whatever it is made of.
+// No object takes more memory than its weight, whatever its content.
 func TestWeightIsABound(t *testing.T) {
 	repeat := func(prefix, element, end string) string {
 		return prefix + strings.Repeat(element+",", 20_000) + element + end
@@ -266,7 +266,7 @@ func TestWeightIsABound(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			runtime.KeepAlive(into)
-			// While a list grows, the old elements live beside at most 1.25 times as many new ones.
+			// While a list grows, its old elements are in memory beside at most 1.25 times as many new ones.
 			took, weight := int64(after.HeapAlloc-before.HeapAlloc), wire.Weight(text)
 			t.Logf("%d bytes of JSON take %d bytes, their weight is %d", len(text), took, weight)
 			if took*2 > weight {

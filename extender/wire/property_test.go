@@ -20,8 +20,7 @@ import (
 	"outboard.dev/outboard/extender/wire"
 )
 
-// arguments draws what kube-scheduler may send, and more: names and texts are
-// any Unicode, no longer than a namespace may be.
+// arguments draws what kube-scheduler may send, and more: names and texts are any Unicode, no longer than a namespace may be.
 func arguments(t *rapid.T) *extenderv1.ExtenderArgs {
 	text := rapid.OneOf(rapid.StringMatching(`[a-z0-9.-]{1,20}`), rapid.StringN(-1, -1, wire.MaxNamespace))
 	objectMeta := func(name string) metav1.ObjectMeta {
@@ -44,8 +43,8 @@ func arguments(t *rapid.T) *extenderv1.ExtenderArgs {
 	return args
 }
 
-// decodedArguments returns a request for drawn arguments in kube-scheduler's own
-// or in some other spelling, with the arguments as encoding/json reads them back.
+// decodedArguments returns a request for drawn arguments in kube-scheduler's own encoding or in another one, with the arguments
+// as encoding/json decodes them.
 func decodedArguments(t *rapid.T) (*wire.Request, *extenderv1.ExtenderArgs) {
 	body := marshal(t, arguments(t))
 	if rapid.Bool().Draw(t, "respell") {
@@ -70,7 +69,7 @@ func TestDecodeAgreesWithArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(args.Pod, &pod); diff != "" {
-			t.Fatalf("another Pod (-want +got):\n%s", diff)
+			t.Fatalf("the Pod differs (-want +got):\n%s", diff)
 		}
 		if namespace, name, uid, version := r.PodMeta(); name != nil {
 			if got, want := [4]string{string(namespace), string(name), string(uid), string(version)}, [4]string{pod.Namespace, pod.Name, string(pod.UID), pod.ResourceVersion}; got != want {
@@ -94,7 +93,7 @@ func TestDecodeAgreesWithArguments(t *testing.T) {
 				t.Fatal(err)
 			}
 			if node.Name != string(r.Name(i)) {
-				t.Fatalf("name %q of node %s", r.Name(i), r.Node(i))
+				t.Fatalf("got name %q of node %s", r.Name(i), r.Node(i))
 			}
 			nodes = append(nodes, node)
 		}
@@ -104,8 +103,8 @@ func TestDecodeAgreesWithArguments(t *testing.T) {
 	})
 }
 
-// Requests in which a few tokens are lost, doubled, or replaced by others are
-// nearly right, which is where a scanner goes wrong.
+// Requests in which a few tokens are missing, repeated, or replaced by others are almost valid, and scanners are most likely to
+// fail on these.
 func TestDecodeOfNearlyRightRequests(t *testing.T) {
 	const request = `{ "Pod" : { "metadata" : { "name" : "p" , "labels" : { "x" : "\\\"}" } } , "spec" : [ 1 ] } , "Nodes" : %s , "NodeNames" : %s }`
 	const nodes = `{ "metadata" : { } , "items" : [ { "metadata" : { "name" : "a" } , "spec" : { "b" : [ { } ] } } , { "metadata" : { "name" : "b" } } ] }`
@@ -173,9 +172,8 @@ func TestAnswersSayWhatWasDecided(t *testing.T) {
 	})
 }
 
-// respell writes the same request differently: white space, the order of
-// members, the letter case of keys, escapes, members nobody knows, and members
-// that a later one overrides.
+// respell encodes the same request differently: with other white space, order of members, letter case of keys and escapes, with
+// unknown members, and with members that a later one overrides.
 func respell(body []byte, seed uint64) []byte {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -230,7 +228,7 @@ func (s *speller) array(d *json.Decoder, path string) {
 	s.out.WriteByte(']')
 }
 
-// The objects whose keys are fixed; in others a different case is another key.
+// The objects with fixed keys; in other objects a different case is another key.
 var fixedKeys = map[string]bool{
 	"": true, ".Pod": true, ".Pod.metadata": true, ".Nodes": true, ".Nodes.items[]": true, ".Nodes.items[].metadata": true,
 }

@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/extender/wire"
 )
 
-// asked is what a request says, read by encoding/json: the yardstick for Decode.
+// asked is the content of a request, decoded by encoding/json: the reference for Decode.
 type asked struct {
 	mode  wire.Mode
 	pod   json.RawMessage
@@ -26,9 +26,8 @@ type identity struct {
 	Metadata struct{ Namespace, Name, UID, ResourceVersion string }
 }
 
-// readReference decodes with encoding/json what Decode promises to read. Raw
-// messages make a repeated key count as a whole, where decoding into
-// ExtenderArgs would merge the two values.
+// readReference decodes with encoding/json what Decode reads. Raw messages make a repeated key replace the whole value; decoding
+// into ExtenderArgs would merge the two values.
 func readReference(body []byte) (*asked, error) {
 	var args struct{ Pod, Nodes, NodeNames json.RawMessage }
 	if err := json.Unmarshal(body, &args); err != nil {
@@ -90,11 +89,11 @@ func readReference(body []byte) (*asked, error) {
 	return a, nil
 }
 
-// requireSame compares a decoded request with the yardstick.
+// requireSame compares a decoded request with the reference.
 func requireSame(t tester, r *wire.Request, want *asked) {
 	t.Helper()
 	if r.Mode() != want.mode || r.Len() != len(want.names) {
-		t.Fatalf("mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))
+		t.Fatalf("got mode %v with %d nodes, want %v with %d", r.Mode(), r.Len(), want.mode, len(want.names))
 	}
 	if !bytes.Equal(r.Pod(), bytes.TrimSpace(want.pod)) {
 		t.Fatalf("pod %s\nwant %s", r.Pod(), want.pod)
@@ -119,8 +118,7 @@ func requireSame(t tester, r *wire.Request, want *asked) {
 	}
 }
 
-// withoutObjects returns the body with the Pod and the Nodes that Decode found
-// replaced by what Decode read of them.
+// withoutObjects returns the body in which the Pod and the Nodes that Decode found are replaced by what Decode read of them.
 func withoutObjects(body []byte, r *wire.Request) []byte {
 	type part struct {
 		raw         []byte
@@ -147,11 +145,10 @@ func withoutObjects(body []byte, r *wire.Request) []byte {
 	return append(out, body[at:]...)
 }
 
-// offset returns where part begins in whole, which it is a slice of.
+// offset returns the index of part in whole; part is a slice of whole.
 func offset(whole, part []byte) int {
 	return int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole))))
 }
 
-// wellFormed is JSON in the sense of RFC 8259, which encoding/json relaxes by
-// replacing what is not UTF-8.
+// wellFormed reports whether the text is JSON by RFC 8259. encoding/json is more lenient: it replaces invalid UTF-8.
 func wellFormed(body []byte) bool { return json.Valid(body) && utf8.Valid(body) }

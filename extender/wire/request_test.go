@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/extender/wire"
 )
 
-// payloads returns the requests of testdata/requests with what they mean.
+// payloads returns the requests of testdata/requests with their meanings.
 func payloads(tb testing.TB) (requests map[string][]byte, meanings map[string]string) {
 	tb.Helper()
 	files, err := filepath.Glob("testdata/requests/*.txtar")
@@ -63,7 +63,7 @@ func TestDecodePayloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var args extenderv1.ExtenderArgs
 			if err := json.Unmarshal(body, &args); err != nil {
-				t.Fatalf("encoding/json does not take it: %v", err)
+				t.Fatalf("encoding/json rejects it: %v", err)
 			}
 			var r wire.Request
 			if err := r.Decode(body); err != nil {
@@ -169,10 +169,10 @@ func TestDecodeErrors(t *testing.T) {
 				t.Errorf("error %s\n want %s", err, tc.want)
 			}
 			if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
-				t.Errorf("a request is left behind: %v, %d nodes, pod %s", r.Mode(), r.Len(), r.Pod())
+				t.Errorf("the request is not empty after an error: %v, %d nodes, pod %s", r.Mode(), r.Len(), r.Pod())
 			}
 			if string(body) != tc.body {
-				t.Error("the body was changed")
+				t.Error("Decode changed the body")
 			}
 		})
 	}
@@ -187,8 +187,7 @@ func decoded(t testing.TB, body string) *wire.Request {
 	return r
 }
 
-// Errors go into logs and events, one line each, and must not carry the request
-// along: a Pod's environment may hold secrets.
+// Errors go into logs and events, one line each, and must not contain the request: the environment of a Pod may contain secrets.
 func TestErrorsAreShortLines(t *testing.T) {
 	whole := namesBody(t, 3)
 	secret := []byte("value-of-setting")
@@ -205,10 +204,10 @@ func TestErrorsAreShortLines(t *testing.T) {
 			}
 			text := err.Error()
 			if len(text) > 250 || strings.ContainsAny(text, "\r\n\x00") || !utf8.ValidString(text) {
-				t.Fatalf("cut at %d: %q", cut, text)
+				t.Fatalf("body of %d bytes: %q", cut, text)
 			}
 			if bytes.Contains([]byte(text), secret) {
-				t.Fatalf("cut at %d repeats the Pod: %s", cut, text)
+				t.Fatalf("body of %d bytes: the error contains the Pod: %s", cut, text)
 			}
 		}
 	}
@@ -219,7 +218,7 @@ func TestEveryTruncationIsAnError(t *testing.T) {
 		var r wire.Request
 		for cut := range whole {
 			if err := r.Decode(whole[:cut]); err == nil {
-				t.Fatalf("no error when cut at byte %d", cut)
+				t.Fatalf("no error for a body of %d bytes", cut)
 			}
 		}
 		if err := r.Decode(whole); err != nil {
@@ -228,7 +227,7 @@ func TestEveryTruncationIsAnError(t *testing.T) {
 	}
 }
 
-// The nesting limit is the one of encoding/json, to the level.
+// The nesting limit is exactly that of encoding/json.
 func TestNestingLimit(t *testing.T) {
 	for levels := 9_990; levels < 10_010; levels++ {
 		value := strings.Repeat("[", levels) + strings.Repeat("]", levels)
@@ -248,15 +247,14 @@ func TestNestingLimit(t *testing.T) {
 	}
 }
 
-// What is inside of the Pod and the nodes is left to whoever decodes them: only
-// brackets are counted and strings ended.
+// Decode does not check the inside of the Pod and the nodes: it only counts brackets and finds the ends of strings.
 func TestObjectsAreNotLookedInto(t *testing.T) {
 	r := decoded(t, `{"Pod":{"metadata":{"name":"p","labels":{a;b,,"\x"],"uid":"u"},"spec":[}},"Nodes":{"items":[{"metadata":{"name":"n"},"status":{"\}"}}]}}`)
 	if got, want := string(r.Pod()), `{"metadata":{"name":"p","labels":{a;b,,"\x"],"uid":"u"},"spec":[}}`; got != want {
-		t.Errorf("pod %s, want %s", got, want)
+		t.Errorf("got pod %s, want %s", got, want)
 	}
 	if got, want := string(r.Node(0)), `{"metadata":{"name":"n"},"status":{"\}"}}`; got != want {
-		t.Errorf("node %s, want %s", got, want)
+		t.Errorf("got node %s, want %s", got, want)
 	}
 }
 
@@ -267,7 +265,7 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 	}
 	var r wire.Request
 	if err := r.Decode(body(most)); err != nil || r.Len() != most {
-		t.Fatalf("%d names, %v", r.Len(), err)
+		t.Fatalf("got %d names, %v", r.Len(), err)
 	}
 	err := r.Decode(body(most + 1))
 	if want := "NodeNames[65536]: more than 65536 nodes"; err == nil || err.Error() != want {
@@ -275,13 +273,13 @@ func TestNumberOfNodesIsBounded(t *testing.T) {
 	}
 }
 
-// The longest names are accepted, however they are written.
+// Names of maximum length are accepted in any encoding.
 func TestLongestNames(t *testing.T) {
 	plain, escaped := strings.Repeat("x", wire.MaxName), strings.Repeat(`\u0078`, wire.MaxName)
 	for _, name := range []string{plain, escaped} {
 		r := decoded(t, `{"Pod":{"metadata":{"name":"`+name+`","namespace":"`+name[:wire.MaxNamespace/6*6]+`"}},"NodeNames":["`+name+`"]}`)
 		if got := string(r.Name(0)); got != plain {
-			t.Errorf("name %q", got)
+			t.Errorf("got name %q", got)
 		}
 	}
 }
@@ -300,7 +298,7 @@ func TestRequestIsReusable(t *testing.T) {
 	}
 	r.Reset()
 	if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
-		t.Error("Reset left something")
+		t.Error("the request is not empty after Reset")
 	}
 }
 
