@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// RetryPod changes exactly the pod meant, and says when it may not or there is none.
+// RetryPod changes exactly this pod, and reports whether it may and whether the pod exists.
 func TestRetryPod(t *testing.T) {
 	cp, client := sharedServer(t)
 	c := run(t, cluster.Options{Config: cp.AdminConfig()})
@@ -20,7 +20,7 @@ func TestRetryPod(t *testing.T) {
 		t.Errorf("another pod of that name: %v, %v", found, err)
 	}
 	if found, err := c.RetryPod(t.Context(), pod.Namespace, "no-such-pod", pod.UID); found || err != nil {
-		t.Errorf("no such pod: %v, %v", found, err)
+		t.Errorf("a pod that does not exist: %v, %v", found, err)
 	}
 	read := func() (version, at string) {
 		now, err := client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
@@ -28,15 +28,15 @@ func TestRetryPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now.Annotations["mine"] != "kept" {
-			t.Errorf("annotations: %v", now.Annotations)
+			t.Errorf("got annotations %v", now.Annotations)
 		}
 		return now.ResourceVersion, now.Annotations[cluster.RetryAnnotation]
 	}
 	if version, at := read(); version != pod.ResourceVersion || at != "" {
-		t.Errorf("version %s after %s, annotation %q: the pod was changed", version, pod.ResourceVersion, at)
+		t.Errorf("version %s after %s, annotation %q: RetryPod changed the pod", version, pod.ResourceVersion, at)
 	}
 	var before string
-	for range 2 { // each time anew
+	for range 2 { // every call changes the pod
 		if found, err := c.RetryPod(t.Context(), pod.Namespace, pod.Name, pod.UID); !found || err != nil {
 			t.Errorf("%v, %v", found, err)
 		}
@@ -63,9 +63,9 @@ func TestRetryPodWithoutPermission(t *testing.T) {
 	forbidden := run(t, cluster.Options{Config: nobody.Config})
 	pod := createPod(t, client, controlplane.PodSpec{Name: "retry"})
 	if touched, err := forbidden.TouchPod(t.Context(), pod.Namespace, pod.Name, pod.UID); touched != nil || !apierrors.IsForbidden(err) {
-		t.Errorf("touching without the right to: %v, %v", touched, err)
+		t.Errorf("touching without permission: %v, %v", touched, err)
 	}
 	if found, err := forbidden.RetryPod(t.Context(), pod.Namespace, pod.Name, pod.UID); found || !apierrors.IsForbidden(err) {
-		t.Errorf("without the right to: %v, %v", found, err)
+		t.Errorf("without permission: %v, %v", found, err)
 	}
 }

@@ -27,7 +27,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// nodeName and the annotations come in one write, over those the pod has.
+// One write sets nodeName and adds the annotations to those of the pod.
 func TestBindWritesAnnotationsWithTheNodeName(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "write", "1")
@@ -53,7 +53,7 @@ func TestBindWritesAnnotationsWithTheNodeName(t *testing.T) {
 	}
 }
 
-// gate is a transport that holds back what watches receive while it is closed.
+// gate is a transport that holds back watch events while it is closed.
 type gate struct {
 	next http.RoundTripper
 	mu   sync.RWMutex // held for writing while the gate is closed
@@ -85,7 +85,7 @@ func withTransport(config *rest.Config, wrap func(http.RoundTripper) http.RoundT
 	return config
 }
 
-// A bound pod counts when Bind returns, whatever the watch has shown by then.
+// A bound pod counts on its node when Bind returns, regardless of the watch.
 func TestBoundPodIsCountedAtOnce(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "once", "1")
@@ -111,7 +111,7 @@ func TestBoundPodIsCountedAtOnce(t *testing.T) {
 		}
 	}
 	if got := show(c, "once"); got != "once-1[once-known once-unknown]" {
-		t.Fatalf("view is %q", got)
+		t.Fatalf("got view %q", got)
 	}
 	for i, pod := range c.View().Node("once-1").Pods {
 		if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().Value(); cpu != int64(2+i) || pod.Annotations["device"] != "gpu-1" || pod.Spec.NodeName != "once-1" {
@@ -121,20 +121,20 @@ func TestBoundPodIsCountedAtOnce(t *testing.T) {
 			t.Errorf("pod %s is not trimmed", pod.Name)
 		}
 		if c.PodByName("default", pod.Name) != pod {
-			t.Errorf("by name pod %s is another", pod.Name)
+			t.Errorf("PodByName returns another object for pod %s", pod.Name)
 		}
 	}
 	if got := c.View().Node("once-1").Pods[0].ResourceVersion; got != "" {
-		t.Errorf("the pod is said to be of version %s, which is that before the Binding", got)
+		t.Errorf("got version %s of the pod, which is that before the Binding", got)
 	}
 	if c.View().Node("once-1").Pods[0].Annotations["mine"] != "1" {
-		t.Error("the pod's own annotation is gone")
+		t.Error("the pod's own annotation is missing")
 	}
 	if c.Pod(known.UID, known.ResourceVersion).Spec.NodeName != "" {
 		t.Error("the version from before the Binding has a node")
 	}
 
-	// The watch shows versions without a node first, then those with one.
+	// The watch first shows versions without a node, then those with one.
 	opened()
 	await(t, "confirmation", func() error {
 		for _, pod := range c.View().Node("once-1").Pods {
@@ -143,7 +143,7 @@ func TestBoundPodIsCountedAtOnce(t *testing.T) {
 			}
 		}
 		if got := show(c, "once"); got != "once-1[once-known once-unknown]" {
-			t.Fatalf("view became %q", got)
+			t.Fatalf("the view changed to %q", got)
 		}
 		return nil
 	})
@@ -203,7 +203,7 @@ func TestBindRefused(t *testing.T) {
 				t.Errorf("error is\n%s\nwant\n%s", err, test.text)
 			}
 			if err.Binding.Name != test.binding.Name {
-				t.Errorf("the error is about %v", err.Binding)
+				t.Errorf("got an error about Binding %v", err.Binding)
 			}
 		})
 	}
@@ -215,7 +215,7 @@ func TestBindRefused(t *testing.T) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	if err := c.Bind(t.Context(), bindingOf(free, "refuse-1")); err != nil {
-		t.Errorf("after all that, the pod that is free: %v", err)
+		t.Errorf("afterwards, binding the pod without a node: %v", err)
 	}
 }
 
@@ -231,26 +231,26 @@ func TestBindAgain(t *testing.T) {
 		}
 	}
 	if log.Len() > 0 {
-		t.Errorf("the log says %s", &log)
+		t.Errorf("got log %s", &log)
 	}
-	// Somebody else has bound it, and did not know about the device.
+	// Another client has bound the pod, without the annotation of the device.
 	other := createPod(t, client, controlplane.PodSpec{Name: "again-other", NodeName: "again-1"})
 	if err := c.Bind(t.Context(), bindingOf(other, "again-1", "device", "gpu-1", "note", "x")); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), `annotations="device note"`) {
-		t.Errorf("the log says %q", &log)
+		t.Errorf("got log %q", &log)
 	}
 	awaitView(t, c, "again", "again-1[again again-other]")
 }
 
-// fault is what happens to the requests of one Bind call on their way.
+// fault is what happens to the requests of one Bind call.
 type fault struct {
 	forward bool                  // the Binding reaches the API server
-	answer  func() *http.Response // the answer instead of the API server's; nil: the connection is lost
-	noGet   bool                  // pods cannot be asked for
-	ends    bool                  // the caller gives up when the Binding is on its way
-	cancel  func()                // how it gives up
+	answer  func() *http.Response // the response instead of the API server's; nil: the connection is lost
+	noGet   bool                  // reading pods fails
+	ends    bool                  // the caller gives up when the Binding is in flight
+	cancel  func()                // cancels the caller's context
 	posts   atomic.Int32
 }
 
@@ -305,8 +305,7 @@ func answer(code int, header ...string) func() *http.Response {
 	}
 }
 
-// Whatever becomes of the answer, Bind says nothing that is not so, and sends the
-// Binding once.
+// Whatever happens to the response, Bind returns no wrong outcome, and sends the Binding once.
 func TestBindAnswerLost(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "lost", "1")
@@ -355,19 +354,19 @@ func TestBindAnswerLost(t *testing.T) {
 			}
 			switch {
 			case test.want == bound && (err != nil || !counted || truth.Spec.NodeName == ""):
-				t.Errorf("error is %v, counted %v, the pod is on %q", err, counted, truth.Spec.NodeName)
+				t.Errorf("got error %v, counted %v, the pod is on %q", err, counted, truth.Spec.NodeName)
 			case test.want != bound:
 				bindErr := bindError(t, err)
 				if bindErr.Unknown != (test.want == unknown) || bindErr.BoundTo != "" || bindErr.Gone {
-					t.Errorf("error is %+v", bindErr)
+					t.Errorf("got error %+v", bindErr)
 				}
 				if !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "unknown whether") != (test.want == unknown) {
-					t.Errorf("error is %q, want %q in it", err, test.text)
+					t.Errorf("got error %q, want %q in it", err, test.text)
 				}
 			}
-			// The caller tries again.
+			// The caller retries.
 			if err := c.Bind(t.Context(), bindingOf(pod, "lost-1")); err != nil {
-				t.Errorf("again: %v", err)
+				t.Errorf("retry: %v", err)
 			}
 			if !strings.Contains(show(c, "lost"), name) {
 				t.Error("the pod is not counted")
@@ -376,7 +375,7 @@ func TestBindAnswerLost(t *testing.T) {
 	}
 }
 
-// Turned away by an overloaded API server, the Binding is sent again.
+// If an overloaded API server rejects a Binding, Bind sends it again.
 func TestBindTurnedAway(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "busy", "1")
@@ -398,21 +397,20 @@ func TestBindTurnedAway(t *testing.T) {
 		t.Error(err)
 	}
 	if got := busy.posts.Load(); got != 2 {
-		t.Errorf("turned away %d times, want 2", got)
+		t.Errorf("the API server rejected %d requests, want 2", got)
 	}
 
-	// Turned away until ctx ends: not bound, and certainly so or not known.
+	// If the API server rejects it until ctx ends, the pod is not bound, and the error is certain or ErrOutcomeUnknown.
 	other := createPod(t, client, controlplane.PodSpec{Name: "busy-other"})
 	f.fault.Store(&fault{answer: answer(429, "Retry-After", "3600")})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := c.Bind(ctx, bindingOf(other, "busy-1")); err == nil {
-		t.Error("bound although it was turned away")
+		t.Error("the pod is bound, although the API server rejected the Binding")
 	}
 }
 
-// While the API server is away, Bind says that it does not know, and the view
-// stays.
+// While the API server is unavailable, Bind returns an unknown outcome, and the view stays.
 func TestBindWithoutAPIServer(t *testing.T) {
 	cp, client := startServer(t)
 	defer func() {
@@ -425,7 +423,7 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	c := synced(t, cluster.Options{Config: cp.AdminConfig(), LookupTimeout: 100 * time.Millisecond, BindTimeout: 200 * time.Millisecond})
 	awaitView(t, c, "away", "away-1[]")
 
-	// Frozen: connections stay open, nothing answers.
+	// Frozen: connections stay open without responses.
 	if err := cp.APIServer().Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -438,20 +436,20 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	}
 	await(t, "bind after the freeze", func() error { return c.Bind(t.Context(), bindingOf(pod, "away-1")) })
 	if got := show(c, "away"); got != "away-1[away]" {
-		t.Errorf("view is %q", got)
+		t.Errorf("got view %q", got)
 	}
 
-	// Gone: nobody listens, unless the connection from before is used once more.
+	// Stopped: connections fail, unless the client uses the previous connection once more.
 	other := createPod(t, client, controlplane.PodSpec{Name: "away-other"})
 	cp.APIServer().Kill()
 	if err := bindError(t, c.Bind(t.Context(), bindingOf(other, "away-1"))); err.Unknown == err.NotSent {
-		t.Errorf("gone: Unknown %v, NotSent %v: %v", err.Unknown, err.NotSent, err)
+		t.Errorf("stopped: Unknown %v, NotSent %v: %v", err.Unknown, err.NotSent, err)
 	}
 	if err := c.Synced(); err != nil {
-		t.Errorf("while the API server is away: %v", err)
+		t.Errorf("while the API server is unavailable: %v", err)
 	}
 	if got := show(c, "away"); got != "away-1[away]" {
-		t.Errorf("view is %q", got)
+		t.Errorf("got view %q", got)
 	}
 	warned := func(want bool) func() error {
 		return func() error {
@@ -472,8 +470,8 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	_ = third
 }
 
-// Many bind at once, some of them the same pod; everyone is told the truth and
-// the view agrees with the API server.
+// Many concurrent Bind calls, some for the same pod; every call returns the true outcome, and the view agrees with the API
+// server.
 func TestBindConcurrently(t *testing.T) {
 	cp, client := sharedServer(t)
 	nodes := []string{"many-1", "many-2", "many-3"}
@@ -485,7 +483,7 @@ func TestBindConcurrently(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	var won atomic.Int32
-	for caller := range 3 { // each wants the pods on another node
+	for caller := range 3 { // each binds the pods to another node
 		for i := range 4 {
 			wg.Go(func() {
 				for j := i; j < len(pods); j += 4 {
@@ -497,10 +495,10 @@ func TestBindConcurrently(t *testing.T) {
 						won.Add(1)
 						on := c.View().Node(node)
 						if !slicesContainsPod(on.Pods, pods[j].UID) {
-							t.Errorf("pod %s was bound to %s and is not there", pods[j].Name, node)
+							t.Errorf("Bind of pod %s to %s succeeded, but the pod is not there", pods[j].Name, node)
 						}
 					case !errors.As(err, &bindErr) || bindErr.BoundTo == "" || bindErr.BoundTo == node:
-						t.Errorf("error is %v", err)
+						t.Errorf("got error %v", err)
 					}
 				}
 			})
@@ -522,7 +520,7 @@ func slicesContainsPod(pods []*corev1.Pod, uid types.UID) bool {
 	return false
 }
 
-// sameAsServer compares the nodes with the prefix with what the API server says.
+// sameAsServer compares the nodes with the prefix with those in the API server.
 func sameAsServer(t *testing.T, c *cluster.Cluster, client kubernetes.Interface, prefix string) error {
 	t.Helper()
 	list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})

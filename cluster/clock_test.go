@@ -7,15 +7,15 @@ import (
 	"outboard.dev/outboard/cluster"
 )
 
-// The API server here is on this machine: its time is ours.
+// The API server of this test is on this machine: both have the same time.
 func TestClockIsTheAPIServers(t *testing.T) {
 	cp, _ := sharedServer(t)
 	c := synced(t, cluster.Options{Config: cp.AdminConfig()})
 	earliest, now, latest := c.Clock().Earliest(), time.Now(), c.Clock().Latest()
 	if earliest.After(now) || latest.Before(now) {
-		t.Errorf("it is %v, and the clock says %v to %v", now, earliest, latest)
+		t.Errorf("the time is %v, and the clock returns %v to %v", now, earliest, latest)
 	}
 	if !earliest.Before(latest) {
-		t.Error("nothing was learned from the API server's answers")
+		t.Error("the clock did not use the API server's responses")
 	}
 }

@@ -42,7 +42,7 @@ func TestViewFollowsTheCluster(t *testing.T) {
 	}
 	awaitView(t, c, "follow", "follow-1[follow-first] follow-2[]")
 	if got := c.PodByName("default", "follow-second"); got != nil {
-		t.Errorf("a pod that has ended is known: %v", got)
+		t.Errorf("the cluster has a pod that has ended: %v", got)
 	}
 
 	if err := client.CoreV1().Nodes().Delete(ctx, "follow-2", metav1.DeleteOptions{}); err != nil {
@@ -72,7 +72,7 @@ func TestViewFollowsTheCluster(t *testing.T) {
 	}
 	awaitBudgets(1)
 	if b := c.View().DisruptionBudgets()[0]; b.Name != "follow" || b.ManagedFields != nil {
-		t.Errorf("budget is %v", b)
+		t.Errorf("got budget %v", b)
 	}
 	if err := budgets.Delete(ctx, "follow", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -80,8 +80,7 @@ func TestViewFollowsTheCluster(t *testing.T) {
 	awaitBudgets(0)
 }
 
-// The kubelet's sign of life, once in a few minutes from every node, changes
-// nothing that a policy can see.
+// The kubelet's heartbeat, once in a few minutes from every node, changes nothing that a policy reads.
 func TestHeartbeatsPublishNothing(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "beat", "1", "2")
@@ -100,7 +99,7 @@ func TestHeartbeatsPublishNothing(t *testing.T) {
 	if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Something that does change, after it.
+	// A change that policies can read, after the heartbeat.
 	if _, err := nodes.Patch(t.Context(), "beat-2", types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,10 +128,10 @@ func TestPodIsFoundByVersion(t *testing.T) {
 	}
 	await(t, "first version", found(pod))
 	if got := c.Pod(pod.UID, pod.ResourceVersion); got.Annotations["a"] != "b" || got.ManagedFields != nil || got.Spec.Containers[0].ImagePullPolicy != "" {
-		t.Errorf("not the trimmed pod: %v", got)
+		t.Errorf("got a pod that is not trimmed: %v", got)
 	}
 	if c.PodByName("default", "version") != c.Pod(pod.UID, pod.ResourceVersion) {
-		t.Error("by name it is another object")
+		t.Error("PodByName returns another object")
 	}
 	for name, got := range map[string]*corev1.Pod{
 		"unknown UID":     c.Pod("nobody", pod.ResourceVersion),
@@ -151,7 +150,7 @@ func TestPodIsFoundByVersion(t *testing.T) {
 	}
 	await(t, "second version", found(changed))
 	if got := c.Pod(pod.UID, pod.ResourceVersion); got != nil {
-		t.Errorf("the old version is still there: %v", got)
+		t.Errorf("Pod still returns the old version: %v", got)
 	}
 
 	if err := controlplane.DeletePod(t.Context(), client, pod); err != nil {
@@ -160,14 +159,14 @@ func TestPodIsFoundByVersion(t *testing.T) {
 	again := createPod(t, client, controlplane.PodSpec{Name: "version"})
 	await(t, "new pod of the same name", found(again))
 	if got := c.Pod(changed.UID, changed.ResourceVersion); got != nil {
-		t.Errorf("the deleted pod is still there: %v", got)
+		t.Errorf("Pod still returns the deleted pod: %v", got)
 	}
 	if got := c.PodByName("default", "version"); got == nil || got.UID != again.UID {
-		t.Errorf("by name it is %v", got)
+		t.Errorf("PodByName returns %v", got)
 	}
 }
 
-// The permissions in the package's documentation are enough.
+// The permissions in the package documentation are sufficient.
 func TestDocumentedPermissions(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "rbac", "1")
@@ -200,7 +199,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.Bind(t.Context(), bindingOf(pod, "rbac-1")); err != nil {
-		t.Errorf("again: %v", err)
+		t.Errorf("second call: %v", err)
 	}
 	awaitView(t, c, "rbac", "rbac-1[rbac]")
 }
@@ -224,8 +223,7 @@ func documentedRules(t *testing.T) []rbacv1.PolicyRule {
 	return rules
 }
 
-// Until everything is read, Synced says what is missing and why, and there is no
-// view that could look like an empty cluster's free nodes.
+// Until everything is read, Synced returns what is missing and why, and no view is published that would show the nodes as free.
 func TestSyncedSaysWhatIsMissing(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "missing", "1")
@@ -268,10 +266,10 @@ func TestSyncedSaysWhatIsMissing(t *testing.T) {
 		t.Error("a view was published without the pods")
 	}
 	if got := gather(t, registry, `outboard_cluster_watch_errors_total{resource="pods"}`); got == 0 {
-		t.Error("no errors are counted")
+		t.Error("the metric has no errors")
 	}
 	if got := gather(t, registry, `outboard_cluster_synced{resource="pods"}`); got != 0 {
-		t.Error("the metric says that pods are synced")
+		t.Error("the metric shows that pods are synced")
 	}
 	allow("rbac-missing-rest", rules)
 	await(t, "sync", c.Synced)
@@ -289,7 +287,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitView(t, c, "metrics", "metrics-1[metrics]")
-	await(t, "pods", func() error { // also those the other tests have left
+	await(t, "pods", func() error { // includes pods of other tests
 		if gather(t, registry, "outboard_cluster_pods") == 0 {
 			return fmt.Errorf("none are counted")
 		}
@@ -315,7 +313,7 @@ func TestMetrics(t *testing.T) {
 		`outboard_cluster_last_event_age_seconds{resource="nodes"}`, `outboard_cluster_last_event_age_seconds{resource="pods"}`,
 	} {
 		if got := gather(t, registry, name); got <= 0 || got > 3600 {
-			t.Errorf("%s is %v", name, got)
+			t.Errorf("got %s %v", name, got)
 		}
 	}
 	families, err := registry.Gather()
@@ -359,7 +357,7 @@ func TestNew(t *testing.T) {
 		t.Errorf("without a client: %v", err)
 	}
 	if _, err := cluster.New(cluster.Options{Config: &rest.Config{Host: "http://x y"}}); err == nil {
-		t.Error("a bad host is accepted")
+		t.Error("New accepts an invalid host")
 	}
 	registry := prometheus.NewRegistry()
 	o := cluster.Options{Client: fake.NewClientset(), Registerer: registry}
@@ -368,13 +366,13 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := cluster.New(o); err == nil {
-		t.Error("metrics were registered twice")
+		t.Error("New registered the metrics twice")
 	}
 	if v := c.View(); v == nil || v.Len() != 0 {
-		t.Errorf("view before Run is %v", v)
+		t.Errorf("got view %v before Run", v)
 	}
 	if err := c.Synced(); err == nil || err.Error() != "not read from the API server yet: nodes, pods, poddisruptionbudgets" {
-		t.Errorf("synced before Run: %v", err)
+		t.Errorf("Synced before Run: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -382,6 +380,6 @@ func TestNew(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.Run(ended); err == nil {
-		t.Error("Run was called twice without an error")
+		t.Error("a second call of Run returned no error")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"outboard.dev/outboard/ledger"
 )
 
-// The API server's time is learned from the dates of its answers, and of nobody else's.
+// The clock gets the API server's time from the dates of its responses, and of no other responses.
 func TestTransportLearnsTheTime(t *testing.T) {
 	ahead := time.Now().Add(time.Hour).Truncate(time.Second)
 	for name, test := range map[string]struct {
@@ -42,13 +42,13 @@ func TestTransportLearnsTheTime(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			if learned := !clock.Earliest().Before(ahead); learned != test.learned {
-				t.Errorf("the clock says %v, and the answer was of %q", clock.Earliest(), test.date)
+				t.Errorf("the clock returns %v, and the response has date %q", clock.Earliest(), test.date)
 			}
 		})
 	}
 }
 
-// The log says what a failed request means, and what helps; once, until it means something else.
+// The log explains a failed request and its solution, once until the explanation changes.
 func TestMeaningOfFailures(t *testing.T) {
 	resource := schema.GroupResource{Group: "outboard.dev", Resource: "ledgers"}
 	forbidden := apierrors.NewForbidden(resource, "", errors.New("no"))
@@ -74,16 +74,16 @@ func TestMeaningOfFailures(t *testing.T) {
 		log.Reset()
 		_ = f.observe(step.err)
 		if got := f.warning(); got != step.want {
-			t.Errorf("step %d: it says %q, want %q", i, got, step.want)
+			t.Errorf("step %d: got %q, want %q", i, got, step.want)
 		}
 		if got := log.String(); (got == "") != (step.logged == "") || !strings.Contains(got, step.logged) {
-			t.Errorf("step %d: the log says %q, want %q", i, got, step.logged)
+			t.Errorf("step %d: got log %q, want %q", i, got, step.logged)
 		}
 	}
 }
 
-// A write that the API server denies says what helps, and warns until one succeeds; one that is not answered says nothing about
-// the next.
+// The error of a write that the API server denies names the solution, and a warning lasts until a write succeeds; a write
+// without a response does not affect it.
 func TestDeniedWrites(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	forbidden := apierrors.NewForbidden(pods, "p", errors.New(`User "outboard" cannot create resource "pods/binding"`))
@@ -103,10 +103,10 @@ func TestDeniedWrites(t *testing.T) {
 	} {
 		got := d.observe(writeBinding, step.err)
 		if (got == nil) != (step.err == nil) || got != nil && got.Error() != step.text || !errors.Is(got, step.err) {
-			t.Errorf("step %d: the error is %v, want %s", i, got, step.text)
+			t.Errorf("step %d: got error %v, want %s", i, got, step.text)
 		}
 		if got := strings.Join(d.lines(), "\n"); got != step.warnings {
-			t.Errorf("step %d: the warnings are %q, want %q", i, got, step.warnings)
+			t.Errorf("step %d: got warnings %q, want %q", i, got, step.warnings)
 		}
 	}
 	_ = d.observe(writeLedger, nil)

@@ -15,7 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What is followed later is in the View when Follow returns; what cannot be read is not followed, and can be tried again.
+// The View has the objects of a later Follow call when it returns; a resource that cannot be read is not followed, and Follow
+// can be called again.
 func TestFollowLater(t *testing.T) {
 	cp, client := startServer(t) // without the CustomResourceDefinition of Ledgers
 	t.Cleanup(func() {
@@ -53,10 +54,10 @@ func TestFollowLater(t *testing.T) {
 		}
 		says(b, "b-follow-n")
 		if err := c.Synced(); err != nil {
-			t.Errorf("what is not followed is missed: %v", err)
+			t.Errorf("Synced misses a resource that is not followed: %v", err)
 		}
 	}
-	// Nodes, pods, disruption budgets and the namespace, which is followed twice.
+	// Nodes, pods, disruption budgets, and the namespace, which has two Follow calls.
 	if n, err := testutil.GatherAndCount(registry, "outboard_cluster_synced"); err != nil || n != 5 {
 		t.Errorf("%d resources have metrics (%v), want 5", n, err)
 	}

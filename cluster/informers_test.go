@@ -16,7 +16,7 @@ import (
 	"outboard.dev/outboard/cluster"
 )
 
-// A Cluster that uses the informers of another component sees what they see, writes to no object of theirs, and lists nothing itself.
+// A Cluster with the informers of another component has the same objects, changes none of them, and lists nothing itself.
 func TestInformersOfOthers(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}
@@ -33,7 +33,7 @@ func TestInformersOfOthers(t *testing.T) {
 	go func() { ended <- live.Run(ctx) }()
 	defer func() { cancel(); <-ended; factory.Shutdown() }()
 	if live.Synced() == nil {
-		t.Error("it is complete before the informers run")
+		t.Error("the cluster is synced before the informers run")
 	}
 	factory.Start(ctx.Done())
 	if err := live.WaitForSync(ctx); err != nil {
@@ -54,11 +54,11 @@ func TestInformersOfOthers(t *testing.T) {
 		return n != nil && len(n.Pods) == 1 && len(live.View().DisruptionBudgets()) == 1
 	})
 	if kept := live.View().Node("n").Pods[0]; kept.Spec.Containers[0].Command != nil {
-		t.Error("the pod is not trimmed")
+		t.Error("the pod in the view is not trimmed")
 	}
 	theirs, err := factory.Core().V1().Pods().Lister().Pods("default").Get("p")
 	if err != nil || theirs.Spec.Containers[0].Command == nil {
-		t.Errorf("the pod of the informer has changed: %v, %v", theirs, err)
+		t.Errorf("the informer's pod has changed: %v, %v", theirs, err)
 	}
 	changed := pod.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}

@@ -13,8 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Pods share memory although all that is known of them is that they are being
-// read, and although there are many templates.
+// Pods share memory even while they are being read, and with many templates.
 func TestFirstReadingIsShared(t *testing.T) {
 	const templates = 2500
 	var objects []runtime.Object
@@ -49,21 +48,21 @@ func TestTemplatesAreForgotten(t *testing.T) {
 		known.sweep(func(func(int, *corev1.Pod) bool) {})
 	}
 	if len(known.seen) != 5000 {
-		t.Errorf("%d pods of 5000 are remembered while they are read", len(known.seen))
+		t.Errorf("the cache has %d of 5000 pods while they are being read", len(known.seen))
 	}
 	for i := range 5000 {
 		known.swap(i, &corev1.Pod{})
 		known.sweep(func(yield func(int, *corev1.Pod) bool) { yield(0, live) })
 	}
 	if len(known.seen) > 1100 {
-		t.Errorf("%d pods are remembered for one", len(known.seen))
+		t.Errorf("the cache has %d pods for one pod", len(known.seen))
 	}
 	if known.swap(0, nil) != live {
-		t.Error("the pod that is left was forgotten")
+		t.Error("the cache does not have the remaining pod")
 	}
 }
 
-// Sharing changes nothing but where the parts are, and writes to no part of another.
+// Sharing changes only where the parts are in memory, and writes to no part of another object.
 func TestInternPod(t *testing.T) {
 	trimmed := func(name, cpu, address string) *corev1.Pod {
 		pod := examplePod(0, name)
@@ -78,14 +77,14 @@ func TestInternPod(t *testing.T) {
 		before := p.DeepCopy()
 		internPod(p, one)
 		if diff := cmp.Diff(before, p) + cmp.Diff(unchanged, one); diff != "" {
-			t.Errorf("pod %s or the first one was changed (-before +after):\n%s", p.Name, diff)
+			t.Errorf("pod %s or the first one changed (-before +after):\n%s", p.Name, diff)
 		}
 	}
 	if &two.Spec.Containers[0] != &one.Spec.Containers[0] {
 		t.Error("equal containers are not shared")
 	}
 	if len(one.Status.ContainerStatuses) > 0 || one.Status.Resources != nil || one.Status.AllocatedResources != nil {
-		t.Errorf("of a pod that is not resized these resources are kept: %v", one.Status)
+		t.Errorf("a pod that is not resized keeps these resources: %v", one.Status)
 	}
 	if &three.Spec.Containers[0] == &one.Spec.Containers[0] {
 		t.Error("different containers are shared")
@@ -97,7 +96,7 @@ func TestInternPod(t *testing.T) {
 	}
 }
 
-// What is kept of a pod while it is resized is shared with its next version.
+// The status that a pod keeps while it is resized is shared with its next version.
 func TestInternResizedPod(t *testing.T) {
 	resized := func(version string) *corev1.Pod {
 		pod := examplePod(0, "resized")
@@ -111,13 +110,13 @@ func TestInternResizedPod(t *testing.T) {
 	before := two.DeepCopy()
 	internPod(two, one)
 	if diff := cmp.Diff(before, two); diff != "" {
-		t.Errorf("the pod was changed (-before +after):\n%s", diff)
+		t.Errorf("the pod changed (-before +after):\n%s", diff)
 	}
 	if &two.Status.ContainerStatuses[0] != &one.Status.ContainerStatuses[0] || two.Status.Resources != one.Status.Resources {
 		t.Error("equal resources in the status are not shared")
 	}
 	if cpu := snapshot.PodRequests(two)[corev1.ResourceCPU]; cpu.Cmp(quantity("2")) != 0 {
-		t.Errorf("it counts with %s cores, want 2", cpu.String())
+		t.Errorf("the pod counts with %s cores, want 2", cpu.String())
 	}
 }
 
@@ -129,7 +128,7 @@ func TestInternNode(t *testing.T) {
 		before := node.DeepCopy()
 		internImages(&images, node)
 		if diff := cmp.Diff(before, node); diff != "" {
-			t.Errorf("node %d was changed (-before +after):\n%s", i, diff)
+			t.Errorf("node %d changed (-before +after):\n%s", i, diff)
 		}
 		return node
 	}
@@ -137,10 +136,10 @@ func TestInternNode(t *testing.T) {
 	unchanged, before := one.DeepCopy(), two.DeepCopy()
 	internNode(two, one)
 	if diff := cmp.Diff(before, two) + cmp.Diff(unchanged, one); diff != "" {
-		t.Errorf("a node was changed (-before +after):\n%s", diff)
+		t.Errorf("a node changed (-before +after):\n%s", diff)
 	}
 	if nodeKeyOf(one) != nodeKeyOf(two) || nodeKeyOf(one) == nodeKeyOf(read(1)) {
-		t.Error("machines of one kind have different keys, or others the same")
+		t.Error("machines of one kind have different keys, or different machines have the same key")
 	}
 	for i, image := range one.Status.Images {
 		if &image.Names[0] != &two.Status.Images[i].Names[0] {

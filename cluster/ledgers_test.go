@@ -11,8 +11,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What a pod holds is free in the View as soon as the watch shows it gone, although
-// its claim is in the Ledger for a while longer; and counts again if it comes back.
+// What a pod holds is free in the View as soon as the watch shows its deletion, although its claim stays in the Ledger a while
+// longer; it counts again if the pod comes back.
 func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	s := newState()
 	s.setComplete()
@@ -55,7 +55,7 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	s.removeLedger(object())
 	used("the Ledger is gone", 0)
 	if len(s.gone) > 1 || len(s.claims) > 0 {
-		t.Errorf("remembered: %v, %v", s.gone, s.claims)
+		t.Errorf("got %v and %v in memory", s.gone, s.claims)
 	}
 }
 
@@ -74,12 +74,12 @@ func TestConfigMapsOfNodes(t *testing.T) {
 		t.Helper()
 		s.publish()
 		if got := s.view().Node("n").ConfigMap(source)["gpus"]; got != want {
-			t.Errorf("%s: %q, want %q", step, got, want)
+			t.Errorf("%s: got %q, want %q", step, got, want)
 		}
 	}
 	foreign := configMap("other", map[string]string{"password": "x"})
 	if foreign.Data != nil || foreign.Annotations != nil {
-		t.Errorf("kept of a ConfigMap that is none of ours: %v", foreign)
+		t.Errorf("the state has data of another ConfigMap: %v", foreign)
 	}
 	k.set(foreign)
 	gpus("none", "")

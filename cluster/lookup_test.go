@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// BenchmarkPod looks up pods from all processors at once, while nothing changes and
-// while pods change as fast as they can; beside it, in a map that takes no lock.
+// BenchmarkPod looks up pods on all processors concurrently, without changes and with as many changes of pods as possible; for
+// comparison, in a map without a lock.
 func BenchmarkPod(b *testing.B) {
 	const pods = 30000
 	c := &Cluster{state: newState()}

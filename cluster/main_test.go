@@ -63,9 +63,8 @@ func startServer(t testing.TB) (*controlplane.ControlPlane, kubernetes.Interface
 	return cp, client
 }
 
-// run runs a Cluster until the test ends, and then checks that nothing is left of
-// it; a second one, which may begin something later, would be in the way of that. A
-// Config in the options gets connections of its own.
+// run runs a Cluster until the end of the test, and then checks that nothing of it is left; a second Cluster, which may start
+// goroutines later, would interfere with that. A Config in the options gets its own connections.
 func run(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -98,7 +97,7 @@ func run(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// synced is run, and waits until everything was read.
+// synced calls run, and waits until everything is read.
 func synced(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	c := run(t, o)
@@ -118,7 +117,7 @@ func ownConnections(t *testing.T, config *rest.Config) (*rest.Config, func()) {
 	return config, transport.CloseIdleConnections
 }
 
-// await asks until there is no error any more.
+// await calls the function until it returns no error.
 func await(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -134,8 +133,7 @@ func await(t testing.TB, what string, check func() error) {
 	}
 }
 
-// awaitView waits until the nodes of the view whose names begin with the prefix
-// are as described: "node[pod pod] node[]".
+// awaitView waits until the nodes of the view whose names begin with the prefix match the description: "node[pod pod] node[]".
 func awaitView(t testing.TB, c *cluster.Cluster, prefix, want string) {
 	t.Helper()
 	await(t, "view", func() error {
@@ -169,7 +167,7 @@ func createNodes(t testing.TB, client kubernetes.Interface, prefix string, names
 		if err := controlplane.CreateNodes(t.Context(), client, node); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // those that a test deleted are gone already
+		t.Cleanup(func() { // a test may have deleted some of them already
 			_ = client.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{})
 		})
 	}
@@ -190,7 +188,7 @@ func createPod(t testing.TB, client kubernetes.Interface, spec controlplane.PodS
 	return pod
 }
 
-// A Cluster serves a Handler as it is.
+// Handler accepts a Cluster as it is.
 var _ extender.Cluster = (*cluster.Cluster)(nil)
 
 func bindingOf(pod *corev1.Pod, node string, annotations ...string) binding.Binding {
@@ -209,10 +207,10 @@ func bindError(t testing.TB, err error) *cluster.BindError {
 	t.Helper()
 	var bindErr *cluster.BindError
 	if !errors.As(err, &bindErr) {
-		t.Fatalf("error of Bind is %v", err)
+		t.Fatalf("got error %v from Bind", err)
 	}
 	if errors.Is(err, binding.ErrOutcomeUnknown) != bindErr.Unknown || errors.Is(err, binding.ErrPodChanged) != bindErr.Changed {
-		t.Errorf("Unknown %v, Changed %v, and yet the error is %v", bindErr.Unknown, bindErr.Changed, err)
+		t.Errorf("got Unknown %v and Changed %v, which do not match error %v", bindErr.Unknown, bindErr.Changed, err)
 	}
 	return bindErr
 }

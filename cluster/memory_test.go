@@ -30,18 +30,16 @@ import (
 const (
 	memoryNodes = 5000
 	memoryPods  = 30000
-	// memoryEvents is how many changes follow: every node's heartbeat a few
-	// times, and as many changes of pods.
+	// memoryEvents is the number of changes that follow: several heartbeats of every node, and as many changes of pods.
 	memoryEvents = 60000
-	// memoryPause is how long nothing happens before memory counts as steady: time
-	// for the runtime to give back, in the background, what it does not want to keep.
+	// memoryPause is the time without changes after which memory counts as steady: the runtime returns unused memory in the
+	// background.
 	memoryPause = 10 * time.Second
 )
 
-// BenchmarkMemory measures outboard serve, as it is built and started by a user, with
-// a large cluster: resident memory when it is ready, at most while changes stream in,
-// when nothing has happened for memoryPause, and at most ever; the heap that is
-// reachable then; and the processor time of it all. OUTBOARD_TEST_MEMORY_PROFILE names a file for a profile of that.
+// BenchmarkMemory measures outboard serve, built and started as by a user, with a large cluster: resident memory when it is
+// ready, the maximum during a stream of changes, after memoryPause without changes, and the overall maximum; then the reachable
+// heap; and the processor time of everything. OUTBOARD_TEST_MEMORY_PROFILE names a file for a heap profile.
 func BenchmarkMemory(b *testing.B) {
 	outboard := filepath.Join(b.TempDir(), "outboard")
 	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", outboard, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
@@ -72,7 +70,7 @@ func measureMemory(b *testing.B, outboard, url, setting string) {
 	until := func(condition func() bool) {
 		for deadline := time.Now().Add(3 * time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				b.Fatal("it takes too long")
+				b.Fatal("outboard serve is not ready in time")
 			}
 		}
 	}
@@ -151,7 +149,7 @@ func write(b *testing.B, name, text string) string {
 	return path
 }
 
-// ask returns the status of the answer and its body; 0 if there is none yet.
+// ask returns the status of the response and its body; 0 without a response.
 func ask(url string) (int, string) {
 	response, err := http.Get(url)
 	if err != nil {
@@ -180,8 +178,7 @@ func resident(pid int, field string) float64 {
 	return 0
 }
 
-// largeCluster is an API server that streams a large cluster, and then changes to
-// it, to whoever watches.
+// largeCluster is an API server that streams a large cluster, and then changes to it, to every watch.
 type largeCluster struct{}
 
 func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +193,7 @@ func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	send := eventSender(w, version)
 	if r.URL.Query().Get("sendInitialEvents") == "" {
-		<-r.Context().Done() // a watch that is resumed: nothing more happens
+		<-r.Context().Done() // a resumed watch gets no more events
 		return
 	}
 	end := metav1.ObjectMeta{ResourceVersion: "3000000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
@@ -256,7 +253,7 @@ func eventSender(w http.ResponseWriter, version schema.GroupVersion) func(watch.
 	stream := streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(w), scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, version))
 	events := restwatch.NewEncoder(stream, scheme.Codecs.EncoderForVersion(info.Serializer, version))
 	return func(kind watch.EventType, object k8sruntime.Object) {
-		_ = events.Encode(&watch.Event{Type: kind, Object: object}) // the watcher may be gone
+		_ = events.Encode(&watch.Event{Type: kind, Object: object}) // the watch may have ended
 		if kind == watch.Bookmark {
 			w.(http.Flusher).Flush()
 		}

@@ -43,12 +43,12 @@ func TestNominationsOfSchedulers(t *testing.T) {
 			t.Errorf("nominated by %s: counts: %v, want %v", tc.what, got, tc.counts)
 		}
 		if pod.ManagedFields != nil {
-			t.Errorf("nominated by %s: managed fields are kept", tc.what)
+			t.Errorf("nominated by %s: the pod still has managed fields", tc.what)
 		}
 	}
 }
 
-// A nomination ends when the pod is bound, by us or as the watch shows it, or gone.
+// A nomination ends when this process or another one binds the pod, or when the pod is deleted.
 func TestNominationEnds(t *testing.T) {
 	pod := func(node string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node}}
@@ -76,12 +76,12 @@ func TestNominationEnds(t *testing.T) {
 		s.setPod(pod(""))
 		s.publish()
 		if len(s.view().Nominated()["n"]) != 1 {
-			t.Fatalf("%s: not nominated before", what)
+			t.Fatalf("%s: the pod is not nominated at first", what)
 		}
 		end(s)
 		s.publish()
 		if n := len(s.view().Nominated()["n"]); n != 0 {
-			t.Errorf("%s: still nominated", what)
+			t.Errorf("%s: the pod is still nominated", what)
 		}
 	}
 }

@@ -20,8 +20,7 @@ func uid(kind string, i int) types.UID {
 	return types.UID(fmt.Sprintf("%08x-%04x-4000-8000-%s", i, i%65536, (kind + "000000000000")[:12]))
 }
 
-// exampleNode is a node as the kubelet of a large cloud reports it: about 11 KB
-// of JSON, with 50 of the cluster's images.
+// exampleNode is a node as the kubelet of a large cloud reports it: about 11 KB of JSON, with 50 of the cluster's images.
 func exampleNode(i int) *corev1.Node {
 	name := fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i/65536, i/256%256, i%256)
 	zone := fmt.Sprintf("eu-west-1%c", 'a'+i%3)
@@ -98,8 +97,8 @@ func exampleNode(i int) *corev1.Node {
 	return node
 }
 
-// examplePod is a pod of one of many workloads, with a sidecar, as it is when it
-// runs: about 7 KB of JSON. Its name makes it differ from others with the same i.
+// examplePod is a running pod of one of many workloads, with a sidecar: about 7 KB of JSON. Only its name differs from other
+// pods with the same i.
 func examplePod(i int, name string) *corev1.Pod {
 	app := i % 1500 // 20 pods of each workload
 	workload := fmt.Sprintf("service-%d", app)

@@ -31,8 +31,8 @@ func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clien
 	return c, client
 }
 
-// A change after a pause is published at once; those of a storm together, one
-// View for each interval, the last of them too.
+// A change after a pause is published immediately; many changes together are published as one View for each interval, including
+// the last one.
 func TestPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := testCluster(t)
@@ -70,13 +70,13 @@ func TestPublish(t *testing.T) {
 		after := c.View()
 		time.Sleep(time.Hour)
 		if c.View() != after {
-			t.Error("a view was published although nothing changed")
+			t.Error("a view was published, although nothing changed")
 		}
 	})
 }
 
-// A pod that was bound, and that the watch never shows bound, counts until the
-// API server says something else; a lookup that fails says nothing.
+// A bound pod that the watch never shows as bound counts until the API server returns another state; a failed lookup has no
+// effect.
 func TestConfirm(t *testing.T) {
 	waiting := examplePod(0, "p")
 	waiting.Spec.NodeName = ""
@@ -91,7 +91,7 @@ func TestConfirm(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer *corev1.Pod
 		err    error
-		want   string // where it counts then
+		want   string // the node on which it counts then
 	}{
 		"it is bound":                        {bound, nil, exampleNodeName(0)},
 		"it is not bound":                    {waiting, nil, ""},
@@ -111,7 +111,7 @@ func TestConfirm(t *testing.T) {
 				client.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 					asked.Add(1)
 					if test.answer == nil && test.err == nil {
-						return false, nil, nil // the tracker knows no pod
+						return false, nil, nil // the tracker has no pod
 					}
 					return true, test.answer, test.err
 				})
@@ -129,12 +129,12 @@ func TestConfirm(t *testing.T) {
 				}
 				time.Sleep(14 * time.Second)
 				if where := countedOn(c); asked.Load() != 0 || where != exampleNodeName(0) {
-					t.Errorf("before the time asked %d times, counted on %q", asked.Load(), where)
+					t.Errorf("before the timeout: %d lookups, counted on %q", asked.Load(), where)
 				}
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
 				if where := countedOn(c); asked.Load() == 0 || where != test.want {
-					t.Errorf("asked %d times, counted on %q, want %q", asked.Load(), where, test.want)
+					t.Errorf("%d lookups, counted on %q, want %q", asked.Load(), where, test.want)
 				}
 			})
 		})
@@ -151,8 +151,7 @@ func countedOn(c *Cluster) string {
 	return where
 }
 
-// A client without WatchList and without resourceVersions, as tests of other
-// packages use it.
+// A client without WatchList and without resourceVersions, as in tests of other packages.
 func TestFakeClientset(t *testing.T) {
 	pod := examplePod(0, "p")
 	c, client := testCluster(t, exampleNode(0), pod)
@@ -172,7 +171,7 @@ func TestFakeClientset(t *testing.T) {
 	if got := c.PodByName(pod.Namespace, "p"); got == nil || got.ManagedFields != nil || got.Spec.Containers[0].Env != nil {
 		t.Errorf("the pod is not trimmed: %v", got)
 	}
-	// A new version shares what has not changed with the one before.
+	// A new version shares its unchanged parts with the previous one.
 	before := c.PodByName(pod.Namespace, "p")
 	sibling := examplePod(0, "q")
 	sibling.UID, sibling.Status.Conditions[0].Status = "q", corev1.ConditionFalse
@@ -185,9 +184,9 @@ func TestFakeClientset(t *testing.T) {
 	}
 	eventually(t, "label", func() bool { return c.PodByName(pod.Namespace, "p").Labels["new"] == "label" })
 	if after := c.PodByName(pod.Namespace, "p"); &after.Status.Conditions[0] != &before.Status.Conditions[0] {
-		t.Error("the conditions are there twice")
+		t.Error("the conditions are in memory twice")
 	}
-	// The tracker ignores field selectors: a pod that ends comes as a change.
+	// The tracker ignores field selectors: the end of a pod is a change.
 	pod.Status.Phase = corev1.PodSucceeded
 	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -195,7 +194,7 @@ func TestFakeClientset(t *testing.T) {
 	eventually(t, "pod gone", func() bool { return countedOn(c) == exampleNodeName(0) && c.PodByName(pod.Namespace, "p") == nil })
 }
 
-// However often a resource must be read anew, it is not read all the time.
+// A resource that often needs a new list is not listed continuously.
 func TestPauseBetweenReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &resourceReflector{}
@@ -208,20 +207,20 @@ func TestPauseBetweenReadings(t *testing.T) {
 			return time.Since(start)
 		}
 		if got := paused(); got != 0 {
-			t.Errorf("paused %v before the first reading", got)
+			t.Errorf("paused %v before the first list", got)
 		}
 		f.lastRead.Store(time.Now().UnixNano())
 		time.Sleep(3 * time.Second)
 		if got := paused(); got != 7*time.Second {
-			t.Errorf("paused %v three seconds after a reading", got)
+			t.Errorf("paused %v three seconds after a list", got)
 		}
 		if got := paused(); got != 0 {
-			t.Errorf("paused %v ten seconds after a reading", got)
+			t.Errorf("paused %v ten seconds after a list", got)
 		}
 		f.lastRead.Store(time.Now().UnixNano())
 		cancel()
 		if err := f.awaitReadInterval(ctx); err == nil {
-			t.Error("the pause goes on when everything ends")
+			t.Error("the pause continues after the context has ended")
 		}
 	})
 }
@@ -284,23 +283,23 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not so after 30 s", what)
+			t.Fatalf("%s: not the case after 30 s", what)
 		}
 	}
 }
 
-// Whoever waits for the next View is told, however many do, and also who asks late.
+// Superseded notifies every waiting caller of the next View, and callers that come late.
 func TestSuperseded(t *testing.T) {
 	c, _ := testCluster(t)
 	c.state.setComplete()
 	first := c.View()
-	for range 2 { // the second time, first is no longer the present one
+	for range 2 { // in the second round, first is no longer the current View
 		waiting := []<-chan struct{}{c.Superseded(c.View()), c.Superseded(c.View())}
 		c.state.publish()
 		for _, w := range waiting {
 			select {
 			case <-w:
-				t.Fatal("superseded although nothing has changed")
+				t.Fatal("the View is superseded, although nothing has changed")
 			default:
 			}
 		}

@@ -14,8 +14,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// etcd is replaced by a backup. What was written since never happened, and the
-// resourceVersions begin again at an older one.
+// A backup replaces the contents of etcd. Later writes are lost, and the resourceVersions continue from an older one.
 func TestRestoreOfABackup(t *testing.T) {
 	cp, client := startServer(t)
 	defer func() {
@@ -43,7 +42,7 @@ func TestRestoreOfABackup(t *testing.T) {
 		return err
 	})
 
-	// Everything here will be undone.
+	// The restore undoes all of the following.
 	createNodes(t, client, "restore", "2")
 	for range 20 {
 		extra := createPod(t, client, controlplane.PodSpec{Name: "restore-extra"})
@@ -71,17 +70,17 @@ func TestRestoreOfABackup(t *testing.T) {
 	awaitView(t, c, "restore", "restore-1[restore-gone]")
 	await(t, "truth", func() error { return sameAsServer(t, c, client, "restore") })
 	if got := c.View().Node("restore-1").Object.Labels["since"]; got != "" {
-		t.Errorf("the node still has a label that was undone")
+		t.Errorf("the node still has a label that the restore removed")
 	}
 	if err := c.Bind(ctx, bindingOf(pod, "restore-1")); err != nil {
 		t.Fatal(err)
 	}
 	if got := show(c, "restore"); got != "restore-1[restore-first restore-gone]" {
-		t.Errorf("view is %q", got)
+		t.Errorf("got view %q", got)
 	}
 }
 
-// again returns a function that starts a program like that of a running process.
+// again returns a function that starts the program of a running process again.
 func again(t *testing.T, cp *controlplane.ControlPlane, p *controlplane.Process) func() *controlplane.Process {
 	t.Helper()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID()))

@@ -22,7 +22,7 @@ import (
 type binder struct {
 	*httptest.Server
 	bindings, lookups atomic.Int32
-	onBinding         func() // if not nil, before the answer
+	onBinding         func() // if not nil, called before the response
 }
 
 func newBinder(t *testing.T) *binder {
@@ -59,7 +59,7 @@ func bindingTo(node, pod string) binding.Binding {
 	return binding.Binding{Namespace: "default", Name: pod, UID: types.UID(pod), Node: node}
 }
 
-// A Binding that has not left this process is certain to have no effect, so the outcome is known without asking the API server.
+// A Binding that has not left this process certainly has no effect, so the outcome is known without a lookup.
 func TestBindingThatIsNotSent(t *testing.T) {
 	check := func(t *testing.T, err error) {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestBindingThatIsNotSent(t *testing.T) {
 	}
 	t.Run("while it waited for the limit of requests", func(t *testing.T) {
 		api := newBinder(t)
-		c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2}) // a Binding, and asking for its pod
+		c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2}) // for a Binding, and a lookup of its pod
 		if err := c.Bind(t.Context(), bindingTo("n", "first")); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestBindingThatIsNotSent(t *testing.T) {
 	})
 }
 
-// What Throttle has let through does not wait again: neither Bindings nor asking what has become of them. It counts all the same.
+// Throttle delays Bindings and the lookups of their outcomes only once. All of them count.
 func TestThrottle(t *testing.T) {
 	api := newBinder(t)
 	c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2})
@@ -111,7 +111,7 @@ func TestThrottle(t *testing.T) {
 		throttled = append(throttled, ctx)
 	}
 	if _, err := c.Throttle(t.Context()); !errors.Is(err, cluster.ErrThrottled) {
-		t.Errorf("a third: %v", err)
+		t.Errorf("third call: %v", err)
 	}
 	for i, ctx := range throttled {
 		if err := c.Bind(ctx, bindingTo("n", fmt.Sprint("p", i))); err != nil {
@@ -119,14 +119,14 @@ func TestThrottle(t *testing.T) {
 		}
 	}
 	if b, l := api.bindings.Load(), api.lookups.Load(); b != 2 || l != 2 {
-		t.Errorf("%d Bindings and %d lookups arrived, want 2 of each", b, l)
+		t.Errorf("got %d Bindings and %d lookups, want 2 of each", b, l)
 	}
 	if _, err := c.Throttle(t.Context()); err == nil || !strings.Contains(err.Error(), "the limit of 0.001 requests per second to the API server would delay this one by 50m0s") {
-		t.Errorf("after 4 requests, where 2 are allowed at once, and 1 in 1,000 s: %v", err)
+		t.Errorf("after 4 requests, with a burst of 2 and one request in 1,000 s: %v", err)
 	}
 }
 
-// A Binding that need not wait is sent, and its answer is heard, although the caller gives up meanwhile.
+// After Throttle, Bind sends the Binding and reads its response, even if the caller gives up meanwhile.
 func TestThrottledBindingIsAnswered(t *testing.T) {
 	api := newBinder(t)
 	c := api.cluster(t, cluster.Options{})
@@ -140,17 +140,17 @@ func TestThrottledBindingIsAnswered(t *testing.T) {
 	}
 }
 
-// Who stops waiting gives its place to the next.
+// A caller that stops waiting frees its place for the next one.
 func TestThrottleGivenUp(t *testing.T) {
 	c := newBinder(t).cluster(t, cluster.Options{QPS: 0.001, Burst: 1, ThrottleTimeout: 1500 * time.Second})
 	if _, err := c.Throttle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // there is a place for one that waits
+	for range 3 { // one caller can wait at a time
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := c.Throttle(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller that has gone: %v", err)
+			t.Errorf("a caller whose context has ended: %v", err)
 		}
 	}
 	unlimited := newBinder(t).cluster(t, cluster.Options{QPS: -1})

@@ -14,13 +14,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is an API server with a history, as a state sees it: through a watch
-// that lags, lists that may be of any moment not before the last one seen, and
-// Bindings whose answers come late or never.
+// world is an API server with a history, as a state observes it: through a watch that lags, lists of any moment since the last
+// observed one, and Bindings whose responses come late or never.
 type world struct {
-	moments  []moment // all there has been since the last restore or start
-	at       int      // the moment the watch has shown
-	relist   bool     // the watch has to begin anew
+	moments  []moment // all moments since the last restore or start
+	at       int      // the moment that the watch has shown
+	relist   bool     // the watch must list again
 	uids     int
 	versions int
 	restores int
@@ -29,16 +28,16 @@ type world struct {
 	attempts []*try
 	lookups  []lookup
 	promised map[types.UID]promise
-	gone     map[types.UID]bool // the watch has shown that they are gone
+	gone     map[types.UID]bool // the watch has shown their deletion
 }
 
 // moment is the state of the API server between two writes.
 type moment struct {
 	pods  map[string]*corev1.Pod // by name
-	event func(*state)           // what the watch shows of the write that led here
+	event func(*state)           // the event of the write that led to this moment
 }
 
-// try is a Bind call under way.
+// try is a Bind call in progress.
 type try struct {
 	attempt attempt
 	name    string
@@ -51,8 +50,7 @@ type try struct {
 
 type lookup struct{ assumed, truth *corev1.Pod }
 
-// promise is a pod that Bind has returned success for: it must be counted on the
-// node for as long as it is there.
+// promise is a pod for which Bind has returned success: it must be counted on the node while it exists.
 type promise struct {
 	node     string
 	restores int
@@ -74,7 +72,7 @@ func (w *world) write(name string, pod *corev1.Pod, event func(*state)) {
 func (w *world) put(pod *corev1.Pod) {
 	w.versions++
 	pod.ResourceVersion = strconv.Itoa(w.versions)
-	shown := pod.DeepCopy() // the watch decodes its own
+	shown := pod.DeepCopy() // the watch decodes its own copy
 	w.write(pod.Name, pod, func(s *state) {
 		if ended(shown) {
 			w.remove(shown)
@@ -105,7 +103,7 @@ func (w *world) byUID(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// deliver shows the next event of the watch, if there is one.
+// deliver shows the next event of the watch, if any.
 func (w *world) deliver() bool {
 	if w.relist {
 		w.list(len(w.moments) - 1)
@@ -148,8 +146,7 @@ func (w *world) serve(try *try) {
 	}
 }
 
-// finish is the client's part of a Bind call after the answer. Without an answer
-// the call ends without knowing.
+// finish is the client's part of a Bind call after the response. Without a response the outcome is unknown.
 func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 	if !try.success || !answered {
 		w.state.end(try.attempt, nil, time.Now())
@@ -189,13 +186,13 @@ func (w *world) counted() map[types.UID]string {
 	return counted
 }
 
-// check publishes, and checks what holds at every moment.
+// check publishes a view, and checks the invariants.
 func (w *world) check(t *rapid.T) {
 	w.state.publish()
 	counted := w.counted()
 	for uid := range w.gone {
 		if counted[uid] != "" {
-			t.Fatalf("pod %s is gone, and still counted on %s", uid, counted[uid])
+			t.Fatalf("pod %s is gone, but still counted on %s", uid, counted[uid])
 		}
 	}
 	for uid, promise := range w.promised {
@@ -210,7 +207,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// settle lets everything come to its end and compares with the truth.
+// settle completes all calls and events, and compares the result with the API server.
 func (w *world) settle(t *rapid.T) {
 	for _, try := range w.attempts {
 		w.finish(t, try, true, true)
@@ -237,11 +234,11 @@ func (w *world) settle(t *rapid.T) {
 		}
 		seen := w.state.seen(pod.UID)
 		if seen == nil || seen.Spec.NodeName != pod.Spec.NodeName || seen.Labels["v"] != pod.Labels["v"] {
-			t.Fatalf("pod %s is %v, known as %v", pod.UID, pod, seen)
+			t.Fatalf("pod %s is %v, but the state has %v", pod.UID, pod, seen)
 		}
 	}
 	if got := w.counted(); !maps.Equal(got, wantCounted) {
-		t.Fatalf("counted are %v, the truth is %v", got, wantCounted)
+		t.Fatalf("the state counts %v, the API server has %v", got, wantCounted)
 	}
 	var names []string
 	for _, p := range w.state.names {
@@ -250,15 +247,15 @@ func (w *world) settle(t *rapid.T) {
 	slices.Sort(names)
 	slices.Sort(wantNames)
 	if !slices.Equal(names, wantNames) {
-		t.Fatalf("names are %v, the truth is %v", names, wantNames)
+		t.Fatalf("the state has names %v, the API server has %v", names, wantNames)
 	}
 	if w.state.count() != known || len(w.state.binds) != 0 {
-		t.Fatalf("%d pods counted, %d known; %d bindings remembered", w.state.count(), known, len(w.state.binds))
+		t.Fatalf("the state has %d counted pods, %d pods and %d bindings", w.state.count(), known, len(w.state.binds))
 	}
 }
 
 func TestPodsEndInTheTruth(t *testing.T) {
-	for range 10 { // what goes wrong takes several steps of a few kinds in one order
+	for range 10 { // failures need several steps of a few kinds in one order
 		rapid.Check(t, checkEndInTheTruth)
 	}
 }
@@ -376,7 +373,7 @@ func checkEndInTheTruth(t *rapid.T) {
 	w.settle(t)
 }
 
-// The History may be asked for at any time, and has the pods that wait as well.
+// A History can be requested at any time, and includes pending pods.
 func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 	s := newState()
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
@@ -384,7 +381,7 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}})
 	s.setComplete()
 	if h := s.view().History(); h != nil {
-		t.Errorf("nobody has asked for a History of %d pods", h.Came)
+		t.Errorf("got a History of %d pods without a request", h.Came)
 	}
 	for keep, want := range map[bool]int{true: 2, false: 0} {
 		s.keepHistory(keep)
@@ -395,12 +392,12 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 			came = h.Came
 		}
 		if came != want {
-			t.Errorf("keep: %v, and %d pods are in the History, want %d", keep, came, want)
+			t.Errorf("keep: %v: the History has %d pods, want %d", keep, came, want)
 		}
 	}
 }
 
-// An answer to a question about an earlier Binding does not undo a later one.
+// The result of a lookup for an earlier Binding does not undo a later one.
 func TestLateAnswerIsIgnored(t *testing.T) {
 	s := newState()
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
@@ -415,14 +412,13 @@ func TestLateAnswerIsIgnored(t *testing.T) {
 	bind()
 	asked := s.unconfirmed(time.Now().Add(time.Hour))[0]
 	bind()
-	s.resolve(asked, unbound, time.Now()) // the API server's answer from between the two
+	s.resolve(asked, unbound, time.Now()) // the API server's response from between the two Bindings
 	if got := len(s.view().Node("a").Pods); got != 1 {
 		t.Errorf("%d pods on the node, want 1", got)
 	}
 }
 
-// A pod bound by us may be gone, and its name another's, before the watch has
-// shown it at all.
+// A pod that this process bound may be deleted, and another pod have its name, before the watch shows any of it.
 func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	s := newState()
 	first := s.begin("1")
@@ -431,11 +427,11 @@ func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{NodeName: "a"}}
 	s.end(first, bound, time.Now())
 	if got := s.named("ns", "p"); got != second {
-		t.Errorf("the name finds %v", got)
+		t.Errorf("the name returns %v", got)
 	}
 	s.resolve(bound, nil, time.Now())
 	if got := s.named("ns", "p"); got != second {
-		t.Errorf("the name then finds %v", got)
+		t.Errorf("afterwards the name returns %v", got)
 	}
 }
 
@@ -444,7 +440,7 @@ func TestStatePublishesNothingUntilComplete(t *testing.T) {
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	s.publish()
 	if s.view().Len() != 0 {
-		t.Error("a view with nodes was published before the pods are known")
+		t.Error("a view with nodes was published before the list of pods")
 	}
 	s.setComplete()
 	if s.view().Len() != 1 {
