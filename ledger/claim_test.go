@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// claimOf is the claim that the ledger of gpuOnA holds of the pod, or nil.
+// claimOf is the pod's claim in the ledger of gpuOnA, or nil.
 func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -24,8 +24,8 @@ func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
 	return o.Spec.Pod(uid)
 }
 
-// A write that is repeated because its answer was lost finds its own claim. Only this attempt relies on it, so this attempt
-// can release it.
+// A write that is repeated because its response was lost finds its own claim. Only this attempt relies on the claim, so this
+// attempt can release it.
 func TestClaimWhoseAnswerWasLostIsNotShared(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
@@ -35,17 +35,17 @@ func TestClaimWhoseAnswerWasLostIsNotShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held.Shared {
-		t.Error("the claim counts as shared")
+		t.Error("the claim is shared")
 	}
 	if err := k.Release(t.Context(), gpuOnA, held); err != nil {
 		t.Fatal(err)
 	}
 	if left := w.claimOf("p"); left != nil {
-		t.Errorf("after its release the ledger holds %+v", *left)
+		t.Errorf("after the release the ledger has %+v", *left)
 	}
 }
 
-// When another attempt comes to rely on that claim, neither can release it.
+// If another attempt also relies on that claim, neither can release it.
 func TestClaimThatTwoAttemptsRelyOnIsShared(t *testing.T) {
 	w := newWorld(t, 2)
 	pod := w.server.addPod("p")
@@ -60,11 +60,11 @@ func TestClaimThatTwoAttemptsRelyOnIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.claimOf("p") == nil || !second.Shared {
-		t.Errorf("one of two attempts gave the claim %+v up for both", second)
+		t.Errorf("one of two attempts released the claim %+v for both", second)
 	}
 }
 
-// A request that ends while its claim waits, or is being written, leaves no claim behind: nobody relies on it.
+// A request that ends while its claim waits, or is being written, leaves no claim, because no attempt relies on it.
 func TestClaimGivenUpLeavesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
@@ -94,7 +94,7 @@ func TestClaimGivenUpLeavesNothing(t *testing.T) {
 	if err := <-answered["stays"]; err != nil {
 		t.Error(err)
 	}
-	// Operations on one ledger are done in order, so after this one nothing is left to do.
+	// Operations on one ledger run in order, so none is pending after this one.
 	if err := k.Release(t.Context(), gpuOnA, snapshot.LedgerPod{UID: "nobody"}); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestClaimGivenUpLeavesNothing(t *testing.T) {
 	}
 }
 
-// A claim that the pod holds is used only if choose does not object, and what choose objects to stays until it is revoked.
+// Claim uses an existing claim of the pod only if choose accepts it; a rejected claim stays until it is revoked.
 func TestClaimThatCannotBeUsed(t *testing.T) {
 	w := newWorld(t, 2)
 	here, there := w.replicas[0].keeper, w.replicas[1].keeper
@@ -125,7 +125,7 @@ func TestClaimThatCannotBeUsed(t *testing.T) {
 			return pick(l, at) // nothing has been read yet
 		}
 		if !at.Equal(first.At) || l.Unit(first.Annotations["unit"]).Amount("p") != 3 {
-			t.Errorf("asked about ledger %+v at %v", l, at)
+			t.Errorf("choose got ledger %+v at %v", l, at)
 		}
 		return policy.Claim{}, unhealthy
 	})
@@ -135,7 +135,7 @@ func TestClaimThatCannotBeUsed(t *testing.T) {
 	if kept := w.claimOf("p"); kept == nil || kept.Token != shared.Token {
 		t.Fatalf("the ledger holds %+v", kept)
 	}
-	// Another attempt relies on it by now.
+	// Another attempt now relies on it.
 	again, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
 	if err != nil {
 		t.Fatal(err)

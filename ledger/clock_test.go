@@ -9,8 +9,8 @@ import (
 	"outboard.dev/outboard/ledger"
 )
 
-// Whatever the clock of this process says, and if it is set meanwhile, the API server's time is between the bounds, and they
-// are no further apart than an answer is precise.
+// For any clock of this process, and any change of it, the API server's time is between the bounds, and the bounds are as close
+// as a response permits.
 func TestClockBoundsTheAPIServersTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "moment")))
@@ -18,7 +18,7 @@ func TestClockBoundsTheAPIServersTime(t *testing.T) {
 		own := func() time.Time { return truth.Add(skew) }
 		c := ledger.NewClock(own)
 		if !c.Earliest().Equal(own()) || !c.Latest().Equal(own()) {
-			t.Fatalf("before the first answer it is %v to %v, want %v", c.Earliest(), c.Latest(), own())
+			t.Fatalf("before the first response the clock returns %v to %v, want %v", c.Earliest(), c.Latest(), own())
 		}
 		pass := func(most time.Duration, label string) time.Duration {
 			d := time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, label))
@@ -34,17 +34,17 @@ func TestClockBoundsTheAPIServersTime(t *testing.T) {
 			c.Observe(date, sent, own())
 			pass(time.Minute, "later")
 			if c.Earliest().After(truth) || c.Latest().Before(truth) {
-				t.Fatalf("it is %v, and the clock says %v to %v", truth, c.Earliest(), c.Latest())
+				t.Fatalf("the time is %v, and the clock returns %v to %v", truth, c.Earliest(), c.Latest())
 			}
 			if apart := c.Latest().Sub(c.Earliest()); apart > time.Second+took {
-				t.Fatalf("the bounds are %v apart after an answer that took %v", apart, took)
+				t.Fatalf("the bounds are %v apart after a response that took %v", apart, took)
 			}
 		}
-		// A step within the precision of the dates does not show before it adds up.
+		// The clock detects small steps, within the precision of the dates, only when their sum is large.
 		skew += time.Duration(rapid.SampledFrom([]int64{-1, 1}).Draw(t, "direction")) * time.Duration(rapid.Int64Range(int64(10*time.Second), int64(time.Hour)).Draw(t, "set"))
 		c.Observe(truth.Truncate(time.Second), own(), own())
 		if c.Earliest().After(truth) || c.Latest().Before(truth) {
-			t.Fatalf("after it was set it is %v, and the clock says %v to %v", truth, c.Earliest(), c.Latest())
+			t.Fatalf("after a change of the clock the time is %v, and the clock returns %v to %v", truth, c.Earliest(), c.Latest())
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Waiting is how many operations on the ledger wait for one that is written.
+// Waiting is the number of operations that wait for the current write of the ledger.
 func (k *Keeper) Waiting(key snapshot.LedgerKey) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -17,7 +17,7 @@ func (k *Keeper) Waiting(key snapshot.LedgerKey) int {
 	return 0
 }
 
-// Busy says whether the ledger is being written, and nothing waits.
+// Busy reports whether the ledger is being written and no operation waits.
 func (k *Keeper) Busy(key snapshot.LedgerKey) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -25,18 +25,18 @@ func (k *Keeper) Busy(key snapshot.LedgerKey) bool {
 	return b != nil && b.writing && len(b.pending) == 0
 }
 
-// Sweeper lets tests look for claims nobody needs at times of their choice.
+// Sweeper lets tests control when unneeded claims are removed.
 type Sweeper struct{ s *sweeper }
 
-// NewSweeper returns what Run would use.
+// NewSweeper returns the sweeper that Run would use.
 func (k *Keeper) NewSweeper() Sweeper {
 	return Sweeper{newSweeper(k)}
 }
 
-// Sweep looks once.
+// Sweep runs one sweep.
 func (s Sweeper) Sweep(ctx context.Context, now time.Time) { s.s.sweep(ctx, now) }
 
-// Books is how many ledgers the Keeper remembers.
+// Books is the number of ledgers in the Keeper's memory.
 func (k *Keeper) Books() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

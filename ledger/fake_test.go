@@ -17,18 +17,18 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// errLost is what a client sees of an answer that does not come.
+// errLost is a client's error for a lost response.
 var errLost = errors.New("connection lost")
 
-// fault is what happens to one request for a write.
+// fault is what happens to one write request.
 type fault int
 
 const (
 	none       fault = iota
-	lostBefore       // it does not reach the server
-	lostAfter        // it does, and the answer is lost
-	delayed          // it reaches the server later, and nobody hears the answer
-	twice            // it reaches the server now, and once more later
+	lostBefore       // the request does not reach the server
+	lostAfter        // the request reaches the server, and the response is lost
+	delayed          // the request reaches the server later, and the response is lost
+	twice            // the request reaches the server now, and once more later
 )
 
 // server is an API server with Ledgers and pods.
@@ -37,10 +37,10 @@ type server struct {
 	version int
 	ledgers map[string]*ledger.Object
 	pods    map[types.UID]*corev1.Pod
-	late    []func() // writes that are still on their way
-	faults  []fault  // of the next writes; none after that
+	late    []func() // writes in flight
+	faults  []fault  // of the next writes; then none
 	puts    int
-	limit   int64         // if not 0, the largest claim the server takes
+	limit   int64         // if not 0, the largest claim that the server accepts
 	block   chan struct{} // if not nil, writes wait for it
 }
 
@@ -97,7 +97,7 @@ func (s *server) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Objec
 	return stored, err
 }
 
-// put is what the API server does: compare the version, check the rules, store.
+// put compares the version, checks the rules and stores, as the API server does.
 func (s *server) put(o *ledger.Object) (*ledger.Object, error) {
 	old := s.ledgers[o.Name]
 	switch {
@@ -159,7 +159,7 @@ func (s *server) TouchPod(_ context.Context, _, _ string, uid types.UID) (*corev
 	return p.DeepCopy(), nil
 }
 
-// addPod creates a pod that waits.
+// addPod creates a pending pod.
 func (s *server) addPod(uid types.UID) *corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *server) addPod(uid types.UID) *corev1.Pod {
 	return s.pods[uid].DeepCopy()
 }
 
-// bind does what a Binding does.
+// bind binds the pod, as a Binding does.
 func (s *server) bind(uid types.UID, version, node string, annotations map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +184,7 @@ func (s *server) bind(uid types.UID, version, node string, annotations map[strin
 	return nil
 }
 
-// deliver lets the writes arrive that are on their way, in the order given by pick.
+// deliver delivers the writes in flight, in the order of pick.
 func (s *server) deliver(pick func(n int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *server) deliver(pick func(n int) int) {
 	}
 }
 
-// cache is what one replica has seen; it falls behind until it looks.
+// cache is what one replica has read; it lags until look is called.
 type cache struct {
 	server  *server
 	mu      sync.Mutex
@@ -209,7 +209,7 @@ func newCache(s *server) *cache {
 	return &cache{server: s, view: new(snapshot.View)}
 }
 
-// look makes the cache see everything.
+// look updates the cache with everything.
 func (c *cache) look() {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

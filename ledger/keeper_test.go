@@ -20,8 +20,8 @@ import (
 
 var gpuOnA = snapshot.LedgerKey{Resource: "gpu", Node: "a"}
 
-// Many pods, many replicas, one node with room for some of them: as many get a claim as there is room for, whatever is lost
-// on the way. Run with -race it also shows that nothing is shared without a lock.
+// For many pods and replicas, and one node on which some of the pods fit: as many pods get a claim as fit, whatever requests are
+// lost. With -race it also checks that no data is shared without a lock.
 func TestG7G12ManyClaimsAtOnce(t *testing.T) {
 	w := newWorld(t, 4)
 	for i := range 40 {
@@ -49,11 +49,11 @@ func TestG7G12ManyClaimsAtOnce(t *testing.T) {
 	w.server.deliver(func(int) int { return 0 })
 	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
 	if held != 20 || len(spec.Pods) != 20 || spec.Units[0].Used() != 10 || spec.Units[1].Used() != 10 {
-		t.Errorf("%d pods say they have a claim, the ledger has %d, of %d and %d; want 20, of 10 and 10", held, len(spec.Pods), spec.Units[0].Used(), spec.Units[1].Used())
+		t.Errorf("%d Claim calls succeeded, the ledger has %d claims, of %d and %d; want 20, of 10 and 10", held, len(spec.Pods), spec.Units[0].Used(), spec.Units[1].Used())
 	}
 }
 
-// Claims that come while one is written are written together.
+// Claims that arrive during a write are written together.
 func TestClaimsAreWrittenTogether(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
@@ -66,7 +66,7 @@ func TestClaimsAreWrittenTogether(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for i == 0 && !k.Busy(gpuOnA) { // the first is on its way, alone
+		for i == 0 && !k.Busy(gpuOnA) { // the first is being written, alone
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -80,7 +80,7 @@ func TestClaimsAreWrittenTogether(t *testing.T) {
 	}
 }
 
-// A claim that cannot be written does not keep others, written with it, from being made.
+// A claim that cannot be written does not prevent others in the same write.
 func TestOneClaimDoesNotSpoilTheOthers(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
@@ -139,7 +139,7 @@ func TestClaimErrors(t *testing.T) {
 		}
 	}
 	if len(w.server.ledgers) != 0 {
-		t.Error("something was written")
+		t.Error("the Keeper wrote the ledger")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -148,7 +148,7 @@ func TestClaimErrors(t *testing.T) {
 	}
 }
 
-// A pod that is asked about again, here or elsewhere, has the same claim.
+// Another Claim for a pod, by this or another Keeper, returns the same claim.
 func TestG1SameClaimAgain(t *testing.T) {
 	w := newWorld(t, 2)
 	pod := w.server.addPod("p")
@@ -162,7 +162,7 @@ func TestG1SameClaimAgain(t *testing.T) {
 			first = held
 		}
 		if held.Annotations["unit"] != first.Annotations["unit"] || held.Annotations["at"] != first.Annotations["at"] || !held.At.Equal(first.At) {
-			t.Fatalf("claim %d is %v, the first was %v", i, held, first)
+			t.Fatalf("got claim %d %v, the first was %v", i, held, first)
 		}
 	}
 	if spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec; len(spec.Pods) != 1 || spec.Units[0].Used()+spec.Units[1].Used() != 3 {
@@ -170,7 +170,7 @@ func TestG1SameClaimAgain(t *testing.T) {
 	}
 }
 
-// What a pod holds that is gone can be had at once, although nobody has swept, and nobody who still needs it loses it.
+// The units of a pod that is gone are free immediately, before any sweep, and no other pod loses its claim.
 func TestClaimsOfPodsThatAreGoneMakeRoom(t *testing.T) {
 	w := newWorld(t, 1)
 	r := w.replicas[0]
@@ -198,12 +198,12 @@ func TestClaimsOfPodsThatAreGoneMakeRoom(t *testing.T) {
 	}
 	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
 	if spec.Pod("runs") == nil || spec.Pod("ended") != nil || spec.Pod("deleted") != nil {
-		t.Errorf("left: %v", spec.Pods)
+		t.Errorf("remaining claims: %v", spec.Pods)
 	}
 }
 
-// What a pod that is gone has claimed is free also when the API server does not answer at first whether it is gone: a Claim asks
-// again, and is not rejected for what nobody has.
+// The claim of a pod that is gone is free even if the API server does not respond at first: Claim repeats the lookup, and does
+// not fail because of that claim.
 func TestClaimAsksAgainWhetherAPodIsGone(t *testing.T) {
 	w := newWorld(t, 1)
 	api := &silent{server: w.server}
@@ -218,15 +218,15 @@ func TestClaimAsksAgainWhetherAPodIsGone(t *testing.T) {
 		t.Errorf("Claim: %v, want success: the pod with the only other claim is gone", err)
 	}
 	if api.lost > 0 {
-		t.Error("the API server was asked once, and did not answer")
+		t.Error("Claim did not repeat the lookup that got no response")
 	}
 	api.lost = 1
 	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("small"), "a", choose(units, 4)); err != nil || api.lost == 0 {
-		t.Errorf("Claim of what is free: %v; asked about other pods: %t", err, api.lost == 0)
+		t.Errorf("Claim of free units: %v; lookup of other pods: %t", err, api.lost == 0)
 	}
 }
 
-// silent is an API server whose next answers about pods are lost.
+// silent is an API server whose next responses about pods are lost.
 type silent struct {
 	*server
 	lost int
@@ -240,7 +240,7 @@ func (s *silent) LivePod(ctx context.Context, namespace, name string, uid types.
 	return s.server.LivePod(ctx, namespace, name, uid)
 }
 
-// A ledger of a node that has been gone for long is deleted when nothing is claimed of it, and not before.
+// The ledger of a node that has not existed for a long time is deleted once it has no claims, and not before.
 func TestLedgersOfNodesThatAreGone(t *testing.T) {
 	w := newWorld(t, 1)
 	r := w.replicas[0]

@@ -35,7 +35,7 @@ type replica struct {
 	sweeper ledger.Sweeper
 }
 
-// attempt is one bind between its claim and its Binding. The process may be stopped there for any time.
+// attempt is one bind call between its claim and its Binding. The process may be suspended there for any time.
 type attempt struct {
 	replica *replica
 	key     snapshot.LedgerKey
@@ -54,7 +54,7 @@ func newWorld(t testing.TB, replicas int) *world {
 	return w
 }
 
-// newReplica returns one that has just started.
+// newReplica returns a replica that has just started.
 func (w *world) newReplica(t testing.TB) *replica {
 	r := &replica{cache: newCache(w.server)}
 	r.cache.look()
@@ -69,7 +69,7 @@ func (w *world) newReplica(t testing.TB) *replica {
 	return r
 }
 
-// choose takes the amount from the unit with the least left that has enough. A claim that the pod holds can always be used.
+// choose claims from the unit with the least free capacity that suffices. It accepts any claim that the pod holds.
 func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 	return func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 		if slices.ContainsFunc(l.Pods, func(p snapshot.LedgerPod) bool { return p.At.Equal(at) }) {
@@ -93,11 +93,11 @@ func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at t
 
 var errNoRoom = fmt.Errorf("no room")
 
-// amountOf is what a pod needs.
+// amountOf is the amount that a pod requests.
 func amountOf(uid types.UID) int64 { return int64(len(uid)%4) + 3 }
 
-// check holds what must be true at every moment: what bound pods have of a device never exceeds it, no two claims of a
-// ledger are of the same time, and what a bound pod has is claimed for it.
+// check checks the invariants: bound pods never use more of a device than its capacity, no two claims of a ledger have the same
+// time, and every bound pod has a claim for what it uses.
 func (w *world) check(t *rapid.T) {
 	used := map[string]int64{}
 	for uid, p := range w.server.pods {
@@ -108,12 +108,12 @@ func (w *world) check(t *rapid.T) {
 		used[p.Spec.NodeName+"/"+p.Annotations["unit"]] += amountOf(uid)
 		o := w.server.ledgers[ledger.Name(key)]
 		if o == nil || o.Spec.Unit(p.Annotations["unit"]).Amount(uid) != amountOf(uid) {
-			t.Fatalf("pod %s is bound to %s, and has no claim there of unit %s", uid, p.Spec.NodeName, p.Annotations["unit"])
+			t.Fatalf("pod %s is bound to %s without a claim of unit %s", uid, p.Spec.NodeName, p.Annotations["unit"])
 		}
 	}
 	for device, sum := range used {
 		if sum > 10 {
-			t.Fatalf("device %s is used for %d of 10", device, sum)
+			t.Fatalf("pods use device %s with %d of 10", device, sum)
 		}
 	}
 	for _, o := range w.server.ledgers {
@@ -127,8 +127,8 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// Replicas that are killed, stopped, and behind, an API server that loses, delays, repeats and reorders, pods that come and
-// go, hardware that shrinks and grows: nothing is handed out twice, and in the end nothing is left over.
+// With replicas that are killed, suspended and behind, an API server that loses, delays, repeats and reorders requests, pods
+// that come and go, and capacities that shrink and grow: nothing is allocated twice, and in the end nothing is leaked.
 func TestLedgerAgainstWorld(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { runWorld(t, rt) })
 }
@@ -176,7 +176,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 			_ = a.replica.keeper.Release(ctx, a.key, a.held)
 		}
 	}
-	withdraw := func(rt *rapid.T) { // so that no Binding sent before can come
+	withdraw := func(rt *rapid.T) { // so that no earlier Binding can arrive
 		a := take(rt)
 		if a == nil {
 			return
@@ -199,7 +199,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 			w.server.faults = faults.Draw(rt, "faults")
 			anyReplica(rt).sweeper.Sweep(ctx, w.now)
 		},
-		"long pause": func(rt *rapid.T) { // long enough for claims to be taken back
+		"long pause": func(rt *rapid.T) { // long enough for the removal of claims
 			w.server.faults = faults.Draw(rt, "faults")
 			r := anyReplica(rt)
 			r.cache.look()
@@ -224,7 +224,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 		},
 		"": w.check,
 	})
-	// Everybody finishes, nobody is stopped any more, and the network is well.
+	// All attempts end, no process is suspended, and no request is lost.
 	w.server.faults = nil
 	w.server.deliver(func(int) int { return 0 })
 	w.attempts = nil

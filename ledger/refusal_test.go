@@ -24,7 +24,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// guarded is an API server that refuses verbs, such as "patch pods/status".
+// guarded is an API server that denies verbs, such as "patch pods/status".
 type guarded struct {
 	*server
 	without string
@@ -67,7 +67,7 @@ func (g *guarded) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 	return g.server.DeleteLedger(ctx, o)
 }
 
-// keeping is a Keeper of the API, whose log and metrics are read.
+// keeping is a Keeper with the API, its log and its metrics.
 type keeping struct {
 	*ledger.Keeper
 	cache   *cache
@@ -94,8 +94,8 @@ func keep(t *testing.T, api ledger.API, s *server, change ...func(*ledger.Option
 	return k
 }
 
-// A permission that is missing to remove a claim or a ledger is logged once, and shown by a metric and a warning for as long as it
-// is missing. When it is granted, the claim is removed.
+// If the permission to remove a claim or a ledger is missing, the log has it once, and a metric and a warning show it until the
+// permission is granted. Then the claim is removed.
 func TestReclaimsThatAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		without string
@@ -132,7 +132,7 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 					t.Errorf("logged %d times, want %d:\n%s", got, logged, k.log.String())
 				}
 				if got := strings.Join(k.Warnings(), "\n"); !strings.HasPrefix(got, warnings) || (got == "") != (warnings == "") {
-					t.Errorf("the warnings are %q, want %q", got, warnings)
+					t.Errorf("got warnings %q, want %q", got, warnings)
 				}
 				expected := "# HELP outboard_ledger_forbidden_deletions Unneeded claims and ledgers that cannot be deleted because a permission is missing.\n" +
 					"# TYPE outboard_ledger_forbidden_deletions gauge\noutboard_ledger_forbidden_deletions " + count + "\n"
@@ -145,13 +145,13 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 			sweeps(10)
 			stand("1", 1, "ledgers: cannot delete 1 unneeded claims or ledgers: grant the permission \""+tc.without+"\": ")
 			if w.server.ledgers[ledger.Name(gpuOnA)] == nil {
-				t.Fatal("the ledger is gone")
+				t.Fatal("the ledger does not exist")
 			}
 			api.without = ""
 			sweeps(10)
 			stand("0", 1, "")
 			if w.server.ledgers[ledger.Name(gpuOnA)] != nil {
-				t.Error("the ledger of a node that is gone is still there")
+				t.Error("the ledger of a deleted node still exists")
 			}
 		})
 	}
@@ -183,8 +183,8 @@ func (u *unserved) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obj
 	return u.server.PutLedger(ctx, o)
 }
 
-// While the API server does not know what a ledger is, a claim is refused for certain, at once, by an error that says what helps;
-// and when it does again, claims are made again.
+// While the API server does not have the resource, a claim fails immediately and for certain, with an error that names the
+// solution; when it has the resource again, claims succeed.
 func TestClaimsWithoutTheResource(t *testing.T) {
 	nowhere := apierrors.NewGenericServerResponse(http.StatusNotFound, "post", ledger.Resource.GroupResource(), "", "404 page not found", 0, true)
 	for name, api := range map[string]*unserved{
@@ -200,7 +200,7 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 				_, err := k.Claim(t.Context(), gpuOnA, w.server.addPod(uid), "a", choose(w.capacity[gpuOnA], 3))
 				return err
 			}
-			if err := claim("before"); err != nil { // so that a version of the ledger is remembered
+			if err := claim("before"); err != nil { // so that the Keeper has a version of the ledger
 				t.Fatal(err)
 			}
 			clear(w.server.ledgers)
@@ -208,14 +208,14 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 			api.asked.Store(0)
 			err := claim("during")
 			if !errors.Is(err, ledger.ErrNotServed) || !strings.Contains(err.Error(), "kubectl apply -f ledger/crd.yaml") || strings.Contains(err.Error(), "not known") {
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v", err)
 			}
 			if asked := api.asked.Load(); asked > 3 {
-				t.Errorf("%d requests for one claim", asked)
+				t.Errorf("got %d requests for one claim", asked)
 			}
 			api.gone = false
 			if err := claim("after"); err != nil {
-				t.Errorf("when it is back: %v", err)
+				t.Errorf("when the resource is back: %v", err)
 			}
 			if held := w.server.ledgers[ledger.Name(gpuOnA)].Spec.Pods; len(held) != 1 || held[0].UID != "after" {
 				t.Errorf("the ledger holds %v", held)
@@ -224,7 +224,7 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 	}
 }
 
-// A claim that the API server denies fails at once, with what it says.
+// A claim that the API server denies fails immediately, with the API server's message.
 func TestClaimsThatAreDenied(t *testing.T) {
 	for name, denial := range map[string]error{
 		"forbidden":    apierrors.NewForbidden(ledger.Resource.GroupResource(), "l", errors.New("RBAC says no")),
@@ -236,16 +236,17 @@ func TestClaimsThatAreDenied(t *testing.T) {
 			k := keep(t, api, w.server)
 			_, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3))
 			if !errors.Is(err, denial) || strings.Contains(err.Error(), "not known") {
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v", err)
 			}
-			if asked := api.asked.Load(); asked > 3 { // taking it back, in case, is one of them
-				t.Errorf("%d requests for one claim", asked)
+			if asked := api.asked.Load(); asked > 3 { // one of them releases the claim, in case it was written
+				t.Errorf("got %d requests for one claim", asked)
 			}
 		})
 	}
 }
 
-// Of a ledger that is deleted nothing is remembered, whoever deleted it; of one that the cache does not show yet its version is.
+// The Keeper keeps nothing about a deleted ledger, whoever deleted it; it keeps the version of a ledger that the cache does not
+// show yet.
 func TestDeletedLedgersAreForgotten(t *testing.T) {
 	w := newWorld(t, 2)
 	r := w.replicas[0]
@@ -253,9 +254,9 @@ func TestDeletedLedgersAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	r.sweeper.Sweep(t.Context(), now) // the cache has not looked
+	r.sweeper.Sweep(t.Context(), now) // the cache is not updated
 	if n := r.keeper.Books(); n != 1 {
-		t.Errorf("%d ledgers are remembered, want the one just written", n)
+		t.Errorf("the Keeper keeps %d ledgers, want the one just written", n)
 	}
 	delete(w.server.pods, "p")
 	for range 6 {
@@ -265,14 +266,14 @@ func TestDeletedLedgersAreForgotten(t *testing.T) {
 		now = now.Add(2 * reclaimAfter)
 	}
 	if w.server.ledgers[ledger.Name(gpuOnA)] != nil {
-		t.Fatal("the ledger is still there")
+		t.Fatal("the ledger still exists")
 	}
 	for range 2 {
 		r.cache.look()
 		r.sweeper.Sweep(t.Context(), now)
 	}
 	if n := r.keeper.Books(); n != 0 {
-		t.Errorf("%d ledgers are remembered that are gone for good", n)
+		t.Errorf("the Keeper keeps %d deleted ledgers", n)
 	}
 }
 
@@ -285,21 +286,21 @@ func notBefore(choose func(*snapshot.Ledger, time.Time) (policy.Claim, error), a
 	}
 }
 
-// A claim is never earlier than its pod, nor than the claimant knows it to be, whatever this process's clock says.
+// A claim is never earlier than its pod, nor than the time that choose returns, whatever this process's clock shows.
 func TestClaimsOfAClockThatIsBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	created := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	k := keep(t, w.server, w.server, func(o *ledger.Options) { o.Now = func() time.Time { return created.Add(-time.Hour) } })
 	for i, tc := range []struct{ created, notBefore, want time.Time }{
 		{created, time.Time{}, created},
-		{created.Add(-time.Hour), time.Time{}, created.Add(time.Microsecond)}, // the claim before is of created
+		{created.Add(-time.Hour), time.Time{}, created.Add(time.Microsecond)}, // the previous claim has the time created
 		{created, created.Add(time.Minute), created.Add(time.Minute + time.Microsecond)},
 	} {
 		pod := w.server.addPod(types.UID(rune('a' + i)))
 		pod.CreationTimestamp = metav1.Time{Time: tc.created}
 		held, err := k.Claim(t.Context(), gpuOnA, pod, "a", notBefore(choose(w.capacity[gpuOnA], 1), tc.notBefore))
 		if err != nil || !held.At.Equal(tc.want) {
-			t.Errorf("claim %d is of %v, want %v (%v)", i, held.At, tc.want, err)
+			t.Errorf("claim %d has time %v, want %v (%v)", i, held.At, tc.want, err)
 		}
 	}
 }

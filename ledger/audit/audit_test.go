@@ -21,7 +21,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// node has cards of equal size.
+// node has GPUs of equal size.
 func node(name string, cards, size int64) corev1.Node {
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -32,7 +32,7 @@ func node(name string, cards, size int64) corev1.Node {
 	}
 }
 
-// given are the annotations of a pod that has so much of a card of that size.
+// given are the annotations of a pod that holds this much of a GPU of this size.
 func given(card string, amount, size int) map[string]string {
 	return map[string]string{
 		"ALIYUN_COM_GPU_MEM_IDX": card, "ALIYUN_COM_GPU_MEM_POD": fmt.Sprint(amount), "ALIYUN_COM_GPU_MEM_DEV": fmt.Sprint(size),
@@ -40,7 +40,7 @@ func given(card string, amount, size int) map[string]string {
 	}
 }
 
-// pod asks for so much memory, and is bound unless node is "".
+// pod requests this much memory, and is bound unless node is "".
 func pod(name, node string, memory int64, annotations map[string]string) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Annotations: annotations},
@@ -57,7 +57,7 @@ func with(p corev1.Pod, change func(*corev1.Pod)) corev1.Pod {
 	return p
 }
 
-// claim is what a pod has of a unit.
+// claim is what a pod holds of a unit.
 type claim struct {
 	pod, unit   string
 	amount      int64
@@ -65,7 +65,7 @@ type claim struct {
 	annotations map[string]string
 }
 
-// book is a ledger in which the latest claim is the last one.
+// book is a ledger in which the last claim is the latest.
 func book(resource, node string, capacity map[string]int64, claims ...claim) ledger.Object {
 	l := snapshot.Ledger{Resource: resource, Node: node}
 	for _, name := range []string{"0", "1", "pool"} {
@@ -229,7 +229,7 @@ func TestAudit(t *testing.T) {
 			ledgers: []ledger.Object{
 				book("x", "n", map[string]int64{"0": 99, "1": 99}, claim{"gone", "0", 1, time.Second, nil}, claim{"ended", "0", 2, time.Second, nil}, claim{"ended", "1", 2, time.Second, nil},
 					claim{"failed", "0", 3, time.Second, nil}, claim{"elsewhere", "0", 4, time.Second, nil}, claim{"waiting", "0", 5, 61 * time.Second, nil}, claim{"young", "0", 6, 59 * time.Second, nil}),
-				book("y", "", map[string]int64{"pool": 99}, claim{"elsewhere", "pool", 1, time.Hour, nil}), // a pool is everywhere
+				book("y", "", map[string]int64{"pool": 99}, claim{"elsewhere", "pool", 1, time.Hour, nil}), // a pool is on every node
 			},
 			pods: []corev1.Pod{
 				with(pod("ended", "n", 0, nil), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
@@ -289,7 +289,7 @@ func TestAudit(t *testing.T) {
 				case i >= len(findings):
 					t.Errorf("missing: %s", tt.want[i])
 				case i >= len(tt.want):
-					t.Errorf("not wanted: %s", findings[i])
+					t.Errorf("unexpected: %s", findings[i])
 				case !strings.Contains(findings[i].String(), tt.want[i]):
 					t.Errorf("%s\nwant:\n%s", findings[i], tt.want[i])
 				}
@@ -298,7 +298,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// What only one of two looks shows may be due to what happened meanwhile; what is overallocated is so in one list.
+// A finding in only one of two passes may be due to a change between them; an overallocation is in one list.
 func TestConfirm(t *testing.T) {
 	holder := func(name string, amount int64) []audit.Holder {
 		return []audit.Holder{{Namespace: "ns", Name: name, UID: types.UID(name), Amount: amount}}
