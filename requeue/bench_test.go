@@ -101,7 +101,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/evaluation")
 }
 
-// BenchmarkFiltered is what 1,000 pending pods add to the cost of a filter call of 500 nodes.
+// BenchmarkFiltered measures what 1,000 pending pods add to the cost of a filter call of 500 nodes.
 func BenchmarkFiltered(b *testing.B) {
 	_, c, observe := crowd(b, 1000, 500)
 	req := engine.Request{Pod: c.pods["waits-0000"], View: c.view, Nodes: slices.Collect(c.view.All())}
@@ -120,7 +120,7 @@ func BenchmarkFiltered(b *testing.B) {
 	})
 }
 
-// A filter call that finds a node allocates nothing here, and one that finds none the same for any number of nodes.
+// Filtered allocates nothing for a call that finds a node, and the same for any number of nodes for a call that finds none.
 func TestAllocations(t *testing.T) {
 	for _, nodes := range []int{10, 1000} {
 		_, c, observe := crowd(t, 100, nodes)

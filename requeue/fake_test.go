@@ -25,10 +25,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// places is a policy: a label of the node says how many pods fit.
+// places is a policy: a node's label is the number of pods that fit.
 type places struct {
 	asked *atomic.Int64
-	slow  *atomic.Int64 // nanoseconds that evaluating one node takes
+	slow  *atomic.Int64 // nanoseconds that the evaluation of one node takes
 }
 
 var full = &policy.Reason{Code: "Full", Text: "node(s) are full"}
@@ -46,7 +46,7 @@ func (p places) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{Reason: full}
 }
 
-// fakeCluster is a cluster with a kube-scheduler that acts only when a pod changes. It lives in a bubble of synctest.
+// fakeCluster is a cluster with a kube-scheduler that retries pods only when they change. It runs in a synctest bubble.
 type fakeCluster struct {
 	t        *testing.T
 	engine   *engine.Engine
@@ -54,7 +54,7 @@ type fakeCluster struct {
 	requeuer *requeue.Requeuer
 	log      bytes.Buffer
 	metrics  *prometheus.Registry
-	asked    atomic.Int64 // nodes, by the policy
+	asked    atomic.Int64 // number of nodes that the policy evaluated
 	slow     atomic.Int64
 
 	mu                sync.Mutex
@@ -66,7 +66,7 @@ type fakeCluster struct {
 	start             time.Time
 	rejectedElsewhere map[string]bool // pods that kube-scheduler itself rejects on every node
 	busy              time.Duration   // how long kube-scheduler takes to retry a pod
-	err               error           // of RetryPod
+	err               error           // the error of RetryPod
 	unknown           string          // a pod that does not exist
 }
 
@@ -151,13 +151,13 @@ func (c *fakeCluster) change(how func(*snapshot.Builder)) {
 	}
 }
 
-// node creates or updates the node with so many places.
+// node creates or updates the node with this number of places.
 func (c *fakeCluster) node(name string, places int) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"places": fmt.Sprint(places)}}}
 	c.change(func(b *snapshot.Builder) { b.SetNode(node) })
 }
 
-// create creates pods, which kube-scheduler tries at once.
+// create creates pods, which kube-scheduler tries immediately.
 func (c *fakeCluster) create(names ...string) {
 	for i, name := range names {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -198,7 +198,7 @@ func (c *fakeCluster) attempt(name string, unknown ...string) {
 	}
 }
 
-// after waits, and returns which pods were requeued since, and when.
+// after waits, and returns which pods were requeued meanwhile, and when.
 func (c *fakeCluster) after(d time.Duration) string {
 	time.Sleep(d)
 	synctest.Wait()

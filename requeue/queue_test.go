@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A result about a pod is ignored when the pod has changed in the queue since: it has passed, or was rejected again.
+// A result for a pod is ignored if the queue entry of the pod has changed since: the pod has passed, or was rejected again.
 func TestNewerResultWins(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
@@ -23,12 +23,12 @@ func TestNewerResultWins(t *testing.T) {
 		happens(q)
 		newer := q.pods[p]
 		if q.requeue(found[0], now) || q.current != nil {
-			t.Errorf("%s in the meantime, and requeued", name)
+			t.Errorf("%s in the meantime, but the pod was requeued", name)
 		}
 		q.stillRejected(found[0], evaluation{generation: 3})
 		q.remove(found[0])
 		if q.pods[p] != newer {
-			t.Errorf("%s in the meantime, and that was lost", name)
+			t.Errorf("%s in the meantime, but the queue lost that", name)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func TestNewerResultWins(t *testing.T) {
 func TestBackoffIsBounded(t *testing.T) {
 	for failures, want := range map[int]time.Duration{0: firstBackoff, 1: firstBackoff, 2: 2 * firstBackoff, 9: 256 * time.Second, 10: maxBackoff, 1 << 40: maxBackoff} {
 		if got := backoff(failures); got != want {
-			t.Errorf("after %d failures: %v, want %v", failures, got, want)
+			t.Errorf("after %d failures: got %v, want %v", failures, got, want)
 		}
 	}
 }

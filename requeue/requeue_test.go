@@ -33,7 +33,7 @@ func TestOneFreePlaceRequeuesOnePod(t *testing.T) {
 		c.node("a", 0)
 		c.create(podNames(1000)...)
 		if requeued := c.after(time.Hour); requeued != "" {
-			t.Errorf("no place is free, but requeued: %s", requeued)
+			t.Errorf("no place is free, but got requeued pods: %s", requeued)
 		}
 		c.start = time.Now()
 		c.node("a", 1)
@@ -41,7 +41,7 @@ func TestOneFreePlaceRequeuesOnePod(t *testing.T) {
 			t.Errorf("requeued: %s", requeued)
 		}
 		if got := c.metric("outboard_requeue_pending_pods", ""); got != 999 {
-			t.Errorf("%v pods are pending", got)
+			t.Errorf("got %v pending pods", got)
 		}
 		c.start = time.Now()
 		c.node("a", 4)
@@ -49,15 +49,15 @@ func TestOneFreePlaceRequeuesOnePod(t *testing.T) {
 			t.Errorf("requeued: %s", requeued)
 		}
 		if got := c.metric("outboard_requeue_pods_total", "success"); got != 4 {
-			t.Errorf("%v requeues of 4 succeeded", got)
+			t.Errorf("got %v successful requeues of 4", got)
 		}
 		if got := c.metric("outboard_requeue_patches_total", ""); got != 4 {
-			t.Errorf("%v patches", got)
+			t.Errorf("got %v patches", got)
 		}
 	})
 }
 
-// The next pod is requeued when the outcome of the last requeue is known, or after a second.
+// The next pod is requeued when the outcome of the previous requeue is known, or after a second.
 func TestAwaitsOutcome(t *testing.T) {
 	simulate(t, 1000, func(c *fakeCluster) {
 		c.busy = 300 * time.Millisecond
@@ -79,7 +79,7 @@ func TestAwaitsOutcome(t *testing.T) {
 			t.Errorf("requeued: %s", requeued)
 		}
 		if got := c.metric("outboard_requeue_pods_total", "timeout"); got != 1 {
-			t.Errorf("%v requeues timed out", got)
+			t.Errorf("got %v requeues that timed out", got)
 		}
 	})
 }
@@ -128,14 +128,14 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("%v, %+v, want %+v", ok, status, want)
 		}
 		if _, ok := c.requeuer.Status("/other", "p0000"); ok {
-			t.Error("it is pending because of another profile")
+			t.Error("the pod is pending because of another profile")
 		}
 		c.node("a", 0)
 		c.after(15 * time.Minute)
 		c.start = time.Now()
 		c.node("a", 1)
 		if requeued := c.after(5 * time.Second); requeued != "p0000@0 p0000@1 p0000@3" {
-			t.Errorf("after a pause: %s", requeued)
+			t.Errorf("requeued after a pause: %s", requeued)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestLateView(t *testing.T) {
 		if requeued := c.after(0); !strings.HasPrefix(requeued, "p0000") {
 			t.Fatalf("requeued: %q", requeued)
 		}
-		// The retry binds it. The same for another pod, whose rejection is reported late:
+		// The retry binds it. The same happens to another pod, whose rejection is reported late:
 		c.after(time.Minute)
 		other := pod.DeepCopy()
 		other.UID, other.Name = "other", "other"
@@ -182,7 +182,7 @@ func TestLateView(t *testing.T) {
 	})
 }
 
-// A node asked about by name before it is known counts once it is known; a node not asked about never counts.
+// A node that a call names before the cluster has it counts once the cluster has it; a node outside the call never counts.
 func TestOnlyNodesAskedAbout(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
@@ -190,7 +190,7 @@ func TestOnlyNodesAskedAbout(t *testing.T) {
 		c.attempt("knows", "coming")
 		c.node("other", 1)
 		if requeued := c.after(time.Hour); requeued != "" {
-			t.Errorf("requeued for a node that kube-scheduler did not ask about: %s", requeued)
+			t.Errorf("requeued for a node that was not in the call: %s", requeued)
 		}
 		pod := c.PodByUID("sees")
 		foreign := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "only in the request"}})
@@ -223,7 +223,7 @@ func TestUse(t *testing.T) {
 		c.requeuer.Use(nil) // without the profile no pod is pending because of it
 		c.after(2 * time.Minute)
 		if got := c.metric("outboard_requeue_pending_pods", ""); got != 0 {
-			t.Errorf("%v pods are pending", got)
+			t.Errorf("got %v pending pods", got)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestRemovesPods(t *testing.T) {
 		c.node("a", 0)
 		c.create("gone", "bound", "deleted", "stays")
 		if got := c.metric("outboard_requeue_pending_pods", ""); got != 4 {
-			t.Errorf("%v pods are pending at first", got)
+			t.Errorf("got %v pending pods at first", got)
 		}
 		bound, deleted := c.PodByUID("bound").DeepCopy(), c.PodByUID("deleted").DeepCopy()
 		bound.Spec.NodeName, deleted.DeletionTimestamp = "elsewhere", &deleted.CreationTimestamp
@@ -252,7 +252,7 @@ func TestRemovesPods(t *testing.T) {
 			t.Errorf("requeued: %s", requeued)
 		}
 		if got := c.metric("outboard_requeue_pending_pods", ""); got != 1 {
-			t.Errorf("%v pods are pending", got)
+			t.Errorf("got %v pending pods", got)
 		}
 		c.node("a", 9)
 		if requeued := c.after(time.Minute); !strings.HasPrefix(requeued, "stays@") || strings.Contains(requeued, " ") {
@@ -276,7 +276,7 @@ func TestGatedPods(t *testing.T) {
 		}
 		c.node("a", 1)
 		if requeued := c.after(10 * time.Minute); requeued != "" {
-			t.Errorf("gated, and requeued: %s", requeued)
+			t.Errorf("requeued with gates: %s", requeued)
 		}
 		c.node("a", 0)
 		c.set(pod)
@@ -285,12 +285,12 @@ func TestGatedPods(t *testing.T) {
 		c.start = time.Now()
 		c.node("a", 1)
 		if requeued := c.after(500 * time.Millisecond); requeued != "p@0" {
-			t.Errorf("without gates, requeued: %q", requeued)
+			t.Errorf("requeued without gates: %q", requeued)
 		}
 	})
 }
 
-// Without the permission, one write is tried every five minutes and one warning logged; with it, requeuing works again.
+// Without the permission, there is one write every five minutes and one warning in the log; with it, requeuing works again.
 func TestForbidden(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
@@ -298,20 +298,20 @@ func TestForbidden(t *testing.T) {
 		c.err = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p0000", errors.New("no"))
 		c.node("a", 10)
 		if requeued := strings.Fields(c.after(16 * time.Minute)); len(requeued) != 4 {
-			t.Errorf("asked %d times in 16 minutes", len(requeued))
+			t.Errorf("got %d writes in 16 minutes", len(requeued))
 		}
 		if got := strings.Count(c.log.String(), "level=WARN"); got != 1 || !strings.Contains(c.log.String(), "grant the verb patch on pods/status") {
-			t.Errorf("%d warnings: %s", got, c.log.String())
+			t.Errorf("got %d warnings: %s", got, c.log.String())
 		}
 		if got := c.metric("outboard_requeue_pods_total", "error"); got != 4 {
-			t.Errorf("%v errors counted", got)
+			t.Errorf("got %v errors", got)
 		}
 		c.mu.Lock()
 		c.err = nil
 		c.mu.Unlock()
 		c.after(10 * time.Minute)
 		if got := c.metric("outboard_requeue_pending_pods", ""); got != 0 {
-			t.Errorf("%v pods are pending", got)
+			t.Errorf("got %v pending pods", got)
 		}
 		if !strings.Contains(c.log.String(), "requeuing pending pods works again") {
 			t.Error(c.log.String())
@@ -319,7 +319,7 @@ func TestForbidden(t *testing.T) {
 	})
 }
 
-// While the API server fails, one write is tried per second; a pod that does not exist leaves the queue.
+// While the API server fails, there is one write per second; a pod that does not exist leaves the queue.
 func TestErrors(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
@@ -327,25 +327,25 @@ func TestErrors(t *testing.T) {
 		c.err = errors.New("away")
 		c.node("a", 100)
 		if requeued := strings.Fields(c.after(10*time.Second - time.Millisecond)); len(requeued) != 10 {
-			t.Errorf("asked %d times in 10 s", len(requeued))
+			t.Errorf("got %d writes in 10 s", len(requeued))
 		}
 	})
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
 		c.create("gone", "stays")
-		c.unknown = "gone" // to the API server; the watch does not show it yet
+		c.unknown = "gone" // in the API server; the watch does not show it yet
 		c.start = time.Now()
 		c.node("a", 2)
 		if requeued := c.after(10 * time.Second); requeued != "gone@0 stays@0.05" {
 			t.Errorf("requeued: %s", requeued)
 		}
 		if got := c.metric("outboard_requeue_pods_total", "not_found"); got != 1 {
-			t.Errorf("%v counted as not found", got)
+			t.Errorf("got %v pods that were not found", got)
 		}
 	})
 }
 
-// However often the View changes, evaluating takes a fifth of the time at most.
+// However often the View changes, evaluations take at most a fifth of the time.
 func TestShareOfTime(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
@@ -360,21 +360,21 @@ func TestShareOfTime(t *testing.T) {
 		}
 		took, judging := time.Since(start).Seconds(), c.metric("outboard_requeue_evaluation_seconds_total", "")
 		if share := judging / took; share > 0.21 || share < 0.1 {
-			t.Errorf("%.1f of %.1f seconds", judging, took)
+			t.Errorf("evaluations took %.1f of %.1f seconds", judging, took)
 		}
 	})
 }
 
-// The number of pods in the queue is bounded; those beyond are counted.
+// The number of pods in the queue is bounded; the metric counts the pods that are dropped.
 func TestBound(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
 		c.node("a", 0)
 		c.create(podNames(10_010)...)
 		if got := c.metric("outboard_requeue_pending_pods", ""); got != 10_000 {
-			t.Errorf("%v pods are pending", got)
+			t.Errorf("got %v pending pods", got)
 		}
 		if got := c.metric("outboard_requeue_dropped_pods_total", ""); got != 10 {
-			t.Errorf("%v pods dropped", got)
+			t.Errorf("got %v dropped pods", got)
 		}
 	})
 }
