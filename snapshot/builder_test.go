@@ -9,8 +9,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Each step changes the Builder; want is the View after it, and publishes says
-// whether that View is a new one.
+// Each step changes the Builder; want is the View after it, and publishes is whether that View is new.
 func TestBuilder(t *testing.T) {
 	type step struct {
 		do        func(*snapshot.Builder)
@@ -123,7 +122,7 @@ func TestBuilder(t *testing.T) {
 				step.do(&b)
 				after := b.View()
 				if got := show(after); got != step.want {
-					t.Errorf("step %d: view is %q, want %q", i, got, step.want)
+					t.Errorf("step %d: got view %q, want %q", i, got, step.want)
 				}
 				if published := after != before; published != step.publishes {
 					t.Errorf("step %d: published a new view: %v, want %v", i, published, step.publishes)
@@ -154,7 +153,7 @@ func TestBuilderKnowsPodsOnNodes(t *testing.T) {
 	}
 }
 
-// What is not changed is shared, what is published is never written to again.
+// Views share what has not changed, and published Views never change.
 func TestViewsShareUnchangedNodes(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("a"))
@@ -175,10 +174,10 @@ func TestViewsShareUnchangedNodes(t *testing.T) {
 	b.DeleteNode("b")
 	b.View()
 	if got := show(before); got != "a[p] b[]" {
-		t.Errorf("the first view became %q", got)
+		t.Errorf("the first view changed to %q", got)
 	}
 	if got := show(after); got != "a[p q] b[]" {
-		t.Errorf("the second view became %q", got)
+		t.Errorf("the second view changed to %q", got)
 	}
 }
 
@@ -221,7 +220,7 @@ func TestZeroView(t *testing.T) {
 	v.Find(rows, func(int) []byte { return []byte("a") })
 	if v.Len() != 0 || v.Rows() != 0 || v.Generation() != 0 || v.Node("a") != nil || v.At(0) != nil ||
 		rows[0] != -1 || v.DisruptionBudgets() != nil || show(&v) != "" {
-		t.Error("the zero View is not an empty cluster")
+		t.Error("the zero View is not empty")
 	}
 }
 
@@ -235,11 +234,11 @@ func TestAllStops(t *testing.T) {
 		break
 	}
 	if seen != 1 {
-		t.Errorf("saw %d nodes after break", seen)
+		t.Errorf("got %d nodes after break", seen)
 	}
 }
 
-// Views have the same NodeObjects as long as no Node object changes, whatever else does.
+// Views have the same NodeObjects while no Node object changes, regardless of other changes.
 func TestNodeObjects(t *testing.T) {
 	var b snapshot.Builder
 	last := b.View().NodeObjects()
@@ -263,7 +262,7 @@ func TestNodeObjects(t *testing.T) {
 		step.change()
 		objects := b.View().NodeObjects()
 		if (objects == last) != step.same {
-			t.Errorf("step %d: the same is %v, want %v", i, objects == last, step.same)
+			t.Errorf("step %d: got the same: %v, want %v", i, objects == last, step.same)
 		}
 		last = objects
 	}

@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestExtendedResourceRequest: what a pod asks for is the most that its containers have at one time.
+// TestExtendedResourceRequest: a pod requests the maximum of what its containers use at the same time.
 func TestExtendedResourceRequest(t *testing.T) {
 	const fpga = "example.com/fpga"
 	always := corev1.ContainerRestartPolicyAlways
@@ -40,7 +40,7 @@ func TestExtendedResourceRequest(t *testing.T) {
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: tc.init, Containers: tc.main}}
 		if got := snapshot.ExtendedResourceRequest(pod, fpga); got != tc.want {
-			t.Errorf("%s: asks for %d, want %d", tc.what, got, tc.want)
+			t.Errorf("%s: requests %d, want %d", tc.what, got, tc.want)
 		}
 		if n := testing.AllocsPerRun(5, func() { snapshot.ExtendedResourceRequest(pod, fpga) }); n != 0 {
 			t.Errorf("%s: allocates %v times", tc.what, n)

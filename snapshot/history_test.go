@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// comer is a pod created in the given second, on a node or on none ("").
+// comer is a pod created in this second, on a node or on none ("").
 func comer(name string, second int64, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(second, 0))},
@@ -38,7 +38,7 @@ func tell(h *snapshot.History) string {
 	return fmt.Sprintf("%d: %s", h.Came, strings.Join(words, " "))
 }
 
-// A History that nobody reads is not kept, and begins with the pods there are.
+// The History is kept only on request, and begins with the existing pods.
 func TestHistoryThatIsNotKept(t *testing.T) {
 	var b snapshot.Builder
 	b.DropHistory()
@@ -49,25 +49,25 @@ func TestHistoryThatIsNotKept(t *testing.T) {
 		b.SetPod(pod)
 	}
 	if h := b.View().History(); h != nil {
-		t.Errorf("nobody reads it: %s", tell(h))
+		t.Errorf("got a History without a request: %s", tell(h))
 	}
 	next := func(node string) string {
-		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // for another View
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // makes another View
 		return tell(b.View().History())
 	}
 	b.KeepHistory(slices.Values(all))
 	if got := next("a"); got != "2: first later" {
-		t.Errorf("it begins with %s", got)
+		t.Errorf("the History begins with %s", got)
 	}
 	b.SetPod(comer("new", 3, ""))
 	b.KeepHistory(slices.Values(all)) // is kept already
 	b.DeletePod("first")
 	if got := next("b"); got != "3: first later new -first" {
-		t.Errorf("it goes on with %s", got)
+		t.Errorf("the History continues with %s", got)
 	}
 	b.DropHistory()
 	if got := next("c"); got != "" {
-		t.Errorf("nobody reads it any more: %s", got)
+		t.Errorf("got a History after the end of the request: %s", got)
 	}
 }
 
@@ -85,10 +85,10 @@ func TestHistory(t *testing.T) {
 	if got := tell(first.History()); got != "3: a b c" {
 		t.Errorf("at first: %s", got)
 	}
-	b.SetPod(comer("a", 1, "n")) // placed: has not come again
+	b.SetPod(comer("a", 1, "n")) // the pod is bound, and has not come again
 	b.SetPod(comer("e", 0, ""))
-	b.DeletePod("e")             // was nowhere: has not gone
-	b.SetPod(comer("d", 0, "n")) // later ones are in the order in which they came
+	b.DeletePod("e")             // it was on no node, and has not gone
+	b.SetPod(comer("d", 0, "n")) // later pods are in the order in which they came
 	done := comer("b", 2, "n")
 	done.Status.Phase = corev1.PodSucceeded
 	b.SetPod(done)
@@ -102,11 +102,11 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the first View's History is now %s", got)
 	}
 	if first.History().Start != b.View().History().Start {
-		t.Error("both begin with the same pod, and have different Starts")
+		t.Error("both Histories begin with the same pod, but have different Starts")
 	}
-	b.SetPod(comer("d", 0, "n")) // nothing new
+	b.SetPod(comer("d", 0, "n")) // no change
 	b.DeletePod("c")
-	b.SetPod(comer("c", 9, "")) // one that comes back has come again
+	b.SetPod(comer("c", 9, "")) // a pod that comes back has come again
 	if got := tell(b.View().History()); got != "6: a b c e d -b -a -c c" {
 		t.Errorf("last: %s", got)
 	}
@@ -118,11 +118,11 @@ func gated(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// A pod comes when kube-scheduler may try it: one that nobody lets in has asked for nothing yet.
+// A pod comes when kube-scheduler may try it: a pod with scheduling gates has not come yet.
 func TestGatedPodsHaveNotCome(t *testing.T) {
 	var b snapshot.Builder
 	next := func(node string) string {
-		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // for another View
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // makes another View
 		return tell(b.View().History())
 	}
 	b.SetPod(gated(comer("early", 1, "")))
@@ -133,25 +133,25 @@ func TestGatedPodsHaveNotCome(t *testing.T) {
 	}
 	b.DeletePod("never")
 	b.SetPod(comer("early", 1, ""))
-	b.SetPod(gated(comer("on a node", 4, "a"))) // which the API server does not have
+	b.SetPod(gated(comer("on a node", 4, "a"))) // does not exist in a real cluster
 	if got := next("b"); got != "3: late early on a node" {
 		t.Errorf("then: %s", got)
 	}
 	b.DropHistory()
 	b.KeepHistory(slices.Values([]*corev1.Pod{gated(comer("again", 1, "")), comer("late", 3, "")}))
 	if got := next("c"); got != "1: late" {
-		t.Errorf("begun anew: %s", got)
+		t.Errorf("after a new beginning: %s", got)
 	}
 }
 
-// Any sequence of events gives the History of a naive model: a pod comes once, when it has no gates, and goes if it was on
+// Any sequence of events results in the History of a simple model: a pod comes once, when it has no gates, and goes if it was on
 // a node.
 func TestHistoryAgainstModel(t *testing.T) {
 	type state struct{ come, placed bool }
 	rapid.Check(t, func(t *rapid.T) {
 		var b snapshot.Builder
 		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-		b.View() // what follows is in the order of events, not of creation
+		b.View() // from here on the order is that of events, not of creation
 		pods := map[string]*state{}
 		came, events := 0, []string{}
 		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
@@ -191,7 +191,7 @@ func TestHistoryAgainstModel(t *testing.T) {
 				}
 				delete(pods, name)
 			}
-			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"v": fmt.Sprint(i)}}}) // for another View
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"v": fmt.Sprint(i)}}}) // makes another View
 			want := ""
 			if len(events) > 0 {
 				want = fmt.Sprintf("%d: %s", came, strings.Join(events, " "))
@@ -209,7 +209,7 @@ func TestPodsThatComeAreNoReasonForAView(t *testing.T) {
 	before := b.View()
 	b.SetPod(comer("a", 1, ""))
 	if b.View() != before {
-		t.Error("a pod without a node made a View")
+		t.Error("a pod without a node caused a new View")
 	}
 	b.SetPod(comer("a", 1, "n"))
 	if got := tell(b.View().History()); got != "1: a" {
@@ -231,11 +231,11 @@ func TestHistoryIsBounded(t *testing.T) {
 		if n := len(starts); n == 0 || starts[n-1] != h.Start {
 			starts = append(starts, h.Start)
 			if first := h.Events[0]; i > 0 && (first.Gone || first.Pod.Name != fmt.Sprint(h.Start.Came)) && (!first.Gone || first.Pod.Name != fmt.Sprint(h.Start.Came-1)) {
-				t.Errorf("after %d pods the first event is %s, gone %v", h.Start.Came, first.Pod.Name, first.Gone)
+				t.Errorf("after %d pods, got the first event of %s, gone %v", h.Start.Came, first.Pod.Name, first.Gone)
 			}
 		}
 	}
 	if n := len(starts); n < 50 || n > 70 { // 60,000 events, 1,000 dropped at a time
-		t.Errorf("%d starts", n)
+		t.Errorf("got %d starts", n)
 	}
 }

@@ -23,7 +23,7 @@ func names(v *snapshot.View) [][]byte {
 	return all
 }
 
-// find returns the nodes that the view finds by the names.
+// find returns the nodes of the view with these names.
 func find(v *snapshot.View, names [][]byte) []*snapshot.Node {
 	rows := make([]int32, len(names))
 	v.Find(rows, func(i int) []byte { return names[i] })
@@ -34,11 +34,11 @@ func find(v *snapshot.View, names [][]byte) []*snapshot.Node {
 	return nodes
 }
 
-// By its name, and in any list of names, a node is found if the view holds it.
+// The view finds each of its nodes, by its name alone and in any list of names.
 func TestFind(t *testing.T) {
 	b, _ := viewOf(150)
 	for _, free := range []string{"node-0000", "node-0077", "node-0149"} {
-		b.DeleteNode(free) // its row is free
+		b.DeleteNode(free) // frees its row
 	}
 	v := b.View()
 	held := map[string]*snapshot.Node{}
@@ -53,25 +53,25 @@ func TestFind(t *testing.T) {
 	for _, list := range [][][]byte{all, mixed, mixed[5:], mixed[:1], nil} {
 		for i, n := range find(v, list) {
 			if want := held[string(list[i])]; n != want || v.Node(string(list[i])) != want {
-				t.Fatalf("%q is found as %v and %v, want %v", list[i], n, v.Node(string(list[i])), want)
+				t.Fatalf("looking up %q returns %v and %v, want %v", list[i], n, v.Node(string(list[i])), want)
 			}
 		}
 	}
 }
 
-// Views with the same nodes share what depends on the names, but each answers with its own nodes.
+// Views with the same nodes share the index of names, but each returns its own nodes.
 func TestFindAnswersFromItsOwnView(t *testing.T) {
 	b, before := viewOf(3)
 	b.SetPod(pod("p", "node-0001"))
 	after := b.View()
 	if before.NodeIndex() != after.NodeIndex() {
-		t.Error("no node came or went, and the index was made anew")
+		t.Error("the index was built anew, although the set of nodes is the same")
 	}
 	all := names(after)
 	old, now := find(before, all), find(after, all)
 	for i := range all {
 		if old[i].Name != now[i].Name || len(old[i].Pods) != 0 || len(now[i].Pods) != i%2 {
-			t.Errorf("%s: found with %d pods before and %d after", all[i], len(old[i].Pods), len(now[i].Pods))
+			t.Errorf("%s: got %d pods before and %d after", all[i], len(old[i].Pods), len(now[i].Pods))
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestRequestPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// One pod changes in a cluster of 5,000 nodes; then one node comes and goes.
+// One pod changes in a cluster of 5,000 nodes; then one node is added and removed.
 func BenchmarkPublish(b *testing.B) {
 	b.Run("pod", func(b *testing.B) {
 		builder, _ := viewOf(5000)

@@ -25,16 +25,16 @@ func ledgerOf(node string) *snapshot.Ledger {
 func TestLedger(t *testing.T) {
 	l := ledgerOf("n")
 	if l.Key() != (snapshot.LedgerKey{Resource: "gpu", Node: "n"}) {
-		t.Errorf("key %v", l.Key())
+		t.Errorf("got key %v", l.Key())
 	}
 	if got := l.Unit("0").Used(); got != 9 {
-		t.Errorf("used %d", got)
+		t.Errorf("got %d used", got)
 	}
 	if got := l.Unit("1").Amount("b"); got != 4 {
-		t.Errorf("amount %d", got)
+		t.Errorf("got amount %d", got)
 	}
 	if p := l.Pod("a"); p == nil || p.Name != "a" || l.Pod("c") != nil {
-		t.Errorf("pod %v", p)
+		t.Errorf("got pod %v", p)
 	}
 	var none *snapshot.Ledger
 	if none.Pod("a") != nil || none.Unit("0").Used() != 0 || none.Unit("0").Amount("a") != 0 || none.Without(func(types.UID) bool { return true }) != nil {
@@ -49,7 +49,7 @@ func TestLedger(t *testing.T) {
 func TestLedgerWithout(t *testing.T) {
 	l := ledgerOf("n")
 	if got := l.Without(func(uid types.UID) bool { return uid == "c" }); got != l {
-		t.Error("a copy although nobody leaves")
+		t.Error("got a copy, although no pod leaves")
 	}
 	got := l.Without(func(uid types.UID) bool { return uid == "b" })
 	want := &snapshot.Ledger{
@@ -64,12 +64,11 @@ func TestLedgerWithout(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(ledgerOf("n"), l); diff != "" {
-		t.Errorf("the receiver was changed:\n%s", diff)
+		t.Errorf("the receiver changed:\n%s", diff)
 	}
 }
 
-// A node without some of its pods is also without what was handed out to them, and
-// keeps what is handed out to pods on their way.
+// A node without some of its pods is also without their claims, and keeps the claims of pods in flight.
 func TestNodeWithoutPodsIsWithoutTheirClaims(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("n"))
@@ -80,9 +79,9 @@ func TestNodeWithoutPodsIsWithoutTheirClaims(t *testing.T) {
 	n := b.View().Node("n")
 	rest := n.Without(func(p *corev1.Pod) bool { return true })
 	if rest.Ledger("gpu").Pod("b") != nil || rest.Ledger("gpu").Pod("a") == nil {
-		t.Errorf("left: %v", rest.Ledger("gpu").Pods)
+		t.Errorf("got remaining claims %v", rest.Ledger("gpu").Pods)
 	}
 	if n.Ledger("gpu").Pod("b") == nil || n.Ledger("seat") != nil {
-		t.Error("the node was changed")
+		t.Error("the node changed")
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// model is the cluster as a Builder should know it, kept the naive way.
+// model is the cluster that a Builder should have, in the simplest form.
 type model struct {
 	nodes   map[string]*corev1.Node
 	pods    map[types.UID]*corev1.Pod
@@ -28,14 +28,14 @@ type model struct {
 	// nominated are the pods that are on no node and nominated to one.
 	nominated map[types.UID]*corev1.Pod
 
-	touched map[string]bool // nodes that something happened to since the last view
-	rows    map[string]int  // rows of the nodes of the last view that have existed ever since
-	most    int             // the largest number of nodes there has been
+	touched map[string]bool // nodes with changes since the last view
+	rows    map[string]int  // rows of the nodes of the last view that have existed since
+	most    int             // the maximum number of nodes so far
 }
 
 func (m *model) touch(name string) { m.touched[name] = true }
 
-// show is what show writes for a View of the model.
+// show is the result of the function show for a View of the model.
 func (m *model) show() string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
@@ -111,8 +111,8 @@ func showAll(v *snapshot.View) string {
 	return text
 }
 
-// Any sequence of events gives the Views the naive model gives; rows stay,
-// unchanged nodes are shared, cursors agree with the map, and no View changes
+// Any sequence of events results in the Views of the simple model; rows stay, unchanged nodes are shared, cursors agree with the
+// map, and no View changes after it is published.
 // once it is published.
 func TestBuilderAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -195,7 +195,7 @@ func TestBuilderAgainstModel(t *testing.T) {
 				b.DeleteNode(name)
 			},
 			"SetPod":  drawPod,
-			"SetPod2": drawPod, // more often than the rest
+			"SetPod2": drawPod, // more often than the others
 			"SetPod3": drawPod,
 			"pod again": func(t *rapid.T) {
 				if old := m.pods[uid.Draw(t, "uid")]; old != nil {
@@ -274,16 +274,16 @@ func TestBuilderAgainstModel(t *testing.T) {
 		for i, v := range views {
 			versions.check(t, v)
 			if got := showAll(v); got != texts[i] {
-				t.Fatalf("view %d changed after it was published:\n%swas\n%s", v.Generation(), got, texts[i])
+				t.Fatalf("view %d changed after it was published: got\n%swant\n%s", v.Generation(), got, texts[i])
 			}
 		}
 	})
 }
 
-// checkView compares a View with the model, and with the View before it.
+// checkView compares a View with the model, and with the previous View.
 func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 	if got, want := showAll(v), m.show(); got != want {
-		t.Fatalf("view is\n%swant\n%s", got, want)
+		t.Fatalf("got view\n%swant\n%s", got, want)
 	}
 	if v.Len() != len(m.nodes) || v.Rows() < v.Len() || v.Rows() > m.most {
 		t.Fatalf("Len %d, Rows %d with %d nodes, %d at most", v.Len(), v.Rows(), len(m.nodes), m.most)
@@ -310,7 +310,7 @@ func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 	}
 	for i, got := range find(v, asked) {
 		if want := v.Node(string(asked[i])); got != want || (got != nil) != held[string(asked[i])] {
-			t.Fatalf("%q is found as %v in a list and as %v alone, and the view holds it: %v", asked[i], got, want, held[string(asked[i])])
+			t.Fatalf("looking up %q returns %v in a list and %v alone; in the view: %v", asked[i], got, want, held[string(asked[i])])
 		}
 	}
 	if before != nil {
@@ -318,18 +318,18 @@ func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 			t.Fatalf("generation %d after %d", v.Generation(), before.Generation())
 		}
 		if showAll(before) != showAll(v) && v == before {
-			t.Fatal("something changed, and the view is the same")
+			t.Fatal("something changed, but the view is the same")
 		}
 		for n := range v.All() {
 			if old := before.Node(n.Name); old != nil && !m.touched[n.Name] && old != n {
-				t.Fatalf("nothing happened to node %s, but it was replaced", n.Name)
+				t.Fatalf("node %s was replaced without a change", n.Name)
 			}
 		}
 	}
 	clear(m.touched)
 }
 
-// Readers of any View see one moment while the Builder goes on.
+// Readers of a View see the state of one moment while the Builder continues.
 func TestReadersBesideBuilder(t *testing.T) {
 	b, first := viewOf(20)
 	views := make(chan *snapshot.View, 64)

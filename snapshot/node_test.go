@@ -32,7 +32,7 @@ func TestWithout(t *testing.T) {
 	n := b.View().Node("a")
 
 	if n.Without(func(*corev1.Pod) bool { return false }) != n {
-		t.Error("no pod leaves, but the node is another")
+		t.Error("no pod leaves, but Without returns another node")
 	}
 	less := n.Without(func(p *corev1.Pod) bool { return p.Name == "q" })
 	if len(less.Pods) != 2 || less.Pods[0].Name != "p" || less.Pods[1].Name != "r" {
@@ -42,11 +42,11 @@ func TestWithout(t *testing.T) {
 		t.Errorf("got %s at row %d", less.Name, less.Row())
 	}
 	if len(n.Pods) != 3 {
-		t.Error("the receiver was changed")
+		t.Error("the receiver changed")
 	}
 	count := snapshot.NewFact(func(n *snapshot.Node) int { return len(n.Pods) })
 	if with, without := *count.Of(n), *count.Of(less); with != 3 || without != 2 {
-		t.Errorf("fact says %d with and %d without", with, without)
+		t.Errorf("the fact is %d with and %d without", with, without)
 	}
 	if none := n.Without(func(*corev1.Pod) bool { return true }); len(none.Pods) != 0 {
 		t.Errorf("%d pods are left when all leave", len(none.Pods))
@@ -63,18 +63,18 @@ func TestWith(t *testing.T) {
 	over := pod("over", "a")
 	over.Status.Phase = corev1.PodFailed
 	if n.With() != n || n.With(pod("p", "a"), over) != n {
-		t.Error("no pod is added, but the node is another")
+		t.Error("no pod is added, but With returns another node")
 	}
 	more := n.With(pod("q", ""), pod("p", ""), pod("q", ""))
 	if len(more.Pods) != 3 || more.Pods[0].Name != "p" || more.Pods[1].Name != "q" || more.Pods[2].Name != "r" {
 		t.Errorf("pods with q: %v", more.Pods)
 	}
 	if len(n.Pods) != 2 || more.Row() != n.Row() || more.Object != n.Object {
-		t.Error("the receiver was changed, or the node is not the same")
+		t.Error("the receiver changed, or the node is not the same")
 	}
 }
 
-// A fact of the object outlives changes of the pods, and of nothing else.
+// A fact of the object stays valid after changes of the pods, and after no other changes.
 func TestObjectFact(t *testing.T) {
 	var computed int
 	labels := snapshot.NewObjectFact(func(n *corev1.Node) int { computed++; return len(n.Labels) })
@@ -101,7 +101,7 @@ func TestObjectFact(t *testing.T) {
 	}
 	labels.Of(snapshot.NewNode(changed))
 	if computed != 3 {
-		t.Error("a node outside of the view shares facts with one in it")
+		t.Error("a node outside the view shares facts with one in it")
 	}
 }
 
@@ -121,7 +121,7 @@ func TestFactIsComputedOncePerNode(t *testing.T) {
 	b.SetPod(pod("p", "a"))
 	v := b.View()
 	if a, b := *count.Of(v.Node("a")), *count.Of(v.Node("b")); a != 1 || b != 0 {
-		t.Errorf("fact says %d pods on a and %d on b", a, b)
+		t.Errorf("the fact is %d pods on a and %d on b", a, b)
 	}
 	if got := computed.Load(); got != 3 {
 		t.Errorf("computed %d times, want once more for the node that changed", got)
@@ -139,7 +139,7 @@ func TestFactsAreDistinct(t *testing.T) {
 	}
 }
 
-// A node keeps what has been computed of any number of facts that are in use.
+// A node caches the values of any number of facts that are in use.
 func TestManyFacts(t *testing.T) {
 	const count = 100
 	n := snapshot.NewNode(node("a"))
@@ -162,8 +162,7 @@ func TestManyFacts(t *testing.T) {
 	}
 }
 
-// Many configurations later a node still answers, and has dropped what earlier ones
-// wanted to know.
+// After many configurations a node still returns facts, and has dropped those of earlier configurations.
 func TestFactsOfEarlierConfigurations(t *testing.T) {
 	n := snapshot.NewNode(node("a"))
 	first := snapshot.NewFact(func(*snapshot.Node) int { return 7 })
@@ -172,25 +171,25 @@ func TestFactsOfEarlierConfigurations(t *testing.T) {
 	for i := range 100 {
 		value := snapshot.NewFact(func(*snapshot.Node) [64]int { return [64]int{i} }).Of(n)
 		if value[0] != i {
-			t.Fatalf("fact %d says %d", i, value[0])
+			t.Fatalf("fact %d is %d", i, value[0])
 		}
 		earlier = append(earlier, weak.Make(value))
 	}
-	runtime.GC() // the facts are gone
+	runtime.GC() // frees the facts
 	last := snapshot.NewFact(func(*snapshot.Node) int { return 8 })
 	if *last.Of(n) != 8 || *first.Of(n) != 7 {
-		t.Errorf("facts in use say %d and %d", *last.Of(n), *first.Of(n))
+		t.Errorf("facts in use are %d and %d", *last.Of(n), *first.Of(n))
 	}
-	runtime.GC() // so are their values
+	runtime.GC() // frees their values
 	for i, value := range earlier {
 		if value.Value() != nil {
-			t.Fatalf("the value of fact %d is kept", i)
+			t.Fatalf("the value of fact %d is still in memory", i)
 		}
 	}
 	runtime.KeepAlive(n)
 }
 
-// Two goroutines that both compute a fact get the value that was kept first.
+// Two goroutines that both compute a fact get the value that was stored first.
 func TestFactComputedTwiceAtOnce(t *testing.T) {
 	n := snapshot.NewNode(node("a"))
 	var both sync.WaitGroup
@@ -207,7 +206,7 @@ func TestFactComputedTwiceAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if got[0] != got[1] {
-		t.Error("two values of one fact are about")
+		t.Error("the fact has two values")
 	}
 }
 
@@ -215,7 +214,7 @@ func TestFactComputedTwiceAtOnce(t *testing.T) {
 func TestFactsStoredAtOnce(t *testing.T) {
 	for range 200 {
 		n := snapshot.NewNode(node("a"))
-		for i := range 5 { // leaves room behind the entries
+		for i := range 5 { // leaves space after the entries
 			snapshot.NewFact(func(*snapshot.Node) int { return i }).Of(n)
 		}
 		var all sync.WaitGroup
@@ -236,7 +235,7 @@ func TestFactsStoredAtOnce(t *testing.T) {
 		wg.Wait()
 		for i, fact := range facts {
 			if got := *fact.Of(n); got != i {
-				t.Fatalf("fact %d says %d", i, got)
+				t.Fatalf("fact %d is %d", i, got)
 			}
 		}
 		if got := computed.Load(); got != int32(len(facts)) {
@@ -245,7 +244,7 @@ func TestFactsStoredAtOnce(t *testing.T) {
 	}
 }
 
-// All who ask get one value, however many compute it.
+// All callers get the same value, however many compute it.
 func TestFactConcurrently(t *testing.T) {
 	n := snapshot.NewNode(node("a"), pod("p", "a"))
 	facts := make([]*snapshot.Fact[int], 8)
@@ -270,13 +269,13 @@ func TestFactConcurrently(t *testing.T) {
 		for i, value := range got[asker] {
 			fact := (i + asker) % len(facts)
 			if *value != fact*10+1 || value != facts[fact].Of(n) {
-				t.Errorf("asker %d got %d for fact %d", asker, *value, fact)
+				t.Errorf("caller %d got %d for fact %d", asker, *value, fact)
 			}
 		}
 	}
 }
 
-// A View with other Nodes has them wherever it is asked, and what it was made of does not change.
+// A View with replaced Nodes returns them from every method, and the original View does not change.
 func TestWithNodes(t *testing.T) {
 	var b snapshot.Builder
 	for _, name := range []string{"a", "b"} {
@@ -285,19 +284,19 @@ func TestWithNodes(t *testing.T) {
 	view := b.View()
 	a := view.Node("a")
 	if view.WithNodes() != view || view.WithNodes(a) != view {
-		t.Error("no node is another, but the view is")
+		t.Error("no node is replaced, but the view is another")
 	}
 	more := a.With(pod("p", ""))
 	next := view.WithNodes(more)
 	if next.Node("a") != more || next.At(a.Row()) != more || next.Node("b") != view.Node("b") || next.Len() != 2 {
-		t.Error("the view does not have the node in the place of its own")
+		t.Error("the view does not have the new node in place of its own")
 	}
 	for n := range next.All() {
 		if n.Name == "a" && n != more {
-			t.Error("All yields the node of before")
+			t.Error("All yields the original node")
 		}
 	}
 	if view.Node("a") != a || b.View() != view {
-		t.Error("the receiver was changed")
+		t.Error("the receiver changed")
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestPodsByBindTime: Since finds by a search what looking at each pod finds.
+// TestPodsByBindTime: the search of Since returns the same as a check of each pod.
 func TestPodsByBindTime(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		since := start.Add(time.Duration(rapid.IntRange(-1000, 8000).Draw(t, "since")) * time.Millisecond)
 		var on []*corev1.Pod
 		var want []string
-		// In seconds after the start; one below 0 does not say when it was bound.
+		// In seconds after the start; a pod below 0 has no bind time.
 		for i, bound := range rapid.SliceOfN(rapid.IntRange(-2, 6), 0, 12).Draw(t, "bound") {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod-", i)}}
 			second := start.Add(time.Duration(bound) * time.Second)

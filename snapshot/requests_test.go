@@ -24,7 +24,7 @@ func both(list corev1.ResourceList) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }
 
-// reported is what the kubelet reports of a container that has the resources.
+// reported is the status of a container with these resources, as the kubelet reports it.
 func reported(name string, has corev1.ResourceList) corev1.ContainerStatus {
 	resources := both(has)
 	return corev1.ContainerStatus{
@@ -44,8 +44,8 @@ func resizing(asks, has corev1.ResourceList) *corev1.Pod {
 	return p
 }
 
-// TestPodRequestsOfResizedPods: a pod on a node holds what kube-scheduler counts, also after it is trimmed, and what is
-// kept for that are amounts and nothing else.
+// TestPodRequestsOfResizedPods: a pod on a node counts as in kube-scheduler, also after it is trimmed; trimming keeps only the
+// amounts for that.
 func TestPodRequestsOfResizedPods(t *testing.T) {
 	pending := func(p *corev1.Pod, reason string) *corev1.Pod {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason}}
@@ -78,15 +78,15 @@ func TestPodRequestsOfResizedPods(t *testing.T) {
 		}
 		s := tc.pod.Status
 		if kept := len(s.ContainerStatuses) > 0 || s.AllocatedResources != nil || s.Resources != nil; kept != tc.kept {
-			t.Errorf("%s: kept of the resources in the status: %v", tc.what, s)
+			t.Errorf("%s: the trimmed status has resources %v", tc.what, s)
 		}
 		if text := fmt.Sprint(s); strings.Contains(text, "hunter2") || strings.Contains(text, "containerd") {
-			t.Errorf("%s: more than amounts is kept: %s", tc.what, text)
+			t.Errorf("%s: the trimmed status has more than amounts: %s", tc.what, text)
 		}
 	}
 }
 
-// drawResources draws a list, or nil, of few different amounts, so that equal ones are frequent.
+// drawResources draws a list, or nil, of few different amounts, so that equal amounts are frequent.
 func drawResources(t *rapid.T, name string) corev1.ResourceList {
 	if rapid.IntRange(0, 3).Draw(t, name+" is nil") == 0 {
 		return nil
@@ -107,7 +107,7 @@ func drawRequirements(t *rapid.T, name string) corev1.ResourceRequirements {
 func drawStatus(t *rapid.T, c *corev1.Container) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{Name: c.Name}
 	switch rapid.IntRange(0, 2).Draw(t, c.Name+" reports") {
-	case 0: // what it asks for
+	case 0: // the requested amount
 		s.AllocatedResources, s.Resources = c.Resources.Requests, c.Resources.DeepCopy()
 	case 1:
 		s.AllocatedResources = drawResources(t, c.Name+" allocated")
@@ -155,8 +155,8 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	return p
 }
 
-// TestPodRequestsAreKubeSchedulers: of any pod, trimmed or not, what counts is what kube-scheduler's NodeInfo counts for a
-// pod on a node, and its NodeResourcesFit for one without.
+// TestPodRequestsAreKubeSchedulers: any pod, trimmed or not, counts as in kube-scheduler's NodeInfo if it is on a node, and as
+// in NodeResourcesFit if it is not.
 func TestPodRequestsAreKubeSchedulers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPod(t)
@@ -173,7 +173,7 @@ func TestPodRequestsAreKubeSchedulers(t *testing.T) {
 		snapshot.TrimPod(p)
 		trimmed := snapshot.PodRequests(p)
 		for _, list := range []corev1.ResourceList{got, trimmed, want} {
-			maps.DeleteFunc(list, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() }) // counts as if it were not there
+			maps.DeleteFunc(list, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() }) // counts like a missing resource
 		}
 		if !equality.Semantic.DeepEqual(got, want) || !equality.Semantic.DeepEqual(trimmed, want) {
 			t.Fatalf("counts with %v, and trimmed with %v, want %v", got, trimmed, want)

@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Views of many nodes hold, at each row, the node as it was when they were published, whatever changes afterwards.
+// Views of many nodes return, at each row, the node as it was at publication, regardless of later changes.
 func TestViewsOfManyNodesStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b snapshot.Builder
@@ -68,7 +68,7 @@ func TestViewsOfManyNodesStay(t *testing.T) {
 // nodeVersions are the nodes with each version.
 type nodeVersions map[uint64]*snapshot.Node
 
-// check fails the test unless the versions of the nodes in the view are those of no other nodes.
+// check fails the test unless the versions of the nodes in the view belong to no other nodes.
 func (vs nodeVersions) check(t interface{ Fatalf(string, ...any) }, view *snapshot.View) {
 	for row := range view.Rows() {
 		n, version := view.At(row), view.Version(row)
@@ -115,7 +115,7 @@ func TestVersionsAreThoseOfOneNode(t *testing.T) {
 	}
 }
 
-// What a view takes depends on what has changed, and hardly on the number of nodes.
+// The memory of a view depends on what has changed, and hardly on the number of nodes.
 func TestViewsAreSmall(t *testing.T) {
 	const nodes, views, most = 5000, 50, 4000 // bytes for each view; a pointer for each node takes 40,000
 	var b snapshot.Builder
@@ -135,6 +135,6 @@ func TestViewsAreSmall(t *testing.T) {
 		t.Errorf("a view takes %d bytes, want at most %d", each, most)
 	}
 	if slices.Contains(all[1:], all[0]) {
-		t.Error("views are not made")
+		t.Error("no views were published")
 	}
 }

@@ -18,8 +18,8 @@ func signal(name string, numbers map[string]float64) *snapshot.Signal {
 	return snapshot.NewSignal(name, values)
 }
 
-// A signal says the same about a node wherever the node is: in a view, changed by
-// preemption, or in the request only; and rows follow nodes that come and go.
+// A signal has the same value for a node in a view, a node changed by preemption, and a node that only the request has; and rows
+// follow the nodes that are added and removed.
 func TestSignalFollowsNodes(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("b"))
@@ -62,7 +62,7 @@ func TestSignalsArePublished(t *testing.T) {
 	}
 	b.SetPod(pod("p", "a"))
 	if third := b.View(); third.Signal("cpu") != second.Signal("cpu") {
-		t.Error("a signal that has not changed is not shared")
+		t.Error("an unchanged signal is not shared")
 	}
 	b.SetSignal(signal("memory", nil))
 	var names []string
@@ -74,17 +74,17 @@ func TestSignalsArePublished(t *testing.T) {
 	}
 	b.DeleteSignal("cpu")
 	if b.View().Signal("cpu") != nil {
-		t.Error("a deleted signal is still there")
+		t.Error("the view still has a deleted signal")
 	}
 	if v := b.View(); b.View() != v {
-		t.Error("a new view although nothing has changed")
+		t.Error("got a new view, although nothing has changed")
 	}
 }
 
 func TestSignalHoldsNumbersOnly(t *testing.T) {
 	c := signal("x", map[string]float64{"nan": math.NaN(), "inf": math.Inf(1), "minus": math.Inf(-1), "one": 1})
 	if c.Len() != 1 || c.Get("one").Number != 1 {
-		t.Errorf("%d values", c.Len())
+		t.Errorf("got %d values", c.Len())
 	}
 	var none *snapshot.Signal
 	if none.Len() != 0 || none.Name() != "" || none.Get("").Current() || none.Of(snapshot.NewNode(node("a"))).Current() {

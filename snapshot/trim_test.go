@@ -13,9 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// keptOfPod are the fields of a pod that has every field set which are still set
-// after TrimPod. A field that a new Kubernetes version adds shows up here, and
-// somebody decides whether a placement can depend on it.
+// keptOfPod are the fields of a pod with every field set that are still set after TrimPod. A new field of a later Kubernetes
+// version fails the test until someone decides whether placement can depend on it.
 const keptOfPod = `
 TypeMeta
 ObjectMeta.Name
@@ -121,18 +120,18 @@ func TestTrimKeeps(t *testing.T) {
 	p := filled[corev1.Pod]()
 	snapshot.TrimPod(p)
 	if diff := cmp.Diff(strings.Fields(keptOfPod), setFields(reflect.ValueOf(p).Elem(), "")); diff != "" {
-		t.Errorf("fields of a pod that are kept (-want +got):\n%s", diff)
+		t.Errorf("fields of a trimmed pod (-want +got):\n%s", diff)
 	}
 	open["Spec"] = false
 	defer func() { open["Spec"] = true }()
 	n := filled[corev1.Node]()
 	snapshot.TrimNode(n)
 	if diff := cmp.Diff(strings.Fields(keptOfNode), setFields(reflect.ValueOf(n).Elem(), "")); diff != "" {
-		t.Errorf("fields of a node that are kept (-want +got):\n%s", diff)
+		t.Errorf("fields of a trimmed node (-want +got):\n%s", diff)
 	}
 }
 
-// An object that others use is trimmed as one that nobody uses, and stays as it is.
+// Trimming a shared object returns the same result as trimming an unshared one, and does not change the object.
 func TestTrimmedObjectsAreCopies(t *testing.T) {
 	p, n := filled[corev1.Pod](), filled[corev1.Node]()
 	p.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
@@ -145,7 +144,7 @@ func TestTrimmedObjectsAreCopies(t *testing.T) {
 	snapshot.TrimPod(wantPod)
 	snapshot.TrimNode(wantNode)
 	if diff := cmp.Diff(wantPod, trimmedPod) + cmp.Diff(wantNode, trimmedNode); diff != "" {
-		t.Errorf("they are not trimmed as others: %s", diff)
+		t.Errorf("they are trimmed differently from others: %s", diff)
 	}
 }
 
@@ -199,10 +198,10 @@ func TestTrimPodDropsSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), secret) {
-		t.Errorf("the secret is still in the pod: %v", p)
+		t.Errorf("the trimmed pod still has the secret: %v", p)
 	}
 	if p.Annotations["example.com/kept"] != "yes" || p.Spec.Containers[0].Image != "image:1" {
-		t.Errorf("too much is gone: %v", p)
+		t.Errorf("TrimPod removed too much: %v", p)
 	}
 }
 
@@ -226,7 +225,7 @@ func TestTrimPodKeepsVolumesThatTieItToAPlace(t *testing.T) {
 	}
 }
 
-// A heartbeat must not look like a change.
+// A heartbeat does not count as a change.
 func TestTrimNodeMakesHeartbeatsEqual(t *testing.T) {
 	at := func(minutes int) *corev1.Node {
 		n := node("a")
@@ -247,7 +246,7 @@ func TestTrimNodeMakesHeartbeatsEqual(t *testing.T) {
 		t.Error("a heartbeat published a new view")
 	}
 	if got := v.Node("a").Object.Status.Conditions[0].LastTransitionTime; !got.Equal(&now) {
-		t.Errorf("the time of the transition is %v", got)
+		t.Errorf("got transition time %v", got)
 	}
 }
 
@@ -256,7 +255,7 @@ func TestTrimPodDropsProbeTimes(t *testing.T) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, LastProbeTime: now, LastTransitionTime: now}}
 	snapshot.TrimPod(p)
 	if c := p.Status.Conditions[0]; !c.LastProbeTime.IsZero() || !c.LastTransitionTime.Equal(&now) {
-		t.Errorf("condition is %v", c)
+		t.Errorf("got condition %v", c)
 	}
 }
 
