@@ -6,7 +6,7 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-// TestExample: the policy shown to readers is one to copy from.
+// TestExample: the example policy in the documentation conforms to the contract.
 func TestExample(t *testing.T) {
 	policytest.Run(t, policytest.Options{
 		New: newTeamNodes,

@@ -153,7 +153,7 @@ func TestManyFacts(t *testing.T) {
 	for range 3 {
 		for i := range count {
 			if *ofNode[i].Of(n) != i || *ofObject[i].Of(n) != -i {
-				t.Fatalf("facts %d say %d and %d", i, *ofNode[i].Of(n), *ofObject[i].Of(n))
+				t.Fatalf("facts %d are %d and %d", i, *ofNode[i].Of(n), *ofObject[i].Of(n))
 			}
 		}
 	}

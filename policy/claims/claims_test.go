@@ -37,7 +37,7 @@ var ledger = &snapshot.Ledger{
 	Pods: []snapshot.LedgerPod{{UID: "bound", Name: "pod-bound"}, {UID: "coming", Name: "pod-coming"}, {UID: "nothing"}},
 }
 
-// The ledger wins, and who is not in it speaks for itself.
+// Pods with claims in the ledger are claimants; all other pods are unclaimed.
 func TestOn(t *testing.T) {
 	claimants, unclaimed := claims.On(nodeWith("other", "bound", "", "nothing"), ledger)
 	got := ""
@@ -53,7 +53,7 @@ func TestOn(t *testing.T) {
 	for _, p := range unclaimed {
 		names += p.Name + " "
 	}
-	if names != "pod- pod-nothing pod-other " { // who is listed without a claim has claimed nothing
+	if names != "pod- pod-nothing pod-other " { // a pod in the ledger without amounts has claimed nothing
 		t.Errorf("unclaimed: %s", names)
 	}
 	for _, empty := range []*snapshot.Ledger{nil, {}} {
@@ -74,22 +74,22 @@ func TestOf(t *testing.T) {
 	}
 	for unit := range claims.Of(ledger, "bound") {
 		if unit != "0" {
-			t.Error("it goes on after a break")
+			t.Error("the iteration continues after a break")
 		}
 		break
 	}
 }
 
-// The pod that asks is not counted against itself, and one without a UID is nobody.
+// The requesting pod is not counted against itself; a pod without a UID matches no claim.
 func TestOthers(t *testing.T) {
 	ask := policy.ReserveRequest{Pod: pod("bound"), Node: nodeWith("bound", "other"), Ledger: ledger}
 	n, l := claims.Others(ask)
 	if n.Has("bound") || !n.Has("other") || l.Pod("bound") != nil || l.Unit("0").Used() != 3 || ledger.Unit("0").Used() != 5 {
-		t.Errorf("left are %v and %v", n.Pods, l)
+		t.Errorf("got remaining %v and %v", n.Pods, l)
 	}
 	ask.Pod, ask.Node = pod(""), nodeWith("", "other")
 	if n, l := claims.Others(ask); n != ask.Node || l != ledger {
-		t.Error("a pod without a UID takes others along")
+		t.Error("a pod without a UID removes other pods")
 	}
 	if l := claims.Without(ledger, "coming"); l.Unit("0").Used() != 2 || l.Unit("1").Amount("bound") != 4 {
 		t.Errorf("without a pod: %v", l)
@@ -108,7 +108,7 @@ func TestHolders(t *testing.T) {
 		}
 		for _, uid := range append(uids.Draw(t, "others"), "", "a", "b") {
 			if got := h.Has(claims.PodOf(types.UID(uid))); got != all[types.UID(uid)] {
-				t.Errorf("%q is among them: %t", uid, got)
+				t.Errorf("%q is in the set: %t", uid, got)
 			}
 		}
 	})

@@ -10,14 +10,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A policy may allocate as often as its test says, with a reason, and not once more.
+// A policy may allocate as often as Options.Allocates permits, and no more.
 func TestAllocates(t *testing.T) {
 	var sinks [2]*int64
 	build := func() (policy.Policy, error) {
 		return cycleOf(scoreFunc(func(n *snapshot.Node) int64 {
 			own := [2]*int64{new(int64), new(int64)}
 			if n == nil {
-				sinks = own // never, but the compiler cannot know
+				sinks = own // never runs, but the compiler cannot know that
 			}
 			return min(int64(len(n.Pods)), 50) + *own[0] + *own[1]
 		})), nil

@@ -17,7 +17,7 @@ import (
 
 var brokenUnit = &policy.Reason{Code: "BrokenUnit", Text: "the unit that the pod holds is gone"}
 
-// one hands out the one unit of each node. forgetful is a mistake in Filter, selfish and strict are some in ValidateClaim.
+// one allocates the only unit of each node. forgetful is a bug in Filter; selfish and strict are bugs in ValidateClaim.
 type one struct{ forgetful, trusting, selfish, strict bool }
 
 func (o one) evaluate(l *snapshot.Ledger, uid types.UID) policy.Verdict {
@@ -66,7 +66,7 @@ func TestClaimsRule(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		policy one
-		says   string // "" is no failure
+		says   string // "": no failure
 	}{
 		{"good", one{}, ""},
 		{"a pod is in the way of itself", one{forgetful: true}, "the pod can be bound: true, but Filter returns TooMany"},

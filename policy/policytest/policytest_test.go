@@ -21,7 +21,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// options exercise any policy that counts pods or looks at labels.
+// options fit any policy that counts pods or reads labels.
 func options(build func() (policy.Policy, error)) policytest.Options {
 	return policytest.Options{
 		New: build,
@@ -46,7 +46,7 @@ func options(build func() (policy.Policy, error)) policytest.Options {
 	}
 }
 
-// prepareFunc is a policy that is nothing but its Prepare.
+// prepareFunc is a policy that consists of its Prepare.
 type prepareFunc func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error)
 
 func (f prepareFunc) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
@@ -98,8 +98,7 @@ func atMostOne(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// good is a policy with all that a policy may have: an error, no Cycle for some
-// pods, a Fact, a Filter, and scores that are normalized.
+// good is a policy with every optional part: an error, no Cycle for some pods, a Fact, a Filter, and normalized scores.
 type good struct{ pods *snapshot.Fact[int64] }
 
 func newGood() (policy.Policy, error) {
@@ -150,7 +149,7 @@ func TestPolicyThatLooksAtNamesPasses(t *testing.T) {
 	}))
 }
 
-// What a signal says of a node belongs to the node, whatever its name.
+// The value of a signal belongs to the node, not to its name.
 func TestPolicyThatReadsASignalPasses(t *testing.T) {
 	o := options(func() (policy.Policy, error) {
 		return prepareFunc(func(_ context.Context, _ *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
@@ -208,12 +207,12 @@ func broken(errs []error) []string {
 }
 
 func TestBrokenPoliciesFail(t *testing.T) {
-	var calls atomic.Int64 // for policies that answer by how often they were asked
+	var calls atomic.Int64 // for policies whose result depends on the number of calls
 	scoring := func(score func(*snapshot.Node) int64) policy.Policy { return cycleOf(scoreFunc(score)) }
 	for _, tc := range []struct {
 		name   string
-		rule   string   // that must fail
-		also   []string // rules that fail beside it, unavoidably
+		rule   string   // must fail
+		also   []string // rules that unavoidably fail as well
 		says   string   // in a failure of the rule
 		policy policy.Policy
 	}{
@@ -429,7 +428,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 				return filterFunc(func(n *snapshot.Node) policy.Verdict {
 					judging.Store(n)
 					for range 10 {
-						runtime.Gosched() // the others' turn
+						runtime.Gosched() // lets other goroutines run
 					}
 					return atMostOne(judging.Load())
 				}), nil
@@ -466,7 +465,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		},
 		{
 			name: "rejects nodes that the View does not hold", rule: "stranger", says: `node "a": Filter returned first "fits", then "TooMany`,
-			also: []string{"without"}, // which compares with such a node too
+			also: []string{"without"}, // compares with such a node, too
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if n.Row() < 0 {
 					return policy.Verdict{Reason: tooMany}
@@ -497,7 +496,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 					return v.(policy.Verdict)
 				}), nil
 			}),
-			also: []string{"allocations"}, // the name becomes a key
+			also: []string{"allocations"}, // the name becomes a map key
 		},
 		{
 			name: "remembers verdicts by object", rule: "without", says: "and an equal node of snapshot.NewNode",
@@ -537,8 +536,7 @@ func rejectWith(r *policy.Reason) filterFunc {
 	return func(*snapshot.Node) policy.Verdict { return policy.Verdict{Reason: r} }
 }
 
-// TestHangingPrepareFails runs in a bubble: there the patience of the suite ends
-// as soon as everybody waits.
+// TestHangingPrepareFails runs in a synctest bubble: there the timeout of the suite ends when all goroutines wait.
 func TestHangingPrepareFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})

@@ -13,8 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// goodType is the good policy with a configuration in which max and min must be
-// what they are by default.
+// goodType is the good policy with a configuration in which max and min must have their default values.
 func goodType() policy.Type {
 	return policy.Type{Name: "Good", New: func(decode func(any) error) (policy.Policy, error) {
 		config := struct {
@@ -75,7 +74,7 @@ func TestScenarioThatDoesNotHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(wholeScenario, tc.from, tc.to, 1)
 			if text == wholeScenario {
-				t.Fatal("nothing was replaced")
+				t.Fatal("the text to replace is missing")
 			}
 			errs := policytest.CheckScenario(goodType(), write(t, text), false)
 			if len(errs) == 0 || !strings.Contains(errs[0].Error(), tc.says) {
