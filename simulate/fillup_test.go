@@ -11,7 +11,7 @@ import (
 )
 
 func TestFillUpByHand(t *testing.T) {
-	// 4 GPUs of 16, pods with 10: four fit, 40 of 64.
+	// 4 GPUs of 16, pods of 10: four fit, 40 of 64.
 	w := world(t, machines(2, 2), gpumemory.BinPack)
 	parts, gpus := 0, map[string]int{}
 	w.Bound = func(pod *corev1.Pod) {
@@ -27,17 +27,17 @@ func TestFillUpByHand(t *testing.T) {
 		t.Errorf("the pods are bound to %v", gpus)
 	}
 	if got := f.Curve[len(f.Curve)-1].Allocated; got != 40.0/64 {
-		t.Errorf("%v is allocated", got)
+		t.Errorf("got an allocation of %v", got)
 	}
 	if f.FirstRejected != 50.0/64 || f.At(f.FirstRejected) != 40.0/64 || f.At(20.0/64) != 20.0/64 || f.At(15.0/64) != 15.0/64 {
-		t.Errorf("the first is rejected at %v, the curve is %v", f.FirstRejected, f.Curve)
+		t.Errorf("the first rejection is at %v, the curve is %v", f.FirstRejected, f.Curve)
 	}
-	// 90 arrive: nine, of which five are rejected; those without GPUs fit, and are not counted.
+	// 90 arrive: nine pods, of which five are rejected; the pods without GPUs fit, and do not count.
 	if last := f.Curve[len(f.Curve)-1].Arrived; f.Rejected != 5 || last != 90.0/64 || f.Pods < 9 || parts == 0 {
-		t.Errorf("%d of %d are rejected when %v has arrived", f.Rejected, f.Pods, last)
+		t.Errorf("%d of %d pods are rejected after arrivals of %v", f.Rejected, f.Pods, last)
 	}
 	if want := []float64{0.625, 0.625, 0.625, 0.625}; !reflect.DeepEqual(f.GPUs, want) {
-		t.Errorf("GPUs are used by %v", f.GPUs)
+		t.Errorf("got GPU use %v", f.GPUs)
 	}
 }
 
@@ -53,14 +53,14 @@ func TestSeedsDecide(t *testing.T) {
 		return f
 	}
 	if a, b := play(7), play(7); !reflect.DeepEqual(a, b) {
-		t.Errorf("the same seed gives %v, then %v", a, b)
+		t.Errorf("the same seed returns %v, then %v", a, b)
 	}
 	if a, b := play(7), play(8); reflect.DeepEqual(a.Curve, b.Curve) {
-		t.Error("another seed gives the same")
+		t.Error("another seed returns the same result")
 	}
 }
 
-// All that come by Order come in FillUp, and no others, whatever is drawn for equal nodes.
+// FillUp uses exactly the pods of Order, for any choice among equal nodes.
 func TestOrderIsWhatFillsUp(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 10, 0), job("c", 7, 0), job("d", 16, 0), job("e", 0, 0)}
 	w := world(t, machines(6, 3), gpumemory.BinPack)
@@ -76,7 +76,7 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 		names[pod.Name] = true
 	}
 	if last := demand(pods[len(pods)-1], gpuMemory); float64(requested) < 1.3*288 || float64(requested-last) >= 1.3*288 || len(names) != len(pods) {
-		t.Errorf("%d pods with %d names ask for %d of 288, the last for %d", len(pods), len(names), requested, last)
+		t.Errorf("%d pods with %d names request %d of 288, the last %d", len(pods), len(names), requested, last)
 	}
 	curves := map[string]bool{}
 	for ties := range uint64(3) {
@@ -95,9 +95,8 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 	}
 }
 
-// With pods of 4, 6 and 10 of 16, filling the fullest GPU that has room leaves pieces
-// for which nobody comes; whoever has learnt what comes leaves fewer. (Not with every
-// mix: see the README of GPUMemory.)
+// With pods of 4, 6 and 10 of 16, filling the fullest GPU that has enough free leaves parts that no pod can use; a policy that
+// learns from the arrivals leaves fewer. (This is not so for every mix: see the README of GPUMemory.)
 func TestLeastWasteFillsBetter(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 6, 0), job("c", 10, 0)}
 	mean := func(strategy gpumemory.ScoringStrategyType) float64 {
@@ -125,10 +124,10 @@ func TestRunningPodsAreThere(t *testing.T) {
 	running.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0"}
 	w.Running = []*corev1.Pod{running}
 	if n, err := w.HowMany(t.Context(), job("new", 5, 0).Pod, 100, 1); err != nil || n != 3 {
-		t.Errorf("%d more pods fit (%v)", n, err)
+		t.Errorf("got %d more pods that fit (%v)", n, err)
 	}
 	if n, err := w.HowMany(t.Context(), job("new", 5, 0).Pod, 2, 1); err != nil || n != 2 {
-		t.Errorf("%d of at most 2 fit (%v)", n, err)
+		t.Errorf("got %d of at most 2 pods that fit (%v)", n, err)
 	}
 	f, err := w.FillUp(t.Context(), []Job{job("new", 8, 0)}, 1, 1, nil)
 	if err != nil || f.Curve[0].Allocated != 0.5 || f.At(1) != 1 {
@@ -145,13 +144,12 @@ func TestNothingToPlay(t *testing.T) {
 	w := world(t, machines(1, 1), gpumemory.BinPack)
 	for _, jobs := range [][]Job{nil, {job("none", 0, 0)}} {
 		if _, err := w.FillUp(t.Context(), jobs, 1, 1, nil); err == nil {
-			t.Errorf("%d jobs that ask for nothing: no error", len(jobs))
+			t.Errorf("%d jobs without requests: no error", len(jobs))
 		}
 	}
 }
 
-// What ledgers hold at the end is what was allocated, no unit has more than there is,
-// and removing pods gives everything back.
+// The ledgers at the end hold what was allocated, no unit exceeds its capacity, and removing the pods releases everything.
 func TestClaimsAddUp(t *testing.T) {
 	w := world(t, machines(4, 3), gpumemory.LeastWaste)
 	r := w.begin(3)
@@ -175,13 +173,13 @@ func TestClaimsAddUp(t *testing.T) {
 		return all
 	}
 	if got := held(); got != sum || sum < 100 {
-		t.Errorf("ledgers hold %d, %d were handed out", got, sum)
+		t.Errorf("the ledgers hold %d, the result has %d allocated", got, sum)
 	}
 	for uid := range r.bound {
 		r.remove(uid)
 	}
 	if got := held(); got != 0 {
-		t.Errorf("%d are left", got)
+		t.Errorf("%d are still allocated", got)
 	}
 	for _, n := range r.nodes {
 		if !reflect.DeepEqual(n.free, n.capacity) {
@@ -190,7 +188,7 @@ func TestClaimsAddUp(t *testing.T) {
 	}
 }
 
-// Pods with scheduling gates come when these are removed: what is played, and learnt from, is from then on.
+// A pod with scheduling gates comes when the gates are removed: the simulation and the history include it from then on.
 func TestGatedPodsCome(t *testing.T) {
 	w := world(t, machines(1, 1), gpumemory.LeastWaste)
 	gated := job("gated", 8, 0)

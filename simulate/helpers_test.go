@@ -22,7 +22,7 @@ func list(pairs ...any) corev1.ResourceList {
 	return l
 }
 
-// machine has so many GPUs of 16 units.
+// machine has this many GPUs of 16 units.
 func machine(name string, gpus int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	n.Status.Allocatable = list("cpu", 32, "memory", "64Gi", "pods", 110)
@@ -41,7 +41,7 @@ func machines(count, gpus int) []*corev1.Node {
 	return all
 }
 
-// job asks for so many units of one GPU, and runs so long.
+// job requests this many units of one GPU, and runs this long.
 func job(name string, units int, lifetime time.Duration) Job {
 	requested := list("cpu", "1", "memory", "1Gi")
 	if units > 0 {
@@ -53,7 +53,7 @@ func job(name string, units int, lifetime time.Duration) Job {
 	}}
 }
 
-// gpuEngine runs GPUMemory alone.
+// gpuEngine runs only GPUMemory.
 func gpuEngine(t testing.TB, strategy gpumemory.ScoringStrategyType, shortlist int) *engine.Engine {
 	t.Helper()
 	config := gpumemory.Defaults()

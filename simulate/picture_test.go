@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// drawn returns the picture, which is well-formed and shows everything within its frame.
+// drawn returns the picture, which is well-formed and draws everything within its frame.
 func drawn(t *testing.T, p *Picture) string {
 	t.Helper()
 	var b strings.Builder
@@ -26,13 +26,13 @@ func drawn(t *testing.T, p *Picture) string {
 		}
 	}
 	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-		t.Errorf("a number is none:\n%s", svg)
+		t.Errorf("the picture has an invalid number:\n%s", svg)
 	}
 	for _, m := range regexp.MustCompile(`([-\d.]+),([-\d.]+)`).FindAllStringSubmatch(strings.Join(points.FindAllString(svg, -1), " "), -1) {
 		x, _ := strconv.ParseFloat(m[1], 64)
 		y, _ := strconv.ParseFloat(m[2], 64)
 		if x < chartLeft-0.1 || x > chartLeft+chartWidth+0.1 || y < chartTop-0.1 || y > chartTop+chartHeight+0.1 {
-			t.Errorf("a line goes to %v, %v, out of the chart", x, y)
+			t.Errorf("a line goes to %v, %v, outside the chart", x, y)
 		}
 	}
 	return svg
@@ -44,7 +44,7 @@ func contains(t *testing.T, svg string, texts ...string) {
 	t.Helper()
 	for _, want := range texts {
 		if !strings.Contains(svg, want) {
-			t.Errorf("the picture does not say %q", want)
+			t.Errorf("the picture does not contain %q", want)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestPicture(t *testing.T) {
 		"</tspan>: 0.5 GPUs free, on 1 GPUs (seed 43)", "</tspan>: 0.0 GPUs free, on 0 GPUs")
 }
 
-// Where no GPUs are handed out, none are shown.
+// A picture without allocated GPUs shows no GPUs.
 func TestPictureWithoutGPUs(t *testing.T) {
 	p := &Picture{
 		Arms:  []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 0.3}, {1.3, 0.8}}}}}},
@@ -76,18 +76,18 @@ func TestPictureWithoutGPUs(t *testing.T) {
 	svg := drawn(t, p)
 	contains(t, svg, "2 nodes, 64 cpu; seed 0", ">0</text>", "a: 80.00 % at the end")
 	if strings.Contains(svg, "GPU") {
-		t.Error("there are GPUs")
+		t.Error("the picture has GPUs")
 	}
 }
 
-// A cluster that is full at the beginning has nothing to scale by.
+// A cluster that is full at the beginning has no scale.
 func TestPictureOfAFullCluster(t *testing.T) {
 	drawn(t, &Picture{Arms: []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 1}, {1.3, 1}}}}}}, Until: 1.3, Resource: "cpu", Amount: 64, Unit: "cpu"})
 	drawn(t, &Picture{Arms: []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 0}, {0.01, 0.01}}}}}}, Until: 0.01, Resource: "cpu", Amount: 64, Unit: "cpu"})
 	drawn(t, &Picture{Arms: []Arm{{Name: "a", Filled: []*Filled{{Curve: []Point{{0, 0}, {1, 1}, {100, 1}}}}}}, Until: 100, Resource: "cpu", Amount: 64, Unit: "cpu"})
 }
 
-// Squares are large enough to be seen, and all fit.
+// Squares are large enough to be visible, and all of them fit.
 func TestSquares(t *testing.T) {
 	for _, tt := range []struct {
 		gpus int

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// somePod is on the node, "" for none, and belongs to an object of the kind, "" for none.
+// somePod is on the node, or on none for "", and belongs to an object of the kind, or to none for "".
 func somePod(name, node, owner string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
 	if owner != "" {
@@ -78,12 +78,12 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %q run, %q are pending, %q come", tt.name, got, podNames(p.Pending), podNames(p.Mix))
 		}
 		if got := strings.Join(p.Text("in turn"), " "); got != tt.text {
-			t.Errorf("%s: says %q", tt.name, got)
+			t.Errorf("%s: got text %q", tt.name, got)
 		}
 	}
 }
 
-// Pods that are pending come before all others, and once.
+// Pending pods come before all others, and once.
 func TestPendingPodsComeFirst(t *testing.T) {
 	w := &World{Nodes: machines(1, 4), Resource: gpuMemory, Pending: []Job{job("pending-a", 1, 0), job("pending-b", 1, 0)}}
 	pods, err := w.Order([]Job{job("mix-a", 2, 0), job("mix-b", 2, 0)}, 3, 1)
@@ -92,15 +92,15 @@ func TestPendingPodsComeFirst(t *testing.T) {
 	}
 	for i, pod := range pods {
 		if strings.HasPrefix(pod.Name, "pending-") != (i < 2) {
-			t.Errorf("pod %d is %s", i, pod.Name)
+			t.Errorf("got pod %d %s", i, pod.Name)
 		}
 	}
 	if len(pods) != 33 {
-		t.Errorf("%d pods come", len(pods))
+		t.Errorf("got %d pods", len(pods))
 	}
 	arrivals, err := w.Arrivals([]Job{job("mix", 2, 0)}, Load{Offered: 0.5, For: 3600e9, MinLifetime: 1e9, MaxLifetime: 60e9}, 1)
 	if err != nil || len(arrivals) < 10 {
-		t.Fatalf("%d arrivals, %v", len(arrivals), err)
+		t.Fatalf("got %d arrivals, %v", len(arrivals), err)
 	}
 	pending := slices.IndexFunc(arrivals, func(j Job) bool { return !strings.HasPrefix(j.Pod.Name, "pending") })
 	if pending != 2 || arrivals[0].Created != 0 || arrivals[1].Lifetime != 60e9 {

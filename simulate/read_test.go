@@ -31,16 +31,16 @@ metadata: {name: other}
 	}
 	running, waiting := o.divide()
 	if len(o.Nodes) != 1 || len(running) != 1 || running[0].Name != "runs" || len(waiting) != 1 || waiting[0].Name != "waits" {
-		t.Fatalf("%d nodes, %d running, %d waiting", len(o.Nodes), len(running), len(waiting))
+		t.Fatalf("got %d nodes, %d running pods, %d pending pods", len(o.Nodes), len(running), len(waiting))
 	}
 	if n := o.Nodes[0]; n.UID != "a" || n.Status.Allocatable.Cpu().Value() != 4 {
-		t.Errorf("what an API server would fill in is missing: %+v", n)
+		t.Errorf("the defaults of the API server are missing: %+v", n)
 	}
 	if p := waiting[0]; p.Namespace != "default" || p.UID != "default/waits" {
 		t.Errorf("%s %s", p.Namespace, p.UID)
 	}
 	if requested := running[0].Spec.Containers[0].Resources.Requests; requested.Cpu().Value() != 1 || requested.Memory().Value() != 3 {
-		t.Errorf("requests are %v", requested)
+		t.Errorf("got requests %v", requested)
 	}
 	again := Again(running)[0].Pod
 	if again.Spec.NodeName != "" || running[0].Spec.NodeName != "a" {
@@ -75,7 +75,7 @@ const (
 func TestReadOpenB(t *testing.T) {
 	o, none, err := ReadOpenB(strings.NewReader(traceNodes))
 	if err != nil || len(o.Nodes) != 2 || len(none) != 0 {
-		t.Fatalf("%d nodes, %d jobs (%v)", len(o.Nodes), len(none), err)
+		t.Fatalf("got %d nodes, %d jobs (%v)", len(o.Nodes), len(none), err)
 	}
 	n := o.Nodes[0]
 	if n.Name != "node-1" || n.Labels[modelLabel] != "P100" || n.Status.Allocatable.Cpu().MilliValue() != 64000 || n.Status.Allocatable.Memory().Value() != 256<<30 {
@@ -89,7 +89,7 @@ func TestReadOpenB(t *testing.T) {
 	}
 	_, jobs, err := ReadOpenB(strings.NewReader(tracePods))
 	if err != nil || len(jobs) != 3 {
-		t.Fatalf("%d jobs (%v)", len(jobs), err)
+		t.Fatalf("got %d jobs (%v)", len(jobs), err)
 	}
 	if j := jobs[0]; demand(j.Pod, gpuMemory) != 460 || j.Created != 100*time.Second || j.Lifetime != time.Minute || len(j.Pod.Annotations) != 0 {
 		t.Errorf("%+v", j)
@@ -98,7 +98,7 @@ func TestReadOpenB(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if demand(jobs[2].Pod, gpuMemory) != 0 || demand(jobs[2].Pod, "cpu") != 500 {
-		t.Error("a pod without GPUs")
+		t.Error("the pod has no GPUs")
 	}
 }
 
@@ -140,7 +140,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// figures of two arms, the first with two seeds, in the one of which nothing was rejected.
+// figures of two arms, the first with two seeds; nothing was rejected with one of them.
 func figures() *Report {
 	one := &Filled{Curve: []Point{{0, 0}, {1, 0.9}, {1.3, 0.9}}, FirstRejected: 0.8, Rejected: 7}
 	two := &Filled{Curve: []Point{{0, 0}, {1, 1}, {1.3, 1}}}

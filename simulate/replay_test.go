@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/policies/gpumemory"
 )
 
-// One GPU. What counts begins at 100 s: then a pod has it until 200 s, one that comes at
-// 120 s waits for it until then, and one that comes at 390 s until the end at 400 s.
+// One GPU. The measurement begins at 100 s: a pod has the GPU until 200 s, a pod that comes at 120 s waits until then, and a pod
+// that comes at 390 s waits until the end at 400 s.
 func TestReplayByHand(t *testing.T) {
 	w := world(t, machines(1, 1), gpumemory.BinPack)
 	at := func(created, lifetime time.Duration, units int) Job {
@@ -33,7 +33,7 @@ func TestReplayByHand(t *testing.T) {
 		Waited: 160 * time.Second / 3,
 		// Of 16: 16 from 100, 28 from 120, 32 from 130, 16 from 200 (12 and 4), 12 from 210, and 28 from 390.
 		Demanded: (20*16 + 10*28 + 70*32 + 10*16 + 180*12 + 10*28) / 16.0 / 300,
-		// All that could be, but for the last 10 s, when 12 have it and 16 wait.
+		// Everything that was possible, except for the last 10 s, when pods use 12 and 16 are waiting.
 		Served: (290 + 10*12/16.0) / 300,
 	}
 	if math.Abs(r.Demanded-want.Demanded) > 1e-9 || math.Abs(r.Served-want.Served) > 1e-9 {
@@ -45,8 +45,8 @@ func TestReplayByHand(t *testing.T) {
 	}
 }
 
-// A pod that is nominated to a node, and waits for CPU, gets the GPU that other pods have left for it: filter leaves it, and what
-// is claimed must leave it, too.
+// A pod that is nominated to a node, and waits for CPU, gets the GPU that other pods have left free for it: filter leaves it
+// free, and claims must leave it free, too.
 func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
 	w := world(t, machines(1, 2), gpumemory.BinPack)
 	config := gpumemory.Defaults()
@@ -73,7 +73,7 @@ func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Waiting != 0 {
-		t.Errorf("%d pods wait: a and b have the GPU that was left for the nominated pod", r.Waiting)
+		t.Errorf("%d pods wait: a and b have the GPU of the nominated pod", r.Waiting)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestArrivals(t *testing.T) {
 	for _, j := range arrivals {
 		work += float64(demand(j.Pod, gpuMemory)) * j.Lifetime.Hours()
 		if j.Created < last || j.Created >= load.For || j.Lifetime < time.Minute || j.Lifetime > 2*time.Hour {
-			t.Fatalf("a job comes at %v, for %v", j.Created, j.Lifetime)
+			t.Fatalf("got a job that comes at %v, for %v", j.Created, j.Lifetime)
 		}
 		last = j.Created
 	}
@@ -98,7 +98,7 @@ func TestArrivals(t *testing.T) {
 	}
 	again, err := w.Arrivals(jobs, load, 5)
 	if err != nil || !reflect.DeepEqual(arrivals, again) {
-		t.Error("the same seed gives other arrivals")
+		t.Error("the same seed returns other arrivals")
 	}
 	for name, load := range map[string]Load{"no load": {For: time.Hour}, "no time": {Offered: 1, MaxLifetime: time.Hour}, "no lifetimes": {Offered: 1, For: time.Hour}} {
 		if _, err := w.Arrivals(jobs, load, 1); err == nil {
@@ -107,7 +107,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// Pods that come and go for a long time leave nothing behind.
+// Pods that come and go for a long time leave nothing allocated.
 func TestReplayInTheLongRun(t *testing.T) {
 	w := world(t, machines(6, 4), gpumemory.LeastWaste)
 	jobs := []Job{job("a", 3, 2*time.Hour), job("b", 10, time.Hour), job("c", 16, 3*time.Hour), job("none", 0, time.Hour)}

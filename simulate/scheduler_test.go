@@ -24,7 +24,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// seen is the simulated cluster as the extender sees a real one.
+// seen is the simulated cluster as the extender observes a real one.
 type seen struct {
 	run *run
 	pod *corev1.Pod
@@ -45,8 +45,8 @@ func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod
 	return s.pod, nil
 }
 
-// Over the wire, the extender returns for every pod of a stream the very nodes that
-// the simulation goes on with, and the very scores, whatever the earlier calls were.
+// Over the wire, the extender returns for every pod of a stream exactly the nodes and scores that the simulation uses, for any
+// earlier calls.
 func TestDecisionsAreTheExtenders(t *testing.T) {
 	for _, shortlist := range []int{0, 1, 3} {
 		for _, strategy := range []gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.LeastWaste} {
@@ -77,7 +77,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					var kept extenderv1.ExtenderFilterResult
 					call(t, handler.Verb(decision.Filter), pod, requested, &kept)
 					if kept.Error != "" || kept.NodeNames == nil && len(r.found) > 0 || kept.NodeNames != nil && !slices.Equal(*kept.NodeNames, names(r.found)) {
-						t.Fatalf("pod %d: the extender keeps %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
+						t.Fatalf("pod %d: the extender returns nodes %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
 					}
 					if len(r.found) == 0 {
 						continue
@@ -88,14 +88,14 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					if err := r.callPrioritize(t.Context(), pod); err != nil {
 						t.Fatal(err)
 					}
-					told := map[string]int64{} // beyond the lowest score, which the extender leaves out
+					told := map[string]int64{} // above the lowest score, which the extender omits
 					for _, p := range priorities {
 						told[p.Host] = 10 * p.Score
 					}
 					lowest := slices.Min(r.scores)
 					for j, score := range r.scores {
 						if told[r.found[j].object.Name] != score-lowest {
-							t.Fatalf("pod %d: the extender scores %v, the simulation %v", i, priorities, r.scores)
+							t.Fatalf("pod %d: the extender returns scores %v, the simulation %v", i, priorities, r.scores)
 						}
 					}
 					compared++
@@ -104,7 +104,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					}
 				}
 				if compared < 40 {
-					t.Errorf("only %d decisions were compared", compared)
+					t.Errorf("the test compared only %d decisions", compared)
 				}
 			})
 		}
@@ -173,9 +173,9 @@ func TestFilters(t *testing.T) {
 	r, two := pods.begin(1), job("two", 0, 0).Pod
 	two.Spec.Containers[0].Resources.Requests = list("cpu", 2)
 	if r.filter(two, r.needs(two)); len(r.found) > 0 {
-		t.Errorf("with a pod on labelled that has 31 of 32 cores, whatever it asks for: %v", names(r.found))
+		t.Errorf("with a pod on labelled that holds 31 of 32 cores, regardless of its requests: %v", names(r.found))
 	}
-	r = w.begin(1) // pods count, too
+	r = w.begin(1) // the number of pods is limited, too
 	first := instance(job("p", 0, 0).Pod, "1", r.now)
 	if err := r.bind(t.Context(), nil, first, r.byName["small"], r.needs(first)); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestFilters(t *testing.T) {
 	tiny := job("tiny", 0, 0).Pod
 	tiny.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	if r.filter(tiny, r.needs(tiny)); !slices.Equal(names(r.found), []string{"labelled"}) {
-		t.Errorf("with one pod on small, which takes one: %v", names(r.found))
+		t.Errorf("with one pod on small, which has capacity for one: %v", names(r.found))
 	}
 }
 
@@ -199,9 +199,9 @@ func TestSampling(t *testing.T) {
 	w := &World{Nodes: machines(250, 0), Scheduler: Scheduler{PercentageOfNodesToScore: 40}}
 	r := w.begin(1)
 	pod := job("p", 0, 0).Pod
-	for _, want := range []string{"n00", "n189", "n29"} { // in order of name; then from where it ended
+	for _, want := range []string{"n00", "n189", "n29"} { // in order of name; then from where the previous search ended
 		if r.filter(pod, r.needs(pod)); len(r.found) != 100 {
-			t.Fatalf("%d nodes", len(r.found))
+			t.Fatalf("got %d nodes", len(r.found))
 		}
 		if got := r.found[0].object.Name; got != r.nodes[(r.next+150)%250].object.Name {
 			t.Errorf("the search begins at %s (%s)", got, want)
@@ -210,7 +210,7 @@ func TestSampling(t *testing.T) {
 }
 
 func TestScores(t *testing.T) {
-	// 32 cores and 64 GiB, of which the first pod has a quarter, and a half.
+	// 32 cores and 64 GiB, of which the first pod requests a quarter, and a half.
 	first := list("cpu", 8, "memory", "32Gi")
 	for _, tt := range []struct {
 		name      string
@@ -224,11 +224,11 @@ func TestScores(t *testing.T) {
 		{"the first, full nodes preferred", MostAllocated, nil, first, 37 + 68},
 		// (25 + 50) ÷ 2; balance falls from 87 to 87.
 		{"all cores but two quarters", LeastAllocated, first, list("cpu", 16, "memory", 0), 37 + 75},
-		// (50 + 49) ÷ 2, with 200 MiB for a pod that says nothing; balance rises from 87 to 100.
+		// (50 + 49) ÷ 2, with 200 MiB for a pod without a memory request; balance rises from 87 to 100.
 		{"what makes it even", LeastAllocated, first, list("cpu", 8), 49 + 81},
-		// (99 + 99) ÷ 2, with 100m for a pod that says nothing, and no balance.
+		// (99 + 99) ÷ 2, with 100m for a pod without a CPU request, and no balance.
 		{"nothing", LeastAllocated, nil, nil, 99},
-		// (74 + 74) ÷ 2: what runs and says nothing counts with 100m and 200 MiB, too; it changes no balance.
+		// (74 + 74) ÷ 2: running pods without requests count with 100m and 200 MiB, too; they change no balance.
 		{"beside a pod that says nothing", LeastAllocated, corev1.ResourceList{}, list("cpu", 8, "memory", "16Gi"), 74 + 75},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,13 +244,13 @@ func TestScores(t *testing.T) {
 			pod.Spec.Containers[0].Resources.Requests = tt.requested
 			r.filter(pod, r.needs(pod))
 			if r.score(pod, r.needs(pod)); r.scores[0] != tt.want {
-				t.Errorf("scored %d, want %d", r.scores[0], tt.want)
+				t.Errorf("got score %d, want %d", r.scores[0], tt.want)
 			}
 		})
 	}
 }
 
-// A resource that a node does not have is left out of its score, and each container that says nothing counts.
+// A resource that a node does not have is left out of its score, and each container without requests counts.
 func TestScoresOfWhatIsMissing(t *testing.T) {
 	node := machine("n00", 0)
 	delete(node.Status.Allocatable, corev1.ResourceMemory)
@@ -263,7 +263,7 @@ func TestScoresOfWhatIsMissing(t *testing.T) {
 		r := (&World{Nodes: []*corev1.Node{node}, Scheduler: Scheduler{ResourceScore: kind}}).begin(1)
 		r.filter(pod, r.needs(pod))
 		if r.score(pod, r.needs(pod)); !slices.Equal(r.scores, []int64{want}) {
-			t.Errorf("%s: scored %d, want %d", kind, r.scores, want)
+			t.Errorf("%s: got scores %d, want %d", kind, r.scores, want)
 		}
 	}
 }
@@ -303,11 +303,11 @@ func TestPodsThatAreNotManaged(t *testing.T) {
 	}
 	w.Extender.Engine = nil
 	if w.begin(1).concerned(job("some", 1, 0).Pod) {
-		t.Error("there is no extender")
+		t.Error("the scheduler has no extender")
 	}
 }
 
-// What kube-scheduler is told to ignore it does not count, neither of pods that run nor of those that come.
+// Resources that kube-scheduler is configured to ignore do not count, for running pods and for new pods.
 func TestIgnoredResources(t *testing.T) {
 	running := job("runs", 10, 0).Pod
 	running.Spec.NodeName = "n00"
@@ -320,6 +320,6 @@ func TestIgnoredResources(t *testing.T) {
 	w.Extender.Ignored = []corev1.ResourceName{gpuMemory}
 	r = w.begin(1)
 	if r.filter(pod, r.needs(pod)); len(r.found) != 1 {
-		t.Error("a resource that is ignored is counted")
+		t.Error("an ignored resource counts")
 	}
 }
