@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// module makes the working directory a module with one program in it.
+// module makes the working directory a module with one program.
 func module(t *testing.T, mainGo string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -44,7 +44,7 @@ func main() { println(version, part.Answer) }
 
 func TestBuild(t *testing.T) {
 	module(t, toy)
-	// Settings that would break the build if they got through.
+	// These settings would break the build if they took effect.
 	t.Setenv("GOFLAGS", "-mod=vendor")
 	t.Setenv("GOWORK", filepath.Join(t.TempDir(), "no-such.work"))
 	var out bytes.Buffer
@@ -53,7 +53,7 @@ func TestBuild(t *testing.T) {
 	}
 	got, err := exec.Command("bin/toy").CombinedOutput()
 	if err != nil || string(got) != "v7 forty-two\n" {
-		t.Errorf("program says %q, %v; want %q", got, err, "v7 forty-two\n")
+		t.Errorf("the program prints %q, %v; want %q", got, err, "v7 forty-two\n")
 	}
 	if !strings.HasPrefix(out.String(), "toy: built in ") || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("output %q; want the one line that it is built", &out)
@@ -92,7 +92,7 @@ func TestInterruptedBuildLeavesTheOldProgram(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var once sync.Once
 	report := newReport(writerFunc(func(p []byte) (int, error) { once.Do(cancel); return len(p), nil }), "toy", false)
-	report.interval = time.Millisecond // the first line, well before the end, interrupts
+	report.interval = time.Millisecond // the first line, well before the end, interrupts the build
 	if err := build(ctx, report, program{pkg: "example.test/toy/toy"}, "", "bin/toy"); err == nil {
 		t.Fatal("no error")
 	}
@@ -116,7 +116,7 @@ func oldProgram(t *testing.T) {
 func isOldProgram(t *testing.T) {
 	t.Helper()
 	if got, err := os.ReadFile("bin/toy"); err != nil || string(got) != "old" {
-		t.Errorf("bin/toy is %q, %v; want it untouched", got, err)
+		t.Errorf("bin/toy is %q, %v; want it unchanged", got, err)
 	}
 	onlyFiles(t, "toy")
 }
@@ -157,7 +157,7 @@ func TestLinkerFlags(t *testing.T) {
 	}
 	for _, bad := range []string{"", "(devel)", "v1.36", "1.36.3"} {
 		if _, err := linkerFlags(bad); err == nil {
-			t.Errorf("version %q accepted", bad)
+			t.Errorf("version %q is accepted", bad)
 		}
 	}
 }

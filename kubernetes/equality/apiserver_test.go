@@ -22,8 +22,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// api is the API of a world over an http.RoundTripper, as far as Outboard and kube-scheduler use it for nodes, pods, ledgers and
-// ConfigMaps. It has none of any other resource.
+// api is the API of a world behind an http.RoundTripper, as far as Outboard and kube-scheduler use it for nodes, pods, ledgers
+// and ConfigMaps. It has no other resources.
 type api struct {
 	mu       sync.Mutex
 	version  int
@@ -31,10 +31,10 @@ type api struct {
 	events   []event
 	watchers map[*watcher]bool
 	bindings map[string]*corev1.Binding // by key of the pod
-	sources  map[string]metav1.Object   // those of which copies are stored, by collection and key
+	sources  map[string]metav1.Object   // the objects whose copies are stored, by collection and key
 }
 
-// event is a change of an object, as a watch tells it.
+// event is a change of an object, in a watch.
 type event struct {
 	version    int
 	collection string
@@ -59,14 +59,14 @@ func newAPI() *api {
 	return &api{objects: map[string]map[string]metav1.Object{}, watchers: map[*watcher]bool{}, bindings: map[string]*corev1.Binding{}, sources: map[string]metav1.Object{}}
 }
 
-// config is how clients reach it.
+// config is the configuration of its clients.
 func (a *api) config() *rest.Config {
 	return &rest.Config{Host: "http://api.invalid", Transport: a, QPS: -1}
 }
 
 func keyOf(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// set stores the object, which nobody else may write to, and tells who watches. The kind is the object's.
+// set stores the object, which must not change afterwards, and notifies the watchers. The kind is the object's.
 func (a *api) set(collection string, o metav1.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (a *api) set(collection string, o metav1.Object) {
 	}
 }
 
-// same says whether the objects are the same, but for what the API adds.
+// same reports whether the objects are the same, except for the fields that the API adds.
 func same(a, b metav1.Object) bool {
 	if l, ok := a.(*ledger.Object); ok {
 		return reflect.DeepEqual(l.Spec, b.(*ledger.Object).Spec)
@@ -102,7 +102,7 @@ func (a *api) put(collection string, o metav1.Object) {
 	a.tell(collection, kind, o)
 }
 
-// keep removes what is not named, by collection and key.
+// keep removes all objects that are not in the map, by collection and key.
 func (a *api) keep(collection string, names map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -180,7 +180,7 @@ func respond(r *http.Request, code int, body io.ReadCloser) *http.Response {
 	}}
 }
 
-// get answers with a list, or with one object.
+// get responds with a list, or with one object.
 func (a *api) get(r *http.Request, path string) *http.Response {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +197,7 @@ func (a *api) get(r *http.Request, path string) *http.Response {
 	return answer(r, http.StatusOK, map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items})
 }
 
-// split takes the path of one object apart.
+// split splits the path of one object.
 func split(path string) (collection, key string, one bool) {
 	parts := strings.Split(strings.TrimPrefix(path, "/api/v1/namespaces/"), "/")
 	switch {
@@ -209,7 +209,7 @@ func split(path string) (collection, key string, one bool) {
 	return "", "", false
 }
 
-// watch tells what has changed since the version that the request names, and changes from now on.
+// watch sends the changes since the version in the request, and changes from now on.
 func (a *api) watch(r *http.Request) *http.Response {
 	if r.URL.Query().Get("sendInitialEvents") != "" { // clients list instead
 		return answer(r, http.StatusUnprocessableEntity, &metav1.Status{
@@ -248,7 +248,7 @@ func (a *api) watch(r *http.Request) *http.Response {
 	return respond(r, http.StatusOK, reader)
 }
 
-// bind notes the Binding, and changes nothing: what follows from it is the world's.
+// bind records the Binding, and changes nothing: the world applies its effects.
 func (a *api) bind(r *http.Request) *http.Response {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -265,7 +265,7 @@ func (a *api) bind(r *http.Request) *http.Response {
 	return answer(r, http.StatusCreated, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 }
 
-// binding is the latest of the pod.
+// binding is the latest Binding of the pod.
 func (a *api) binding(pod string) *corev1.Binding {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -290,9 +290,9 @@ func (a *api) putLedger(r *http.Request) *http.Response {
 	return answer(r, http.StatusOK, o)
 }
 
-// The rest writes the parts of a world.
+// The following functions write the parts of a world.
 
-// stored says whether the object is stored already, and notes that it will be.
+// stored reports whether the object is stored already, and records that it will be.
 func (a *api) stored(collection string, o metav1.Object) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -331,7 +331,7 @@ func (a *api) setLedger(l snapshot.Ledger) {
 	a.set(ledgersAPI, o)
 }
 
-// ledgers are those that are stored.
+// ledgers are the ledgers that are stored.
 func (a *api) ledgers() []snapshot.Ledger {
 	a.mu.Lock()
 	defer a.mu.Unlock()

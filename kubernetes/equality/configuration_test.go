@@ -16,7 +16,7 @@ import (
 
 type object = map[string]any
 
-// configuration draws a configuration file, as JSON, with one profile of several policies. It is valid.
+// configuration draws a valid configuration file, as JSON, with one profile of several policies.
 func (d draw) configuration() []byte {
 	profile := object{
 		"scoreRange": pick(d, "score range", config.TotalRange, config.ExtenderRange),
@@ -27,7 +27,7 @@ func (d draw) configuration() []byte {
 		profile["managedResources"] = []object{{"name": gpuMemory}, {"name": gpuCount}, {"name": fpga}, {"name": seat}}
 	}
 	if first := profile["policies"].([]object)[1]; profile["shortlist"] != 0 && first["weight"] == 0 {
-		first["weight"] = 1 // without scores no node is better
+		first["weight"] = 1 // without scores all nodes are equal
 	}
 	var signals []object
 	for _, name := range nodeSignals() {
@@ -57,16 +57,16 @@ func (d draw) policies() []object {
 		{"Cost", draw.cost}, {"RemoteClusters", draw.remoteClusters},
 	}
 	var policies []object
-	first := pick(d, "first policy", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 2) // those that make claims more often
+	first := pick(d, "first policy", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 2) // policies that make claims are more frequent
 	for i := range pick(d, "policies", 1, 1, 2, 3, 4) {
-		// Neither 3 nor a multiple divides 10: each is another one.
+		// Neither 3 nor a multiple of it divides 10, so each step selects another policy.
 		t := types[(first+3*i)%len(types)]
 		policies = append(policies, object{
 			"type": t.name, "config": t.draw(d), "weight": pick(d, "weight", 1, 2, 100, 0),
 			"failurePolicy": pick(d, "failure policy", policy.Fail, policy.Ignore),
 		})
 	}
-	return append([]object{{"type": observerType, "weight": 0}}, policies...) // the first, as no other follows one that fails
+	return append([]object{{"type": observerType, "weight": 0}}, policies...) // comes first, because no policy is called after one that fails
 }
 
 func (d draw) whenStale(in object) object {
@@ -260,7 +260,7 @@ func engineOf(t fataler, profile *config.Profile) *engine.Engine {
 	return e
 }
 
-// nodeSignals and keySignals are the signals there are: about nodes, and about anything else.
+// nodeSignals and keySignals are all signals: by node, and by other keys.
 func nodeSignals() []string {
 	return []string{"cpu", "cpu-deviation", "cpu-forecast", "memory", "memory-deviation", "temperature", "price"}
 }

@@ -8,17 +8,17 @@ import (
 	"outboard.dev/outboard/config"
 )
 
-// counts says what the cases were about, so that a generator that draws nothing of interest is noticed.
+// counts counts what the cases cover, so that the test detects a generator that draws no interesting cases.
 type counts struct {
-	Cases        int // pods that were asked about
+	Cases        int // pods of the calls
 	Failed       int // filter failed
 	FitNowhere   int
 	Rejected     int // nodes, with a reason
-	Unresolvable int // those of them for which evicting pods would not help
-	Shortlisted  int // filter returned the best of those that fit
+	Unresolvable int // rejections for which evicting pods would not help
+	Shortlisted  int // filter returned the best of the nodes that fit
 	Scored       int // several nodes had scores
-	Distinct     int // and not all the same
-	Levels       int // and these were sent as levels
+	Distinct     int // and they differ
+	Levels       int // and they were sent as levels
 	Bound        int
 	Annotated    int // with annotations of claims
 	Claims       int // in ledgers
@@ -69,7 +69,7 @@ func (c *counts) add(other counts) {
 	}
 }
 
-// check logs the counts, and fails if something that should be compared did not occur, but for the exceptions.
+// check logs the counts, and fails if a compared event did not occur, except for the exceptions.
 func (c *counts) check(t *testing.T, except ...string) {
 	t.Helper()
 	all := reflect.ValueOf(*c)

@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// eachCase draws clusters with configurations, and a pod for each, which the extender is asked about.
+// eachCase draws clusters with configurations, and a pod for each, and calls the extender for it.
 func eachCase(t *testing.T, check func(d draw, s *sides, pod *corev1.Pod)) {
 	w := newWire(t)
 	fewer(t, 10)
@@ -28,12 +28,12 @@ func eachCase(t *testing.T, check func(d draw, s *sides, pod *corev1.Pod)) {
 	})
 }
 
-// TestSampling: kube-scheduler asks about the nodes that it has found, which may be any. What is said of a node is the same
-// whichever these are, so that a plugin, which is asked about one node after the other, can say the same.
+// TestSampling: kube-scheduler's calls contain the nodes that it has found, which may be any nodes. The verdict on a node does
+// not depend on the others, so a plugin, which gets one node at a time, can return the same.
 func TestSampling(t *testing.T) {
 	asked := 0
 	eachCase(t, func(d draw, s *sides, pod *corev1.Pod) {
-		s.profile.Shortlist = 0 // which leaves out reasons, depending on how many nodes fit
+		s.profile.Shortlist = 0 // a shortlist omits reasons, depending on how many nodes fit
 		s.memory.engine = engineOf(d, s.profile)
 		all := s.memory.ask(s.cluster.View(), trimmed(pod), s.nodes)
 		for _, how := range []string{"by names", "by nodes"} {
@@ -44,18 +44,18 @@ func TestSampling(t *testing.T) {
 			}
 			for name, got := range some.Verdicts {
 				if asked++; got != all.Verdicts[name] {
-					d.Fatalf("%s, asked about %d of %d nodes, the extender says of %s %s, want %s", how, len(some.Verdicts), len(s.nodes), name, describe(got), describe(all.Verdicts[name]))
+					d.Fatalf("%s, with %d of %d nodes, the extender returns for %s %s, want %s", how, len(some.Verdicts), len(s.nodes), name, describe(got), describe(all.Verdicts[name]))
 				}
 			}
 		}
 	})
 	if asked == 0 {
-		t.Error("no node was asked about")
+		t.Error("no call had a node")
 	}
 }
 
-// TestUnknownNodes: a node that Outboard has not seen yet is rejected if all that is known is its name. If the request holds the
-// node, it is judged by that alone: without pods, ledgers and ConfigMaps.
+// TestUnknownNodes: a node that Outboard has not observed yet is rejected if the call has only its name. If the call has the
+// node, the verdict depends on it alone: without pods, ledgers and ConfigMaps.
 func TestUnknownNodes(t *testing.T) {
 	known := 0
 	eachCase(t, func(d draw, s *sides, pod *corev1.Pod) {
@@ -74,7 +74,7 @@ func TestUnknownNodes(t *testing.T) {
 		req := engine.Request{Pod: trimmed(pod), View: s.cluster.View(), Nodes: []*snapshot.Node{snapshot.NewNode(trim)}}
 		if err := engineOf(d, s.profile).Filter(background, req, &result); err != nil {
 			if got.Error != oneLine(err) {
-				d.Fatalf("by nodes, filter answers %q, want %q", got.Error, oneLine(err))
+				d.Fatalf("by nodes, filter returns %q, want %q", got.Error, oneLine(err))
 			}
 			return
 		}
@@ -87,14 +87,15 @@ func TestUnknownNodes(t *testing.T) {
 		}
 	})
 	if known == 0 {
-		t.Error("no unknown node was judged")
+		t.Error("no unknown node was evaluated")
 	}
 }
 
-// TestLevelsOfTheWire: two nodes that are not the best, and differ by less than a tenth of what is possible, get the same score.
+// TestLevelsOfTheWire: two nodes get the same score if neither is the best, and their totals differ by less than a tenth of the
+// range.
 func TestLevelsOfTheWire(t *testing.T) {
 	totals := map[string]int64{"a": 90, "b": 89, "c": 81, "d": 80, "e": 12}
-	sent := map[string]int64{"a": 8, "b": 7, "c": 7, "d": 7, "e": 0} // 9, 8, 8, 8 and 1, less the least
+	sent := map[string]int64{"a": 8, "b": 7, "c": 7, "d": 7, "e": 0} // 9, 8, 8, 8 and 1, minus the lowest
 	if difference := levels(totals, sent, 100); difference != "" {
 		t.Errorf("%v: %s", sent, difference)
 	}

@@ -13,23 +13,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// draw draws parts of a case. What is drawn shrinks to the first option, and to less.
+// draw draws parts of a case. Values shrink to the first option, and to less.
 type draw struct {
 	*rapid.T
-	start time.Time // at which the case begins
-	// unlearned leaves out what learns from the pods that have come: two processes may have seen others.
+	start time.Time // when the case begins
+	// unlearned omits policies that learn from the pods that have come: two processes may have observed different pods.
 	unlearned bool
 }
 
-// begin begins a case now: a plugin knows no other time.
+// begin begins a case at the current time, which is the only time that a plugin has.
 func begin(t *rapid.T) draw { return draw{T: t, start: time.Now().UTC().Truncate(time.Second)} }
 
-// pick draws one of the options; the first one is the simplest.
+// pick draws one of the options; the first is the simplest.
 func pick[T any](d draw, what string, options ...T) T {
 	return options[rapid.IntRange(0, len(options)-1).Draw(d.T, what)]
 }
 
-// chance is true in so many of 100 cases.
+// chance is true in this many of 100 cases.
 func (d draw) chance(percent int, what string) bool {
 	return rapid.IntRange(0, 99).Draw(d.T, what) >= 100-percent
 }
@@ -38,7 +38,7 @@ func (d draw) between(low, high int, what string) int {
 	return rapid.IntRange(low, high).Draw(d.T, what)
 }
 
-// label sets a key to one of the values; "" leaves it out.
+// label sets a key to one of the values; "" omits it.
 func (d draw) label(in map[string]string, key string, values ...string) {
 	if value := pick(d, key, values...); value != "" {
 		in[key] = value
@@ -183,7 +183,7 @@ func (d draw) container(i int) corev1.Container {
 	return c
 }
 
-// devices has the container request devices.
+// devices adds a request for devices to the container.
 func (d draw) devices(pod *corev1.Pod, c *corev1.Container) {
 	request := func(name corev1.ResourceName, n int) {
 		if n > 0 {
@@ -229,7 +229,7 @@ func (d draw) running(name string, node *corev1.Node) *corev1.Pod {
 	return pod
 }
 
-// nominated draws a pod for which others have been evicted from the node.
+// nominated draws a pod that is nominated to the node after evictions.
 func (d draw) nominated(name, node string) *corev1.Pod {
 	pod := d.pod(name)
 	pod.Status.NominatedNodeName = node

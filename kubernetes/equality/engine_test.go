@@ -8,16 +8,16 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// inMemory decides as package simulate does: by an engine of its own, over the same View, with ledgers in memory.
+// inMemory decides as package simulate does: with its own engine, the same View, and ledgers in memory.
 type inMemory struct {
 	profile *config.Profile
 	engine  *engine.Engine
 	result  engine.Result
-	// maxTotal is that of the latest scores.
+	// maxTotal is the largest total of the latest scores.
 	maxTotal int64
 }
 
-// ask asks about the pod, which must be trimmed. Verdicts are complete, also with a shortlist.
+// ask evaluates the pod, which must be trimmed. It returns all verdicts, even with a shortlist.
 func (m *inMemory) ask(view *snapshot.View, pod *corev1.Pod, nodes []*corev1.Node) decided {
 	req := engine.Request{Pod: pod, View: view}
 	for _, node := range nodes {
@@ -53,7 +53,7 @@ func (m *inMemory) ask(view *snapshot.View, pod *corev1.Pod, nodes []*corev1.Nod
 	return d
 }
 
-// reserve claims what the pod gets on the node.
+// reserve claims the units of the pod on the node.
 func (m *inMemory) reserve(view *snapshot.View, pod *corev1.Pod, node string, claims engine.Ledgers) (map[string]string, error) {
 	reservation, err := m.engine.Reserve(background, claims, view, pod, m.engine.CountNominated(view, nil, pod, view.Node(node)))
 	if err != nil {

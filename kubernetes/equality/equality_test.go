@@ -24,7 +24,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// checks is how many clusters and configurations are drawn unless -rapid.checks says otherwise. Several pods are placed in each.
+// checks is how many clusters and configurations are drawn unless -rapid.checks is set. Each places several pods.
 const checks = "1500"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fewer has rapid draw one of so many checks, until the test ends.
+// fewer makes rapid draw one of this many checks, until the test ends.
 func fewer(t *testing.T, of int) {
 	checks := flag.Lookup("rapid.checks").Value
 	all := checks.String()
@@ -54,13 +54,13 @@ func fewer(t *testing.T, of int) {
 	t.Cleanup(func() { set(all) })
 }
 
-// sides are all that decide about the pods of one cluster.
+// sides are all implementations that decide about the pods of one cluster.
 type sides struct {
 	*world
 	profile *config.Profile
 	cluster *apiServer
 	wire    *wire
-	claims  keeper // those of the wire
+	claims  keeper // the claims of the wire
 	memory  *inMemory
 	counts  *counts
 }
@@ -79,7 +79,7 @@ func TestExtenderAndSimulationDecideAlike(t *testing.T) {
 	counts.check(t)
 }
 
-// begin draws a cluster and a configuration, and gives each side policies of its own.
+// begin draws a cluster and a configuration, and creates separate policies for each side.
 func (s *sides) begin(d draw) {
 	text := d.configuration()
 	s.profile, s.world = &load(d, text).Profiles[0], d.world()
@@ -88,14 +88,14 @@ func (s *sides) begin(d draw) {
 	s.memory = &inMemory{profile: s.profile, engine: engineOf(d, &load(d, text).Profiles[0])}
 }
 
-// place has all sides decide about a pod, compares them, and binds it.
+// place lets all sides decide about a pod, compares them, and binds the pod.
 func (s *sides) place(d draw, name string) {
 	pod, nodes := d.pod(name), d.subset(s.nodes)
 	s.now = s.now.Add(time.Second)
 	s.cluster.live, s.cluster.pending = pod, pick(d, "seen", pod, nil)
 	s.cluster.publish()
 	if !interested(d, s.profile, pod) {
-		return // kube-scheduler asks nobody
+		return // kube-scheduler makes no call
 	}
 	view := s.cluster.View()
 	want := s.memory.ask(view, trimmed(pod), nodes)
@@ -109,7 +109,7 @@ func (s *sides) place(d draw, name string) {
 	s.bind(d, view, pod, want)
 }
 
-// compare returns how the extender's answers differ from what the engine says, but for what the wire changes.
+// compare returns how the extender's responses differ from the engine's results, except for what the wire changes.
 func (s *sides) compare(want, got decided) string {
 	if want.Error != got.Error {
 		return "the error of filter"
@@ -131,7 +131,7 @@ func (s *sides) compare(want, got decided) string {
 		return "verdicts"
 	}
 	switch {
-	case (want.ScoreError == "") != (got.ScoreError == ""): // its text is lost on the wire
+	case (want.ScoreError == "") != (got.ScoreError == ""): // the wire does not have its text
 		return "the error of prioritize"
 	case (want.Scores == nil) != (got.Scores == nil):
 		return "whether there are scores"
@@ -143,7 +143,7 @@ func (s *sides) compare(want, got decided) string {
 	return levels(want.Scores, got.Scores, s.memory.maxTotal)
 }
 
-// exactScores says whether scores are totals, less the least of them.
+// exactScores reports whether scores are totals minus the lowest total.
 func exactScores(totals, scores map[string]int64) string {
 	least := slices.Min(slices.Collect(maps.Values(totals)))
 	for name, total := range totals {
@@ -154,8 +154,8 @@ func exactScores(totals, scores map[string]int64) string {
 	return ""
 }
 
-// levels says whether scores are totals on the levels of the wire, less the least of them: the order of the nodes but for ties,
-// and the same best nodes.
+// levels reports whether scores are totals on the levels of the wire, minus the lowest: the same order of the nodes except for
+// ties, and the same best nodes.
 func levels(totals, scores map[string]int64, maxTotal int64) string {
 	if difference := order(totals, scores); difference != "" {
 		return difference
@@ -175,7 +175,7 @@ func levels(totals, scores map[string]int64, maxTotal int64) string {
 	return ""
 }
 
-// order says whether scores order the nodes as totals do, but for ties among those that are not the best.
+// order reports whether scores order the nodes as totals do, except for ties among nodes that are not the best.
 func order(totals, scores map[string]int64) string {
 	for name := range totals {
 		for other := range totals {
@@ -196,9 +196,9 @@ func best(scores map[string]int64) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(scores)), func(name string) bool { return scores[name] < most })
 }
 
-// bind has each side claim what the pod needs on one of the nodes that were kept, most often the best, and compares the claims.
+// bind makes each side claim the pod's units on one of the kept nodes, most often the best, and compares the claims.
 func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided) {
-	// kube-scheduler has asked about nodes only that it does not rule out itself.
+	// kube-scheduler's calls contain only nodes that pass its own filters.
 	filters := kubescheduler.For(pod)
 	allowed := slices.DeleteFunc(slices.Clone(want.Kept), func(name string) bool { return filters.Excludes(view.Node(name).Object) != "" })
 	if len(allowed) == 0 {
@@ -250,14 +250,14 @@ func text(err error) string {
 	return oneLine(err)
 }
 
-// change draws something that happens in the cluster.
+// change draws a change of the cluster.
 func (s *sides) change(d draw) {
 	switch pick(d, "event", "nothing", "nothing", "a pod ends", "a pod is deleted", "a node changes", "a signal changes", "a node is deleted") {
 	case "a pod ends":
 		if pod := s.onePod(d); pod != nil {
 			pod.Status.Phase = corev1.PodSucceeded
 			s.setPod(pod)
-			s.release(pod.UID) // as a ledger.Keeper does soon
+			s.release(pod.UID) // a ledger.Keeper does this soon
 		}
 	case "a pod is deleted":
 		if pod := s.onePod(d); pod != nil {

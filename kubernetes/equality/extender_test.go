@@ -27,31 +27,30 @@ import (
 	"outboard.dev/outboard/extender"
 )
 
-// verdict is what is said of one node.
+// verdict is the result for one node.
 type verdict struct {
 	Reason       string `json:",omitempty"` // "": the pod fits
 	Unresolvable bool   `json:",omitempty"`
 }
 
-// decided is what one side says of a pod.
+// decided is the decision of one side about a pod.
 type decided struct {
-	// Error is that of filter; then there is nothing else.
+	// Error is the error of filter; with it, all other fields are empty.
 	Error string `json:",omitempty"`
-	// Verdicts are those on the nodes asked, by name; nil where the wire leaves reasons out.
+	// Verdicts are those on the nodes of the call, by name; nil if the wire omits reasons.
 	Verdicts map[string]verdict
 	// Kept are the nodes that filter returns, in order.
 	Kept []string
 	// ScoreError is that of scoring, which kube-scheduler ignores.
 	ScoreError string `json:",omitempty"`
-	// Scores are those of the nodes kept, by name; nil if they were not asked for.
+	// Scores are those of the kept nodes, by name; nil without a call for them.
 	Scores map[string]int64
 }
 
-// wire is an extender behind real servers, and kube-scheduler's own clients of it. The profile that it serves can be
-// replaced.
+// wire is an extender behind real servers, with kube-scheduler's own clients. The profile that it serves can be replaced.
 type wire struct {
 	handler atomic.Pointer[http.ServeMux]
-	clients map[string]fwk.Extender // by how nodes are sent
+	clients map[string]fwk.Extender // by how the calls contain nodes
 }
 
 // newWire starts the servers.
@@ -67,7 +66,7 @@ func newWire(t *testing.T) *wire {
 		"by nodes": {URLPrefix: plain.URL},
 	} {
 		c.FilterVerb, c.PrioritizeVerb, c.BindVerb, c.Weight = "filter", "prioritize", "bind", 1
-		c.HTTPTimeout.Duration = time.Hour // a slow machine makes no difference
+		c.HTTPTimeout.Duration = time.Hour // so that a slow machine has no effect
 		client, err := scheduler.NewHTTPExtender(&c)
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +76,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// serve serves a profile over the cluster from now on.
+// serve serves a profile for the cluster from now on.
 func (w *wire) serve(profile *config.Profile, e *engine.Engine, cluster extender.Cluster, ledgers engine.Ledgers) {
 	o := extender.Options{
 		Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange, Cluster: cluster, Ledgers: ledgers,
@@ -93,7 +92,7 @@ func (w *wire) serve(profile *config.Profile, e *engine.Engine, cluster extender
 	w.handler.Store(mux)
 }
 
-// interested says whether kube-scheduler calls the extender about the pod.
+// interested reports whether kube-scheduler calls the extender for the pod.
 func interested(t fataler, profile *config.Profile, pod *corev1.Pod) bool {
 	t.Helper()
 	c := schedulerapi.Extender{URLPrefix: "http://127.0.0.1:0"}
@@ -107,7 +106,7 @@ func interested(t fataler, profile *config.Profile, pod *corev1.Pod) bool {
 	return e.IsInterested(pod)
 }
 
-// ask asks about the pod as kube-scheduler does: filter, and then prioritize about the nodes kept.
+// ask makes the calls of kube-scheduler for the pod: filter, and then prioritize with the kept nodes.
 func (w *wire) ask(how string, pod *corev1.Pod, nodes []*corev1.Node) decided {
 	client, infos := w.clients[how], make([]fwk.NodeInfo, len(nodes))
 	for i, node := range nodes {
@@ -148,7 +147,7 @@ func (w *wire) ask(how string, pod *corev1.Pod, nodes []*corev1.Node) decided {
 	return d
 }
 
-// bind has the pod bound to the node.
+// bind binds the pod to the node.
 func (w *wire) bind(how string, pod *corev1.Pod, node string) error {
 	return w.clients[how].Bind(&corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
@@ -156,7 +155,7 @@ func (w *wire) bind(how string, pod *corev1.Pod, node string) error {
 	})
 }
 
-// oneLine is the error as the wire shows it.
+// oneLine is the error as the wire has it.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 var _ extender.Cluster = (*apiServer)(nil)

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// observer is a policy that concerns no pod, and notes the View by which pods are judged.
+// observer is a policy that concerns no pod, and records the View by which pods are evaluated.
 type observer struct {
 	view *atomic.Pointer[snapshot.View]
 }
@@ -28,18 +28,17 @@ func (o observer) Prepare(_ context.Context, _ *corev1.Pod, view *snapshot.View)
 
 const observerType = "Observer"
 
-// policyTypes are the types that configurations of cases name. Views are noted in seen.
+// policyTypes are the types that configurations of cases use. Views are recorded in seen.
 func policyTypes(seen *atomic.Pointer[snapshot.View]) []policy.Type {
 	own := policy.TypeOf(observerType, func() struct{} { return struct{}{} }, func(struct{}) (policy.Policy, error) { return observer{seen}, nil })
 	return append(standard.Types(), own)
 }
 
-// alike has for each node of a world the node of another View that was the same. Nodes are immutable, and Views share those that
-// have not changed.
+// alike maps each node of a world to an equal node of another View. Nodes are immutable, and Views share unchanged nodes.
 type alike map[*snapshot.Node]*snapshot.Node
 
-// lacks says what of the world the View does not show as it is; "" if it shows everything. ConfigMaps are there only if a policy
-// reads them. It compares only nodes that are not known to be alike, and adds those that are.
+// lacks returns how the View differs from the world; "" if it shows everything. A View has ConfigMaps only if a policy reads
+// them. lacks compares only nodes that are not in alike, and adds equal ones.
 func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string {
 	want := w.builder.View()
 	if view == nil || view.Len() != want.Len() {
@@ -96,7 +95,7 @@ type keyed struct {
 	stale  bool
 }
 
-// values are the numbers of the signal, but for those of nodes that do not exist.
+// values are the numbers of the signal, except for nodes that do not exist.
 func values(s *snapshot.Signal, view *snapshot.View) []keyed {
 	var all []keyed
 	for key, v := range s.All() {

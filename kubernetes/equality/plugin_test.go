@@ -38,8 +38,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// inProcess runs the plugin in kube-scheduler's own framework. What the plugin reads of the API server comes over informers and
-// clients, and so a moment after a change.
+// inProcess runs the plugin in kube-scheduler's own framework. The plugin reads the API server through informers and clients, so
+// its data lags slightly behind changes.
 type inProcess struct {
 	framework.Framework
 	*world
@@ -47,11 +47,11 @@ type inProcess struct {
 	signals  feeds
 	snapshot *lister
 	stop     context.CancelFunc
-	seen     atomic.Pointer[snapshot.View] // by which the plugin has judged the latest pod
+	seen     atomic.Pointer[snapshot.View] // the View by which the plugin evaluated the latest pod
 	alike    alike
 }
 
-// lister is the snapshot that plugins see.
+// lister is the snapshot for plugins.
 type lister struct{ *cache.Snapshot }
 
 // startPlugin starts the framework with the plugin, whose args are the configuration.
@@ -60,8 +60,8 @@ func startPlugin(t fataler, text []byte, w *world) *inProcess {
 	return startFramework(t, text, w, []schedulerapi.Plugin{{Name: schedplugin.Name, Weight: 1}}, frameworkruntime.WithPodNominator(nominator{world: w}))
 }
 
-// startFramework starts the framework with the plugins, kube-scheduler's own with their defaults. The configuration is the args of
-// ours.
+// startFramework starts the framework with the plugins; kube-scheduler's own have their defaults. The configuration is the args
+// of Outboard's plugin.
 func startFramework(t fataler, text []byte, w *world, enabled []schedulerapi.Plugin, more ...frameworkruntime.Option) *inProcess {
 	t.Helper()
 	p := &inProcess{world: w, api: newAPI(), snapshot: &lister{cache.NewEmptySnapshot()}, alike: alike{}}
@@ -108,7 +108,7 @@ type activator struct{}
 
 func (activator) Activate(klog.Logger, map[string]*corev1.Pod) {}
 
-// nominator knows the nominated pods of a world.
+// nominator returns the nominated pods of a world.
 type nominator struct {
 	fwk.PodNominator
 	world *world
@@ -133,7 +133,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// publish makes the world, as it is now, what kube-scheduler's cache and the API server have.
+// publish puts the current world into kube-scheduler's cache and the API server.
 func (p *inProcess) publish() {
 	seen := map[string]bool{}
 	for _, node := range p.nodes {
@@ -144,7 +144,7 @@ func (p *inProcess) publish() {
 	var assigned []*corev1.Pod
 	for _, pod := range p.podsInOrder() {
 		if ended(pod) {
-			continue // kube-scheduler's informer of pods leaves them out
+			continue // kube-scheduler's pod informer omits them
 		}
 		seen[podsAPI+keyOf(pod)] = true
 		p.api.setPod(pod)
@@ -174,7 +174,7 @@ func (p *inProcess) publish() {
 	p.snapshot.Snapshot = cache.NewSnapshot(on, nodes)
 }
 
-// settle waits until the plugin judges by the world as it is now.
+// settle waits until the plugin uses the current world.
 func (p *inProcess) settle(t fataler, profile *config.Profile) {
 	t.Helper()
 	p.publish()
@@ -182,7 +182,7 @@ func (p *inProcess) settle(t fataler, profile *config.Profile) {
 	p.await(t, func(view *snapshot.View) string { return p.lacks(view, reads, p.alike) })
 }
 
-// await waits until the View by which the plugin judges, which may be nil, lacks nothing.
+// await waits until the plugin's View, which may be nil, lacks nothing.
 func (p *inProcess) await(t fataler, lacksOf func(*snapshot.View) string) {
 	t.Helper()
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", UID: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -201,7 +201,7 @@ func (p *inProcess) await(t fataler, lacksOf func(*snapshot.View) string) {
 	}
 }
 
-// ask asks about the pod as kube-scheduler does: Filter about each of the nodes, and Score about those that pass.
+// ask makes the calls of kube-scheduler for the pod: Filter for each of the nodes, and Score for those that pass.
 func (p *inProcess) ask(state fwk.CycleState, pod *corev1.Pod, nodes []*corev1.Node) decided {
 	if _, status, _ := p.RunPreFilterPlugins(background, state, pod); !status.IsSuccess() && !status.IsSkip() {
 		return decided{Error: status.Message()}
@@ -242,14 +242,14 @@ func (p *inProcess) ask(state fwk.CycleState, pod *corev1.Pod, nodes []*corev1.N
 }
 
 const (
-	// shards are how many clusters there are at a time, because the plugin waits for what it reads most of the time.
+	// shards is the number of concurrent clusters, because the plugin waits for its data most of the time.
 	shards = 8
-	// looks is how often the plugin is asked, until it has seen what has changed: after some milliseconds.
+	// looks is the maximum number of calls until the plugin has a change, which takes some milliseconds.
 	looks, pause = 3000, 2 * time.Millisecond
 )
 
-// TestPluginDecidesAlike compares the plugin with the engine. A shortlist means nothing to a plugin, which is asked about one node
-// after the other.
+// TestPluginDecidesAlike compares the plugin with the engine. A shortlist has no effect on a plugin, which gets one node at a
+// time.
 func TestPluginDecidesAlike(t *testing.T) {
 	var all counts
 	var mu sync.Mutex
@@ -285,7 +285,7 @@ func TestPluginDecidesAlike(t *testing.T) {
 	all.check(t, "Shortlisted")
 }
 
-// placeBeside has the engine and the plugin decide about a pod, compares them, and places it.
+// placeBeside lets the engine and the plugin decide about a pod, compares them, and places it.
 func (s *sides) placeBeside(d draw, p *inProcess, name string) {
 	pod, nodes := d.pod(name), d.subset(s.nodes)
 	s.now = s.now.Add(time.Second)
@@ -307,7 +307,7 @@ func (s *sides) placeBeside(d draw, p *inProcess, name string) {
 	}
 }
 
-// bindBeside has the engine and the plugin claim what the pod needs on the node, and compares the claims, but for their times.
+// bindBeside makes the engine and the plugin claim the pod's units on the node, and compares the claims, except for their times.
 func (s *sides) bindBeside(d draw, p *inProcess, state fwk.CycleState, pod *corev1.Pod, node string) {
 	var claims keeper
 	claims.begin(s.world)
@@ -339,7 +339,7 @@ func (s *sides) bindBeside(d draw, p *inProcess, state fwk.CycleState, pod *core
 	s.setPod(s.bound(pod, node, got))
 }
 
-// assumeTime is the annotation with the time of a claim, which the API server's clock decides.
+// assumeTime is the annotation with the time of a claim, which comes from the API server's clock.
 const assumeTime = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 
 // timeless returns the annotations without the time of the claim and the decision.
@@ -350,7 +350,7 @@ func timeless(annotations map[string]string) map[string]string {
 	return annotations
 }
 
-// timeless returns what the ledgers hold, without times and tokens.
+// timeless returns the contents of the ledgers, without times and tokens.
 func (l ledgers) timeless() []snapshot.Ledger {
 	var all []snapshot.Ledger
 	for _, key := range l.keys() {
@@ -385,7 +385,7 @@ func (p *inProcess) bind(state fwk.CycleState, pod *corev1.Pod, node string) (ma
 	return p.api.binding(keyOf(pod)).Annotations, nil
 }
 
-// nothing is what is said of a pod that is none of the profile's.
+// nothing is the decision about a pod that is not the profile's.
 func (s *sides) nothing(nodes []*corev1.Node) decided {
 	s.memory.maxTotal = 0
 	d := decided{Verdicts: map[string]verdict{}, Scores: map[string]int64{}}
@@ -396,7 +396,7 @@ func (s *sides) nothing(nodes []*corev1.Node) decided {
 	return d
 }
 
-// comparePlugin returns how the plugin's answers differ from what the engine says.
+// comparePlugin returns how the plugin's results differ from the engine's.
 func (s *sides) comparePlugin(want, got decided) string {
 	switch {
 	case want.Error != "":

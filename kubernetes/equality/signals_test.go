@@ -10,10 +10,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxAge is that of all signals. What is stale in a world is older.
+// maxAge is that of all signals. Stale values in a world are older.
 const maxAge = time.Hour
 
-// feeds are the signals of a world as sources tell them. The zero value has none.
+// feeds are the signals of a world as sources return them. The zero value has none.
 type feeds struct {
 	mu     sync.Mutex
 	byName map[string]*feed
@@ -26,10 +26,10 @@ type feed struct {
 	changed chan struct{} // capacity 1
 }
 
-// source is the type of source that configurations of cases name.
+// source is the type of source that configurations of cases use.
 func (f *feeds) source() signal.Type {
 	type settings struct {
-		// Signal is the name of the world's signal, and About is what its keys are.
+		// Signal is the name of the world's signal, and About is the kind of its keys.
 		Signal string             `json:"signal"`
 		About  policy.SignalAbout `json:"about"`
 	}
@@ -50,7 +50,7 @@ func (f *feeds) of(name string) *feed {
 	return f.byName[name]
 }
 
-// set has the source tell the numbers of the signal.
+// set makes the source return the numbers of the signal.
 func (f *feeds) set(s *snapshot.Signal) {
 	to := f.of(s.Name())
 	to.mu.Lock()

@@ -31,18 +31,18 @@ import (
 const (
 	traceNodes = "trace.nodes" // the flag
 	traceSeed  = 42
-	traceUntil = 1.3 // times the capacity comes
-	// extenderFactor is by what kube-scheduler multiplies the scores of an extender of weight 1.
+	traceUntil = 1.3 // the multiple of the capacity that arrives
+	// extenderFactor is kube-scheduler's factor for the scores of an extender of weight 1.
 	extenderFactor = 10
 )
 
-// TestTraceIsPlacedAlike fills a part of the cluster of the GPU trace with its pods, each where the last ones have left room: in a
-// simulation, behind the wire, and with the plugin in kube-scheduler's framework. Beside Outboard, the latter two have
-// kube-scheduler's own plugins that a simulation has its own code for.
+// TestTraceIsPlacedAlike fills a part of the cluster of the GPU trace with its pods, each where the previous ones have left
+// enough free: in a simulation, behind the wire, and with the plugin in kube-scheduler's framework. The latter two also run
+// kube-scheduler's own plugins, for which a simulation has its own code.
 func TestTraceIsPlacedAlike(t *testing.T) {
 	for _, c := range []struct {
 		strategy string
-		// plugin is false if places depend on when exactly a process has seen the pods that have come.
+		// plugin is false if placement depends on the exact time at which a process observes the pods that have come.
 		plugin bool
 	}{{"BinPack", true}, {"Spread", true}, {"LeastWaste", false}} {
 		t.Run(c.strategy, func(t *testing.T) {
@@ -116,7 +116,7 @@ func traceConfiguration(strategy string) []byte {
 	return text
 }
 
-// comparePlaces compares the pod as it was bound with how it was in the simulation; nil: it fits on no node.
+// comparePlaces compares the bound pod with the one in the simulation; nil: it fits on no node.
 func comparePlaces(t *testing.T, name string, pod, got, want *corev1.Pod) {
 	t.Helper()
 	switch {
@@ -131,7 +131,7 @@ func comparePlaces(t *testing.T, name string, pod, got, want *corev1.Pod) {
 	}
 }
 
-// traced is kube-scheduler with its own plugins about resources, and either the plugin or an extender.
+// traced is kube-scheduler with its own plugins for resources, and either the plugin or an extender.
 type traced struct {
 	*inProcess
 	cache   cache.Cache
@@ -173,7 +173,7 @@ func startTraced(t *testing.T, nodes []*corev1.Node, text []byte, more ...schedu
 	return s
 }
 
-// noDevices manages the devices of a cluster without ResourceSlices. NodeResourcesFit looks for extended resources there, too.
+// noDevices manages the devices of a cluster without ResourceSlices. NodeResourcesFit reads extended resources there, too.
 func noDevices(t *testing.T) fwk.SharedDRAManager {
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -188,7 +188,7 @@ func noDevices(t *testing.T) fwk.SharedDRAManager {
 	return manager
 }
 
-// place schedules the pod, and returns it as it is bound; nil if it fits on no node.
+// place schedules the pod, and returns the bound pod; nil if it fits on no node.
 func (s *traced) place(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	s.now = pod.CreationTimestamp.Time
@@ -232,7 +232,7 @@ func (s *traced) place(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	return bound
 }
 
-// lacksPod says whether the View lacks the pod on its node, or its claim.
+// lacksPod reports whether the View lacks the pod on its node, or its claim.
 func lacksPod(view *snapshot.View, bound *corev1.Pod) string {
 	if !slices.ContainsFunc(view.Node(bound.Spec.NodeName).Pods, func(p *corev1.Pod) bool {
 		return p.UID == bound.UID && p.Annotations[assumeTime] == bound.Annotations[assumeTime]
@@ -264,7 +264,7 @@ func (s *traced) bindOverWire(t *testing.T, pod *corev1.Pod, node string) *corev
 	return bound
 }
 
-// arrive shows a new pod.
+// arrive adds a new pod.
 func (s *traced) arrive(pod *corev1.Pod) {
 	if s.wire == nil {
 		s.api.setPod(pod)

@@ -19,7 +19,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// world is a cluster that all sides of a comparison see alike.
+// world is a cluster that all sides of a comparison observe in the same state.
 type world struct {
 	builder  snapshot.Builder
 	nodes    []*corev1.Node               // as the API server has them, in order of name
@@ -30,7 +30,7 @@ type world struct {
 	now      time.Time
 }
 
-// unhealthyGPUs is where the gpushare device plugin says which GPUs are unhealthy.
+// unhealthyGPUs is where the gpushare device plugin reports unhealthy GPUs.
 var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
 
 // world draws a cluster.
@@ -110,7 +110,7 @@ func (w *world) deletePod(uid types.UID) {
 	w.release(uid)
 }
 
-// release takes all claims of the pod back.
+// release releases all claims of the pod.
 func (w *world) release(uid types.UID) {
 	for _, key := range w.claimed.keys() {
 		l := w.claimed[key]
@@ -144,7 +144,7 @@ func trimmed(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// bound is the pod as it is when the Binding has come into effect.
+// bound is the pod after the Binding has taken effect.
 func (w *world) bound(pod *corev1.Pod, node string, annotations map[string]string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName, pod.ResourceVersion = node, pod.ResourceVersion+"0"
@@ -156,7 +156,7 @@ func (w *world) bound(pod *corev1.Pod, node string, annotations map[string]strin
 	return pod
 }
 
-// ledgers are those of the API server, kept by the rules of package ledger.
+// ledgers are those of the API server, with the rules of package ledger.
 type ledgers map[snapshot.LedgerKey]snapshot.Ledger
 
 func (l ledgers) keys() []snapshot.LedgerKey {
@@ -165,7 +165,7 @@ func (l ledgers) keys() []snapshot.LedgerKey {
 	})
 }
 
-// list is what the ledgers hold, in order of key.
+// list is the contents of the ledgers, in order of key.
 func (k *keeper) list() []snapshot.Ledger {
 	var all []snapshot.Ledger
 	for _, key := range k.all.keys() {
@@ -184,14 +184,14 @@ func compare[T ~string](a, b T) int {
 	return 0
 }
 
-// keeper implements engine.Ledgers: the ledgers of a world as one side of a comparison changes them.
+// keeper implements engine.Ledgers: the ledgers of a world with the changes of one side of a comparison.
 type keeper struct {
 	mu  sync.Mutex
 	all ledgers
 	now time.Time
 }
 
-// begin makes the ledgers those of the world, as they are now.
+// begin resets the ledgers to the current ones of the world.
 func (k *keeper) begin(w *world) { k.all, k.now = maps.Clone(w.claimed), w.now }
 
 // Claim implements engine.Ledgers.
@@ -224,16 +224,16 @@ func (k *keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapsh
 	return k.Release(ctx, key, held)
 }
 
-// apiServer implements extender.Cluster: a world that has been read, whose Bindings are noted.
+// apiServer implements extender.Cluster: a world that has been read, which records its Bindings.
 type apiServer struct {
 	*world
 	view    atomic.Pointer[snapshot.View]
-	bound   *binding.Binding // the latest
-	pending *corev1.Pod      // the pod that is being placed, if it has been seen; nil: not yet
-	live    *corev1.Pod      // the same, as the API server has it
+	bound   *binding.Binding // the latest one
+	pending *corev1.Pod      // the pod that is being placed, once observed; nil: not yet
+	live    *corev1.Pod      // the same pod, as the API server has it
 }
 
-// publish makes the world, as it is now, what is seen of it.
+// publish updates the observed state to the current world.
 func (a *apiServer) publish() { a.view.Store(a.builder.View()) }
 
 func (a *apiServer) View() *snapshot.View                      { return a.view.Load() }

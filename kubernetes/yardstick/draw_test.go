@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// draw draws parts of a case. What is drawn shrinks to the first option.
+// draw draws parts of a case. Values shrink to the first option.
 type draw struct{ *rapid.T }
 
 func pick[T any](d draw, what string, options ...T) T {
 	return options[rapid.IntRange(0, len(options)-1).Draw(d.T, what)]
 }
 
-// chance is true in so many of 100 cases.
+// chance is true in this many of 100 cases.
 func (d draw) chance(percent int, what string) bool {
 	return rapid.IntRange(0, 99).Draw(d.T, what) >= 100-percent
 }
@@ -29,7 +29,7 @@ const (
 	disks   = "example.com/disks"
 )
 
-// list draws amounts of the resources; "" leaves one out.
+// list draws amounts of the resources; "" omits one.
 func (d draw) list(amounts map[corev1.ResourceName][]string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, gpu, license} {
@@ -83,7 +83,7 @@ func (d draw) requests() corev1.ResourceList {
 	})
 }
 
-// resourcesOnly draws a pod of which only its requests matter.
+// resourcesOnly draws a pod of which only the requests have an effect.
 func (d draw) resourcesOnly(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"},
@@ -136,7 +136,7 @@ func (d draw) running(name, node string) *corev1.Pod {
 	return pod
 }
 
-// pod draws a pod that also says which nodes it may be on.
+// pod draws a pod that may also restrict its nodes.
 func (d draw) pod(name string) *corev1.Pod {
 	pod := d.resourcesOnly(name)
 	for range pick(d, "tolerations", 0, 1, 2) {

@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inTree is the default profile of kube-scheduler, or some plugins of it, over a cluster that can be replaced.
+// inTree is the default profile of kube-scheduler, or some of its plugins, for a cluster that can be replaced.
 type inTree struct {
 	framework.Framework
 	snapshot *lister
 }
 
-// lister is the snapshot that plugins see.
+// lister is the snapshot for plugins.
 type lister struct{ *cache.Snapshot }
 
 // newInTree starts the framework. fit may change the arguments of NodeResourcesFit. If plugins are named, no others filter or score.
@@ -90,7 +90,7 @@ type attempt struct {
 	*inTree
 	state fwk.CycleState
 	pod   *corev1.Pod
-	// found says which nodes are left by PreFilter; nil: all, unless rejected says why the pod fits nowhere.
+	// found are the nodes that PreFilter leaves; nil: all, unless rejected is why the pod fits nowhere.
 	found    *fwk.PreFilterResult
 	rejected *fwk.Status
 }
@@ -104,12 +104,12 @@ func (f *inTree) begin(pod *corev1.Pod) *attempt {
 	return a
 }
 
-// preFilterLeaves says whether Filter is asked about the node.
+// preFilterLeaves reports whether Filter is called for the node.
 func (a *attempt) preFilterLeaves(node string) bool {
 	return a.rejected == nil && (a.found.AllNodes() || a.found.NodeNames.Has(node))
 }
 
-// filter returns why the pod does not fit on the node, and which plugin says so; nothing if it fits.
+// filter returns why the pod does not fit on the node, and the plugin that rejects it; nothing if it fits.
 func (a *attempt) filter(node string) (plugin string, reasons []string) {
 	info, err := a.snapshot.Get(node)
 	if err != nil {

@@ -48,15 +48,15 @@ func TestImageLocality(t *testing.T) {
 					}
 				}
 			})
-			if t.Logf("of pairs of nodes, %d are equal, and %d are not", equal, different); equal == 0 || different == 0 {
+			if t.Logf("%d pairs of nodes are equal, and %d are not", equal, different); equal == 0 || different == 0 {
 				t.Error("all are the same")
 			}
 		})
 	}
 }
 
-// withImages draws nodes, half of which have each image. So each counts in the plugin with half of its size, which is between the
-// thresholds, and sums that differ do so by more than the hundredth part that scores are rounded to.
+// withImages draws nodes, half of which have each image, so that each image counts in the plugin with half of its size, which is
+// between the thresholds. Different sums differ by more than one hundredth, to which scores are rounded.
 func (d draw) withImages(sizes []int64) []*corev1.Node {
 	var nodes []*corev1.Node
 	for i := range pick(d, "nodes", 2, 4, 8) {

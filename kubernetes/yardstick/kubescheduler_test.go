@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// view returns the nodes with their pods, as policies see them.
+// view returns the nodes with their pods, as policies get them.
 func view(nodes []*corev1.Node, pods []*corev1.Pod) *snapshot.View {
 	var b snapshot.Builder
 	for _, node := range nodes {
@@ -54,16 +54,16 @@ func TestVerdicts(t *testing.T) {
 						got = filters.Lacks(view.Node(node.Name))
 					}
 					if !a.preFilterLeaves(node.Name) {
-						// PreFilter says of many nodes together that they do not satisfy a plugin, and Filter is not asked.
+						// PreFilter rejects many nodes together for a plugin; then Filter is not called.
 						if seen["(PreFilter)"]++; got == "" {
-							t.Fatalf("kubescheduler says nothing about node %s, which PreFilter rules out", node.Name)
+							t.Fatalf("kubescheduler accepts node %s, which PreFilter rejects", node.Name)
 						}
 						continue
 					}
 					plugin, want := a.filter(node.Name)
-					// NodeResourcesFit names all resources of which there is too little, and package kubescheduler one.
+					// NodeResourcesFit names all resources that are insufficient, and package kubescheduler names one.
 					if seen[got]++; got == "" && plugin != "" || got != "" && !slices.Contains(want, got) {
-						t.Fatalf("about node %s, kubescheduler says %q; plugin %q says %q", node.Name, got, plugin, want)
+						t.Fatalf("node %s: kubescheduler returns %q; plugin %q returns %q", node.Name, got, plugin, want)
 					}
 				}
 			})

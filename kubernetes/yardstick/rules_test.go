@@ -15,11 +15,11 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// filterRules are those that say what a filter of kube-scheduler says, all together.
+// filterRules are rules that are equivalent to a filter of kube-scheduler, all together.
 func filterRules() map[string][]string {
 	const affinity = `!has(pod.spec.affinity) || pod.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`
 	const each = affinity + `[0].?matchExpressions.orValue([]).all(r, `
-	var tolerates []string // each of the taints there are
+	var tolerates []string // each of the taints
 	for _, key := range []string{"dedicated", "broken", corev1.TaintNodeUnschedulable} {
 		for _, value := range []string{"", "gpu", "3"} {
 			for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
@@ -45,13 +45,13 @@ func filterRules() map[string][]string {
 			each + `r.operator != "DoesNotExist" || !(r.key in node.metadata.labels))`,
 			each + `r.operator != "In" || r.key in node.metadata.labels && node.metadata.labels[r.key] in r.values)`,
 			each + `r.operator != "NotIn" || !(r.key in node.metadata.labels && node.metadata.labels[r.key] in r.values))`,
-			each + `r.operator != "Gt" || int(node.metadata.labels[r.key]) > int(r.values[0]))`, // fails like a label that is no number
+			each + `r.operator != "Gt" || int(node.metadata.labels[r.key]) > int(r.values[0]))`, // fails like a label that is not a number
 			each + `r.operator != "Lt" || int(node.metadata.labels[r.key]) < int(r.values[0]))`,
 		},
 	}
 }
 
-// TestRules compares filters of kube-scheduler with rules that say the same.
+// TestRules compares filters of kube-scheduler with equivalent rules.
 func TestRules(t *testing.T) {
 	for plugin, expressions := range filterRules() {
 		t.Run(plugin, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestRules(t *testing.T) {
 						rejected++
 					}
 					if (got[node.Name] == "") != want {
-						t.Fatalf("about node %s, the rules say %q, and the plugin %q", node.Name, got[node.Name], reasons)
+						t.Fatalf("node %s: the rules return %q, and the plugin %q", node.Name, got[node.Name], reasons)
 					}
 				}
 			})
@@ -89,8 +89,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// comparable replaces what rules cannot say: the operators of tolerations that compare numbers, and all but the first of several
-// terms, because the estimated cost of so many nested loops is too high.
+// comparable replaces what rules cannot express: the operators of tolerations that compare numbers, and all but the first of
+// several terms, because the estimated cost of so many nested loops is too high.
 func comparable(pod *corev1.Pod) {
 	for i := range pod.Spec.Tolerations {
 		if t := &pod.Spec.Tolerations[i]; t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt {
@@ -103,7 +103,7 @@ func comparable(pod *corev1.Pod) {
 	}
 }
 
-// engineOf returns an engine with the policy alone.
+// engineOf returns an engine with only the policy.
 func engineOf(t *testing.T, p policy.Policy, err error) *engine.Engine {
 	t.Helper()
 	if err != nil {
@@ -116,7 +116,7 @@ func engineOf(t *testing.T, p policy.Policy, err error) *engine.Engine {
 	return e
 }
 
-// request asks about the pod on the nodes.
+// request is a request for the pod and the nodes.
 func request(nodes []*corev1.Node, pods []*corev1.Pod, pod *corev1.Pod) engine.Request {
 	req := engine.Request{Pod: trimmed(pod), View: view(nodes, pods)}
 	for _, node := range nodes {

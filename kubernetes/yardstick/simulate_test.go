@@ -14,8 +14,8 @@ import (
 	"outboard.dev/outboard/simulate"
 )
 
-// TestPlaces compares where a simulation places a pod, without an extender, with what the filters of the default profile and the
-// scores of NodeResourcesFit and NodeResourcesBalancedAllocation say. Other scores are left out of simulations.
+// TestPlaces compares where a simulation places a pod, without an extender, with the results of the filters of the default
+// profile and the scores of NodeResourcesFit and NodeResourcesBalancedAllocation. Simulations omit other scores.
 func TestPlaces(t *testing.T) {
 	for kind, strategy := range map[simulate.ResourceScore]schedulerapi.ScoringStrategyType{
 		simulate.LeastAllocated: schedulerapi.LeastAllocated, simulate.MostAllocated: schedulerapi.MostAllocated,
