@@ -116,8 +116,11 @@ func report(out io.Writer, s setting, results []result) error {
 	return w.Flush()
 }
 
-// comparable reports whether kube-scheduler's Filter plugins do the same in both arms.
-func comparable(a, b arm) bool { return a.percentage == b.percentage && a.batching == b.batching }
+// comparable reports whether kube-scheduler's Filter plugins do the same in both arms. With the plugin, the time includes
+// Outboard's own Filter.
+func comparable(a, b arm) bool {
+	return a.percentage == b.percentage && a.batching == b.batching && a.plugin == b.plugin
+}
 
 // median is the median of the figures, with their range.
 func median(format string, figures []float64) string {
