@@ -145,7 +145,10 @@ func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
 	first := somePod()
 	first.Name, first.UID, first.Spec.NodeName = "q", "u2", "one"
 	cluster := &fakeCluster{view: view(nodes), live: somePod()}
-	cluster.onLive = func() { cluster.view = view(nodes, first) }
+	cluster.onLive = func(context.Context, string) error {
+		cluster.view = view(nodes, first)
+		return nil
+	}
 	answer := serve(t, cluster).post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
 	if !strings.Contains(answer, noRoom.Text) || len(cluster.bindings) > 0 {
 		t.Errorf("got response %s, and bound %v", answer, cluster.bindings)

@@ -26,8 +26,9 @@ type fakeCluster struct {
 	touchedOn   string // the node of the pod that TouchPod returns; "": unchanged
 	throttleErr error
 	onBind      func() error // if not nil, its error is the result of Bind
-	onLive      func()       // if not nil, runs during LivePod
-	liveErr     error        // the error of LivePod
+	// onLive, if not nil, runs during LivePod; its error is the error of LivePod.
+	onLive  func(ctx context.Context, name string) error
+	liveErr error // the error of LivePod
 
 	mu       sync.Mutex
 	byUID    map[types.UID]*corev1.Pod
@@ -75,9 +76,11 @@ func (f *fakeCluster) PodByUID(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-func (f *fakeCluster) LivePod(_ context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+func (f *fakeCluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	if f.onLive != nil {
-		f.onLive()
+		if err := f.onLive(ctx, name); err != nil {
+			return nil, err
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -73,11 +73,11 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 		unmanaged(req, &c.result)
 		return given, nil
 	}
-	node, err := h.fitsWhereNominated(ctx, c, req)
+	why, err := h.needsNoEviction(ctx, c, req)
 	if err != nil {
 		return nil, err
 	}
-	if node == "" {
+	if why == "" {
 		return h.Engine.Preempt(ctx, engine.PreemptRequest{
 			Request: req, Candidates: given,
 			Enough: func() bool { return time.Since(c.started) > preemptTime },
@@ -86,47 +86,61 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 	record := c.result.Record
 	record.Asked, record.Fit, record.Returned = 0, 0, 0
 	for _, candidate := range given {
-		record.Preemptions = append(record.Preemptions, decision.Preemption{
-			Node: candidate.Name, Given: len(candidate.Victims),
-			Dropped: fmt.Sprintf("needs no eviction: the pod fits on node %q, to which it is nominated", node),
-		})
+		record.Preemptions = append(record.Preemptions, decision.Preemption{Node: candidate.Name, Given: len(candidate.Victims), Dropped: why})
 	}
 	return nil, nil
 }
 
-// fitsWhereNominated returns the node to which the pod is nominated, if the pod fits there now, and "" otherwise.
+// needsNoEviction returns why the pod needs no eviction: it fits on the node to which it is nominated. It returns "" if the pod
+// does not fit there.
 // kube-scheduler retries a nominated pod as soon as its own cache shows that the evicted pods are gone. If our view
 // shows them for a moment longer, the filter call rejects the node, and the preempt call that follows would evict more
-// pods on other nodes. So fitsWhereNominated reads from the API server which of these pods are gone. If no filter call has
-// rejected the node, kube-scheduler rejects it for a reason of its own.
-func (h *Handler) fitsWhereNominated(ctx context.Context, c *call, req engine.Request) (string, error) {
+// pods on other nodes. So needsNoEviction reads from the API server which of these pods are gone. Those about which the API
+// server has not responded when preemptTime ends count as gone: a pod that waits for its retry does less harm than an
+// eviction that was not necessary, and kube-scheduler can neither evict nor bind without the API server. If no filter call
+// has rejected the node, kube-scheduler rejects it for a reason of its own.
+func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
 	name, victims := h.InFlight.preempted.takeRejected(req.Pod.UID)
 	node := req.View.Node(name)
 	if node == nil {
 		return "", nil
 	}
-	fits := func(node *snapshot.Node) bool {
-		req.Nodes = []*snapshot.Node{node}
+	gone := map[types.UID]bool{}
+	fits := func() bool {
+		req.Nodes = []*snapshot.Node{node.Without(func(pod *corev1.Pod) bool { return gone[pod.UID] })}
 		return h.Engine.Filter(ctx, req, &c.result) == nil && len(c.result.Kept) > 0 // after an error, Preempt returns the same one
 	}
-	if fits(node) {
-		return name, nil
+	why = fmt.Sprintf("needs no eviction: the pod fits on node %q, to which it is nominated", name)
+	if fits() {
+		return why, nil
 	}
-	gone := map[types.UID]bool{}
+	var evicted []*corev1.Pod
 	for _, pod := range node.Pods {
-		if snapshot.Priority(pod) >= snapshot.Priority(req.Pod) || pod.DeletionTimestamp == nil && !slices.Contains(victims, pod.UID) {
-			continue
+		if snapshot.Priority(pod) < snapshot.Priority(req.Pod) && (pod.DeletionTimestamp != nil || slices.Contains(victims, pod.UID)) {
+			evicted = append(evicted, pod)
+			gone[pod.UID] = true
 		}
-		live, err := h.Cluster.LivePod(ctx, pod.Namespace, pod.Name, pod.UID)
+	}
+	if !fits() {
+		return "", nil
+	}
+	asking, cancel := context.WithDeadline(ctx, c.started.Add(preemptTime))
+	defer cancel()
+	for _, pod := range evicted {
+		live, err := h.Cluster.LivePod(asking, pod.Namespace, pod.Name, pod.UID)
+		if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) {
+			why = fmt.Sprintf("may need no eviction: the pod is nominated to node %q, and the API server has not responded in time whether all evicted pods are gone", name)
+			break
+		}
 		if err != nil {
 			return "", fmt.Errorf("asking whether pod %s/%s is gone, which was evicted from node %q: %w", pod.Namespace, pod.Name, name, err)
 		}
 		gone[pod.UID] = live == nil
 	}
-	if !fits(node.Without(func(pod *corev1.Pod) bool { return gone[pod.UID] })) {
+	if !fits() {
 		return "", nil
 	}
-	return name, nil
+	return why, nil
 }
 
 // victimWeight is the memory for evaluating and responding, in bytes for each victim.

@@ -1,7 +1,6 @@
 package extender_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -135,7 +134,13 @@ func (g *gpuProfile) bind(pod, node string) string {
 // preempt returns the nodes of the response.
 func (g *gpuProfile) preempt(pod *corev1.Pod, victims map[string]*extenderv1.MetaVictims) string {
 	g.t.Helper()
-	answer := decode[extenderv1.ExtenderPreemptionResult](g.t, g.post(g.t, "preempt", encode(g.t, extenderv1.ExtenderPreemptionArgs{Pod: pod, NodeNameToMetaVictims: victims})))
+	return preempted(g.t, g.post(g.t, "preempt", encode(g.t, extenderv1.ExtenderPreemptionArgs{Pod: pod, NodeNameToMetaVictims: victims})))
+}
+
+// preempted returns the nodes of the response to a preempt call, with their victims.
+func preempted(t *testing.T, response string) string {
+	t.Helper()
+	answer := decode[extenderv1.ExtenderPreemptionResult](t, response)
 	var kept []string
 	for node, v := range answer.NodeNameToMetaVictims {
 		var uids []string
@@ -343,30 +348,6 @@ func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 				t.Errorf("another preempt call, without a filter call about the node, returns %q", got)
 			}
 		})
-	}
-}
-
-// Only the API server decides whether a pod is gone: without its response preempt evicts no pod, and the record has the reason.
-func TestNominatedPodWaitsForTheAPIServer(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), nominatedTo("n", sharing("important", 1000, 16))
-	g := serveGPUProfile(t, nil, important)
-	g.see(nodes, terminating(low), lowM, important)
-	g.fits(important, "n")
-	g.cluster.liveErr = errors.New("timeout")
-	victims := map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
-	answer := decode[struct{ Error string }](t, g.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: victims})))
-	if want := `asking whether pod default/low is gone, which was evicted from node "n": timeout`; answer.Error != want {
-		t.Errorf("got error %q, want %q", answer.Error, want)
-	}
-	g.cluster.liveErr = nil
-	g.fits(important, "n")
-	if got := g.preempt(important, victims); got != "" {
-		t.Errorf("preempt returns %q when low is gone", got)
-	}
-	record := g.log.Find(decision.Query{Namespace: "default", Name: "important", Limit: 1})[0]
-	if want := `needs no eviction: the pod fits on node "n", to which it is nominated`; len(record.Preemptions) != 1 || record.Preemptions[0].Dropped != want {
-		t.Errorf("got record %+v", record.Preemptions)
 	}
 }
 
