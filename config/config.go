@@ -276,7 +276,8 @@ type Policy struct {
 	Name string `json:"name"`
 	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
 	Weight int64 `json:"weight"`
-	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail.
+	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy that claims
+	// resources cannot be ignored: without it, filter passes nodes to which bind cannot bind the pod.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
 	// Config is the policy's own configuration, with its defaults. It is
 	// empty if the policy has none.

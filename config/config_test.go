@@ -42,6 +42,12 @@ type allocator struct {
 
 func (a allocator) Inputs() policy.Inputs { return policy.Inputs{Resources: a.Resources} }
 
+func (allocator) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) { return nil, nil }
+
+func (allocator) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	return policy.Claim{}, policy.Verdict{}
+}
+
 type gpuMemory struct {
 	PerDeviceMiB int                  `json:"perDeviceMiB"`
 	MultiGPU     bool                 `json:"multiGPU"`

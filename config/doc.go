@@ -80,7 +80,8 @@
 //   - managedResources, if there are any, include what the profile's policies allocate.
 //   - With verb, path must not be /. shortlist is for filter and scoreRange: Total for
 //     prioritize; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a
-//     weight. verb: bind and policies that make claims need a cluster.
+//     weight. verb: bind and policies that make claims need a cluster. A policy that makes claims
+//     cannot have failurePolicy: Ignore, except with verb: prioritize.
 //
 // # Errors
 //

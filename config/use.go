@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
 )
 
@@ -18,14 +19,26 @@ func (c *Config) validateUse() field.ErrorList {
 	for i := range c.Profiles {
 		for j, p := range c.Profiles[i].Policies {
 			at := field.NewPath("profiles").Index(i).Child("policies").Index(j)
-			if _, ok := p.Policy.(policy.Reserver); ok && c.ClientConnection.None {
-				errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection is None"))
+			if _, ok := p.Policy.(policy.Reserver); ok {
+				errs = append(errs, c.validateReserver(at, &c.Profiles[i], &p)...)
 			}
 			if reader, ok := p.Policy.(policy.InputReader); ok {
 				errs = append(errs, c.validateSignalUse(at.Child("config"), reader.Inputs().Signals)...)
 			}
 		}
 		errs = append(errs, c.Profiles[i].validateResources(field.NewPath("profiles").Index(i).Child("managedResources"))...)
+	}
+	return errs
+}
+
+// validateReserver checks a policy that claims resources.
+func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) field.ErrorList {
+	var errs field.ErrorList
+	if c.ClientConnection.None {
+		errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection is None"))
+	}
+	if p.FailurePolicy == policy.Ignore && profile.Verb != decision.Prioritize {
+		errs = append(errs, field.Invalid(at.Child("failurePolicy"), string(p.FailurePolicy), "must be Fail, because "+p.Type+" claims resources: without it, filter passes nodes to which bind cannot bind the pod"))
 	}
 	return errs
 }

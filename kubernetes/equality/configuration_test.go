@@ -61,10 +61,14 @@ func (d draw) policies() []object {
 	for i := range pick(d, "policies", 1, 1, 2, 3, 4) {
 		// Neither 3 nor a multiple of it divides 10, so each step selects another policy.
 		t := types[(first+3*i)%len(types)]
-		policies = append(policies, object{
+		q := object{
 			"type": t.name, "config": t.draw(d), "weight": pick(d, "weight", 1, 2, 100, 0),
 			"failurePolicy": pick(d, "failure policy", policy.Fail, policy.Ignore),
-		})
+		}
+		if slices.Contains([]string{"GPUMemory", "Devices", "Licenses"}, t.name) {
+			delete(q, "failurePolicy") // a policy that makes claims cannot be ignored
+		}
+		policies = append(policies, q)
 	}
 	return append([]object{{"type": observerType, "weight": 0}}, policies...) // comes first, because no policy is called after one that fails
 }
