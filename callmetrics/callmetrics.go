@@ -76,7 +76,7 @@ func (m *Verb) Observe(duration time.Duration, r *decision.Record, err error) {
 		return
 	}
 	if m.verb == string(decision.Filter) || m.verb == string(decision.Prioritize) {
-		m.nodesPerCall.in(func() prometheus.Observer { return m.nodes.WithLabelValues(m.profile, m.verb) }).Observe(float64(r.Asked))
+		m.nodesPerCall.in(func() prometheus.Observer { return m.nodes.WithLabelValues(m.profile, m.verb) }).Observe(float64(r.Nodes))
 	}
 	for i := range r.Rejections {
 		m.rejections.WithLabelValues(m.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))

@@ -13,13 +13,13 @@ import (
 )
 
 func numbered(n int) *decision.Record {
-	return &decision.Record{Asked: n, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: "u"}}
+	return &decision.Record{Nodes: n, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: "u"}}
 }
 
 func numbers(records []*decision.Record) []int {
 	ns := []int{}
 	for _, r := range records {
-		ns = append(ns, r.Asked)
+		ns = append(ns, r.Nodes)
 	}
 	return ns
 }
@@ -37,7 +37,7 @@ func TestLogFind(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				r := &decision.Record{
-					Asked: rapid.IntRange(0, 100).Draw(t, "record"), Profile: fmt.Sprint("/", few.Draw(t, "profile")),
+					Nodes: rapid.IntRange(0, 100).Draw(t, "record"), Profile: fmt.Sprint("/", few.Draw(t, "profile")),
 					Pod: decision.Pod{Namespace: "ns", Name: fmt.Sprint(few.Draw(t, "pod")), UID: fmt.Sprint(few.Draw(t, "uid"))},
 				}
 				log.Add(r, nil)
@@ -73,8 +73,8 @@ func TestLogSize(t *testing.T) {
 			log.Add(numbered(n), nil)
 		}
 		found := log.Find(everything)
-		if len(found) != tt.want || found[0].Asked != 2*decision.DefaultLogSize+2 {
-			t.Errorf("a log of size %d holds %d records, the latest being %d", tt.size, len(found), found[0].Asked)
+		if len(found) != tt.want || found[0].Nodes != 2*decision.DefaultLogSize+2 {
+			t.Errorf("a log of size %d holds %d records, the latest being %d", tt.size, len(found), found[0].Nodes)
 		}
 	}
 }
@@ -116,18 +116,18 @@ func TestLogConcurrent(t *testing.T) {
 	}
 	checkOrder(t, log)
 	latest := log.Find(everything)[0]
-	if latest.Asked != each-1 {
-		t.Errorf("the latest record is number %d of its adder, want its last", latest.Asked)
+	if latest.Nodes != each-1 {
+		t.Errorf("the latest record is number %d of its adder, want its last", latest.Nodes)
 	}
 }
 
 func checkOrder(t *testing.T, log *decision.Log) {
 	last := map[string]int{}
 	for _, r := range log.Find(everything) {
-		if previous, ok := last[r.Profile]; ok && r.Asked >= previous {
-			t.Errorf("record %d of adder %s comes after %d: not the latest first", r.Asked, r.Profile, previous)
+		if previous, ok := last[r.Profile]; ok && r.Nodes >= previous {
+			t.Errorf("record %d of adder %s comes after %d: not the latest first", r.Nodes, r.Profile, previous)
 		}
-		last[r.Profile] = r.Asked
+		last[r.Profile] = r.Nodes
 	}
 }
 

@@ -38,9 +38,9 @@ type Record struct {
 	// policy evaluated it: all nodes fit, and all scores are equal.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 
-	// Asked is the number of nodes in the call, Fit how many of them passed every filter, and
+	// Nodes is the number of nodes in the call, Fit how many of them passed every filter, and
 	// Returned how many the response contained; Returned is less than Fit only with a shortlist.
-	Asked    int `json:"asked"`
+	Nodes    int `json:"nodes"`
 	Fit      int `json:"fit"`
 	Returned int `json:"returned"`
 

@@ -39,11 +39,11 @@ func TestText(t *testing.T) {
 		"empty": {},
 		"filter-all-fit": {
 			Verb: "filter", Profile: "/", Time: arrived, Duration: 412_345 * time.Nanosecond, Pod: web, Generation: 17,
-			Asked: 3, Fit: 3, Returned: 3, Policies: policies, MaxTotal: 700,
+			Nodes: 3, Fit: 3, Returned: 3, Policies: policies, MaxTotal: 700,
 		},
 		"filter-rejections": {
 			Verb: "filter", Profile: "/", Time: arrived, Duration: 2 * time.Millisecond, Pod: web, Generation: 17, Cached: true,
-			Asked: 30, Fit: 0, Returned: 0, MaxTotal: 700,
+			Nodes: 30, Fit: 0, Returned: 0, MaxTotal: 700,
 			Policies: []decision.Policy{
 				{Name: "GPUMemory", Weight: 5},
 				{Name: "Utilization", Weight: 2, IgnoredError: "policy Utilization: panic: boom"},
@@ -59,31 +59,31 @@ func TestText(t *testing.T) {
 		},
 		"filter-shortlist": {
 			Verb: "filter", Profile: "/gpu", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 18,
-			Asked: 500, Fit: 499, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
+			Nodes: 500, Fit: 499, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
 			Rejections: []decision.Rejection{{Policy: "GPUMemory", Code: "NoGPU", Text: "the node has no GPU", Nodes: 1}},
 		},
 		"prioritize": {
 			Verb: "prioritize", Profile: "/", Time: arrived, Duration: 99 * time.Microsecond, Pod: web, Generation: 17,
-			Asked: 2, Fit: 2, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
+			Nodes: 2, Fit: 2, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
 		},
 		"prioritize-chosen": {
-			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 2, Fit: 2, Returned: 2, MaxTotal: 700, Top: scored, Ties: 1,
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 2, Fit: 2, Returned: 2, MaxTotal: 700, Top: scored, Ties: 1,
 			Chosen: &decision.ChosenNode{ScoredNode: scored[1], Better: 1},
 		},
 		"prioritize-tied": {
-			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 60,
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 60,
 			Chosen: &decision.ChosenNode{ScoredNode: decision.ScoredNode{Node: "node-z", Total: 640, Scores: scored[0].Scores}, Equal: 59},
 		},
 		"prioritize-chosen-outside": {
-			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 1,
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 1,
 			Chosen: &decision.ChosenNode{ScoredNode: scored[1], Better: 40, Equal: 22},
 		},
 		"prioritize-wide": {
-			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 1, Fit: 1, Returned: 1, MaxTotal: 100, Ties: 1,
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, MaxTotal: 100, Ties: 1,
 			Top: []decision.ScoredNode{{Node: "node-a", Total: 5, Scores: []decision.Score{{Policy: strings.Repeat("Policy", 15), Score: 5, Weight: 1}}}},
 		},
 		"prioritize-one": {
-			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Asked: 1, Fit: 1, Returned: 1, Policies: policies, MaxTotal: 700,
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, Policies: policies, MaxTotal: 700,
 		},
 		"preempt": {
 			Verb: "preempt", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Policies: policies,
@@ -101,11 +101,11 @@ func TestText(t *testing.T) {
 			Error: "node node-a: no device has enough left (policy GPUMemory)\npolicy License: releasing: no answer",
 		},
 		"failed": {
-			Verb: "filter", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Asked: 1, Policies: policies,
+			Verb: "filter", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Nodes: 1, Policies: policies,
 			Error: `policy GPUMemory: annotation "x": "ten" is not a number`,
 		},
 		"claimed": {
-			Verb: "prioritize", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Asked: 2, Fit: 2, Returned: 2,
+			Verb: "prioritize", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Nodes: 2, Fit: 2, Returned: 2,
 			MaxTotal: 100, Top: []decision.ScoredNode{
 				{Node: "node-a", Total: 100, HoldsClaim: true, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}},
 				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Score: 70, Weight: 1}}},
@@ -186,7 +186,7 @@ func TestJSONOfAnEmptyRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"time":"2026-03-04T05:06:07.089Z","durationNanoseconds":0,"verb":"bind","profile":"/","pod":{"namespace":"","name":""},"generation":0,"asked":0,"fit":0,"returned":0}`
+	want := `{"time":"2026-03-04T05:06:07.089Z","durationNanoseconds":0,"verb":"bind","profile":"/","pod":{"namespace":"","name":""},"generation":0,"nodes":0,"fit":0,"returned":0}`
 	if diff := cmp.Diff(want, string(encoded)); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}

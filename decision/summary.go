@@ -23,7 +23,7 @@ func Summary(records []*Record, node string) string {
 	}
 	for _, r := range records {
 		if r.Verb == Filter {
-			parts = append(parts, fmt.Sprintf("%d of %s fit", r.Fit, count(r.Asked, "node")))
+			parts = append(parts, fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node")))
 			for _, rejection := range r.Rejections {
 				parts = append(parts, fmt.Sprintf("%d %s", rejection.Nodes, rejection.Text))
 			}

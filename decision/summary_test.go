@@ -7,23 +7,23 @@ import (
 )
 
 func TestSummary(t *testing.T) {
-	filter := &decision.Record{Verb: "filter", Asked: 30, Fit: 1, Rejections: []decision.Rejection{
+	filter := &decision.Record{Verb: "filter", Nodes: 30, Fit: 1, Rejections: []decision.Rejection{
 		{Nodes: 20, Text: "no single GPU has enough free memory"}, {Nodes: 9, Text: "the node has no GPU"},
 	}}
-	older := &decision.Record{Verb: "filter", Asked: 1, Fit: 1}
-	shortlisted := &decision.Record{Verb: "filter", Asked: 2, Fit: 2, Returned: 1, MaxTotal: 700, Top: scored}
-	prioritize := &decision.Record{Verb: "prioritize", Asked: 2, MaxTotal: 700, Top: scored}
+	older := &decision.Record{Verb: "filter", Nodes: 1, Fit: 1}
+	shortlisted := &decision.Record{Verb: "filter", Nodes: 2, Fit: 2, Returned: 1, MaxTotal: 700, Top: scored}
+	prioritize := &decision.Record{Verb: "prioritize", Nodes: 2, MaxTotal: 700, Top: scored}
 	claimed := &decision.Record{Verb: "prioritize", MaxTotal: 700, Top: []decision.ScoredNode{
 		{Node: "node-a", Total: 700, HoldsClaim: true, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
 	}}
 	chosen := func(node string, better, equal int) *decision.Record {
-		return &decision.Record{Verb: "prioritize", Asked: 63, MaxTotal: 700, Ties: 1, Top: scored, Chosen: &decision.ChosenNode{
+		return &decision.Record{Verb: "prioritize", Nodes: 63, MaxTotal: 700, Ties: 1, Top: scored, Chosen: &decision.ChosenNode{
 			ScoredNode: decision.ScoredNode{Node: node, Total: 300, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
 			Better:     better, Equal: equal,
 		}}
 	}
-	tied := &decision.Record{Verb: "prioritize", Asked: 63, MaxTotal: 400, Ties: 63, Top: []decision.ScoredNode{{Node: "a", Total: 100}, {Node: "b", Total: 100}}}
-	unscored := &decision.Record{Verb: "prioritize", Asked: 2}
+	tied := &decision.Record{Verb: "prioritize", Nodes: 63, MaxTotal: 400, Ties: 63, Top: []decision.ScoredNode{{Node: "a", Total: 100}, {Node: "b", Total: 100}}}
+	unscored := &decision.Record{Verb: "prioritize", Nodes: 2}
 	bind := &decision.Record{Verb: "bind", Bound: "node-a"}
 
 	tests := []struct {

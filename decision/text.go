@@ -63,9 +63,9 @@ func (r *Record) headline(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, " %d of %d %scandidate nodes kept", kept, len(r.Preemptions), listed)
 	case r.Verb == Prioritize:
-		fmt.Fprintf(b, " %s scored", count(r.Asked, "node"))
+		fmt.Fprintf(b, " %s scored", count(r.Nodes, "node"))
 	default:
-		fmt.Fprintf(b, " %d of %s fit", r.Fit, count(r.Asked, "node"))
+		fmt.Fprintf(b, " %d of %s fit", r.Fit, count(r.Nodes, "node"))
 		if r.Returned < r.Fit {
 			fmt.Fprintf(b, ", the best %d returned", r.Returned)
 		}

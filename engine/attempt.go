@@ -145,7 +145,7 @@ func (a *Attempt) Record(fit int) *decision.Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	record := a.engine.newRecord(Request{Pod: a.ev.pod, View: a.ev.key.view}, false)
-	record.Asked = a.passed + len(a.rejected)
+	record.Nodes = a.passed + len(a.rejected)
 	record.Fit, record.Returned = fit, fit
 	record.Policies, record.MaxTotal = a.ev.policies(), a.ev.maxTotal
 	record.Rejections = a.ev.rejections(a.rejected)

@@ -97,8 +97,8 @@ func TestFilter(t *testing.T) {
 				t.Errorf("rejected %q, want %q", got, tt.rejected)
 			}
 			r := result.Record
-			if r.Asked != len(req.Nodes) || r.Fit != len(result.Kept) || r.Returned != len(result.Kept) {
-				t.Errorf("the record has asked %d, fit %d, returned %d; want %d, %d, %[5]d", r.Asked, r.Fit, r.Returned, len(req.Nodes), len(result.Kept))
+			if r.Nodes != len(req.Nodes) || r.Fit != len(result.Kept) || r.Returned != len(result.Kept) {
+				t.Errorf("the record has nodes %d, fit %d, returned %d; want %d, %d, %[5]d", r.Nodes, r.Fit, r.Returned, len(req.Nodes), len(result.Kept))
 			}
 			if len(result.Totals) > 0 || r.Top != nil {
 				t.Errorf("a filter without shortlist scored: totals %v, top %v", result.Totals, r.Top)
@@ -163,7 +163,7 @@ func TestFilterRecord(t *testing.T) {
 	want := &decision.Record{
 		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "uid-1"},
 		Generation: 1,
-		Asked:      13, Fit: 1, Returned: 1,
+		Nodes:      13, Fit: 1, Returned: 1,
 		MaxTotal: 600,
 		Policies: []decision.Policy{
 			{Name: "Memory"}, {Name: "GPUs", Weight: 2}, {Name: "Health", Weight: 1},

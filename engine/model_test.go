@@ -136,7 +136,7 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 	a.Record = &decision.Record{
 		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
 		Generation: req.View.Generation(),
-		Asked:      len(req.Nodes),
+		Nodes:      len(req.Nodes),
 	}
 	var all int64
 	for i, member := range m.members {

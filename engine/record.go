@@ -7,7 +7,7 @@ func (e *Engine) newRecord(req Request, cached bool) *decision.Record {
 		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
 		Generation: req.View.Generation(),
 		Cached:     cached,
-		Asked:      len(req.Nodes),
+		Nodes:      len(req.Nodes),
 	}
 }
 

@@ -255,7 +255,7 @@ func TestScoreRecord(t *testing.T) {
 	want := &decision.Record{
 		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "u"},
 		Generation: 1,
-		Asked:      15, Fit: 15, Returned: 15, MaxTotal: 400,
+		Nodes:      15, Fit: 15, Returned: 15, MaxTotal: 400,
 		Policies: []decision.Policy{{Name: "FilterOnly"}, {Name: "Plain", Weight: 3}, {Name: "Relative", Weight: 1}},
 		Top: []decision.ScoredNode{ // the best 10 of 14 known nodes
 			scored("n05", 11, 100), // total 133

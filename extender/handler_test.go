@@ -190,7 +190,7 @@ func TestFilterByNames(t *testing.T) {
 		t.Error(diff)
 	}
 	records := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 10})
-	if len(records) != 1 || records[0].Asked != 5 || records[0].Fit != 2 || records[0].Verb != "filter" || records[0].Duration <= 0 {
+	if len(records) != 1 || records[0].Nodes != 5 || records[0].Fit != 2 || records[0].Verb != "filter" || records[0].Duration <= 0 {
 		t.Errorf("got records %+v", records)
 	}
 }

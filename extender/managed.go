@@ -26,6 +26,6 @@ func unmanaged(req engine.Request, result *engine.Result) {
 	}
 	result.Record = &decision.Record{
 		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
-		Generation: req.View.Generation(), Asked: n, Fit: n, Returned: n, Unmanaged: true,
+		Generation: req.View.Generation(), Nodes: n, Fit: n, Returned: n, Unmanaged: true,
 	}
 }

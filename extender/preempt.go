@@ -84,7 +84,7 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 		}, &c.result)
 	}
 	record := c.result.Record
-	record.Asked, record.Fit, record.Returned = 0, 0, 0
+	record.Nodes, record.Fit, record.Returned = 0, 0, 0
 	for _, candidate := range given {
 		record.Preemptions = append(record.Preemptions, decision.Preemption{Node: candidate.Name, Given: len(candidate.Victims), Dropped: why})
 	}

@@ -134,7 +134,7 @@ func TestSupposedNodes(t *testing.T) {
 	if status := s.Filter(t.Context(), dry, pod, s.infos[0]); status.Code() != fwk.Unschedulable {
 		t.Errorf("with it: %v", status)
 	}
-	if after := s.service.Log.Find(decision.Query{Namespace: "default", Name: "urgent", Limit: 9}); len(after) != len(before) || after[0].Asked != 1 {
+	if after := s.service.Log.Find(decision.Query{Namespace: "default", Name: "urgent", Limit: 9}); len(after) != len(before) || after[0].Nodes != 1 {
 		t.Errorf("the records are %+v", after)
 	}
 }
