@@ -17,10 +17,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TouchedAnnotation is set on a pod before its claim is released because the pod stayed unbound,
+// ReleaseAnnotation is set on a pod before its claim is released because the pod stayed unbound,
 // the outcome of its Binding is unknown, or the claim cannot be used any more; its value is the
-// time.
-const TouchedAnnotation = "outboard.dev/claim-taken-back"
+// time. If a Binding arrived before, the pod has the annotation and keeps its claim.
+const ReleaseAnnotation = "outboard.dev/claim-release-started"
 
 // ledgerClient reads and writes Ledgers.
 type ledgerClient struct {
@@ -101,7 +101,7 @@ func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 // TouchPod changes the resourceVersion of the pod, by setting an annotation, and returns the
 // changed pod; nil if it is gone.
 func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
-	pod, err := c.stamp(ctx, namespace, name, uid, TouchedAnnotation)
+	pod, err := c.stamp(ctx, namespace, name, uid, ReleaseAnnotation)
 	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
 		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
 			return nil, lookupErr

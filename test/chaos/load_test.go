@@ -107,7 +107,7 @@ func (l *load) takenBack(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for i := range list.Items {
-		if _, ok := list.Items[i].Annotations[cluster.TouchedAnnotation]; ok {
+		if _, ok := list.Items[i].Annotations[cluster.ReleaseAnnotation]; ok {
 			n++
 		}
 	}

@@ -108,7 +108,7 @@ func TestReclaimWithoutPermission(t *testing.T) {
 		return th.metric(o, `outboard_ledger_released_claims_total{reason="reclaimed"} `) == "1"
 	})
 	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })
-	if th.pod("abandoned").Annotations[cluster.TouchedAnnotation] == "" {
+	if th.pod("abandoned").Annotations[cluster.ReleaseAnnotation] == "" {
 		t.Error("the pod is unchanged")
 	}
 	if got := strings.Count(o.Log(), "a permission is missing"); got != 1 {

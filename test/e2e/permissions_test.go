@@ -251,7 +251,7 @@ func (a *actor) takeBack(pod *corev1.Pod) {
 	if a.try("releasing a claim", err); err != nil {
 		return
 	}
-	if touched.ResourceVersion == pod.ResourceVersion || touched.Annotations[cluster.TouchedAnnotation] == "" {
+	if touched.ResourceVersion == pod.ResourceVersion || touched.Annotations[cluster.ReleaseAnnotation] == "" {
 		a.t.Errorf("the pod has version %s and annotations %v", touched.ResourceVersion, touched.Annotations)
 	}
 	if err := a.bind(pod, pod.ResourceVersion); err == nil {
