@@ -37,6 +37,8 @@ type Object struct {
 	Spec              snapshot.Ledger `json:"spec"`
 	// Summary is for people: the sums over all units.
 	Summary Summary `json:"summary"`
+
+	unknown fields // as last read; immutable
 }
 
 // Summary is what kubectl get shows. It counts claims only, and not pods without claims that another tool has bound or
