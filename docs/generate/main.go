@@ -1,5 +1,6 @@
 // Command generate writes the reference pages in docs/reference from the code: from the schema of configuration files, the
-// registered metrics, the reasons of policies and the command line. Run it in the root of the repository.
+// registered metrics, the reasons of policies and the command line. It draws docs/gpu-sharing.svg from a page. Run it in the root of
+// the repository.
 package main
 
 import (
@@ -8,20 +9,19 @@ import (
 	"path/filepath"
 )
 
-// page is a reference page. write returns its text; root is the root of the repository.
+// page is a generated file. write returns its text; root is the root of the repository.
 type page struct {
-	name  string
+	path  string
 	write func(root string) (string, error)
 }
 
 var pages = []page{
-	{"commands.md", commands},
-	{"configuration.md", configuration},
-	{"metrics.md", metrics},
-	{"reasons.md", reasons},
+	{"docs/reference/commands.md", commands},
+	{"docs/reference/configuration.md", configuration},
+	{"docs/reference/metrics.md", metrics},
+	{"docs/reference/reasons.md", reasons},
+	{"docs/gpu-sharing.svg", gpuPicture},
 }
-
-const folder = "docs/reference"
 
 func main() {
 	if err := run("."); err != nil {
@@ -34,9 +34,9 @@ func run(root string) error {
 	for _, p := range pages {
 		text, err := p.write(root)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return fmt.Errorf("%s: %w", p.path, err)
 		}
-		if err := os.WriteFile(filepath.Join(root, folder, p.name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, p.path), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

@@ -15,19 +15,19 @@ import (
 
 const root = "../.."
 
-// The reference pages match the code.
+// The generated files match the code and the pages.
 func TestPagesAreUpToDate(t *testing.T) {
 	for _, p := range pages {
 		want, err := p.write(root)
 		if err != nil {
-			t.Fatalf("%s: %v", p.name, err)
+			t.Fatalf("%s: %v", p.path, err)
 		}
-		got, err := os.ReadFile(filepath.Join(root, folder, p.name))
+		got, err := os.ReadFile(filepath.Join(root, p.path))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if line := firstDifference(string(got), want); line > 0 {
-			t.Errorf("line %d of %s/%s differs from the code: go run ./docs/generate", line, folder, p.name)
+			t.Errorf("line %d of %s differs: go run ./docs/generate", line, p.path)
 		}
 	}
 }
