@@ -1,0 +1,117 @@
+package binder_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/binder"
+	"outboard.dev/outboard/binding"
+	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// watched is an API server whose pod "earlier" must be bound before the other one.
+type watched struct {
+	*apiServer
+	earlier *corev1.Pod   // nil: gone
+	next    chan struct{} // closed when there is another View
+}
+
+func (w *watched) PodByUID(uid types.UID) *corev1.Pod {
+	if uid == "earlier" {
+		return w.earlier
+	}
+	return w.apiServer.PodByUID(uid)
+}
+
+func (w *watched) Superseded(*snapshot.View) <-chan struct{} { return w.next }
+
+// TestBindWaitsForEarlierPods runs with a simulated clock.
+func TestBindWaitsForEarlierPods(t *testing.T) {
+	const never = time.Hour
+	for _, tc := range []struct {
+		name     string
+		inFlight bool           // this process binds the earlier pod
+		after    time.Duration  // until change
+		change   func(*watched) // what happens to the earlier pod
+		cancel   time.Duration  // when the caller's context ends
+		from, to time.Duration  // when the Binding is sent
+	}{
+		{"gone already", false, 0, func(w *watched) { w.earlier = nil }, never, 0, 0},
+		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 100 * time.Millisecond, 100 * time.Millisecond},
+		{"gone meanwhile", false, 100 * time.Millisecond, func(w *watched) { w.earlier = nil; close(w.next) }, never,
+			100 * time.Millisecond, 100 * time.Millisecond},
+		{"never bound by another replica", false, never, nil, never, 100*time.Millisecond + 1, time.Second},
+		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 900 * time.Millisecond, 900 * time.Millisecond},
+		{"never bound by this process", true, never, nil, never, 900*time.Millisecond + 1, 2 * time.Second},
+		{"the caller gives up", true, never, nil, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWatched()
+				var inFlight binder.InFlight
+				if tc.inFlight {
+					defer inFlight.Begin("a", w.earlier)()
+				}
+				switch {
+				case tc.after == 0:
+					tc.change(w)
+				case tc.change != nil:
+					time.AfterFunc(tc.after, func() { tc.change(w) })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
+				defer cancel()
+				if at := w.bindAfterEarlier(t, ctx, &inFlight); at < tc.from || at > tc.to {
+					t.Errorf("the Binding is sent after %s, want %s to %s", at, tc.from, tc.to)
+				}
+			})
+		})
+	}
+}
+
+// All pods together wait once for a pod that another replica does not bind.
+func TestBindWaitsOnceForTheSamePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inFlight binder.InFlight
+		if at := newWatched().bindAfterEarlier(t, t.Context(), &inFlight); at == 0 {
+			t.Error("the first pod does not wait")
+		}
+		if at := newWatched().bindAfterEarlier(t, t.Context(), &inFlight); at != 0 {
+			t.Errorf("the second pod waits for another %s", at)
+		}
+	})
+}
+
+func newWatched() *watched {
+	return &watched{apiServer: newAPIServer(), earlier: named("earlier"), next: make(chan struct{})}
+}
+
+func (w *watched) bindEarlier() {
+	w.earlier = w.earlier.DeepCopy()
+	w.earlier.Spec.NodeName = "a"
+	close(w.next)
+}
+
+// bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent.
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, inFlight *binder.InFlight) (sent time.Duration) {
+	t.Helper()
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	w.onBind = func(b binding.Binding) error {
+		sent = time.Since(started)
+		return w.receive(b)
+	}
+	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, InFlight: inFlight, Why: func(*corev1.Pod, string) string { return "" }}
+	if err := b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
