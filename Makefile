@@ -16,7 +16,7 @@ FUZZTIME ?= 10000x
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help docs kubernetes prometheus demo test unit race fuzz chaos bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
+.PHONY: help docs kubernetes prometheus demo test unit race fuzz chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,9 +42,17 @@ race: ## run the tests under the race detector
 fuzz: ## run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
-chaos: control-plane ## run the chaos tests of make test with thousands of pods
-	$(GO) test -run '^Test(Chaos|Burst)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
+chaos: control-plane ## run the chaos tests of make test with thousands of pods, and ten rolling updates
+	$(GO) test -run '^Test(Chaos|Burst|RollingUpdate)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
+
+# For example: make upgrade FROM=v0.1.0. The configuration of the test must be valid for that commit.
+upgrade: control-plane ## upgrade from commit FROM to this checkout and back, while pods with claims are bound
+	rm -rf bin/from && mkdir -p bin/from/source
+	git archive $(or $(FROM),$(error set FROM to a commit)) | tar -x -C bin/from/source
+	$(GO) -C bin/from/source build -tags chaos -o ../outboard ./cmd/outboard
+	rm -rf bin/from/source
+	$(GO) test -run '^TestUpgrade$$' -count 1 -v ./test/chaos -args -from $(CURDIR)/bin/from/outboard
 
 bench: control-plane ## run the benchmarks, each beside its baseline
 	$(GO) run ./test/benchwire
