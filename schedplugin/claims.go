@@ -19,11 +19,12 @@ type reservation struct {
 	uid    types.UID
 	node   string
 	claims bool // policies allocate resources to it
+	known  bool // the Cluster had the pod when it was reserved
 	end    func()
 	bound  time.Time // when it was bound; zero: not yet
 }
 
-// shownTimeout is how long a bound pod counts on its node while no View shows it. After that, it is gone or on another node.
+// shownTimeout is how long a bound pod counts on its node while no View shows it. After that, it is on another node.
 const shownTimeout = 10 * time.Second
 
 // Reserve implements fwk.ReservePlugin. From now on the pod counts on the node, with the annotations that it will probably get.
@@ -35,8 +36,11 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	}
 	c.succeeds(1) // unless PreScore has: the framework does not score a single node
 	node := c.view.Node(name)
-	if node == nil {
-		return nil // the View does not have the node yet, so no policy sees the pod there
+	switch {
+	case node == nil && c.engine.Reserves():
+		return fwk.AsStatus(unknownNode(name)) // kube-scheduler retries the pod after its backoff
+	case node == nil:
+		return nil // no policy sees the pod there
 	}
 	planned, claims := binder.WithPlannedClaims(ctx, c.engine, c.view, c.pod, c.engine.CountNominated(c.view, nil, c.pod, node))
 	if claims {
@@ -47,9 +51,13 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	p.Unreserve(ctx, state, pod, name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reserved[pod.UID] = &reservation{uid: pod.UID, node: name, claims: claims, end: p.inFlight.Begin(name, planned)}
+	p.reserved[pod.UID] = &reservation{
+		uid: pod.UID, node: name, claims: claims, known: p.service.Cluster.PodByUID(pod.UID) != nil, end: p.inFlight.Begin(name, planned),
+	}
 	return nil
 }
+
+func unknownNode(name string) error { return fmt.Errorf("node %q is not known to Outboard yet", name) }
 
 // Unreserve implements fwk.ReservePlugin. Bind has released the claims already, unless the outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
@@ -69,15 +77,20 @@ func (p *plugin) reservationOf(uid types.UID) *reservation {
 }
 
 // Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their claims, and leaves the others to the
-// next plugin.
+// next plugin. Without a reservation, policies may allocate resources to any pod that concerns them.
 func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	r := p.reservationOf(pod.UID)
-	if r == nil || !r.claims {
+	if r != nil && !r.claims {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	c, err := cycleOf(state)
-	if err != nil {
+	switch {
+	case err != nil && r == nil: // no policy concerns the pod
+		return fwk.NewStatus(fwk.Skip)
+	case err != nil:
 		return fwk.AsStatus(err)
+	case !c.engine.Reserves():
+		return fwk.NewStatus(fwk.Skip)
 	}
 	started := time.Now()
 	if err := p.bind(ctx, c, name); err != nil {
@@ -101,7 +114,7 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
 	view := cluster.View()
 	node := view.Node(name)
 	if node == nil {
-		return fmt.Errorf("node %q is not known to Outboard yet", name)
+		return unknownNode(name)
 	}
 	return b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, nil, pod, node)})
 }
@@ -115,7 +128,7 @@ func (p *plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, 
 	}
 }
 
-// endShown ends the reservations of pods that the View shows bound.
+// endShown ends the reservations of pods that the View shows bound, and of bound pods that are gone.
 func (p *plugin) endShown() {
 	view := p.service.Cluster.View()
 	p.mu.Lock()
@@ -125,7 +138,8 @@ func (p *plugin) endShown() {
 			continue
 		}
 		node := view.Node(r.node)
-		if node == nil || slices.ContainsFunc(node.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid }) || time.Since(r.bound) > shownTimeout {
+		gone := r.known && p.service.Cluster.PodByUID(uid) == nil
+		if node == nil || gone || slices.ContainsFunc(node.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid }) || time.Since(r.bound) > shownTimeout {
 			r.end()
 			delete(p.reserved, uid)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/ledger"
 	policies "outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/service"
 	signals "outboard.dev/outboard/signal/standard"
@@ -33,6 +35,7 @@ type scheduler struct {
 	t      testing.TB
 	client *fake.Clientset
 	*plugin
+	ledgers *ledgers
 
 	infos      []*nodeInfo
 	generation int64
@@ -59,13 +62,18 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 		t.Fatal(err)
 	}
 	known := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	s.ledgers = &ledgers{Cluster: live, byName: map[string]*ledger.Object{}}
+	keeper, err := ledger.New(ledger.Options{API: s.ledgers, Cache: live, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, err := config.Parse("test", []byte(header+configuration), known)
 	if err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
 	running, err := service.New(service.Options{
-		Config: c, Types: known, Connection: service.Connection{Cluster: live}, Registry: registry, Logger: slog.New(slog.DiscardHandler),
+		Config: c, Types: known, Connection: service.Connection{Cluster: live, Keeper: keeper}, Registry: registry, Logger: slog.New(slog.DiscardHandler),
 		Retry: func(pod *corev1.Pod) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -85,6 +93,50 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	}
 	s.plugin = newPlugin(&process{service: running, metrics: &verbs{Metrics: callmetrics.New(registry)}, inFlight: new(binder.InFlight)}, arguments{}, struct{ fwk.Handle }{})
 	return s
+}
+
+// ledgers are the Ledgers of the API server. Pods are those of the cluster.
+type ledgers struct {
+	*cluster.Cluster
+	mu     sync.Mutex
+	byName map[string]*ledger.Object
+}
+
+func (l *ledgers) GetLedger(_ context.Context, name string) (*ledger.Object, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o := l.byName[name]; o != nil {
+		return o, nil
+	}
+	return nil, apierrors.NewNotFound(ledger.Resource.GroupResource(), name)
+}
+
+func (l *ledgers) PutLedger(_ context.Context, o *ledger.Object) (*ledger.Object, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stored := *o
+	stored.ResourceVersion = fmt.Sprint(len(o.ResourceVersion) + 1)
+	l.byName[o.Name] = &stored
+	return &stored, nil
+}
+
+func (l *ledgers) DeleteLedger(_ context.Context, o *ledger.Object) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.byName, o.Name)
+	return nil
+}
+
+// claims returns the pods that hold claims.
+func (l *ledgers) claims() (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.byName {
+		for _, pod := range o.Spec.Pods {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
 }
 
 // state is the state of one attempt.

@@ -3,10 +3,12 @@ package schedplugin
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -206,5 +208,86 @@ func TestScores(t *testing.T) {
 	}
 	if got := strings.Join(verbs, " "); got != "prioritize filter" {
 		t.Errorf("the record is %s", got)
+	}
+}
+
+const allocating = "profiles: [{policies: [{type: GPUMemory}]}]\n"
+
+// gpuPod returns a pod that needs a claim.
+func gpuPod(name string) *corev1.Pod {
+	pod := podNamed(name, nil)
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("4")},
+	}}}
+	return pod
+}
+
+// withGPU adds a node with a GPU to kube-scheduler's nodes.
+func (s *scheduler) withGPU(name string) *corev1.Node {
+	size := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("16"), "aliyun.com/gpu-count": resource.MustParse("1")}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: size, Allocatable: size}}
+	s.generation++
+	s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
+	return node
+}
+
+// If no View shows a node yet, a pod that may need a claim is not placed there, and so it is never bound without the claim.
+func TestNoClaimOnNodesThatNoViewShows(t *testing.T) {
+	s := schedule(t, 0, allocating)
+	s.withGPU("new")
+	pod := gpuPod("p")
+	st, left := s.attempt(pod)
+	if _, fits := left["new"]; !fits {
+		t.Fatalf("the pod fits on %v", left)
+	}
+	status := s.Reserve(t.Context(), st, pod, "new")
+	if status.Code() != fwk.Error || !strings.Contains(status.Message(), `node "new" is not known to Outboard yet`) {
+		t.Errorf("Reserve on a node that no view shows: %v", status)
+	}
+	if status := s.Bind(t.Context(), st, pod, "new"); status.IsSkip() || status.IsSuccess() {
+		t.Errorf("Bind without a reservation: %v", status)
+	}
+}
+
+// A profile of kube-scheduler may not call Reserve. The plugin then binds the pods that may need a claim, and skips the others.
+func TestBindWithoutReserve(t *testing.T) {
+	s := schedule(t, 0, allocating, gpuPod("p"))
+	node := s.withGPU("n")
+	if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the node", func() bool { return s.service.Cluster.View().Len() == 1 })
+	pod := gpuPod("p")
+	st, _ := s.attempt(pod)
+	if status := s.Bind(t.Context(), st, pod, "n"); !status.IsSuccess() {
+		t.Errorf("a pod that needs a claim: %v", status)
+	}
+	if claims := s.ledgers.claims(); !slices.Equal(claims, []string{"p"}) {
+		t.Errorf("claims of the pods %v, want p", claims)
+	}
+	if status := s.Bind(t.Context(), &state{}, podNamed("other", nil), "n"); !status.IsSkip() {
+		t.Errorf("a pod that concerns no policy: %v", status)
+	}
+	limited := schedule(t, 1, onePerNode)
+	st, _ = limited.attempt(podNamed("web", web))
+	if status := limited.Bind(t.Context(), st, podNamed("web", web), "n0"); !status.IsSkip() {
+		t.Errorf("a pod of a profile that allocates nothing: %v", status)
+	}
+}
+
+// A bound pod that is deleted before a View shows it on its node does not count any more.
+func TestDeletedPodsDoNotCount(t *testing.T) {
+	s := schedule(t, 1, onePerNode, podNamed("first", web))
+	first := podNamed("first", web)
+	st, _ := s.attempt(first)
+	s.Reserve(t.Context(), st, first, "n0")
+	s.PostBind(t.Context(), st, first, "n0")
+	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the pod is gone", func() bool { return s.service.Cluster.PodByUID("first") == nil })
+	s.attempt(podNamed("second", web))
+	if s.reservationOf("first") != nil {
+		t.Error("the pod counts on its node although it is gone")
 	}
 }
