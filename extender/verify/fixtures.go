@@ -31,6 +31,7 @@ const (
 	imaginaryNamespace = "outboard-verify"
 	imaginaryUID       = types.UID("outboard-verify-probe")
 	imaginaryNode      = "outboard-verify-node-"
+	imaginaryImage     = "registry.example/app:1"
 	imaginaryVictim    = "outboard-verify-victim-"
 	sampleSize         = 10 // nodes in a request that is not about size
 )
@@ -69,9 +70,10 @@ func newFixtures(o Options) (*fixtures, error) {
 	}
 	c.knownNodes = len(c.nodes)
 	enough := slices.Max(append([]int{sampleSize}, o.Sizes...))
+	templates := []*corev1.Node{template, withImages(template, c.pod)} // so that a node can be better than another
 	for i := 0; len(c.nodes) < enough; i++ {
 		if name := imaginaryNode + strconv.Itoa(i); !names[name] {
-			add(named(template, name))
+			add(named(templates[i%2], name))
 		}
 	}
 	if o.Pods != nil {
@@ -159,7 +161,7 @@ func addRequests(pod *corev1.Pod, resources corev1.ResourceList) {
 		return
 	}
 	if len(pod.Spec.Containers) == 0 {
-		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "registry.example/app:1"}}
+		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: imaginaryImage}}
 	}
 	r := &pod.Spec.Containers[0].Resources
 	for _, list := range []*corev1.ResourceList{&r.Requests, &r.Limits} {
@@ -179,7 +181,7 @@ func imaginaryPod() *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: "main", Image: "registry.example/app:1",
+				Name: "main", Image: imaginaryImage,
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{
 						corev1.ResourceCPU:    resource.MustParse("100m"),
@@ -260,6 +262,16 @@ func imaginaryNodeObject() *corev1.Node {
 		})
 	}
 	return node
+}
+
+// withImages returns the node with the images of the pod's containers.
+func withImages(template *corev1.Node, pod *corev1.Pod) *corev1.Node {
+	node := *template
+	node.Status.Images = slices.Clip(node.Status.Images)
+	for i := range pod.Spec.Containers {
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{pod.Spec.Containers[i].Image}, SizeBytes: 50_000_000})
+	}
+	return &node
 }
 
 // named returns the node under another name, sharing what does not depend on it.

@@ -19,7 +19,9 @@ import (
 	"outboard.dev/outboard/engine"
 	outboard "outboard.dev/outboard/extender"
 	"outboard.dev/outboard/extender/verify"
+	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -95,6 +97,24 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}
 	for _, id := range []string{"order", "reasons", "nodes-unchanged", "preempt-untrimmed", "connection-reuse", "large-request", "survives"} {
+		if r := result(t, report, id); r.Outcome != verify.Passed {
+			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
+		}
+	}
+}
+
+// Outboard omits scores that are equal on all nodes. The imaginary nodes differ, so that verify sees scores.
+func TestImaginaryNodesGetDifferentScores(t *testing.T) {
+	profile, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "ImageLocality", Policy: policytest.Build(t, imagelocality.Type(), ""), Weight: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := outboard.New(outboard.Options{
+		Profile: "/", Engine: profile, Log: decision.NewLog(16),
+		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+	})
+	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), PrioritizeVerb: "prioritize", Mode: verify.ModeNodes}))
+	for _, id := range []string{"score-range", "score-known", "score-once"} {
 		if r := result(t, report, id); r.Outcome != verify.Passed {
 			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
 		}

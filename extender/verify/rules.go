@@ -151,7 +151,7 @@ var rules = []Rule{
 		Consequence: "kube-scheduler continues with the returned objects: dropped or changed parts (labels, taints, fields newer than the extender's libraries) affect every later plugin."},
 
 	{ID: ruleScoreRange, Severity: SeverityError, verbs: prioritizeOnly, needs: "no response with a score",
-		Statement:   "scores are between 0 and 10",
+		Statement:   "scores are between 0 and 10, or --max-score",
 		Consequence: "Scores are not clamped: the score is multiplied by the weight and by 10, so 100 outweighs all of kube-scheduler's own scores, and a very large one overflows."},
 	{ID: ruleScoreKnown, Severity: SeverityWarning, verbs: prioritizeOnly, needs: "no response with a score",
 		Statement:   "only nodes of the request are scored",
