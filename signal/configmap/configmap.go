@@ -39,13 +39,13 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	if err != nil {
 		return nil, fmt.Errorf("configMap %s/%s: %w", s.config.Namespace, s.config.Name, err)
 	}
-	text, ok := object.Data[s.config.Key]
+	text, ok := object.Data[s.config.DataKey]
 	if !ok {
-		return nil, fmt.Errorf("configMap %s/%s has no key %q in its data", s.config.Namespace, s.config.Name, s.config.Key)
+		return nil, fmt.Errorf("configMap %s/%s has no key %q in its data", s.config.Namespace, s.config.Name, s.config.DataKey)
 	}
 	samples, err := s.decoder.Decode(strings.NewReader(text), limits)
 	if err != nil {
-		return nil, fmt.Errorf("configMap %s/%s, key %q: %w", s.config.Namespace, s.config.Name, s.config.Key, err)
+		return nil, fmt.Errorf("configMap %s/%s, key %q: %w", s.config.Namespace, s.config.Name, s.config.DataKey, err)
 	}
 	return samples, nil
 }

@@ -2,6 +2,7 @@ package configmap_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,15 +31,30 @@ func source(t *testing.T, data map[string]string, c configmap.Config) (*configma
 }
 
 func TestRead(t *testing.T) {
-	s, client := source(t, map[string]string{"cost.csv": "node,cost\nn1,0.5\n"},
-		configmap.Config{Name: "cost", Key: "cost.csv", Document: content.Document{Format: content.CSV, Key: "node", Value: "cost"}})
-	samples, err := s.Read(t.Context(), limits)
-	if got, want := fmt.Sprint(samples), fmt.Sprint([]signal.Sample{{Key: "n1", Number: 0.5}}); err != nil || got != want {
-		t.Errorf("read %s, %v, want %s", got, err, want)
+	data := map[string]string{
+		"cost.csv": "node,cost\nn1,0.5\n", "cost.yaml": "n1: 0.5", "items.json": `{"hosts": [{"name": "n1", "cost": 0.5}]}`,
 	}
-	for _, action := range client.Actions() {
-		if action.GetVerb() != "get" {
-			t.Errorf("the request is %s, which needs another permission", action.GetVerb())
+	for _, text := range []string{
+		`{"name": "cost", "dataKey": "cost.yaml", "format": "yaml"}`,
+		`{"name": "cost", "dataKey": "cost.csv", "format": "csv", "key": "node", "value": "cost"}`,
+		`{"name": "cost", "dataKey": "items.json", "format": "json", "items": "{.hosts[*]}", "key": "{.name}", "value": "{.cost}"}`,
+	} {
+		var c configmap.Config
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		if errs := c.Validate(); len(errs) > 0 {
+			t.Errorf("%s: %v", text, errs)
+		}
+		s, client := source(t, data, c)
+		samples, err := s.Read(t.Context(), limits)
+		if got, want := fmt.Sprint(samples), fmt.Sprint([]signal.Sample{{Key: "n1", Number: 0.5}}); err != nil || got != want {
+			t.Errorf("read %s, %v, want %s", got, err, want)
+		}
+		for _, action := range client.Actions() {
+			if action.GetVerb() != "get" {
+				t.Errorf("the request is %s, which needs another permission", action.GetVerb())
+			}
 		}
 	}
 }
@@ -48,11 +64,11 @@ func TestReadRefuses(t *testing.T) {
 		text string
 		c    configmap.Config
 	}{
-		`configMap ops/none: configmaps "none" not found`:            {"", configmap.Config{Name: "none", Key: "a"}},
-		`configMap ops/cost has no key "b" in its data`:              {"n1: 1", configmap.Config{Name: "cost", Key: "b"}},
-		`configMap ops/cost, key "a": yaml: document:1: must not be`: {"", configmap.Config{Name: "cost", Key: "a"}},
-		signal.ErrTooMany.Error():                                    {"a: 1\nb: 1\nc: 1", configmap.Config{Name: "cost", Key: "a"}},
-		signal.ErrTooLong.Error():                                    {"a: 1" + strings.Repeat(" ", 100), configmap.Config{Name: "cost", Key: "a"}},
+		`configMap ops/none: configmaps "none" not found`:            {"", configmap.Config{Name: "none", DataKey: "a"}},
+		`configMap ops/cost has no key "b" in its data`:              {"n1: 1", configmap.Config{Name: "cost", DataKey: "b"}},
+		`configMap ops/cost, key "a": yaml: document:1: must not be`: {"", configmap.Config{Name: "cost", DataKey: "a"}},
+		signal.ErrTooMany.Error():                                    {"a: 1\nb: 1\nc: 1", configmap.Config{Name: "cost", DataKey: "a"}},
+		signal.ErrTooLong.Error():                                    {"a: 1" + strings.Repeat(" ", 100), configmap.Config{Name: "cost", DataKey: "a"}},
 	} {
 		s, _ := source(t, map[string]string{"a": tc.text}, tc.c)
 		if samples, err := s.Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), want) {
@@ -70,7 +86,7 @@ func (getter) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*corev1.C
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
-	s, err := configmap.New(getter{}, configmap.Config{Namespace: "ops", Name: "cost", Key: "a"})
+	s, err := configmap.New(getter{}, configmap.Config{Namespace: "ops", Name: "cost", DataKey: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}

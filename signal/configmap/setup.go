@@ -10,12 +10,11 @@ import (
 
 // Config is a document in a ConfigMap.
 type Config struct {
-	// Namespace, Name and Key identify the document. Required.
+	// Namespace, Name and DataKey, a key of the ConfigMap's data, identify the document. Required.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Key       string `json:"key"`
-	// The contents of the document. The path or column of the keys of numbers cannot be set,
-	// because key is the key in the ConfigMap.
+	DataKey   string `json:"dataKey"`
+	// The contents of the document.
 	content.Document
 }
 
@@ -31,7 +30,7 @@ func Defaults() Config { return Config{Document: content.Defaults()} }
 
 func spec(c Config) (signal.Spec, error) {
 	var errs field.ErrorList
-	for _, f := range []struct{ name, value string }{{"namespace", c.Namespace}, {"name", c.Name}, {"key", c.Key}} {
+	for _, f := range []struct{ name, value string }{{"namespace", c.Namespace}, {"name", c.Name}, {"dataKey", c.DataKey}} {
 		if f.value == "" {
 			errs = append(errs, field.Required(field.NewPath(f.name), "names the ConfigMap with the document"))
 		}

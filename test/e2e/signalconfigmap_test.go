@@ -25,7 +25,7 @@ func TestConfigMapSignal(t *testing.T) {
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 signals:
-- {name: load, interval: 1s, configMap: {namespace: default, name: prices, key: prices.yaml}}
+- {name: load, interval: 1s, configMap: {namespace: default, name: prices, dataKey: prices.yaml}}
 profiles:
 - policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
 `)
