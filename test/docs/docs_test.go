@@ -153,7 +153,7 @@ func TestDocumentation(t *testing.T) {
 	page := ""
 	for _, b := range blocks(t, s.Root) {
 		if b.page != page {
-			page = b.page
+			page, runner.t = b.page, t
 			runner.prepare(page)
 		}
 		t.Run(b.String(), func(t *testing.T) {
@@ -187,10 +187,11 @@ func TestDocumentation(t *testing.T) {
 
 type runner struct {
 	*stage.Stage
-	t   *testing.T
-	ctx context.Context
-	dir string
-	any *stage.Outboard // for scheduler configurations to point at
+	t     *testing.T
+	ctx   context.Context
+	dir   string
+	tools string          // the directory with kubectl, as TestMain describes it
+	any   *stage.Outboard // for scheduler configurations to point at, and for kubectl to reach
 
 	ran     bool   // the block before was run
 	printed string // what it printed
@@ -200,13 +201,20 @@ func newRunner(t *testing.T, ctx context.Context, s *stage.Stage) *runner {
 	o, err := s.StartOutboard(ctx, `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-profiles: [{policies: [{type: ImageLocality}]}]
+profiles: [{policies: [{type: ImageLocality}, {type: GPUMemory}]}]
 serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}}
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), any: o}
+	tools, self := t.TempDir(), os.Args[0]
+	if self, err = filepath.Abs(self); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(tools, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), tools: tools, any: o}
 }
 
 // prepare creates the objects that a page requires, from the file of its name in testdata/.
@@ -269,7 +277,7 @@ var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=\S+)?( +#.*)?$`)
 const blockTimeout = 2 * time.Minute
 
 // shell runs the commands with read access to the checkout's own files, with outboard and kubectl
-// on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
+// (see TestMain) on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
 // because one of them runs this test; the targets must exist.
 func (r *runner) shell(b block) {
 	if targets := makeCall.FindAllStringSubmatch(b.text, -1); targets != nil {
@@ -292,14 +300,19 @@ func (r *runner) shell(b block) {
 			r.t.Fatal(err)
 		}
 	}
+	log := filepath.Join(r.tools, "outboard.log")
+	if err := os.WriteFile(log, []byte(r.any.Log()), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, blockTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.text)
 	cmd.Dir = r.dir
 	cmd.WaitDelay = 30 * time.Second // a program that the block left running may hold its output
 	cmd.Env = append(os.Environ(),
-		"PATH="+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
+		"PATH="+r.tools+":"+filepath.Dir(r.Binary())+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+r.Kubeconfig(),
+		realKubectl+"="+r.KubectlPath(), outboardPath+"="+r.Binary(), outboardAdmin+"="+r.any.Admin, outboardLog+"="+log,
 	)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

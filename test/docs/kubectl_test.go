@@ -1,0 +1,123 @@
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The variables from which the test binary, started as kubectl, knows the real kubectl and the outboard that the test runs.
+const (
+	realKubectl   = "DOCS_KUBECTL"
+	outboardPath  = "DOCS_OUTBOARD"
+	outboardAdmin = "DOCS_ADMIN"
+	outboardLog   = "DOCS_LOG"
+)
+
+// TestMain makes the test binary kubectl if it is started by that name. No kubelet runs in the test, so no container runs, and the
+// API server can neither execute commands in one nor forward its ports. For `kubectl exec`, `port-forward` and `logs`, the test
+// binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. Everything else is the
+// real kubectl.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "kubectl" {
+		if err := kubectl(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "kubectl of the test:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func kubectl(args []string) error {
+	flags, inside := args, []string(nil)
+	if i := slices.Index(args, "--"); i >= 0 {
+		flags, inside = args[:i], args[i+1:]
+	}
+	i := slices.IndexFunc(flags, func(arg string) bool { return slices.Contains([]string{"exec", "port-forward", "logs"}, arg) })
+	if i < 0 {
+		return syscall.Exec(os.Getenv(realKubectl), append([]string{"kubectl"}, args...), os.Environ())
+	}
+	verb := flags[i]
+	get := slices.Delete(slices.Clone(flags), i, i+1)
+	var ports string
+	if last := len(get) - 1; verb == "port-forward" {
+		ports, get = get[last], get[:last]
+	}
+	get = slices.DeleteFunc(get, func(arg string) bool { return arg == "--stdin" || strings.HasPrefix(arg, "--tail=") })
+	if out, err := exec.Command(os.Getenv(realKubectl), append([]string{"get", "-o", "name"}, get...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", verb, err, out)
+	}
+	switch verb {
+	case "exec":
+		return execute(inside)
+	case "logs":
+		text, err := os.ReadFile(os.Getenv(outboardLog))
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(text)
+		return err
+	default:
+		return forward(ports)
+	}
+}
+
+// execute runs a command of the container.
+func execute(command []string) error {
+	if len(command) < 2 || command[0] != "/outboard" {
+		return fmt.Errorf("exec: the container has no command %q", command)
+	}
+	args := command[1:]
+	if slices.Contains([]string{"explain", "gpus", "probe"}, args[0]) {
+		args = append(args, "--admin", os.Getenv(outboardAdmin))
+	}
+	cmd := exec.Command(os.Getenv(outboardPath), args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		os.Exit(status.ExitCode())
+	}
+	return err
+}
+
+// forward accepts connections on the first of the ports LOCAL:REMOTE, and connects them to the admin address.
+func forward(ports string) error {
+	local, remote, _ := strings.Cut(ports, ":")
+	if remote != "8080" {
+		return fmt.Errorf("port-forward: %s: only port 8080 of outboard is known", ports)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:"+local)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Forwarding from 127.0.0.1:%s -> %s\n", local, remote)
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		server, err := net.Dial("tcp", strings.TrimPrefix(os.Getenv(outboardAdmin), "http://"))
+		if err != nil {
+			return err
+		}
+		go pass(client, server)
+		go pass(server, client)
+	}
+}
+
+// pass copies until one side closes. The error is that of a closed connection.
+func pass(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	_ = to.Close()
+	_ = from.Close()
+}
