@@ -72,27 +72,29 @@ func TestStandardListsEveryFolder(t *testing.T) {
 	}
 }
 
-// The project's README lists every policy and every example.
-func TestProjectReadmeListsAll(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// The project's README lists every policy, and that of the examples every example.
+func TestProjectReadmesListAll(t *testing.T) {
 	examples, err := filepath.Glob("../examples/*/outboard.yaml")
 	if err != nil || len(examples) == 0 {
 		t.Fatal(examples, err)
 	}
-	var links []string
+	rows := map[string][]string{}
 	for _, kind := range standard.Types() {
-		links = append(links, fmt.Sprintf("| [%s](policies/%s) |", kind.Name, strings.ToLower(kind.Name)))
+		rows["README.md"] = append(rows["README.md"], fmt.Sprintf("| [%s](policies/%s) |", kind.Name, strings.ToLower(kind.Name)))
 	}
 	for _, file := range examples {
 		name := filepath.Base(filepath.Dir(file))
-		links = append(links, fmt.Sprintf("| [%s](examples/%s) |", name, name))
+		rows["examples/README.md"] = append(rows["examples/README.md"], fmt.Sprintf("| [%s](%s) |", name, name))
 	}
-	for _, link := range links {
-		if !strings.Contains(string(text), "\n"+link) {
-			t.Errorf("README.md has no row %s", link)
+	for page, want := range rows {
+		text, err := os.ReadFile(filepath.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range want {
+			if !strings.Contains(string(text), "\n"+row) {
+				t.Errorf("%s has no row %s", page, row)
+			}
 		}
 	}
 }

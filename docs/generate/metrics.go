@@ -35,8 +35,8 @@ func metrics(root string) (string, error) {
 	}
 	d := newDocument("Metrics", "the registered metrics")
 	d.line("Outboard serves its metrics at `/metrics` of the admin address, beside those of Go (`go_…`) and of the process (`process_…`).\n" +
-		"[How do I run Outboard?](../operations.md#metrics) describes which of them to watch. A histogram with the name `N` is served as `N_bucket`,\n" +
-		"`N_sum` and `N_count`.\n")
+		"[What is wrong, and what do I do?](../troubleshooting.md#an-alert-fires-or-a-metric-shows-a-problem) says which of them to watch. A\n" +
+		"histogram with the name `N` is served as `N_bucket`, `N_sum` and `N_count`.\n")
 	for _, part := range []struct {
 		heading, text string
 		registry      *prometheus.Registry

@@ -88,3 +88,57 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+var metricName = regexp.MustCompile(`\boutboard_[a-z_]+[a-z]\b`)
+
+// Every metric that a page names exists, except former names in CHANGELOG.md.
+func TestMetricNames(t *testing.T) {
+	root := filepath.Join("..", "..")
+	reference, err := os.ReadFile(filepath.Join(root, "docs", "reference", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := metricName.FindAllString(string(reference), -1)
+	if len(known) < 30 {
+		t.Fatalf("docs/reference/metrics.md has only %d metrics", len(known))
+	}
+	for _, path := range pages(t, root) {
+		if filepath.Base(path) == "CHANGELOG.md" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range metricName.FindAllString(string(text), -1) {
+			series := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_count"), "_sum"), "_bucket")
+			if !slices.ContainsFunc(known, func(k string) bool { return k == name || k == series }) {
+				t.Errorf("%s: there is no metric %s", path, name)
+			}
+		}
+	}
+}
+
+// docs/troubleshooting.md has a row for each alert, and for no other.
+func TestAlertsAreExplained(t *testing.T) {
+	root := filepath.Join("..", "..")
+	read := func(elem ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{root}, elem...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var alerts, rows []string
+	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\S+)$`).FindAllStringSubmatch(read("deploy", "chart", "monitoring", "alerts.yaml"), -1) {
+		alerts = append(alerts, m[1])
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(Outboard[A-Za-z]+)` \\|").FindAllStringSubmatch(read("docs", "troubleshooting.md"), -1) {
+		rows = append(rows, m[1])
+	}
+	slices.Sort(alerts)
+	slices.Sort(rows)
+	if len(alerts) == 0 || !slices.Equal(alerts, rows) {
+		t.Errorf("the alerts are %q, and docs/troubleshooting.md has %q", alerts, rows)
+	}
+}

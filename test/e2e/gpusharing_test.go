@@ -50,8 +50,10 @@ func TestGPUSharingExample(t *testing.T) {
 		return string(out)
 	}
 	sharing.shows(t, outboard("gpus"))
-	_, now, _ := strings.Cut(outboard("explain", "too-late"), "Now, by profile /")
+	explained := outboard("explain", "too-late")
+	_, now, _ := strings.Cut(explained, "Now, by profile /")
 	sharing.shows(t, "Now, by profile /"+now)
+	th.excerpt("README.md", "$ outboard explain too-late", explained)
 	ledgers, err := th.Kubectl(th.ctx, "get", "ledgers").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +95,31 @@ func (p page) shows(t *testing.T, text string) {
 	t.Helper()
 	if !strings.Contains(p.text, oneSpaced(text)) {
 		t.Errorf("docs/%s.md does not contain\n%s", p.name, text)
+	}
+}
+
+// excerpt fails the test unless the lines after the command in a page are lines of the output, in this order, except those that
+// mark omissions.
+func (th *theater) excerpt(page, command, output string) {
+	th.t.Helper()
+	text, err := os.ReadFile(filepath.Join(th.Root, page))
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "\n"+command+"\n")
+	if !found {
+		th.t.Fatalf("%s has no %s", page, command)
+	}
+	block, _, _ := strings.Cut(after, "```")
+	rest := "\n" + timestamp.ReplaceAllString(output, "TIME")
+	for line := range strings.Lines(timestamp.ReplaceAllString(block, "TIME")) {
+		if line == "…\n" {
+			continue
+		}
+		if _, rest, found = strings.Cut(rest, "\n"+strings.TrimSuffix(line, "\n")); !found {
+			th.t.Errorf("%s: %q is not in the output, or not in this order:\n%s", page, line, output)
+			return
+		}
 	}
 }
 
