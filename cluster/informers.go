@@ -55,7 +55,7 @@ func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, 
 		return fmt.Errorf("cluster: following %s: %w", f.resource, err)
 	}
 	f.run = func(ctx context.Context) {
-		if cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+		if cache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
 			f.read.Store(true)
 			to.done()
 		}
