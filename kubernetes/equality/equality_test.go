@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"testing"
@@ -28,30 +29,16 @@ import (
 const checks = "1500"
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", checks); err != nil { // before the command line is parsed
-		panic(err)
+	for name, value := range map[string]string{"rapid.checks": checks, "test.parallel": strconv.Itoa(shards)} {
+		if err := flag.Set(name, value); err != nil { // before the command line is parsed
+			panic(err)
+		}
 	}
 	flag.Int(traceNodes, 60, "how many nodes of the GPU trace are filled up")
+	debug.SetGCPercent(300) // a fifth less processor time: the tests allocate much and keep little
 	metrics.Register()
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
-}
-
-// fewer makes rapid draw one of this many checks, until the test ends.
-func fewer(t *testing.T, of int) {
-	checks := flag.Lookup("rapid.checks").Value
-	all := checks.String()
-	n, err := strconv.Atoi(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := func(text string) {
-		if err := checks.Set(text); err != nil {
-			t.Error(err)
-		}
-	}
-	set(strconv.Itoa(max(1, n/of)))
-	t.Cleanup(func() { set(all) })
 }
 
 // sides are all implementations that decide about the pods of one cluster.
@@ -66,14 +53,16 @@ type sides struct {
 }
 
 func TestExtenderAndSimulationDecideAlike(t *testing.T) {
-	w, counts := newWire(t), &counts{}
-	rapid.Check(t, func(t *rapid.T) {
-		d := begin(t)
-		s := &sides{wire: w, counts: counts}
-		s.begin(d)
-		for i := range d.between(4, 12, "pods to place") {
-			s.place(d, fmt.Sprintf("pod-%d", i))
-			s.change(d)
+	counts := inShards(t, func(t *testing.T) func(*rapid.T, *counts) {
+		w := newWire(t)
+		return func(t *rapid.T, counts *counts) {
+			d := begin(t)
+			s := &sides{wire: w, counts: counts}
+			s.begin(d)
+			for i := range d.between(4, 12, "pods to place") {
+				s.place(d, fmt.Sprintf("pod-%d", i))
+				s.change(d)
+			}
 		}
 	})
 	counts.check(t)

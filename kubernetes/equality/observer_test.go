@@ -4,10 +4,10 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	semantics "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/policies/standard"
@@ -47,11 +47,11 @@ func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string 
 	for n := range want.All() {
 		got := view.Node(n.Name)
 		switch {
-		case got == nil, known[n] != got && asText(got.Object, got.Pods...) != asText(n.Object, n.Pods...):
+		case got == nil, known[n] != got && !(sameNode(got.Object, n.Object) && samePods(got.Pods, n.Pods)):
 			return "node " + n.Name
 		case configMaps && !maps.Equal(got.ConfigMap(unhealthyGPUs), n.ConfigMap(unhealthyGPUs)):
 			return "the ConfigMap of " + n.Name
-		case asText(nil, view.Nominated()[n.Name]...) != asText(nil, want.Nominated()[n.Name]...):
+		case !samePods(view.Nominated()[n.Name], want.Nominated()[n.Name]):
 			return "pods nominated to " + n.Name
 		}
 		known[n] = got
@@ -72,20 +72,20 @@ func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string 
 	return ""
 }
 
-// asText is the node, which may be nil, and the pods, without their versions.
-func asText(node *corev1.Node, pods ...*corev1.Pod) string {
-	var b strings.Builder
-	if node != nil {
-		node = node.DeepCopy()
-		node.TypeMeta, node.ResourceVersion = metav1.TypeMeta{}, ""
-		b.WriteString(describe(node))
-	}
-	for _, pod := range pods {
-		pod = pod.DeepCopy()
-		pod.TypeMeta, pod.ResourceVersion = metav1.TypeMeta{}, ""
-		b.WriteString(describe(pod))
-	}
-	return b.String()
+// sameNode reports whether the nodes are equal, except for their versions.
+func sameNode(a, b *corev1.Node) bool {
+	x, y := *a, *b
+	x.TypeMeta, y.TypeMeta, x.ResourceVersion, y.ResourceVersion = metav1.TypeMeta{}, metav1.TypeMeta{}, "", ""
+	return semantics.Semantic.DeepEqual(&x, &y)
+}
+
+// samePods reports whether the pods are equal, except for their versions.
+func samePods(a, b []*corev1.Pod) bool {
+	return slices.EqualFunc(a, b, func(a, b *corev1.Pod) bool {
+		x, y := *a, *b
+		x.TypeMeta, y.TypeMeta, x.ResourceVersion, y.ResourceVersion = metav1.TypeMeta{}, metav1.TypeMeta{}, "", ""
+		return semantics.Semantic.DeepEqual(&x, &y)
+	})
 }
 
 // keyed is a number of a signal, without the time.

@@ -6,9 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +46,7 @@ type inProcess struct {
 	snapshot *lister
 	stop     context.CancelFunc
 	seen     atomic.Pointer[snapshot.View] // the View by which the plugin evaluated the latest pod
+	cached   *snapshot.View                // the View of the world in snapshot
 	alike    alike
 }
 
@@ -160,6 +159,11 @@ func (p *inProcess) publish() {
 	}
 	p.api.keep(nodesAPI, seen)
 	p.api.keep(podsAPI, seen)
+	view := p.builder.View()
+	if view == p.cached {
+		return
+	}
+	p.cached = view
 	var nodes []*corev1.Node
 	known := map[string]bool{}
 	for _, node := range p.nodes {
@@ -188,9 +192,13 @@ func (p *inProcess) await(t fataler, lacksOf func(*snapshot.View) string) {
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", UID: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuMemory: resource.MustParse("0")}}, // which makes it any profile's
 	}}}}
+	var seen *snapshot.View
+	lacks := "anything"
 	for look := 0; ; look++ {
 		p.RunPreFilterPlugins(background, framework.NewCycleState(), probe)
-		lacks := lacksOf(p.seen.Load())
+		if latest := p.seen.Load(); look == 0 || latest != seen {
+			seen, lacks = latest, lacksOf(latest)
+		}
 		if lacks == "" {
 			return
 		}
@@ -241,48 +249,32 @@ func (p *inProcess) ask(state fwk.CycleState, pod *corev1.Pod, nodes []*corev1.N
 	return d
 }
 
-const (
-	// shards is the number of concurrent clusters, because the plugin waits for its data most of the time.
-	shards = 8
-	// looks is the maximum number of calls until the plugin has a change, which takes some milliseconds.
-	looks, pause = 3000, 2 * time.Millisecond
-)
+// looks is the maximum number of calls until the plugin has a change, which takes some milliseconds.
+const looks, pause = 3000, 2 * time.Millisecond
 
 // TestPluginDecidesAlike compares the plugin with the engine. A shortlist has no effect on a plugin, which gets one node at a
 // time.
 func TestPluginDecidesAlike(t *testing.T) {
-	var all counts
-	var mu sync.Mutex
-	fewer(t, shards)
-	t.Run("shards", func(t *testing.T) {
-		for i := range shards {
-			t.Run(strconv.Itoa(i), func(t *testing.T) {
-				t.Parallel()
-				var own counts
-				rapid.Check(t, func(t *rapid.T) {
-					d := begin(t)
-					d.unlearned = true
-					s := &sides{world: d.world(), counts: &own}
-					text := d.configuration()
-					s.profile = &load(d, text).Profiles[0]
-					s.profile.Shortlist = 0
-					s.memory = &inMemory{profile: s.profile, engine: engineOf(d, s.profile)}
-					p := startPlugin(d, text, s.world)
-					defer p.stop()
-					for i := range d.between(4, 12, "pods to place") {
-						p.settle(d, s.profile)
-						s.placeBeside(d, p, fmt.Sprintf("pod-%d", i))
-						p.settle(d, s.profile)
-						s.change(d)
-					}
-				})
-				mu.Lock()
-				defer mu.Unlock()
-				all.add(own)
-			})
+	counts := inShards(t, func(*testing.T) func(*rapid.T, *counts) {
+		return func(t *rapid.T, counts *counts) {
+			d := begin(t)
+			d.unlearned = true
+			s := &sides{world: d.world(), counts: counts}
+			text := d.configuration()
+			s.profile = &load(d, text).Profiles[0]
+			s.profile.Shortlist = 0
+			s.memory = &inMemory{profile: s.profile, engine: engineOf(d, s.profile)}
+			p := startPlugin(d, text, s.world)
+			defer p.stop()
+			for i := range d.between(4, 12, "pods to place") {
+				p.settle(d, s.profile)
+				s.placeBeside(d, p, fmt.Sprintf("pod-%d", i))
+				p.settle(d, s.profile)
+				s.change(d)
+			}
 		}
 	})
-	all.check(t, "Shortlisted")
+	counts.check(t, "Shortlisted")
 }
 
 // placeBeside lets the engine and the plugin decide about a pod, compares them, and places it.

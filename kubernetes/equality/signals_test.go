@@ -22,6 +22,7 @@ type feeds struct {
 // feed is one signal. It implements signal.Source and signal.Changer.
 type feed struct {
 	mu      sync.Mutex
+	latest  *snapshot.Signal
 	samples []signal.Sample
 	changed chan struct{} // capacity 1
 }
@@ -55,9 +56,16 @@ func (f *feeds) set(s *snapshot.Signal) {
 	to := f.of(s.Name())
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	to.samples = nil
+	if to.latest == s {
+		return
+	}
+	first := to.latest == nil
+	to.latest, to.samples = s, nil
 	for key, v := range s.All() {
 		to.samples = append(to.samples, signal.Sample{Key: key, Number: v.Number, At: v.At})
+	}
+	if first {
+		return // is read at the start; a change would delay that
 	}
 	select {
 	case to.changed <- struct{}{}:
