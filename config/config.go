@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
 )
 
 // The header of a file.
@@ -285,6 +287,13 @@ type Policy struct {
 
 	// Policy is the policy, built from Config.
 	Policy policy.Policy `json:"-"`
+}
+
+// Manages reports whether the profile is for the pod.
+func (p *Profile) Manages(pod *corev1.Pod) bool {
+	return len(p.ManagedResources) == 0 || slices.ContainsFunc(p.ManagedResources, func(r ManagedResource) bool {
+		return snapshot.NamesResource(pod, corev1.ResourceName(r.Name))
+	})
 }
 
 // SetDefaults fills in the defaults that do not depend on other fields.

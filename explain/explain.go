@@ -75,6 +75,9 @@ type Signal struct {
 // Profile holds the current results of the policies of one profile.
 type Profile struct {
 	Profile string `json:"profile"`
+	// Unmanaged is true if the pod requests none of the profile's managedResources, so that kube-scheduler does not call the profile
+	// for it. Then all other fields are zero.
+	Unmanaged bool `json:"unmanaged,omitempty"`
 	// Nodes is for how many nodes kube-scheduler would call, and Fit how many of them fit.
 	Fit   int `json:"fit"`
 	Nodes int `json:"nodes"`
@@ -119,6 +122,8 @@ type Source struct {
 	// View and Pod are nil when Outboard runs without a cluster.
 	View func() *snapshot.View
 	Pod  func(namespace, name string) *corev1.Pod
+	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
+	Manages func(profile string, pod *corev1.Pod) bool
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
 	Ignored func() []corev1.ResourceName
 	// Pending describes a pod that is pending because of a profile, or returns nil. Nil: Outboard requeues no pods.
@@ -181,6 +186,10 @@ func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *cor
 	var profiles []Profile
 	for path, e := range engines {
 		if only != "" && only != path {
+			continue
+		}
+		if s.Manages != nil && !s.Manages(path, pod) {
+			profiles = append(profiles, Profile{Profile: path, Unmanaged: true})
 			continue
 		}
 		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -171,6 +172,26 @@ Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
 	source.Ignored = func() []corev1.ResourceName { return []corev1.ResourceName{corev1.ResourceCPU} }
 	if doc, text := show(t, source, url.Values{"pod": {"agent"}}); doc.Now[0].Nodes != 2 {
 		t.Errorf("if kube-scheduler ignores the resource: %s", text)
+	}
+}
+
+// kube-scheduler does not call a profile for a pod that requests none of its managedResources, so explain does not evaluate its policies.
+func TestNowOfUnmanagedPods(t *testing.T) {
+	view := cluster("Size")
+	asked := ""
+	source := explain.Source{
+		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func() *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
+		Manages: func(profile string, pod *corev1.Pod) bool { asked = profile + " " + pod.Name; return false },
+	}
+	doc, text := show(t, source, url.Values{"pod": {"agent"}})
+	want := `
+kube-scheduler does not call profile / for the pod, which requests none of the profile's managedResources.
+`
+	if !strings.HasSuffix(text, want) || strings.Contains(text, "nodes fit") {
+		t.Errorf("got\n%s\nwant at its end\n%s", text, want)
+	}
+	if asked != "/ agent" || !reflect.DeepEqual(doc.Now, []explain.Profile{{Profile: "/", Unmanaged: true}}) {
+		t.Errorf("after the question about %q, got %+v", asked, doc.Now)
 	}
 }
 

@@ -78,6 +78,10 @@ func (d *Document) Text(w io.Writer) error {
 }
 
 func (p *Profile) text(b *strings.Builder) {
+	if p.Unmanaged {
+		fmt.Fprintf(b, "\nkube-scheduler does not call profile %s for the pod, which requests none of the profile's managedResources.\n", p.Profile)
+		return
+	}
 	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit", p.Profile, p.Fit, p.Nodes)
 	if excluded := p.excluded(); excluded > 0 {
 		others := "others"

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/filewatch"
 )
@@ -60,6 +62,23 @@ func TestReloadSaysWhatChanged(t *testing.T) {
 		many += "  - {type: ImageLocality, name: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"
 	}
 	r.says(many, "and 12 more")
+}
+
+// Explanations know which profile manages a pod, with the configuration in use.
+func TestExplanationsKnowManagedPods(t *testing.T) {
+	const any, some = "profiles:\n- policies: [{type: ImageLocality}]\n", "profiles:\n- managedResources: [{name: example.com/a}]\n  policies: [{type: ImageLocality}]\n"
+	requests := func(name corev1.ResourceName) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse("1")}}}}}}
+	}
+	r := newReloading(t, alone+any)
+	manages := r.Source().Manages
+	if !manages("/", requests("example.com/b")) {
+		t.Error("a profile without managedResources does not manage a pod")
+	}
+	r.says(alone+some, "reloaded the configuration")
+	if manages("/", requests("example.com/b")) || !manages("/", requests("example.com/a")) || manages("/gone", requests("example.com/a")) {
+		t.Error("a profile with managedResources does not manage exactly the pods that request one of them")
+	}
 }
 
 // The metric and the warning show a failed reload until the file loads again.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -229,6 +230,11 @@ func (s *Service) Source() explain.Source {
 			}
 			return nil
 		}
+	}
+	source.Manages = func(path string, pod *corev1.Pod) bool {
+		profiles := s.current.Load().Config.Profiles
+		i := slices.IndexFunc(profiles, func(p config.Profile) bool { return p.Path == path })
+		return i >= 0 && profiles[i].Manages(pod)
 	}
 	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
