@@ -69,8 +69,8 @@ func (p *Process) Kill() {
 }
 
 // Pause freezes the process: its connections stay open and nothing answers. It
-// returns when the process has stopped, which on a busy machine is a while after it
-// was told to.
+// returns when the process has stopped, which on a busy machine is a while after the
+// signal.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err

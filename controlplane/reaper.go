@@ -104,7 +104,7 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 	return err
 }
 
-// forget tells that the process pid, started with start, has ended.
+// forget tells the reaper that the process pid, started with start, has ended.
 func (r *reaper) forget(pid int) {
 	fmt.Fprintf(r.pipe, "- %d\n", pid) // fails only when the reaper itself is gone
 }

@@ -42,7 +42,7 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 	return nil
 }
 
-// filtered keeps what the filter call tells about the pod.
+// filtered records for later calls, and reports to h.Filtered, whether the pod fits.
 func (h *Handler) filtered(c *call, req engine.Request) {
 	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
 		h.InFlight.preempted.rejected(req.Pod, node, req.View, c.started)

@@ -141,7 +141,7 @@ func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) (*proc
 	for _, f := range run {
 		go func() {
 			if err := f(ctx); err != nil {
-				logger.Error("a part of Outboard has ended", "error", err)
+				logger.Error("a background task of Outboard has failed: restart kube-scheduler", "error", err)
 			}
 		}()
 	}

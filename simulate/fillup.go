@@ -35,7 +35,7 @@ type World struct {
 	Pending []Job
 	// Known are pods that came and ended before the start. Policies may learn from them.
 	Known []Job
-	// Bound is called with each pod that a simulation binds, as it is on its node, one after the other; nil: nobody is told.
+	// Bound is called with each pod that a simulation binds, as it is on its node, one after the other; nil: not called.
 	Bound func(*corev1.Pod)
 }
 
@@ -53,7 +53,7 @@ const (
 func (w *World) begin(seed uint64) *run {
 	r := &run{
 		cluster: newCluster(w.Nodes, w.Running, w.Extender.Ignored, start), scheduler: w.Scheduler, extender: w.Extender,
-		told: w.Bound, random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
+		onBound: w.Bound, random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
 	}
 	for i, j := range w.Known {
 		pod := instance(j.Pod, fmt.Sprintf("known-%d", i), start)

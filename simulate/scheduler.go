@@ -67,7 +67,7 @@ type run struct {
 	*cluster
 	scheduler Scheduler
 	extender  Extender
-	told      func(bound *corev1.Pod) // may be nil
+	onBound   func(*corev1.Pod) // World.Bound; may be nil
 	random    *rand.Rand
 	next      int // index of the node at which the next search starts
 	result    engine.Result
@@ -87,10 +87,10 @@ func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
 	if !r.concerned(pod) {
 		e = nil
 	}
-	if err := r.bind(ctx, e, pod, n, needs); err != nil || r.told == nil {
+	if err := r.bind(ctx, e, pod, n, needs); err != nil || r.onBound == nil {
 		return err
 	}
-	r.told(r.builder.Pod(pod.UID))
+	r.onBound(r.builder.Pod(pod.UID))
 	return nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"outboard.dev/outboard/test/baseline"
 )
 
-// serveArgument makes the command serve another extender until it is told to end: benchscheduler serve KIND SHORTLIST. It prints its
-// URL.
+// serveArgument makes the command serve another extender until the process is killed: benchscheduler serve KIND SHORTLIST. It prints
+// its URL.
 const serveArgument = "serve"
 
 func serve(args []string) error {
