@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ type object struct {
 	Kind     string
 	Metadata struct{ Name, Namespace string }
 	Data     map[string]string
+	Rules    []any
 	Spec     struct {
 		Template struct {
 			Spec struct {
@@ -109,6 +111,31 @@ func TestValues(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// With the preset utilization, the chart grants what metrics.yaml grants, and no preset grants anything else that the tests of
+// permissions do not know.
+func TestRoles(t *testing.T) {
+	var metrics object
+	data, err := os.ReadFile("../metrics.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(strings.Split(string(data), "\n---\n")[0]), &metrics); err != nil {
+		t.Fatal(err)
+	}
+	want := objects(t, everything, "outboard-system", "v1.37.0") // the manifests, which the tests read
+	want["ClusterRole outboard-metrics"] = metrics
+	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+		for key, o := range objects(t, "preset="+preset, "outboard-system", "v1.37.0") {
+			if strings.Contains(key, "Role ") && !reflect.DeepEqual(o.Rules, want[key].Rules) {
+				t.Errorf("%s: %s grants %v, want %v", preset, key, o.Rules, want[key].Rules)
+			}
+		}
+	}
+	if len(metrics.Rules) == 0 {
+		t.Error("metrics.yaml grants nothing")
 	}
 }
 
