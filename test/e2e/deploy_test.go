@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -68,19 +69,91 @@ leaderElection: {leaderElect: true, resourceNamespace: outboard-system, resource
 	}
 }
 
-// Everything that the chart can create, with each preset, is valid for the API server.
+// foreign is a Go module that contains the CRDs of another project as files.
+type foreign struct {
+	module, sum string // with its version, and the hash that go.sum would have
+	crds        []string
+}
+
+// foreignModules have the CRDs of what the chart creates for cert-manager and the Prometheus
+// Operator.
+var foreignModules = []foreign{
+	{"github.com/cert-manager/cert-manager@v1.21.2", "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=", []string{
+		"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml",
+	}},
+	{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=", []string{
+		"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+	}},
+}
+
+// installForeignCRDs installs them. Go downloads the modules, and they are no dependency of Outboard.
+func (th *theater) installForeignCRDs() {
+	th.t.Helper()
+	for _, f := range foreignModules {
+		download := exec.CommandContext(th.ctx, "go", "mod", "download", "-json", f.module)
+		download.Dir = th.t.TempDir() // in no module
+		download.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*", "GOSUMDB=off")
+		out, err := download.Output()
+		if err != nil {
+			th.t.Fatalf("go mod download %s: %v: %s", f.module, err, out)
+		}
+		var module struct{ Dir, Sum string }
+		if err := json.Unmarshal(out, &module); err != nil {
+			th.t.Fatal(err)
+		}
+		if module.Sum != f.sum {
+			th.t.Fatalf("%s has the hash %s, want %s", f.module, module.Sum, f.sum)
+		}
+		for _, file := range f.crds {
+			path := filepath.Join(module.Dir, file)
+			th.apply(nil, "--server-side", "-f", path)
+			if out, err := th.Kubectl(th.ctx, "wait", "--for=condition=Established", "--timeout=2m", "-f", path).CombinedOutput(); err != nil {
+				th.t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+}
+
+// Everything that the chart can create, with each preset, is valid for the API server, with the CRDs
+// of cert-manager and the Prometheus Operator.
 func TestDeployPresets(t *testing.T) {
 	th := open(t)
+	th.installForeignCRDs()
 	deploy := filepath.Join(th.Root, "deploy")
 	th.apply(nil, "-f", filepath.Join(deploy, "namespace.yaml"))
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		render := exec.CommandContext(th.ctx, "go", "run", ".", "-set", "service.nodePort=32766,setSchedulerName.enabled=true,monitoring.dashboard=true,preset="+preset)
+		render := exec.CommandContext(th.ctx, "go", "run", ".", "-set", "service.nodePort=32766,setSchedulerName.enabled=true,"+
+			"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset="+preset)
 		render.Dir = filepath.Join(deploy, "render")
 		manifests, err := render.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		th.apply(manifests, "--server-side", "--dry-run=server", "-f", "-")
+	}
+}
+
+// The API server rejects a field that cert-manager or the Prometheus Operator does not know, so
+// TestDeployPresets would find it.
+func TestForeignCRDsRejectUnknownFields(t *testing.T) {
+	th := open(t)
+	th.installForeignCRDs()
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
+	for file, change := range map[string][2]string{
+		"certificates.yaml": {"secretName: outboard-server", "secret: outboard-server"},
+		"monitoring.yaml":   {"port: metrics", "portName: metrics"},
+	} {
+		text, err := os.ReadFile(filepath.Join(th.Root, "deploy", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1)
+		kubectl := th.Kubectl(th.ctx, "apply", "--server-side", "--dry-run=server", "-f", "-")
+		kubectl.Stdin = bytes.NewReader(changed)
+		if out, err := kubectl.CombinedOutput(); err == nil || bytes.Equal(changed, text) {
+			t.Errorf("%s with %s: %s", file, change[1], out)
+		}
 	}
 }
 
