@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/binding"
 	"outboard.dev/outboard/cluster"
@@ -31,32 +26,6 @@ import (
 type permission struct{ group, resource, verb string }
 
 func (p permission) String() string { return p.verb + " " + p.resource }
-
-// shippedPermissions are the permissions of the roles in deploy/outboard.yaml.
-func shippedPermissions(t *testing.T, root string) []permission {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "deploy", "outboard.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []permission
-	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
-		role := new(rbacv1.ClusterRole)
-		if err := yaml.Unmarshal(doc, role); err != nil || role.Kind != "ClusterRole" && role.Kind != "Role" {
-			continue
-		}
-		for _, rule := range role.Rules {
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					for _, verb := range rule.Verbs {
-						all = append(all, permission{group, resource, verb})
-					}
-				}
-			}
-		}
-	}
-	return all
-}
 
 // needed maps each permission to what fails without it.
 var needed = map[string]string{
@@ -117,24 +86,13 @@ type actor struct {
 func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
 	t.Helper()
 	th = &theater{th.Stage, t, th.ctx, th.anyNode}
-	user, err := th.AddUser(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	var rules []rbacv1.PolicyRule
 	for _, p := range may {
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{p.group}, Resources: []string{p.resource}, Verbs: []string{p.verb}})
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{p.group}, Resources: []string{p.resource}, Verbs: []string{p.verb}})
 	}
-	if _, err := th.Client.RbacV1().ClusterRoles().Create(th.ctx, role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := th.Client.RbacV1().ClusterRoleBindings().Create(th.ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	user := th.grant(t, name, "", rules)
 	a := &actor{theater: th, name: name}
+	var err error
 	if a.cluster, err = cluster.New(cluster.Options{
 		Config: user.Config, Ledgers: true, ConfigMaps: []snapshot.ConfigMapSource{{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}}, Logger: slog.New(slog.DiscardHandler),
 	}); err != nil {

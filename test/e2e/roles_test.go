@@ -1,0 +1,379 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/signal/metricsapi"
+	"outboard.dev/outboard/signal/remote"
+)
+
+// roles returns the Roles and ClusterRoles in a file of deploy/. A Role is a ClusterRole with a
+// namespace here.
+func roles(t *testing.T, root, file string) (all []rbacv1.ClusterRole) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "deploy", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(doc, &role); err == nil && (role.Kind == "ClusterRole" || role.Kind == "Role") {
+			all = append(all, role)
+		}
+	}
+	return all
+}
+
+// permissions returns the permissions of the rules.
+func permissions(rules []rbacv1.PolicyRule) (all []permission) {
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all = append(all, permission{group, resource, verb})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// shippedPermissions are the permissions of Outboard's own roles.
+func shippedPermissions(t *testing.T, root string) (all []permission) {
+	t.Helper()
+	for _, role := range roles(t, root, "outboard.yaml") {
+		all = append(all, permissions(role.Rules)...)
+	}
+	return all
+}
+
+// without returns the rules without one permission.
+func without(rules []rbacv1.PolicyRule, p permission) (rest []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			one := *rule.DeepCopy()
+			one.Resources = []string{resource}
+			one.Verbs = slices.DeleteFunc(one.Verbs, func(verb string) bool { return permission{one.APIGroups[0], resource, verb} == p })
+			if len(one.Verbs) > 0 {
+				rest = append(rest, one)
+			}
+		}
+	}
+	return rest
+}
+
+// tested maps each file with roles to the test that removes each of their rules.
+var tested = map[string]string{
+	"outboard.yaml":           "TestEveryPermissionIsNeeded",
+	"gpushare.yaml":           "TestRolesForTheSamePolicies: the rules are those of outboard.yaml",
+	"outboard-scheduler.yaml": "TestRolesForTheSamePolicies: with the role of kube-scheduler they are those of outboard.yaml",
+	"scheduler.yaml":          "TestEveryRuleForTheLeaseIsNeeded",
+	"metrics.yaml":            "TestEveryRuleForSignalsIsNeeded",
+	"other-cluster.yaml":      "TestEveryRuleForSignalsIsNeeded",
+}
+
+func TestEveryRoleIsTested(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no manifests", err)
+	}
+	for _, path := range files {
+		file := filepath.Base(path)
+		if has := len(roles(t, root, file)) > 0; has != (tested[file] != "") {
+			t.Errorf("%s has roles: %t, tested by %q", file, has, tested[file])
+		}
+	}
+}
+
+// The plugin and the replacement for gpushare run the same policies as the Outboard of
+// outboard.yaml, so they need the same permissions. The plugin also has those of kube-scheduler.
+func TestRolesForTheSamePolicies(t *testing.T) {
+	th := open(t)
+	standard, err := th.Client.RbacV1().ClusterRoles().Get(th.ctx, "system:kube-scheduler", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := permissions(standard.Rules)
+	all := func(file string) (all []string) {
+		for _, role := range roles(t, th.Root, file) {
+			for _, p := range permissions(role.Rules) {
+				if file == "outboard-scheduler.yaml" && slices.Contains(has, p) {
+					t.Errorf("kube-scheduler may %s without %s", p, file)
+				}
+				all = append(all, p.String())
+			}
+		}
+		return all
+	}
+	want := all("outboard.yaml")
+	plugin := all("outboard-scheduler.yaml")
+	for _, p := range has {
+		if slices.Contains(want, p.String()) {
+			plugin = append(plugin, p.String())
+		}
+	}
+	for file, got := range map[string][]string{"gpushare.yaml": all("gpushare.yaml"), "outboard-scheduler.yaml": plugin} {
+		slices.Sort(want)
+		slices.Sort(got)
+		// kube-scheduler's own role has some more verbs for the same resources.
+		if missing := slices.DeleteFunc(slices.Clone(want), func(p string) bool { return slices.Contains(got, p) }); len(missing) > 0 {
+			t.Errorf("with %s these permissions are missing: %v", file, missing)
+		}
+		if file == "gpushare.yaml" && !slices.Equal(want, got) {
+			t.Errorf("%s grants %v, want %v", file, got, want)
+		}
+	}
+}
+
+// grant creates a user with the rules: in the namespace, or everywhere if it is "".
+func (th *theater) grant(t *testing.T, name, namespace string, rules []rbacv1.PolicyRule) *controlplane.User {
+	t.Helper()
+	user, err := th.AddUser(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
+	rbac := th.Client.RbacV1()
+	var errs []error
+	if namespace == "" {
+		_, err = rbac.ClusterRoles().Create(th.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		errs = append(errs, err)
+		_, err = rbac.ClusterRoleBindings().Create(th.ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		}, metav1.CreateOptions{})
+	} else {
+		_, err = rbac.Roles(namespace).Create(th.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		errs = append(errs, err)
+		_, err = rbac.RoleBindings(namespace).Create(th.ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		}, metav1.CreateOptions{})
+	}
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Fatal(err)
+	}
+	return user
+}
+
+// Without any one rule for the Lease, the second kube-scheduler of deploy/scheduler.yaml places no
+// pods, or stops to place pods when it has to renew the Lease.
+func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
+	th := open(t)
+	const namespace = "kube-system" // exists; the Role is for the namespace of the release
+	shipped := roles(t, th.Root, "scheduler.yaml")
+	if len(shipped) != 1 {
+		t.Fatalf("scheduler.yaml has %d roles, want that for the Lease", len(shipped))
+	}
+	want := map[permission]string{
+		{}: "leads",
+		{"coordination.k8s.io", "leases", "create"}: "never leads",
+		{"coordination.k8s.io", "leases", "get"}:    "never leads",
+		{"coordination.k8s.io", "leases", "update"}: "stops",
+	}
+	cases := append([]permission{{}}, permissions(shipped[0].Rules)...)
+	if len(cases) != len(want) {
+		t.Errorf("the Role has the permissions %v, want %v", cases, want)
+	}
+	for i, p := range cases {
+		t.Run("without "+p.String(), func(t *testing.T) {
+			name := fmt.Sprint("lease-", i)
+			user := th.grant(t, name, namespace, without(shipped[0].Rules, p))
+			client := kubernetes.NewForConfigOrDie(user.Config)
+			leases := th.Client.CoordinationV1().Leases(namespace)
+			if p.verb != "create" { // any other rule shows that the Role is in force
+				th.eventually("the Role is in force", func() bool {
+					_, err := client.CoordinationV1().Leases(namespace).Create(th.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+					return err == nil
+				})
+			} else {
+				th.eventually("the Role is in force", func() bool {
+					_, err := client.CoordinationV1().Leases(namespace).Get(th.ctx, "outboard-scheduler", metav1.GetOptions{})
+					return apierrors.IsNotFound(err)
+				})
+			}
+			if got := lead(th.ctx, client, namespace); got != want[p] {
+				t.Errorf("it %s, want: it %s", got, want[p])
+			}
+			if err := leases.Delete(th.ctx, "outboard-scheduler", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// lead tries to lead as kube-scheduler does, with the Lease of the shipped configuration and shorter
+// times, and returns what happens.
+func lead(ctx context.Context, client kubernetes.Interface, namespace string) string {
+	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
+	defer cancel()
+	started := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "outboard-scheduler"}, Client: client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: "one"},
+		},
+		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(started) }, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		return err.Error()
+	}
+	elector.Run(ctx) // returns when it has lost the Lease, or ctx ends
+	lost := ctx.Err() == nil
+	select {
+	case <-started:
+		if lost {
+			return "stops"
+		}
+		return "leads"
+	default:
+		return "never leads"
+	}
+}
+
+// Without any one rule of the manifests for signals, a read of the signal fails, and names the rule.
+func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
+	th := open(t)
+	limits := signal.Limits{Values: 100, Bytes: 1 << 20}
+	for file, read := range map[string]func(*controlplane.User) error{
+		"metrics.yaml": func(user *controlplane.User) error {
+			source, err := metricsapi.New(metricsapi.Config{Resource: "cpu"}, user.Config)
+			if err == nil {
+				_, err = source.Read(th.ctx, limits)
+			}
+			if errors.Is(err, metricsapi.ErrNotServed) { // the API server permits it, and has no metrics
+				return nil
+			}
+			return err
+		},
+		"other-cluster.yaml": func(user *controlplane.User) error {
+			source := remote.New(remote.Config{Kubeconfig: user.Kubeconfig})
+			for range 2 { // the first read lists, and the next ones watch
+				if _, err := source.Read(th.ctx, limits); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		shipped := roles(t, th.Root, file)
+		if len(shipped) != 1 {
+			t.Fatalf("%s has %d roles", file, len(shipped))
+		}
+		for i, p := range append([]permission{{}}, permissions(shipped[0].Rules)...) {
+			t.Run(file+" without "+p.String(), func(t *testing.T) {
+				rules := without(shipped[0].Rules, p)
+				user := th.grant(t, strings.ReplaceAll(file, ".yaml", "-")+string(rune('a'+i)), "", rules)
+				if p == (permission{}) {
+					th.eventually("it can be read", func() bool { return read(user) == nil })
+					return
+				}
+				want := `cannot ` + p.verb + ` resource "` + p.resource + `"`
+				// While the other rules are not in force yet, the error may name one of them.
+				th.eventually("the error names the rule", func() bool {
+					err := read(user)
+					if err == nil {
+						t.Error("it can be read")
+					}
+					return err == nil || strings.Contains(err.Error(), want)
+				})
+			})
+		}
+	}
+}
+
+// Without any one binding of the manifests, a ServiceAccount lacks what the program does with it.
+func TestEveryBindingIsNeeded(t *testing.T) {
+	th := open(t)
+	th.apply(nil, "--server-side", "--force-conflicts", "-k", filepath.Join(th.Root, "deploy"))
+	const release = "outboard-system"
+	client := func(account string) kubernetes.Interface {
+		token, err := th.Client.CoreV1().ServiceAccounts(release).CreateToken(th.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		admin := th.AdminConfig()
+		return kubernetes.NewForConfigOrDie(&rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData}})
+	}
+	outboard, scheduler := client("outboard"), client("outboard-scheduler")
+	list := metav1.ListOptions{}
+	bindings := []struct {
+		namespace, name string // "": a ClusterRoleBinding
+		does            string
+		try             func() error
+	}{
+		{"", "outboard", "Outboard reads nodes", func() error { _, err := outboard.CoreV1().Nodes().List(th.ctx, list); return err }},
+		{"kube-system", "outboard", "Outboard reads which GPUs are unhealthy", func() error {
+			_, err := outboard.CoreV1().ConfigMaps("kube-system").List(th.ctx, list)
+			return err
+		}},
+		{"", "outboard-scheduler", "kube-scheduler reads nodes", func() error { _, err := scheduler.CoreV1().Nodes().List(th.ctx, list); return err }},
+		{"", "outboard-scheduler-volumes", "kube-scheduler selects the node of a volume", func() error {
+			_, err := scheduler.CoreV1().PersistentVolumeClaims("default").Patch(th.ctx, "none", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+			return err
+		}},
+		{"kube-system", "outboard-scheduler-authentication-reader", "kube-scheduler reads who may read its metrics", func() error {
+			_, err := scheduler.CoreV1().ConfigMaps("kube-system").Get(th.ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+			return err
+		}},
+		{release, "outboard-scheduler-lease", "kube-scheduler reads its Lease", func() error {
+			_, err := scheduler.CoordinationV1().Leases(release).Get(th.ctx, "outboard-scheduler", metav1.GetOptions{})
+			return err
+		}},
+	}
+	known := map[string]bool{}
+	for i, b := range bindings {
+		known[b.namespace+"/"+b.name] = true
+		th.eventually(b.does, func() bool { return !apierrors.IsForbidden(b.try()) })
+		rbac := th.Client.RbacV1()
+		remove := rbac.ClusterRoleBindings().Delete
+		if b.namespace != "" {
+			remove = rbac.RoleBindings(b.namespace).Delete
+		}
+		if err := remove(th.ctx, b.name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		th.eventually("it no longer does: "+b.does, func() bool { return apierrors.IsForbidden(b.try()) })
+		for _, other := range bindings[i+1:] {
+			if err := other.try(); apierrors.IsForbidden(err) {
+				t.Errorf("without the binding %s also fails: %s: %v", b.name, other.does, err)
+			}
+		}
+	}
+	for _, file := range []string{"outboard.yaml", "scheduler.yaml"} {
+		data, err := os.ReadFile(filepath.Join(th.Root, "deploy", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
+			var b rbacv1.RoleBinding
+			if yaml.Unmarshal(doc, &b) == nil && strings.HasSuffix(b.Kind, "RoleBinding") && !known[b.Namespace+"/"+b.Name] {
+				t.Errorf("%s has the %s %s, which is not tested", file, b.Kind, b.Name)
+			}
+		}
+	}
+}
