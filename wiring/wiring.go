@@ -183,15 +183,19 @@ func VerbField(e *schedulerv1.Extender, v decision.Verb) *string {
 
 // strictness says whether the extender of a profile is strict, and why.
 func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
+	none := "no pod is placed while Outboard does not respond"
+	if !w.options.For.second() {
+		none += ", not even Outboard's own if this kube-scheduler is to place them"
+	}
 	switch {
 	case len(p.ManagedResources) > 0:
 		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
 	case allocates(p):
-		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so no pod is placed while Outboard does not respond. To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
+		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so " + none + ". To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
 	case p.Verb == decision.Bind || p.Verb == decision.Preempt:
 		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."
 	case w.options.Strict:
-		return true, "Strict, and for every pod: no pod is placed while Outboard does not respond."
+		return true, "Strict, and for every pod: " + none + "."
 	}
 	return false, "Soft: pods are placed without Outboard while it does not respond. It sees a pod on its node when its watch of the API server shows it."
 }

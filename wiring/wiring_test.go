@@ -258,3 +258,22 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+// In the cluster's own kube-scheduler, an entry that is strict for every pod also holds back
+// Outboard's own pods. Those never use a second kube-scheduler.
+func TestStrictForEveryPodConcernsOutboardsPods(t *testing.T) {
+	for topology, concerns := range map[wiring.Topology]bool{
+		"": true, wiring.Kubeadm: true, wiring.NodePort: true, wiring.Service: false, wiring.Sidecar: false,
+	} {
+		for _, profile := range []string{"{policies: [{type: ImageLocality}]}", "{policies: [{type: GPUMemory}]}"} {
+			w, err := wiring.New(load(t, mutualTLS+"profiles: ["+profile+"]"), wiring.Options{For: topology, Strict: true, URL: "https://outboard.example"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Join(strings.Fields(strings.ReplaceAll(string(w.YAML()), "#", "")), " ")
+			if !strings.Contains(text, "Strict, and for every pod") || strings.Contains(text, "not even Outboard's own") != concerns {
+				t.Errorf("for %q, %s:\n%s", topology, profile, w.YAML())
+			}
+		}
+	}
+}
