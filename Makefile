@@ -21,9 +21,11 @@ PODS ?= openb_pod_list_default.csv
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: kubernetes ## place pods with an unmodified kube-scheduler and Outboard
-	@$(GO) build -o bin/outboard ./cmd/outboard
-	@$(GO) run ./examples/demo --outboard bin/outboard $(if $(KEEP),--keep)
+# Builds only what it needs: no Prometheus, kubectl with KEEP=1, and nothing that is in the folder KUBEBUILDER_ASSETS.
+demo: ## place pods with an unmodified kube-scheduler and Outboard
+	@$(MAKE) --no-print-directory -C kubernetes demo
+	@kubernetes/bin/.build bin/outboard bin/demo
+	@bin/demo --outboard bin/outboard $(if $(KEEP),--keep)
 
 test: control-plane unit race fuzz ## run all tests against a real control plane
 
@@ -72,7 +74,8 @@ hostile: ## measure memory use and latency of an honest client beside hostile on
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/hostile --outboard bin/outboard
 
-demo-gpu: kubernetes ## place the trace with an unmodified kube-scheduler, beside the simulated prediction
+demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simulated prediction
+	@$(MAKE) --no-print-directory -C kubernetes demo
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 

@@ -27,6 +27,10 @@ func TestBinDirWithoutScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cp.Stop() })
+	if _, err := cp.StartScheduler(ctx, controlplane.SchedulerOptions{}); err != nil {
+		t.Errorf("the scheduler of the checkout: %v", err)
+	}
+	t.Chdir(t.TempDir())
 	if _, err := cp.StartScheduler(ctx, controlplane.SchedulerOptions{}); err == nil || !strings.Contains(err.Error(), "kube-scheduler is not in "+assets) {
 		t.Errorf("a scheduler that does not exist: %v", err)
 	}

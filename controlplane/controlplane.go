@@ -22,11 +22,10 @@ import (
 
 // Options say how to start a control plane. The zero value is a good choice.
 type Options struct {
-	// BinDir is the directory of the programs: etcd and kube-apiserver, and, for
-	// StartScheduler and Kubectl, kube-scheduler and kubectl. The directory that
-	// envtest names in KUBEBUILDER_ASSETS has all but kube-scheduler, for which there is
-	// SchedulerOptions.Path. Default: kubernetes/bin of the checkout that the working
-	// directory is in, which must have all four.
+	// BinDir is the directory of the programs: etcd and kube-apiserver, and, for Kubectl,
+	// kubectl. Default: kubernetes/bin of the checkout that the working directory is in.
+	// If it has no kube-scheduler, as the directory that envtest names in
+	// KUBEBUILDER_ASSETS, StartScheduler takes that of the checkout.
 	BinDir string
 
 	// Dir is where keys, kubeconfig files, logs and data are kept. It must be
@@ -75,11 +74,7 @@ type ControlPlane struct {
 // given three minutes at most. The error of a server that does not start contains
 // the end of its log.
 func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
-	programs := []string{"etcd", "kube-apiserver"}
-	if opts.BinDir == "" {
-		programs = append(programs, "kube-scheduler", "kubectl")
-	}
-	binDir, err := findBinaries(opts.BinDir, "kubernetes", programs...)
+	binDir, err := findBinaries(opts.BinDir, "kubernetes", "etcd", "kube-apiserver")
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,7 +37,7 @@ type SchedulerOptions struct {
 	Args []string
 
 	// Path is the program to run, one that has been built with plugins of its own.
-	// Default: kube-scheduler of Options.BinDir.
+	// Default: kube-scheduler of Options.BinDir or, if it is not there, of the checkout.
 	Path string
 }
 
@@ -76,10 +75,9 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 	}
 	path := opts.Path
 	if path == "" {
-		if _, err := findBinaries(cp.binDir, "", "kube-scheduler"); err != nil {
-			return nil, fmt.Errorf("%w: set SchedulerOptions.Path", err)
+		if path, err = findScheduler(cp.binDir); err != nil {
+			return nil, err
 		}
-		path = filepath.Join(cp.binDir, "kube-scheduler")
 	}
 	port, err := cp.holdPort()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/test/stage"
@@ -50,7 +51,8 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	}
 	progress := newProgress()
 	progress.step("starting etcd and kube-apiserver")
-	s, err := stage.Set(bounded, stage.Options{Outboard: binary})
+	// The default of controlplane if the variable is not set.
+	s, err := stage.Set(bounded, stage.Options{Outboard: binary, ControlPlane: controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")}})
 	if err != nil {
 		return err
 	}
@@ -123,8 +125,16 @@ Everything keeps running until you press Ctrl-C. In another terminal:
   %s get pods -o wide
   %s explain web-1 --admin %s
   curl %s/metrics
-`, play.Kubeconfig(), play.KubectlPath(), binary, play.Outboard.Admin, play.Outboard.Admin)
+`, play.Kubeconfig(), word(play.KubectlPath()), binary, play.Outboard.Admin, play.Outboard.Admin)
 	<-ctx.Done()
+}
+
+// word returns the path as one word of a shell command: the folder of envtest's programs may have a space in its name.
+func word(path string) string {
+	if strings.ContainsAny(path, " ()&;$") {
+		return "'" + path + "'"
+	}
+	return path
 }
 
 // progress reports each step and its duration on standard error.

@@ -1,10 +1,15 @@
-// Command build compiles programs of the local control plane, or Prometheus, from the
-// modules pinned in go.mod, and says how far it is while it does:
+// Command build compiles programs of the local control plane, Prometheus or Outboard,
+// from the modules pinned in go.mod, and says how far it is while it does:
 //
 //	build bin/kube-apiserver bin/etcd
 //
 // An output file is only ever replaced by a finished program. The directory it
-// runs in selects the module; the Makefile runs it.
+// runs in selects the module; the Makefiles run it. They also run
+//
+//	build missing FOLDER bin/kube-apiserver bin/kube-scheduler bin/etcd
+//
+// which prints the outputs whose programs are not in the folder, and fails if it lacks
+// another one than kube-scheduler.
 package main
 
 import (
@@ -36,15 +41,24 @@ var controlPlane = []program{
 	{name: "outboard-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/outboard-scheduler"},
 }
 
-// prometheus is built without service discovery, which takes the clients of all clouds.
-var prometheus = []program{
+// others are the programs of the other modules. prometheus is built without service discovery, which takes the clients of all
+// clouds.
+var others = []program{
 	{name: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus", tags: "remove_all_sd"},
+	{name: "outboard", pkg: "outboard.dev/outboard/cmd/outboard"},
+	{name: "demo", pkg: "outboard.dev/outboard/examples/demo"},
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	var err error
+	if args := os.Args[1:]; len(args) > 1 && args[0] == "missing" {
+		err = missing(ctx, os.Stdout, os.Stderr, args[1], args[2:])
+	} else {
+		err = run(ctx, args)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		stop()
 		os.Exit(1)
@@ -56,7 +70,7 @@ func run(ctx context.Context, outputs []string) error {
 	if err != nil {
 		return err
 	}
-	programs, ldflags := prometheus, "-s -w"
+	programs, ldflags := others, "-s -w"
 	if strings.HasSuffix(strings.TrimSpace(module), "/kubernetes") {
 		version, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 		if err != nil {
@@ -72,8 +86,7 @@ func run(ctx context.Context, outputs []string) error {
 		if i < 0 {
 			return fmt.Errorf("%s: not a program of this module", output)
 		}
-		title := fmt.Sprintf("[%d/%d] %s", i+1, len(programs), programs[i].name)
-		report := newReport(os.Stderr, title, onTerminal(os.Stderr))
+		report := newReport(os.Stderr, programs[i].name, onTerminal(os.Stderr))
 		if err := build(ctx, report, programs[i], ldflags, output); err != nil {
 			return err
 		}

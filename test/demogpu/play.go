@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ type measurement struct {
 // play sets up a control plane for the arm, creates the pods, and measures when all is
 // done.
 func (o *options) play(ctx context.Context, a *arm, pods []*corev1.Pod, progress io.Writer) (m measurement, err error) {
-	s, err := stage.Set(ctx, stage.Options{Outboard: o.binary})
+	s, err := stage.Set(ctx, stage.Options{Outboard: o.binary, ControlPlane: controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")}})
 	if err != nil {
 		return m, err
 	}
