@@ -32,6 +32,16 @@
 // shell process in its own session, the reaper, waits for the end of this process and
 // then cleans up. It knows each server before that server starts to run.
 //
+// # Many tests on one control plane
+//
+// [ControlPlane.Restore] returns to a checkpoint within a fraction of a second, whatever a test has created,
+// changed or deleted. A start takes some seconds. So tests can use one control plane one after the other:
+//
+//	checkpoint, err := cp.Checkpoint(ctx) // once, after Start
+//	t.Cleanup(func() { err := cp.Restore(ctx, checkpoint) }) // in each test
+//
+// Processes that a test has started end before that.
+//
 // # Limits
 //
 // There is no controller manager and no kubelet. Nodes are objects that the caller
