@@ -41,11 +41,11 @@ func open(t *testing.T) *theater {
 // openFor is open with another time limit.
 func openFor(t *testing.T, patience time.Duration) *theater {
 	t.Helper()
-	return openWith(t, patience, controlplane.Options{})
+	return openWith(t, patience, stage.Options{Pool: &pool})
 }
 
-// openWith is openFor with options for the control plane.
-func openWith(t *testing.T, patience time.Duration, o controlplane.Options) *theater {
+// openWith is openFor with options for the stage, except for Outboard.
+func openWith(t *testing.T, patience time.Duration, o stage.Options) *theater {
 	t.Helper()
 	t.Parallel()
 	outboard, err := binary()
@@ -54,7 +54,8 @@ func openWith(t *testing.T, patience time.Duration, o controlplane.Options) *the
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	s, err := stage.Set(ctx, stage.Options{Outboard: outboard, ControlPlane: o})
+	o.Outboard = outboard
+	s, err := stage.Set(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -20,6 +21,9 @@ var binary = sync.OnceValues(func() (string, error) { return stage.Build(context
 // plugged is kube-scheduler with the plugin, built once for all tests.
 var plugged = sync.OnceValues(func() (string, error) { return stage.BuildScheduler(context.Background()) })
 
+// pool has the control planes of all tests that need no options for them.
+var pool stage.Pool
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -29,5 +33,10 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := pool.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }

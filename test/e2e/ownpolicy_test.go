@@ -25,7 +25,7 @@ func TestOwnPolicy(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s, err := stage.Set(ctx, stage.Options{Outboard: program})
+	s, err := stage.Set(ctx, stage.Options{Outboard: program, Pool: &pool})
 	if err != nil {
 		t.Fatal(err)
 	}

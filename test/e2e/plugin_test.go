@@ -18,6 +18,7 @@ import (
 
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/test/stage"
 )
 
 // plugin starts kube-scheduler with the plugin, with the lines as its configuration.
@@ -202,7 +203,7 @@ func TestPluginClaims(t *testing.T) {
 // releases the reservations of a group that does not fit.
 func TestPluginPlacesGangs(t *testing.T) {
 	const gate = "--feature-gates=GenericWorkload=true"
-	th := openWith(t, patience, controlplane.Options{APIServerArgs: []string{gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
+	th := openWith(t, patience, stage.Options{ControlPlane: controlplane.Options{APIServerArgs: []string{gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}}})
 	th.nodes(gpus("one", 4, 10), gpus("two", 4, 10))
 	path, err := plugged()
 	if err != nil {

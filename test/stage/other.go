@@ -3,7 +3,6 @@ package stage
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -27,17 +26,20 @@ type Other struct {
 // StartOther starts another cluster, which ends with the stage, and writes NAME.kubeconfig into the
 // directory of Outboard's configuration, with the permissions of deploy/other-cluster.yaml.
 func (s *Stage) StartOther(ctx context.Context, name string) (*Other, error) {
-	cp, err := controlplane.Start(ctx, controlplane.Options{})
+	var g *ground
+	var err error
+	if s.pool != nil {
+		g, err = s.pool.take(ctx, s.Root)
+	} else {
+		g, err = startGround(ctx, s.Root, controlplane.Options{})
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.others = append(s.others, cp)
+	s.others = append(s.others, g)
 	s.mu.Unlock()
-	o := &Other{ControlPlane: cp}
-	if o.Client, err = kubernetes.NewForConfig(cp.AdminConfig()); err != nil {
-		return nil, err
-	}
+	o := &Other{ControlPlane: g.ControlPlane, Client: g.Client}
 	if out, err := o.Kubectl(ctx, "apply", "-f", filepath.Join(s.Root, "deploy", "other-cluster.yaml")).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("another cluster: %w: %s", err, out)
 	}
@@ -86,16 +88,4 @@ func (s *Stage) playOthers(ctx context.Context, e *Example) error {
 		}
 	}
 	return nil
-}
-
-// Stop ends everything on the stage.
-func (s *Stage) Stop() error {
-	s.mu.Lock()
-	others := s.others
-	s.mu.Unlock()
-	var errs []error
-	for _, cp := range others {
-		errs = append(errs, cp.Stop())
-	}
-	return errors.Join(append(errs, s.ControlPlane.Stop())...)
 }

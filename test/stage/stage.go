@@ -38,27 +38,40 @@ type Options struct {
 	Outboard string
 	// ControlPlane is passed on.
 	ControlPlane controlplane.Options
+	// Pool gives the control planes, unless it is nil, and then ControlPlane must be the zero value.
+	Pool *Pool
 }
 
 // Stage is a control plane with everything needed to run Outboard with it.
 type Stage struct {
-	*controlplane.ControlPlane
-	// Client is an administrator's.
-	Client kubernetes.Interface
+	*ground
 	// Root is the directory of the checkout.
 	Root string
 
-	binary     string
-	kubeconfig string
-	authority  *certs.Authority
-	mu         sync.Mutex
-	started    int
-	others     []*controlplane.ControlPlane
+	binary  string
+	pool    *Pool
+	mu      sync.Mutex
+	stopped bool
+	started int
+	others  []*ground
 }
 
-// Set starts a control plane. Close it.
+// ground is a control plane on which Outboard is installed, but does not run.
+type ground struct {
+	*controlplane.ControlPlane
+	// Client is an administrator's.
+	Client kubernetes.Interface
+
+	root       string
+	kubeconfig string
+	authority  *certs.Authority
+	// checkpoint is the state at the beginning of each stage; nil without a Pool.
+	checkpoint *controlplane.Checkpoint
+}
+
+// Set starts a control plane, or takes one from the Pool. Stop the stage.
 func Set(ctx context.Context, o Options) (_ *Stage, err error) {
-	s := &Stage{binary: o.Outboard}
+	s := &Stage{binary: o.Outboard, pool: o.Pool}
 	if s.Root, err = moduleRoot(ctx); err != nil {
 		return nil, err
 	}
@@ -67,38 +80,62 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 			return nil, err
 		}
 	}
-	if s.ControlPlane, err = controlplane.Start(ctx, o.ControlPlane); err != nil {
-		return nil, err
+	if o.Pool != nil {
+		s.ground, err = o.Pool.take(ctx, s.Root)
+	} else {
+		s.ground, err = newGround(ctx, s.Root, o.ControlPlane)
 	}
-	if err = s.admit(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop())
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
+// newGround starts a control plane and installs Outboard.
+func newGround(ctx context.Context, root string, o controlplane.Options) (*ground, error) {
+	g, err := startGround(ctx, root, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.admit(ctx); err != nil {
+		return nil, errors.Join(err, g.ControlPlane.Stop())
+	}
+	return g, nil
+}
+
+// startGround starts a control plane without Outboard.
+func startGround(ctx context.Context, root string, o controlplane.Options) (*ground, error) {
+	cp, err := controlplane.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(cp.AdminConfig())
+	if err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return &ground{ControlPlane: cp, Client: client, root: root}, nil
+}
+
 // admit creates Outboard's identity, with the permissions of deploy/outboard.yaml.
-func (s *Stage) admit(ctx context.Context) (err error) {
-	if s.Client, err = kubernetes.NewForConfig(s.AdminConfig()); err != nil {
+func (g *ground) admit(ctx context.Context) (err error) {
+	if g.authority, err = certs.NewAuthority(certs.AuthorityOptions{}); err != nil {
 		return err
 	}
-	if s.authority, err = certs.NewAuthority(certs.AuthorityOptions{}); err != nil {
-		return err
-	}
-	user, err := s.AddUser(identity)
+	user, err := g.AddUser(identity)
 	if err != nil {
 		return err
 	}
-	s.kubeconfig = user.Kubeconfig
-	return errors.Join(s.defineLedgers(ctx), s.grant(ctx))
+	g.kubeconfig = user.Kubeconfig
+	return errors.Join(g.defineLedgers(ctx), g.Grant(ctx, "outboard.yaml", identity))
 }
 
 // defineLedgers installs the Ledger CRD, and returns when the API server serves it.
-func (s *Stage) defineLedgers(ctx context.Context) error {
+func (g *ground) defineLedgers(ctx context.Context) error {
 	definition, err := yaml.YAMLToJSON(ledger.CustomResourceDefinition)
 	if err != nil {
 		return err
 	}
-	client := s.Client.Discovery().RESTClient()
+	client := g.Client.Discovery().RESTClient()
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	if err := client.Post().AbsPath(path).Body(definition).SetHeader("Content-Type", "application/json").Do(ctx).Error(); err != nil {
 		return fmt.Errorf("defining ledgers: %w", err)
@@ -116,12 +153,9 @@ func (s *Stage) defineLedgers(ctx context.Context) error {
 	}
 }
 
-// grant gives Outboard's identity the roles of deploy/outboard.yaml.
-func (s *Stage) grant(ctx context.Context) error { return s.Grant(ctx, "outboard.yaml", identity) }
-
 // Grant gives the user the roles of a manifest in deploy/.
-func (s *Stage) Grant(ctx context.Context, manifest, user string) error {
-	data, err := os.ReadFile(filepath.Join(s.Root, "deploy", manifest))
+func (g *ground) Grant(ctx context.Context, manifest, user string) error {
+	data, err := os.ReadFile(filepath.Join(g.root, "deploy", manifest))
 	if err != nil {
 		return err
 	}
@@ -136,14 +170,14 @@ func (s *Stage) Grant(ctx context.Context, manifest, user string) error {
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: role.Name}
 		switch role.Kind {
 		case "ClusterRole":
-			_, err = s.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+			_, err = g.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
 			if err == nil {
-				_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+				_, err = g.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
 			}
 		case "Role":
-			_, err = s.Client.RbacV1().Roles(role.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules}, metav1.CreateOptions{})
+			_, err = g.Client.RbacV1().Roles(role.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules}, metav1.CreateOptions{})
 			if err == nil {
-				_, err = s.Client.RbacV1().RoleBindings(role.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+				_, err = g.Client.RbacV1().RoleBindings(role.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
 			}
 		}
 		if err != nil {
