@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -433,8 +434,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Build builds the binary into bin/ of the checkout, which takes seconds even if nothing has
-// changed. Concurrent builds are safe: each replaces the file atomically.
+// Build builds the binary into bin/ of the checkout. Concurrent builds are safe: each replaces the file
+// atomically.
 func Build(ctx context.Context) (string, error) {
 	return build(ctx, "", "outboard")
 }
@@ -459,12 +460,16 @@ func build(ctx context.Context, module, name string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(temp)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(temp, name), "./cmd/"+name)
+	path, built := filepath.Join(dir, name), filepath.Join(temp, name)
+	// go build keeps a program that is up to date, which saves linking it again, and otherwise replaces the link.
+	if err := os.Link(path, built); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, "./cmd/"+name)
 	cmd.Dir = filepath.Join(root, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // like the programs of the control plane, so that Go compiles nothing twice
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
-	path := filepath.Join(dir, name)
-	return path, os.Rename(filepath.Join(temp, name), path)
+	return path, os.Rename(built, path)
 }
