@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os/exec"
@@ -206,18 +207,19 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	}
 }
 
-// A thousand pods need one unit that becomes free. One of them is requeued and bound; the requeuer
-// does not patch the others.
-func TestRequeueOneOfAThousand(t *testing.T) {
+var pods = flag.Int("pods", 200, "how many pods TestRequeueOneOfMany and TestG1RetriedBindKeepsTheGPU create")
+
+// Many pods need one unit that becomes free. One of them is requeued and bound; the requeuer does not
+// patch the others.
+func TestRequeueOneOfMany(t *testing.T) {
 	th := open(t)
-	const pods = 1000
 	th.nodes(gpus("gpu-node", 1, 1))
 	health := th.unhealthy("gpu-node")
 	o := th.outboard(gpushare)
 	th.scheduler(gpushareIgnored(o))
 	group, ctx := errgroup.WithContext(th.ctx)
 	group.SetLimit(16)
-	for i := range pods {
+	for i := range *pods {
 		group.Go(func() error {
 			_, err := th.Client.CoreV1().Pods("default").Create(ctx, gpuPod(fmt.Sprintf("p%04d", i), 1).Pod(), metav1.CreateOptions{})
 			return err
@@ -226,7 +228,7 @@ func TestRequeueOneOfAThousand(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	th.eventually("all pods are pending", func() bool { return th.metric(o, "outboard_requeue_pending_pods ") == strconv.Itoa(pods) })
+	th.eventually("all pods are pending", func() bool { return th.metric(o, "outboard_requeue_pending_pods ") == strconv.Itoa(*pods) })
 	th.quiet(o)
 	patched := th.patchedPods()
 	th.heal(health)

@@ -21,12 +21,12 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// A scheduler stops listening at some moment of a bind call for each of a thousand pods, and
-// retries, twice more after a success: each pod is bound once, has the GPU of its claim, and keeps
-// it.
+// A scheduler stops listening at some moment of a bind call for each of many pods, and retries, twice
+// more after a success: each pod is bound once, has the GPU of its claim, and keeps it.
 func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 	th := open(t)
-	const pods, nodes, cards, each = 1000, 60, 2, 16
+	const cards, each, podsOfNode = 2, 16, 16
+	nodes := 1 + *pods/podsOfNode
 	specs := make([]string, nodes)
 	for i := range specs {
 		specs[i] = fmt.Sprintf("n%d", i)
@@ -35,7 +35,7 @@ func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 	o := th.outboard(gpushare + "clientConnection: {qps: 1000, burst: 2000}\n")
 	group, ctx := errgroup.WithContext(th.ctx)
 	group.SetLimit(16)
-	for i := range pods {
+	for i := range *pods {
 		group.Go(func() error {
 			spec := gpuPod(fmt.Sprintf("p%04d", i), 1)
 			spec.SchedulerName = "nobody"
@@ -68,7 +68,7 @@ func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
 			t.Errorf("GPU %s is used for %d of %d", card, sum, each)
 		}
 	}
-	if len(bound.Items) != pods {
+	if len(bound.Items) != *pods {
 		t.Errorf("%d pods", len(bound.Items))
 	}
 }
