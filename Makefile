@@ -12,11 +12,14 @@ RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test|placeme
 
 FUZZTIME ?= 10000x
 
+# The packages whose tests repeat published measurements on a small scale.
+FIGURES = /test/(benchplacement|benchscheduler|demogpu)$$
+
 # The trace for placement measurements, and its list of pods.
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help docs kubernetes prometheus demo test unit race fuzz chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
+.PHONY: help docs kubernetes prometheus demo test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,15 +30,24 @@ demo: ## place pods with an unmodified kube-scheduler and Outboard
 	@kubernetes/bin/.build bin/outboard bin/demo
 	@bin/demo --outboard bin/outboard $(if $(KEEP),--keep)
 
-test: control-plane unit race fuzz ## run all tests against a real control plane
+test: control-plane unit ## run everything that must hold, against a real control plane
 
-# check runs vet, so go test need not repeat it for each package. The tests of deploy/render read the chart, which is outside their
-# module: go test does not notice that it has changed.
-unit: ## run only the tests, with a control plane that is already built
-	$(GO) test -vet=off -timeout 30m ./...
+test-all: test race fuzz scale figures ## run everything: make test, race, fuzz, scale and figures
+
+# The longest tests are first. More packages run at a time than there are cores, because some wait most of the time. make check runs vet,
+# so go test need not repeat it for each package. The tests of deploy/render read the chart, which is outside their module: go test does
+# not notice that it has changed.
+unit: ## run the tests of make test, with a control plane that is already built
+	$(GO) test -vet=off -timeout 30m -p 4 ./test/e2e ./test/docs $$($(GO) list ./... | grep -vE '$(FIGURES)')
 	$(GO) -C kubernetes test -vet=off -timeout 30m ./...
 	$(GO) -C image test -vet=off -timeout 30m ./...
 	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
+
+scale: control-plane ## run tests of make test again with a thousand pods
+	$(GO) test -vet=off -timeout 30m -run '^Test(RequeueOneOfMany|G1RetriedBindKeepsTheGPU)$$' -count 1 ./test/e2e -args -pods 1000
+
+figures: control-plane ## repeat the published measurements on a small scale
+	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -E '$(FIGURES)')
 
 # Skipped are tests of allocations, because the detector allocates, too; scenarios, which have no concurrency; and the 80 broken
 # extenders of verify, which run the same code as other extenders.
