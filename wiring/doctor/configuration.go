@@ -33,6 +33,9 @@ func (c *checker) fields(errs strictyaml.Errors) {
 			c.unknown(e, last)
 		case last == "httpTimeout":
 			c.timeoutValue(e)
+		case e.Kind == "": // YAML that strictyaml does not read
+			c.at(Error, "Syntax", e.Path, e.Rule, "outboard doctor cannot check the file with it; kube-scheduler may read it", "")
+			c.findings[len(c.findings)-1].Line = e.Line + c.doc.above
 		default:
 			c.at(Error, "InvalidValue", e.Path, strings.Join(strings.Fields(e.Kind+" "+e.Value+": "+e.Rule), " "), rejected, "")
 			c.findings[len(c.findings)-1].Line = e.Line + c.doc.above
@@ -63,6 +66,9 @@ func (c *checker) unknown(e *strictyaml.Error, name string) {
 		edits := []edit{rename(e.Path, near)}
 		if !c.doc.root.At(strings.TrimSuffix(e.Path, name) + near).IsZero() {
 			edits = nil // both are there
+		}
+		if strings.HasSuffix(e.Path, "]") {
+			edits = nil // an edit cannot have the path of a name with . or [
 		}
 		c.at(Error, "UnknownField", e.Path, "kube-scheduler does not know this field", rejected, "write "+near, edits...)
 	}

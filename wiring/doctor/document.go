@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -98,14 +99,13 @@ func (c *checker) syntax(err error) {
 
 // locateText returns the configuration: the file itself, or a value in a ConfigMap of the file.
 func (c *checker) locateText() (text []byte, found bool) {
-	parts := bytes.Split(c.Data, []byte("\n---\n"))
-	above := 0
+	parts := partsOf(c.Data)
 	for _, part := range parts {
 		var object struct {
 			Kind string            `json:"kind"`
 			Data map[string]string `json:"data"`
 		}
-		root, err := strictyaml.Parse(c.File, part)
+		root, err := strictyaml.Parse(c.File, part.text)
 		if err == nil {
 			_ = root.Decode(&object) // other kinds have other fields
 		}
@@ -114,23 +114,47 @@ func (c *checker) locateText() (text []byte, found bool) {
 			for _, key := range slices.Sorted(maps.Keys(object.Data)) {
 				if value := object.Data[key]; holdsConfiguration(value) {
 					c.doc.root = root
-					c.doc.above, c.doc.inner = above+c.doc.line("data["+key+"]"), true
+					c.doc.above, c.doc.inner = part.above+c.doc.line("data["+key+"]"), true
 					return []byte(value), true
 				}
 			}
 		case "KubeSchedulerConfiguration", "Policy":
 			if len(parts) > 1 {
-				c.doc.above, c.doc.inner = above, true
-				return part, true
+				c.doc.above, c.doc.inner = part.above, true
+				return part.text, true
 			}
 		}
-		above += bytes.Count(part, []byte("\n")) + 2
 	}
-	if len(parts) == 1 {
+	if len(parts) < 2 {
 		return c.Data, true
 	}
 	c.at(Error, "Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read: "+rejected, "")
 	return nil, false
+}
+
+// part is one of the documents of a file, and how many lines are above it.
+type part struct {
+	text  []byte
+	above int
+}
+
+// separator is a line between documents. The content of a ConfigMap is indented, so it has none.
+var (
+	separator = regexp.MustCompile(`(?m)^---[ \t]*(?:[ \t]#.*)?\r?$`)
+	content   = regexp.MustCompile(`(?m)^[ \t]*[^ \t\r\n#]`)
+)
+
+// partsOf returns the documents of a file, without empty ones.
+func partsOf(data []byte) []part {
+	var parts []part
+	start := 0
+	for _, s := range append(separator.FindAllIndex(data, -1), []int{len(data), len(data)}) {
+		if text := data[start:s[0]]; content.Match(text) {
+			parts = append(parts, part{text, bytes.Count(data[:start], []byte("\n"))})
+		}
+		start = s[1]
+	}
+	return parts
 }
 
 func holdsConfiguration(text string) bool {
