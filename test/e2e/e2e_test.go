@@ -195,7 +195,7 @@ func (th *theater) eventually(what string, ok func() bool) {
 		select {
 		case <-th.ctx.Done():
 			th.t.Fatalf("waiting until %s: %v", what, context.Cause(th.ctx))
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
