@@ -35,19 +35,19 @@ test: control-plane unit ## run everything that must hold, against a real contro
 test-all: test race fuzz scale figures ## run everything: make test, race, fuzz, scale and figures
 
 # The longest tests are first. More packages run at a time than there are cores, because some wait most of the time. make check runs vet,
-# so go test need not repeat it for each package. The tests of deploy/render read the chart, which is outside their module: go test does
-# not notice that it has changed.
+# so go test need not repeat it for each package. Without -count 1, go test repeats earlier results although a program that a test builds
+# and runs, or a file outside the module, has changed.
 unit: ## run the tests of make test, with a control plane that is already built
-	$(GO) test -vet=off -timeout 30m -p 4 ./test/e2e ./test/docs $$($(GO) list ./... | grep -vE '$(FIGURES)')
-	$(GO) -C kubernetes test -vet=off -timeout 30m ./...
-	$(GO) -C image test -vet=off -timeout 30m ./...
+	$(GO) test -vet=off -count 1 -timeout 30m -p 4 ./test/e2e ./test/docs $$($(GO) list ./... | grep -vE '$(FIGURES)')
+	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
+	$(GO) -C image test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
 
 scale: control-plane ## run tests of make test again with a thousand pods
 	$(GO) test -vet=off -timeout 30m -run '^Test(RequeueOneOfMany|G1RetriedBindKeepsTheGPU)$$' -count 1 ./test/e2e -args -pods 1000
 
 figures: control-plane ## repeat the published measurements on a small scale
-	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -E '$(FIGURES)')
+	$(GO) test -vet=off -count 1 -timeout 30m $$($(GO) list ./... | grep -E '$(FIGURES)')
 
 # Skipped are tests of allocations, because the detector allocates, too; scenarios, which have no concurrency; and the 80 broken
 # extenders of verify, which run the same code as other extenders.
