@@ -38,9 +38,14 @@
 // changed or deleted. A start takes some seconds. So tests can use one control plane one after the other:
 //
 //	checkpoint, err := cp.Checkpoint(ctx) // once, after Start
-//	t.Cleanup(func() { err := cp.Restore(ctx, checkpoint) }) // in each test
 //
-// Processes that a test has started end before that.
+//	t.Cleanup(func() { // in each test
+//		if err := cp.Restore(context.Background(), checkpoint); err != nil { // t.Context() has ended
+//			t.Error(err)
+//		}
+//	})
+//
+// Restore also ends the processes that the test has started.
 //
 // # Limits
 //
