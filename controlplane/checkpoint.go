@@ -63,10 +63,10 @@ func (cp *ControlPlane) checkpoint(ctx context.Context) (*Checkpoint, error) {
 //
 // Restore kills the processes that were started after the checkpoint, removes the files and directories that
 // were created in Dir, deletes new objects of every kind, whatever their finalizers, creates deleted ones, and
-// resets changed ones. It starts kube-apiserver if that has ended. It returns when the API server's lists and
-// discovery show the state of the checkpoint.
+// resets changed ones. It continues etcd and kube-apiserver if they are paused, and starts kube-apiserver if that
+// has ended. It returns when the API server's lists and discovery show the state of the checkpoint.
 //
-// It does not restore status, the content of files, UIDs and resource versions, nor the objects that
+// It does not restore status, changed and deleted files, UIDs and resource versions, nor the objects that
 // kube-apiserver maintains itself: its own Lease, and the APIServices of built-in kinds and custom resources.
 // The authorizer of kube-apiserver follows changes of RBAC objects a moment later.
 //
