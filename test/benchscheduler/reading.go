@@ -22,6 +22,7 @@ type reading struct {
 	scheduled                   float64 // pods that kube-scheduler has placed
 	failed                      float64 // attempts that did not place a pod
 	hinted                      float64 // pods placed with the result of the pod before
+	allocated                   float64 // bytes that kube-scheduler has allocated
 	filter, attempts, algorithm histogram
 	// Processor time, that of the machine for all programs, and self that of this one.
 	scheduler, extender, apiserver, etcd, self, machine time.Duration
@@ -44,6 +45,9 @@ func (p *playing) read(ctx context.Context) (r reading, err error) {
 		if label(m, "result") == "hint_used" {
 			r.hinted += m.GetCounter().GetValue()
 		}
+	}
+	for _, m := range families["go_memstats_alloc_bytes_total"].GetMetric() {
+		r.allocated += m.GetCounter().GetValue()
 	}
 	r.filter.add(families["scheduler_framework_extension_point_duration_seconds"], "extension_point", "Filter")
 	r.attempts.add(families["scheduler_scheduling_attempt_duration_seconds"], "result", "scheduled")

@@ -20,6 +20,8 @@ type result struct {
 	PodsPerSecond                float64
 	// Milliseconds of processor time for each pod.
 	Scheduler, Extender, APIServer, Etcd float64
+	// Allocated is how many KB kube-scheduler allocates for each pod, which is what its garbage collector costs.
+	Allocated float64
 	// Milliseconds of an attempt: the mean of the Filter plugins and of the choice of a node, and percentiles of the whole.
 	Filter, Algorithm, AttemptP50, AttemptP99 float64
 	// Failed counts attempts that placed no pod, Hinted pods that were placed with the result of the pod before.
@@ -40,6 +42,7 @@ func newResult(s setting, a arm, round int, first, last reading) result {
 		Extender:  1e3 * (last.extender - first.extender).Seconds() / pods,
 		APIServer: 1e3 * (last.apiserver - first.apiserver).Seconds() / pods,
 		Etcd:      1e3 * (last.etcd - first.etcd).Seconds() / pods,
+		Allocated: (last.allocated - first.allocated) / 1000 / pods,
 		Filter:    1e3 * filter.mean(), Algorithm: 1e3 * algorithm.mean(),
 		AttemptP50: 1e3 * attempts.quantile(0.5), AttemptP99: 1e3 * attempts.quantile(0.99),
 		Failed: int(last.failed - first.failed), Hinted: int(last.hinted - first.hinted),
@@ -70,7 +73,7 @@ func report(out io.Writer, s setting, results []result) error {
 	fmt.Fprintf(out, "\n%s\n", s)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	base := s.arms[0]
-	fmt.Fprintf(w, "arm\tn\tpods/s\t÷ %[1]s\t÷ %[1]s, normalized\tscheduler ms/pod\textender ms/pod\tAPI server + etcd ms/pod\tFilter plugins ms\tattempt ms p50, p99\tfailed\thinted\tother programs\twhat\n", base.name)
+	fmt.Fprintf(w, "arm\tn\tpods/s\t÷ %[1]s\t÷ %[1]s, normalized\tscheduler ms/pod\tscheduler KB/pod\textender ms/pod\tAPI server + etcd ms/pod\tFilter plugins ms\tattempt ms p50, p99\tfailed\thinted\tother programs\twhat\n", base.name)
 	of := map[string]map[int]result{}
 	for _, r := range results {
 		if of[r.Arm] == nil {
@@ -101,11 +104,12 @@ func report(out io.Writer, s setting, results []result) error {
 		for _, r := range rounds {
 			failed, hinted = failed+r.Failed, hinted+r.Hinted
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s, %s\t%d\t%d\t%s\t%s\n", a.name, len(rounds),
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s, %s\t%d\t%d\t%s\t%s\n", a.name, len(rounds),
 			spread("%.0f", func(r, _ result) float64 { return r.PodsPerSecond }),
 			spread("%.2f", func(r, base result) float64 { return r.PodsPerSecond / base.PodsPerSecond }),
 			normalized,
 			spread("%.2f", func(r, _ result) float64 { return r.Scheduler }),
+			middle("%.0f", func(r, _ result) float64 { return r.Allocated }),
 			spread("%.2f", func(r, _ result) float64 { return r.Extender }),
 			middle("%.2f", func(r, _ result) float64 { return r.APIServer + r.Etcd }),
 			middle("%.2f", func(r, _ result) float64 { return r.Filter }),
