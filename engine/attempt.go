@@ -16,8 +16,8 @@ import (
 )
 
 // Attempt holds the policies prepared for one attempt to schedule a pod. It evaluates one node per call, as kube-scheduler's
-// framework calls its plugins, instead of all nodes of a [Request] together. Filter and Evaluate may be called concurrently, but
-// not at the same time as Score.
+// framework calls its plugins, instead of all nodes of a [Request] together. Filter, Fits and Evaluate may be called concurrently,
+// but not at the same time as other methods, and Filter not for the same node.
 //
 // After a policy with failurePolicy: Ignore has panicked in Filter, the attempt ignores it. Nodes that it rejected before stay
 // rejected.
@@ -25,9 +25,11 @@ type Attempt struct {
 	engine *Engine
 	ev     *evaluation
 	failed []atomic.Bool // by filter: whether it is ignored
+	some   atomic.Bool   // whether any is ignored
+	signed bool          // all filters have a signature
+	passed atomic.Int64
 
 	mu       sync.Mutex
-	passed   int
 	rejected []*snapshot.Node
 	err      error // of the policy that failed
 }
@@ -46,8 +48,16 @@ func (e *Engine) NewAttempt(ctx context.Context, pod *corev1.Pod, view *snapshot
 	if err != nil {
 		return nil, err
 	}
-	return &Attempt{engine: e, ev: ev, failed: make([]atomic.Bool, len(ev.filters))}, nil
+	unsigned := slices.ContainsFunc(ev.filters, func(f filterRef) bool { return !f.signed })
+	return &Attempt{engine: e, ev: ev, failed: make([]atomic.Bool, len(ev.filters)), signed: !unsigned}, nil
 }
+
+// UseCache makes Filter and Fits use the cache for nodes, see the package documentation. No other attempt for a pod with the same
+// signature uses it until Score or ReleaseCache.
+func (a *Attempt) UseCache() { a.engine.caches.hold(a.ev) }
+
+// ReleaseCache lets other attempts use the cache.
+func (a *Attempt) ReleaseCache() { a.engine.caches.put(a.ev) }
 
 // Filters reports whether any policy may reject nodes.
 func (a *Attempt) Filters() bool { return len(a.ev.filters) > 0 }
@@ -77,21 +87,39 @@ func (a *Attempt) Release() { a.engine.prepared.put(a.ev) }
 
 // Evaluate returns the verdict on a node, and records nothing.
 func (a *Attempt) Evaluate(n *snapshot.Node) (verdict policy.Verdict, err error) {
-	verdict, _, err = a.evaluate(n)
+	verdict, _, err = a.evaluate(n, false)
 	return verdict, err
+}
+
+// Fits reports whether the cache shows that the node of the View with this row and version fits, and records that: Filter returns
+// the same for it. It does not load the node.
+func (a *Attempt) Fits(row int, version uint64) bool {
+	if a.ev.cache == nil || !a.signed {
+		return false
+	}
+	if c := &a.ev.cache.nodes[row]; c.version != version || !c.fits {
+		return false
+	}
+	a.passed.Add(1)
+	return true
 }
 
 // Filter evaluates a node on which the pod may be placed, and records the verdict.
 func (a *Attempt) Filter(n *snapshot.Node) (policy.Verdict, error) {
-	verdict, member, err := a.evaluate(n)
+	cached := a.ev.cachedAt(n, n.Row())
+	verdict, member, err := a.evaluate(n, cached != nil && cached.fits)
+	if err == nil && verdict.Fits() {
+		if cached != nil && !a.some.Load() {
+			cached.fits = true
+		}
+		a.passed.Add(1)
+		return verdict, nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		a.err = err
-	case verdict.Fits():
-		a.passed++
-	default:
+	} else {
 		why := &a.ev.outcomes[a.ev.outcome(member, verdict.Reason, verdict.Unresolvable)]
 		why.count(int32(len(a.rejected)), numbers{verdict.Have, verdict.Want})
 		a.rejected = append(a.rejected, n)
@@ -99,8 +127,9 @@ func (a *Attempt) Filter(n *snapshot.Node) (policy.Verdict, error) {
 	return verdict, err
 }
 
-// evaluate calls one policy after the other until one rejects the node, and returns which.
-func (a *Attempt) evaluate(n *snapshot.Node) (verdict policy.Verdict, member int, err error) {
+// evaluate calls one policy after the other until one rejects the node, and returns which. fits means that those with a signature
+// let the node pass.
+func (a *Attempt) evaluate(n *snapshot.Node, fits bool) (verdict policy.Verdict, member int, err error) {
 	called := 0
 	defer func() {
 		if p := recover(); p != nil {
@@ -111,12 +140,12 @@ func (a *Attempt) evaluate(n *snapshot.Node) (verdict policy.Verdict, member int
 				return
 			}
 			a.leaveOut(called, failure)
-			verdict, member, err = a.evaluate(n)
+			verdict, member, err = a.evaluate(n, fits)
 		}
 	}()
 	for ; called < len(a.ev.filters); called++ {
 		f := &a.ev.filters[called]
-		if a.failed[called].Load() {
+		if fits && f.signed || a.failed[called].Load() {
 			continue
 		}
 		if verdict = f.filter.Filter(n); verdict.Reason != nil {
@@ -131,6 +160,7 @@ func (a *Attempt) leaveOut(filter int, failure *PolicyError) {
 	defer a.mu.Unlock()
 	a.ev.state[a.ev.filters[filter].member].ignored = failure
 	a.failed[filter].Store(true)
+	a.some.Store(true)
 }
 
 // Rejected returns the nodes that Filter has rejected so far, in no particular order. The caller must not write to them.
@@ -145,7 +175,7 @@ func (a *Attempt) Record(fit int) *decision.Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	record := a.engine.newRecord(Request{Pod: a.ev.pod, View: a.ev.key.view}, false)
-	record.Nodes = a.passed + len(a.rejected)
+	record.Nodes = int(a.passed.Load()) + len(a.rejected)
 	record.Fit, record.Returned = fit, fit
 	record.Policies, record.MaxTotal = a.ev.policies(), a.ev.maxTotal
 	record.Rejections = a.ev.rejections(a.rejected)
@@ -155,9 +185,10 @@ func (a *Attempt) Record(fit int) *decision.Record {
 	return record
 }
 
-// Score scores the nodes that fit, as Score of Engine does. It overwrites the record of Filter.
-func (a *Attempt) Score(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
-	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: nodes}
+// Score scores the nodes that fit, as Score of Engine does. It overwrites the record of Filter. rows are those of the nodes, or nil,
+// as in a [Request].
+func (a *Attempt) Score(ctx context.Context, nodes []*snapshot.Node, rows []int32, result *Result) error {
+	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: nodes, Rows: rows}
 	a.rejected = nil
 	return a.engine.decide(ctx, req, a.ev, true, result, func(ev *evaluation) error {
 		result.Record.Fit, result.Record.Returned = len(nodes), len(nodes)

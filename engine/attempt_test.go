@@ -104,7 +104,7 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 		if err := e.Score(t.Context(), engine.Request{Pod: pod, View: view, Nodes: kept}, &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := attempt.Score(t.Context(), kept, &scored); err != nil {
+		if err := attempt.Score(t.Context(), kept, nil, &scored); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want.Totals, scored.Totals); diff != "" {

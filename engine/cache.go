@@ -119,20 +119,13 @@ func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
 	return true
 }
 
-// take gives the evaluation the cache for its signature, if it has one and the request has enough nodes.
+// take gives the evaluation the cache for its signature and the rows of the request, unless the evaluation has no signature or the
+// request has few nodes.
 func (cs *nodeCaches) take(ev *evaluation, req *Request, memory *scratch) {
-	if len(ev.signature) == 0 || len(ev.signature) > maxSignature || len(req.Nodes) < minCachedNodes {
+	if ev.cache == nil && (len(req.Nodes) < minCachedNodes || !cs.hold(ev)) {
 		return
 	}
-	rows := req.View.Rows()
-	c, found := cs.find(ev.signature, rows)
-	if !found {
-		clear(c.nodes)
-	}
-	if rows > len(c.nodes) {
-		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
-	}
-	ev.cache, ev.rows = c, req.Rows
+	ev.rows = req.Rows
 	if ev.rows == nil {
 		memory.rows = memory.rows[:0]
 		for _, n := range req.Nodes {
@@ -144,6 +137,23 @@ func (cs *nodeCaches) take(ev *evaluation, req *Request, memory *scratch) {
 		}
 		ev.rows = memory.rows
 	}
+}
+
+// hold gives the evaluation the cache for its signature, with all rows of its view. It returns false if it has no signature.
+func (cs *nodeCaches) hold(ev *evaluation) bool {
+	if len(ev.signature) == 0 || len(ev.signature) > maxSignature {
+		return false
+	}
+	rows := ev.key.view.Rows()
+	c, found := cs.find(ev.signature, rows)
+	if !found {
+		clear(c.nodes)
+	}
+	if rows > len(c.nodes) {
+		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
+	}
+	ev.cache = c
+	return true
 }
 
 // find removes the cache for the signature from the caches and returns it. If it finds none, it returns one for this signature, with
@@ -201,8 +211,12 @@ func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
 	if ev.cache == nil {
 		return nil
 	}
-	row := int(ev.rows[index])
-	if ev.key.view.At(row) != n {
+	return ev.cachedAt(n, int(ev.rows[index]))
+}
+
+// cachedAt is cachedNode for a node with this row.
+func (ev *evaluation) cachedAt(n *snapshot.Node, row int) *cachedNode {
+	if ev.cache == nil || ev.key.view.At(row) != n {
 		return nil
 	}
 	c := &ev.cache.nodes[row]

@@ -3,6 +3,7 @@ package schedplugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,15 +20,23 @@ const stateKey fwk.StateKey = Name
 // attempt is one attempt to schedule a pod.
 type attempt struct {
 	*engine.Attempt
-	plugin  *plugin
-	profile string
-	engine  *engine.Engine
-	pod     *corev1.Pod // trimmed
-	view    *snapshot.View
-	started time.Time
-	// scores has the scores of the nodes that fit, by name, after PreScore.
-	scores   map[string]int64
+	plugin   *plugin
+	profile  string
+	engine   *engine.Engine
+	pod      *corev1.Pod // trimmed
+	view     *snapshot.View
+	infos    *infoTable
+	started  time.Time
+	scored   *scored     // after PreScore
 	recorded atomic.Bool // whether the verdicts of Filter are recorded
+}
+
+// scored holds the nodes that fit, and their scores.
+type scored struct {
+	nodes  []*snapshot.Node
+	rows   []int32          // -1: not in the infoTable
+	byRow  []int64          // scores; valid for rows only
+	others map[string]int64 // scores of the nodes that are not in the infoTable
 }
 
 // cycle is an attempt in a state of the framework. The framework may assume other pods on a node than run there.
@@ -39,6 +48,21 @@ type cycle struct {
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData { return &cycle{c.attempt, true} }
+
+// latest is the latest attempt with the state that it was prepared for.
+type latest struct {
+	state fwk.CycleState
+	cycle *cycle
+}
+
+// cycleOf returns the cycle of the pod. Reading a state takes a hash and memory for the key, and the framework calls Filter and Score
+// for hundreds of nodes with the latest one.
+func (p *plugin) cycleOf(state fwk.CycleState) (*cycle, error) {
+	if last := p.latest.Load(); last != nil && last.state == state {
+		return last.cycle, nil
+	}
+	return cycleOf(state)
+}
 
 // cycleOf returns the cycle of the pod.
 func cycleOf(state fwk.CycleState) (*cycle, error) {
@@ -65,9 +89,11 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	if a == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	p.nodes.learn(a.view, infos)
-	p.setLatest(a)
-	state.Write(stateKey, &cycle{attempt: a})
+	a.infos = p.tableOf(a.view, infos)
+	a.UseCache()
+	c := &cycle{attempt: a}
+	state.Write(stateKey, c)
+	p.latest.Store(&latest{state, c})
 	if !a.Filters() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -93,18 +119,30 @@ func (p *plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	return nil
 }
 
+// tableOf returns the table of the NodeInfos of the snapshot.
+func (p *plugin) tableOf(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.infos = p.infos.with(view, infos)
+	return p.infos
+}
+
 // Filter implements fwk.FilterPlugin.
 func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	c, err := cycleOf(state)
+	c, err := p.cycleOf(state)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	node := p.nodes.of(c.engine, c.view, info)
+	slot := c.infos.find(info)
 	evaluate := c.Filter
 	if c.supposed {
 		evaluate = c.evaluateSupposed
+	} else if slot != nil {
+		if known := slot.latest(c.view); known != nil && known.same && c.Fits(int(slot.row), known.version) {
+			return nil
+		}
 	}
-	verdict, err := evaluate(node)
+	verdict, err := evaluate(nodeOf(c.engine, c.view, slot, info))
 	switch {
 	case err != nil:
 		return fwk.AsStatus(err)
@@ -135,45 +173,67 @@ func (p *plugin) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.P
 	if !c.Scores() {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	nodes := make([]*snapshot.Node, len(infos))
-	for i, info := range infos {
-		nodes[i] = p.nodes.of(c.engine, c.view, info)
-	}
-	if err := p.score(ctx, c.attempt, nodes); err != nil {
+	differ, err := p.score(ctx, c.attempt, infos)
+	switch {
+	case err != nil:
 		return fwk.AsStatus(err)
+	case !differ:
+		return fwk.NewStatus(fwk.Skip) // equal scores change nothing
 	}
 	return nil
 }
 
-// score sets the scores of the attempt.
-func (p *plugin) score(ctx context.Context, a *attempt, nodes []*snapshot.Node) error {
+// score sets the scores of the attempt, and reports whether they differ.
+func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (differ bool, err error) {
 	started := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := a.Attempt.Score(ctx, nodes, &p.result)
+	s := &p.scored
+	s.nodes, s.rows = s.nodes[:0], s.rows[:0]
+	for _, info := range infos {
+		slot, row := a.infos.find(info), int32(-1)
+		if slot != nil {
+			row = slot.row
+		}
+		s.nodes, s.rows = append(s.nodes, nodeOf(a.engine, a.view, slot, info)), append(s.rows, row)
+	}
+	err = a.Attempt.Score(ctx, s.nodes, s.rows, &p.result)
 	p.recordScores(a, started, err)
 	if err != nil {
-		return err
+		return false, err
 	}
 	engine.ScaleScores(p.result.Totals, p.result.Record.MaxTotal, fwk.MaxScore)
-	if a.scores = p.scores; a.scores == nil {
-		a.scores = make(map[string]int64, len(nodes))
-		p.scores = a.scores
+	s.byRow = slices.Grow(s.byRow[:0], a.view.Rows())[:a.view.Rows()]
+	clear(s.others)
+	for i, row := range s.rows {
+		differ = differ || p.result.Totals[i] != p.result.Totals[0]
+		if row >= 0 {
+			s.byRow[row] = p.result.Totals[i]
+			continue
+		}
+		if s.others == nil {
+			s.others = map[string]int64{}
+		}
+		s.others[infos[i].Node().Name] = p.result.Totals[i]
 	}
-	clear(a.scores)
-	for i, n := range nodes {
-		a.scores[n.Name] = p.result.Totals[i]
-	}
-	return nil
+	clear(s.nodes) // so that they can be garbage-collected
+	a.scored = s
+	return differ, nil
 }
 
 // Score implements fwk.ScorePlugin.
 func (p *plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
-	c, err := cycleOf(state)
+	c, err := p.cycleOf(state)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	return c.scores[info.Node().Name], nil
+	if c.scored == nil {
+		return 0, nil // the profile of kube-scheduler does not call PreScore
+	}
+	if slot := c.infos.find(info); slot != nil {
+		return c.scored.byRow[slot.row], nil
+	}
+	return c.scored.others[info.Node().Name], nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin. The scores are in the framework's range already.

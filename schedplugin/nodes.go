@@ -1,6 +1,7 @@
 package schedplugin
 
 import (
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -12,80 +13,118 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nodes converts the NodeInfos of kube-scheduler to nodes for policies. It caches the node for the latest NodeInfo, whose generation
-// changes whenever the NodeInfo does. It may be used concurrently. The zero value is ready to use.
-type nodes struct {
-	byRow atomic.Pointer[[]atomic.Pointer[converted]]
-	rows  atomic.Pointer[rowsOfInfos]
-}
-
-// rowsOfInfos are the rows of the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node for as long as the node
-// exists: finding a row by its name takes several times as long.
-type rowsOfInfos struct {
+// infoTable finds the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node for as long as the node exists: finding
+// a node by its name takes several times as long. It is an open-addressing table by the address of the NodeInfo. Its size is a power
+// of two, and at least a quarter of its slots are free. Only converted changes. The table may be used concurrently.
+type infoTable struct {
 	index *snapshot.NodeIndex
-	rows  map[fwk.NodeInfo]int32
+	slots []infoSlot
+	infos int
 }
 
-// learn stores the rows of all NodeInfos of the snapshot.
-func (ns *nodes) learn(view *snapshot.View, infos []fwk.NodeInfo) {
-	known := ns.rows.Load()
-	if known != nil && known.index == view.NodeIndex() && len(known.rows) >= len(infos) {
-		return
-	}
-	next := &rowsOfInfos{index: view.NodeIndex(), rows: make(map[fwk.NodeInfo]int32, len(infos))}
-	for _, info := range infos {
-		if n := view.Node(info.Node().Name); n != nil {
-			next.rows[info] = int32(n.Row())
-		}
-	}
-	ns.rows.Store(next)
+// infoSlot is empty, or holds a NodeInfo and the row of its node. It caches the node for the latest state of the NodeInfo.
+type infoSlot struct {
+	info      fwk.NodeInfo
+	row       int32
+	converted atomic.Pointer[converted]
 }
 
-// base returns the node of the View, or nil if there is none.
-func (ns *nodes) base(view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
-	if known := ns.rows.Load(); known != nil && known.index == view.NodeIndex() {
-		if row, ok := known.rows[info]; ok {
-			return view.At(int(row))
-		}
-	}
-	return view.Node(info.Node().Name)
-}
-
-// converted is a node with the generation of its NodeInfo and the node of the View that it was made from.
+// converted is a node with the pods of the NodeInfo, made from the node of the View with the version.
 type converted struct {
-	generation int64
-	base, node *snapshot.Node
+	generation int64 // of the NodeInfo; changes whenever the NodeInfo does
+	version    uint64
+	node       *snapshot.Node
+	same       bool // node is that of the View
 }
 
-// of returns the node with the pods of the NodeInfo, and everything else as in the View.
-func (ns *nodes) of(e *engine.Engine, view *snapshot.View, info fwk.NodeInfo) *snapshot.Node {
-	base := ns.base(view, info)
+// with returns a table of all NodeInfos of the snapshot: the receiver, which may be nil, while no node is added or deleted.
+func (t *infoTable) with(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
+	if t != nil && t.index == view.NodeIndex() && t.infos >= len(infos) {
+		return t
+	}
+	size := 2
+	for 3*size < 4*len(infos) {
+		size *= 2
+	}
+	next := &infoTable{index: view.NodeIndex(), slots: make([]infoSlot, size), infos: len(infos)}
+	for _, info := range infos {
+		n := view.Node(info.Node().Name)
+		at, ok := next.home(info)
+		if n == nil || !ok {
+			continue
+		}
+		for next.slots[at].info != nil {
+			at = next.after(at)
+		}
+		slot := &next.slots[at]
+		slot.info, slot.row = info, int32(n.Row())
+		if t == nil {
+			continue
+		}
+		if former := t.find(info); former != nil {
+			slot.converted.Store(former.converted.Load())
+		}
+	}
+	return next
+}
+
+// find returns the slot of the NodeInfo, or nil: the framework also evaluates copies, and nodes that the View does not have yet.
+func (t *infoTable) find(info fwk.NodeInfo) *infoSlot {
+	at, ok := t.home(info)
+	for ; ok && t.slots[at].info != nil; at = t.after(at) {
+		if t.slots[at].info == info {
+			return &t.slots[at]
+		}
+	}
+	return nil
+}
+
+// home is the first slot to search for the NodeInfo, and after is the next one.
+func (t *infoTable) home(info fwk.NodeInfo) (slot int, ok bool) {
+	v := reflect.ValueOf(info)
+	if v.Kind() != reflect.Pointer {
+		return 0, false
+	}
+	const golden = 0x9e3779b97f4a7c15 // spreads addresses, whose low bits are equal
+	return int(uint64(v.Pointer())*golden>>32) & (len(t.slots) - 1), true
+}
+
+func (t *infoTable) after(slot int) int { return (slot + 1) & (len(t.slots) - 1) }
+
+// latest returns what the slot caches if neither the NodeInfo nor the View's node has changed; else nil.
+func (s *infoSlot) latest(view *snapshot.View) *converted {
+	c := s.converted.Load()
+	if c == nil || c.generation != s.info.GetGeneration() || c.version != view.Version(int(s.row)) {
+		return nil
+	}
+	return c
+}
+
+// nodeOf returns the node with the pods of the NodeInfo, and everything else as in the View. slot is that of the NodeInfo, or nil.
+func nodeOf(e *engine.Engine, view *snapshot.View, slot *infoSlot, info fwk.NodeInfo) *snapshot.Node {
+	var base *snapshot.Node
+	if slot != nil {
+		if c := slot.latest(view); c != nil {
+			return c.node
+		}
+		base = view.At(int(slot.row))
+	} else {
+		base = view.Node(info.Node().Name)
+	}
 	if base == nil { // the View does not show it yet
 		return snapshot.NewNode(snapshot.TrimmedNode(info.Node()), podsOf(info)...)
 	}
-	slot := ns.slot(view, base.Row())
 	generation := info.GetGeneration()
-	if last := slot.Load(); last != nil && last.generation == generation && last.base == base {
-		return last.node
-	}
 	node := withPodsOf(base, info, func(pod *corev1.Pod) *corev1.Pod {
 		if planned := e.PlannedNominated(view, base, pod.UID); planned != nil {
 			return planned
 		}
 		return snapshot.TrimmedPod(pod)
 	})
-	slot.Store(&converted{generation, base, node})
-	return node
-}
-
-func (ns *nodes) slot(view *snapshot.View, row int) *atomic.Pointer[converted] {
-	rows := ns.byRow.Load()
-	for rows == nil || row >= len(*rows) {
-		larger := make([]atomic.Pointer[converted], max(view.Rows(), row+1)*5/4)
-		ns.byRow.CompareAndSwap(rows, &larger) // the former cache entries are computed again
-		rows = ns.byRow.Load()
+	if slot != nil {
+		slot.converted.Store(&converted{generation, view.Version(base.Row()), node, node == base})
 	}
-	return &(*rows)[row]
+	return node
 }
 
 // manyPods is the number of pods from which a map is faster than a scan.

@@ -54,19 +54,20 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 			b.SetPod(numbered(n, "n"))
 		}
 		view := b.View()
-		var ns nodes
 		generation := int64(0)
+		info := &nodeInfo{node: object}
+		table := (*infoTable)(nil).with(view, []fwk.NodeInfo{info})
 		for range rapid.IntRange(1, 5).Draw(t, "changes") {
 			generation++
 			here := some.Draw(t, "here")
 			if rapid.Bool().Draw(t, "same") {
 				here = shown
 			}
-			info := &nodeInfo{node: object, generation: generation}
+			info.generation, info.pods = generation, nil
 			for _, n := range here {
 				info.pods = append(info.pods, podInfo{pod: numbered(n, "n")})
 			}
-			node := ns.of(e, view, info)
+			node := nodeOf(e, view, table.find(info), info)
 			var got []int
 			for _, pod := range node.Pods {
 				var n int
@@ -81,7 +82,7 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 			if slices.Equal(want, slices.Sorted(slices.Values(shown))) && node != view.Node("n") {
 				t.Fatal("the node is not that of the view, although the pods are the same")
 			}
-			if again := ns.of(e, view, info); again != node {
+			if again := nodeOf(e, view, table.find(info), info); again != node {
 				t.Fatal("the plugin makes the node again for the same generation")
 			}
 		}
@@ -94,9 +95,9 @@ func TestNodesThatNoViewShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ns nodes
 	info := &nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, pods: []fwk.PodInfo{podInfo{pod: numbered(1, "new")}}}
-	if node := ns.of(e, new(snapshot.View), info); node.Name != "new" || len(node.Pods) != 1 {
+	table := (*infoTable)(nil).with(new(snapshot.View), []fwk.NodeInfo{info})
+	if node := nodeOf(e, new(snapshot.View), table.find(info), info); node.Name != "new" || len(node.Pods) != 1 {
 		t.Errorf("the node is %+v", node)
 	}
 }

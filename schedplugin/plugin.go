@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,17 +28,18 @@ type plugin struct {
 	arguments
 	*process
 	handle    fwk.Handle
-	nodes     nodes
 	awaitSync sync.Once
 	// checkOrder checks once whether the plugin binds pods before others do.
 	checkOrder func() error
 
+	latest atomic.Pointer[latest] // nil: none
+
 	mu       sync.Mutex
 	reserved map[types.UID]*reservation
-	latest   *attempt // the latest one that is not recorded
+	infos    *infoTable // of the latest attempt; nil: none yet
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
 	result engine.Result
-	scores map[string]int64
+	scored scored
 }
 
 var (

@@ -21,21 +21,12 @@ func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
 	return verdict, err
 }
 
-// setLatest makes the attempt the latest.
-func (p *plugin) setLatest(a *attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.latest = a
-}
-
-// finishLatest records an attempt that ended without PreScore or PostFilter: the framework gave up before it looked for pods to evict.
+// finishLatest ends the latest attempt, and records it if it ended without PreScore or PostFilter: the framework gave up before it
+// looked for pods to evict.
 func (p *plugin) finishLatest() {
-	p.mu.Lock()
-	latest := p.latest
-	p.latest = nil
-	p.mu.Unlock()
-	if latest != nil {
-		latest.fails()
+	if last := p.latest.Swap(nil); last != nil {
+		last.cycle.ReleaseCache()
+		last.cycle.fails()
 	}
 }
 
