@@ -3,7 +3,6 @@ package schedplugin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,11 +30,10 @@ type attempt struct {
 	recorded atomic.Bool // whether the verdicts of Filter are recorded
 }
 
-// scored holds the nodes that fit, and their scores.
+// scored holds the nodes that fit. Their scores are in the infoTable.
 type scored struct {
 	nodes  []*snapshot.Node
 	rows   []int32          // -1: not in the infoTable
-	byRow  []int64          // scores; valid for rows only
 	others map[string]int64 // scores of the nodes that are not in the infoTable
 }
 
@@ -203,18 +201,18 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 		return false, err
 	}
 	engine.ScaleScores(p.result.Totals, p.result.Record.MaxTotal, fwk.MaxScore)
-	s.byRow = slices.Grow(s.byRow[:0], a.view.Rows())[:a.view.Rows()]
 	clear(s.others)
-	for i, row := range s.rows {
-		differ = differ || p.result.Totals[i] != p.result.Totals[0]
-		if row >= 0 {
-			s.byRow[row] = p.result.Totals[i]
+	for i, info := range infos {
+		score := p.result.Totals[i]
+		differ = differ || score != p.result.Totals[0]
+		if slot := a.infos.find(info); slot != nil {
+			slot.score = int32(score)
 			continue
 		}
 		if s.others == nil {
 			s.others = map[string]int64{}
 		}
-		s.others[infos[i].Node().Name] = p.result.Totals[i]
+		s.others[info.Node().Name] = score
 	}
 	clear(s.nodes) // so that they can be garbage-collected
 	a.scored = s
@@ -231,7 +229,7 @@ func (p *plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, i
 		return 0, nil // the profile of kube-scheduler does not call PreScore
 	}
 	if slot := c.infos.find(info); slot != nil {
-		return c.scored.byRow[slot.row], nil
+		return int64(slot.score), nil
 	}
 	return c.scored.others[info.Node().Name], nil
 }

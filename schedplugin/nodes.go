@@ -15,7 +15,8 @@ import (
 
 // infoTable finds the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node for as long as the node exists: finding
 // a node by its name takes several times as long. It is an open-addressing table by the address of the NodeInfo. Its size is a power
-// of two, and at least a quarter of its slots are free. Only converted changes. The table may be used concurrently.
+// of two, and at least a quarter of its slots are free. Only converted and score change. It may be used concurrently, except that
+// PreScore sets the scores before Score reads them.
 type infoTable struct {
 	index *snapshot.NodeIndex
 	slots []infoSlot
@@ -26,6 +27,7 @@ type infoTable struct {
 type infoSlot struct {
 	info      fwk.NodeInfo
 	row       int32
+	score     int32 // of the latest attempt, if the node fits
 	converted atomic.Pointer[converted]
 }
 
