@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	tracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -60,15 +62,20 @@ func newInTree(t *testing.T, fit func(*schedulerapi.NodeResourcesFitArgs), only 
 		all := &profile.Plugins.MultiPoint
 		all.Enabled = slices.DeleteFunc(all.Enabled, func(p schedulerapi.Plugin) bool { return !slices.Contains(only, p.Name) })
 	}
-	client, l := fake.NewClientset(), &lister{cache.NewEmptySnapshot()}
+	return start(t, profile, plugins.NewInTreeRegistry())
+}
+
+// start starts the framework with the profile, beside an API server that has the objects.
+func start(t testing.TB, profile *schedulerapi.KubeSchedulerProfile, registry frameworkruntime.Registry, objects ...runtime.Object) *inTree {
+	client, l := fake.NewClientset(objects...), &lister{cache.NewEmptySnapshot()}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	published, err := tracker.StartTracker(t.Context(), tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
 	if err != nil {
 		t.Fatal(err)
 	}
 	claims := assumecache.NewAssumeCache(klog.Background(), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
-	f, err := frameworkruntime.NewFramework(t.Context(), plugins.NewInTreeRegistry(), profile,
-		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory),
+	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile,
+		frameworkruntime.WithClientSet(client), frameworkruntime.WithKubeConfig(&rest.Config{Host: "127.0.0.1:1"}), frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(t.Context(), claims, published, factory)),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithSnapshotSharedLister(l), frameworkruntime.WithParallelism(1))
