@@ -84,14 +84,9 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	if o.grace < 0 || o.recheck < 0 {
 		return nil, fmt.Errorf("--grace and --recheck must not be negative")
 	}
-	client, err := clientConfig(o.cluster)
+	api, err := readingClient(o.cluster)
 	if err != nil {
-		return nil, fmt.Errorf("%w (set --kubeconfig)", err)
-	}
-	client.QPS = -1 // only a few lists
-	api, err := kubernetes.NewForConfig(client)
-	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
+		return nil, err
 	}
 	in, err := o.read(ctx, api)
 	if err != nil {
@@ -152,6 +147,24 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audi
 		in.Nodes = append(in.Nodes, list.Items...)
 		return list.Continue, nil
 	})
+}
+
+// requestTimeout bounds each request of a command that reads the cluster once, such as a page of a list.
+const requestTimeout = 30 * time.Second
+
+// readingClient returns a client for a command that reads the cluster once.
+func readingClient(c config.ClientConnection) (kubernetes.Interface, error) {
+	client, err := clientConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w (set --kubeconfig)", err)
+	}
+	client.QPS = -1 // only a few lists
+	client.Timeout = requestTimeout
+	api, err := kubernetes.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	return api, nil
 }
 
 // eachPage reads a list page by page. Without a resourceVersion, the API server reads the latest

@@ -15,10 +15,11 @@ import (
 var errSilent = errors.New("")
 
 // Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
-// exit status.
+// exit status. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
 func Run(cmd *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && err != errSilent {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.Name(), err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/service"
@@ -95,16 +94,12 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 
 // readCluster reads the objects of the cluster that the checks use.
 func (o *doctorOptions) readCluster(ctx context.Context) (*doctor.Cluster, error) {
-	client, err := clientConfig(o.connection)
+	api, err := readingClient(o.connection)
 	if err != nil {
-		return nil, fmt.Errorf("%w (set --kubeconfig)", err)
-	}
-	api, err := kubernetes.NewForConfig(client)
-	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
+		return nil, err
 	}
 	c := &doctor.Cluster{}
-	version, err := api.Discovery().ServerVersion()
+	version, err := api.Discovery().ServerVersionWithContext(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the version of the API server: %w", err)
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -10,10 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/extender/verify"
 )
 
@@ -121,27 +121,32 @@ func (o *verifyOptions) complete(ctx context.Context) error {
 }
 
 func (o *verifyOptions) readCluster(ctx context.Context) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	client, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	api, err := readingClient(config.ClientConnection{Kubeconfig: o.kubeconfig})
 	if err != nil {
 		return fmt.Errorf("--cluster: %w", err)
 	}
-	api, err := kubernetes.NewForConfig(client)
-	if err != nil {
-		return fmt.Errorf("--cluster: %w", err)
+	o.Pods = []corev1.Pod{} // not nil: the pods on the nodes are known, even if there are none
+	err = errors.Join(
+		eachPage(func(opts metav1.ListOptions) (string, error) {
+			list, err := api.CoreV1().Nodes().List(ctx, opts)
+			if err != nil {
+				return "", fmt.Errorf("--cluster: listing nodes: %w", err)
+			}
+			o.Nodes = append(o.Nodes, list.Items...)
+			return list.Continue, nil
+		}),
+		eachPage(func(opts metav1.ListOptions) (string, error) {
+			opts.FieldSelector = "spec.nodeName!="
+			list, err := api.CoreV1().Pods("").List(ctx, opts)
+			if err != nil {
+				return "", fmt.Errorf("--cluster: listing pods: %w", err)
+			}
+			o.Pods = append(o.Pods, list.Items...)
+			return list.Continue, nil
+		}),
+	)
+	if err == nil && len(o.Nodes) == 0 {
+		err = errors.New("--cluster: there are no nodes")
 	}
-	nodes, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("--cluster: %w", err)
-	}
-	if len(nodes.Items) == 0 {
-		return fmt.Errorf("--cluster: there are no nodes")
-	}
-	pods, err := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
-	if err != nil {
-		return fmt.Errorf("--cluster: %w", err)
-	}
-	o.Nodes, o.Pods = nodes.Items, pods.Items
-	return nil
+	return err
 }
