@@ -94,6 +94,9 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 	if o.lifetime < time.Hour {
 		return nil, fmt.Errorf("--lifetime=%s: must be at least 1h", o.lifetime)
 	}
+	if o.client == "" {
+		return nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")
+	}
 	set, err := certs.ReadSet(o.dir)
 	if err != nil {
 		return nil, err

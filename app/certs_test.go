@@ -280,6 +280,7 @@ func TestCertsErrors(t *testing.T) {
 		{"another client name", []string{"--client-name", "other"}, nil, `the certificate is for "system:kube-scheduler", not for "other": replace it with --renew`},
 		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
 		{"two steps", []string{"--renew", "--add-ca"}, nil, "none of the others can be"},
+		{"no client name", []string{"--client-name", ""}, nil, "--client-name must not be empty"},
 		{"lifetime", []string{"--lifetime", "1s"}, nil, "--lifetime=1s: must be at least 1h"},
 		{"a rotation during a rotation", []string{"--add-ca"}, addCAIn, "the former CA is still trusted"},
 		{"removing too early", []string{"--remove-old-cas"}, addCAIn, "server certificate: x509: certificate signed by unknown authority"},

@@ -228,7 +228,7 @@ func (m *migration) others() {
 		m.noteAt("alwaysCheckAllPredicates", "no equivalent: a node is rejected for the reason of the first plugin that rejects it")
 	}
 	for i, e := range m.policy.Extenders {
-		if e.HTTPTimeout > 0 && e.HTTPTimeout < int64(time.Millisecond) {
+		if e.HTTPTimeout != 0 && e.HTTPTimeout < int64(time.Millisecond) {
 			m.noteAt(fmt.Sprintf("extenders[%d].httpTimeout", i), "%d is a number of nanoseconds, so every call fails: write a duration such as 5s", e.HTTPTimeout)
 		}
 	}

@@ -71,6 +71,15 @@ func TestMigrateWritten(t *testing.T) {
 	}
 }
 
+func TestMigrateTimeouts(t *testing.T) {
+	for timeout, noted := range map[string]bool{"-5": true, "0": false, "30": true, "5000000000": false} {
+		_, notes, err := wiring.Migrate("policy.json", []byte(`{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "httpTimeout": `+timeout+`}]}`))
+		if err != nil || strings.Contains(strings.Join(notes, "\n"), "every call fails") != noted {
+			t.Errorf("httpTimeout %s: notes %q, error %v", timeout, notes, err)
+		}
+	}
+}
+
 func TestMigrateErrors(t *testing.T) {
 	for _, tt := range []struct{ name, policy, want string }{
 		{"no JSON", "{", ": not valid YAML"},

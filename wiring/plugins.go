@@ -1,7 +1,7 @@
 package wiring
 
 // predicatePlugins are the plugins that replace the predicates of a Policy. All of them are on by
-// default. predicateNotes has the predicates without a plugin.
+// default.
 var predicatePlugins = map[string][]string{
 	"CheckNodeUnschedulable":  {"NodeUnschedulable"},
 	"CheckVolumeBinding":      {"VolumeBinding"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"outboard.dev/outboard/config"
@@ -79,6 +80,9 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	o.URL = strings.TrimRight(o.URL, "/")
 	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL))
 	o.CertificateDir = strings.TrimRight(cmp.Or(o.CertificateDir, Directory), "/")
+	if !path.IsAbs(o.CertificateDir) {
+		return nil, fmt.Errorf("certificate directory %q: must be an absolute path: kube-scheduler looks for a relative one in its working directory", o.CertificateDir)
+	}
 	profiles, err := selected(c, o.Profiles)
 	if err != nil {
 		return nil, err
@@ -257,6 +261,9 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 			if len(named) > 0 {
 				name = named[0]
 			}
+		}
+		if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
+			return fmt.Errorf("scheduler name %q: it is also the name of a lease, so %s", name, msgs[0])
 		}
 		w.schedulers = []string{name}
 	case w.options.SchedulerName != "":

@@ -202,6 +202,8 @@ func TestErrors(t *testing.T) {
 		{"a path", "profiles:\n" + images, wiring.Options{URL: "http://a:1/images"}, "paths are those of the profiles"},
 		{"no URL", "profiles:\n" + images, wiring.Options{URL: "a:1"}, "must be http://HOST:PORT"},
 		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{SchedulerName: "a"}, "for a second scheduler"},
+		{"a name that no lease can have", "profiles:\n" + images, wiring.Options{For: wiring.Sidecar, SchedulerName: "GPU_scheduler"}, `scheduler name "GPU_scheduler": it is also the name of a lease, so `},
+		{"a relative directory", "profiles:\n" + images, wiring.Options{CertificateDir: "tls"}, `certificate directory "tls": must be an absolute path`},
 		{"a scheduler whose pods are not bound", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Service, SchedulerName: "a"}, "binds pods of gpu only"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
