@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -110,42 +111,28 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 // read lists the objects: claims before the pods that hold them. Each list is of the moment at which it was read.
 func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audit.Input, error) {
 	in := audit.Input{Grace: o.grace, SizesFrom: o.sizesFrom}
-	err := eachPage(func(opts metav1.ListOptions) (string, error) {
-		list, err := listLedgers(ctx, api, opts)
-		if err != nil {
-			return "", fmt.Errorf("listing ledgers: %w", err)
-		}
-		in.Ledgers = append(in.Ledgers, list.Items...)
-		return list.Continue, nil
-	})
+	listLedgers := func(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
+		return listLedgers(ctx, api, opts)
+	}
+	err := eachPage(ctx, "ledgers", listLedgers, func(l *ledger.ObjectList) { in.Ledgers = append(in.Ledgers, l.Items...) })
 	if err != nil {
 		return in, err
 	}
 	in.Now = time.Now()
-	err = eachPage(func(opts metav1.ListOptions) (string, error) {
-		list, err := api.CoreV1().Pods("").List(ctx, opts)
-		if err != nil {
-			return "", fmt.Errorf("listing pods: %w", err)
+	err = eachPage(ctx, "pods", api.CoreV1().Pods("").List, func(l *corev1.PodList) {
+		for i := range l.Items {
+			snapshot.TrimPod(&l.Items[i])
 		}
-		for i := range list.Items {
-			snapshot.TrimPod(&list.Items[i])
-		}
-		in.Pods = append(in.Pods, list.Items...)
-		return list.Continue, nil
+		in.Pods = append(in.Pods, l.Items...)
 	})
 	if err != nil {
 		return in, err
 	}
-	return in, eachPage(func(opts metav1.ListOptions) (string, error) {
-		list, err := api.CoreV1().Nodes().List(ctx, opts)
-		if err != nil {
-			return "", fmt.Errorf("listing nodes: %w", err)
+	return in, eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) {
+		for i := range l.Items {
+			snapshot.TrimNode(&l.Items[i])
 		}
-		for i := range list.Items {
-			snapshot.TrimNode(&list.Items[i])
-		}
-		in.Nodes = append(in.Nodes, list.Items...)
-		return list.Continue, nil
+		in.Nodes = append(in.Nodes, l.Items...)
 	})
 }
 
@@ -169,14 +156,17 @@ func readingClient(c config.ClientConnection) (kubernetes.Interface, error) {
 
 // eachPage reads a list page by page. Without a resourceVersion, the API server reads the latest
 // state, and all pages are of the same moment.
-func eachPage(list func(metav1.ListOptions) (next string, err error)) error {
+func eachPage[L interface{ GetContinue() string }](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), add func(L)) error {
 	opts := metav1.ListOptions{Limit: 500}
 	for {
-		next, err := list(opts)
-		if err != nil || next == "" {
-			return err
+		page, err := list(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", what, err)
 		}
-		opts.Continue = next
+		add(page)
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			return nil
+		}
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/service"
@@ -105,37 +106,11 @@ func (o *doctorOptions) readCluster(ctx context.Context) (*doctor.Cluster, error
 	}
 	c.Version = version.GitVersion
 	return c, errors.Join(
-		eachPage(func(opts metav1.ListOptions) (string, error) {
-			list, err := api.CoreV1().Nodes().List(ctx, opts)
-			if err != nil {
-				return "", fmt.Errorf("listing nodes: %w", err)
-			}
-			c.Nodes = append(c.Nodes, list.Items...)
-			return list.Continue, nil
-		}),
-		eachPage(func(opts metav1.ListOptions) (string, error) {
-			list, err := api.CoreV1().Pods("").List(ctx, opts)
-			if err != nil {
-				return "", fmt.Errorf("listing pods: %w", err)
-			}
-			c.Pods = append(c.Pods, list.Items...)
-			return list.Continue, nil
-		}),
-		eachPage(func(opts metav1.ListOptions) (string, error) {
-			list, err := api.CoreV1().Services("").List(ctx, opts)
-			if err != nil {
-				return "", fmt.Errorf("listing Services: %w", err)
-			}
-			c.Services = append(c.Services, list.Items...)
-			return list.Continue, nil
-		}),
-		eachPage(func(opts metav1.ListOptions) (string, error) {
-			list, err := api.DiscoveryV1().EndpointSlices("").List(ctx, opts)
-			if err != nil {
-				return "", fmt.Errorf("listing EndpointSlices: %w", err)
-			}
-			c.EndpointSlices = append(c.EndpointSlices, list.Items...)
-			return list.Continue, nil
+		eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) { c.Nodes = append(c.Nodes, l.Items...) }),
+		eachPage(ctx, "pods", api.CoreV1().Pods("").List, func(l *corev1.PodList) { c.Pods = append(c.Pods, l.Items...) }),
+		eachPage(ctx, "Services", api.CoreV1().Services("").List, func(l *corev1.ServiceList) { c.Services = append(c.Services, l.Items...) }),
+		eachPage(ctx, "EndpointSlices", api.DiscoveryV1().EndpointSlices("").List, func(l *discoveryv1.EndpointSliceList) {
+			c.EndpointSlices = append(c.EndpointSlices, l.Items...)
 		}),
 	)
 }

@@ -126,27 +126,19 @@ func (o *verifyOptions) readCluster(ctx context.Context) error {
 		return fmt.Errorf("--cluster: %w", err)
 	}
 	o.Pods = []corev1.Pod{} // not nil: the pods on the nodes are known, even if there are none
-	err = errors.Join(
-		eachPage(func(opts metav1.ListOptions) (string, error) {
-			list, err := api.CoreV1().Nodes().List(ctx, opts)
-			if err != nil {
-				return "", fmt.Errorf("--cluster: listing nodes: %w", err)
-			}
-			o.Nodes = append(o.Nodes, list.Items...)
-			return list.Continue, nil
-		}),
-		eachPage(func(opts metav1.ListOptions) (string, error) {
-			opts.FieldSelector = "spec.nodeName!="
-			list, err := api.CoreV1().Pods("").List(ctx, opts)
-			if err != nil {
-				return "", fmt.Errorf("--cluster: listing pods: %w", err)
-			}
-			o.Pods = append(o.Pods, list.Items...)
-			return list.Continue, nil
-		}),
-	)
-	if err == nil && len(o.Nodes) == 0 {
-		err = errors.New("--cluster: there are no nodes")
+	onNodes := func(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
+		opts.FieldSelector = "spec.nodeName!="
+		return api.CoreV1().Pods("").List(ctx, opts)
 	}
-	return err
+	err = errors.Join(
+		eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) { o.Nodes = append(o.Nodes, l.Items...) }),
+		eachPage(ctx, "pods", onNodes, func(l *corev1.PodList) { o.Pods = append(o.Pods, l.Items...) }),
+	)
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	if len(o.Nodes) == 0 {
+		return errors.New("--cluster: there are no nodes")
+	}
+	return nil
 }
