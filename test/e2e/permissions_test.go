@@ -90,7 +90,7 @@ func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
 	for _, p := range may {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{p.group}, Resources: []string{p.resource}, Verbs: []string{p.verb}})
 	}
-	user := th.grant(t, name, "", rules)
+	user := th.grant(name, "", rules)
 	a := &actor{theater: th, name: name}
 	var err error
 	if a.cluster, err = cluster.New(cluster.Options{

@@ -14,6 +14,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -150,11 +151,11 @@ func TestRolesForTheSamePolicies(t *testing.T) {
 }
 
 // grant creates a user with the rules: in the namespace, or everywhere if it is "".
-func (th *theater) grant(t *testing.T, name, namespace string, rules []rbacv1.PolicyRule) *controlplane.User {
-	t.Helper()
+func (th *theater) grant(name, namespace string, rules []rbacv1.PolicyRule) *controlplane.User {
+	th.t.Helper()
 	user, err := th.AddUser(name)
 	if err != nil {
-		t.Fatal(err)
+		th.t.Fatal(err)
 	}
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
@@ -174,7 +175,7 @@ func (th *theater) grant(t *testing.T, name, namespace string, rules []rbacv1.Po
 		}, metav1.CreateOptions{})
 	}
 	if err := errors.Join(append(errs, err)...); err != nil {
-		t.Fatal(err)
+		th.t.Fatal(err)
 	}
 	return user
 }
@@ -183,7 +184,6 @@ func (th *theater) grant(t *testing.T, name, namespace string, rules []rbacv1.Po
 // pods, or stops to place pods when it has to renew the Lease.
 func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 	th := open(t)
-	const namespace = "kube-system" // exists; the Role is for the namespace of the release
 	shipped := roles(t, th.Root, "scheduler.yaml")
 	if len(shipped) != 1 {
 		t.Fatalf("scheduler.yaml has %d roles, want that for the Lease", len(shipped))
@@ -200,26 +200,29 @@ func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 	}
 	for i, p := range cases {
 		t.Run("without "+p.String(), func(t *testing.T) {
+			t.Parallel()
+			th := &theater{th.Stage, t, th.ctx, th.anyNode}
+			// The Role is for the namespace of the release. Here, each case has its own Lease.
 			name := fmt.Sprint("lease-", i)
-			user := th.grant(t, name, namespace, without(shipped[0].Rules, p))
-			client := kubernetes.NewForConfigOrDie(user.Config)
-			leases := th.Client.CoordinationV1().Leases(namespace)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if _, err := th.Client.CoreV1().Namespaces().Create(th.ctx, namespace, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			client := kubernetes.NewForConfigOrDie(th.grant(name, name, without(shipped[0].Rules, p)).Config)
+			leases := client.CoordinationV1().Leases(name)
 			if p.verb != "create" { // any other rule shows that the Role is in force
 				th.eventually("the Role is in force", func() bool {
-					_, err := client.CoordinationV1().Leases(namespace).Create(th.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+					_, err := leases.Create(th.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 					return err == nil
 				})
 			} else {
 				th.eventually("the Role is in force", func() bool {
-					_, err := client.CoordinationV1().Leases(namespace).Get(th.ctx, "outboard-scheduler", metav1.GetOptions{})
+					_, err := leases.Get(th.ctx, "outboard-scheduler", metav1.GetOptions{})
 					return apierrors.IsNotFound(err)
 				})
 			}
-			if got := lead(th.ctx, client, namespace); got != want[p] {
+			if got := lead(th.ctx, client, name); got != want[p] {
 				t.Errorf("it %s, want: it %s", got, want[p])
-			}
-			if err := leases.Delete(th.ctx, "outboard-scheduler", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				t.Fatal(err)
 			}
 		})
 	}
@@ -286,8 +289,9 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 		}
 		for i, p := range append([]permission{{}}, permissions(shipped[0].Rules)...) {
 			t.Run(file+" without "+p.String(), func(t *testing.T) {
+				th := &theater{th.Stage, t, th.ctx, th.anyNode}
 				rules := without(shipped[0].Rules, p)
-				user := th.grant(t, strings.ReplaceAll(file, ".yaml", "-")+string(rune('a'+i)), "", rules)
+				user := th.grant(strings.ReplaceAll(file, ".yaml", "-")+string(rune('a'+i)), "", rules)
 				if p == (permission{}) {
 					th.eventually("it can be read", func() bool { return read(user) == nil })
 					return
