@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,7 +110,11 @@ func open(t *testing.T, s scale, env ...string) *scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
 	t.Cleanup(cancel)
-	set, err := stage.Set(ctx, stage.Options{Outboard: build(t)})
+	binary, err := stage.BuildChaos(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := stage.Set(ctx, stage.Options{Outboard: binary})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,17 +144,6 @@ func open(t *testing.T, s scale, env ...string) *scene {
 		}
 	}
 	return c
-}
-
-// build builds the command with the points at which it can fail.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "outboard")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "chaos", "-o", binary, "outboard.dev/outboard/cmd/outboard")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }
 
 // replica starts a replica with its own network to the API server.

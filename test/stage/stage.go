@@ -437,16 +437,21 @@ func moduleRoot(ctx context.Context) (string, error) {
 // Build builds the binary into bin/ of the checkout. Concurrent builds are safe: each replaces the file
 // atomically.
 func Build(ctx context.Context) (string, error) {
-	return build(ctx, "", "outboard")
+	return build(ctx, "", "outboard", "outboard")
+}
+
+// BuildChaos builds the command with the points at which it can fail, as bin/outboard-chaos.
+func BuildChaos(ctx context.Context) (string, error) {
+	return build(ctx, "", "outboard", "outboard-chaos", "-tags=chaos")
 }
 
 // BuildScheduler builds kube-scheduler with the plugin, as bin/outboard-scheduler.
 func BuildScheduler(ctx context.Context) (string, error) {
-	return build(ctx, "kubernetes", "outboard-scheduler")
+	return build(ctx, "kubernetes", "outboard-scheduler", "outboard-scheduler")
 }
 
-// build builds a command of the module in the folder into bin/ of the root.
-func build(ctx context.Context, module, name string) (string, error) {
+// build builds a command of the module in the folder, as a file of that name in bin/ of the root.
+func build(ctx context.Context, module, command, name string, flags ...string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
@@ -465,7 +470,7 @@ func build(ctx context.Context, module, name string) (string, error) {
 	if err := os.Link(path, built); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, "./cmd/"+name)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, flags...), "-o", built, "./cmd/"+command)...)
 	cmd.Dir = filepath.Join(root, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // like the programs of the control plane, so that Go compiles nothing twice
 	if out, err := cmd.CombinedOutput(); err != nil {
