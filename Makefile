@@ -6,9 +6,11 @@ GO    ?= go
 export CGO_ENABLED := 0
 TOOLS := $(GO) tool -modfile=go.tools.mod
 
-# The packages whose tests also run under the race detector: all except tests of several processes, and placement, which has no
-# concurrency.
-RACE = $(shell $(GO) list ./... | grep -vE '/(controlplane|examples|test|placement)(/|$$)')
+# The packages whose tests also run under the race detector: those that use concurrency or test a policy, which is called concurrently,
+# except tests of several processes.
+RACE = $(shell $(GO) list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
+	grep -E '[[ ](sync|sync/atomic|golang.org/x/sync/errgroup|outboard.dev/outboard/policy/policytest)[] ]' | \
+	cut -d ' ' -f 1 | grep -vE '/(controlplane|examples|test|placement)(/|$$)')
 
 FUZZTIME ?= 10000x
 
@@ -51,7 +53,7 @@ figures: control-plane ## repeat the published measurements on a small scale
 
 # Skipped are tests of allocations, because the detector allocates, too; scenarios, which have no concurrency; and the 80 broken
 # extenders of verify, which run the same code as other extenders.
-race: ## run the tests under the race detector
+race: ## run the tests of concurrent packages under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|Scenarios|EachBrokenExtender' -timeout 30m $(RACE)
 
 fuzz: ## run each fuzz target for FUZZTIME
