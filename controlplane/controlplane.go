@@ -230,6 +230,9 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	})
 }
 
+// errNotFound is the error of getOK for an answer with 404.
+var errNotFound = errors.New("404 Not Found")
+
 // getOK succeeds if GET url is answered with 200; the error has the answer.
 func getOK(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -241,6 +244,9 @@ func getOK(ctx context.Context, client *http.Client, url string) error {
 		return err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s: %w", url, errNotFound)
+	}
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 2<<10))
 		return fmt.Errorf("%s: %s: %s", url, resp.Status, body)

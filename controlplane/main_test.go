@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 	if how := os.Getenv(endEnv); how != "" {
 		startAndEnd(how)
 	}
+	if os.Getenv(oldSchedulerEnv) != "" {
+		fmt.Fprintln(os.Stderr, serveAsOldScheduler())
+		os.Exit(1)
+	}
 	code := m.Run()
 	if sharedUsed {
 		if cp, err := shared(); err == nil {

@@ -106,12 +106,22 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 	s := &Scheduler{Process: p, url: port.url(), client: cp.client}
 	if err := p.await(ctx, func(ctx context.Context) error {
 		// Its metrics are for known users only, whom it learns a moment after it is ready.
-		return errors.Join(getOK(ctx, s.client, s.url+"/readyz"), getOK(ctx, s.client, s.url+"/metrics"))
+		return errors.Join(s.ready(ctx), getOK(ctx, s.client, s.url+"/metrics"))
 	}); err != nil {
 		p.Kill()
 		return nil, err
 	}
 	return s, nil
+}
+
+// ready returns nil if the scheduler is ready to schedule. Schedulers that lack /readyz, such as that of Kubernetes 1.29, have
+// /healthz.
+func (s *Scheduler) ready(ctx context.Context) error {
+	err := getOK(ctx, s.client, s.url+"/readyz")
+	if errors.Is(err, errNotFound) {
+		return getOK(ctx, s.client, s.url+"/healthz")
+	}
+	return err
 }
 
 // URL returns the https address of the scheduler's own endpoints, such as /metrics.
