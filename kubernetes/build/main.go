@@ -9,7 +9,11 @@
 //	build missing FOLDER bin/kube-apiserver bin/kube-scheduler bin/etcd
 //
 // which prints the outputs whose programs are not in the folder, and fails if it lacks
-// another one than kube-scheduler.
+// another one than kube-scheduler, and
+//
+//	build release v1.29.6 kube-scheduler
+//
+// which makes the directory a module of another release of Kubernetes, and builds a program of that.
 package main
 
 import (
@@ -29,7 +33,11 @@ import (
 )
 
 // program is one of the programs, the package it is built from, and the build tags.
-type program struct{ name, pkg, tags string }
+type program struct {
+	name, pkg, tags string
+	// incomplete is true if go.mod and go.sum lack modules, which the go command then adds.
+	incomplete bool
+}
 
 // controlPlane is in building order: kube-apiserver compiles most of what the others
 // need.
@@ -53,9 +61,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if args := os.Args[1:]; len(args) > 1 && args[0] == "missing" {
+	switch args := os.Args[1:]; {
+	case len(args) > 1 && args[0] == "missing":
 		err = missing(ctx, os.Stdout, os.Stderr, args[1], args[2:])
-	} else {
+	case len(args) > 1 && args[0] == "release":
+		err = runRelease(ctx, args[1], args[2:])
+	default:
 		err = run(ctx, args)
 	}
 	if err != nil {
@@ -72,7 +83,7 @@ func run(ctx context.Context, outputs []string) error {
 	}
 	programs, ldflags := others, "-s -w"
 	if strings.HasSuffix(strings.TrimSpace(module), "/kubernetes") {
-		version, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+		version, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", kubernetes)
 		if err != nil {
 			return err
 		}
@@ -81,6 +92,11 @@ func run(ctx context.Context, outputs []string) error {
 			return err
 		}
 	}
+	return buildAll(ctx, programs, ldflags, outputs)
+}
+
+// buildAll builds those of the programs that the outputs name.
+func buildAll(ctx context.Context, programs []program, ldflags string, outputs []string) error {
 	for _, output := range outputs {
 		i := slices.IndexFunc(programs, func(p program) bool { return p.name == filepath.Base(output) })
 		if i < 0 {
@@ -99,7 +115,7 @@ func run(ctx context.Context, outputs []string) error {
 func linkerFlags(version string) (string, error) {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) != 3 || !strings.HasPrefix(version, "v") {
-		return "", fmt.Errorf("k8s.io/kubernetes has version %q in go.mod; want vMAJOR.MINOR.PATCH", version)
+		return "", fmt.Errorf("k8s.io/kubernetes has version %q; want vMAJOR.MINOR.PATCH", version)
 	}
 	flags := []string{"-s", "-w"}
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
@@ -121,7 +137,11 @@ func build(ctx context.Context, report *report, p program, ldflags, output strin
 	// With nothing but CGO_ENABLED=0 deciding how a package is compiled, the programs
 	// share the packages they have in common, also with Outboard and its tests.
 	var stale bytes.Buffer
-	list := goCommand(ctx, "list", "-tags", p.tags, "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", p.pkg)
+	mod := "-mod=readonly"
+	if p.incomplete {
+		mod = "-mod=mod"
+	}
+	list := goCommand(ctx, "list", mod, "-tags", p.tags, "-deps", "-f", "{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}", p.pkg)
 	list.Stdout = &stale
 	if err := runReported(list, report); err != nil {
 		return err
@@ -151,7 +171,12 @@ func goCommand(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 func goOutput(ctx context.Context, args ...string) (string, error) {
+	return goOutputIn(ctx, "", args...)
+}
+
+func goOutputIn(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := goCommand(ctx, args...)
+	cmd.Dir = dir
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, exit.Stderr)
