@@ -8,7 +8,8 @@
 //   - Verdicts: the nodes on which the pod fits, and for each other node the text of the
 //     reason and whether evicting pods could help.
 //   - Scores: the order of the nodes, and which of them are best.
-//   - Claims: the annotations of the Binding, and what every ledger holds afterwards.
+//   - Claims: the annotations of the Binding, and what every ledger holds afterwards; or the error, if another replica has just
+//     claimed the units.
 //   - Places: each pod of the GPU trace of test/openb, placed one after the other beside kube-scheduler's own plugins for
 //     resources, is bound to the same node with the same GPUs as in a simulation, or fits on no node.
 //

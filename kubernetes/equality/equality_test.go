@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -29,7 +30,7 @@ import (
 const checks = "1500"
 
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"rapid.checks": checks, "test.parallel": strconv.Itoa(shards)} {
+	for name, value := range map[string]string{"rapid.checks": checks, "test.parallel": strconv.Itoa(maxShards)} {
 		if err := flag.Set(name, value); err != nil { // before the command line is parsed
 			panic(err)
 		}
@@ -53,7 +54,7 @@ type sides struct {
 }
 
 func TestExtenderAndSimulationDecideAlike(t *testing.T) {
-	counts := inShards(t, func(t *testing.T) func(*rapid.T, *counts) {
+	counts := inShards(t, runtime.GOMAXPROCS(0), func(t *testing.T) func(*rapid.T, *counts) {
 		w := newWire(t)
 		return func(t *rapid.T, counts *counts) {
 			d := begin(t)
@@ -199,6 +200,7 @@ func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided)
 			node = top
 		}
 	}
+	s.rival(d, view, pod, node)
 	var expected keeper
 	expected.begin(s.world)
 	annotations, err := s.memory.reserve(view, trimmed(pod), node, &expected)
@@ -230,6 +232,27 @@ func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided)
 		}
 	}
 	s.setPod(s.world.bound(pod, node, annotations))
+}
+
+// rival lets another replica bind an equal pod to the node in some cases, which the View does not show. It returns that pod, or nil.
+func (s *sides) rival(d draw, view *snapshot.View, pod *corev1.Pod, node string) *corev1.Pod {
+	if !d.chance(10, "rival") {
+		return nil
+	}
+	rival := pod.DeepCopy()
+	rival.Name, rival.UID = "rival-"+pod.Name, "rival-"+pod.UID
+	var claims keeper
+	claims.begin(s.world)
+	annotations, err := s.memory.reserve(view, trimmed(rival), node, &claims)
+	if err != nil {
+		return nil
+	}
+	for _, l := range claims.list() {
+		s.setLedger(l)
+	}
+	rival = s.bound(rival, node, annotations)
+	s.setPod(rival)
+	return rival
 }
 
 func text(err error) string {

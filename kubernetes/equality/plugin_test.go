@@ -255,7 +255,8 @@ const looks, pause = 3000, 2 * time.Millisecond
 // TestPluginDecidesAlike compares the plugin with the engine. A shortlist has no effect on a plugin, which gets one node at a
 // time.
 func TestPluginDecidesAlike(t *testing.T) {
-	counts := inShards(t, func(*testing.T) func(*rapid.T, *counts) {
+	// The plugin gets its data from an API server, and waits for it most of the time.
+	counts := inShards(t, maxShards, func(*testing.T) func(*rapid.T, *counts) {
 		return func(t *rapid.T, counts *counts) {
 			d := begin(t)
 			d.unlearned = true
@@ -301,12 +302,19 @@ func (s *sides) placeBeside(d draw, p *inProcess, name string) {
 
 // bindBeside makes the engine and the plugin claim the pod's units on the node, and compares the claims, except for their times.
 func (s *sides) bindBeside(d draw, p *inProcess, state fwk.CycleState, pod *corev1.Pod, node string) {
+	view := s.builder.View()
+	if rival := s.rival(d, view, pod, node); rival != nil {
+		p.api.setPod(rival)
+		for _, key := range s.claimed.keys() {
+			p.api.setLedger(s.claimed[key])
+		}
+	}
 	var claims keeper
 	claims.begin(s.world)
-	want, err := s.memory.reserve(s.builder.View(), trimmed(pod), node, &claims)
+	want, err := s.memory.reserve(view, trimmed(pod), node, &claims)
 	got, status := p.bind(state, pod, node)
 	if err != nil {
-		if s.counts.NotBound++; !strings.Contains(oneLine(status.AsError()), oneLine(err)) {
+		if s.counts.NotBound++; status.IsSuccess() || !strings.Contains(oneLine(status.AsError()), oneLine(err)) {
 			d.Fatalf("the plugin binds pod %s to node %s with %q, want the error %q", pod.Name, node, status.Message(), err)
 		}
 		return

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// shards is the number of tests that draw concurrently. It is independent of the number of processors, because a plugin that gets
-// its changes from an API server waits most of the time.
-const shards = 16
+// maxShards is the number of tests that go test runs concurrently. It is more than there are processors, because some tests wait most
+// of the time.
+const maxShards = 16
 
-// inShards draws the checks in shards, and returns the sum of their counts. begin returns what one shard checks.
-func inShards(t *testing.T, begin func(*testing.T) func(*rapid.T, *counts)) *counts {
+// inShards draws the checks in shards, which run concurrently, and returns the sum of their counts. begin returns what one shard
+// checks.
+func inShards(t *testing.T, shards int, begin func(*testing.T) func(*rapid.T, *counts)) *counts {
 	var sum counts
 	var mu sync.Mutex
 	fewer(t, shards)
