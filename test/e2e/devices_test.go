@@ -26,6 +26,7 @@ profiles:
 // not report them; with false kube-scheduler also counts them. In both cases each pod gets its own
 // units in its annotation, the surplus pod waits, and it runs when units are free.
 func TestDevicesAreHandedOutOnce(t *testing.T) {
+	t.Parallel()
 	for name, ignored := range map[string]bool{"ignored by kube-scheduler": true, "counted by kube-scheduler": false} {
 		t.Run(name, func(t *testing.T) {
 			th := open(t)

@@ -18,6 +18,7 @@ const nginx = "docker.io/library/nginx:latest"
 // The tutorial's scenario at the tutorial's URL: the profile serves only prioritize, and the second
 // nginx pod goes to the node with the first one's image.
 func TestImageScoreAtTheTutorialsURL(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"names", "nodes"} {
 		t.Run(mode, func(t *testing.T) {
 			th := open(t)
@@ -120,6 +121,7 @@ func TestRejectReachesTheEvent(t *testing.T) {
 // Outboard binds pods with both kinds of bodies, over plain HTTP and mutual TLS: the Binding sets
 // node and annotation together, and kube-scheduler keeps its connections.
 func TestBindThroughUs(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, tls string
 		nodes     bool

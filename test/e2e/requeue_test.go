@@ -92,6 +92,7 @@ func gpushareIgnored(o *stage.Outboard) string {
 // A GPU becomes healthy. The pod that needs it is retried once, and bound; a pod that still fits on no node is not patched.
 // Without requeuing, the first stays pending.
 func TestRequeueWhenAGPUIsHealthy(t *testing.T) {
+	t.Parallel()
 	for name, requeue := range map[string]string{"requeued": "", "not requeued": requeuesNothing} {
 		t.Run(name, func(t *testing.T) {
 			th := open(t)

@@ -122,6 +122,7 @@ func (th *theater) serveFPGAs(node string) {
 // extender that manages it anyway, and Devices rejects the pod with the reason; without the entry
 // in managedResources kube-scheduler allocates the device.
 func TestResourceServedByDRA(t *testing.T) {
+	t.Parallel()
 	for name, ignored := range map[string]string{"counted by kube-scheduler": "false", "ignored by kube-scheduler": "true"} {
 		t.Run(name, func(t *testing.T) {
 			th := open(t)
