@@ -101,3 +101,56 @@ func TestNodesThatNoViewShows(t *testing.T) {
 		t.Errorf("the node is %+v", node)
 	}
 }
+
+// The table finds the NodeInfos of the snapshot with the rows of their nodes, and no copies and no nodes that the View does not have,
+// while nodes are added and deleted. It keeps the nodes of NodeInfos that stay.
+func TestTableOfNodeInfos(t *testing.T) {
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var b snapshot.Builder
+		var table *infoTable
+		infos := map[int]*nodeInfo{}
+		some := rapid.SliceOfNDistinct(rapid.IntRange(0, 60), 0, 60, rapid.ID[int])
+		for range rapid.IntRange(1, 4).Draw(t, "snapshots") {
+			var all []fwk.NodeInfo
+			listed := some.Draw(t, "listed")
+			for _, n := range listed {
+				if infos[n] == nil {
+					infos[n] = &nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n)}}, generation: int64(n)}
+				}
+				all = append(all, infos[n])
+			}
+			shown := some.Draw(t, "shown")
+			for n := range 61 {
+				if slices.Contains(shown, n) {
+					b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n)}})
+				} else {
+					b.DeleteNode(fmt.Sprint("n", n))
+				}
+			}
+			view, former := b.View(), table
+			if table = table.with(view, all); table != table.with(view, all) {
+				t.Fatal("the table is made again although no node was added or deleted")
+			}
+			if former == table {
+				continue // not all NodeInfos need be in it
+			}
+			for _, info := range all {
+				slot, node := table.find(info), view.Node(info.Node().Name)
+				if (slot != nil) != (node != nil) || slot != nil && int(slot.row) != node.Row() {
+					t.Fatalf("%s: the slot is %+v, want row %v", info.Node().Name, slot, node)
+				}
+				if slot != nil && nodeOf(e, view, slot, info) != node {
+					t.Fatalf("%s: the node is not that of the View", info.Node().Name)
+				}
+				duplicate := *info.(*nodeInfo)
+				if table.find(&duplicate) != nil {
+					t.Fatalf("%s: the table finds a copy", info.Node().Name)
+				}
+			}
+		}
+	})
+}

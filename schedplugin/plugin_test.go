@@ -291,3 +291,26 @@ func TestDeletedPodsDoNotCount(t *testing.T) {
 		t.Error("the pod counts on its node although it is gone")
 	}
 }
+
+// If all nodes have the same total, the framework need not call Score. A profile of kube-scheduler may also not call PreScore.
+func TestEqualScoresAreSkipped(t *testing.T) {
+	s := schedule(t, 3, "profiles: [{policies: [{type: ImageLocality}]}]\n")
+	pod := podNamed("p", nil)
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "nowhere:1"}}
+	var all []fwk.NodeInfo
+	for _, info := range s.infos {
+		all = append(all, info)
+	}
+	st := &state{}
+	s.PreFilter(t.Context(), st, pod, all)
+	if score, status := s.Score(t.Context(), st, pod, all[0]); score != 0 || !status.IsSuccess() {
+		t.Errorf("Score without PreScore: %d, %v", score, status)
+	}
+	if status := s.PreScore(t.Context(), st, pod, all); !status.IsSkip() {
+		t.Errorf("no node has the image: %v", status)
+	}
+	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9})
+	if len(records) != 2 || records[0].Verb != decision.Prioritize || records[0].Ties != 3 {
+		t.Errorf("the records are %+v", records)
+	}
+}
