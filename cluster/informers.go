@@ -12,13 +12,21 @@ import (
 )
 
 // informerFeeds returns the feeds of nodes, pods and disruption budgets that another component of the process watches
-// already. Objects are shared, and parts that trimming changes are copied; parts that it removes are not copied.
+// already. Objects are shared, and parts that trimming changes are copied; parts that it removes are not copied. Nodes share the names of
+// equal images, which are most of what is copied.
 func (c *Cluster) informerFeeds() ([]*resourceReflector, error) {
 	from := c.options.Informers
+	var images templates[string, []string]
 	feeds := []*resourceReflector{c.feed("nodes"), c.feed("pods"), c.feed("poddisruptionbudgets")}
 	return feeds, firstError(
 		follow(feeds[0], from.Core().V1().Nodes().Informer(), store[*corev1.Node]{
-			copy: snapshot.TrimmedNode, set: c.state.setNode, remove: c.state.removeNode, done: c.completed,
+			copy: func(node *corev1.Node) *corev1.Node {
+				trimmed := snapshot.TrimmedNode(node)
+				internImages(&images, trimmed)
+				images.sweep(c.images)
+				return trimmed
+			},
+			set: c.state.setNode, remove: c.state.removeNode, done: c.completed,
 		}),
 		follow(feeds[1], from.Core().V1().Pods().Informer(), store[*corev1.Pod]{
 			copy: trimmedPod, set: c.state.setPod, remove: c.state.removePod, done: c.completed,

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,4 +71,45 @@ func TestInformersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows("that the pod is gone", func() bool { return len(live.View().Node("n").Pods) == 0 })
+}
+
+// Nodes from the informers of others share the names of equal images with each other, and no names with the informers' nodes, whose
+// memory they would keep.
+func TestInformersOfOthersShareImages(t *testing.T) {
+	names := []string{"registry.example.com/app@sha256:1", "registry.example.com/app:1"}
+	node := func(name string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Status.Images = []corev1.ContainerImage{{Names: slices.Clone(names)}}
+		return n
+	}
+	client := fake.NewClientset(node("a"), node("b"))
+	factory := informers.NewSharedInformerFactory(client, 0)
+	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- live.Run(ctx) }()
+	defer func() { cancel(); <-ended; factory.Shutdown() }()
+	factory.Start(ctx.Done())
+	if err := live.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for live.View().Len() < 2 {
+		select {
+		case <-ctx.Done():
+			t.Fatal("the view does not show the nodes")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	imagesOf := func(n *corev1.Node) []string { return n.Status.Images[0].Names }
+	a, b := imagesOf(live.View().Node("a").Object), imagesOf(live.View().Node("b").Object)
+	if !slices.Equal(a, names) || !slices.Equal(b, names) || &a[0] != &b[0] {
+		t.Errorf("the nodes have the images %v and %v, want the same memory", a, b)
+	}
+	theirs, err := factory.Core().V1().Nodes().Lister().Get("a")
+	if err != nil || &imagesOf(theirs)[0] == &a[0] || &imagesOf(theirs)[0] == &b[0] {
+		t.Errorf("the node shares the names with that of the informer, %v", err)
+	}
 }
