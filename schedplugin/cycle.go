@@ -33,6 +33,7 @@ type attempt struct {
 // scored holds the nodes that fit. Their scores are in the infoTable.
 type scored struct {
 	nodes  []*snapshot.Node
+	slots  []*infoSlot      // nil: not in the infoTable
 	rows   []int32          // -1: not in the infoTable
 	others map[string]int64 // scores of the nodes that are not in the infoTable
 }
@@ -187,13 +188,14 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.scored
-	s.nodes, s.rows = s.nodes[:0], s.rows[:0]
+	s.nodes, s.slots, s.rows = s.nodes[:0], s.slots[:0], s.rows[:0]
 	for _, info := range infos {
 		slot, row := a.infos.find(info), int32(-1)
 		if slot != nil {
 			row = slot.row
 		}
-		s.nodes, s.rows = append(s.nodes, nodeOf(a.engine, a.view, slot, info)), append(s.rows, row)
+		s.nodes = append(s.nodes, nodeOf(a.engine, a.view, slot, info))
+		s.slots, s.rows = append(s.slots, slot), append(s.rows, row)
 	}
 	err = a.Attempt.Score(ctx, s.nodes, s.rows, &p.result)
 	p.recordScores(a, started, err)
@@ -205,7 +207,7 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	for i, info := range infos {
 		score := p.result.Totals[i]
 		differ = differ || score != p.result.Totals[0]
-		if slot := a.infos.find(info); slot != nil {
+		if slot := s.slots[i]; slot != nil {
 			slot.score = int32(score)
 			continue
 		}
@@ -214,7 +216,8 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 		}
 		s.others[info.Node().Name] = score
 	}
-	clear(s.nodes) // so that they can be garbage-collected
+	clear(s.nodes) // so that they can be garbage-collected, as can the slots
+	clear(s.slots)
 	a.scored = s
 	return differ, nil
 }
