@@ -51,10 +51,11 @@ func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string 
 			return "node " + n.Name
 		case configMaps && !maps.Equal(got.ConfigMap(unhealthyGPUs), n.ConfigMap(unhealthyGPUs)):
 			return "the ConfigMap of " + n.Name
-		case !samePods(view.Nominated()[n.Name], want.Nominated()[n.Name]):
-			return "pods nominated to " + n.Name
 		}
 		known[n] = got
+	}
+	if !maps.EqualFunc(view.Nominated(), want.Nominated(), samePods) { // also to nodes that do not exist
+		return "nominated pods"
 	}
 	for key, l := range w.claimed {
 		if key.Node != "" && want.Node(key.Node) == nil {
