@@ -101,21 +101,11 @@ func (p *plugin) trimmed(pod *corev1.Pod) *corev1.Pod {
 	return snapshot.TrimmedPod(pod)
 }
 
-// manages reports whether the profile is for the pod.
-func manages(profile *config.Profile, pod *corev1.Pod) bool {
-	for _, r := range profile.ManagedResources {
-		if snapshot.NamesResource(pod, corev1.ResourceName(r.Name)) {
-			return true
-		}
-	}
-	return len(profile.ManagedResources) == 0
-}
-
 // begin prepares the policies for the pod. The attempt is nil if no policy is concerned with the pod.
 func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	started := time.Now()
 	profile, e, err := p.profile()
-	if err != nil || !manages(profile, pod) {
+	if err != nil || !profile.Manages(pod) {
 		return nil, err
 	}
 	view, err := p.view(ctx, pod.UID)
