@@ -32,6 +32,7 @@ type certsOptions struct {
 	lifetime      time.Duration
 	secrets       bool
 	renew         bool
+	newKeys       bool
 	addCA         bool
 	removeOldCAs  bool
 	changedNames  bool // --server-name is set
@@ -49,7 +50,10 @@ client.crt and client.key. What exists is kept, in particular the CA: you can ru
 command again. Keep ca.key secret, and back it up: certificates of another CA are not
 trusted until you have replaced ca.crt everywhere.
 
---renew issues both certificates again, with the same names unless you specify others.
+--renew issues both certificates again, with the same names unless you specify others. It
+keeps their keys, so that a program that reads the two files one after the other never finds
+a certificate without its key. --new-keys replaces the keys, too: a connection that
+kube-scheduler opens in that moment may fail.
 --add-ca and then, after --renew, --remove-old-cas replace the CA without a refused call.
 docs/certificates.md has the steps in between.`,
 		Example: `  outboard certs --dir tls
@@ -80,6 +84,7 @@ docs/certificates.md has the steps in between.`,
 	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid; a new CA is valid for ten years")
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
+	flags.BoolVar(&o.newKeys, "new-keys", false, "with --renew: replace the keys, too")
 	flags.BoolVar(&o.addCA, "add-ca", false, "create a new CA, which signs from now on; ca.crt keeps the former one")
 	flags.BoolVar(&o.removeOldCAs, "remove-old-cas", false, "remove the former CA from ca.crt")
 	cmd.MarkFlagsMutuallyExclusive("renew", "add-ca", "remove-old-cas")
@@ -96,6 +101,9 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 	}
 	if o.client == "" {
 		return nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")
+	}
+	if o.newKeys && !o.renew {
+		return nil, errors.New("--new-keys needs --renew")
 	}
 	set, err := certs.ReadSet(o.dir)
 	if err != nil {
@@ -164,7 +172,7 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 	if former != nil && !o.changedNames {
 		names = hosts(former)
 	}
-	set.Server, err = set.Authority.Issue(certs.Request{CommonName: "outboard", Hosts: names, Server: true, NotAfter: o.until(set)})
+	set.Server, err = set.Authority.Issue(certs.Request{CommonName: "outboard", Hosts: names, Server: true, NotAfter: o.until(set), Former: o.former(set.Server)})
 	return true, err
 }
 
@@ -185,8 +193,16 @@ func (o certsOptions) clientCert(set *certs.Set) (issued bool, err error) {
 	if former != nil && !o.changedClient {
 		name = cmp.Or(former.Subject.CommonName, name)
 	}
-	set.Client, err = set.Authority.Issue(certs.Request{CommonName: name, Client: true, NotAfter: o.until(set)})
+	set.Client, err = set.Authority.Issue(certs.Request{CommonName: name, Client: true, NotAfter: o.until(set), Former: o.former(set.Client)})
 	return true, err
+}
+
+// former returns the pair whose key the new certificate is for.
+func (o certsOptions) former(p certs.Pair) certs.Pair {
+	if o.newKeys {
+		return certs.Pair{}
+	}
+	return p
 }
 
 // until returns when new certificates expire: never after their CA.

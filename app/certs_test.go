@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,13 +145,14 @@ func TestCertsOptions(t *testing.T) {
 	}
 }
 
-// Renewing keeps the CA and the names, and replaces keys and certificates.
+// Renewing keeps the CA, the names and the keys, and replaces the certificates, so that the key fits both the former and the new
+// certificate.
 func TestCertsRenew(t *testing.T) {
 	dir := t.TempDir()
 	before := certsDir(t, dir, "--server-name", "outboard.example", "--client-name", "scheduler")
 	after := certsDir(t, dir, "--renew")
 	for name := range before {
-		if kept := before[name] == after[name]; kept != strings.HasPrefix(name, "ca.") {
+		if kept := before[name] == after[name]; kept == slices.Contains([]string{"server.crt", "client.crt"}, name) {
 			t.Errorf("%s is kept: %t", name, kept)
 		}
 	}
@@ -161,7 +163,12 @@ func TestCertsRenew(t *testing.T) {
 	if client.Subject.CommonName != "scheduler" {
 		t.Errorf("the client is %q", client.Subject.CommonName)
 	}
-	other := certsDir(t, dir, "--renew", "--server-name", "other.example")
+	other := certsDir(t, dir, "--renew", "--new-keys", "--server-name", "other.example")
+	for _, name := range []string{"server.key", "client.key"} {
+		if other[name] == after[name] {
+			t.Errorf("--new-keys keeps %s", name)
+		}
+	}
 	if err := leafOf(t, other["server.crt"], other["server.key"]).VerifyHostname("other.example"); err != nil {
 		t.Error(err)
 	}
@@ -279,6 +286,7 @@ func TestCertsErrors(t *testing.T) {
 		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: replace it with --renew"},
 		{"another client name", []string{"--client-name", "other"}, nil, `the certificate is for "system:kube-scheduler", not for "other": replace it with --renew`},
 		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
+		{"new keys for the same certificates", []string{"--new-keys"}, nil, "--new-keys needs --renew"},
 		{"two steps", []string{"--renew", "--add-ca"}, nil, "none of the others can be"},
 		{"no client name", []string{"--client-name", ""}, nil, "--client-name must not be empty"},
 		{"lifetime", []string{"--lifetime", "1s"}, nil, "--lifetime=1s: must be at least 1h"},

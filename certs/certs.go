@@ -87,7 +87,7 @@ func NewAuthority(opts AuthorityOptions) (*Authority, error) {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	pair, err := sign(template, nil, nil)
+	pair, err := signNew(template, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("authority %q: %w", opts.CommonName, err)
 	}
@@ -130,15 +130,26 @@ type Request struct {
 	// NotBefore and NotAfter bound the validity. Default: from five minutes ago, for one year, but no longer than the
 	// authority's own.
 	NotBefore, NotAfter time.Time
+
+	// Former, if it is a valid pair, has the key that the new certificate is for. Programs that read the certificate and the key one
+	// after the other then find a matching pair at any moment of the replacement. Default: a new key.
+	Former Pair
 }
 
-// Issue creates a key and signs a certificate for it.
+// Issue signs a certificate for the former or for a new key.
 func (a *Authority) Issue(req Request) (Pair, error) {
 	template, err := a.template(req)
 	if err != nil {
 		return Pair{}, fmt.Errorf("certificate %q: %w", req.CommonName, err)
 	}
-	pair, err := sign(template, a.cert, a.key)
+	if former, err := tls.X509KeyPair(req.Former.Cert, req.Former.Key); err == nil {
+		pair, err := sign(template, a.cert, former.Leaf.PublicKey, a.key)
+		if err != nil {
+			return Pair{}, fmt.Errorf("certificate %q: %w", req.CommonName, err)
+		}
+		return Pair{Cert: pair, Key: req.Former.Key}, nil
+	}
+	pair, err := signNew(template, a.cert, a.key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("certificate %q: %w", req.CommonName, err)
 	}
@@ -206,8 +217,8 @@ func validity(notBefore, notAfter time.Time, years int) (time.Time, time.Time, e
 	return notBefore, notAfter, nil
 }
 
-// sign creates a key and a certificate for it; without a parent, one that is signed with its own key.
-func sign(template, parent *x509.Certificate, parentKey any) (Pair, error) {
+// signNew creates a key and a certificate for it; without a parent, one that is signed with its own key.
+func signNew(template, parent *x509.Certificate, parentKey any) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, err
@@ -215,16 +226,22 @@ func sign(template, parent *x509.Certificate, parentKey any) (Pair, error) {
 	if parent == nil {
 		parent, parentKey = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	cert, err := sign(template, parent, &key.PublicKey, parentKey)
 	if err != nil {
 		return Pair{}, err
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
+	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return Pair{}, err
 	}
-	return Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
-	}, nil
+	return Pair{Cert: cert, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}, nil
+}
+
+// sign returns a certificate for the public key, as PEM.
+func sign(template, parent *x509.Certificate, public, parentKey any) ([]byte, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, parentKey)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
