@@ -33,7 +33,7 @@ func (c *checker) fields(errs strictyaml.Errors) {
 			c.unknown(e, last)
 		case last == "httpTimeout":
 			c.timeoutValue(e)
-		case e.Kind == "": // YAML that strictyaml does not read
+		case notRead(e):
 			c.at(Error, "Syntax", e.Path, e.Rule, "outboard doctor cannot check the file with it; kube-scheduler may read it", "")
 			c.findings[len(c.findings)-1].Line = e.Line + c.doc.above
 		default:

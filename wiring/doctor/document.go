@@ -77,8 +77,12 @@ func (c *checker) read() bool {
 		return false
 	}
 	c.fields(errs)
-	return true
+	// What the rest of the file says is unknown then: further findings could be wrong, and corrections harmful.
+	return !slices.ContainsFunc(errs, notRead)
 }
+
+// notRead reports whether the error is about YAML that strictyaml does not read, such as merge keys.
+func notRead(e *strictyaml.Error) bool { return e.Kind == "" }
 
 func (c *checker) isPolicy() bool {
 	return c.doc.config.APIVersion == "v1" || c.doc.config.APIVersion == "" && (!c.doc.root.At("predicates").IsZero() || !c.doc.root.At("priorities").IsZero())
