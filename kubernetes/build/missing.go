@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -44,7 +43,7 @@ func missing(ctx context.Context, out, info io.Writer, folder string, outputs []
 		fmt.Fprintf(info, "using %s in %s\n", strings.Join(has, ", "), folder)
 		return nil
 	}
-	fmt.Fprintf(info, "using %s in %s; building %s, which is not there\n", strings.Join(has, ", "), folder, optional)
+	fmt.Fprintf(info, "using %s in %s; %s, which is not there, is built here\n", strings.Join(has, ", "), folder, optional)
 	fmt.Fprintln(out, strings.Join(lacks, " "))
 	return warnOfSkew(ctx, info, filepath.Join(folder, "kube-apiserver"))
 }
@@ -71,14 +70,24 @@ func warnOfSkew(ctx context.Context, info io.Writer, apiServer string) error {
 	}
 	_, version, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 	own = strings.TrimSpace(own)
-	var theirs, ours [2]int
-	for v, into := range map[string]*[2]int{version: &theirs, own: &ours} {
-		if _, err := fmt.Sscanf(v, "v%d.%d.", &into[0], &into[1]); err != nil {
-			return fmt.Errorf("KUBEBUILDER_ASSETS: %q is not the version of a kube-apiserver: %w", v, err)
-		}
+	theirs, err := minor(version)
+	if err != nil {
+		return fmt.Errorf("KUBEBUILDER_ASSETS: kube-apiserver: %w", err)
 	}
-	if slices.Compare(theirs[:], ours[:]) < 0 {
+	ours, err := minor(own)
+	if err != nil {
+		return err
+	}
+	if theirs < ours {
 		fmt.Fprintf(info, "warning: kube-apiserver is %s; Kubernetes does not support it with a newer kube-scheduler, which is %s here\n", version, own)
 	}
 	return nil
+}
+
+// minor returns the minor version of v1.MINOR.PATCH.
+func minor(version string) (n int, err error) {
+	if _, err := fmt.Sscanf(version, "v1.%d.", &n); err != nil {
+		return 0, fmt.Errorf("%q is not a version of Kubernetes", version)
+	}
+	return n, nil
 }

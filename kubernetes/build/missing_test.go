@@ -24,7 +24,12 @@ func assets(t *testing.T, version string, programs ...string) string {
 }
 
 func TestMissing(t *testing.T) {
-	const current, old = "v1.99.0", "v1.29.3"
+	const newer, old = "v1.99.0", "v1.29.3"
+	current, err := goOutput(t.Context(), "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	current = strings.TrimSpace(current)
 	all := []string{"bin/kube-apiserver", "bin/kube-scheduler", "bin/etcd", "bin/kubectl"}
 	envtest := []string{"etcd", "kube-apiserver", "kubectl"}
 	for _, tt := range []struct {
@@ -33,13 +38,14 @@ func TestMissing(t *testing.T) {
 	}{
 		{name: "no folder", build: "bin/kube-apiserver bin/kube-scheduler bin/etcd bin/kubectl\n"},
 		{name: "all programs", folder: assets(t, old, append(envtest, "kube-scheduler")...), info: []string{"using kube-apiserver, kube-scheduler, etcd, kubectl in "}},
-		{name: "envtest", folder: assets(t, current, envtest...), build: "bin/kube-scheduler\n", info: []string{"using kube-apiserver, etcd, kubectl in ", "building kube-scheduler"}},
+		{name: "envtest", folder: assets(t, current, envtest...), build: "bin/kube-scheduler\n", info: []string{"using kube-apiserver, etcd, kubectl in ", "kube-scheduler, which is not there, is built here"}},
+		{name: "newer envtest", folder: assets(t, newer, envtest...), build: "bin/kube-scheduler\n"},
 		{name: "old envtest", folder: assets(t, old, envtest...), build: "bin/kube-scheduler\n", info: []string{"warning: kube-apiserver is v1.29.3"}},
 		{name: "no kube-apiserver", folder: assets(t, current, "etcd", "kubectl"), err: []string{"kube-apiserver is not in /", "kube-apiserver, etcd, kubectl", "unset"}},
 		{name: "no kubectl", folder: assets(t, current, "etcd", "kube-apiserver"), err: []string{"kubectl is not in /"}},
 		{name: "no folder of that name", folder: "/no/such/folder", err: []string{"kube-apiserver is not in /no/such/folder"}},
 		{name: "relative", folder: "bin", err: []string{"must be an absolute path: bin"}},
-		{name: "no version", folder: assets(t, "", envtest...), err: []string{"is not the version of a kube-apiserver"}},
+		{name: "no version", folder: assets(t, "", envtest...), err: []string{"is not a version of Kubernetes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out, info bytes.Buffer
