@@ -81,6 +81,7 @@ type caller struct {
 	url    string
 	nodes  []string
 	calls  atomic.Int64
+	late   atomic.Int64 // of them, those for which the API server did not respond to a replica in time
 	mu     sync.Mutex
 	failed []error
 }
@@ -110,7 +111,11 @@ func (c *caller) place(ctx context.Context, n int) error {
 	if err == nil {
 		err = c.call(ctx, "bind", map[string]any{"PodName": pod.Name, "PodNamespace": pod.Namespace, "PodUID": pod.UID, "Node": node}, &struct{}{})
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, errLate):
+		c.late.Add(1)
+	default:
 		c.mu.Lock()
 		c.failed = append(c.failed, fmt.Errorf("%s: %w", pod.Name, err))
 		c.mu.Unlock()
@@ -135,6 +140,9 @@ func (c *caller) choose(ctx context.Context, pod *corev1.Pod) (string, error) {
 	return fit.NodeNames[rand.IntN(len(fit.NodeNames))], nil
 }
 
+// errLate means that a replica responded that the API server did not, because the machine is busy.
+var errLate = errors.New("the API server did not respond in time")
+
 // call makes one call, and decodes its response. An error in the response is an error.
 func (c *caller) call(ctx context.Context, verb string, args, response any) error {
 	c.calls.Add(1)
@@ -157,7 +165,11 @@ func (c *caller) call(ctx context.Context, verb string, args, response any) erro
 		return fmt.Errorf("%s: %w", verb, err)
 	}
 	var failure struct{ Error string }
-	if _ = json.Unmarshal(text, &failure); res.StatusCode != http.StatusOK || failure.Error != "" {
+	_ = json.Unmarshal(text, &failure) // not all responses are objects
+	if res.StatusCode == http.StatusOK && strings.Contains(failure.Error, context.DeadlineExceeded.Error()) {
+		return errLate
+	}
+	if res.StatusCode != http.StatusOK || failure.Error != "" {
 		return fmt.Errorf("%s: status %d: %s", verb, res.StatusCode, text)
 	}
 	return json.Unmarshal(text, response)
@@ -239,7 +251,9 @@ func TestRollingUpdate(t *testing.T) {
 	for i := range 20 {
 		names = append(names, nodeName(i))
 		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
-			"aliyun.com/gpu-count": "8", "aliyun.com/gpu-mem": fmt.Sprint(8 * cardSize),
+			// Large GPUs: replicas release the claims of deleted pods with a delay, and no bind call may
+			// fail for lack of room.
+			"aliyun.com/gpu-count": "8", "aliyun.com/gpu-mem": fmt.Sprint(8 * 100 * cardSize),
 		}}.Node())
 	}
 	if err := controlplane.CreateNodes(ctx, set.Client, nodes...); err != nil {
@@ -282,5 +296,6 @@ func TestRollingUpdate(t *testing.T) {
 		t.Errorf("%d calls for %d updates are no load", n, r.updates)
 	}
 	c := &scene{Stage: set, t: t, ctx: ctx}
-	t.Logf("%d updates in %v with %.0f calls/s, %d failed; %s", r.updates, took.Round(time.Second), float64(n)/took.Seconds(), len(calls.failed), c.settle())
+	t.Logf("%d updates in %v with %.0f calls/s, %d failed, and for %d the API server did not respond in time; %s",
+		r.updates, took.Round(time.Second), float64(n)/took.Seconds(), len(calls.failed), calls.late.Load(), c.settle())
 }
