@@ -21,7 +21,7 @@ FIGURES = /test/(benchplacement|benchscheduler|demogpu)$$
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help docs kubernetes prometheus demo test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu image manifests check format vet lint build control-plane clean
+.PHONY: help docs kubernetes prometheus demo test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests check format vet lint build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,14 @@ demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simul
 	@$(MAKE) --no-print-directory -C kubernetes demo
 	@$(GO) build -o bin/outboard ./cmd/outboard
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
+
+# No part of make test: it builds other releases of Kubernetes, which takes half an hour the first time. For example:
+# make compat COMPAT='-only v1.29.6'
+compat: kubernetes ## place pods with the kube-schedulers of other Kubernetes versions (docs/compatibility.md)
+	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(GO) build -o bin/compat ./test/compat
+	@$(MAKE) --no-print-directory -C kubernetes $$(bin/compat -needs $(COMPAT))
+	@bin/compat -outboard bin/outboard -page docs/compatibility.md $(COMPAT)
 
 # For example: make image IMAGE=registry.example/outboard:v1
 IMAGE ?= outboard:dev

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/wiring/doctor"
+)
+
+// mode is whether kube-scheduler sends the names of nodes.
+type mode struct {
+	name  string
+	names bool
+}
+
+var modes = []mode{{"names", true}, {"whole nodes", false}}
+
+// outboardConfig has a profile that allocates resources, which is called for the pods that request them, and one that is called
+// for all pods. All calls are over mutual TLS.
+const outboardConfig = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving:
+  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
+signals:
+- {name: licenses, interval: 1s, file: {path: licenses.yaml, about: keys}}
+profiles:
+- path: /resources
+  managedResources:
+  - {name: aliyun.com/gpu-mem}
+  - {name: example.com/cad, ignoredByScheduler: true}
+  policies:
+  - {type: GPUMemory, weight: 1}
+  - {type: Licenses, config: {features: [{name: cad, resource: example.com/cad, server: {signal: licenses}}]}}
+- path: /placement
+  policies:
+  - type: Rules
+    weight: 5
+    config:
+      filter:
+      - name: Accepted
+        message: node(s) are not the one that the pod accepts
+        when: pod.metadata.?annotations[?"example.com/accepts"].hasValue()
+        expression: 'pod.metadata.annotations["example.com/accepts"] == node.metadata.name'
+      score:
+      - name: Preferred
+        when: pod.metadata.?annotations[?"example.com/prefers"].hasValue()
+        expression: 'pod.metadata.annotations["example.com/prefers"] == node.metadata.name ? 100 : 0'
+`
+
+// The numbers of the license server, before and after somebody returns the only seat.
+const (
+	seatTaken    = "{cad/total: 1, cad/used: 1}\n"
+	seatReturned = "{cad/total: 1, cad/used: 0}\n"
+)
+
+// scene is a new cluster with one kube-scheduler at a time, and Outboard.
+type scene struct {
+	*stage.Stage
+	outboard *stage.Outboard
+	mode     mode
+	tested   pair
+	// printed is the configuration that outboard scheduler-config prints, in the mode.
+	printed string
+	running *controlplane.Scheduler // nil if none is
+}
+
+// newScene creates the cluster, with three equal nodes of which the first has two GPUs with 8 units of memory each. The context
+// ends what it starts in the background. Stop it.
+func newScene(ctx context.Context, o stage.Options, tested pair, m mode) (_ *scene, err error) {
+	s := &scene{mode: m, tested: tested}
+	if s.Stage, err = stage.Set(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *scene) prepare(ctx context.Context) error {
+	var nodes []*corev1.Node
+	for _, name := range []string{"a", "b", "c"} {
+		spec := controlplane.NodeSpec{Name: name}
+		if name == "a" {
+			spec.Resources = map[string]string{"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "2"}
+		}
+		nodes = append(nodes, spec.Node())
+	}
+	if err := controlplane.CreateNodes(ctx, s.Client, nodes...); err != nil {
+		return err
+	}
+	for name, value := range map[string]int32{"low": 10, "middle": 20, "high": 1000} {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+		if _, err := s.Client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := s.WriteFile("licenses.yaml", []byte(seatTaken)); err != nil {
+		return err
+	}
+	var err error
+	if s.outboard, err = s.StartOutboard(ctx, outboardConfig); err != nil {
+		return err
+	}
+	printed, err := s.command(ctx, "scheduler-config", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL, "--certificate-dir", filepath.Dir(s.outboard.CAFile))
+	if err != nil {
+		return err
+	}
+	s.printed, err = s.inMode(printed)
+	go s.finishDeletions(ctx)
+	return err
+}
+
+// inMode returns the configuration for calls in the mode.
+func (s *scene) inMode(config []byte) (string, error) {
+	if s.mode.names {
+		return string(config), nil
+	}
+	return edited(string(config), func(extender map[string]any) { extender["nodeCacheCapable"] = false })
+}
+
+// edited returns a KubeSchedulerConfiguration with changed extenders.
+func edited(config string, change func(extender map[string]any)) (string, error) {
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
+		return "", err
+	}
+	extenders, _ := parsed["extenders"].([]any)
+	if len(extenders) == 0 {
+		return "", errors.New("the configuration has no extenders")
+	}
+	for _, e := range extenders {
+		extender, ok := e.(map[string]any)
+		if !ok {
+			return "", errors.New("an extender is not a mapping")
+		}
+		change(extender)
+	}
+	text, err := yaml.Marshal(parsed)
+	return string(text), err
+}
+
+// play runs a scenario, and then deletes its pods.
+func (s *scene) play(ctx context.Context, sc scenario) (outcome string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	outcome, err = sc.play(s, ctx)
+	return outcome, errors.Join(err, s.deletePods(ctx))
+}
+
+// schedule starts kube-scheduler with the configuration, instead of the running one.
+func (s *scene) schedule(ctx context.Context, config string) (err error) {
+	if s.running != nil {
+		if err := s.running.Stop(); err != nil {
+			return err
+		}
+		s.running = nil
+	}
+	s.running, err = s.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Path: s.tested.schedulerPath})
+	return err
+}
+
+// command runs outboard and returns what it prints.
+func (s *scene) command(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, s.Binary(), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("outboard %s: %w\n%s%s", args[0], err, out, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// doctor returns the codes of the errors that outboard doctor finds in the configuration for this kube-scheduler.
+func (s *scene) doctor(ctx context.Context, config string) ([]string, error) {
+	file := filepath.Join(s.Dir(), "examined.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	// It fails if there are errors in the file, too.
+	out, failure := s.command(ctx, "doctor", file, "--config", s.outboard.ConfigFile, "--certificate-dir", filepath.Dir(s.outboard.CAFile),
+		"--kubernetes-version", s.tested.scheduler, "-o", "json")
+	var report struct{ Findings []doctor.Finding }
+	if err := json.Unmarshal(out, &report); err != nil {
+		return nil, errors.Join(failure, err)
+	}
+	var codes []string
+	for _, f := range report.Findings {
+		if f.Severity == doctor.Error && !slices.Contains(codes, f.Code) {
+			codes = append(codes, f.Code)
+		}
+	}
+	return codes, nil
+}
+
+// bound creates the pod and returns when it is bound, also if it is rejected at first, and Outboard knows that.
+func (s *scene) bound(ctx context.Context, spec controlplane.PodSpec) (*corev1.Pod, error) {
+	placed, err := s.Place(ctx, spec.Pod())
+	pod := placed.Pod
+	if err == nil && placed.Waiting != "" {
+		pod, err = controlplane.WaitForPodBound(ctx, s.Client, pod)
+	}
+	for err == nil {
+		var document *explain.Document
+		if document, err = s.explain(ctx, spec.Name); err == nil && document.Node == pod.Spec.NodeName {
+			return pod, nil
+		}
+		err = errors.Join(err, pause(ctx))
+	}
+	return nil, err
+}
+
+func (s *scene) explain(ctx context.Context, pod string) (*explain.Document, error) {
+	return explain.Fetch(ctx, http.DefaultClient, s.outboard.Admin, url.Values{"pod": {pod}, "decisions": {"1000"}})
+}
+
+// rejected creates the pod and returns the reason why it is not bound.
+func (s *scene) rejected(ctx context.Context, spec controlplane.PodSpec) (*corev1.Pod, string, error) {
+	placed, err := s.Place(ctx, spec.Pod())
+	if err == nil && placed.Waiting == "" {
+		err = fmt.Errorf("pod %s is bound to %s", spec.Name, placed.Pod.Spec.NodeName)
+	}
+	return placed.Pod, placed.Waiting, err
+}
+
+// metric returns the line of Outboard's metrics that begins with the prefix, without it; "" if there is none.
+func (s *scene) metric(ctx context.Context, prefix string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.outboard.Admin+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	_, value, _ := strings.Cut("\n"+string(text), "\n"+prefix)
+	value, _, _ = strings.Cut(value, "\n")
+	return value, err
+}
+
+// asleep returns when kube-scheduler has not retried the pod for a while.
+func (s *scene) asleep(ctx context.Context, pod *corev1.Pod) error {
+	const calm = 3 * time.Second
+	attempts, since := -1, time.Now()
+	for time.Since(since) < calm {
+		document, err := s.explain(ctx, pod.Name)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, d := range document.Decisions {
+			if d.Verb == decision.Filter {
+				n++
+			}
+		}
+		if n != attempts {
+			attempts, since = n, time.Now()
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("kube-scheduler retries %s without end: %w", pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// pause waits before the next look at something that cannot be watched.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	}
+}
+
+// exists reports whether the pod is not deleted.
+func (s *scene) exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	_, err := s.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *scene) deletePods(ctx context.Context) error {
+	pods, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if err := controlplane.DeletePod(ctx, s.Client, &pods.Items[i]); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scene) ledgers(ctx context.Context) ([]ledger.Object, error) {
+	data, err := s.Client.Discovery().RESTClient().Get().AbsPath("/apis", ledger.GroupVersion.String(), ledger.Resource.Resource).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list ledger.ObjectList
+	err = json.Unmarshal(data, &list)
+	return list.Items, err
+}
+
+// finishDeletions removes deleted pods, as a kubelet does, until the context ends. If it cannot, the scenario with evictions fails.
+func (s *scene) finishDeletions(ctx context.Context) {
+	watch, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	defer watch.Stop()
+	for event := range watch.ResultChan() {
+		if pod, ok := event.Object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
+			_ = controlplane.DeletePod(ctx, s.Client, pod) // it may be gone
+		}
+	}
+}
