@@ -2,6 +2,7 @@ package binder_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,13 +19,13 @@ import (
 // watched is an API server whose pod "earlier" must be bound before the other one.
 type watched struct {
 	*apiServer
-	earlier *corev1.Pod   // nil: gone
-	next    chan struct{} // closed when there is another View
+	earlier atomic.Pointer[corev1.Pod] // nil: gone
+	next    chan struct{}              // closed when there is another View
 }
 
 func (w *watched) PodByUID(uid types.UID) *corev1.Pod {
 	if uid == "earlier" {
-		return w.earlier
+		return w.earlier.Load()
 	}
 	return w.apiServer.PodByUID(uid)
 }
@@ -42,9 +43,9 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 		cancel   time.Duration  // when the caller's context ends
 		from, to time.Duration  // when the Binding is sent
 	}{
-		{"gone already", false, 0, func(w *watched) { w.earlier = nil }, never, 0, 0},
+		{"gone already", false, 0, func(w *watched) { w.earlier.Store(nil) }, never, 0, 0},
 		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 100 * time.Millisecond, 100 * time.Millisecond},
-		{"gone meanwhile", false, 100 * time.Millisecond, func(w *watched) { w.earlier = nil; close(w.next) }, never,
+		{"gone meanwhile", false, 100 * time.Millisecond, func(w *watched) { w.earlier.Store(nil); close(w.next) }, never,
 			100 * time.Millisecond, 100 * time.Millisecond},
 		{"never bound by another replica", false, never, nil, never, 100*time.Millisecond + 1, time.Second},
 		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 900 * time.Millisecond, 900 * time.Millisecond},
@@ -56,7 +57,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				w := newWatched()
 				var inFlight binder.InFlight
 				if tc.inFlight {
-					defer inFlight.Begin("a", w.earlier)()
+					defer inFlight.Begin("a", w.earlier.Load())()
 				}
 				switch {
 				case tc.after == 0:
@@ -88,12 +89,15 @@ func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 }
 
 func newWatched() *watched {
-	return &watched{apiServer: newAPIServer(), earlier: named("earlier"), next: make(chan struct{})}
+	w := &watched{apiServer: newAPIServer(), next: make(chan struct{})}
+	w.earlier.Store(named("earlier"))
+	return w
 }
 
 func (w *watched) bindEarlier() {
-	w.earlier = w.earlier.DeepCopy()
-	w.earlier.Spec.NodeName = "a"
+	bound := w.earlier.Load().DeepCopy()
+	bound.Spec.NodeName = "a"
+	w.earlier.Store(bound)
 	close(w.next)
 }
 
