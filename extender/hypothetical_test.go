@@ -328,8 +328,8 @@ func (r *replica) retry() []string {
 	}
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup
+	r.requeuer.Use(map[string]*engine.Engine{"/": r.engine}) // before Run, which drops the pods of profiles that do not exist
 	running.Go(func() { r.requeuer.Run(ctx) })
-	r.requeuer.Use(map[string]*engine.Engine{"/": r.engine})
 	time.Sleep(30*time.Second + time.Millisecond) // not at a moment of a retry
 	cancel()
 	running.Wait()
