@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,6 +77,8 @@ type Options struct {
 type Keeper struct {
 	options Options
 	metrics *metrics
+	// roundTrip is how long the API server took for the latest accepted write, in nanoseconds.
+	roundTrip atomic.Int64
 
 	mu      sync.Mutex
 	queues  map[string]*writeQueue // by ledger name; those with pending operations, or written by this Keeper
@@ -248,6 +252,22 @@ func (k *Keeper) work(name string, b *writeQueue) {
 		for i, r := range batch {
 			r.done <- outcomes[i]
 		}
+		k.yield(b)
+	}
+}
+
+// longestYield bounds how long a writer yields if the API server is slow.
+const longestYield = 250 * time.Millisecond
+
+// yield lets other replicas write the ledger before this Keeper writes it again. A writer whose version is current would
+// otherwise be faster each time than a writer that has to learn the new version first. Meanwhile, more operations arrive,
+// which are then written together. The random part prevents two writers from yielding at the same time each time.
+func (k *Keeper) yield(b *writeQueue) {
+	k.mu.Lock()
+	waiting := len(b.pending) > 0
+	k.mu.Unlock()
+	if waiting {
+		time.Sleep(min(longestYield, time.Duration((0.5+mathrand.Float64())*float64(k.roundTrip.Load()))))
 	}
 }
 

@@ -63,12 +63,16 @@ func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey,
 				}
 			}
 		}
+		tried := base
 		base = nil
 		switch {
 		case errors.Is(err, ErrNotServed):
 			return failed(operations, err), nil
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 			k.metrics.conflicts.Inc() // another writer was faster
+			if newest := k.newest(name, tried); newest != tried {
+				base, read = newest, false // the cache has what the other writer wrote
+			}
 		case apierrors.IsInvalid(err) && len(operations) > 1 && refusals > 0:
 			return k.writeEach(ctx, name, key, operations) // so that an invalid one does not fail the others
 		case apierrors.IsInvalid(err) && refusals < maxRejections:
@@ -136,7 +140,11 @@ func (k *Keeper) put(ctx context.Context, base *Object, next snapshot.Ledger) (*
 	object.summarize()
 	started := time.Now()
 	written, err := k.options.API.PutLedger(ctx, object)
-	k.metrics.write(time.Since(started), err)
+	took := time.Since(started)
+	k.metrics.write(took, err)
+	if err == nil {
+		k.roundTrip.Store(int64(took))
+	}
 	if notServed(err) || apierrors.IsNotFound(err) && object.ResourceVersion == "" { // no missing object can prevent creating one
 		return nil, fmt.Errorf("%w (%w)", ErrNotServed, err)
 	}
