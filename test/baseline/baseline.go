@@ -77,19 +77,29 @@ var listBegin = []byte(`"NodeNames":[`)
 // and responds, with the first shortlist names as they are in the body (0: with all of them), and
 // without scores. It relies on the form of kube-scheduler's body, with names and the names last.
 func Ideal(shortlist int) http.HandlerFunc {
+	return idealHandler(shortlist, func([]byte) []byte { return []byte("[]") })
+}
+
+// IdealScores returns a handler like Ideal(0) that also scores four of five nodes, and omits the others, which kube-scheduler
+// counts as 0.
+func IdealScores() http.HandlerFunc { return idealHandler(0, scoreNames) }
+
+func idealHandler(shortlist int, score func(list []byte) []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body := make([]byte, max(0, r.ContentLength))
 		if _, err := io.ReadFull(r.Body, body); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		answer := []byte("[]")
-		if r.URL.Path == "/filter" {
-			at := bytes.LastIndex(body, listBegin)
-			if at < 0 {
-				http.Error(w, "want names", http.StatusBadRequest)
-				return
-			}
+		at := bytes.LastIndex(body, listBegin)
+		if at < 0 {
+			http.Error(w, "want names", http.StatusBadRequest)
+			return
+		}
+		var answer []byte
+		if r.URL.Path == "/prioritize" {
+			answer = score(body[at+len(listBegin):])
+		} else {
 			list := firstNames(body[at:], shortlist)
 			answer = append(append(make([]byte, 0, len(list)+len("{]}")), '{'), list...)
 			if shortlist > 0 {
@@ -101,6 +111,23 @@ func Ideal(shortlist int) http.HandlerFunc {
 		header.Set("Content-Length", strconv.Itoa(len(answer)))
 		_, _ = w.Write(answer)
 	}
+}
+
+// scoreNames returns scores for the names in a list, which ends with "]".
+func scoreNames(list []byte) []byte {
+	answer := append(make([]byte, 0, 3*len(list)), '[')
+	list = list[:max(0, bytes.IndexByte(list, ']'))]
+	for i, name := range bytes.Split(list, []byte(",")) {
+		if i%5 == 0 || len(name) == 0 {
+			continue
+		}
+		if len(answer) > 1 {
+			answer = append(answer, ',')
+		}
+		answer = append(append(answer, `{"Host":`...), name...)
+		answer = append(strconv.AppendInt(append(answer, `,"Score":`...), int64(i)%extenderv1.MaxExtenderPriority, 10), '}')
+	}
+	return append(answer, ']')
 }
 
 // firstNames returns the beginning of a list of names, before the comma or bracket after the first n; all of it if n is 0.

@@ -39,6 +39,7 @@ func TestAnswersNames(t *testing.T) {
 	}{
 		{"tutorial", baseline.Tutorial, names, 3},
 		{"ideal", baseline.Ideal(0), names, 0},
+		{"ideal with scores", baseline.IdealScores(), names, 2},
 		{"ideal, shortlist 1", baseline.Ideal(1), names[:1], 0},
 		{"ideal, shortlist 2", baseline.Ideal(2), names[:2], 0},
 		{"ideal, shortlist 3", baseline.Ideal(3), names, 0},

@@ -16,6 +16,8 @@ const (
 	outboard extenderKind = "outboard"
 	tutorial extenderKind = "tutorial"
 	ideal    extenderKind = "ideal"
+	// idealScores is ideal with as many scores as those of Outboard in the benchmark, which kube-scheduler has to decode.
+	idealScores extenderKind = "ideal-scores"
 )
 
 // arm is one way to configure kube-scheduler.
@@ -62,6 +64,7 @@ var arms = []arm{
 	{name: "tutorial", extender: tutorial},
 	{name: "tutorial-nodes", extender: tutorial, fullNodes: true},
 	{name: "ideal", extender: ideal},
+	{name: "ideal-scores", extender: idealScores},
 	{name: "ideal-8", extender: ideal, shortlist: 8},
 	{name: "ideal-1", extender: ideal, shortlist: 1},
 	{name: "ideal-scoring", extender: ideal, noFilter: true},
@@ -96,6 +99,7 @@ func withAlso(arms []arm) []arm {
 func (a arm) describe() string {
 	parts := []string{map[extenderKind]string{
 		none: "kube-scheduler alone", outboard: "Outboard", tutorial: "tutorial handler", ideal: "ideal handler",
+		idealScores: "ideal handler with scores",
 	}[a.extender]}
 	if a.plugin {
 		parts[0] = "Outboard in kube-scheduler"

@@ -27,6 +27,8 @@ func serve(args []string) error {
 	switch kind := extenderKind(args[0]); {
 	case kind == ideal:
 		handler = baseline.Ideal(shortlist)
+	case kind == idealScores && shortlist == 0:
+		handler = baseline.IdealScores()
 	case kind == tutorial && shortlist == 0:
 		handler = baseline.Tutorial
 	default:
