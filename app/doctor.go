@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"outboard.dev/outboard/atomicfile"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/wiring/doctor"
@@ -147,13 +148,13 @@ func (o *doctorOptions) run(in doctor.Input, out, rest io.Writer) error {
 	return err
 }
 
-// replace writes the file, and keeps its mode.
+// replace replaces the content of the file in one step, and keeps its mode.
 func replace(file string, data []byte) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, data, info.Mode().Perm())
+	return atomicfile.Write(file, data, info.Mode())
 }
 
 func count(findings []doctor.Finding, severity doctor.Severity) (n int) {

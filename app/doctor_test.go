@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,7 +77,11 @@ func TestDoctor(t *testing.T) {
 
 func TestDoctorWrites(t *testing.T) {
 	wrong := schedulerFile(t, ignorableBinder)
-	out, err := execute(t, "doctor", wrong, "--fix", "--write")
+	link, former := wrong+".symbolic", wrong+".hard"
+	if err := errors.Join(os.Symlink(filepath.Base(wrong), link), os.Link(wrong, former)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(t, "doctor", link, "--fix", "--write")
 	if err != nil || strings.Contains(out, "urlPrefix") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -86,6 +91,13 @@ func TestDoctorWrites(t *testing.T) {
 	}
 	if info, err := os.Stat(wrong); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v: the mode is %v", err, info.Mode())
+	}
+	// The file is replaced and not overwritten: whoever reads it meanwhile has all of its former content.
+	if text, err := os.ReadFile(former); err != nil || string(text) != ignorableBinder {
+		t.Errorf("%v: the former file is\n%s", err, text)
+	}
+	if target, err := os.Readlink(link); err != nil || target != filepath.Base(wrong) {
+		t.Errorf("%v: the link leads to %q", err, target)
 	}
 }
 

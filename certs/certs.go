@@ -12,10 +12,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"time"
+
+	"outboard.dev/outboard/atomicfile"
 )
 
 // backdate is how far in the past a certificate becomes valid, so that hosts whose clocks differ a little accept it
@@ -31,26 +31,12 @@ type Pair struct {
 	Key  []byte // EC PRIVATE KEY, or the argument of LoadAuthority
 }
 
-// WriteFiles writes both files, each by renaming a complete new file over the former one, the key readable by its
-// owner only. The key is written first: a reader that sees the new certificate finds its key there.
+// WriteFiles writes both files, each in one step as atomicfile.Write does, the key readable by its owner only. The key is written first: a reader that sees the new certificate finds its key there.
 func (p Pair) WriteFiles(certFile, keyFile string) error {
-	if err := replaceFile(keyFile, p.Key, 0o600); err != nil {
+	if err := atomicfile.Write(keyFile, p.Key, 0o600); err != nil {
 		return err
 	}
-	return replaceFile(certFile, p.Cert, 0o644)
-}
-
-func replaceFile(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails after the file is renamed
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(certFile, p.Cert, 0o644)
 }
 
 // AuthorityOptions describe a new authority.

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"outboard.dev/outboard/atomicfile"
 )
 
 // The names of the files of a Set, without .crt and .key.
@@ -148,7 +150,7 @@ func (s *Set) Check(p Pair, usage x509.ExtKeyUsage) (*x509.Certificate, error) {
 	return pair.Leaf, err
 }
 
-// WriteFiles writes the files, each by renaming a complete new file over the former one. It creates the directory,
+// WriteFiles writes the files, each in one step as atomicfile.Write does. It creates the directory,
 // which only its owner can read, if it does not exist.
 func (s *Set) WriteFiles(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -156,10 +158,10 @@ func (s *Set) WriteFiles(dir string) error {
 	}
 	path := func(name string) string { return filepath.Join(dir, name) }
 	// The certificates before the key: if writing ends between them, the former CA continues to sign.
-	if err := replaceFile(path(caName+".crt"), s.CAs, 0o644); err != nil {
+	if err := atomicfile.Write(path(caName+".crt"), s.CAs, 0o644); err != nil {
 		return err
 	}
-	if err := replaceFile(path(caName+".key"), s.Authority.pair.Key, 0o600); err != nil {
+	if err := atomicfile.Write(path(caName+".key"), s.Authority.pair.Key, 0o600); err != nil {
 		return err
 	}
 	if err := s.Server.WriteFiles(path(serverName+".crt"), path(serverName+".key")); err != nil {

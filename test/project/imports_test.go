@@ -56,7 +56,8 @@ var rules = []struct {
 	{"throttle", nil, "records are throttled whatever they say"},
 	{"server", []string{"filewatch", "throttle"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
-	{"certs", nil, "certificates only"},
+	{"atomicfile", nil, "files only"},
+	{"certs", []string{"atomicfile"}, "certificates only"},
 	{"wiring", []string{"config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "kube-scheduler's configuration follows from ours"},
 	{"wiring/doctor", []string{"wiring", "config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "files are judged by what they say"},
 }
