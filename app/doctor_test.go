@@ -21,6 +21,7 @@ extenders:
   ignorable: true
   nodeCacheCapable: true
   httpTimeout: 1s
+  managedResources: [{name: example.com/gpu}]
 `
 
 func schedulerFile(t *testing.T, text string) string {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,20 +130,14 @@ func (c *checker) sampling() {
 
 // lease checks whether a second scheduler uses the lease of the cluster's own.
 func (c *checker) lease() {
-	conf := &c.doc.config
-	if len(conf.Profiles) == 0 {
+	names := c.schedulerNames()
+	if slices.Contains(names, ownScheduler) {
 		return
 	}
-	for _, p := range conf.Profiles {
-		if p.SchedulerName == nil || *p.SchedulerName == ownScheduler {
-			return
-		}
-	}
-	l := &conf.LeaderElection
+	l := &c.doc.config.LeaderElection
 	if l.LeaderElect != nil && !*l.LeaderElect || l.ResourceName != "" && l.ResourceName != "kube-scheduler" || l.ResourceNamespace != "" && l.ResourceNamespace != "kube-system" {
 		return
 	}
-	name := *conf.Profiles[0].SchedulerName
 	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler that uses the lease of the cluster's scheduler, kube-system/kube-scheduler",
-		"only one of the two places pods at a time", "give it a lease of its own in leaderElection.resourceName", setText("leaderElection.resourceName", name))
+		"only one of the two places pods at a time", "give it a lease of its own in leaderElection.resourceName", setText("leaderElection.resourceName", names[0]))
 }

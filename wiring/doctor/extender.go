@@ -59,6 +59,7 @@ func (e *extenderAt) check() {
 	}
 	e.timeout()
 	e.managedNames()
+	e.strictForAllPods()
 }
 
 // ownWeight reports whether the weight is the sum of the weights of Outboard's policies.

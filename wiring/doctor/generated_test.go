@@ -41,15 +41,14 @@ func anyConfig(t *rapid.T) string {
 	return b.String()
 }
 
-// What scheduler-config prints has neither errors nor warnings.
+// What scheduler-config prints has neither errors nor warnings, but for the entry about which its comment warns, too.
 func TestGeneratedConfigurationIsRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyConfig(t)
 		in := doctor.Input{File: "scheduler.yaml", ConfigFile: "outboard.yaml", Now: now}
 		in.Config = parseConfig(t, []byte(text))
-		w, err := wiring.New(in.Config, wiring.Options{
-			For: rapid.SampledFrom([]wiring.Topology{wiring.Sidecar, wiring.Service, wiring.NodePort}).Draw(t, "topology"),
-		})
+		topology := rapid.SampledFrom([]wiring.Topology{wiring.Sidecar, wiring.Service, wiring.NodePort}).Draw(t, "topology")
+		w, err := wiring.New(in.Config, wiring.Options{For: topology})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -58,10 +57,17 @@ func TestGeneratedConfigurationIsRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		strict := false
 		for _, f := range findings {
-			if f.Severity != doctor.Info {
+			if f.Code == "StrictForAllPods" {
+				strict = true
+			} else if f.Severity != doctor.Info {
 				t.Errorf("%s\n%s\n%s", f.Text(), text, in.Data)
 			}
+		}
+		comments := strings.Join(strings.Fields(strings.ReplaceAll(string(in.Data), "#", "")), " ")
+		if warned := strings.Contains(comments, "not even Outboard's own"); warned != strict {
+			t.Errorf("StrictForAllPods is reported: %t, and the comments say so: %t\n%s\n%s", strict, warned, text, in.Data)
 		}
 	})
 }
