@@ -1,11 +1,15 @@
 package wiring
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outboard.dev/outboard/config"
 )
@@ -100,18 +104,41 @@ func (t Topology) serverName(prefix string) string {
 	return ServiceName
 }
 
-// checkURL returns an error unless text is a URL of a host without a path.
+// checkURL returns an error unless text is a URL of a host without a path. Its errors are those of the flag --url.
 func checkURL(text string, s *config.Serving) error {
 	u, err := url.Parse(text)
+	rule := ""
+	var unparsed *url.Error
 	switch {
-	case err != nil:
-		return fmt.Errorf("URL: %w", err)
+	case errors.As(err, &unparsed):
+		rule = unparsed.Err.Error()
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
-		return fmt.Errorf("URL %q: must be http://HOST:PORT or https://HOST:PORT; paths are those of the profiles", text)
+		rule = "must be http://HOST:PORT or https://HOST:PORT; paths are those of the profiles"
 	case u.Scheme == "http" && s.TLS != nil:
-		return fmt.Errorf("URL %q: must be https://, because the configuration has serving.tls", text)
+		rule = "must be https://, because the configuration has serving.tls"
 	case u.Scheme == "https" && s.TLS == nil:
-		return fmt.Errorf("URL %q: must be http://, because the configuration has no serving.tls", text)
+		rule = "must be http://, because the configuration has no serving.tls"
+	case hostRule(u.Hostname()) != "":
+		rule = "host: " + hostRule(u.Hostname())
+	case u.Port() != "":
+		port, _ := strconv.Atoi(u.Port()) // 0 is not valid either
+		if msgs := validation.IsValidPortNum(port); len(msgs) > 0 {
+			rule = "port: " + msgs[0]
+		}
+	}
+	if rule != "" {
+		return fmt.Errorf("--url=%q: %s", text, rule)
 	}
 	return nil
+}
+
+// hostRule returns the rule that host breaks: it must be a DNS name or an IP address. "" if it breaks none.
+func hostRule(host string) string {
+	if strings.Contains(host, ":") || host != "" && strings.Trim(host, "0123456789.") == "" {
+		if errs := validation.IsValidIP(nil, host); len(errs) > 0 {
+			return errs[0].Detail
+		}
+		return ""
+	}
+	return strings.Join(validation.IsDNS1123Subdomain(host), "; ")
 }

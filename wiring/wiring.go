@@ -32,10 +32,10 @@ const (
 type Options struct {
 	// For is where kube-scheduler runs.
 	For Topology
-	// URL is where kube-scheduler reaches Outboard, without a path. Default: by topology and
+	// URL is where kube-scheduler reaches Outboard: scheme, host and perhaps port. Default: by topology and
 	// serving.address.
 	URL string
-	// ServerName is the name in Outboard's certificate, if URL does not have it. Default: by topology.
+	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does not have it. Default: by topology.
 	ServerName string
 	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
 	// [Directory].
@@ -76,6 +76,9 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	}
 	if err := checkURL(o.URL, &c.Serving); err != nil {
 		return nil, err
+	}
+	if rule := hostRule(o.ServerName); o.ServerName != "" && rule != "" {
+		return nil, fmt.Errorf("--server-name=%q: must be a DNS name or an IP address: %s", o.ServerName, rule)
 	}
 	o.URL = strings.TrimRight(o.URL, "/")
 	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL))

@@ -185,6 +185,26 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
+// Hosts are DNS names and IP addresses.
+func TestHosts(t *testing.T) {
+	for url, name := range map[string]string{
+		"https://outboard.example:65535": "outboard.outboard-system.svc",
+		"https://10.96.0.20":             "10.96.0.20",
+		"https://[2001:db8::20]:1/":      "2001:db8::20",
+		"https://localhost":              "2.example",
+	} {
+		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{URL: url, ServerName: name})
+		if err != nil {
+			t.Errorf("%s, %s: %v", url, name, err)
+			continue
+		}
+		e := w.Extenders()[0]
+		if want := strings.TrimRight(url, "/") + "/images"; e.URLPrefix != want || e.TLSConfig.ServerName != name {
+			t.Errorf("urlPrefix is %q and serverName %q, want %q and %q", e.URLPrefix, e.TLSConfig.ServerName, want, name)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	two := "profiles:\n- path: /a\n  policies: [{type: GPUMemory}]\n- path: /b\n  policies: [{type: Devices, config: {resource: example.com/fpga}}]\n"
 	for _, tt := range []struct {
@@ -201,6 +221,16 @@ func TestErrors(t *testing.T) {
 		{"another scheme", "profiles:\n" + images, wiring.Options{URL: "https://a:1"}, "must be http://"},
 		{"a path", "profiles:\n" + images, wiring.Options{URL: "http://a:1/images"}, "paths are those of the profiles"},
 		{"no URL", "profiles:\n" + images, wiring.Options{URL: "a:1"}, "must be http://HOST:PORT"},
+		{"no host", "profiles:\n" + images, wiring.Options{URL: "http://:8443"}, `--url="http://:8443": host: `},
+		{"no host of DNS", "profiles:\n" + images, wiring.Options{URL: "http://out_board:8443"}, `--url="http://out_board:8443": host: a lowercase RFC 1123 subdomain`},
+		{"no IPv4 address", "profiles:\n" + images, wiring.Options{URL: "http://10.96.0.256"}, `--url="http://10.96.0.256": host: must be a valid IP address`},
+		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:0"}, `--url="http://a:0": port: must be between 1 and 65535`},
+		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:99999"}, `--url="http://a:99999": port: must be between 1 and 65535`},
+		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:99999999999999999999"}, "port: must be between 1 and 65535"},
+		{"no port", "profiles:\n" + images, wiring.Options{URL: "http://a:http"}, `--url="http://a:http": invalid port`},
+		{"no name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "not a name"}, `--server-name="not a name": must be a DNS name or an IP address: a lowercase RFC 1123 subdomain`},
+		{"a URL as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "https://outboard"}, `--server-name="https://outboard": must be a DNS name or an IP address`},
+		{"an address with port as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "10.96.0.20:443"}, `--server-name="10.96.0.20:443": must be a DNS name or an IP address: must be a valid IP address`},
 		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{SchedulerName: "a"}, "for a second scheduler"},
 		{"a name that no lease can have", "profiles:\n" + images, wiring.Options{For: wiring.Sidecar, SchedulerName: "GPU_scheduler"}, `scheduler name "GPU_scheduler": it is also the name of a lease, so `},
 		{"a relative directory", "profiles:\n" + images, wiring.Options{CertificateDir: "tls"}, `certificate directory "tls": must be an absolute path`},

@@ -3,9 +3,11 @@ package doctor
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy/fields"
@@ -36,7 +38,7 @@ func (e *extenderAt) set(name, text string) edit { return set(e.path+"."+name, t
 
 func (e *extenderAt) check() {
 	x := e.extender
-	if u, err := url.Parse(x.URLPrefix); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if u, err := url.Parse(x.URLPrefix); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !validPort(u.Port()) {
 		e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", x.URLPrefix), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu")
 	}
 	if x.BindVerb != "" && x.Ignorable {
@@ -60,6 +62,12 @@ func (e *extenderAt) check() {
 	e.timeout()
 	e.managedNames()
 	e.strictForAllPods()
+}
+
+// validPort reports whether the port of a URL is one, or the default of the scheme.
+func validPort(port string) bool {
+	n, err := strconv.Atoi(port)
+	return port == "" || err == nil && len(validation.IsValidPortNum(n)) == 0
 }
 
 // ownWeight reports whether the weight is the sum of the weights of Outboard's policies.
