@@ -1,6 +1,20 @@
 package server
 
-import "time"
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// SetAdminLocalAddr makes each request to the admin listener seem to come to this address of the host, which need not have it; nil is an
+// unknown address. Call it before Run.
+func (s *Server) SetAdminLocalAddr(address net.Addr) {
+	handler := s.admin.Handler
+	s.admin.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, address)))
+	})
+}
 
 // CloseListener makes the serving listener fail.
 func (s *Server) CloseListener() { _ = s.listener.Close() }
