@@ -22,6 +22,7 @@ const reclaimAfter = 5 * time.Minute
 // world is a cluster with two nodes of two devices, some replicas, and schedulers that bind through them.
 type world struct {
 	server   *server
+	api      ledger.API // of new replicas
 	replicas []*replica
 	capacity map[snapshot.LedgerKey][]policy.Capacity
 	attempts []*attempt
@@ -45,6 +46,7 @@ type attempt struct {
 
 func newWorld(t testing.TB, replicas int) *world {
 	w := &world{server: newServer(), capacity: map[snapshot.LedgerKey][]policy.Capacity{}, now: time.Now()}
+	w.api = w.server
 	for _, node := range []string{"a", "b"} {
 		w.capacity[snapshot.LedgerKey{Resource: "gpu", Node: node}] = []policy.Capacity{{Unit: "0", Capacity: 10}, {Unit: "1", Capacity: 10}}
 	}
@@ -60,7 +62,7 @@ func (w *world) newReplica(t testing.TB) *replica {
 	r.cache.look()
 	var err error
 	r.keeper, err = ledger.New(ledger.Options{
-		API: w.server, Cache: r.cache, ReclaimAfter: reclaimAfter, RetryPause: time.Microsecond, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		API: w.api, Cache: r.cache, ReclaimAfter: reclaimAfter, RetryPause: time.Microsecond, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

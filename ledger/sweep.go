@@ -6,11 +6,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-
-	"outboard.dev/outboard/snapshot"
 )
 
 // cacheDelay is the minimum age of a claim before a sweep reads its pod from the API server if the cache lacks it: usually the
@@ -59,15 +56,13 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// sweep checks all ledgers once.
+// sweep checks all ledgers once. If ctx ends, it stops and reports nothing.
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
 	overcommitted := 0
-	s.missing = nil
+	var suspects []suspect
+	var unused []*Object
 	for _, o := range s.keeper.options.Cache.Ledgers() {
-		if ctx.Err() != nil {
-			return
-		}
 		for i := range o.Spec.Units {
 			if o.Spec.Units[i].Used() > o.Spec.Units[i].Capacity {
 				overcommitted++
@@ -81,9 +76,19 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 				since = now
 			}
 			seen[id] = since
-			s.reclaim(ctx, &o.Spec, p, now.Sub(since))
+			if age := now.Sub(since); s.keeper.suspected(&o.Spec, p, age) {
+				suspects = append(suspects, suspect{ledger: &o.Spec, pod: p, age: age})
+			}
 		}
-		s.deleteUnused(ctx, o, now, empty)
+		if s.unused(o, now, empty) {
+			unused = append(unused, o)
+		}
+	}
+	s.missing = nil
+	s.reclaim(ctx, suspects)
+	s.delete(ctx, unused)
+	if ctx.Err() != nil {
+		return
 	}
 	s.seen, s.empty = seen, empty
 	s.keeper.metrics.overcommitted.Set(float64(overcommitted))
@@ -132,114 +137,29 @@ func (k *Keeper) Warnings() []string {
 	return lines
 }
 
-// reclaim releases one claim if it is no longer needed.
-func (s *sweeper) reclaim(ctx context.Context, l *snapshot.Ledger, p *snapshot.LedgerPod, age time.Duration) {
-	k := s.keeper
-	var why string
-	switch cached := k.options.Cache.PodByUID(p.UID); {
-	case cached == nil && age < cacheDelay:
-		return
-	case cached != nil && needOf(cached, l, p) == needed:
-		return
-	case cached != nil && needOf(cached, l, p) == unbound && age < k.options.ReclaimAfter:
-		return
-	}
-	pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
-	if err != nil {
-		s.lacksPermission("get pods", err)
-		return // in the next sweep
-	}
-	switch needOf(pod, l, p) {
-	case needed:
-		return
-	case unbound:
-		if age < k.options.ReclaimAfter {
-			return
-		}
-		// Whoever made the claim may still send the Binding, for this version of the pod. After this, the API server rejects it.
-		if pod, err = k.options.API.TouchPod(ctx, p.Namespace, p.Name, p.UID); err != nil || needOf(pod, l, p) == needed {
-			s.lacksPermission("patch pods/status", err)
-			return
-		}
-		why = reclaimed
-	default:
-		why = finished
-	}
-	if err := k.release(ctx, l.Key(), releaseOperation{p.UID, p.Token, true}); err != nil {
-		if s.lacksPermission("update "+Resource.GroupResource().String(), err) {
-			return
-		}
-		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "error", err)
-		return
-	}
-	k.metrics.released.WithLabelValues(why).Inc()
-	if why == reclaimed {
-		k.options.Logger.Info("released the claim of a pod that was not bound", "ledger", Name(l.Key()), "pod", p.Namespace+"/"+p.Name, "for", age)
-	}
-}
-
-// need is whether a pod needs its claim.
-type need int
-
-const (
-	needed       need = iota
-	unbound           // the pod may still be bound
-	finishedWith      // the pod will never need it again
-)
-
-// needOf reports whether the pod, nil if it does not exist, needs its claim.
-func needOf(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
-	switch {
-	case pod == nil, pod.UID != p.UID:
-		return finishedWith
-	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return finishedWith
-	case pod.Spec.NodeName == "":
-		return unbound
-	case l.Node != "" && pod.Spec.NodeName != l.Node:
-		return finishedWith
-	}
-	return needed
-}
-
-// finishedClaims returns the operations that release the claims of pods that, by the API server, will never need them again. It
-// reads only pods that the cache does not show to need them. The error says that the API server did not answer about some of them,
-// so that there may be more. A missing permission is not an error: these claims stay, and sweeps report it.
-func (k *Keeper) finishedClaims(ctx context.Context, o *Object) ([]operation, error) {
-	var drops []operation
-	var unknown error
-	for i := range o.Spec.Pods {
-		p := &o.Spec.Pods[i]
-		if cached := k.options.Cache.PodByUID(p.UID); cached != nil && needOf(cached, &o.Spec, p) != finishedWith {
-			continue
-		}
-		pod, err := k.options.API.LivePod(ctx, p.Namespace, p.Name, p.UID)
-		switch {
-		case apierrors.IsForbidden(err):
-		case err != nil:
-			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", p.Namespace, p.Name, err)
-		case needOf(pod, &o.Spec, p) == finishedWith:
-			drops = append(drops, operation{release: &releaseOperation{p.UID, p.Token, true}})
-		}
-	}
-	return drops, unknown
-}
-
-// deleteUnused deletes the ledger of a node that was deleted a while ago, if it has no claims.
-func (s *sweeper) deleteUnused(ctx context.Context, o *Object, now time.Time, empty map[types.UID]time.Time) {
-	k := s.keeper
-	if o.Spec.Node == "" || len(o.Spec.Pods) > 0 || k.options.Cache.View().Node(o.Spec.Node) != nil {
-		return
+// unused reports whether the ledger has no claims and is that of a node that was deleted a while ago. It adds the ledgers of deleted nodes
+// that have no claims to empty.
+func (s *sweeper) unused(o *Object, now time.Time, empty map[types.UID]time.Time) bool {
+	if o.Spec.Node == "" || len(o.Spec.Pods) > 0 || s.keeper.options.Cache.View().Node(o.Spec.Node) != nil {
+		return false
 	}
 	since, known := s.empty[o.UID]
 	if !known {
 		since = now
 	}
-	if empty[o.UID] = since; now.Sub(since) < k.options.ReclaimAfter {
-		return
-	}
-	if err := k.options.API.DeleteLedger(ctx, o); err != nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
-		k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", o.Name, "error", err)
+	empty[o.UID] = since
+	return now.Sub(since) >= s.keeper.options.ReclaimAfter
+}
+
+// delete deletes the ledgers.
+func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
+	k := s.keeper
+	errs := make([]error, len(ledgers))
+	inParallel(len(ledgers), func(i int) { errs[i] = k.options.API.DeleteLedger(ctx, ledgers[i]) })
+	for i, err := range errs {
+		if err != nil && ctx.Err() == nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
+			k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", ledgers[i].Name, "error", err)
+		}
 	}
 }
 
