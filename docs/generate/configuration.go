@@ -220,21 +220,22 @@ func (s *schema) limits() string {
 	if s.Pattern != "" {
 		return ""
 	}
-	if s.Minimum != nil && *s.Minimum == "-2147483648" {
-		s.Minimum = nil
+	least, most := s.Minimum, s.Maximum
+	if least != nil && *least == "-2147483648" {
+		least = nil
 	}
-	if s.Maximum != nil && *s.Maximum == "2147483647" {
-		s.Maximum = nil
+	if most != nil && *most == "2147483647" {
+		most = nil
 	}
 	switch {
-	case s.Minimum != nil && s.Maximum != nil:
-		return fmt.Sprintf(", %s to %s", *s.Minimum, *s.Maximum)
-	case s.ExclusiveMinimum != nil && s.Maximum != nil:
-		return fmt.Sprintf(", more than %s, at most %s", *s.ExclusiveMinimum, *s.Maximum)
-	case s.Minimum != nil:
-		return fmt.Sprintf(", at least %s", *s.Minimum)
-	case s.Maximum != nil:
-		return fmt.Sprintf(", at most %s", *s.Maximum)
+	case least != nil && most != nil:
+		return fmt.Sprintf(", %s to %s", *least, *most)
+	case s.ExclusiveMinimum != nil && most != nil:
+		return fmt.Sprintf(", more than %s, at most %s", *s.ExclusiveMinimum, *most)
+	case least != nil:
+		return fmt.Sprintf(", at least %s", *least)
+	case most != nil:
+		return fmt.Sprintf(", at most %s", *most)
 	}
 	return ""
 }

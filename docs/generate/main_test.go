@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +43,32 @@ func firstDifference(a, b string) int {
 		}
 	}
 	return 0
+}
+
+// The limits of Go's types are not on the page, and stay in the schema, from which the other columns are written.
+func TestLimits(t *testing.T) {
+	number := func(text string) *json.Number { return (*json.Number)(&text) }
+	for _, tt := range []struct {
+		name string
+		s    schema
+		want string
+	}{
+		{"none", schema{}, ""},
+		{"of the type", schema{Minimum: number("-2147483648"), Maximum: number("2147483647")}, ""},
+		{"least of the type", schema{Minimum: number("-2147483648"), Maximum: number("5")}, ", at most 5"},
+		{"most of the type", schema{Minimum: number("1"), Maximum: number("2147483647")}, ", at least 1"},
+		{"both", schema{Minimum: number("1"), Maximum: number("5")}, ", 1 to 5"},
+		{"more than", schema{ExclusiveMinimum: number("0"), Maximum: number("5")}, ", more than 0, at most 5"},
+		{"of a text", schema{Minimum: number("1"), Pattern: "^[0-9]+$"}, ""},
+	} {
+		former := tt.s
+		if got := tt.s.limits(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+		if !reflect.DeepEqual(tt.s, former) {
+			t.Errorf("%s: the schema is changed to %+v", tt.name, tt.s)
+		}
+	}
 }
 
 // The type of each metric on the page is the type that Prometheus gathers, for all metrics with a
