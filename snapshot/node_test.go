@@ -300,3 +300,24 @@ func TestWithNodes(t *testing.T) {
 		t.Error("the receiver changed")
 	}
 }
+
+// The copy has the nodes of the other View, but for those that replace them, and everything else from the receiver.
+func TestWithNodesOf(t *testing.T) {
+	var b snapshot.Builder
+	for _, name := range []string{"a", "b", "c"} {
+		b.SetNode(node(name))
+	}
+	first := b.View()
+	b.SetPod(pod("p", "b"))
+	next := b.View()
+	other := first.WithNodes(first.Node("a").With(pod("q", "a")), first.Node("c").With(pod("q", "c")))
+	got := next.WithNodesOf(other, next.Node("b"), next.Node("c"))
+	for name, want := range map[string]*snapshot.Node{"a": other.Node("a"), "b": next.Node("b"), "c": next.Node("c")} {
+		if n := got.Node(name); n != want || got.Version(n.Row()) != next.WithNodes(want).Version(n.Row()) {
+			t.Errorf("node %s has %d pods, want %d", name, len(n.Pods), len(want.Pods))
+		}
+	}
+	if got.Generation() != next.Generation() || other.Node("c") == next.Node("c") {
+		t.Errorf("got generation %d, want %d", got.Generation(), next.Generation())
+	}
+}

@@ -1,6 +1,9 @@
 package snapshot
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // rowTable holds the nodes of a View by row, in chunks that Views share. With 5,000 nodes, a View in which one node has changed copies
 // 64 rows and 79 pointers. A rowTable is immutable. The zero rowTable is empty.
@@ -52,4 +55,21 @@ func (t *rowTable) with(nodes []*Node) rowTable {
 		next.chunks[at][int(n.row)&(len(rowChunk{})-1)] = row{n, n.version}
 	}
 	return next
+}
+
+// changedSince yields the nodes that are not those of the earlier table, which has the same rows in use.
+func (t *rowTable) changedSince(earlier *rowTable) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for at, c := range t.chunks {
+			before := earlier.chunks[at]
+			if c == before {
+				continue
+			}
+			for i := range c {
+				if c[i].version != before[i].version && !yield(c[i].node) {
+					return
+				}
+			}
+		}
+	}
 }

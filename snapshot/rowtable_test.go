@@ -52,14 +52,17 @@ func TestViewsOfManyNodesStay(t *testing.T) {
 			}
 		}
 		for i := range views[1:] {
-			changed := 0
+			var changed []*snapshot.Node
 			for row := range count {
 				if views[i].At(row) != views[i+1].At(row) {
-					changed++
+					changed = append(changed, views[i+1].At(row))
 				}
 			}
-			if changed > 5 {
-				t.Fatalf("%d nodes differ between two views", changed)
+			if len(changed) > 5 {
+				t.Fatalf("%d nodes differ between two views", len(changed))
+			}
+			if got := slices.Collect(views[i+1].ChangedSince(views[i])); !slices.Equal(got, changed) {
+				t.Fatalf("%d nodes have changed since the view before, want %d, or others", len(got), len(changed))
 			}
 		}
 	})
