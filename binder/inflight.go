@@ -1,7 +1,7 @@
 package binder
 
 import (
-	"maps"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,70 +18,130 @@ import (
 type InFlight struct {
 	mu      sync.Mutex // guards writing binding
 	binding atomic.Pointer[Pods]
-	latest  atomic.Pointer[inFlightView]
+	latest  atomic.Pointer[completeView]
 	earlier earlierPods
 }
 
-// Pods are pods that are being bound, by node. The map and its lists are immutable.
-type Pods map[string][]*corev1.Pod
+// Pods are pods that are being bound, by node. They are immutable.
+type Pods struct {
+	count  int
+	byNode table[string, []*corev1.Pod]
+	nodes  table[types.UID, []string] // of each pod
+}
 
-// inFlightView is a View with the pods that are being bound.
-type inFlightView struct {
-	of    *snapshot.View
-	pods  *Pods
-	nodes map[string]*snapshot.Node // those that differ from the View
-	view  *snapshot.View
+// completeView is a View with the pods that are being bound.
+type completeView struct {
+	of   *snapshot.View
+	pods *Pods
+	view *snapshot.View
 }
 
 // Now returns the pods that are being bound; nil if there are none. A pod is removed once the View has it, so callers
 // must read the View after calling Now.
 func (f *InFlight) Now() *Pods { return f.binding.Load() }
 
-// On returns the pods of the node.
+// On returns the pods of the node. Do not change the slice.
 func (p *Pods) On(node string) []*corev1.Pod {
 	if p == nil {
 		return nil
 	}
-	return (*p)[node]
+	return p.byNode.get(node)
+}
+
+// ChangedSince yields the nodes whose pods are not those of before, which may be nil. Its cost depends on what has changed in between,
+// and hardly on the number of pods.
+func (p *Pods) ChangedSince(before *Pods) iter.Seq[string] {
+	none := new(Pods)
+	if p == nil {
+		p = none
+	}
+	if before == nil {
+		before = none
+	}
+	return func(yield func(string) bool) {
+		for i, list := range p.byNode.lists {
+			former := before.byNode.lists[i]
+			if list == former {
+				continue
+			}
+			for e := list; e != nil; e = e.next {
+				if !slices.Equal(e.value, before.On(e.key)) && !yield(e.key) {
+					return
+				}
+			}
+			for e := former; e != nil; e = e.next {
+				if p.On(e.key) == nil && !yield(e.key) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // includes reports whether the pod is being bound to the node.
 func (p *Pods) includes(uid types.UID, node string) bool {
-	return slices.ContainsFunc(p.On(node), func(pod *corev1.Pod) bool { return pod.UID == uid })
+	return p != nil && slices.Contains(p.nodes.get(uid), node)
 }
 
-// set replaces the pods that are being bound to a node. mu must be held.
-func (f *InFlight) set(node string, pods []*corev1.Pod) {
-	next := Pods{}
-	if now := f.Now(); now != nil {
-		next = maps.Clone(*now)
+// with returns the pods and this one on the node. p may be nil.
+func (p *Pods) with(node string, pod *corev1.Pod) *Pods {
+	next := new(Pods)
+	if p != nil {
+		*next = *p
 	}
-	if next[node] = pods; len(pods) == 0 {
-		delete(next, node)
+	next.count++
+	next.byNode.set(node, append(slices.Clip(p.On(node)), pod))
+	next.nodes.set(pod.UID, append(slices.Clip(next.nodes.get(pod.UID)), node))
+	return next
+}
+
+// without returns the pods without this one on the node, where it is; nil if there are no others.
+func (p *Pods) without(node string, pod *corev1.Pod) *Pods {
+	if p.count == 1 {
+		return nil
 	}
-	if len(next) == 0 {
-		f.binding.Store(nil)
+	next := new(Pods)
+	*next = *p
+	next.count--
+	setOrRemove(&next.byNode, node, withoutOne(p.On(node), pod))
+	setOrRemove(&next.nodes, pod.UID, withoutOne(p.nodes.get(pod.UID), node))
+	return next
+}
+
+// withoutOne returns a copy of the list without the first of the item's occurrences.
+func withoutOne[T comparable](list []T, item T) []T {
+	i := slices.Index(list, item)
+	return slices.Delete(slices.Clone(list), i, i+1)
+}
+
+// setOrRemove sets the list of the key, or removes the key if the list is empty.
+func setOrRemove[K comparable, V any](t *table[K, []V], key K, list []V) {
+	if len(list) == 0 {
+		t.remove(key)
 		return
 	}
-	f.binding.Store(&next)
+	t.set(key, list)
 }
 
 // Begin counts the pod on the node until end is called.
 func (f *InFlight) Begin(node string, pod *corev1.Pod) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.set(node, append(slices.Clone(f.Now().On(node)), pod))
+	f.binding.Store(f.Now().with(node, pod))
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		rest := slices.Clone(f.Now().On(node))
-		i := slices.Index(rest, pod)
-		f.set(node, slices.Delete(rest, i, i+1))
+		next := f.Now().without(node, pod)
+		f.binding.Store(next)
+		if next == nil {
+			f.latest.Store(nil) // so that its View can be garbage-collected
+		}
 	}
 }
 
 // Complete returns the View with the pods on their nodes, except the pod of the request, which does not count against
-// itself. It builds a node anew only if the node or its pods have changed, so that its Facts are kept.
+// itself. It builds a node anew only if the node or its pods have changed since the last call, so that its Facts are kept. Its cost
+// depends on the number of these nodes, and hardly on the number of pods.
 func (f *InFlight) Complete(view *snapshot.View, pods *Pods, asking types.UID) *snapshot.View {
 	if pods == nil {
 		return view
@@ -91,30 +151,47 @@ func (f *InFlight) Complete(view *snapshot.View, pods *Pods, asking types.UID) *
 		last = last.next(view, pods)
 		f.latest.Store(last)
 	}
-	for node, own := range *pods {
-		if n := view.Node(node); n != nil && slices.ContainsFunc(own, func(pod *corev1.Pod) bool { return pod.UID == asking }) {
-			return last.view.WithNodes(n.With(others(own, asking)...))
+	complete := last.view
+	for _, node := range pods.nodes.get(asking) {
+		if n := view.Node(node); n != nil {
+			complete = complete.WithNodes(n.With(others(pods.On(node), asking)...))
 		}
 	}
-	return last.view
+	return complete
 }
 
 // next returns the View with the pods added. last may be nil.
-func (last *inFlightView) next(view *snapshot.View, pods *Pods) *inFlightView {
-	next := &inFlightView{of: view, pods: pods, nodes: make(map[string]*snapshot.Node, len(*pods))}
-	for name, own := range *pods {
-		n := view.Node(name)
-		if n == nil {
-			continue
-		}
-		if last != nil && last.of.Node(name) == n && slices.Equal(last.pods.On(name), own) {
-			next.nodes[name] = last.nodes[name]
-		} else {
-			next.nodes[name] = n.With(own...)
+func (last *completeView) next(view *snapshot.View, pods *Pods) *completeView {
+	next := &completeView{of: view, pods: pods}
+	if last == nil || last.of.NodeIndex() != view.NodeIndex() {
+		next.view = view.WithNodes(last.allNodes(view, pods)...)
+		return next
+	}
+	var nodes []*snapshot.Node
+	for n := range view.ChangedSince(last.of) {
+		nodes = append(nodes, n.With(pods.On(n.Name)...))
+	}
+	for name := range pods.ChangedSince(last.pods) {
+		if n := view.Node(name); n != nil && n == last.of.Node(name) {
+			nodes = append(nodes, n.With(pods.On(name)...))
 		}
 	}
-	next.view = view.WithNodes(slices.Collect(maps.Values(next.nodes))...)
+	next.view = view.WithNodesOf(last.view, nodes...)
 	return next
+}
+
+// allNodes returns the nodes of all pods, with their pods.
+func (last *completeView) allNodes(view *snapshot.View, pods *Pods) (nodes []*snapshot.Node) {
+	for name := range pods.ChangedSince(nil) {
+		switch n := view.Node(name); {
+		case n == nil: // no View shows it
+		case last != nil && last.of.Node(name) == n && slices.Equal(last.pods.On(name), pods.On(name)):
+			nodes = append(nodes, last.view.Node(name))
+		default:
+			nodes = append(nodes, n.With(pods.On(name)...))
+		}
+	}
+	return nodes
 }
 
 func others(pods []*corev1.Pod, asking types.UID) []*corev1.Pod {

@@ -22,30 +22,108 @@ func named(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
 }
 
-// A View with the pods in flight has each of them on its node, except the pod of the request and those that the View shows itself.
-// The other nodes are those of the View, and a node that has not changed since the last call is the same, with its facts.
-func TestInFlightComplete(t *testing.T) {
-	type flight struct {
-		pod  *corev1.Pod
-		node string
-		end  func()
+// flight is a pod in flight.
+type flight struct {
+	pod  *corev1.Pod
+	node string
+	end  func()
+}
+
+// moment is what a call sees, and the result for a pod that is not in flight.
+type moment struct {
+	view     *snapshot.View
+	pods     *binder.Pods
+	flights  []flight
+	complete *snapshot.View
+}
+
+// on returns the pods in flight to the node.
+func (m *moment) on(node string) (pods []*corev1.Pod) {
+	for _, f := range m.flights {
+		if f.node == node {
+			pods = append(pods, f.pod)
+		}
 	}
+	return pods
+}
+
+// want returns the names of all pods that count on the node for the pod that asks.
+func (m *moment) want(node, asking string) []string {
+	names := []string{}
+	for _, pod := range m.view.Node(node).Pods {
+		names = append(names, pod.Name)
+	}
+	for _, pod := range m.on(node) {
+		if pod.Name != asking {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// check fails the test unless the View has the pods in flight for the pod that asks.
+func (m *moment) check(t *rapid.T, complete *snapshot.View, asking string) {
+	if complete.Generation() != m.view.Generation() || complete.Len() != m.view.Len() {
+		t.Fatalf("got View %d with %d nodes, want View %d with %d", complete.Generation(), complete.Len(), m.view.Generation(), m.view.Len())
+	}
+	for n := range m.view.All() {
+		var got []string
+		for _, pod := range complete.Node(n.Name).Pods {
+			got = append(got, pod.Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, m.want(n.Name, asking)) {
+			t.Fatalf("for pod %s, node %s has pods %q, want %q", asking, n.Name, got, m.want(n.Name, asking))
+		}
+		if !slices.Equal(m.pods.On(n.Name), m.on(n.Name)) {
+			t.Fatalf("node %s has %d pods in flight, want %d, or others", n.Name, len(m.pods.On(n.Name)), len(m.on(n.Name)))
+		}
+		if len(got) == len(n.Pods) && complete.Node(n.Name) != n {
+			t.Fatalf("node %s is another one than in the View, without a pod in flight", n.Name)
+		}
+	}
+}
+
+// checkKept fails the test unless the nodes that have not changed since the last call are the same.
+func (m *moment) checkKept(t *rapid.T, last *moment) {
+	for n := range m.view.All() {
+		if last.view.Node(n.Name) == n && slices.Equal(last.on(n.Name), m.on(n.Name)) && last.complete.Node(n.Name) != m.complete.Node(n.Name) {
+			t.Fatalf("node %s is another one than at the last call, without a change", n.Name)
+		}
+	}
+}
+
+// A View with the pods in flight has each of them on its node, except the pod of the request and those that the View shows itself.
+// A node whose pods have not changed since the last call is the same, with its facts. Concurrent calls may have an earlier View.
+func TestInFlightComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b snapshot.Builder
-		nodes := []string{"a", "b", "c"}
-		for _, name := range nodes {
-			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		name := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("n%03d", rapid.IntRange(0, 200).Draw(t, "node")) })
+		for i := range 200 {
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})
 		}
 		f := new(binder.InFlight)
 		var flights []flight
 		started := 0
-		bound := map[string]string{} // the nodes of pods that the View shows
+		moments := []*moment{{view: b.View()}}
+		var last *moment // of the latest call with pods in flight; nil: none since InFlight had no pods
 		pick := func() int { return rapid.IntRange(0, len(flights)-1).Draw(t, "flight") }
+		begin := func(pod *corev1.Pod, node string) { flights = append(flights, flight{pod, node, f.Begin(node, pod)}) }
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
 				started++
-				pod, node := named(fmt.Sprint("p", started)), rapid.SampledFrom([]string{"a", "b", "c", "unknown"}).Draw(t, "node")
-				flights = append(flights, flight{pod, node, f.Begin(node, pod)})
+				begin(named(fmt.Sprint("p", started)), name.Draw(t, "node"))
+			},
+			"begin beside another": func(t *rapid.T) {
+				if len(flights) > 0 {
+					started++
+					begin(named(fmt.Sprint("p", started)), flights[pick()].node)
+				}
+			},
+			"begin once more": func(t *rapid.T) {
+				if len(flights) > 0 {
+					begin(flights[pick()].pod.DeepCopy(), name.Draw(t, "node"))
+				}
 			},
 			"bound": func(t *rapid.T) {
 				if len(flights) > 0 {
@@ -53,9 +131,13 @@ func TestInFlightComplete(t *testing.T) {
 					pod := flights[i].pod.DeepCopy()
 					pod.Spec.NodeName = flights[i].node
 					b.SetPod(pod)
-					bound[pod.Name] = pod.Spec.NodeName
 				}
 			},
+			"node": func(t *rapid.T) {
+				labels := map[string]string{"draw": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "label")}
+				b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name.Draw(t, "node"), Labels: labels}})
+			},
+			"no node": func(t *rapid.T) { b.DeleteNode(name.Draw(t, "node")) },
 			"end": func(t *rapid.T) {
 				if len(flights) > 0 {
 					i := pick()
@@ -68,39 +150,23 @@ func TestInFlightComplete(t *testing.T) {
 				if len(flights) > 0 && rapid.Bool().Draw(t, "one of the pods asks") {
 					asking = flights[pick()].pod.Name
 				}
-				view := b.View()
-				all, again := f.Complete(view, f.Now(), types.UID(asking)), f.Complete(view, f.Now(), types.UID(asking))
-				for _, node := range nodes {
-					want := []string{}
-					added := false
-					for _, fl := range flights {
-						if fl.node == node && bound[fl.pod.Name] == "" && fl.pod.Name != asking {
-							want, added = append(want, fl.pod.Name), true
-						}
-					}
-					for pod, on := range bound {
-						if on == node {
-							want = append(want, pod)
-						}
-					}
-					slices.Sort(want)
-					var got []string
-					for _, pod := range all.Node(node).Pods {
-						got = append(got, pod.Name)
-					}
-					slices.Sort(got)
-					if !slices.Equal(got, want) {
-						t.Fatalf("for pod %s, node %s has pods %q, want %q", asking, node, got, want)
-					}
-					if asking == "nobody" && again.Node(node) != all.Node(node) {
-						t.Fatalf("the second call returns another node %s", node)
-					}
-					if !added && asking == "nobody" && all.Node(node) != view.Node(node) {
-						t.Fatalf("node %s is another one than in the View, without a pod in flight", node)
-					}
+				m := &moment{view: b.View(), pods: f.Now(), flights: slices.Clone(flights)}
+				if (m.pods == nil) != (len(flights) == 0) {
+					t.Fatalf("Now returns %v with %d pods in flight", m.pods, len(flights))
 				}
-				if (f.Now() == nil) != (len(flights) == 0) {
-					t.Fatalf("Now returns %v with %d pods in flight", f.Now(), len(flights))
+				if len(flights) == 0 {
+					last = nil // the InFlight keeps no nodes
+				}
+				if moments = append(moments, m); rapid.IntRange(0, 3).Draw(t, "call") == 0 {
+					m = rapid.SampledFrom(moments[max(0, len(moments)-4):]).Draw(t, "moment")
+				}
+				m.check(t, f.Complete(m.view, m.pods, types.UID(asking)), asking)
+				m.complete = f.Complete(m.view, m.pods, "nobody")
+				if m.check(t, m.complete, "nobody"); last != nil {
+					m.checkKept(t, last)
+				}
+				if m.pods != nil {
+					last = m
 				}
 			},
 		})

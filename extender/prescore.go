@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
@@ -114,17 +116,16 @@ func (h *Handler) prescored(c *call) bool {
 	return true
 }
 
-// joined reports whether one of the pods p that is not among those before is being bound to a node in the body.
-func joined(p, before *binder.Pods, body []byte) bool {
-	if p == nil || p == before {
-		return false
-	}
-	for node, pods := range *p {
-		for _, pod := range pods {
-			if !slices.Contains(before.On(node), pod) && bytes.Contains(body, []byte(`"`+node+`"`)) {
-				return true
-			}
+// joined reports whether one of the pods that is not among those before is being bound to a node in the body.
+func joined(pods, before *binder.Pods, body []byte) bool {
+	for node := range pods.ChangedSince(before) {
+		if !isSubset(pods.On(node), before.On(node)) && bytes.Contains(body, []byte(`"`+node+`"`)) {
+			return true
 		}
 	}
 	return false
+}
+
+func isSubset(pods, of []*corev1.Pod) bool {
+	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !slices.Contains(of, pod) })
 }
