@@ -3,7 +3,7 @@ package schedplugin
 import (
 	"context"
 	"fmt"
-	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/snapshot"
 )
 
 // reservation is a pod that is being bound.
@@ -24,8 +25,88 @@ type reservation struct {
 	bound  time.Time // when it was bound; zero: not yet
 }
 
-// shownTimeout is how long a bound pod counts on its node while no View shows it. After that, it is on another node.
-const shownTimeout = 10 * time.Second
+const (
+	// shownTimeout is how long a bound pod counts on its node while no View shows it. After that, it is on another node.
+	shownTimeout = 10 * time.Second
+	// checkedBound is how many bound pods an attempt checks if no View has been published since the last attempt.
+	checkedBound = 8
+)
+
+// reservations are the pods that are being bound. They may be used concurrently. The zero value has none.
+type reservations struct {
+	mu      sync.Mutex
+	byUID   map[types.UID]*reservation
+	bound   []*reservation // no View shows them yet; the next ones to be checked first
+	checked *snapshot.View // of the last attempt
+}
+
+// add adds a reservation, and ends a former one of the pod.
+func (rs *reservations) add(r *reservation) {
+	rs.end(r.uid)
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.byUID == nil {
+		rs.byUID = map[types.UID]*reservation{}
+	}
+	rs.byUID[r.uid] = r
+}
+
+// end ends the reservation of the pod, if there is one.
+func (rs *reservations) end(uid types.UID) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.byUID[uid]; r != nil {
+		r.end()
+		delete(rs.byUID, uid)
+	}
+}
+
+// of returns the reservation of the pod, or nil.
+func (rs *reservations) of(uid types.UID) *reservation {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.byUID[uid]
+}
+
+// setBound records that the pod is bound.
+func (rs *reservations) setBound(uid types.UID) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.byUID[uid]; r != nil {
+		r.bound = time.Now()
+		rs.bound = append(rs.bound, r)
+	}
+}
+
+// endShown ends the reservations of pods that the View shows bound, and of bound pods that are gone. It checks all bound pods for a new
+// View, and some of them otherwise, because pods may be bound, or gone, after a View is published.
+func (rs *reservations) endShown(view *snapshot.View, known func(types.UID) *corev1.Pod) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	count := len(rs.bound)
+	if view == rs.checked {
+		count = min(count, checkedBound)
+	}
+	rs.checked = view
+	checked := rs.bound[:count]
+	rs.bound = rs.bound[count:]
+	for _, r := range checked {
+		switch {
+		case rs.byUID[r.uid] != r: // ended already
+		case r.isOver(view, known):
+			r.end()
+			delete(rs.byUID, r.uid)
+		default:
+			rs.bound = append(rs.bound, r)
+		}
+	}
+}
+
+// isOver reports whether the bound pod need not count on its node any more.
+func (r *reservation) isOver(view *snapshot.View, known func(types.UID) *corev1.Pod) bool {
+	node := view.Node(r.node)
+	return node == nil || node.Has(r.uid) || r.known && known(r.uid) == nil || time.Since(r.bound) > shownTimeout
+}
 
 // Reserve implements fwk.ReservePlugin. From now on the pod counts on the node, with the annotations that it will probably get.
 // Nothing is written: the framework may revert what it has reserved.
@@ -48,12 +129,9 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 			return fwk.AsStatus(err)
 		}
 	}
-	p.Unreserve(ctx, state, pod, name)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reserved[pod.UID] = &reservation{
+	p.reserved.add(&reservation{
 		uid: pod.UID, node: name, claims: claims, known: p.service.Cluster.PodByUID(pod.UID) != nil, end: p.inFlight.Begin(name, planned),
-	}
+	})
 	return nil
 }
 
@@ -61,25 +139,13 @@ func unknownNode(name string) error { return fmt.Errorf("node %q is not known to
 
 // Unreserve implements fwk.ReservePlugin. Bind has released the claims already, unless the outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r := p.reserved[pod.UID]; r != nil {
-		r.end()
-		delete(p.reserved, pod.UID)
-	}
-}
-
-// reservationOf returns the reservation of the pod, or nil.
-func (p *plugin) reservationOf(uid types.UID) *reservation {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reserved[uid]
+	p.reserved.end(pod.UID)
 }
 
 // Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their claims, and leaves the others to the
 // next plugin. Without a reservation, policies may allocate resources to any pod that concerns them.
 func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
-	r := p.reservationOf(pod.UID)
+	r := p.reserved.of(pod.UID)
 	if r != nil && !r.claims {
 		return fwk.NewStatus(fwk.Skip)
 	}
@@ -121,27 +187,5 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
 
 // PostBind implements fwk.PostBindPlugin. The pod counts as being bound until a View shows it on its node.
 func (p *plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r := p.reserved[pod.UID]; r != nil {
-		r.bound = time.Now()
-	}
-}
-
-// endShown ends the reservations of pods that the View shows bound, and of bound pods that are gone.
-func (p *plugin) endShown() {
-	view := p.service.Cluster.View()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for uid, r := range p.reserved {
-		if r.bound.IsZero() {
-			continue
-		}
-		node := view.Node(r.node)
-		gone := r.known && p.service.Cluster.PodByUID(uid) == nil
-		if node == nil || gone || slices.ContainsFunc(node.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid }) || time.Since(r.bound) > shownTimeout {
-			r.end()
-			delete(p.reserved, uid)
-		}
-	}
+	p.reserved.setBound(pod.UID)
 }

@@ -34,9 +34,10 @@ type plugin struct {
 
 	latest atomic.Pointer[latest] // nil: none
 
-	mu       sync.Mutex
-	reserved map[types.UID]*reservation
-	infos    *infoTable // of the latest attempt; nil: none yet
+	reserved reservations
+
+	mu    sync.Mutex
+	infos *infoTable // of the latest attempt; nil: none yet
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
 	result engine.Result
 	scored scored
@@ -58,7 +59,7 @@ var (
 
 func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
 	return &plugin{
-		arguments: a, process: p, handle: handle, reserved: map[types.UID]*reservation{},
+		arguments: a, process: p, handle: handle,
 		checkOrder: sync.OnceValue(func() error { return bindsFirst(handle) }),
 	}
 }

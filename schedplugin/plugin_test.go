@@ -46,7 +46,7 @@ func TestGroupIsPlacedAndReverted(t *testing.T) {
 			s.forget(pod, i)
 		}
 	}
-	if n := len(s.reserved); n > 0 {
+	if n := len(s.reserved.byUID); n > 0 {
 		t.Errorf("%d pods are still reserved", n)
 	}
 }
@@ -66,7 +66,7 @@ func TestReservedPodsCount(t *testing.T) {
 	}
 	s.PostBind(t.Context(), st, first, "n0")
 	s.attempt(podNamed("third", web))
-	if s.reservationOf("first") == nil {
+	if s.reserved.of("first") == nil {
 		t.Error("the pod does not count although the view does not show it on its node")
 	}
 	bound := first.DeepCopy()
@@ -76,7 +76,7 @@ func TestReservedPodsCount(t *testing.T) {
 	}
 	s.eventually("the pod on its node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 1 })
 	s.attempt(podNamed("fourth", web))
-	if s.reservationOf("first") != nil {
+	if s.reserved.of("first") != nil {
 		t.Error("the pod counts as being bound although the view shows it")
 	}
 }
@@ -287,7 +287,7 @@ func TestDeletedPodsDoNotCount(t *testing.T) {
 	}
 	s.eventually("the pod is gone", func() bool { return s.service.Cluster.PodByUID("first") == nil })
 	s.attempt(podNamed("second", web))
-	if s.reservationOf("first") != nil {
+	if s.reserved.of("first") != nil {
 		t.Error("the pod counts on its node although it is gone")
 	}
 }
