@@ -35,12 +35,21 @@ func BenchmarkAttempt(b *testing.B) {
 	for _, info := range s.infos {
 		all = append(all, info)
 	}
-	for templates, name := range map[int]string{1: "OneTemplate", 100: "ManyTemplates"} {
-		b.Run(name, func(b *testing.B) {
+	for _, arm := range []struct {
+		name                string
+		templates, inFlight int
+	}{{"OneTemplate", 1, 0}, {"ManyTemplates", 100, 0}, {"InFlight", 1, 500}} {
+		b.Run(arm.name, func(b *testing.B) {
 			b.ReportAllocs()
+			for i := range arm.inFlight {
+				pod, st := podNamed(fmt.Sprint("in flight ", i), web), &state{}
+				s.PreFilter(b.Context(), st, pod, all)
+				s.Reserve(b.Context(), st, pod, all[i*7].Node().Name)
+				defer s.Unreserve(b.Context(), st, pod, "")
+			}
 			for i := range b.N {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: "new", ResourceVersion: fmt.Sprint(i), Labels: web}}
-				pod.Spec.Containers = []corev1.Container{{Name: "c", Image: fmt.Sprintf("app:%d", i%templates)}}
+				pod.Spec.Containers = []corev1.Container{{Name: "c", Image: fmt.Sprintf("app:%d", i%arm.templates)}}
 				b.StopTimer()
 				touch()
 				b.StartTimer()
