@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -133,12 +134,30 @@ func (th *theater) bound(spec controlplane.PodSpec) *corev1.Pod {
 	return th.awaitBound(placed.Pod)
 }
 
-// boundAndSeen is bound, and waits until Outboard's view shows it.
+// boundAndSeen is bound, and waits until the pod counts on its node in the next call to Outboard.
 func (th *theater) boundAndSeen(o *stage.Outboard, spec controlplane.PodSpec) *corev1.Pod {
 	th.t.Helper()
 	pod := th.bound(spec)
 	th.eventually("Outboard has seen "+spec.Name+" bound", func() bool { return th.explain(o, spec.Name).Node != "" })
+	th.nextView(o)
 	return pod
+}
+
+// nextView waits until Outboard has published a view after it was called: explain shows the pods that the watch has shown, and Outboard
+// publishes views of them at intervals. A budget for no pods makes sure that there is a next view; kube-scheduler retries no pod because
+// of it.
+func (th *theater) nextView(o *stage.Outboard) {
+	th.t.Helper()
+	const generation = "outboard_cluster_view_generation "
+	former := th.metric(o, generation)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "next-view-"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/next-view": ""}}},
+	}
+	if _, err := th.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault).Create(th.ctx, budget, metav1.CreateOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+	th.eventually("Outboard has published a view", func() bool { return th.metric(o, generation) != former })
 }
 
 // awaitBound waits in a cluster with occasional events, as in any real one. kube-scheduler retries

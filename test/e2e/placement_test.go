@@ -34,9 +34,12 @@ profiles:
 `)
 			th.scheduler(schedulerConfig(extender{o: o, path: "/my_scheduler_extension/my_new_priorities", verbs: "prioritize=image_score", nodes: mode == "nodes"}))
 			first := th.boundAndSeen(o, controlplane.PodSpec{Name: "first", Image: "nginx", CPU: "1"})
-			before := th.metric(o, "outboard_cluster_view_generation ")
 			th.pull(first.Spec.NodeName, nginx)
-			th.eventually("Outboard has seen the image", func() bool { return th.metric(o, "outboard_cluster_view_generation ") != before })
+			th.create(controlplane.PodSpec{Name: "never", Image: "nginx:latest", SchedulerName: "nobody"})
+			th.eventually("Outboard has seen the image", func() bool {
+				now := th.explain(o, "never").Now
+				return len(now) == 1 && len(now[0].Explanations) > 0 && now[0].Explanations[0].Node == first.Spec.NodeName && now[0].Explanations[0].Total == 100
+			})
 			// Without Outboard, the second pod would go to a less used node.
 			second := th.bound(controlplane.PodSpec{Name: "second", Image: "nginx:latest", CPU: "1"})
 			if second.Spec.NodeName != first.Spec.NodeName {
