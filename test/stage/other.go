@@ -23,7 +23,7 @@ type Other struct {
 	Client kubernetes.Interface
 }
 
-// StartOther starts another cluster, which ends with the stage, and writes NAME.kubeconfig into the
+// StartOther starts another cluster with the same programs, which ends with the stage, and writes NAME.kubeconfig into the
 // directory of Outboard's configuration, with the permissions of deploy/other-cluster.yaml.
 func (s *Stage) StartOther(ctx context.Context, name string) (*Other, error) {
 	var g *ground
@@ -31,7 +31,7 @@ func (s *Stage) StartOther(ctx context.Context, name string) (*Other, error) {
 	if s.pool != nil {
 		g, err = s.pool.take(ctx, s.Root)
 	} else {
-		g, err = startGround(ctx, s.Root, controlplane.Options{})
+		g, err = startGround(ctx, s.Root, controlplane.Options{BinDir: s.binDir})
 	}
 	if err != nil {
 		return nil, err
