@@ -16,17 +16,18 @@ import (
 )
 
 // Checkpoint is the state of a control plane at one moment: its objects, and which processes and files
-// exist. [ControlPlane.Restore] returns to it.
+// exist. [ControlPlane.Restore] returns to it, any number of times.
 type Checkpoint struct {
 	content   content
 	processes []*Process
 	ports     []*port
-	files     map[string]bool
+	files     map[string]bool // names of the entries of the work directory
 	// schedulers and users are the counters of the control plane.
 	schedulers, users int
 }
 
-// Checkpoint records the state of the control plane, for [ControlPlane.Restore].
+// Checkpoint records the state of the control plane, for [ControlPlane.Restore]. No other method may be
+// called at the same time, and nobody may change objects.
 func (cp *ControlPlane) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	c, err := cp.checkpoint(ctx)
 	if err != nil {
@@ -62,13 +63,15 @@ func (cp *ControlPlane) checkpoint(ctx context.Context) (*Checkpoint, error) {
 // start takes. So tests can use one control plane one after the other.
 //
 // Restore kills the processes that were started after the checkpoint, removes the files and directories that
-// were created in Dir, deletes new objects of every kind, whatever their finalizers, creates deleted ones, and
-// resets changed ones. It continues etcd and kube-apiserver if they are paused, and starts kube-apiserver if that
-// has ended. It returns when the API server's lists and discovery show the state of the checkpoint.
+// were created directly in Dir, deletes new objects of every kind, whatever their finalizers, creates deleted
+// ones, and resets changed ones, or creates them again if that is impossible. It continues etcd and
+// kube-apiserver if they are paused, and starts kube-apiserver if that has ended. It returns when the API
+// server's lists and discovery show the state of the checkpoint. It fails if etcd has ended. If ctx ends
+// before that, the error names what is still different.
 //
 // It does not restore status, changed and deleted files, UIDs and resource versions, nor the objects that
-// kube-apiserver maintains itself: its own Lease, and the APIServices of built-in kinds and custom resources.
-// The authorizer of kube-apiserver follows changes of RBAC objects a moment later.
+// kube-apiserver maintains itself: its own Lease, the APIServices of built-in kinds and custom resources, and
+// the IPAddresses of Services. The authorizer of kube-apiserver follows changes of RBAC objects a moment later.
 //
 // No other method may be called at the same time.
 func (cp *ControlPlane) Restore(ctx context.Context, c *Checkpoint) error {
@@ -83,15 +86,16 @@ func (cp *ControlPlane) restore(ctx context.Context, c *Checkpoint) error {
 	if err := cp.removeFilesSince(c); err != nil {
 		return err
 	}
+	if err := cp.etcd.Continue(); err != nil { // first: kube-apiserver does not start without etcd
+		return err
+	}
 	if cp.APIServer().hasEnded() {
 		if err := cp.startAPIServer(ctx); err != nil {
 			return err
 		}
 	}
-	for _, p := range []*Process{cp.etcd, cp.APIServer()} {
-		if err := p.Continue(); err != nil { // a paused process does not respond
-			return err
-		}
+	if err := cp.APIServer().Continue(); err != nil {
+		return err
 	}
 	api, err := cp.api()
 	if err != nil {
@@ -104,7 +108,7 @@ func (cp *ControlPlane) restore(ctx context.Context, c *Checkpoint) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w: different are still: %s", context.Cause(ctx), strings.Join(different, ", ")), err)
+			return errors.Join(fmt.Errorf("%w: still different: %s", context.Cause(ctx), strings.Join(different, ", ")), err)
 		case <-time.After(pause):
 		}
 	}

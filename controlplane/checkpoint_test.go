@@ -130,6 +130,70 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// keptPod and keptService are objects with parts that cannot be changed, or that the API server derives from others.
+const (
+	keptPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: kept, namespace: default}
+spec: {containers: [{name: main, image: nginx}]}
+`
+	keptService = `
+apiVersion: v1
+kind: Service
+metadata: {name: kept, namespace: default}
+spec: {ports: [{port: 80}]}
+`
+)
+
+// Restore creates objects again whose changes cannot be reverted, ends graceful deletions, for which there is no kubelet, and gives a
+// Service its address back. It continues etcd before it starts kube-apiserver.
+func TestRestoreWhatCannotBeChanged(t *testing.T) {
+	cp := planeOf(t, controlplane.Options{})
+	kubectl(t, cp, kept+"---"+keptPod+"---"+keptService, "create", "-f", "-")
+	checkpoint, err := cp.Checkpoint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := dump(t, cp)
+	bind := func() {
+		kubectl(t, cp, `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"kept"},"target":{"kind":"Node","name":"kept"}}`,
+			"create", "--raw", "/api/v1/namespaces/default/pods/kept/binding", "-f", "-")
+	}
+	for _, tt := range []struct {
+		name    string
+		disturb func()
+	}{
+		{"a pod is bound", bind},
+		{"a bound pod is deleted gracefully", func() {
+			bind()
+			kubectl(t, cp, "", "delete", "--wait=false", "--grace-period=1000", "pod/kept")
+		}},
+		{"a new pod with a finalizer is deleted gracefully", func() {
+			kubectl(t, cp, "{apiVersion: v1, kind: Pod, metadata: {name: left, namespace: default, finalizers: [outboard.dev/left]}, spec: {nodeName: kept, containers: [{name: main, image: nginx}]}}", "create", "-f", "-")
+			kubectl(t, cp, "", "delete", "--wait=false", "--grace-period=1000", "pod/left")
+		}},
+		{"a service is deleted", func() { kubectl(t, cp, "", "delete", "service/kept") }},
+		{"etcd is paused, and kube-apiserver has ended", func() {
+			kubectl(t, cp, "", "annotate", "node/kept", "left=yes")
+			cp.APIServer().Kill()
+			if err := cp.Etcd().Pause(); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.disturb()
+			if err := cp.Restore(within(t), checkpoint); err != nil {
+				t.Fatal(err)
+			}
+			if now := dump(t, cp); !maps.Equal(now, objects) {
+				t.Errorf("the objects differ:\n%s", difference(objects, now))
+			}
+		})
+	}
+}
+
 func TestRestoreWithoutEtcd(t *testing.T) {
 	cp := planeOf(t, controlplane.Options{})
 	checkpoint, err := cp.Checkpoint(t.Context())

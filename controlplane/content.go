@@ -20,14 +20,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// requests is how many requests are under way at a time.
-const requests = 8
+// maxRequests is how many requests are under way at a time.
+const maxRequests = 8
 
 // name is the name of an object among those of its resource.
 type name = types.NamespacedName
 
 // content are the objects of each resource, without what the API server maintains itself. A resource
-// without objects has an empty map.
+// without objects has an empty map. The objects must not be changed.
 type content map[schema.GroupVersionResource]map[name]*unstructured.Unstructured
 
 // api gives access to objects of every kind.
@@ -105,7 +105,7 @@ func (a *api) list(ctx context.Context, resources []schema.GroupVersionResource)
 	found := content{}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(requests)
+	group.SetLimit(maxRequests)
 	for _, r := range resources {
 		group.Go(func() error {
 			list, err := a.objects.Resource(r).List(ctx, metav1.ListOptions{})
@@ -127,14 +127,17 @@ func (a *api) list(ctx context.Context, resources []schema.GroupVersionResource)
 	return found, group.Wait()
 }
 
+// ofServer are the labels of objects that kube-apiserver creates, renews and deletes itself: its own Lease, the APIServices of kinds
+// that it serves, and the IPAddresses of Services.
+var ofServer = []string{"apiserver.kubernetes.io/identity", "kube-aggregator.kubernetes.io/automanaged", "ipaddress.kubernetes.io/managed-by"}
+
 // maintained reports whether kube-apiserver creates, renews and deletes the object itself.
 func maintained(o *unstructured.Unstructured) bool {
-	for _, label := range []string{"apiserver.kubernetes.io/identity", "kube-aggregator.kubernetes.io/automanaged"} {
-		if _, ok := o.GetLabels()[label]; ok {
-			return true
-		}
-	}
-	return false
+	labels := o.GetLabels()
+	return slices.ContainsFunc(ofServer, func(label string) bool {
+		_, ok := labels[label]
+		return ok
+	})
 }
 
 // change is an object that differs from the wanted content: it is to be removed if wanted is nil, and to be created
@@ -180,7 +183,8 @@ func compare(found, wanted content) (changes []change, resources []string) {
 	return changes, resources
 }
 
-// restore takes one step towards the wanted content, and returns what was different before it.
+// restore takes one step towards the wanted content, and returns what was different before it. Another step follows until nothing is
+// different, so requests that fail because of other changes are no errors, such as those about an object that is gone.
 func (a *api) restore(ctx context.Context, wanted content) (different []string, err error) {
 	found, err := a.read(ctx)
 	if err != nil {
@@ -191,7 +195,7 @@ func (a *api) restore(ctx context.Context, wanted content) (different []string, 
 	emptied := !slices.ContainsFunc(changes, removes)
 	errs := make([]error, len(changes))
 	var group errgroup.Group
-	group.SetLimit(requests)
+	group.SetLimit(maxRequests)
 	for i, c := range changes {
 		different = append(different, c.String())
 		if terminates(c.found) && !emptied {
@@ -213,6 +217,7 @@ func terminates(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Namespace" && o.GetAPIVersion() == "v1" && o.GetDeletionTimestamp() != nil
 }
 
+// apply makes the change, or a part of it.
 func (a *api) apply(ctx context.Context, c change) error {
 	o := cmp.Or(c.wanted, c.found).DeepCopy()
 	objects := a.objects.Resource(c.resource).Namespace(o.GetNamespace())
@@ -227,7 +232,10 @@ func (a *api) apply(ctx context.Context, c change) error {
 	default:
 		o.SetResourceVersion(c.found.GetResourceVersion())
 		o.SetUID(c.found.GetUID())
-		_, err = objects.Update(ctx, o, metav1.UpdateOptions{})
+		if _, err = objects.Update(ctx, o, metav1.UpdateOptions{}); apierrors.IsInvalid(err) {
+			// A field has changed that cannot be changed back, such as the node of a pod. The next step creates the object again.
+			err = remove(ctx, objects, c.found)
+		}
 	}
 	return err
 }
@@ -236,24 +244,25 @@ func (a *api) apply(ctx context.Context, c change) error {
 // deleted the custom resources.
 const cleanup = "customresourcecleanup.apiextensions.k8s.io"
 
-// remove deletes an object, whatever its finalizers, in one or two steps.
+// remove deletes an object, whatever its finalizers, in one or more steps.
 func remove(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured) error {
-	if o.GetDeletionTimestamp() == nil {
-		// Without a grace period: there is no kubelet.
-		return objects.Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
-	}
-	if finalizers, _, _ := unstructured.NestedSlice(o.Object, "spec", "finalizers"); terminates(o) && len(finalizers) > 0 {
+	deleted := o.GetDeletionTimestamp() != nil
+	switch finalizers, _, _ := unstructured.NestedSlice(o.Object, "spec", "finalizers"); {
+	case deleted && terminates(o) && len(finalizers) > 0:
 		o = o.DeepCopy()
 		unstructured.RemoveNestedField(o.Object, "spec", "finalizers")
 		_, err := objects.Update(ctx, o, metav1.UpdateOptions{}, "finalize")
 		return err
+	case deleted && len(o.GetFinalizers()) > 0:
+		patch := `{"metadata":{"finalizers":null}}`
+		if slices.Contains(o.GetFinalizers(), cleanup) {
+			patch = `{"metadata":{"finalizers":["` + cleanup + `"]}}`
+		}
+		_, err := objects.Patch(ctx, o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
 	}
-	patch := `{"metadata":{"finalizers":null}}`
-	if slices.Contains(o.GetFinalizers(), cleanup) {
-		patch = `{"metadata":{"finalizers":["` + cleanup + `"]}}`
-	}
-	_, err := objects.Patch(ctx, o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
+	// Without a grace period, and again if the object was deleted with one: there is no kubelet.
+	return objects.Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 }
 
 // essence returns the object without its status and what the API server sets with each write.
