@@ -78,6 +78,7 @@ bench: control-plane ## run the benchmarks, each beside its baseline
 # For example: make bench-scheduler BENCH='-quick', or BENCH='-nodes 5000 -arms stock,outboard-8 -rounds 9'. BENCH=-help lists the flags.
 bench-scheduler: kubernetes ## measure how fast kube-scheduler places pods with and without extenders (docs/performance.md)
 	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(MAKE) --no-print-directory -C kubernetes bin/ideal-scheduler
 	@$(GO) build -o bin/benchscheduler ./test/benchscheduler
 	@bin/benchscheduler -outboard bin/outboard $(BENCH)
 

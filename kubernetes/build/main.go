@@ -47,6 +47,7 @@ var controlPlane = []program{
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
 	{name: "outboard-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/outboard-scheduler"},
+	{name: "ideal-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/ideal-scheduler"},
 }
 
 // others are the programs of the other modules. prometheus is built without service discovery, which takes the clients of all

@@ -62,7 +62,7 @@ func BenchmarkAttempt(b *testing.B) {
 		first int
 	}{
 		{name: "stock"},
-		{name: "nothing", plugin: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return nothing{}, nil }},
+		{name: "nothing", plugin: NewNothing},
 		{name: "outboard", plugin: schedplugin.New(config.Types{})},
 	}
 	for i := range arms {
@@ -148,21 +148,6 @@ func (f *inTree) place(b *testing.B, first int) {
 	}
 	f.RunReservePluginsUnreserve(b.Context(), a.state, pod, best.Name)
 }
-
-// nothing is a plugin that lets all nodes pass, with the same score.
-type nothing struct{}
-
-func (nothing) Name() string { return schedplugin.Name }
-
-func (nothing) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
-	return nil
-}
-
-func (nothing) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return 0, nil
-}
-
-func (nothing) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // used returns the processor time and the memory that the process has used so far.
 func used(b *testing.B) (time.Duration, uint64) {

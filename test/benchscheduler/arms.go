@@ -38,6 +38,8 @@ type arm struct {
 	batching bool
 	// plugin runs Outboard's policies inside kube-scheduler.
 	plugin bool
+	// idealPlugin replaces Outboard's plugin by one that does nothing.
+	idealPlugin bool
 	// tls serves the extender over TLS, with a client certificate.
 	tls bool
 	// also makes it the other binary of Outboard.
@@ -52,6 +54,8 @@ var arms = []arm{
 	{name: "stock-batching", batching: true},
 	{name: "plugin", plugin: true},
 	{name: "plugin-batching", plugin: true, batching: true},
+	{name: "ideal-plugin", plugin: true, idealPlugin: true},
+	{name: "ideal-plugin-batching", plugin: true, idealPlugin: true, batching: true},
 	{name: "outboard", extender: outboard},
 	{name: "outboard-tls", extender: outboard, tls: true},
 	{name: "outboard-64", extender: outboard, shortlist: 64},
@@ -103,6 +107,9 @@ func (a arm) describe() string {
 	}[a.extender]}
 	if a.plugin {
 		parts[0] = "Outboard in kube-scheduler"
+	}
+	if a.idealPlugin {
+		parts[0] = "plugin that does nothing"
 	}
 	if a.extender != none {
 		add := func(condition bool, part string) {

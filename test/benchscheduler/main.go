@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -56,10 +55,10 @@ type options struct {
 	running int
 	// outboard is the binary; also is another one, with which Outboard's arms are measured once more, unless it is "".
 	outboard, also string
-	// scheduler is kube-scheduler with Outboard as a plugin.
-	scheduler string
-	profiles  string // where profiles are written; "": nowhere
-	results   string // where all figures are written as JSON; "": nowhere
+	// scheduler is kube-scheduler with Outboard as a plugin; idealScheduler, with a plugin that does nothing.
+	scheduler, idealScheduler string
+	profiles                  string // where profiles are written; "": nowhere
+	results                   string // where all figures are written as JSON; "": nowhere
 }
 
 func parse(args []string, usage io.Writer) (*options, error) {
@@ -78,6 +77,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "outboard-scheduler"), "kube-scheduler with Outboard as a plugin")
+	flags.StringVar(&o.idealScheduler, "ideal-scheduler", filepath.Join("kubernetes", "bin", "ideal-scheduler"), "kube-scheduler with a plugin that does nothing")
 	flags.StringVar(&o.also, "also", "", "another outboard binary to measure, too")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of kube-scheduler and Outboard, of processor time and memory, to this folder")
 	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")
@@ -115,9 +115,11 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		}
 	}
 	for _, s := range o.plan {
-		if slices.ContainsFunc(s.arms, func(a arm) bool { return a.plugin }) {
-			if _, err := os.Stat(o.scheduler); err != nil {
-				return fmt.Errorf("-scheduler: %w", err)
+		for _, a := range s.arms {
+			if program := o.program(a); program != "" {
+				if _, err := os.Stat(program); err != nil {
+					return fmt.Errorf("the arm %s: %w", a.name, err)
+				}
 			}
 		}
 	}

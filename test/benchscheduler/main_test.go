@@ -142,6 +142,12 @@ func TestAlso(t *testing.T) {
 
 // Each arm matches its name, and its configuration of Outboard is valid.
 func TestArms(t *testing.T) {
+	o := &options{scheduler: "outboard-scheduler", idealScheduler: "ideal-scheduler"}
+	for name, want := range map[string]string{"stock": "", "outboard": "", "plugin": o.scheduler, "ideal-plugin": o.idealScheduler} {
+		if got := o.program(mustArm(name)); got != want {
+			t.Errorf("%s runs %q, want %q", name, got, want)
+		}
+	}
 	types := config.Types{Policies: standard.Types()}
 	for _, a := range arms {
 		scheduler, err := a.schedulerConfig(setting{percentage: 100}, "http://127.0.0.1:1")

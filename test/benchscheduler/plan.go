@@ -59,8 +59,9 @@ func mustArm(name string) arm {
 }
 
 var fullPlan = []setting{
-	newSetting(5000, 0, 1, "stock", "stock-batching", "plugin", "plugin-batching", "outboard", "outboard-64", "outboard-8", "outboard-1",
-		"outboard-scoring", "outboard-8-low", "outboard-nodes", "tutorial", "tutorial-nodes", "ideal", "ideal-scores", "ideal-8", "ideal-1"),
+	newSetting(5000, 0, 1, "stock", "stock-batching", "plugin", "plugin-batching", "ideal-plugin", "ideal-plugin-batching", "outboard", "outboard-64", "outboard-8",
+		"outboard-1", "outboard-scoring", "outboard-8-low", "outboard-nodes", "tutorial", "tutorial-nodes", "ideal", "ideal-scores", "ideal-8",
+		"ideal-1"),
 	newSetting(5000, 100, 1, "stock", "plugin", "outboard", "outboard-8", "outboard-1", "tutorial", "ideal", "ideal-scores", "ideal-8", "ideal-1"),
 	newSetting(5000, 0, manyTemplates, "stock", "plugin", "outboard", "outboard-8", "outboard-1"),
 	newSetting(5000, 100, manyTemplates, "stock", "plugin", "outboard", "outboard-8", "outboard-1"),

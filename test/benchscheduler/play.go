@@ -39,11 +39,7 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 			return r, err
 		}
 	}
-	program := ""
-	if a.plugin {
-		program = o.scheduler
-	}
-	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Path: program}); err != nil {
+	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Path: o.program(a)}); err != nil {
 		return r, err
 	}
 	first, last, err := p.follow(ctx, round)
@@ -51,6 +47,17 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
 	return newResult(s, a, round, first, last), nil
+}
+
+// program is the kube-scheduler of the arm; "": the unmodified one.
+func (o *options) program(a arm) string {
+	switch {
+	case a.idealPlugin:
+		return o.idealScheduler
+	case a.plugin:
+		return o.scheduler
+	}
+	return ""
 }
 
 // playing is an arm that is being measured.
