@@ -395,7 +395,7 @@ func (c *Cluster) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns nil once nodes, pods and disruption budgets have all been read, and from then on.
+// Synced returns nil once nodes, pods and disruption budgets have all been read and View shows them, and from then on.
 // Until then the error names what is missing, and the reason if a request failed.
 func (c *Cluster) Synced() error {
 	var missing []string
@@ -407,6 +407,9 @@ func (c *Cluster) Synced() error {
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("not read from the API server yet: %s", strings.Join(missing, ", "))
+	}
+	if c.View().Generation() == 0 {
+		return errors.New("everything was read from the API server, and the first view is not published yet")
 	}
 	return nil
 }

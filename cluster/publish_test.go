@@ -31,6 +31,22 @@ func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clien
 	return c, client
 }
 
+// Synced does not return nil before View shows the objects: nodes that it does not show are rejected.
+func TestSyncedAfterTheFirstView(t *testing.T) {
+	c, _ := testCluster(t)
+	c.state.setNode(exampleNode(0))
+	for _, f := range *c.reflectors.Load() {
+		f.read.Store(true)
+		if c.Synced() == nil && c.View().Len() != 1 {
+			t.Error("synced without nodes")
+		}
+	}
+	c.completed()
+	if err := c.Synced(); err != nil || c.View().Len() != 1 {
+		t.Errorf("everything is read, and the view has %d nodes: %v", c.View().Len(), err)
+	}
+}
+
 // A change after a pause is published immediately; many changes together are published as one View for each interval, including
 // the last one.
 func TestPublish(t *testing.T) {
