@@ -86,11 +86,12 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	return nil
 }
 
-// play runs all scenarios with a pair of programs in a new cluster.
-func (o *options) play(ctx context.Context, p pair, m mode, progress io.Writer) (row, error) {
+// play runs all scenarios with a pair of programs in a new cluster. What fails in a scenario is in the row. The error is about the start of
+// the cluster.
+func (o *options) play(ctx context.Context, p pair, m mode, progress io.Writer) (result row, _ error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	result := row{pair: p, mode: m.name}
+	result = row{pair: p, mode: m.name}
 	dir, err := os.MkdirTemp("", "compat-")
 	if err != nil {
 		return result, err
@@ -103,7 +104,11 @@ func (o *options) play(ctx context.Context, p pair, m mode, progress io.Writer) 
 	if err != nil {
 		return result, err
 	}
-	defer scene.Stop()
+	defer func() {
+		if err := scene.Stop(); err != nil {
+			result.errors = append(result.errors, fmt.Sprintf("stopping the cluster: %v", err))
+		}
+	}()
 	for _, sc := range scenarios {
 		began := time.Now()
 		outcome, err := scene.play(ctx, sc)

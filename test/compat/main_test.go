@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"sigs.k8s.io/yaml"
 )
@@ -192,6 +195,26 @@ func TestPairs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// After a scenario whose time is over, its pods are deleted nevertheless: the next scenario needs their room.
+func TestScenarioWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cleaned := false
+		err := inTurn(t.Context(), patience, func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, func(ctx context.Context) error {
+			cleaned = ctx.Err() == nil
+			return errors.New("not deleted")
+		})
+		if !cleaned {
+			t.Error("the second function has no time")
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not deleted") {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 // For whole nodes, nothing but the mode of the printed configuration changes.

@@ -15,7 +15,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// patience bounds one scenario, much longer than it takes on a slow machine.
+// patience bounds one scenario, and the deletion of its pods: much longer than either takes on a slow machine.
 const patience = 3 * time.Minute
 
 // scenario is what a kube-scheduler does together with Outboard. It returns its outcome.
@@ -67,11 +67,11 @@ func (s *scene) mutualTLS(ctx context.Context) (string, error) {
 // kube-scheduler starts with the printed configuration, in which the doctor finds no errors but, with whole nodes, the one of
 // the scenario about kube-scheduler's own scores.
 func (s *scene) configuration(ctx context.Context) (string, error) {
-	errors, err := s.doctor(ctx, s.printed)
+	codes, err := s.doctor(ctx, s.printed)
 	if err != nil {
 		return "", err
 	}
-	for _, code := range errors {
+	for _, code := range codes {
 		if s.mode.names || code != emptyNodeInfos {
 			return "", fmt.Errorf("the doctor finds %s", code)
 		}
@@ -141,7 +141,7 @@ func (s *scene) preempt(ctx context.Context) (string, error) {
 			}
 		}
 		if on[0] != on[1] {
-			return "", fmt.Errorf("the pods that shall share a GPU are on %v", on)
+			return "", fmt.Errorf("the pods that are to share a GPU are on %v", on)
 		}
 	}
 	urgent, err := s.bound(ctx, gpuPod("urgent", 8, "high"))

@@ -85,16 +85,17 @@ type scene struct {
 	tested   pair
 	// printed is the configuration that outboard scheduler-config prints, in the mode.
 	printed string
-	running *controlplane.Scheduler // nil if none is
+	running *controlplane.Scheduler // nil if none runs
 }
 
-// newScene creates the cluster, with three equal nodes of which the first has two GPUs with 8 units of memory each. The context
-// ends what it starts in the background. Stop it.
-func newScene(ctx context.Context, o stage.Options, tested pair, m mode) (_ *scene, err error) {
-	s := &scene{mode: m, tested: tested}
-	if s.Stage, err = stage.Set(ctx, o); err != nil {
+// newScene creates the cluster, with three equal nodes of which the first has two GPUs with 8 units of memory each. When ctx ends, so does
+// what it starts in the background. Stop the scene.
+func newScene(ctx context.Context, o stage.Options, tested pair, m mode) (*scene, error) {
+	set, err := stage.Set(ctx, o)
+	if err != nil {
 		return nil, err
 	}
+	s := &scene{Stage: set, mode: m, tested: tested}
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -130,9 +131,11 @@ func (s *scene) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.printed, err = s.inMode(printed)
+	if s.printed, err = s.inMode(printed); err != nil {
+		return err
+	}
 	go s.finishDeletions(ctx)
-	return err
+	return nil
 }
 
 // inMode returns the configuration for calls in the mode.
@@ -166,10 +169,22 @@ func edited(config string, change func(extender map[string]any)) (string, error)
 
 // play runs a scenario, and then deletes its pods.
 func (s *scene) play(ctx context.Context, sc scenario) (outcome string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	outcome, err = sc.play(s, ctx)
-	return outcome, errors.Join(err, s.deletePods(ctx))
+	err = inTurn(ctx, patience, func(ctx context.Context) (err error) {
+		outcome, err = sc.play(s, ctx)
+		return err
+	}, s.deletePods)
+	return outcome, err
+}
+
+// inTurn calls the functions one after the other, also if one of them fails, each with a context that ends after the limit.
+func inTurn(ctx context.Context, limit time.Duration, functions ...func(context.Context) error) error {
+	var errs []error
+	for _, f := range functions {
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		errs = append(errs, f(bounded))
+		cancel()
+	}
+	return errors.Join(errs...)
 }
 
 // schedule starts kube-scheduler with the configuration, instead of the running one.
@@ -218,28 +233,38 @@ func (s *scene) doctor(ctx context.Context, config string) ([]string, error) {
 	return codes, nil
 }
 
-// bound creates the pod and returns when it is bound, also if it is rejected at first, and Outboard knows that.
+// bound creates the pod, waits until it is bound, although it may be rejected at first, and returns it when Outboard knows its node.
 func (s *scene) bound(ctx context.Context, spec controlplane.PodSpec) (*corev1.Pod, error) {
 	placed, err := s.Place(ctx, spec.Pod())
-	pod := placed.Pod
-	if err == nil && placed.Waiting != "" {
-		pod, err = controlplane.WaitForPodBound(ctx, s.Client, pod)
+	if err != nil {
+		return nil, err
 	}
-	for err == nil {
-		var document *explain.Document
-		if document, err = s.explain(ctx, spec.Name); err == nil && document.Node == pod.Spec.NodeName {
+	pod := placed.Pod
+	if placed.Waiting != "" {
+		if pod, err = controlplane.WaitForPodBound(ctx, s.Client, pod); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		document, err := s.explain(ctx, spec.Name)
+		if err != nil {
+			return nil, err
+		}
+		if document.Node == pod.Spec.NodeName {
 			return pod, nil
 		}
-		err = errors.Join(err, pause(ctx))
+		if err := pause(ctx); err != nil {
+			return nil, fmt.Errorf("explain does not show that %s is on %s: %w", spec.Name, pod.Spec.NodeName, err)
+		}
 	}
-	return nil, err
 }
 
+// explain returns what Outboard knows about the pod, with all its decisions.
 func (s *scene) explain(ctx context.Context, pod string) (*explain.Document, error) {
 	return explain.Fetch(ctx, http.DefaultClient, s.outboard.Admin, url.Values{"pod": {pod}, "decisions": {"1000"}})
 }
 
-// rejected creates the pod and returns the reason why it is not bound.
+// rejected creates the pod and returns kube-scheduler's reason for which it is not bound.
 func (s *scene) rejected(ctx context.Context, spec controlplane.PodSpec) (*corev1.Pod, string, error) {
 	placed, err := s.Place(ctx, spec.Pod())
 	if err == nil && placed.Waiting == "" {
@@ -300,7 +325,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// exists reports whether the pod is not deleted.
+// exists reports whether the pod still exists, perhaps with a deletionTimestamp.
 func (s *scene) exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	_, err := s.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -309,6 +334,7 @@ func (s *scene) exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return err == nil, err
 }
 
+// deletePods deletes all pods of the default namespace, without waiting for a kubelet.
 func (s *scene) deletePods(ctx context.Context) error {
 	pods, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -322,6 +348,7 @@ func (s *scene) deletePods(ctx context.Context) error {
 	return nil
 }
 
+// ledgers returns all ledgers, as the API server has them.
 func (s *scene) ledgers(ctx context.Context) ([]ledger.Object, error) {
 	data, err := s.Client.Discovery().RESTClient().Get().AbsPath("/apis", ledger.GroupVersion.String(), ledger.Resource.Resource).DoRaw(ctx)
 	if err != nil {
