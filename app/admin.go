@@ -1,9 +1,13 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +35,19 @@ func (a *adminAddress) url() string {
 	return address
 }
 
+// failure returns the error of a request to the address, without the query. It says what to do if nothing listens there.
+func (a *adminAddress) failure(err error) error {
+	request := (*url.Error)(nil)
+	if !errors.As(err, &request) || request.Op == "parse" {
+		return err
+	}
+	err = fmt.Errorf("calling the service at %s: %w", a.url(), request.Err)
+	if dial := (*net.OpError)(nil); errors.As(request.Err, &dial) && dial.Op == "dial" {
+		err = fmt.Errorf("%w: --admin must be the admin address of a running outboard serve; to reach one in a pod, use kubectl exec or kubectl port-forward", err)
+	}
+	return err
+}
+
 func adminClient() *http.Client {
 	// No proxy: the admin address is on this host or forwarded to it.
 	return &http.Client{Timeout: adminTimeout, Transport: &http.Transport{}}
@@ -42,16 +59,19 @@ func probeCommand() *cobra.Command {
 		Use:       "probe healthz|readyz",
 		Short:     "Check by exit status whether the running service is alive or ready",
 		Long:      "Get /healthz or /readyz from the admin address of the running service. Use it in exec probes: the admin address is on loopback, where HTTP probes of the kubelet cannot reach it.",
-		Args:      cobra.MatchAll(positional("healthz or readyz"), cobra.OnlyValidArgs),
+		Args:      positional("healthz or readyz"),
 		ValidArgs: []string{"healthz", "readyz"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(cmd.ValidArgs, args[0]) {
+				return fmt.Errorf("%q: must be healthz or readyz", args[0])
+			}
 			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, admin.url()+"/"+args[0], nil)
 			if err != nil {
 				return fmt.Errorf("admin address %q: %w", admin, err)
 			}
 			res, err := adminClient().Do(req)
 			if err != nil {
-				return fmt.Errorf("calling the service: %w", err)
+				return admin.failure(err)
 			}
 			defer res.Body.Close()
 			if _, err := io.Copy(cmd.OutOrStdout(), io.LimitReader(res.Body, 1<<20)); err != nil {

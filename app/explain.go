@@ -32,12 +32,15 @@ func explainCommand() *cobra.Command {
 				}
 				namespace, pod = before, after
 			}
+			if strings.Contains(pod, "/") {
+				return fmt.Errorf("%q: must be [NAMESPACE/]POD", args[0])
+			}
 			doc, err := explain.Fetch(cmd.Context(), adminClient(), admin.url(), url.Values{
 				"namespace": {namespace}, "pod": {pod}, "profile": {profile}, "node": {node},
 				"decisions": {strconv.Itoa(decisions)}, "nodes": {strconv.Itoa(nodes)},
 			})
 			if err != nil {
-				return err
+				return admin.failure(err)
 			}
 			write := doc.Text
 			if output == "json" {

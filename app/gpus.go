@@ -32,7 +32,7 @@ The running service answers.`,
 			}
 			report, err := fetchGPUs(cmd.Context(), adminClient(), admin.url(), args)
 			if err != nil {
-				return err
+				return admin.failure(err)
 			}
 			if output == "json" {
 				return writeJSON(cmd.OutOrStdout(), report)
