@@ -284,7 +284,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		return errors.New("cluster: Run was called twice")
 	}
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.options.Logger.Handler()))
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(reported{c.options.Logger.Handler()}))
 	c.followMu.Lock()
 	c.ctx = ctx
 	for _, f := range *c.reflectors.Load() {

@@ -2,17 +2,24 @@ package cluster
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"outboard.dev/outboard/ledger"
 )
@@ -67,18 +74,60 @@ func TestMeaningOfFailures(t *testing.T) {
 		{apierrors.NewResourceExpired("too old"), "ledgers (the API server rejects a request: too old)", "rejects a request"},
 		{errors.New("timeout"), "ledgers (the API server does not respond: timeout)", "does not respond"},
 		{errors.New("another"), "ledgers (the API server does not respond: another)", ""},
+		{&url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis?watch=true&limit=500", Err: errors.New("refused")}, "ledgers (the API server does not respond: https://10.0.0.1:6443: refused)", ""},
+		{&url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}},
+			"ledgers (the certificate of the API server is not accepted: https://10.0.0.1:6443: tls: failed to verify certificate: x509: certificate signed by unknown authority; see server and certificate-authority in clientConnection.kubeconfig)", "error=\"https://10.0.0.1:6443: tls: failed"},
 		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see clientConnection.kubeconfig)", "credentials"},
 		{nil, "", "responds again"},
 		{nil, "", ""},
 	} {
 		log.Reset()
-		_ = f.observe(step.err)
+		_ = f.observe(t.Context(), step.err)
 		if got := f.warning(); got != step.want {
 			t.Errorf("step %d: got %q, want %q", i, got, step.want)
 		}
 		if got := log.String(); (got == "") != (step.logged == "") || !strings.Contains(got, step.logged) {
 			t.Errorf("step %d: got log %q, want %q", i, got, step.logged)
 		}
+	}
+}
+
+// While requests fail for the same reason, the log has one line for each resource.
+func TestRepeatedFailuresAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	client := fake.NewClientset()
+	requests := make(chan struct{}, 100)
+	client.PrependReactor("list", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+		requests <- struct{}{}
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
+	})
+	c, err := New(Options{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	for range 3 {
+		<-requests
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "resource=nodes") {
+		t.Errorf("the log is:\n%s", got)
+	}
+}
+
+// A request that the end of the process cancels says nothing about the API server.
+func TestCanceledRequestIsNoFailure(t *testing.T) {
+	var log bytes.Buffer
+	f := &resourceReflector{resource: "pods", failed: func() { t.Error("counted") }, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.observe(ctx, errors.New("interrupt signal received")); err == nil || log.Len() > 0 || f.warning() != "" {
+		t.Errorf("got error %v, warning %q, log %q", err, f.warning(), log.String())
 	}
 }
 

@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -88,7 +90,7 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 					return to.change(object, to.trim, to.intern)
 				})
 			}
-			return list, f.observe(err)
+			return list, f.observe(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.FieldSelector = fieldSelector
@@ -101,7 +103,7 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 			opts.ResourceVersion = "" // the current state of everything
 			w, err := from.Watch(ctx, opts)
 			f.since.Store(f.failures.Load())
-			return w, f.observe(err)
+			return w, f.observe(ctx, err)
 		},
 	}
 	var example T
@@ -120,7 +122,7 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 // that does not exist yet blocks without an error.
 func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := from.Watch(ctx, opts)
-	if f.observe(err) != nil {
+	if f.observe(ctx, err) != nil {
 		return nil, err
 	}
 	if f.failures.Load() != f.since.Load() {
@@ -140,14 +142,17 @@ func (f *resourceReflector) awaitReadInterval(ctx context.Context) error {
 	}
 }
 
-// observe records the outcome of a request, and returns it.
-func (f *resourceReflector) observe(err error) error {
+// observe records the outcome of a request with the context, and returns it.
+func (f *resourceReflector) observe(ctx context.Context, err error) error {
 	if err == nil {
 		f.sawEvent()
 		if f.lastError.Swap(nil) != nil {
 			f.logger.Info("the API server responds again", "resource", f.resource)
 		}
 		return nil
+	}
+	if ctx.Err() != nil {
+		return err // the request was canceled, and says nothing about the API server
 	}
 	f.failed()
 	what, hint := f.describeError(err)
@@ -156,7 +161,11 @@ func (f *resourceReflector) observe(err error) error {
 			return err
 		}
 	}
-	f.logger.Warn(what, "resource", f.resource, "error", err, "hint", hint)
+	args := []any{"resource", f.resource, "error", withoutQuery(err)}
+	if hint != "" {
+		args = append(args, "hint", hint)
+	}
+	f.logger.Warn(what, args...)
 	return err
 }
 
@@ -176,6 +185,9 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept the credentials", "see clientConnection.kubeconfig"
 	}
+	if certificate := (*tls.CertificateVerificationError)(nil); errors.As(err, &certificate) {
+		return "the certificate of the API server is not accepted", "see server and certificate-authority in clientConnection.kubeconfig"
+	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code/100 == 4 {
 		return "the API server rejects a request", ""
@@ -193,8 +205,38 @@ func (f *resourceReflector) warning() string {
 	if hint != "" {
 		hint = "; " + hint
 	}
-	return fmt.Sprintf("%s (%s: %v%s)", f.resource, what, *err, hint)
+	return fmt.Sprintf("%s (%s: %v%s)", f.resource, what, withoutQuery(*err), hint)
 }
+
+// withoutQuery returns the error of a request with the address of the server instead of the whole URL.
+func withoutQuery(err error) error {
+	request := (*url.Error)(nil)
+	if !errors.As(err, &request) {
+		return err
+	}
+	u, parseErr := url.Parse(request.URL)
+	if parseErr != nil {
+		return err
+	}
+	return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, request.Err)
+}
+
+// reported drops the records of client-go about failed requests: observe has logged the first of them with its meaning, and
+// client-go logs each retry.
+type reported struct{ slog.Handler }
+
+func (r reported) Handle(ctx context.Context, record slog.Record) error {
+	if record.Message == "Failed to watch" {
+		return nil
+	}
+	return r.Handler.Handle(ctx, record)
+}
+
+func (r reported) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return reported{r.Handler.WithAttrs(attrs)}
+}
+
+func (r reported) WithGroup(name string) slog.Handler { return reported{r.Handler.WithGroup(name)} }
 
 func (f *resourceReflector) sawEvent() { f.lastEvent.Store(time.Now().UnixNano()) }
 
