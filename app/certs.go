@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/certs"
@@ -25,18 +26,19 @@ import (
 const renewalNotice = 30 * 24 * time.Hour
 
 type certsOptions struct {
-	names         []string
-	client        string
-	dir           string
-	namespace     string
-	lifetime      time.Duration
-	secrets       bool
-	renew         bool
-	newKeys       bool
-	addCA         bool
-	removeOldCAs  bool
-	changedNames  bool // --server-name is set
-	changedClient bool // --client-name is set
+	names            []string
+	client           string
+	dir              string
+	namespace        string
+	lifetime         time.Duration
+	secrets          bool
+	renew            bool
+	newKeys          bool
+	addCA            bool
+	removeOldCAs     bool
+	changedNames     bool // --server-name is set
+	changedNamespace bool // --namespace is set
+	changedClient    bool // --client-name is set
 }
 
 func certsCommand() *cobra.Command {
@@ -61,9 +63,10 @@ docs/certificates.md has the steps in between.`,
   outboard certs --dir tls --renew`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.changedNames, o.changedClient = cmd.Flags().Changed("server-name"), cmd.Flags().Changed("client-name")
+			changed := cmd.Flags().Changed
+			o.changedNames, o.changedNamespace, o.changedClient = changed("server-name"), changed("namespace"), changed("client-name")
 			if !o.changedNames {
-				o.names = []string{"outboard." + o.namespace + ".svc", "localhost", "127.0.0.1", "::1"}
+				o.names = []string{serviceName(o.namespace), "localhost", "127.0.0.1", "::1"}
 			}
 			report := cmd.OutOrStdout()
 			if o.secrets {
@@ -104,6 +107,9 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 	}
 	if o.newKeys && !o.renew {
 		return nil, errors.New("--new-keys needs --renew")
+	}
+	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
+		return nil, fmt.Errorf("--namespace=%q: %s", o.namespace, wrong[0])
 	}
 	set, err := certs.ReadSet(o.dir)
 	if err != nil {
@@ -156,13 +162,19 @@ func addCA(set *certs.Set) error {
 // server issues the server's certificate if there is none, or if it is to be renewed.
 func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 	former := parsed(set.Server.Cert)
-	if former != nil && !o.renew {
+	if set.Server.Cert != nil && !o.renew {
 		leaf, err := set.Check(set.Server, x509.ExtKeyUsageServerAuth)
 		if err != nil {
 			return false, fmt.Errorf("%w: replace it with --renew", err)
 		}
-		for _, name := range o.names {
-			if o.changedNames && !slices.Contains(hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
+		var wanted []string
+		if o.changedNames {
+			wanted = o.names
+		} else if o.moved(leaf) != "" {
+			wanted = []string{serviceName(o.namespace)}
+		}
+		for _, name := range wanted {
+			if !slices.Contains(hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
 				return false, fmt.Errorf("the certificate is for %s, not for %s: replace it with --renew", strings.Join(hosts(leaf), ", "), name)
 			}
 		}
@@ -171,15 +183,34 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 	names := o.names
 	if former != nil && !o.changedNames {
 		names = hosts(former)
+		if i := slices.Index(names, o.moved(former)); i >= 0 {
+			names[i] = serviceName(o.namespace)
+		}
 	}
 	set.Server, err = set.Authority.Issue(certs.Request{CommonName: "outboard", Hosts: names, Server: true, NotAfter: o.until(set), Former: o.former(set.Server)})
 	return true, err
 }
 
+// moved returns the name of the Service in another namespace than --namespace if the certificate has it instead; "" otherwise.
+func (o certsOptions) moved(cert *x509.Certificate) string {
+	if !o.changedNamespace || o.changedNames || cert.VerifyHostname(serviceName(o.namespace)) == nil {
+		return ""
+	}
+	for _, name := range cert.DNSNames {
+		if labels := strings.Split(name, "."); len(labels) == 3 && name == serviceName(labels[1]) {
+			return name
+		}
+	}
+	return ""
+}
+
+// serviceName returns the name of Outboard's Service in a namespace.
+func serviceName(namespace string) string { return "outboard." + namespace + ".svc" }
+
 // clientCert issues the client's certificate if there is none, or if it is to be renewed.
 func (o certsOptions) clientCert(set *certs.Set) (issued bool, err error) {
 	former := parsed(set.Client.Cert)
-	if former != nil && !o.renew {
+	if set.Client.Cert != nil && !o.renew {
 		leaf, err := set.Check(set.Client, x509.ExtKeyUsageClientAuth)
 		if err == nil && o.changedClient && leaf.Subject.CommonName != o.client {
 			err = fmt.Errorf("the certificate is for %q, not for %q", leaf.Subject.CommonName, o.client)

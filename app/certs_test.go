@@ -260,6 +260,23 @@ func TestCertsSecrets(t *testing.T) {
 	}
 }
 
+// --namespace replaces the name of the Service in another namespace, and no other name.
+func TestCertsOfAnotherNamespace(t *testing.T) {
+	dir := t.TempDir()
+	certsDir(t, dir)
+	files := certsDir(t, dir, "--namespace", "other", "--renew")
+	if got := hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.other.svc", "localhost", "127.0.0.1", "::1"}) {
+		t.Errorf("the server has the names %v", got)
+	}
+	dir = t.TempDir()
+	certsDir(t, dir, "--server-name", "outboard.example", "--namespace", "other")
+	certsDir(t, dir, "--namespace", "other")
+	files = certsDir(t, dir, "--namespace", "other", "--renew")
+	if got := hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.example"}) {
+		t.Errorf("the server has the names %v", got)
+	}
+}
+
 func TestCertsErrors(t *testing.T) {
 	remove := func(name string) func(string) error {
 		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
@@ -284,6 +301,11 @@ func TestCertsErrors(t *testing.T) {
 			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
 		}, "private key does not match public key: replace it with --renew"},
 		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: replace it with --renew"},
+		{"another namespace", []string{"--namespace", "other", "--secrets"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for outboard.other.svc: replace it with --renew"},
+		{"not a namespace", []string{"--namespace", "Not one"}, nil, `--namespace="Not one": a lowercase RFC 1123 label must`},
+		{"no certificate in the file", nil, func(dir string) error { return os.WriteFile(filepath.Join(dir, "server.crt"), []byte("other"), 0o600) },
+			"server.crt: tls: failed to find any PEM data in certificate input: replace it with --renew"},
+		{"no key of a certificate", nil, remove("client.key"), "client.crt: its key does not exist: replace it with --renew"},
 		{"another client name", []string{"--client-name", "other"}, nil, `the certificate is for "system:kube-scheduler", not for "other": replace it with --renew`},
 		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
 		{"new keys for the same certificates", []string{"--new-keys"}, nil, "--new-keys needs --renew"},

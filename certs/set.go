@@ -140,6 +140,9 @@ func (s *Set) RemoveOldAuthorities() error {
 // Check returns the certificate of a pair. It fails unless the key belongs to it, a trusted CA has signed it for the
 // usage, and it is valid now.
 func (s *Set) Check(p Pair, usage x509.ExtKeyUsage) (*x509.Certificate, error) {
+	if p.Key == nil {
+		return nil, errors.New("its key does not exist")
+	}
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
 		return nil, err
