@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -115,6 +116,9 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audi
 		return listLedgers(ctx, api, opts)
 	}
 	err := eachPage(ctx, "ledgers", listLedgers, func(l *ledger.ObjectList) { in.Ledgers = append(in.Ledgers, l.Items...) })
+	if apierrors.IsNotFound(err) {
+		return in, fmt.Errorf("%w: install the Ledger CRD with kubectl apply -f ledger/crd.yaml", err)
+	}
 	if err != nil {
 		return in, err
 	}

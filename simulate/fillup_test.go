@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -38,6 +40,17 @@ func TestFillUpByHand(t *testing.T) {
 	}
 	if want := []float64{0.625, 0.625, 0.625, 0.625}; !reflect.DeepEqual(f.GPUs, want) {
 		t.Errorf("got GPU use %v", f.GPUs)
+	}
+}
+
+// A simulation ends with its context, also without policies.
+func TestCanceled(t *testing.T) {
+	w := world(t, machines(2, 2), gpumemory.BinPack)
+	w.Extender.Engine = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Bound = func(*corev1.Pod) { cancel() }
+	if f, err := w.FillUp(ctx, []Job{job("ten", 10, 0)}, 1, 1.3, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %+v, error %v", f, err)
 	}
 }
 

@@ -78,6 +78,9 @@ type run struct {
 
 // schedule finds a node for the pod and binds it there; the error is errNowhere if there is none.
 func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
+	if ctx.Err() != nil { // without a configuration, no policy looks at the context
+		return context.Cause(ctx)
+	}
 	needs := r.needs(pod)
 	n, err := r.choose(ctx, pod, needs)
 	if err != nil {
