@@ -19,16 +19,17 @@ func checkCommand(types config.Types) *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file",
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
-errors. The command reads only this file, and makes no requests. The exit status is 1 if
-the file cannot be loaded.`,
+errors. The command reads only this file, and makes no requests. FILE - is standard input.
+The exit status is 1 if the file cannot be loaded.`,
 		Example: `  outboard check outboard.yaml
-  outboard check -o json outboard.yaml`,
+  outboard check -o json outboard.yaml
+  kubectl -n outboard-system get configmap outboard -o jsonpath='{.data.outboard\.yaml}' | outboard check -`,
 		Args: positional("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			c, err := check(args[0], types)
+			name, c, err := check(args[0], cmd.InOrStdin(), types)
 			report := checked{Valid: err == nil}
 			if errs := (config.Errors)(nil); errors.As(err, &errs) {
 				report.Errors = places(errs)
@@ -41,7 +42,7 @@ the file cannot be loaded.`,
 			if output == "json" {
 				err = writeJSON(cmd.OutOrStdout(), report)
 			} else {
-				err = report.text(cmd.OutOrStdout(), args[0], c)
+				err = report.text(cmd.OutOrStdout(), name, c)
 			}
 			if err == nil && !report.Valid {
 				err = errSilent
@@ -53,18 +54,21 @@ the file cannot be loaded.`,
 	return cmd
 }
 
-// check loads the file, and makes the engines of its profiles.
-func check(file string, types config.Types) (*config.Config, error) {
-	c, err := config.Load(file, types)
+// check loads the file, or standard input if the file is "-", and makes the engines of its profiles. name is what errors call it.
+func check(file string, stdin io.Reader, types config.Types) (name string, c *config.Config, err error) {
+	name, data, err := readInput(file, stdin)
 	if err != nil {
-		return nil, err
+		return name, nil, fmt.Errorf("configuration file: %w", err)
+	}
+	if c, err = config.Parse(name, data, types); err != nil {
+		return name, nil, err
 	}
 	for i := range c.Profiles {
 		if _, err := service.EngineOf(&c.Profiles[i], nil); err != nil {
-			return nil, err
+			return name, nil, err
 		}
 	}
-	return c, nil
+	return name, c, nil
 }
 
 // checked is the report about a configuration file.

@@ -166,6 +166,31 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// The name - is standard input.
+func TestStandardInput(t *testing.T) {
+	for _, tt := range []struct {
+		args, in string
+		status   int
+		want     string
+	}{
+		{"check -", header + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality\n"},
+		{"check -", header, 1, "standard input:1: profiles: Required value"},
+		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},
+		{"scheduler-config --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},
+		{"doctor -", "kind: Policy\n", 1, "standard input:1: [ERROR LegacyPolicy]"},
+	} {
+		var out bytes.Buffer
+		cmd := NewCommand()
+		cmd.SetIn(strings.NewReader(tt.in))
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		cmd.SetArgs(strings.Fields(tt.args))
+		if err := cmd.ExecuteContext(t.Context()); exitStatus(err) != tt.status || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%s: error %v\n%swant %s", tt.args, err, out.String(), tt.want)
+		}
+	}
+}
+
 func TestCheckWarns(t *testing.T) {
 	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{type: GPUMemory}]\n")
 	out, err := execute(t, "check", odd)

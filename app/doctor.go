@@ -66,7 +66,7 @@ of severity ERROR.`,
 
 // input reads the files, and the cluster if a flag selects it.
 func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader, types config.Types) (doctor.Input, error) {
-	in := doctor.Input{File: file, ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
+	in := doctor.Input{ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
 	if err := oneOf("output", o.output, "text", "json"); err != nil {
 		return in, err
 	}
@@ -74,13 +74,7 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 		return in, errors.New("--write goes with --fix and a file")
 	}
 	var err error
-	if file == "-" {
-		in.File = "standard input"
-		in.Data, err = io.ReadAll(stdin)
-	} else {
-		in.Data, err = os.ReadFile(file)
-	}
-	if err != nil {
+	if in.File, in.Data, err = readInput(file, stdin); err != nil {
 		return in, err
 	}
 	if o.config != "" {

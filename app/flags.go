@@ -2,6 +2,8 @@ package app
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -29,4 +31,14 @@ func positional(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// readInput reads a file, or standard input if the file is "-". name is what errors call it.
+func readInput(file string, stdin io.Reader) (name string, data []byte, err error) {
+	if file == "-" {
+		data, err = io.ReadAll(stdin)
+		return "standard input", data, err
+	}
+	data, err = os.ReadFile(file)
+	return file, data, err
 }

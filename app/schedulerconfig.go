@@ -48,14 +48,14 @@ equivalent. --legacy-policy prints such a Policy.`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.from != "" {
-				return o.migrate(cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return o.migrate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return o.print(cmd.OutOrStdout(), types)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
-	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML")
+	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
 	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default "+wiring.ServiceName+" for the IP address of a Service and for NodePorts)")
@@ -132,12 +132,12 @@ func (o *schedulerConfigOptions) write(out io.Writer, files []wiring.File) error
 }
 
 // migrate writes the converted Policy to out, and notes about fields without an equivalent to notes.
-func (o *schedulerConfigOptions) migrate(out, notes io.Writer) error {
-	data, err := os.ReadFile(o.from)
+func (o *schedulerConfigOptions) migrate(in io.Reader, out, notes io.Writer) error {
+	name, data, err := readInput(o.from, in)
 	if err != nil {
 		return err
 	}
-	result, lines, err := wiring.Migrate(o.from, data)
+	result, lines, err := wiring.Migrate(name, data)
 	if errs := (strictyaml.Errors)(nil); errors.As(err, &errs) {
 		return fmt.Errorf("the Policy is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
 	}

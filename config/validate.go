@@ -29,6 +29,8 @@ func (c *Config) validateHeader() field.ErrorList {
 			errs = append(errs, field.Required(at, "must be "+want))
 		case value == "KubeSchedulerConfiguration":
 			errs = append(errs, unsupported(at, value, "must be "+want+"; this is a configuration file of kube-scheduler"))
+		case value == "ConfigMap":
+			errs = append(errs, unsupported(at, value, "must be "+want+"; the configuration is a value in the data of a ConfigMap"))
 		case value != want:
 			errs = append(errs, unsupported(at, value, "must be "+want))
 		}

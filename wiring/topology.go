@@ -79,13 +79,13 @@ func (t Topology) url(s *config.Serving) (string, error) {
 	case t == NodePort:
 		return fmt.Sprintf("%s://127.0.0.1:%d", scheme, DefaultNodePort), nil
 	case port == "0":
-		return "", fmt.Errorf("serving.address is %s, a port that is chosen at the start: give the URL", s.Address)
+		return "", fmt.Errorf("serving.address is %s, a port that is chosen at the start: give the URL with --url", s.Address)
 	case everywhere && t == Sidecar:
 		host = "127.0.0.1"
 	case everywhere && t == Kubeadm:
-		return "", fmt.Errorf("serving.address is %s: give the URL by which kube-scheduler reaches Outboard. A static pod has no cluster DNS, so it is the ClusterIP of the Service, or https://127.0.0.1:%s if Outboard runs as a static pod beside kube-scheduler", s.Address, port)
+		return "", fmt.Errorf("serving.address is %s: give the URL by which kube-scheduler reaches Outboard with --url. A static pod has no cluster DNS, so it is the ClusterIP of the Service, or https://127.0.0.1:%s if Outboard runs as a static pod beside kube-scheduler", s.Address, port)
 	case everywhere:
-		return "", fmt.Errorf("serving.address is %s: give the URL by which kube-scheduler reaches Outboard, or say where kube-scheduler runs", s.Address)
+		return "", fmt.Errorf("serving.address is %s: give the URL by which kube-scheduler reaches Outboard with --url, or where kube-scheduler runs with --for", s.Address)
 	}
 	return scheme + "://" + net.JoinHostPort(host, port), nil
 }

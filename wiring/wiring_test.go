@@ -214,7 +214,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"two binders", two, wiring.Options{}, "one extender with bind, and the profiles /a, /b need it"},
 		{"no such profile", two, wiring.Options{Profiles: []string{"/c"}}, `no profile has the path "/c": there are /a, /b`},
-		{"any address", mutualTLS + "profiles:\n" + images, wiring.Options{}, "serving.address is 0.0.0.0:8443: give the URL"},
+		{"any address", mutualTLS + "profiles:\n" + images, wiring.Options{}, "serving.address is 0.0.0.0:8443: give the URL by which kube-scheduler reaches Outboard with --url, or where kube-scheduler runs with --for"},
 		{"any address, static pod", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "no cluster DNS"},
 		{"any port", "serving: {address: '127.0.0.1:0'}\nprofiles:\n" + images, wiring.Options{}, "chosen at the start"},
 		{"another scheme", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "http://a:1"}, "must be https://"},
