@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -144,6 +145,10 @@ func podChanges() []podChange {
 			})
 		}})
 	}
+	changes = append(changes, podChange{"with other numbers in labels and annotations", func(p *corev1.Pod) {
+		increment(p.Labels)
+		increment(p.Annotations)
+	}})
 	for _, value := range nonsense {
 		changes = append(changes, podChange{fmt.Sprintf("with %q for every label, annotation and image", value), func(p *corev1.Pod) {
 			setValues(p.Labels, value)
@@ -331,6 +336,15 @@ func setAll(list corev1.ResourceList, amount int64) {
 func setValues(m map[string]string, value string) {
 	for key := range m {
 		m[key] = value
+	}
+}
+
+// increment adds 1 to every whole number.
+func increment(m map[string]string) {
+	for key, value := range m {
+		if n, err := strconv.ParseInt(value, 10, 32); err == nil {
+			m[key] = strconv.FormatInt(n+1, 10)
+		}
 	}
 }
 

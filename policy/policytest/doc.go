@@ -22,6 +22,8 @@
 //   - exercised: at least one of the given pods concerns the policy.
 //   - survives: nothing panics, whatever is missing or invalid: nil maps, pods without containers,
 //     nodes without status, nodes that exist only in the request, an empty View.
+//   - methods: a method with the name of one of an optional interface, such as Score or Reserve, is
+//     that method: it would never be called otherwise.
 //   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore
 //     only beside Score, and is not a nil pointer.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
@@ -31,7 +33,7 @@
 //     View built anew, and for another policy with the same configuration.
 //   - read-only: the policy does not change pods, nodes or the View.
 //   - allocations: Filter and Score allocate nothing once a node's Facts are
-//     computed, or no more than Options.Allocates says.
+//     computed, in the same Cycle or a later one, or no more than Options.Allocates says.
 //   - score: scores are within 0..100, after NormalizeScore if there is one, or NoOpinion if Score
 //     returned that.
 //   - cancelled: with a canceled context, Prepare soon returns an error or the usual Cycle.

@@ -3,6 +3,7 @@ package policytest
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,7 @@ type suite struct {
 	concerned bool // a given pod got a Cycle
 	byCode    map[string]*policy.Reason
 	reasons   map[*policy.Reason]policy.Reason // as first returned
+	types     map[reflect.Type]bool            // of the policy and its Cycles, whose methods are checked
 }
 
 // testCase is one pod to place in one cluster, and the results of the policy.
@@ -113,6 +115,7 @@ func newSuite(o Options) *suite {
 		omitted: map[string]int{},
 		byCode:  map[string]*policy.Reason{},
 		reasons: map[*policy.Reason]policy.Reason{},
+		types:   map[reflect.Type]bool{},
 	}
 }
 
@@ -122,9 +125,11 @@ func (s *suite) prepareCases() bool {
 	if s.policy = s.build(); s.policy == nil {
 		return false
 	}
+	s.policyMethods(s.policy)
 	for _, c := range allCases(s.options) {
 		w := c.cluster.build(s.options.Extend, asPublished)
 		prep := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
+		s.cycleMethods(prep.cycle)
 		switch invalid := prep.invalid(); {
 		case prep.panicked != "":
 			s.fail("survives", c.name, "Prepare %s", prep.panicked)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,23 @@ type signed struct {
 }
 
 func (s signed) Signature() string { return s.signature }
+
+// wrongScore has a Score with another result than policy.Score.
+type wrongScore struct{ filterFunc }
+
+func (wrongScore) Score(*snapshot.Node) int { return 1 }
+
+// pointerScore has a Score only if it is a pointer.
+type pointerScore struct{ filterFunc }
+
+func (*pointerScore) Score(*snapshot.Node) int64 { return 1 }
+
+// halfReserver has one of the two methods of policy.Reserver.
+type halfReserver struct{ prepareFunc }
+
+func (halfReserver) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	return policy.Claim{}, policy.Verdict{}
+}
 
 type normalizeOnly struct{}
 
@@ -444,6 +462,35 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
+			name: "scores with another type", rule: "methods", policy: cycleOf(wrongScore{atMostOne}),
+			says: "policytest_test.wrongScore has a method Score, but does not implement policy.Score, so it is never called: the type policytest_test.wrongScore itself must have Score(*snapshot.Node) int64",
+		},
+		{
+			name: "scores by pointer", rule: "methods", policy: cycleOf(pointerScore{atMostOne}),
+			says: "the type policytest_test.pointerScore itself must have Score(*snapshot.Node) int64",
+		},
+		{
+			name: "reserves nowhere", rule: "methods", policy: halfReserver{cycleOf(filterFunc(atMostOne)).(prepareFunc)},
+			says: "must have Ledgers(*v1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) and Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict)",
+		},
+		{
+			name: "signs all sizes alike", rule: "signature", says: "with other numbers in labels and annotations",
+			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+				size, err := strconv.ParseInt(pod.Annotations["example.com/size"], 10, 32)
+				if err != nil || size < 1 {
+					return nil, nil
+				}
+				return signed{func(*snapshot.Node) int64 { return size }, "sized"}, nil
+			}),
+		},
+		{
+			name: "creates a Fact for each pod", rule: "allocations", says: "create a snapshot.Fact once, with the policy",
+			policy: prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+				pods := snapshot.NewFact(func(n *snapshot.Node) int64 { return int64(len(n.Pods)) })
+				return scoreFunc(func(n *snapshot.Node) int64 { return min(100, *pods.Of(n)) }), nil
+			}),
+		},
+		{
 			name: "reads the environment", rule: "trimmed", says: "snapshot.TrimPod removes from the pod",
 			policy: prepareFunc(func(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
 				for _, c := range pod.Spec.Containers {
@@ -510,6 +557,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 					return v.(policy.Verdict)
 				}), nil
 			}),
+			also: []string{"allocations"}, // the map is in the Cycle
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -201,6 +201,7 @@ func (s *suite) allocations() {
 		}
 	})
 	if all == 0 {
+		s.preparedAgain()
 		return
 	}
 	for _, q := range questions {
@@ -214,6 +215,66 @@ func (s *suite) allocations() {
 			s.fail("allocations", q.c.name+", "+nodeName(q.node), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact", q.what, one)
 		}
 	}
+}
+
+// preparedAgain calls Cycles that are prepared after the Facts of the nodes are computed. A Fact that is created for each pod
+// would be computed for each pod.
+func (s *suite) preparedAgain() {
+	type known struct {
+		c *testCase
+		w *world
+	}
+	var all []known
+	for _, c := range s.cases {
+		w, prep := s.fresh(c, s.policy)
+		prep.evaluate(w.nodes, forward(len(w.nodes)))
+		all = append(all, known{c, w})
+	}
+	// AllocsPerRun calls the function once before it measures one call, and each call has Cycles of its own.
+	measure := func(cases []known) float64 {
+		var calls [2][]func()
+		for i := range calls {
+			for _, k := range cases {
+				prep := prepare(context.Background(), s.policy, k.c.pod.DeepCopy(), k.w.view)
+				calls[i] = append(calls[i], prep.calls(k.w.nodes)...)
+			}
+		}
+		i := 0
+		return testing.AllocsPerRun(1, func() {
+			for _, call := range calls[i] {
+				call()
+			}
+			i++
+		})
+	}
+	if s.options.Allocates.AtMost > 0 || measure(all) == 0 {
+		return
+	}
+	for i := range all {
+		allocs := measure(all[i : i+1])
+		for again := 0; again < 4 && allocs > 0; again++ { // other goroutines allocate, too
+			allocs = min(allocs, measure(all[i:i+1]))
+		}
+		if allocs > 0 {
+			s.fail("allocations", all[i].c.name, "a Cycle that is prepared again for the same nodes allocates %.0f times: create a snapshot.Fact once, with the policy", allocs)
+		}
+	}
+}
+
+// calls returns a call of Filter and one of Score for each node.
+func (r prepared) calls(nodes []*snapshot.Node) []func() {
+	var all []func()
+	filter, filters := r.cycle.(policy.Filter)
+	score, scores := r.cycle.(policy.Score)
+	for _, n := range nodes {
+		if filters {
+			all = append(all, func() { filter.Filter(n) })
+		}
+		if scores {
+			all = append(all, func() { score.Score(n) })
+		}
+	}
+	return all
 }
 
 func (s *suite) scoreRange(c *testCase) {
