@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -160,7 +161,7 @@ func (e *extenderAt) reachable(s scheduler) {
 	}
 }
 
-// service checks that the Service exists and has a ready endpoint.
+// service checks that the Service exists, has the port and has a ready endpoint.
 func (e *extenderAt) service() {
 	u, err := url.Parse(e.extender.URLPrefix)
 	if err != nil {
@@ -172,6 +173,13 @@ func (e *extenderAt) service() {
 			e.report(Error, "NoEndpoints", "urlPrefix", "there is no Service for "+u.Host, "every call fails", "apply the Service, or correct urlPrefix")
 		}
 		return
+	}
+	if port := portOf(u); !hasPort(s, port) {
+		var ports []string
+		for _, p := range s.Spec.Ports {
+			ports = append(ports, strconv.Itoa(int(p.Port)))
+		}
+		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no port %s: it has %s", s.Namespace, s.Name, port, strings.Join(ports, ", ")), "every call fails", "correct urlPrefix")
 	}
 	ready := 0
 	for _, slice := range e.Cluster.EndpointSlices {
@@ -187,6 +195,21 @@ func (e *extenderAt) service() {
 	if ready == 0 {
 		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no ready endpoint", s.Namespace, s.Name), "every call fails", "check its pods: kubectl -n "+s.Namespace+" get pods")
 	}
+}
+
+// portOf returns the port of the URL, or that of its scheme.
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" || u.Scheme != "https" {
+		return cmp.Or(port, "80")
+	}
+	return "443"
+}
+
+// hasPort reports whether the Service has the port, itself or on nodes. A headless one has the ports of its pods.
+func hasPort(s *corev1.Service, port string) bool {
+	return s.Spec.ClusterIP == corev1.ClusterIPNone || slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return strconv.Itoa(int(p.Port)) == port || p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port
+	})
 }
 
 // serviceOf returns the Service of a URL, if any; named reports whether the URL can only be that of a Service.

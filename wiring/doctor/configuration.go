@@ -26,6 +26,9 @@ func (c *checker) fields(errs strictyaml.Errors) {
 	if v := c.doc.config.APIVersion; v != apiVersion {
 		c.at(Error, "APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q", v),
 			"kube-scheduler 1.29 and later reads "+apiVersion+" only, and does not start", "set "+apiVersion, set("apiVersion", apiVersion))
+	} else if !c.since(25) {
+		c.at(Error, "APIVersion", "apiVersion", fmt.Sprintf("kube-scheduler 1.%d does not read %s", c.minor, v), "only 1.25 and later reads it: "+rejected,
+			"use kube-scheduler 1.25 or later, or outboard scheduler-config --legacy-policy with 1.22 and earlier")
 	}
 	for _, e := range errs {
 		last := e.Path[strings.LastIndexByte(e.Path, '.')+1:]

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
+	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/wiring"
 )
@@ -71,6 +72,10 @@ func (c *checker) read() bool {
 		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
 			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
 			"outboard scheduler-config --from "+c.File+" converts it", edit{})
+		return false
+	} else if kind == config.Kind {
+		c.at(Error, "Kind", "kind", "this is a configuration of Outboard", "kube-scheduler reads a KubeSchedulerConfiguration only, and does not start",
+			"outboard check "+c.File+" checks this file; name kube-scheduler's file, and this one with --config")
 		return false
 	} else if kind != "KubeSchedulerConfiguration" {
 		c.at(Error, "Kind", "kind", fmt.Sprintf("kind is %q", kind), "kube-scheduler reads a KubeSchedulerConfiguration only, and does not start", "set kind: KubeSchedulerConfiguration")

@@ -57,13 +57,18 @@ func (e *extenderAt) matches() []match {
 // profiles compares the extenders with Outboard's configuration.
 func (c *checker) profiles() {
 	called := map[string]bool{}
+	hosts := map[string]bool{c.Config.Serving.Address: true} // where Outboard is
+	for i := range c.doc.config.Extenders {
+		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+		host, _ := e.prefix()
+		for _, m := range e.matches() {
+			called[m.profile.Path], hosts[host] = true, true
+		}
+	}
 	for i := range c.doc.config.Extenders {
 		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
 		matches := e.matches()
-		for _, m := range matches {
-			called[m.profile.Path] = true
-		}
-		e.served(matches)
+		e.served(matches, hosts)
 		for _, m := range matches {
 			if m.profile.Verb == "" {
 				e.profile(m.profile)
@@ -84,10 +89,10 @@ func (c *checker) profiles() {
 	}
 }
 
-// served checks that Outboard serves the verbs that kube-scheduler calls.
-func (e *extenderAt) served(matches []match) {
+// served checks that Outboard serves the verbs that kube-scheduler calls. hosts are those of Outboard.
+func (e *extenderAt) served(matches []match, hosts map[string]bool) {
 	host, prefix := e.prefix()
-	if len(matches) == 0 && host != e.Config.Serving.Address && prefix != "" {
+	if len(matches) == 0 && !hosts[host] && prefix != "" {
 		e.report(Info, "ForeignExtender", "urlPrefix", "this extender calls no profile of "+e.ConfigFile,
 			"kube-scheduler drops the text of responses with another status than 200, and pods get events without a reason", "outboard verify checks what any extender responds")
 		return

@@ -103,22 +103,27 @@ func (e *extenderAt) server(t *tlsConfig) {
 		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(names, ", "), name),
 			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name")
 	}
-	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
-	known := e.certificates(t.CAFile, t.CAData)
-	for _, ca := range known {
-		roots.AddCert(ca)
-	}
-	for _, c := range chain[1:] {
-		intermediates.AddCert(c)
-	}
-	unknown := x509.UnknownAuthorityError{}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: e.Now}); len(known) > 0 && errors.As(err, &unknown) {
+	if e.unknownTo(e.certificates(t.CAFile, t.CAData), chain) {
 		e.report(Error, "UnknownAuthority", "tlsConfig", "the CA did not sign the certificate of Outboard", "every call fails, because kube-scheduler does not accept the certificate", "use the CA that signed it")
 	}
 	if cert.NotAfter.Sub(e.Now) < ending {
 		e.elsewhere(Warning, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard "+e.ends(cert),
 			"every call fails from then on", "replace the file; Outboard uses it for the next connection")
 	}
+}
+
+// unknownTo reports whether there are CAs, and none of them signed the first certificate of the chain.
+func (e *extenderAt) unknownTo(cas, chain []*x509.Certificate) bool {
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	for _, ca := range cas {
+		roots.AddCert(ca)
+	}
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: e.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	unknown := x509.UnknownAuthorityError{}
+	return len(cas) > 0 && errors.As(err, &unknown)
 }
 
 // client compares the certificate of kube-scheduler with Outboard's configuration.
@@ -144,6 +149,10 @@ func (e *extenderAt) client(t *tlsConfig) {
 	if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
 		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
 			"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
+	}
+	if e.unknownTo(e.certificates(e.Config.Serving.TLS.ClientCAFile, ""), chain) {
+		e.report(Error, "UnknownAuthority", "tlsConfig.certFile", "no CA in serving.tls.clientCAFile of Outboard signed the certificate of kube-scheduler",
+			"every call fails, because Outboard does not accept the certificate", "use a certificate that this CA signed")
 	}
 	if cert.NotAfter.Sub(e.Now) < ending {
 		e.report(Warning, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler "+e.ends(cert),
