@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net/http/httptest"
@@ -16,14 +17,7 @@ import (
 // kube-scheduler shows the Error of a response in the pod's events, but nothing of a 403. So the
 // response to a caller without permission is the response of its verb, with an Error.
 func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
-	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, clientConnection: None, profiles: [{policies: [{type: ImageLocality}]}]}"), typesOf(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newServing(service.Options{Config: c, Types: typesOf(nil), Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := servingOf(t, slog.DiscardHandler)
 	for _, test := range []struct{ method, path, want string }{
 		{"POST", "/filter", `{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":"no, \"x\""}`},
 		{"POST", "/bind", `{"Error":"no, \"x\""}`},
@@ -36,4 +30,38 @@ func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
 			t.Errorf("%s %s: %v, %s", test.method, test.path, told, w.Body)
 		}
 	}
+}
+
+// kube-scheduler shows only the status 404 of a wrong path, so the log has the path. Probes use other methods.
+func TestCallsOfUnknownPathsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	s := servingOf(t, slog.NewTextHandler(&log, nil))
+	for _, test := range []struct {
+		method, path string
+		logged       bool
+	}{
+		{"POST", "/scheduler/filter", true},
+		{"GET", "/", false},
+		{"POST", "/filter", false},
+	} {
+		log.Reset()
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(test.method, test.path, strings.NewReader("{}")))
+		if logged := strings.Contains(log.String(), `level=WARN msg="nothing is served at the path of a call" path=`+test.path); logged != test.logged {
+			t.Errorf("%s %s: the log is %q", test.method, test.path, log.String())
+		}
+	}
+}
+
+// servingOf serves one profile, without a cluster.
+func servingOf(t *testing.T, log slog.Handler) *serving {
+	t.Helper()
+	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, clientConnection: None, profiles: [{policies: [{type: ImageLocality}]}]}"), typesOf(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServing(service.Options{Config: c, Types: typesOf(nil), Registry: prometheus.NewRegistry(), Logger: slog.New(log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/throttle"
 )
 
 // serving responds to calls with the profiles in use.
@@ -23,6 +25,7 @@ type serving struct {
 	inFlight *extender.InFlight
 	metrics  *callmetrics.Metrics
 	routes   atomic.Pointer[routes]
+	unknown  throttle.Log // calls of paths at which nothing is served
 }
 
 // routes are the handlers of one configuration, by path.
@@ -86,6 +89,11 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.Inspect(w, r) {
 		return
+	}
+	if r.Method == http.MethodPost {
+		// kube-scheduler drops the text of the response.
+		s.unknown.Log(s.options.Logger, slog.LevelWarn, "", "nothing is served at the path of a call", "path", r.URL.Path, "remote", r.RemoteAddr,
+			"hint", "outboard doctor checks urlPrefix and the verbs in kube-scheduler's configuration")
 	}
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }
