@@ -214,6 +214,16 @@ func TestInvalidValues(t *testing.T) {
 	}
 }
 
+func TestSchedulerNameNeedsItsAPI(t *testing.T) {
+	const want = "setSchedulerName.enabled needs Kubernetes 1.36 or later"
+	if _, err := render("../chart", "setSchedulerName.enabled=true", "outboard-system", "v1.35.4"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+	if _, err := render("../chart", "setSchedulerName.enabled=true", "outboard-system", "v1.36.0-gke.100"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNotes(t *testing.T) {
 	files, err := render("../chart", "", "elsewhere", "v1.33.5-eks-1")
 	if err != nil {
