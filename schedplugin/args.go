@@ -55,13 +55,13 @@ func parseArguments(args runtime.Object) (arguments, error) {
 			delete(fields, name)
 		}
 	}
-	if a.ConfigFile != "" {
-		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			rule := "the configuration is in configFile"
-			if near := strictyaml.Nearest(name, []string{"configFile", "profile", "profiles"}); near != "" && near != name {
-				rule = fmt.Sprintf("did you mean %q?", near)
-			}
-			errs = append(errs, fmt.Errorf("%s: %s: Forbidden: %s", argsName, name, rule))
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		near := strictyaml.Nearest(name, []string{"configFile", "profile", "profiles"})
+		switch misspelled := near != "" && near != name; {
+		case a.ConfigFile != "" && !misspelled:
+			errs = append(errs, fmt.Errorf("%s: %s: Forbidden: the configuration is in configFile", argsName, name))
+		case misspelled && (a.ConfigFile != "" || near != "profiles"): // loading the configuration reports the others
+			errs = append(errs, fmt.Errorf("%s: %s: Unknown field: did you mean %q?", argsName, name, near))
 		}
 	}
 	if a.document, err = json.Marshal(fields); err != nil {
