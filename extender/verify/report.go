@@ -100,14 +100,19 @@ func (r *Report) WriteJSON(w io.Writer) error {
 var marks = map[Outcome]string{Passed: "✓", Failed: "✗", NotApplicable: "–"}
 
 // WriteText writes a table of all rules, the latencies, and then for each failed
-// rule its findings and the consequence.
+// rule its findings and the consequence. If no rule passed, because nothing
+// responds, the table has no rules that are not applicable.
 func (r *Report) WriteText(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s  verbs: %s  modes: %s  %d calls, %d connections, %s\n\n", printable(r.URL),
 		strings.Join(r.Verbs, ", "), joinModes(r.Modes), r.Calls, r.Connections, r.Took.Round(time.Millisecond))
 
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	responds := slices.ContainsFunc(r.Results, func(result Result) bool { return result.Outcome == Passed })
 	for _, result := range r.Results {
+		if !responds && result.Outcome == NotApplicable {
+			continue
+		}
 		statement := result.Statement
 		if result.Outcome == NotApplicable {
 			statement += " (" + result.Why + ")"

@@ -96,6 +96,21 @@ func TestReportInTextAndJSON(t *testing.T) {
 }
 
 // Text from an extender must not control the terminal of the user.
+// If nothing responds, the report is about that and nothing else.
+func TestReportWithoutResponses(t *testing.T) {
+	report, err := verify.Run(t.Context(), verify.Options{URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := report.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); report.OK() || !strings.Contains(got, "\n✗ answers ") || strings.Contains(got, "\n– ") || !strings.Contains(got, "connection refused") {
+		t.Errorf("got:\n%s", got)
+	}
+}
+
 func TestReportIsPrintable(t *testing.T) {
 	o := quick(verify.Options{URL: serve(t, &extender{
 		filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
