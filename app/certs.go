@@ -44,7 +44,7 @@ type certsOptions struct {
 func certsCommand() *cobra.Command {
 	o := certsOptions{}
 	cmd := &cobra.Command{
-		Use:   "certs",
+		Use:   "certs --dir DIRECTORY",
 		Short: "Create and renew certificates for mutual TLS between kube-scheduler and Outboard",
 		Long: `Create a certificate authority (CA), a server certificate for Outboard and a client
 certificate for kube-scheduler in a directory: ca.crt, ca.key, server.crt, server.key,

@@ -55,6 +55,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		args []string
 		want []string
 	}{
+		{"a configuration without its flag", []string{"serve", wrong}, []string{"usage: outboard serve --config FILE"}},
 		{"no configuration", []string{"serve"}, []string{"config"}},
 		{"no such file", []string{"serve", "--config", "/nowhere.yaml"}, []string{"/nowhere.yaml", "no such file"}},
 		{"all errors at once", []string{"serve", "--config", wrong}, []string{":4: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":5: profiles[0].shortlist"}},

@@ -25,7 +25,7 @@ func serveCommand(types config.Types) *cobra.Command {
 	var file string
 	var printConfig bool
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use:   "serve --config FILE",
 		Short: "Serve the calls of kube-scheduler",
 		Long: `Serve the calls of kube-scheduler according to the configuration file. The service
 reloads profiles and signals when the file changes: a valid change takes effect without
