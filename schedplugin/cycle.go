@@ -132,14 +132,12 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	slot := c.infos.find(info)
+	slot := c.infos.slot(info)
 	evaluate := c.Filter
 	if c.supposed {
 		evaluate = c.evaluateSupposed
-	} else if slot != nil {
-		if known := slot.latest(c.view); known != nil && known.same && c.Fits(int(slot.row), known.version) {
-			return nil
-		}
+	} else if slot != nil && slot.same && slot.isLatest(c.view) && c.Fits(int(slot.row), slot.version) {
+		return nil
 	}
 	verdict, err := evaluate(nodeOf(c.engine, c.view, slot, info))
 	switch {
@@ -189,9 +187,11 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	defer p.mu.Unlock()
 	s := &p.scored
 	s.nodes, s.slots, s.rows = s.nodes[:0], s.slots[:0], s.rows[:0]
+	at := -1
 	for _, info := range infos {
-		slot, row := a.infos.find(info), int32(-1)
-		if slot != nil {
+		slot, row := (*infoSlot)(nil), int32(-1)
+		if at = a.infos.find(info, at+1); at >= 0 { // usually the nodes are in order
+			slot = &a.infos.slots[at]
 			row = slot.row
 		}
 		s.nodes = append(s.nodes, nodeOf(a.engine, a.view, slot, info))
@@ -208,7 +208,7 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 		score := p.result.Totals[i]
 		differ = differ || score != p.result.Totals[0]
 		if slot := s.slots[i]; slot != nil {
-			slot.score = int32(score)
+			slot.score = int16(score)
 			continue
 		}
 		if s.others == nil {
@@ -231,7 +231,7 @@ func (p *plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, i
 	if c.scored == nil {
 		return 0, nil // the profile of kube-scheduler does not call PreScore
 	}
-	if slot := c.infos.find(info); slot != nil {
+	if slot := c.infos.slot(info); slot != nil {
 		return int64(slot.score), nil
 	}
 	return c.scored.others[info.Node().Name], nil

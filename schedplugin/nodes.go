@@ -3,7 +3,6 @@ package schedplugin
 import (
 	"reflect"
 	"slices"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,29 +13,29 @@ import (
 )
 
 // infoTable finds the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node for as long as the node exists: finding
-// a node by its name takes several times as long. It is an open-addressing table by the address of the NodeInfo. Its size is a power
-// of two, and at least a quarter of its slots are free. Only converted and score change. It may be used concurrently, except that
-// PreScore sets the scores before Score reads them.
+// a node by its name takes several times as long. It may be used concurrently for different NodeInfos.
 type infoTable struct {
 	index *snapshot.NodeIndex
+	// slots are in the order of the snapshot, in which the framework evaluates the nodes, so that most of them are in the processor's
+	// caches before they are needed.
 	slots []infoSlot
+	// homes is an open-addressing table by the address of the NodeInfo. It has the position in slots plus 1, or 0. Its size is a power
+	// of two, and at least half of it is free.
+	homes []int32
 	infos int
 }
 
-// infoSlot is empty, or holds a NodeInfo and the row of its node. It caches the node for the latest state of the NodeInfo.
+// infoSlot holds a NodeInfo and the row of its node. It caches the node for the latest state of the NodeInfo.
 type infoSlot struct {
-	info      fwk.NodeInfo
-	row       int32
-	score     int32 // of the latest attempt, if the node fits
-	converted atomic.Pointer[converted]
-}
-
-// converted is a node with the pods of the NodeInfo, made from the node of the View with the version.
-type converted struct {
-	generation int64 // of the NodeInfo; changes whenever the NodeInfo does
-	version    uint64
+	info fwk.NodeInfo
+	// node has the pods of the NodeInfo with the generation, which changes whenever the NodeInfo does, and is made from the node of the
+	// View with the version; nil: none yet.
 	node       *snapshot.Node
-	same       bool // node is that of the View
+	generation int64
+	version    uint64
+	row        int32
+	score      int16 // of the latest attempt, if the node fits
+	same       bool  // node is that of the View
 }
 
 // with returns a table of all NodeInfos of the snapshot: the receiver, which may be nil, while no node is added or deleted.
@@ -45,69 +44,78 @@ func (t *infoTable) with(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
 		return t
 	}
 	size := 2
-	for 3*size < 4*len(infos) {
+	for size < 2*len(infos) {
 		size *= 2
 	}
-	next := &infoTable{index: view.NodeIndex(), slots: make([]infoSlot, size), infos: len(infos)}
+	next := &infoTable{index: view.NodeIndex(), slots: make([]infoSlot, 0, len(infos)), homes: make([]int32, size), infos: len(infos)}
 	for _, info := range infos {
 		n := view.Node(info.Node().Name)
 		at, ok := next.home(info)
 		if n == nil || !ok {
 			continue
 		}
-		for next.slots[at].info != nil {
+		for next.homes[at] != 0 {
 			at = next.after(at)
 		}
-		slot := &next.slots[at]
-		slot.info, slot.row = info, int32(n.Row())
-		if t == nil {
-			continue
+		slot := infoSlot{info: info}
+		if t != nil {
+			if former := t.slot(info); former != nil {
+				slot = *former
+			}
 		}
-		if former := t.find(info); former != nil {
-			slot.converted.Store(former.converted.Load())
-		}
+		slot.row = int32(n.Row())
+		next.slots = append(next.slots, slot)
+		next.homes[at] = int32(len(next.slots))
 	}
 	return next
 }
 
-// find returns the slot of the NodeInfo, or nil: the framework also evaluates copies, and nodes that the View does not have yet.
-func (t *infoTable) find(info fwk.NodeInfo) *infoSlot {
+// find returns the position in slots of the NodeInfo, or -1: the framework also evaluates copies, and nodes that the View does not have
+// yet. It looks at the position likely, which may be out of range, first.
+func (t *infoTable) find(info fwk.NodeInfo, likely int) (position int) {
+	if uint(likely) < uint(len(t.slots)) && t.slots[likely].info == info {
+		return likely
+	}
 	at, ok := t.home(info)
-	for ; ok && t.slots[at].info != nil; at = t.after(at) {
-		if t.slots[at].info == info {
-			return &t.slots[at]
+	for ; ok && t.homes[at] != 0; at = t.after(at) {
+		if position := int(t.homes[at] - 1); t.slots[position].info == info {
+			return position
 		}
+	}
+	return -1
+}
+
+// slot returns the slot of the NodeInfo, or nil.
+func (t *infoTable) slot(info fwk.NodeInfo) *infoSlot {
+	if at := t.find(info, -1); at >= 0 {
+		return &t.slots[at]
 	}
 	return nil
 }
 
-// home is the first slot to search for the NodeInfo, and after is the next one.
-func (t *infoTable) home(info fwk.NodeInfo) (slot int, ok bool) {
+// home is the first position to search for the NodeInfo, and after is the next one.
+func (t *infoTable) home(info fwk.NodeInfo) (position int, ok bool) {
 	v := reflect.ValueOf(info)
 	if v.Kind() != reflect.Pointer {
 		return 0, false
 	}
 	const golden = 0x9e3779b97f4a7c15 // spreads addresses, whose low bits are equal
-	return int(uint64(v.Pointer())*golden>>32) & (len(t.slots) - 1), true
+	return int(uint64(v.Pointer())*golden>>32) & (len(t.homes) - 1), true
 }
 
-func (t *infoTable) after(slot int) int { return (slot + 1) & (len(t.slots) - 1) }
+func (t *infoTable) after(position int) int { return (position + 1) & (len(t.homes) - 1) }
 
-// latest returns what the slot caches if neither the NodeInfo nor the View's node has changed; else nil.
-func (s *infoSlot) latest(view *snapshot.View) *converted {
-	c := s.converted.Load()
-	if c == nil || c.generation != s.info.GetGeneration() || c.version != view.Version(int(s.row)) {
-		return nil
-	}
-	return c
+// isLatest reports whether neither the NodeInfo nor the View's node has changed since the slot cached the node.
+func (s *infoSlot) isLatest(view *snapshot.View) bool {
+	return s.node != nil && s.generation == s.info.GetGeneration() && s.version == view.Version(int(s.row))
 }
 
 // nodeOf returns the node with the pods of the NodeInfo, and everything else as in the View. slot is that of the NodeInfo, or nil.
 func nodeOf(e *engine.Engine, view *snapshot.View, slot *infoSlot, info fwk.NodeInfo) *snapshot.Node {
 	var base *snapshot.Node
 	if slot != nil {
-		if c := slot.latest(view); c != nil {
-			return c.node
+		if slot.isLatest(view) {
+			return slot.node
 		}
 		base = view.At(int(slot.row))
 	} else {
@@ -124,7 +132,7 @@ func nodeOf(e *engine.Engine, view *snapshot.View, slot *infoSlot, info fwk.Node
 		return snapshot.TrimmedPod(pod)
 	})
 	if slot != nil {
-		slot.converted.Store(&converted{generation, view.Version(base.Row()), node, node == base})
+		slot.node, slot.generation, slot.version, slot.same = node, generation, view.Version(base.Row()), node == base
 	}
 	return node
 }

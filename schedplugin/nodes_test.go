@@ -67,7 +67,7 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 			for _, n := range here {
 				info.pods = append(info.pods, podInfo{pod: numbered(n, "n")})
 			}
-			node := nodeOf(e, view, table.find(info), info)
+			node := nodeOf(e, view, table.slot(info), info)
 			var got []int
 			for _, pod := range node.Pods {
 				var n int
@@ -82,7 +82,7 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 			if slices.Equal(want, slices.Sorted(slices.Values(shown))) && node != view.Node("n") {
 				t.Fatal("the node is not that of the view, although the pods are the same")
 			}
-			if again := nodeOf(e, view, table.find(info), info); again != node {
+			if again := nodeOf(e, view, table.slot(info), info); again != node {
 				t.Fatal("the plugin makes the node again for the same generation")
 			}
 		}
@@ -97,7 +97,7 @@ func TestNodesThatNoViewShows(t *testing.T) {
 	}
 	info := &nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, pods: []fwk.PodInfo{podInfo{pod: numbered(1, "new")}}}
 	table := (*infoTable)(nil).with(new(snapshot.View), []fwk.NodeInfo{info})
-	if node := nodeOf(e, new(snapshot.View), table.find(info), info); node.Name != "new" || len(node.Pods) != 1 {
+	if node := nodeOf(e, new(snapshot.View), table.slot(info), info); node.Name != "new" || len(node.Pods) != 1 {
 		t.Errorf("the node is %+v", node)
 	}
 }
@@ -139,15 +139,18 @@ func TestTableOfNodeInfos(t *testing.T) {
 				continue // not all NodeInfos need be in it
 			}
 			for _, info := range all {
-				slot, node := table.find(info), view.Node(info.Node().Name)
+				slot, node := table.slot(info), view.Node(info.Node().Name)
 				if (slot != nil) != (node != nil) || slot != nil && int(slot.row) != node.Row() {
 					t.Fatalf("%s: the slot is %+v, want row %v", info.Node().Name, slot, node)
 				}
 				if slot != nil && nodeOf(e, view, slot, info) != node {
 					t.Fatalf("%s: the node is not that of the View", info.Node().Name)
 				}
+				if at := table.find(info, rapid.IntRange(-1, 61).Draw(t, "likely")); (at >= 0) != (slot != nil) || at >= 0 && &table.slots[at] != slot {
+					t.Fatalf("%s: the position is %d, and another one without a likely position", info.Node().Name, at)
+				}
 				duplicate := *info.(*nodeInfo)
-				if table.find(&duplicate) != nil {
+				if table.slot(&duplicate) != nil {
 					t.Fatalf("%s: the table finds a copy", info.Node().Name)
 				}
 			}
