@@ -84,10 +84,13 @@ func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
 	return w
 }
 
+// givenNodes is the name of the cluster with the given nodes, pods and signals.
+const givenNodes = "the given nodes"
+
 // allCases returns the given pods in every cluster, and the hostile pods in the given cluster and
 // in the barest.
 func allCases(o Options) []*testCase {
-	given := &cluster{name: "the given nodes", nodes: o.Nodes, pods: o.Assigned, signals: o.Signals}
+	given := &cluster{name: givenNodes, nodes: o.Nodes, pods: o.Assigned, signals: o.Signals}
 	bare := bareCluster(given)
 	clusters := append(hostileClusters(given), bare, given)
 	for _, c := range clusters {

@@ -1,10 +1,16 @@
 package policytest
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
@@ -32,7 +38,7 @@ func (s *suite) claims(c *testCase) {
 		}
 		where := c.name + ", " + nodeName(n)
 		var chosen []*snapshot.Ledger
-		if crash := guard(func() { chosen = claimed(reserver, c, w.view, n) }); crash != "" {
+		if crash := guard(func() { chosen = s.claimed(reserver, c.pod, where, w.view, n) }); crash != "" {
 			s.fail("survives", where, "Reserve %s", crash)
 			return
 		}
@@ -42,24 +48,121 @@ func (s *suite) claims(c *testCase) {
 		}
 		s.held(c, where+", with the claim that Reserve chose", n.Name, chosen, true)
 		s.held(c, where+", with a claim of units that are gone", n.Name, gone, false)
+		if c.cluster.name == givenNodes {
+			s.fill(reserver, c, where, n.Name, chosen)
+		}
 	}
 }
 
-// claimed returns the ledgers with what the pod would claim on the node; none if it would not get everything.
-func claimed(reserver policy.Reserver, c *testCase, view *snapshot.View, n *snapshot.Node) []*snapshot.Ledger {
-	keys, err := reserver.Ledgers(c.pod, n)
+// maxFill is how many more pods fill claims from the same ledgers.
+const maxFill = 8
+
+// fill lets equal pods claim from the same ledgers, until Filter rejects one. Then the pod with the first claim still fits, and
+// Reserve chooses nothing for another one, even with a View in which the ledgers are empty.
+func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, ledgers []*snapshot.Ledger) {
+	empty, _ := s.fresh(c, s.policy)
+	for i := 0; i < maxFill && len(ledgers) > 0; i++ {
+		w := c.cluster.build(s.withLedgers(ledgers), asPublished)
+		pod := c.pod.DeepCopy()
+		pod.UID, pod.Name = types.UID(fmt.Sprintf("policytest-%d", i)), fmt.Sprintf("policytest-%d", i)
+		after := fmt.Sprintf("%s, after %d claims", where, i+1)
+		full := false
+		crash := guard(func() {
+			filter, ok := prepare(context.Background(), s.policy, pod, w.view).cycle.(policy.Filter)
+			if full = !ok || !filter.Filter(w.view.Node(node)).Fits(); !full {
+				ledgers = s.claimed(reserver, pod, after, w.view, w.view.Node(node))
+				return
+			}
+			for _, l := range ledgers {
+				s.choose(reserver, after, policy.ReserveRequest{Pod: pod, Node: empty.view.Node(node), Ledger: l, View: empty.view, At: l.LastAt.Add(time.Second)})
+			}
+		})
+		if crash != "" {
+			s.fail("survives", where, "called for more pods, it %s", crash)
+			return
+		}
+		if full {
+			s.held(c, after+", of which the first is its own", node, ledgers, true)
+			return
+		}
+	}
+}
+
+// withLedgers returns the extension of a View with these ledgers.
+func (s *suite) withLedgers(ledgers []*snapshot.Ledger) func(*snapshot.Builder) {
+	return func(b *snapshot.Builder) {
+		if s.options.Extend != nil {
+			s.options.Extend(b)
+		}
+		for _, l := range ledgers {
+			b.SetLedger(l)
+		}
+	}
+}
+
+// choose calls Reserve, and checks what it returns.
+func (s *suite) choose(reserver policy.Reserver, where string, ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	before, _ := json.Marshal(ask.Ledger) // it has no value that cannot be marshaled
+	claim, verdict := reserver.Reserve(ask)
+	again, verdictAgain := reserver.Reserve(ask)
+	if !reflect.DeepEqual(claim, again) || verdict != verdictAgain {
+		s.fail("claims", where, "Reserve returns first %+v, %s, then %+v, %s for the same request", claim, describe(verdict), again, describe(verdictAgain))
+	}
+	if after, _ := json.Marshal(ask.Ledger); !bytes.Equal(before, after) {
+		s.fail("read-only", where, "Reserve changed the ledger")
+	}
+	if verdict.Fits() {
+		if wrong := invalidClaim(claim, ask); wrong != "" {
+			s.fail("claims", where, "Reserve chose %+v: %s", claim, wrong)
+		}
+	}
+	return claim, verdict
+}
+
+// invalidClaim returns why the claim cannot be written, or "".
+func invalidClaim(claim policy.Claim, ask policy.ReserveRequest) string {
+	if len(claim.Amounts) == 0 {
+		return "there must be at least one amount"
+	}
+	seen := map[string]bool{}
+	for _, a := range claim.Amounts {
+		i := slices.IndexFunc(claim.Units, func(u policy.Capacity) bool { return u.Unit == a.Unit })
+		switch {
+		case seen[a.Unit]:
+			return fmt.Sprintf("unit %q has several amounts", a.Unit)
+		case a.Amount < 1:
+			return fmt.Sprintf("the amount of unit %q must be at least 1", a.Unit)
+		case i < 0:
+			return fmt.Sprintf("unit %q is not among the Units", a.Unit)
+		}
+		seen[a.Unit] = true
+		if used := ask.Ledger.Unit(a.Unit).Used(); snapshot.AddAmounts(used, a.Amount) > claim.Units[i].Capacity {
+			return fmt.Sprintf("%d of unit %q are claimed already, and its capacity is %d", used, a.Unit, claim.Units[i].Capacity)
+		}
+	}
+	return ""
+}
+
+// claimed returns the ledgers with what the pod would claim on the node, on which it fits; none if it would not get everything.
+func (s *suite) claimed(reserver policy.Reserver, pod *corev1.Pod, where string, view *snapshot.View, n *snapshot.Node) []*snapshot.Ledger {
+	keys, err := reserver.Ledgers(pod, n)
 	if err != nil {
 		return nil
 	}
 	var ledgers []*snapshot.Ledger
 	for _, key := range keys {
+		if key.Resource == "" {
+			s.fail("claims", where, "Ledgers returns a key without a Resource")
+			return nil
+		}
 		l := view.Ledger(key)
 		if l == nil {
 			l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 		}
 		at := l.LastAt.Add(time.Second)
-		claim, verdict := reserver.Reserve(policy.ReserveRequest{Pod: c.pod, Node: n, Ledger: l, View: view, At: at})
+		claim, verdict := s.choose(reserver, where, policy.ReserveRequest{Pod: pod, Node: n, Ledger: l, View: view, At: at})
 		if !verdict.Fits() {
+			s.fail("claims", where, "the pod fits by Filter, but Reserve returns %s for the same ledger", describe(verdict))
 			return nil
 		}
 		next := &snapshot.Ledger{Resource: key.Resource, Node: key.Node, LastAt: at, Pods: slices.Clone(l.Pods)}
@@ -70,13 +173,14 @@ func claimed(reserver policy.Reserver, c *testCase, view *snapshot.View, n *snap
 			}
 			for _, a := range claim.Amounts {
 				if a.Unit == u.Name {
-					u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: c.pod.UID, Amount: a.Amount})
+					u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: a.Amount})
 				}
 			}
+			slices.SortFunc(u.Claims, func(a, b snapshot.LedgerClaim) int { return cmp.Compare(a.Pod, b.Pod) })
 			next.Units = append(next.Units, u)
 		}
 		next.Pods = append(next.Pods, snapshot.LedgerPod{
-			UID: c.pod.UID, Namespace: c.pod.Namespace, Name: c.pod.Name, Node: n.Name, At: at, Annotations: claim.Annotations,
+			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: n.Name, At: at, Annotations: claim.Annotations,
 		})
 		ledgers = append(ledgers, next)
 	}
@@ -100,14 +204,7 @@ func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger
 	if len(ledgers) == 0 {
 		return
 	}
-	w := c.cluster.build(func(b *snapshot.Builder) {
-		if s.options.Extend != nil {
-			s.options.Extend(b)
-		}
-		for _, l := range ledgers {
-			b.SetLedger(l)
-		}
-	}, asPublished)
+	w := c.cluster.build(s.withLedgers(ledgers), asPublished)
 	n := w.view.Node(node)
 	want := true
 	crash := guard(func() {

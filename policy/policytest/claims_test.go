@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,8 +18,12 @@ import (
 
 var brokenUnit = &policy.Reason{Code: "BrokenUnit", Text: "the unit that the pod holds is gone"}
 
-// one allocates the only unit of each node. forgetful is a bug in Filter; selfish and strict are bugs in ValidateClaim.
-type one struct{ forgetful, trusting, selfish, strict bool }
+// one allocates the only unit of each node. forgetful is a bug in Filter; selfish and strict are bugs in ValidateClaim; reserve, if
+// not nil, changes what Reserve returns.
+type one struct {
+	forgetful, trusting, selfish, strict bool
+	reserve                              func(policy.ReserveRequest, *policy.Claim, *policy.Verdict)
+}
 
 func (o one) evaluate(l *snapshot.Ledger, uid types.UID) policy.Verdict {
 	others := l.Without(func(other types.UID) bool { return other == uid && !o.forgetful })
@@ -47,9 +52,12 @@ func (o one) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, err
 }
 
 func (o one) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{
-		Units: []policy.Capacity{{Unit: "one", Capacity: 1}}, Amounts: []policy.Amount{{Unit: "one", Amount: 1}},
-	}, o.evaluate(ask.Ledger, ask.Pod.UID)
+	claim := policy.Claim{Units: []policy.Capacity{{Unit: "one", Capacity: 1}}, Amounts: []policy.Amount{{Unit: "one", Amount: 1}}}
+	verdict := o.evaluate(ask.Ledger, ask.Pod.UID)
+	if o.reserve != nil {
+		o.reserve(ask, &claim, &verdict)
+	}
+	return claim, verdict
 }
 
 func (o one) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
@@ -63,6 +71,7 @@ func (o one) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdic
 }
 
 func TestClaimsRule(t *testing.T) {
+	calls := 0
 	for _, tt := range []struct {
 		name   string
 		policy one
@@ -73,6 +82,18 @@ func TestClaimsRule(t *testing.T) {
 		{"Filter rejects for a claim that will be replaced", one{trusting: true}, "units that are gone: the pod can be bound: true, but Filter returns TooMany"},
 		{"a pod waits for itself", one{selfish: true}, "returns the pod itself as one to bind before it"},
 		{"no claim is good enough", one{strict: true}, "ValidateClaim returns BrokenUnit, have 0, want 0 for what Reserve has just chosen"},
+		{"a claim of nothing", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts = nil }}, "there must be at least one amount"},
+		{"a claim of less than 1", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts[0].Amount = 0 }}, `the amount of unit "one" must be at least 1`},
+		{"a claim of another unit", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts[0].Unit = "two" }}, `unit "two" is not among the Units`},
+		{"a claim of more than there is", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts[0].Amount = 2 }}, `0 of unit "one" are claimed already, and its capacity is 1`},
+		{"Reserve rejects", one{reserve: func(_ policy.ReserveRequest, _ *policy.Claim, v *policy.Verdict) { v.Reason = tooMany }}, "the pod fits by Filter, but Reserve returns TooMany"},
+		{"Reserve reads the ledger in the View", one{reserve: func(ask policy.ReserveRequest, _ *policy.Claim, v *policy.Verdict) {
+			*v = one{}.evaluate(ask.View.Ledger(ask.Ledger.Key()), ask.Pod.UID)
+		}}, `after 1 claims: Reserve chose {Units:[{Unit:one Capacity:1}] Amounts:[{Unit:one Amount:1}] Annotations:map[] After:[] NotBefore:0001-01-01 00:00:00 +0000 UTC}: 1 of unit "one" are claimed already`},
+		{"Reserve counts its calls", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) {
+			calls++
+			c.Annotations = map[string]string{"example.com/call": strconv.Itoa(calls)}
+		}}, "for the same request"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			errs := policytest.Check(options(func() (policy.Policy, error) { return tt.policy, nil }))

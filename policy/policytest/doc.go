@@ -41,7 +41,8 @@
 //   - stranger: a node of the View and an equal one of snapshot.NewNode get the same results.
 //   - without: the results for Node.Without depend on the pods that it has left, not on those that
 //     the View has for the node's name.
-//   - claims: a pod that holds what Reserve chose for it fits on the node, and can use it. A pod
+//   - claims: where a pod fits, Reserve chooses for it, the same for the same request, and never more than the ledger of the
+//     request has left, even if the View is older. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
 //     that holds a claim of units that are gone fits, unless ValidateClaim and Reserve both reject
 //     it.
 //   - signature: Cycles with the same Signature return the same results for a node, for any pod and View for which they
