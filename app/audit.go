@@ -117,7 +117,7 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audi
 	}
 	err := eachPage(ctx, "ledgers", listLedgers, func(l *ledger.ObjectList) { in.Ledgers = append(in.Ledgers, l.Items...) })
 	if apierrors.IsNotFound(err) {
-		return in, fmt.Errorf("%w: install the Ledger CRD with kubectl apply -f ledger/crd.yaml", err)
+		return in, fmt.Errorf("%w (%w)", ledger.ErrNotServed, err)
 	}
 	if err != nil {
 		return in, err

@@ -18,6 +18,7 @@ type entry[K comparable, V any] struct {
 	next  *entry[K, V]
 }
 
+// hashSeed is one for all tables, so that copies have a key in the same list.
 var hashSeed = maphash.MakeSeed()
 
 func (t *table[K, V]) list(key K) **entry[K, V] {

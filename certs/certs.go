@@ -31,7 +31,8 @@ type Pair struct {
 	Key  []byte // EC PRIVATE KEY, or the argument of LoadAuthority
 }
 
-// WriteFiles writes both files, each in one step as atomicfile.Write does, the key readable by its owner only. The key is written first: a reader that sees the new certificate finds its key there.
+// WriteFiles writes both files, each in one step as atomicfile.Write does, the key readable by its owner only. The key
+// is written first: a reader that sees the new certificate finds its key there.
 func (p Pair) WriteFiles(certFile, keyFile string) error {
 	if err := atomicfile.Write(keyFile, p.Key, 0o600); err != nil {
 		return err
