@@ -287,6 +287,19 @@ type Policy struct {
 
 	// Policy is the policy, built from Config.
 	Policy policy.Policy `json:"-"`
+
+	declared policy.InputReader // the decoded configuration, if Policy could not be built
+}
+
+// Inputs returns what the policy reads and allocates. If the policy could not be built, the result is what its configuration declares.
+func (p *Policy) Inputs() policy.Inputs {
+	if reader, ok := p.Policy.(policy.InputReader); ok {
+		return reader.Inputs()
+	}
+	if p.declared != nil {
+		return p.declared.Inputs()
+	}
+	return policy.Inputs{}
 }
 
 // Manages reports whether the profile is for the pod.
@@ -367,26 +380,6 @@ func (c *Config) document() document {
 	}
 	return d
 }
-
-// Diff returns the paths of the fields that differ between two configurations. The path is
-// that of a list item if only one of them has it.
-func Diff(old, new *Config) []string { return differ(old.document(), new.document()) }
-
-func differ(old, new any) []string {
-	encoded := func(v any) strictyaml.Value {
-		value, err := strictyaml.Encode(v)
-		if err != nil {
-			panic(err) // it was decoded, or encoded already
-		}
-		return value
-	}
-	return strictyaml.Diff(encoded(old), encoded(new))
-}
-
-// NeedsRestart returns the paths of the fields that differ between two configurations and are read
-// only when the process starts: those of Process. (The contents of certificate files are not
-// configuration; the server reloads them itself.)
-func NeedsRestart(old, new *Config) []string { return differ(old.Process, new.Process) }
 
 // IgnoredByScheduler returns the resources that kube-scheduler does not count itself: it ignores
 // those of all its extenders, for every pod.

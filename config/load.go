@@ -74,7 +74,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	if err := l.err(); err != nil {
 		return nil, err
 	}
-	c.Warnings = root.Place(c.warnUncounted().ToAggregate())
+	c.Warnings = root.Place(append(c.warnUncounted(), c.warnUnused()...).ToAggregate())
 	return c, nil
 }
 
@@ -192,7 +192,14 @@ func (l *loader) policy(p *Policy, at *field.Path) {
 		return
 	}
 	p.Name = cmp.Or(p.Name, p.Type)
-	p.Policy, p.Config = build(l, at.Child("config"), p.Config, l.types.Policies[known].New, fmt.Sprintf(" (policy %s)", p.Name))
+	create := func(decode func(any) error) (policy.Policy, error) {
+		return l.types.Policies[known].New(func(into any) error {
+			err := decode(into)
+			p.declared, _ = into.(policy.InputReader)
+			return err
+		})
+	}
+	p.Policy, p.Config = build(l, at.Child("config"), p.Config, create, fmt.Sprintf(" (policy %s)", p.Name))
 }
 
 // build calls create with the configuration written at at, and returns the result with its
@@ -226,12 +233,24 @@ func build[T any](l *loader, at *field.Path, written strictyaml.Value, create fu
 	}
 	place := l.root.At(at.String())
 	causes, invalid := place.Place(undecoded), append(place.Place(err), place.Place(files.ToAggregate())...)
+	require(written, place.Path(), invalid)
 	for _, e := range append(slices.Clip(causes), invalid...) {
 		e.Rule += suffix
 	}
 	l.undecoded = append(l.undecoded, causes...)
 	l.invalid = append(l.invalid, invalid...)
 	return built, effective
+}
+
+// require turns the errors about values of fields that are not written, and have no default, into errors about missing fields. root is the
+// path of written.
+func require(written strictyaml.Value, root string, errs Errors) {
+	for _, e := range errs {
+		inner, ok := strings.CutPrefix(e.Path, root+".")
+		if ok && e.Kind == "Invalid value" && (e.Value == "0" || e.Value == `""`) && written.At(inner).IsZero() {
+			e.Kind, e.Value = "Required value", ""
+		}
+	}
 }
 
 func unknownPolicy(at *field.Path, name string, types []policy.Type) *field.Error {

@@ -101,7 +101,7 @@ func (p *prober) object(s *strictyaml.Schema, path string, documents []around) {
 		p.value(s.Properties[name], child(path, name), tried)
 	}
 	p.needed[path] = s.Required
-	p.anyOf(s, path, documents)
+	p.alternatives(s, path, documents)
 }
 
 // beside returns the contents of a mapping with which each of its fields is tried. The first one
@@ -199,37 +199,81 @@ func besides(other, path string) bool { return other == parent(path) || parent(o
 
 func missing(e *Error) bool { return e.Kind == "Required value" }
 
-// anyOf finds the fields of a mapping of which one is required: without all of them, the mapping
-// itself is reported as lacking something, and with any of them it is not.
-func (p *prober) anyOf(s *strictyaml.Schema, path string, documents []around) {
-	rules := func(fields map[string]any) []string {
-		var found []string
-		for _, e := range p.parse(documents[0](fields)) {
-			if e.Path == path && missing(e) {
-				found = append(found, e.Rule)
-			}
-		}
-		return found
-	}
+// alternatives finds the fields of a mapping of which at least one, or exactly one, is required: without all of them, the mapping itself
+// is reported as lacking something, and with any of them it is not.
+func (p *prober) alternatives(s *strictyaml.Schema, path string, documents []around) {
 	if !p.always(path, documents, map[string]any{}) {
 		return
 	}
-	for _, rule := range rules(map[string]any{}) {
-		one := &strictyaml.Schema{}
+	lacking := func(fields map[string]any) []string {
+		var rules []string
+		for _, e := range p.parse(documents[0](fields)) {
+			if e.Path == path && missing(e) {
+				rules = append(rules, e.Rule)
+			}
+		}
+		return rules
+	}
+	for _, rule := range lacking(map[string]any{}) {
+		given := map[string]any{} // by field: a value with which nothing is lacking
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 			property := s.Properties[name]
 			at := child(path, name)
 			for _, value := range slices.Concat(p.choices(property, at), []any{p.sample(property, at)}) {
-				if !slices.Contains(rules(map[string]any{name: value}), rule) {
-					one.AnyOf = append(one.AnyOf, &strictyaml.Schema{Required: []string{name}})
+				if !slices.Contains(lacking(map[string]any{name: value}), rule) {
+					given[name] = value
 					break
 				}
 			}
 		}
-		if one.AnyOf != nil {
-			s.AllOf = append(s.AllOf, one)
+		var each []*strictyaml.Schema
+		exclusive := p.exclusive(path, documents[0], given)
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			alternative := &strictyaml.Schema{Required: []string{name}}
+			var unset []any
+			for _, value := range []any{nil, "", []any{}, map[string]any{}} {
+				if exclusive && slices.Contains(lacking(map[string]any{name: value}), rule) {
+					unset = append(unset, value)
+				}
+			}
+			if unset != nil {
+				alternative.Properties = map[string]*strictyaml.Schema{name: {Not: &strictyaml.Schema{Enum: unset}}}
+			}
+			each = append(each, alternative)
+		}
+		switch {
+		case each == nil:
+		case exclusive:
+			s.AllOf = append(s.AllOf, &strictyaml.Schema{OneOf: each})
+		default:
+			s.AllOf = append(s.AllOf, &strictyaml.Schema{AnyOf: each})
 		}
 	}
+}
+
+// exclusive reports whether any two of the given fields of the mapping at path are forbidden together, although each is allowed alone.
+func (p *prober) exclusive(path string, document around, given map[string]any) bool {
+	forbidden := func(names ...string) bool {
+		fields := map[string]any{}
+		for _, name := range names {
+			fields[name] = given[name]
+		}
+		return slices.ContainsFunc(p.parse(document(fields)), func(e *Error) bool {
+			return e.Kind == "Forbidden" && slices.ContainsFunc(names, func(name string) bool { return e.Path == child(path, name) })
+		})
+	}
+	names := slices.Sorted(maps.Keys(given))
+	for i, a := range names {
+		if forbidden(a) {
+			return false
+		}
+		for _, b := range names[:i] {
+			if !forbidden(a, b) {
+				return false
+			}
+		}
+	}
+	return len(names) > 1
 }
 
 // notInEnum is a string that is in no enum.

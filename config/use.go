@@ -22,9 +22,7 @@ func (c *Config) validateUse() field.ErrorList {
 			if _, ok := p.Policy.(policy.Reserver); ok {
 				errs = append(errs, c.validateReserver(at, &c.Profiles[i], &p)...)
 			}
-			if reader, ok := p.Policy.(policy.InputReader); ok {
-				errs = append(errs, c.validateSignalUse(at.Child("config"), reader.Inputs().Signals)...)
-			}
+			errs = append(errs, c.validateSignalUse(at.Child("config"), p.Inputs().Signals)...)
 		}
 		errs = append(errs, c.Profiles[i].validateResources(field.NewPath("profiles").Index(i).Child("managedResources"))...)
 	}
@@ -43,32 +41,42 @@ func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) f
 	return errs
 }
 
-// validateResources checks that managedResources lists what policies allocate.
+// validateResources checks that managedResources, if there are any, lists everything that policies allocate.
 func (p *Profile) validateResources(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(p.ManagedResources) == 0 {
 		return nil
 	}
-	for _, q := range p.Policies {
-		for _, name := range allocated(q.Policy) {
-			if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(name) }) {
-				errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: kube-scheduler does not call for pods that request only that", name, q.Name)))
-			}
+	for _, r := range p.AllocatedResources() {
+		if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(r.Name) }) {
+			errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: without it, kube-scheduler does not call for pods that request only %[1]s, and binds them without a claim", r.Name, r.Policy)))
 		}
 	}
 	return errs
+}
+
+// warnUnused warns about policies that have no effect.
+func (c *Config) warnUnused() field.ErrorList {
+	var warnings field.ErrorList
+	for i := range c.Profiles {
+		for j := range c.Profiles[i].Policies {
+			q := &c.Profiles[i].Policies[j]
+			if q.Weight == 0 && q.Inputs().ScoreOnly {
+				at := field.NewPath("profiles").Index(i).Child("policies").Index(j).Child("weight")
+				warnings = append(warnings, field.Invalid(at, q.Weight, q.Name+" has no effect: it only scores, and without a weight its scores do not count"))
+			}
+		}
+	}
+	return warnings
 }
 
 // warnUncounted warns about resources that neither kube-scheduler nor a policy counts.
 func (c *Config) warnUncounted() field.ErrorList {
 	var warnings field.ErrorList
 	for i, p := range c.Profiles {
-		var counted []corev1.ResourceName
-		for _, q := range p.Policies {
-			counted = append(counted, allocated(q.Policy)...)
-		}
+		counted := p.AllocatedResources()
 		for j, m := range p.ManagedResources {
-			if m.IgnoredByScheduler && !slices.Contains(counted, corev1.ResourceName(m.Name)) {
+			if m.IgnoredByScheduler && !slices.ContainsFunc(counted, func(r AllocatedResource) bool { return string(r.Name) == m.Name }) {
 				at := field.NewPath("profiles").Index(i).Child("managedResources").Index(j).Child("ignoredByScheduler")
 				warnings = append(warnings, field.Invalid(at, true, "nothing counts "+m.Name+": kube-scheduler ignores it, and no policy of the profile allocates it"))
 			}
@@ -77,12 +85,25 @@ func (c *Config) warnUncounted() field.ErrorList {
 	return warnings
 }
 
-// allocated returns the resources that a policy allocates. p may be nil.
-func allocated(p policy.Policy) []corev1.ResourceName {
-	if reader, ok := p.(policy.InputReader); ok {
-		return reader.Inputs().Resources
+// AllocatedResource is a resource that a policy allocates to pods.
+type AllocatedResource struct {
+	Name corev1.ResourceName
+	// Policy is the name of the policy.
+	Policy string
+}
+
+// AllocatedResources returns the resources that the policies of the profile allocate, in the order of the policies.
+func (p *Profile) AllocatedResources() []AllocatedResource {
+	var all []AllocatedResource
+	for i := range p.Policies {
+		q := &p.Policies[i]
+		for _, name := range q.Inputs().Resources {
+			if name != "" { // another error says that it is missing
+				all = append(all, AllocatedResource{name, q.Name})
+			}
+		}
 	}
-	return nil
+	return all
 }
 
 // validateSignalUse checks that the signals that a policy names exist.
@@ -96,6 +117,7 @@ func (c *Config) validateSignalUse(at *field.Path, uses []policy.Signal) field.E
 		known := slices.Index(names, use.Name)
 		where := field.NewPath(at.String() + "." + use.Field)
 		switch {
+		case use.Name == "": // another error says that it is missing
 		case known < 0:
 			errs = append(errs, unknownSignal(where, use.Name, names))
 		case use.About != "" && c.Signals[known].About != "" && use.About != c.Signals[known].About:

@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -52,12 +54,25 @@ func Encode(v any) (Value, error) {
 	return Value{node: n}, err
 }
 
-// Diff returns the paths at which two values differ, in the order of their
-// fields. Where only one of them has a field or item, or they are of different
-// kinds, the path is that of the whole field or item.
-func Diff(a, b Value) []string { return diff(nil, "", a.node, b.node) }
+// Change is a field that differs between two values.
+type Change struct {
+	// Path is that of the field in the new value, or in the old one if only that has the field.
+	Path string `json:"field"`
+	// Old and New are the two values as YAML in one line, clipped; "" if the field is absent.
+	Old string `json:"old,omitempty"`
+	New string `json:"new,omitempty"`
+}
 
-func diff(paths []string, path string, a, b *yaml.Node) []string {
+// String returns a line such as "profiles[0].schedulerNames: [a] → [b]".
+func (c Change) String() string {
+	return c.Path + ": " + cmp.Or(c.Old, "none") + " → " + cmp.Or(c.New, "none")
+}
+
+// Diff returns the changes from a to b in the order of their fields, with paths below path. Where only one of them has a field or item, or
+// they are of different kinds, the change is that of the whole field or item. So is that of a list without mappings and lists.
+func Diff(path string, a, b Value) []Change { return diff(nil, path, a.node, b.node) }
+
+func diff(changes []Change, path string, a, b *yaml.Node) []Change {
 	if a != nil {
 		a = resolve(a)
 	}
@@ -66,29 +81,65 @@ func diff(paths []string, path string, a, b *yaml.Node) []string {
 	}
 	switch {
 	case a == nil && b == nil:
-		return paths
 	case a == nil || b == nil || a.Kind != b.Kind:
-		return append(paths, path)
+		changes = append(changes, Change{path, flow(a), flow(b)})
 	case a.Kind == yaml.ScalarNode:
 		if a.Value != b.Value || classify(a) != classify(b) {
-			paths = append(paths, path)
+			changes = append(changes, Change{path, flow(a), flow(b)})
 		}
 	case a.Kind == yaml.SequenceNode:
-		for i := range max(len(a.Content), len(b.Content)) {
-			paths = diff(paths, fmt.Sprintf("%s[%d]", path, i), at(a, i), at(b, i))
+		length := max(len(a.Content), len(b.Content))
+		var items []Change
+		for i := range length {
+			items = diff(items, fmt.Sprintf("%s[%d]", path, i), at(a, i), at(b, i))
 		}
+		if len(items) > 0 && scalars(a) && scalars(b) {
+			items = []Change{{path, flow(a), flow(b)}}
+		}
+		changes = append(changes, items...)
 	case a.Kind == yaml.MappingNode:
 		for i := 0; i+1 < len(a.Content); i += 2 {
 			key := a.Content[i].Value
-			paths = diff(paths, joinPath(path, key), a.Content[i+1], get(b, key))
+			changes = diff(changes, joinPath(path, key), a.Content[i+1], get(b, key))
 		}
 		for i := 0; i+1 < len(b.Content); i += 2 {
 			if key := b.Content[i].Value; get(a, key) == nil {
-				paths = append(paths, joinPath(path, key))
+				changes = append(changes, Change{joinPath(path, key), "", flow(b.Content[i+1])})
 			}
 		}
 	}
-	return paths
+	return changes
+}
+
+// scalars reports whether the items of a list are scalars.
+func scalars(list *yaml.Node) bool {
+	return !slices.ContainsFunc(list.Content, func(n *yaml.Node) bool { return resolve(n).Kind != yaml.ScalarNode })
+}
+
+// flow returns n as YAML in one line; "" if n is nil.
+func flow(n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	text, err := yaml.Marshal(inOneLine(plain(resolve(n))))
+	if err != nil {
+		return err.Error() // no node of a document causes this
+	}
+	return clip(oneLine(strings.TrimSpace(string(text))), 160)
+}
+
+// inOneLine changes the styles of n, and returns it.
+func inOneLine(n *yaml.Node) *yaml.Node {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		n.Style = yaml.FlowStyle
+	case n.Style == yaml.LiteralStyle || n.Value == "":
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, inner := range n.Content {
+		inOneLine(inner)
+	}
+	return n
 }
 
 func at(n *yaml.Node, i int) *yaml.Node {

@@ -3,8 +3,8 @@ package strictyaml
 import "strings"
 
 // Nearest returns the known name that is most similar to name: with the fewest letters added,
-// dropped, changed or swapped with their neighbor, ignoring case; the first of several. It returns "" if
-// none is similar.
+// dropped, changed or swapped with their neighbor, ignoring case; the first of several. If none is similar, Nearest returns the
+// longest that begins with name or with which name begins, such as max for maximum, or "".
 func Nearest(name string, known []string) string {
 	const longest = 64 // longer than any real name; bounds the work
 	if len(name) > longest {
@@ -17,6 +17,19 @@ func Nearest(name string, known []string) string {
 		}
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d <= limit {
 			best, limit = k, d-1
+		}
+	}
+	if best != "" {
+		return best
+	}
+	const least = 3 // letters that two names share
+	for _, k := range known {
+		short, long := strings.ToLower(name), strings.ToLower(k)
+		if len(short) > len(long) {
+			short, long = long, short
+		}
+		if len(short) >= least && strings.HasPrefix(long, short) && len(k) > len(best) {
+			best = k
 		}
 	}
 	return best

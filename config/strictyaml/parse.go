@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -94,6 +95,11 @@ func Parse(file string, data []byte) (Value, error) {
 	if isNull(root) {
 		return fatal(root.Line, "must not be empty")
 	}
+	return FromNode(file, root)
+}
+
+// FromNode is Parse for a value that yaml.v3 has parsed. The caller must not change it afterwards.
+func FromNode(file string, root *yaml.Node) (Value, error) {
 	c := checker{file: file, open: map[*yaml.Node]bool{}, checked: map[*yaml.Node]bool{}}
 	if !c.check(root, nil, 0) {
 		return Value{}, Join(c.errs)
@@ -133,6 +139,25 @@ var (
 	parserErrors = regexp.MustCompile(`^did not find expected (?:<|node content|key|'-'|',')|^found undefined tag handle`)
 )
 
+// blockErrors matches errors of the YAML parser about wrong indentation. Their line is that of the beginning of the mapping or list.
+var blockErrors = regexp.MustCompile(`^did not find expected (?:key|'-' indicator)`)
+
+// firstLine returns the line that causes the error of the YAML parser: the last of the shortest beginning of data with that error.
+func firstLine(data []byte, err error) int {
+	ends := []int{0}
+	for at, c := range data {
+		if c == '\n' {
+			ends = append(ends, at+1)
+		}
+	}
+	ends = append(ends, len(data))
+	return sort.Search(len(ends)-1, func(lines int) bool {
+		var n yaml.Node
+		got := yaml.Unmarshal(data[:ends[lines]], &n)
+		return got != nil && got.Error() == err.Error()
+	})
+}
+
 // explain turns an error of the YAML parser into a line and a rule. The parser
 // writes the line in three ways, depending on which of its layers found the error.
 func explain(data []byte, err error) (line int, rule string) {
@@ -146,7 +171,10 @@ func explain(data []byte, err error) (line int, rule string) {
 		at := max(0, bytes.Index(data, []byte("*"+anchor[1])))
 		return 1 + bytes.Count(data[:at], []byte("\n")), "not valid YAML: no anchor &" + clip(printable(anchor[1]), 80) + " before this"
 	}
-	if parserErrors.MatchString(problem) {
+	switch {
+	case blockErrors.MatchString(problem):
+		line = firstLine(data, err)
+	case parserErrors.MatchString(problem):
 		line++
 	}
 	line = max(1, line)

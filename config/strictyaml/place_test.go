@@ -93,16 +93,23 @@ func TestJoin(t *testing.T) {
 func TestDiff(t *testing.T) {
 	for _, tt := range []struct{ a, b, want string }{
 		{"{a: 1, b: {c: [x, y]}}", "{b: {c: [x, y]}, a: 1}", ""},
-		{"{a: 1}", "{a: 2}", "a"},
-		{"{a: 1}", `{a: "1"}`, "a"},
-		{"{a: 1, b: 2}", "{c: 3, b: 2}", "a c"},
-		{"{a: {b: 1}}", "{a: [1]}", "a"},
-		{"{a: {b: 1, c: 2}}", "{a: {b: 2}}", "a.b a.c"},
-		{"{a: [1, 2, {b: 1}]}", "{a: [1, 3, {b: 2}, 4]}", "a[1] a[2].b a[3]"},
+		{"{a: 1}", "{a: 2}", "a: 1 → 2"},
+		{"{a: 1}", `{a: "1"}`, `a: 1 → "1"`},
+		{"{a: 1, b: 2}", "{c: 3, b: 2}", "a: 1 → none; c: none → 3"},
+		{"{a: {b: 1}}", "{a: [1]}", "a: {b: 1} → [1]"},
+		{"{a: {b: 1, c: 2}}", "{a: {b: 2}}", "a.b: 1 → 2; a.c: 2 → none"},
+		{"{a: [1, 2, {b: 1}]}", "{a: [1, 3, {b: 2}, 4]}", "a[1]: 2 → 3; a[2].b: 1 → 2; a[3]: none → 4"},
+		{"{a: [x, y]}", "{a: [y]}", "a: [x, y] → [y]"},
+		{"{a: [x]}", "{a: []}", "a: [x] → []"},
+		{`{a: ""}`, `{a: "b\nc"}`, `a: "" → "b\nc"`},
+		{"{a: " + strings.Repeat("x", 1000) + "}", "{}", "a: " + strings.Repeat("x", 160) + "… → none"},
 		{"{a: &x [1], b: *x}", "{a: [1], b: [1]}", ""},
 	} {
-		got := strings.Join(strictyaml.Diff(parse(t, tt.a), parse(t, tt.b)), " ")
-		if got != tt.want {
+		var lines []string
+		for _, change := range strictyaml.Diff("", parse(t, tt.a), parse(t, tt.b)) {
+			lines = append(lines, change.String())
+		}
+		if got := strings.Join(lines, "; "); got != tt.want {
 			t.Errorf("%s and %s: got %q, want %q", tt.a, tt.b, got, tt.want)
 		}
 	}

@@ -30,6 +30,8 @@ type Schema struct {
 	// AdditionalProperties is nil (any), false, or the *Schema of the values of a map.
 	AdditionalProperties any       `json:"additionalProperties,omitempty"`
 	AnyOf                []*Schema `json:"anyOf,omitempty"`
+	OneOf                []*Schema `json:"oneOf,omitempty"`
+	Not                  *Schema   `json:"not,omitempty"`
 	AllOf                []*Schema `json:"allOf,omitempty"`
 	If                   *Schema   `json:"if,omitempty"`
 	Then                 *Schema   `json:"then,omitempty"`
