@@ -139,6 +139,13 @@ func (f *InFlight) Begin(node string, pod *corev1.Pod) (end func()) {
 	}
 }
 
+// Latest returns the latest View of the cluster with the pods on their nodes, except the pod that asks: see Complete. It is what policies
+// evaluate, and what people and tools are shown.
+func (f *InFlight) Latest(cluster interface{ View() *snapshot.View }, asking types.UID) *snapshot.View {
+	pods := f.Now() // before the View is read
+	return f.Complete(cluster.View(), pods, asking)
+}
+
 // Complete returns the View with the pods on their nodes, except the pod of the request, which does not count against
 // itself. It builds a node anew only if the node or its pods have changed since the last call, so that its Facts are kept. Its cost
 // depends on the number of these nodes, and hardly on the number of pods.

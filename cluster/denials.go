@@ -15,6 +15,9 @@ const (
 	writeLedger  = "writing ledgers"
 )
 
+// credentialsHint says where the rejected credentials come from.
+const credentialsHint = "check the ServiceAccount of the pod, or clientConnection.kubeconfig if it is set"
+
 // denials are the writes that the API server currently denies. The zero value is empty.
 type denials struct {
 	mu      sync.Mutex
@@ -25,9 +28,9 @@ type denials struct {
 func (d *denials) observe(write string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err): // the error names the permission and the user
-		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has all permissions that Outboard needs", err)
+		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has the permissions that Outboard always needs, and deploy/claims.yaml those for claims", err)
 	case apierrors.IsUnauthorized(err):
-		err = fmt.Errorf("the API server does not accept the credentials: %w; see clientConnection.kubeconfig", err)
+		err = fmt.Errorf("the API server does not accept the credentials: %w; %s", err, credentialsHint)
 	case err != nil:
 		return err // the next write may succeed
 	}

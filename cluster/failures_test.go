@@ -77,7 +77,7 @@ func TestMeaningOfFailures(t *testing.T) {
 		{&url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis?watch=true&limit=500", Err: errors.New("refused")}, "ledgers (the API server does not respond: https://10.0.0.1:6443: refused)", ""},
 		{&url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}},
 			"ledgers (the certificate of the API server is not accepted: https://10.0.0.1:6443: tls: failed to verify certificate: x509: certificate signed by unknown authority; see server and certificate-authority in clientConnection.kubeconfig)", "error=\"https://10.0.0.1:6443: tls: failed"},
-		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; see clientConnection.kubeconfig)", "credentials"},
+		{apierrors.NewUnauthorized("who"), "ledgers (the API server does not accept the credentials: who; check the ServiceAccount of the pod, or clientConnection.kubeconfig if it is set)", "credentials"},
 		{nil, "", "responds again"},
 		{nil, "", ""},
 	} {
@@ -136,7 +136,7 @@ func TestCanceledRequestIsNoFailure(t *testing.T) {
 func TestDeniedWrites(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	forbidden := apierrors.NewForbidden(pods, "p", errors.New(`User "outboard" cannot create resource "pods/binding"`))
-	said := `pods "p" is forbidden: User "outboard" cannot create resource "pods/binding"; grant it: deploy/outboard.yaml has all permissions that Outboard needs`
+	said := `pods "p" is forbidden: User "outboard" cannot create resource "pods/binding"; grant it: deploy/outboard.yaml has the permissions that Outboard always needs, and deploy/claims.yaml those for claims`
 	var d denials
 	for i, step := range []struct {
 		err            error
@@ -147,8 +147,8 @@ func TestDeniedWrites(t *testing.T) {
 		{errors.New("timeout"), "timeout", "cluster: binding pods fails: " + said},
 		{apierrors.NewConflict(pods, "p", errors.New("no")), `Operation cannot be fulfilled on pods "p": no`, "cluster: binding pods fails: " + said},
 		{nil, "", ""},
-		{apierrors.NewUnauthorized("who"), "the API server does not accept the credentials: who; see clientConnection.kubeconfig",
-			"cluster: binding pods fails: the API server does not accept the credentials: who; see clientConnection.kubeconfig"},
+		{apierrors.NewUnauthorized("who"), "the API server does not accept the credentials: who; check the ServiceAccount of the pod, or clientConnection.kubeconfig if it is set",
+			"cluster: binding pods fails: the API server does not accept the credentials: who; check the ServiceAccount of the pod, or clientConnection.kubeconfig if it is set"},
 	} {
 		got := d.observe(writeBinding, step.err)
 		if (got == nil) != (step.err == nil) || got != nil && got.Error() != step.text || !errors.Is(got, step.err) {

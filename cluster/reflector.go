@@ -183,7 +183,7 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 	case apierrors.IsNotFound(err):
 		return "the API server does not serve a resource", ""
 	case apierrors.IsUnauthorized(err):
-		return "the API server does not accept the credentials", "see clientConnection.kubeconfig"
+		return "the API server does not accept the credentials", credentialsHint
 	}
 	if certificate := (*tls.CertificateVerificationError)(nil); errors.As(err, &certificate) {
 		return "the certificate of the API server is not accepted", "see server and certificate-authority in clientConnection.kubeconfig"

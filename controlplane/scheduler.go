@@ -44,6 +44,7 @@ type SchedulerOptions struct {
 // Scheduler is a running kube-scheduler.
 type Scheduler struct {
 	*Process
+	config string
 	url    string
 	client *http.Client
 }
@@ -103,7 +104,7 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{Process: p, url: port.url(), client: cp.client}
+	s := &Scheduler{Process: p, config: configFile, url: port.url(), client: cp.client}
 	if err := p.await(ctx, func(ctx context.Context) error {
 		// Its metrics are for known users only, whom it learns a moment after it is ready.
 		return errors.Join(s.ready(ctx), getOK(ctx, s.client, s.url+"/metrics"))
@@ -123,6 +124,9 @@ func (s *Scheduler) ready(ctx context.Context) error {
 	}
 	return err
 }
+
+// ConfigFile returns the path of the KubeSchedulerConfiguration, which the scheduler reads when it starts.
+func (s *Scheduler) ConfigFile() string { return s.config }
 
 // URL returns the https address of the scheduler's own endpoints, such as /metrics.
 func (s *Scheduler) URL() string { return s.url }

@@ -23,6 +23,9 @@ func Summary(records []*Record, node string) string {
 	}
 	for _, r := range records {
 		if r.Verb == Filter {
+			if len(parts) == 0 && r.Fit == 1 {
+				parts = append(parts, "not scored, because only one node is left") // kube-scheduler calls prioritize for two nodes or more
+			}
 			parts = append(parts, fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node")))
 			for _, rejection := range r.Rejections {
 				parts = append(parts, fmt.Sprintf("%d %s", rejection.Nodes, rejection.Text))

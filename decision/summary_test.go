@@ -36,8 +36,9 @@ func TestSummary(t *testing.T) {
 		{"nothing about a choice", []*decision.Record{bind}, "node-a", ""},
 		{
 			"filter alone", []*decision.Record{filter, older}, "node-a",
-			"1 of 30 nodes fit; 20 no single GPU has enough free memory; 9 the node has no GPU",
+			"not scored, because only one node is left; 1 of 30 nodes fit; 20 no single GPU has enough free memory; 9 the node has no GPU",
 		},
+		{"filter alone, and several nodes are left", []*decision.Record{{Verb: "filter", Nodes: 3, Fit: 2}}, "node-a", "2 of 3 nodes fit"},
 		{
 			"filter and prioritize", []*decision.Record{prioritize, older}, "node-a",
 			"scored 640 of 700 (GPUMemory 100×5, Utilization 70×2); 1 of 1 node fit",

@@ -119,8 +119,8 @@ type Source struct {
 	Log *decision.Log
 	// Engines returns the engines by profile path.
 	Engines func() map[string]*engine.Engine
-	// View and Pod are nil when Outboard runs without a cluster.
-	View func() *snapshot.View
+	// View returns the View in which policies would evaluate the pod. View and Pod are nil when Outboard runs without a cluster.
+	View func(pod types.UID) *snapshot.View
 	Pod  func(namespace, name string) *corev1.Pod
 	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
 	Manages func(profile string, pod *corev1.Pod) bool
@@ -181,7 +181,7 @@ func Handler(s Source) http.Handler {
 }
 
 func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
-	view := s.View()
+	view := s.View(pod.UID)
 	nodes, excluded := s.callNodes(view, pod, node)
 	var profiles []Profile
 	for path, e := range engines {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
@@ -31,7 +32,7 @@ func TestWhereThePodIs(t *testing.T) {
 	server := httptest.NewServer(explain.Handler(explain.Source{
 		Log:     decision.NewLog(1),
 		Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/": e} },
-		View:    func() *snapshot.View { return new(snapshot.View) },
+		View:    func(types.UID) *snapshot.View { return new(snapshot.View) },
 		Pod:     func(_, name string) *corev1.Pod { return pods[name] },
 	}))
 	defer server.Close()
@@ -146,7 +147,7 @@ func TestNowRespectsKubeScheduler(t *testing.T) {
 	view := cluster("Size")
 	cpu := []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}
 	source := explain.Source{
-		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func() *snapshot.View { return view },
+		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func(types.UID) *snapshot.View { return view },
 		Pod: pending(corev1.PodSpec{NodeSelector: map[string]string{"pool": "agents"}, Containers: cpu}),
 	}
 	_, text := show(t, source, url.Values{"pod": {"agent"}})
@@ -180,7 +181,7 @@ func TestNowOfUnmanagedPods(t *testing.T) {
 	view := cluster("Size")
 	asked := ""
 	source := explain.Source{
-		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func() *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
+		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func(types.UID) *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
 		Manages: func(profile string, pod *corev1.Pod) bool { asked = profile + " " + pod.Name; return false },
 	}
 	doc, text := show(t, source, url.Values{"pod": {"agent"}})
@@ -201,7 +202,7 @@ func TestNowFitsATerminal(t *testing.T) {
 	view := cluster(labels...)
 	for count := 1; count <= len(labels); count++ {
 		source := explain.Source{
-			Log: decision.NewLog(1), Engines: engines(t, labels[:count]...), View: func() *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
+			Log: decision.NewLog(1), Engines: engines(t, labels[:count]...), View: func(types.UID) *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
 		}
 		_, text := show(t, source, url.Values{"pod": {"web"}})
 		for line := range strings.Lines(text) {
@@ -235,7 +236,7 @@ func TestWhereItIsAndWhy(t *testing.T) {
 	result.Record.Verb = "prioritize"
 	log.Add(result.Record, result.Scores)
 	pod.Annotations = map[string]string{decision.Annotation: "scored 6 of 200"}
-	source := explain.Source{Log: log, Engines: e, View: func() *snapshot.View { return view }, Pod: func(string, string) *corev1.Pod { return pod }}
+	source := explain.Source{Log: log, Engines: e, View: func(types.UID) *snapshot.View { return view }, Pod: func(string, string) *corev1.Pod { return pod }}
 	_, text := show(t, source, url.Values{"pod": {"web"}})
 	for _, want := range []string{
 		"Pod default/web is on node node-03.\nIts annotation outboard.dev/decision says: scored 6 of 200\n",
@@ -253,7 +254,7 @@ func TestWhereItIsAndWhy(t *testing.T) {
 
 // A profile that does not exist is an error, even for an unknown pod.
 func TestUnknownProfile(t *testing.T) {
-	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func() *snapshot.View { return new(snapshot.View) }, Pod: pending(corev1.PodSpec{})}))
+	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func(types.UID) *snapshot.View { return new(snapshot.View) }, Pod: pending(corev1.PodSpec{})}))
 	defer server.Close()
 	_, err := explain.Fetch(t.Context(), server.Client(), server.URL, url.Values{"pod": {"web"}, "profile": {"/typo"}})
 	if err == nil || !strings.Contains(err.Error(), `there is no profile "/typo": the profiles are /`) {

@@ -86,6 +86,15 @@ func TestProjectReadmesListAll(t *testing.T) {
 		name := filepath.Base(filepath.Dir(file))
 		rows["examples/README.md"] = append(rows["examples/README.md"], fmt.Sprintf("| [%s](%s) |", name, name))
 	}
+	tutorials, err := filepath.Glob("../examples/from-the-tutorials/*/outboard.yaml")
+	if err != nil || len(tutorials) == 0 {
+		t.Fatal(tutorials, err)
+	}
+	for _, file := range tutorials {
+		name := filepath.Base(filepath.Dir(file))
+		rows["examples/from-the-tutorials/README.md"] = append(rows["examples/from-the-tutorials/README.md"], fmt.Sprintf("| [%s](%s) |", name, name))
+	}
+	rows["examples/README.md"] = append(rows["examples/README.md"], "| [from-the-tutorials](from-the-tutorials) |")
 	for page, want := range rows {
 		text, err := os.ReadFile(filepath.Join("..", page))
 		if err != nil {

@@ -160,8 +160,10 @@ const (
 // replaces it with a score.
 const NoOpinion int64 = -1
 
-// InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, or that must
-// be called for every pod with certain resources.
+// InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, that must
+// be called for every pod with certain resources, or that only scores. The configuration of a policy
+// may implement it as well: then errors about its signals and resources are reported together with
+// errors for which there is no Policy.
 type InputReader interface {
 	// Inputs returns what the policy needs with its configuration. The result is always the same.
 	Inputs() Inputs
@@ -181,6 +183,9 @@ type Inputs struct {
 	// History is true if the policy learns from which pods have come and gone: see
 	// [snapshot.View.History].
 	History bool
+	// ScoreOnly is true if no Cycle is a [Filter], whatever the pod: then kube-scheduler need not call
+	// filter for the policy.
+	ScoreOnly bool
 }
 
 // Signal is a use of a signal.

@@ -32,7 +32,7 @@ const (
 	checkedBound = 8
 )
 
-// reservations are the pods that are being bound. They may be used concurrently. The zero value has none.
+// reservations are the pods that the plugins are binding. They may be used concurrently. The zero value has none.
 type reservations struct {
 	mu      sync.Mutex
 	byUID   map[types.UID]*reservation
@@ -170,7 +170,7 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
 	cluster := p.service.Binding()
 	b := binder.Binder{
-		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Ledgers(), InFlight: p.inFlight,
+		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Ledgers(), InFlight: &p.inFlight,
 		Why: func(pod *corev1.Pod, node string) string { return p.service.Log.Why(pod, c.profile, node) },
 	}
 	pod := cluster.PodByUID(c.pod.UID) // its version may be newer

@@ -79,7 +79,7 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 // PreFilter implements fwk.PreFilterPlugin. It prepares the policies.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
-	p.reserved.endShown(p.service.Cluster.View(), p.service.Cluster.PodByUID)
+	p.endShown()
 	a, err := p.begin(ctx, pod)
 	if err != nil {
 		p.recordError(pod, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,8 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/binder"
-	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/ledger"
@@ -51,6 +50,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	s := &scheduler{t: t, activated: map[string]int{}}
 	for i := range nodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
 		more = append(more, node)
 		s.generation++
 		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
@@ -72,7 +72,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	running, err := service.New(service.Options{
+	made, err := newProcess(service.Options{
 		Config: c, Types: known, Connection: service.Connection{Cluster: live, Keeper: keeper}, Registry: registry, Logger: slog.New(slog.DiscardHandler),
 		Retry: func(pod *corev1.Pod) {
 			s.mu.Lock()
@@ -83,6 +83,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
+	running := made.service
 	ctx, cancel := context.WithCancel(context.Background())
 	factory.Start(ctx.Done())
 	ended := make(chan error, 1)
@@ -91,7 +92,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	if err := live.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.plugin = newPlugin(&process{service: running, metrics: &verbs{Metrics: callmetrics.New(registry)}, inFlight: new(binder.InFlight)}, arguments{}, struct{ fwk.Handle }{})
+	s.plugin = newPlugin(made, arguments{}, struct{ fwk.Handle }{})
 	return s
 }
 

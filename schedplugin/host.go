@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -24,6 +25,7 @@ import (
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/service"
 	signals "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/snapshot"
 )
 
 // New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use the given types; a nil list stands
@@ -53,7 +55,28 @@ type host struct {
 type process struct {
 	service  *service.Service
 	metrics  *verbs
-	inFlight *binder.InFlight
+	inFlight binder.InFlight
+	reserved reservations
+}
+
+// latest returns the View as the policies would evaluate it for the pod; "": for no pod.
+func (p *process) latest(pod types.UID) *snapshot.View {
+	p.endShown()
+	return p.inFlight.Latest(p.service.Cluster, pod)
+}
+
+// endShown ends the reservations that are over.
+func (p *process) endShown() {
+	p.reserved.endShown(p.service.Cluster.View(), p.service.Cluster.PodByUID)
+}
+
+// newProcess returns the process with a service of the options.
+func newProcess(o service.Options) (*process, error) {
+	p := &process{metrics: &verbs{Metrics: callmetrics.New(o.Registry)}}
+	o.View = p.latest
+	var err error
+	p.service, err = service.New(o)
+	return p, err
 }
 
 // verbs are the metrics of the verbs of profiles.
@@ -115,7 +138,7 @@ func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) (*proc
 	if err != nil {
 		return nil, err
 	}
-	s, err := service.New(service.Options{
+	p, err := newProcess(service.Options{
 		File: a.ConfigFile, Config: c, Types: h.types, Connection: to, Registry: registry, Logger: logger,
 		Retry: func(pod *corev1.Pod) {
 			handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
@@ -124,6 +147,7 @@ func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) (*proc
 	if err != nil {
 		return nil, err
 	}
+	s := p.service
 	run := []func(context.Context) error{s.Run}
 	admin, err := server.ListenAdmin(server.Options{Logger: logger, Admin: s.AdminOptions()})
 	if err != nil {
@@ -145,7 +169,7 @@ func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) (*proc
 			}
 		}()
 	}
-	return &process{service: s, metrics: &verbs{Metrics: callmetrics.New(registry)}, inFlight: new(binder.InFlight)}, nil
+	return p, nil
 }
 
 // watch returns what follows the configuration file.

@@ -34,8 +34,6 @@ type plugin struct {
 
 	latest atomic.Pointer[latest] // nil: none
 
-	reserved reservations
-
 	mu    sync.Mutex
 	infos *infoTable // of the latest attempt; nil: none yet
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
@@ -90,8 +88,7 @@ func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error
 			return nil, err
 		}
 	}
-	pods := p.inFlight.Now() // before the View is read
-	return p.inFlight.Complete(cluster.View(), pods, pod), nil
+	return p.inFlight.Latest(cluster, pod), nil
 }
 
 // trimmed returns the trimmed pod.

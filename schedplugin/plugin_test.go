@@ -2,7 +2,9 @@ package schedplugin
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/explain"
 )
 
 const onePerNode = "profiles: [{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]\n"
@@ -78,6 +81,73 @@ func TestReservedPodsCount(t *testing.T) {
 	s.attempt(podNamed("fourth", web))
 	if s.reserved.of("first") != nil {
 		t.Error("the pod counts as being bound although the view shows it")
+	}
+}
+
+// What people and tools are shown has the pods that are reserved or bound, until they are gone, also if kube-scheduler makes no further
+// attempt.
+func TestReservedPodsAreShown(t *testing.T) {
+	s := schedule(t, 1, onePerNode, podNamed("first", web), podNamed("second", web))
+	explanations := s.service.AdminOptions().Handlers["GET "+explain.Path]
+	fits := func(pod string) bool {
+		w := httptest.NewRecorder()
+		explanations.ServeHTTP(w, httptest.NewRequest("GET", explain.Path+"?pod="+pod, nil))
+		var doc explain.Document
+		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || len(doc.Now) != 1 {
+			t.Fatal(err, doc)
+		}
+		return doc.Now[0].Fit == 1
+	}
+	if !fits("second") {
+		t.Fatal("second fits nowhere")
+	}
+	first := podNamed("first", web)
+	st, _ := s.attempt(first)
+	s.Reserve(t.Context(), st, first, "n0")
+	if fits("second") {
+		t.Error("explain does not count the reserved pod")
+	}
+	if !fits("first") {
+		t.Error("explain counts the reserved pod against itself")
+	}
+	s.PostBind(t.Context(), st, first, "n0")
+	bound := first.DeepCopy()
+	bound.Spec.NodeName = "n0"
+	if _, err := s.client.CoreV1().Pods("default").Update(t.Context(), bound, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the pod on its node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 1 })
+	if fits("second") {
+		t.Error("explain does not count the bound pod")
+	}
+	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("no pod on the node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 0 })
+	if !fits("second") {
+		t.Error("explain counts a pod that is gone")
+	}
+}
+
+// An attempt in one profile of kube-scheduler ends the reservations of another that are over.
+func TestReservationsOfIdleProfileEnd(t *testing.T) {
+	s := schedule(t, 1, onePerNode, podNamed("first", web))
+	idle := newPlugin(s.process, arguments{}, s.handle)
+	first := podNamed("first", web)
+	st, _ := s.attempt(first)
+	idle.Reserve(t.Context(), st, first, "n0")
+	idle.PostBind(t.Context(), st, first, "n0")
+	s.attempt(podNamed("second", web))
+	if s.reserved.of("first") == nil {
+		t.Error("the pod does not count although no View shows it")
+	}
+	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("first is gone", func() bool { return s.service.Cluster.PodByUID("first") == nil })
+	s.attempt(podNamed("third", web))
+	if s.reserved.of("first") != nil {
+		t.Error("the pod counts although it is gone")
 	}
 }
 

@@ -97,33 +97,30 @@ func TestBudgetHasRoomForAnOrdinaryBodyOnEachConnection(t *testing.T) {
 }
 
 func TestBudgetServesTheOldestFirst(t *testing.T) {
-	b := testBudget(100<<20, time.Hour, nil)
-	holder := &lease{budget: b}
-	if err := holder.take(t.Context(), b.heavy, heavyRoom); err != nil {
-		t.Fatal(err)
-	}
-	order := make(chan string, 2)
-	var running sync.WaitGroup
-	for i, name := range []string{"first", "second"} {
-		running.Go(func() {
-			l := &lease{budget: b}
-			if err := l.take(context.Background(), b.heavy, heavyRoom); err != nil {
-				order <- fmt.Sprint(name, ": ", err)
-				return
-			}
-			order <- name
-			l.release()
-		})
-		for b.heavy.waiting.Load() <= int64(i) {
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		b := testBudget(100<<20, time.Hour, nil)
+		holder := &lease{budget: b}
+		if err := holder.take(t.Context(), b.heavy, heavyRoom); err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond) // until it is in the queue
-	}
-	holder.release()
-	running.Wait()
-	if a, b := <-order, <-order; a != "first" || b != "second" {
-		t.Errorf("served %q, then %q", a, b)
-	}
+		order := make(chan string, 2)
+		for _, name := range []string{"first", "second"} {
+			go func() {
+				l := &lease{budget: b}
+				if err := l.take(context.Background(), b.heavy, heavyRoom); err != nil {
+					order <- fmt.Sprint(name, ": ", err)
+					return
+				}
+				order <- name
+				l.release()
+			}()
+			synctest.Wait() // until it is in the queue
+		}
+		holder.release()
+		if a, b := <-order, <-order; a != "first" || b != "second" {
+			t.Errorf("served %q, then %q", a, b)
+		}
+	})
 }
 
 func TestBudgetWaitEndsWithTheRequest(t *testing.T) {

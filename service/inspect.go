@@ -12,7 +12,7 @@ import (
 // Inspector is implemented by a policy.Policy that shows its state to people and their tools.
 type Inspector interface {
 	// Inspect returns the value at a path below that of the profile, such as "inspect/node-1". The caller encodes it as JSON.
-	// found is false if the path does not exist. Inspect is pure.
+	// found is false if the path does not exist. Inspect is pure. The View has the pods that are being bound.
 	Inspect(view *snapshot.View, path string) (answer any, found bool)
 }
 
@@ -54,7 +54,7 @@ func (s *Service) show(w http.ResponseWriter, profile *config.Profile, path stri
 		if !ok {
 			continue
 		}
-		answer, found := inspector.Inspect(s.Cluster.View(), path)
+		answer, found := inspector.Inspect(s.latest(""), path)
 		if !found {
 			continue
 		}

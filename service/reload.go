@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/filewatch"
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -103,8 +104,15 @@ func (s *Service) reloadLocked(data []byte) {
 		return
 	}
 	former := s.Current().Config
-	if fields := config.NeedsRestart(s.options.Config, c); len(fields) > 0 {
-		s.logger.Warn("some configuration changes require a restart", "fields", fields)
+	for _, change := range config.NeedsRestart(s.options.Config, c) {
+		s.logger.Warn("a configuration change "+config.RequiresRestart, "change", change.String())
+	}
+	var view *snapshot.View
+	if s.Cluster != nil {
+		view = s.Cluster.View()
+	}
+	for _, risk := range config.Risks(former, c, view) {
+		s.logger.Warn("a configuration change is risky", "risk", risk)
 	}
 	s.enforce(p)
 	s.reloads.loaded()
@@ -154,13 +162,16 @@ func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 	return p, nil
 }
 
-// changes returns the fields in which two configurations differ.
-func changes(former, c *config.Config) []string {
-	fields := config.Diff(former, c)
-	if more := len(fields) - maxChanges; more > 0 {
-		fields = append(fields[:maxChanges:maxChanges], fmt.Sprintf("and %d more", more))
+// changes describes the fields in which two configurations differ.
+func changes(former, c *config.Config) string {
+	var lines []string
+	for _, change := range config.Changes(former, c) {
+		lines = append(lines, change.String())
 	}
-	return fields
+	if more := len(lines) - maxChanges; more > 0 {
+		lines = append(lines[:maxChanges:maxChanges], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "; ")
 }
 
 // WatchFailed records that the configuration file cannot be watched or read.

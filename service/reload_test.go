@@ -45,7 +45,7 @@ func (r *reloading) says(text, want string) {
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
-	const warning = "require a restart"
+	const warning = `msg="a configuration change has no effect until Outboard is restarted" change="log.level: info → debug"`
 	r.says(alone+"log: {level: debug}\n"+policies, warning)
 	r.says(alone+"log: {level: debug}\n"+policies+"  shortlist: 5\n", warning)
 	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
@@ -56,7 +56,7 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 
 func TestReloadSaysWhatChanged(t *testing.T) {
 	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
-	r.says(alone+"profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="[profiles[0].shortlist profiles[0].policies[0].weight]"`)
+	r.says(alone+"profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="profiles[0].shortlist: 0 → 5; profiles[0].policies[0].weight: 1 → 3"`)
 	many := alone + "profiles:\n- policies:\n"
 	for range 30 {
 		many += "  - {type: ImageLocality, name: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -31,6 +33,9 @@ type World struct {
 	Extender  Extender
 	// Resource is the resource whose allocation is measured.
 	Resource corev1.ResourceName
+	// Allocators are policies that allocate Resource. A node then has no more of it than each of them can allocate there: what a node
+	// reports may be more, such as the memory of the largest GPU for each GPU.
+	Allocators []policy.Reserver
 	// Pending are pods that are pending at the start: they come before all others, once each.
 	Pending []Job
 	// Known are pods that came and ended before the start. Policies may learn from them.
@@ -80,14 +85,51 @@ func demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return amount(name, quantity.MilliValue(), quantity.Value())
 }
 
-// Capacity returns how much of the resource the nodes have: CPU in thousandths, all else in whole units.
+// Capacity returns how much of the resource can be allocated on the nodes: CPU in thousandths, all else in whole units.
 func (w *World) Capacity() int64 {
 	sum := int64(0)
 	for _, n := range w.Nodes {
 		quantity := n.Status.Allocatable[w.Resource]
-		sum += amount(w.Resource, quantity.MilliValue(), quantity.Value())
+		capacity := amount(w.Resource, quantity.MilliValue(), quantity.Value())
+		for _, allocator := range w.Allocators {
+			if units, ok := unitsOf(allocator, n, w.Resource); ok {
+				capacity = min(capacity, units)
+			}
+		}
+		sum += capacity
 	}
 	return sum
+}
+
+// unitsOf returns how much of the resource the policy can allocate on an empty node; ok is false if it does not allocate the resource
+// there.
+func unitsOf(allocator policy.Reserver, object *corev1.Node, name corev1.ResourceName) (sum int64, ok bool) {
+	one := corev1.ResourceList{name: *resource.NewQuantity(1, resource.DecimalSI)}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: one, Limits: one}}}}}
+	var builder snapshot.Builder
+	builder.SetNode(object)
+	view := builder.View()
+	node := view.Node(object.Name)
+	keys, err := allocator.Ledgers(pod, node)
+	if err != nil {
+		return 0, false
+	}
+	for _, key := range keys {
+		if key != (snapshot.LedgerKey{Resource: string(name), Node: object.Name}) {
+			continue
+		}
+		claim, verdict := allocator.Reserve(policy.ReserveRequest{
+			Pod: pod, Node: node, View: view, Ledger: &snapshot.Ledger{Resource: key.Resource, Node: key.Node}, At: start,
+		})
+		if !verdict.Fits() {
+			return 0, false
+		}
+		for _, unit := range claim.Units {
+			sum += unit.Capacity
+		}
+		return sum, true
+	}
+	return 0, false
 }
 
 // Filled is the result of filling up a cluster. All shares are relative to the capacity for the resource.

@@ -179,7 +179,7 @@ func TestReportFormats(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var b strings.Builder
 	now := time.Unix(100, 0)
-	p := &Progress{W: &b, Every: time.Second, Now: func() time.Time { return now }}
+	p := &Progress{W: &b, Terminal: true, Every: time.Second, Now: func() time.Time { return now }}
 	tell := p.Of("x")
 	tell(0.1)
 	tell(0.2)
@@ -188,5 +188,12 @@ func TestProgress(t *testing.T) {
 	p.Done("x", "well")
 	if got := b.String(); strings.Contains(got, "20 %") || !strings.Contains(got, "x:  10 %") || !strings.Contains(got, "x: 100 %") || !strings.Contains(got, "x: well") {
 		t.Errorf("%q", got)
+	}
+	b.Reset()
+	p = &Progress{W: &b, Every: time.Second, Now: func() time.Time { return now }}
+	p.Of("x")(0.1)
+	p.Done("x", "well")
+	if got := b.String(); got != "x: well\n" {
+		t.Errorf("in a file: %q", got)
 	}
 }

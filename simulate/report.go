@@ -270,9 +270,11 @@ func (c *column) over(seeds int) string {
 	return text + c.unit
 }
 
-// Progress writes the progress of a simulation on one line, at most once every Every.
+// Progress writes the results of simulations, and on a terminal also the progress of each, at most once every Every. It rewrites the line
+// of a terminal.
 type Progress struct {
-	W io.Writer
+	W        io.Writer
+	Terminal bool // whether W is one
 	// Every is the minimum time between two lines, by Now.
 	Every time.Duration
 	Now   func() time.Time
@@ -282,14 +284,18 @@ type Progress struct {
 // Of returns a function that reports the progress of the simulation with the name.
 func (p *Progress) Of(name string) func(part float64) {
 	return func(part float64) {
-		if now := p.Now(); now.Sub(p.last) >= p.Every {
+		if now := p.Now(); p.Terminal && now.Sub(p.last) >= p.Every {
 			p.last = now
 			fmt.Fprintf(p.W, "\r%s: %3.0f %%   ", name, 100*math.Min(1, part))
 		}
 	}
 }
 
-// Done ends the line.
+// Done writes the result of the simulation with the name.
 func (p *Progress) Done(name, result string) {
+	if !p.Terminal {
+		fmt.Fprintf(p.W, "%s: %s\n", name, result)
+		return
+	}
 	fmt.Fprintf(p.W, "\r%s: %s%s\n", name, result, strings.Repeat(" ", 12))
 }

@@ -14,7 +14,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // TrimPod removes, in place, what no placement can depend on, including every value that may be a
 // secret: managed fields, environment, commands, probes, lifecycle hooks, volume mounts, volumes
-// that are not persistent, and most of the status. Of the status it keeps the phase, the start
+// that are neither persistent nor images, and most of the status. Of the status it keeps the phase, the start
 // time, the nominated node, the conditions other than steps on the way to Ready, and, while the pod
 // is resized, its resources. It also removes ephemeral containers, which kube-scheduler does not
 // count either.
@@ -29,7 +29,7 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Spec.SecurityContext = nil
 	pod.Spec.EvictionResponders = nil
 	pod.Spec.ImagePullSecrets = nil
-	pod.Spec.Volumes = persistent(pod.Spec.Volumes)
+	pod.Spec.Volumes = placing(pod.Spec.Volumes)
 	var kept corev1.PodStatus
 	if isResized(pod) {
 		kept = resourceStatus(&pod.Status)
@@ -130,11 +130,11 @@ func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return append(make([]corev1.PodCondition, 0, len(kept)), kept...)
 }
 
-// persistent returns the volumes that can restrict where a pod runs.
-func persistent(volumes []corev1.Volume) []corev1.Volume {
+// placing returns the volumes on which it can depend where a pod runs: those that exist in some places, and images, which some nodes have.
+func placing(volumes []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, v := range volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil || v.Image != nil {
 			kept = append(kept, v)
 		}
 	}

@@ -205,7 +205,7 @@ func TestTrimPodDropsSecrets(t *testing.T) {
 	}
 }
 
-func TestTrimPodKeepsVolumesThatTieItToAPlace(t *testing.T) {
+func TestTrimPodKeepsVolumesThatDetermineItsPlace(t *testing.T) {
 	p := pod("p", "")
 	p.Spec.Volumes = []corev1.Volume{
 		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
@@ -214,13 +214,14 @@ func TestTrimPodKeepsVolumesThatTieItToAPlace(t *testing.T) {
 		{Name: "generic", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
+		{Name: "model", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "model:1"}}},
 	}
 	snapshot.TrimPod(p)
 	var kept []string
 	for _, v := range p.Spec.Volumes {
 		kept = append(kept, v.Name)
 	}
-	if got := strings.Join(kept, " "); got != "claim generic inline" {
+	if got := strings.Join(kept, " "); got != "claim generic inline model" {
 		t.Errorf("kept %q", got)
 	}
 }

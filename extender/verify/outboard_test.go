@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -100,6 +101,25 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 		if r := result(t, report, id); r.Outcome != verify.Passed {
 			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
 		}
+	}
+}
+
+// Outboard knows none of the imaginary nodes. That is no reason to advise whole nodes.
+func TestImaginaryNodesAreNotKnown(t *testing.T) {
+	var builder snapshot.Builder
+	builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}})
+	profile, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "ImageLocality", Policy: policytest.Build(t, imagelocality.Type(), ""), Weight: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := outboard.New(outboard.Options{
+		Profile: "/", Engine: profile, Cluster: stillCluster{builder.View()}, Log: decision.NewLog(16),
+		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+	})
+	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), PrioritizeVerb: "prioritize"}))
+	notes := strings.Join(report.Notes, "\n")
+	if !slices.Equal(report.Modes, []verify.Mode{verify.ModeNodes}) || !strings.Contains(notes, "name nodes that the extender knows") || strings.Contains(notes, "nodeCacheCapable: false") {
+		t.Errorf("modes %v, notes:\n%s", report.Modes, notes)
 	}
 }
 

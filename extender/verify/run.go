@@ -181,6 +181,8 @@ func (r *run) findModes() []Mode {
 		modes = []Mode{ModeNames}
 	case len(modes) == 1 && modes[0] == ModeNames:
 		r.note("whole nodes get no result (%s): set nodeCacheCapable: true in kube-scheduler's configuration", got[ModeNodes])
+	case len(modes) == 1 && r.fixtures.knownNodes == 0:
+		r.note("names of imaginary nodes get no result (%s), so only whole nodes are checked: name nodes that the extender knows", got[ModeNames])
 	case len(modes) == 1:
 		r.note("node names get no result (%s): set nodeCacheCapable: false in kube-scheduler's configuration, which makes calls much slower", got[ModeNames])
 	}

@@ -63,9 +63,12 @@ func isUsed(n *snapshot.Node) bool {
 }
 
 // Inputs implements policy.InputReader.
-func (p *cost) Inputs() policy.Inputs {
+func (p *cost) Inputs() policy.Inputs { return p.config.Inputs() }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
-	for i, s := range p.config.Prices {
+	for i, s := range c.Prices {
 		if s.Signal == "" {
 			continue
 		}

@@ -47,8 +47,11 @@ func (p *devices) requested(pod *corev1.Pod) int64 {
 }
 
 // Inputs implements policy.InputReader.
-func (p *devices) Inputs() policy.Inputs {
-	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(p.config.Resource)}}
+func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
+	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(c.Resource)}}
 }
 
 // Prepare implements policy.Policy.

@@ -44,11 +44,14 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 }
 
 // Inputs implements policy.InputReader.
-func (p *gpuMemory) Inputs() policy.Inputs {
+func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
-		Resources:  []corev1.ResourceName{memoryResource},
+		Resources:  []corev1.ResourceName{memoryResource, countResource},
 		ConfigMaps: []snapshot.ConfigMapSource{unhealthyGPUs},
-		History:    p.ranker != nil,
+		History:    c.ScoringStrategy.Type == LeastWaste,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -84,6 +85,20 @@ func GPUs(config Config, n *snapshot.Node) []GPU {
 	}
 	slices.SortFunc(devices, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return devices
+}
+
+// Unannotated returns the pods of the node that request GPUs, and of which neither a claim nor an annotation says which GPUs they
+// have, in order of namespace and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
+func Unannotated(config Config, n *snapshot.Node) []GPUPod {
+	hw := hardwareOf(n.Object, config.SizesFrom)
+	_, unclaimed := claims.On(n, n.Ledger(memoryResource))
+	var pods []GPUPod
+	for _, pod := range unclaimed {
+		if memory, count := requested(pod); (memory > 0 || count > 0) && len(annotated(nil, pod, &hw)) == 0 {
+			pods = append(pods, GPUPod{Holder: Holder{pod.Namespace, pod.Name, pod.UID}, Amount: memory})
+		}
+	}
+	return pods
 }
 
 func (d *GPU) enter(h holding) {

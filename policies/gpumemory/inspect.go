@@ -20,6 +20,8 @@ type Report struct {
 type NodeReport struct {
 	Name string `json:"name"`
 	GPUs []GPU  `json:"gpus"`
+	// Unannotated are the pods of which nothing says which GPUs they have: see the function Unannotated.
+	Unannotated []GPUPod `json:"unannotated,omitempty"`
 }
 
 // inspection is the response of gpushare's own /inspect.
@@ -58,7 +60,7 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found
 	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
 	for n := range nodesOf(view, name, one) {
 		if devices := GPUs(p.config, n); len(devices) > 0 {
-			report.Nodes = append(report.Nodes, NodeReport{n.Name, devices})
+			report.Nodes = append(report.Nodes, NodeReport{n.Name, devices, Unannotated(p.config, n)})
 		}
 	}
 	switch {

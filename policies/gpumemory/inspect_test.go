@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -42,6 +43,29 @@ func TestG6Inspect(t *testing.T) {
 		got, err := json.Marshal(answer)
 		if err != nil || !found || string(got) != want {
 			t.Errorf("%s: found %v, %v\ngot  %s\nwant %s", path, found, err, got, want)
+		}
+	}
+}
+
+// A pod that requests GPUs, and of which nothing says which ones it has, is shown beside the GPUs. A node's only GPU must be the pod's.
+func TestInspectShowsUnannotatedPods(t *testing.T) {
+	var builder snapshot.Builder
+	builder.SetNode(gpuNode("n", 2, 16))
+	builder.SetNode(gpuNode("single", 1, 16))
+	builder.SetPod(placed("known", 6, "1"))
+	for _, name := range []string{"n", "single"} {
+		pod := placed("on-"+name, 4, "")
+		pod.Spec.NodeName, pod.Annotations = name, nil
+		builder.SetPod(pod)
+		other := placed("without-gpu-on-"+name, 0, "")
+		other.Spec.NodeName, other.Annotations = name, nil
+		builder.SetPod(other)
+	}
+	view := builder.View()
+	for node, want := range map[string]string{"n": `[{"namespace":"default","name":"on-n","uid":"uid-on-n","amount":4}]`, "single": "null"} {
+		got, err := json.Marshal(gpumemory.Unannotated(gpumemory.Config{}, view.Node(node)))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %v, got %s, want %s", node, err, got, want)
 		}
 	}
 }

@@ -80,9 +80,12 @@ func (s *Signal) indicates(number float64) bool {
 }
 
 // Inputs implements policy.InputReader.
-func (p *health) Inputs() policy.Inputs {
+func (p *health) Inputs() policy.Inputs { return p.config.Inputs() }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
-	for i, r := range p.config.Rules {
+	for i, r := range c.Rules {
 		if r.Signal != nil {
 			signals = append(signals, policy.Signal{Field: fmt.Sprintf("rules[%d].signal.name", i), Name: r.Signal.Name, About: policy.AboutNodes})
 		}

@@ -190,7 +190,7 @@ func (s *Signal) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("name"), "must be the name of a signal"))
 	}
 	if s.Above != nil && s.Below != nil {
-		errs = append(errs, field.Forbidden(at.Child("below"), "cannot be set together with above: set only one of above and below"))
+		errs = append(errs, field.Forbidden(at.Child("below"), "cannot be set together with above"))
 	}
 	for name, threshold := range map[string]*float64{"above": s.Above, "below": s.Below} {
 		if threshold != nil && (math.IsNaN(*threshold) || math.IsInf(*threshold, 0)) {

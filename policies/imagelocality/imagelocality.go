@@ -99,6 +99,9 @@ func (on *images) find(name image) int {
 	return -1
 }
 
+// Inputs implements policy.InputReader.
+func (p *imageLocality) Inputs() policy.Inputs { return policy.Inputs{ScoreOnly: true} }
+
 // Prepare implements policy.Policy.
 func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	wanted := p.imagesOf(pod)
@@ -123,15 +126,23 @@ func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snap
 	return c, nil
 }
 
-// imagesOf returns the images that must be on a node before all containers of the pod can start,
+// imagesOf returns the images that must be on a node before all containers of the pod can start, of containers and of volumes,
 // without duplicates and with weight 1.
 func (p *imageLocality) imagesOf(pod *corev1.Pod) []wantedImage {
 	names := make([]string, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	add := func(name string) {
+		if name != "" {
+			names = append(names, normalize(name))
+		}
+	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			if name := containers[i].Image; name != "" {
-				names = append(names, normalize(name))
-			}
+			add(containers[i].Image)
+		}
+	}
+	for i := range pod.Spec.Volumes {
+		if image := pod.Spec.Volumes[i].Image; image != nil {
+			add(image.Reference)
 		}
 	}
 	slices.Sort(names)

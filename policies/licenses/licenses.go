@@ -24,7 +24,7 @@ const ledgerPrefix = "licenses/"
 type licenses struct {
 	annotation string
 	whenStale  policy.WhenStale
-	signals    []policy.Signal
+	inputs     policy.Inputs
 	features   []*feature // in order of name
 	bound      *snapshot.Fact[[]boundPod]
 	latest     atomic.Pointer[viewHolders]
@@ -41,8 +41,8 @@ type feature struct {
 }
 
 func newLicenses(config Config) *licenses {
-	p := &licenses{annotation: config.Annotation, whenStale: config.WhenStale}
-	for i, c := range config.Features {
+	p := &licenses{annotation: config.Annotation, whenStale: config.WhenStale, inputs: config.Inputs()}
+	for _, c := range config.Features {
 		f := &feature{Feature: c}
 		if c.Server != nil {
 			f.signal = c.Server.Signal
@@ -51,9 +51,6 @@ func newLicenses(config Config) *licenses {
 				name = c.Name
 			}
 			f.totalKey, f.usedKey = name+"/total", name+"/used"
-			p.signals = append(p.signals, policy.Signal{
-				Field: fmt.Sprintf("features[%d].server.signal", i), Name: f.signal, About: policy.AboutKeys,
-			})
 		}
 		var valued bool
 		f.labelKey, f.labelValue, valued = strings.Cut(c.NodeLabel, "=")
@@ -80,9 +77,17 @@ func (f *feature) on(n *snapshot.Node) bool {
 }
 
 // Inputs implements policy.InputReader.
-func (p *licenses) Inputs() policy.Inputs {
-	inputs := policy.Inputs{Signals: p.signals}
-	for _, f := range p.features {
+func (p *licenses) Inputs() policy.Inputs { return p.inputs }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
+	var inputs policy.Inputs
+	for i, f := range c.Features {
+		if f.Server != nil {
+			inputs.Signals = append(inputs.Signals, policy.Signal{
+				Field: fmt.Sprintf("features[%d].server.signal", i), Name: f.Server.Signal, About: policy.AboutKeys,
+			})
+		}
 		if f.Resource != "" {
 			inputs.Resources = append(inputs.Resources, corev1.ResourceName(f.Resource))
 		}

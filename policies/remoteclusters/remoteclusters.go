@@ -57,10 +57,13 @@ func newRemoteClusters(config Config) *remoteClusters {
 }
 
 // Inputs implements policy.InputReader.
-func (p *remoteClusters) Inputs() policy.Inputs {
+func (p *remoteClusters) Inputs() policy.Inputs { return p.config.Inputs() }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
-	for i, c := range p.config.Clusters {
-		signals = append(signals, policy.Signal{Field: fmt.Sprintf("clusters[%d].signal", i), Name: c.Signal, About: policy.AboutKeys})
+	for i, cluster := range c.Clusters {
+		signals = append(signals, policy.Signal{Field: fmt.Sprintf("clusters[%d].signal", i), Name: cluster.Signal, About: policy.AboutKeys})
 	}
 	return policy.Inputs{Signals: signals}
 }

@@ -74,7 +74,9 @@ func (p *rules) evaluate(kind class, vars *activation) []value {
 }
 
 // Inputs implements policy.InputReader.
-func (p *rules) Inputs() policy.Inputs { return policy.Inputs{Signals: p.reads} }
+func (p *rules) Inputs() policy.Inputs {
+	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0}
+}
 
 // Prepare implements policy.Policy.
 func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {

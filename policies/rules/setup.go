@@ -54,12 +54,20 @@ type ScoreRule struct {
 	When string `json:"when"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
 	Expression string `json:"expression"`
-	// Weight is the weight of the rule among the score rules of the policy, 1..100. 0, the
-	// default, means 1.
-	Weight int32 `json:"weight"`
+	// Weight is the weight of the rule among the score rules of the policy, 0..100. With 0 the
+	// rule is checked and not evaluated. Default 1.
+	Weight *int32 `json:"weight"`
 	// FailurePolicy says what happens if an evaluation of When fails: Fail ("", the default)
 	// fails the request, and Ignore ignores the rule.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
+}
+
+// weight returns the weight of the rule, with the default.
+func (s *ScoreRule) weight() int32 {
+	if s.Weight == nil {
+		return 1
+	}
+	return *s.Weight
 }
 
 const (
@@ -140,8 +148,9 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	if len(errs) > 0 {
 		return errs
 	}
-	r.weight = float64(max(1, s.Weight))
-	p.scores = append(p.scores, r)
+	if r.weight = float64(s.weight()); r.weight > 0 {
+		p.scores = append(p.scores, r)
+	}
 	return nil
 }
 
@@ -189,7 +198,7 @@ func (c *Config) validate() field.ErrorList {
 	for i := range c.Score {
 		path := field.NewPath("score").Index(i)
 		errs = append(errs, validateRule(path, names, c.Score[i].Name, c.Score[i].FailurePolicy)...)
-		errs = append(errs, fields.Between(path.Child("weight"), c.Score[i].Weight, 0, 100)...)
+		errs = append(errs, fields.Between(path.Child("weight"), c.Score[i].weight(), 0, 100)...)
 	}
 	return errs
 }

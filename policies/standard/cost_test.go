@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func largePods() map[string]*corev1.Pod {
 }
 
 // The filter and the prioritize call about the largest possible pods and all nodes of a large
-// cluster together take less than kube-scheduler's timeout for one call.
+// cluster together take less processor time than kube-scheduler's timeout for one call.
 func TestLargePodsAreJudgedInTime(t *testing.T) {
 	const httpTimeout = 3 * time.Second
 	c := loadAll(t)
@@ -56,7 +57,7 @@ func TestLargePodsAreJudgedInTime(t *testing.T) {
 			t.Fatal(err) // fills the caches of the nodes
 		}
 		req.Pod = pod
-		began := time.Now()
+		began := processorTime(t)
 		if err := e.Filter(t.Context(), req, &result); err != nil {
 			t.Fatal(err)
 		}
@@ -64,8 +65,18 @@ func TestLargePodsAreJudgedInTime(t *testing.T) {
 		if err := e.Score(t.Context(), req, &result); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > httpTimeout {
+		if took := processorTime(t) - began; took > httpTimeout {
 			t.Errorf("the calls about a pod with many %s took %v: filter %+v, prioritize %+v", name, took, filters, result.Record.Policies)
 		}
 	}
+}
+
+// processorTime returns what this process has used, so that other processes do not matter.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -40,9 +40,12 @@ func newUtilization(config Config) *utilization {
 }
 
 // Inputs implements policy.InputReader.
-func (p *utilization) Inputs() policy.Inputs {
+func (p *utilization) Inputs() policy.Inputs { return p.config.Inputs() }
+
+// Inputs implements policy.InputReader.
+func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
-	for k, use := range p.uses() {
+	for k, use := range c.uses() {
 		for _, s := range []policy.Signal{
 			{Field: "signal", Name: use.Signal}, {Field: "deviation", Name: use.Deviation}, {Field: "forecast", Name: use.Forecast},
 		} {
@@ -55,14 +58,14 @@ func (p *utilization) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-func (p *utilization) uses() [kinds]Use {
-	return [kinds]Use{cpu: p.config.CPU, memory: p.config.Memory}
+func (c *Config) uses() [kinds]Use {
+	return [kinds]Use{cpu: c.CPU, memory: c.Memory}
 }
 
 // Prepare implements policy.Policy.
 func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, pod: pod, needs: p.predict(pod)}
-	for k, use := range p.uses() {
+	for k, use := range p.config.uses() {
 		if use.Signal != "" {
 			c.readings = append(c.readings, reading{
 				kind: kind(k), Use: use,

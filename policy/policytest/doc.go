@@ -25,7 +25,8 @@
 //   - methods: a method with the name of one of an optional interface, such as Score or Reserve, is
 //     that method: it would never be called otherwise.
 //   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore
-//     only beside Score, and is not a nil pointer.
+//     only beside Score, and is not a nil pointer. It implements Filter only without
+//     Inputs.ScoreOnly.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
 //   - reasons: a Reason has a CamelCase Code and a constant one-line Text without
 //     numbers; one Code belongs to one Reason.

@@ -138,6 +138,11 @@ func (s *suite) prepareCases() bool {
 			s.fail("cycle", c.name, "%s", invalid)
 			continue
 		}
+		if reader, ok := s.policy.(policy.InputReader); ok && reader.Inputs().ScoreOnly {
+			if _, filters := prep.cycle.(policy.Filter); filters {
+				s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", prep.cycle)
+			}
+		}
 		c.want = prep.evaluate(w.nodes, forward(len(w.nodes)))
 		if c.want.panicked != "" {
 			s.fail("survives", c.name, "%s", c.want.panicked)

@@ -224,6 +224,11 @@ func broken(errs []error) []string {
 	return slices.Sorted(maps.Keys(rules))
 }
 
+// scoreOnly says that a policy only scores.
+type scoreOnly struct{ policy.Policy }
+
+func (scoreOnly) Inputs() policy.Inputs { return policy.Inputs{ScoreOnly: true} }
+
 func TestBrokenPoliciesFail(t *testing.T) {
 	var calls atomic.Int64 // for policies whose result depends on the number of calls
 	scoring := func(score func(*snapshot.Node) int64) policy.Policy { return cycleOf(scoreFunc(score)) }
@@ -275,6 +280,10 @@ func TestBrokenPoliciesFail(t *testing.T) {
 				nodes := int64(min(view.Len(), 100))
 				return signed{func(*snapshot.Node) int64 { return nodes }, pod.Name}, nil
 			}),
+		},
+		{
+			name: "a Cycle that filters, of a policy that says that it only scores", rule: "cycle", says: "implements Filter, and Inputs().ScoreOnly is true",
+			policy: scoreOnly{cycleOf(filterFunc(atMostOne))},
 		},
 		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},

@@ -16,12 +16,15 @@ type Document struct {
 	// About is what the keys of the numbers are: nodes (the default) or keys. Not for lmstat, which
 	// has keys.
 	About policy.SignalAbout `json:"about"`
-	// Items selects the items, and Key and Value the key and the number of each: JSONPath such as
-	// {.hosts[*]}, {.name} and {.load}. Without Items the document is a mapping of keys to numbers;
-	// with only Value, one number. For json and yaml.
+	// Items is the JSONPath of the items of a document in json or yaml, such as {.hosts[*]}. Without
+	// Items, the document is a mapping of keys to numbers, or, with Value alone, has one number. Not
+	// for csv and lmstat.
 	Items string `json:"items"`
-	// For csv, Key and Value are the names of columns.
-	Key   string `json:"key"`
+	// Key selects the key of each item: in json and yaml, a JSONPath inside the item, such as
+	// {.name}; in csv, the name of a column. Not for lmstat.
+	Key string `json:"key"`
+	// Value selects the number of each item: in json and yaml, a JSONPath inside the item, such as
+	// {.load}, or, without Items, inside the document; in csv, the name of a column. Not for lmstat.
 	Value string `json:"value"`
 	// IgnoreHosts are patterns (*.cluster.example.com) of hosts whose seats do not count as used.
 	// For lmstat.
