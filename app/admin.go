@@ -58,7 +58,7 @@ func probeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "probe healthz|readyz",
 		Short:     "Check by exit status whether the running service is alive or ready",
-		Long:      "Get /healthz or /readyz from the admin address of the running service. Use it in exec probes: the admin address is on loopback, where HTTP probes of the kubelet cannot reach it.",
+		Long:      "Get /healthz or /readyz from the admin address of the running service. Use it in exec probes: the admin address is on loopback, where HTTP probes of the kubelet cannot reach it. The exit status is 1 if the service is not alive or not ready.",
 		Args:      positional("healthz or readyz"),
 		ValidArgs: []string{"healthz", "readyz"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +78,7 @@ func probeCommand() *cobra.Command {
 				return fmt.Errorf("reading the response of the service: %w", err)
 			}
 			if res.StatusCode != http.StatusOK {
-				return errSilent
+				return errFindings
 			}
 			return nil
 		},

@@ -18,9 +18,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// statusNotAudited is the exit status when the audit could not be done.
-const statusNotAudited = 2
-
 type auditOptions struct {
 	cluster        config.ClientConnection
 	grace, recheck time.Duration
@@ -39,28 +36,26 @@ annotations of their claims. GPUs are counted twice: by the claims in ledgers, a
 the annotations of gpushare on bound pods. The audit changes nothing, and does not
 need a running Outboard.
 
-The exit status is 0 if there are no findings other than notes, 1 if there are, and 2
-if the audit could not be done.`,
-		Args: func(cmd *cobra.Command, args []string) error { return notAudited(positional()(cmd, args)) },
+The exit status is 1 if there are findings other than notes.`,
+		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := o.run(cmd.Context())
 			if err != nil {
-				return notAudited(err)
+				return err
 			}
 			write := report.WriteText
 			if o.output == "json" {
 				write = report.WriteJSON
 			}
 			if err := write(cmd.OutOrStdout()); err != nil {
-				return notAudited(err)
+				return err
 			}
 			if !report.OK() {
-				return errSilent
+				return errFindings
 			}
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return notAudited(err) })
 	flags := cmd.Flags()
 	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "the kubeconfig; the default is that of kubectl, or of the pod this runs in")
 	flags.StringVar(&o.cluster.Context, "context", "", "the context in the kubeconfig")
@@ -69,13 +64,6 @@ if the audit could not be done.`,
 	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the node annotation or label with the memory of each GPU, as sizesFrom of GPUMemory")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
-}
-
-func notAudited(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &statusError{statusNotAudited, err}
 }
 
 // run audits once, or, if there are findings, twice.

@@ -20,6 +20,7 @@ import (
 
 	"outboard.dev/outboard/certs"
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/wiring"
 )
 
 // renewalNotice is how long before a certificate expires the command reports that.
@@ -66,7 +67,7 @@ docs/certificates.md has the steps in between.`,
 			changed := cmd.Flags().Changed
 			o.changedNames, o.changedNamespace, o.changedClient = changed("server-name"), changed("namespace"), changed("client-name")
 			if !o.changedNames {
-				o.names = []string{serviceName(o.namespace), "localhost", "127.0.0.1", "::1"}
+				o.names = []string{wiring.ServiceName(o.namespace), "localhost", "127.0.0.1", "::1"}
 			}
 			report := cmd.OutOrStdout()
 			if o.secrets {
@@ -83,7 +84,7 @@ docs/certificates.md has the steps in between.`,
 	flags.StringVar(&o.dir, "dir", "", "directory of the files (required)")
 	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses at which kube-scheduler calls Outboard (default: outboard.NAMESPACE.svc and loopback)")
 	flags.StringVar(&o.client, "client-name", config.SchedulerClient, "name of kube-scheduler in its certificate, for allowedClients")
-	flags.StringVar(&o.namespace, "namespace", "outboard-system", "namespace of Outboard's Service and of the Secrets")
+	flags.StringVar(&o.namespace, "namespace", wiring.Namespace, "namespace of Outboard's Service and of the Secrets")
 	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid; a new CA is valid for ten years")
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
@@ -171,7 +172,7 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 		if o.changedNames {
 			wanted = o.names
 		} else if o.moved(leaf) != "" {
-			wanted = []string{serviceName(o.namespace)}
+			wanted = []string{wiring.ServiceName(o.namespace)}
 		}
 		for _, name := range wanted {
 			if !slices.Contains(hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
@@ -184,7 +185,7 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 	if former != nil && !o.changedNames {
 		names = hosts(former)
 		if i := slices.Index(names, o.moved(former)); i >= 0 {
-			names[i] = serviceName(o.namespace)
+			names[i] = wiring.ServiceName(o.namespace)
 		}
 	}
 	set.Server, err = set.Authority.Issue(certs.Request{CommonName: "outboard", Hosts: names, Server: true, NotAfter: o.until(set), Former: o.former(set.Server)})
@@ -193,19 +194,16 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 
 // moved returns the name of the Service in another namespace than --namespace if the certificate has it instead; "" otherwise.
 func (o certsOptions) moved(cert *x509.Certificate) string {
-	if !o.changedNamespace || o.changedNames || cert.VerifyHostname(serviceName(o.namespace)) == nil {
+	if !o.changedNamespace || o.changedNames || cert.VerifyHostname(wiring.ServiceName(o.namespace)) == nil {
 		return ""
 	}
 	for _, name := range cert.DNSNames {
-		if labels := strings.Split(name, "."); len(labels) == 3 && name == serviceName(labels[1]) {
+		if labels := strings.Split(name, "."); len(labels) == 3 && name == wiring.ServiceName(labels[1]) {
 			return name
 		}
 	}
 	return ""
 }
-
-// serviceName returns the name of Outboard's Service in a namespace.
-func serviceName(namespace string) string { return "outboard." + namespace + ".svc" }
 
 // clientCert issues the client's certificate if there is none, or if it is to be renewed.
 func (o certsOptions) clientCert(set *certs.Set) (issued bool, err error) {
@@ -291,6 +289,10 @@ func (o certsOptions) report(w io.Writer, set *certs.Set) error {
 	}
 	line("server.crt", server, strings.Join(hosts(server), ", "))
 	line("client.crt", client, client.Subject.CommonName)
+	if o.renew && set.Rotating() {
+		lines = append(lines, "kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before "+
+			"you distribute these certificates: otherwise all calls fail as soon as the open connections end.")
+	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }

@@ -206,6 +206,23 @@ func TestCertsRotatesTheCA(t *testing.T) {
 	}
 }
 
+// While kube-scheduler may not trust the new CA, renewing says what must happen first.
+func TestCertsRenewDuringARotation(t *testing.T) {
+	dir := t.TempDir()
+	for _, step := range []struct {
+		flags   []string
+		reminds bool
+	}{{nil, false}, {[]string{"--renew"}, false}, {[]string{"--add-ca"}, false}, {[]string{"--renew"}, true}, {[]string{"--remove-old-cas"}, false}, {[]string{"--renew"}, false}} {
+		out, err := execute(t, append([]string{"certs", "--dir", dir}, step.flags...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reminds := strings.Contains(out, "reads ca.crt only when it starts"); reminds != step.reminds {
+			t.Errorf("certs %v reminds of the restart: %t\n%s", step.flags, reminds, out)
+		}
+	}
+}
+
 // If the command ends after it has written ca.crt, the key of the former CA still signs.
 func TestCertsAfterAnInterruptedRotation(t *testing.T) {
 	dir := t.TempDir()

@@ -14,15 +14,20 @@ import (
 )
 
 func checkCommand(types config.Types) *cobra.Command {
-	var output string
+	var output, against string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file",
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
-errors. The command reads only this file, and makes no requests. FILE - is standard input.
-The exit status is 1 if the file cannot be loaded.`,
+errors. The command reads only the files that you name, and makes no requests. FILE - is
+standard input. The exit status is 1 if the file is not valid.
+
+--against compares the file with the one that is in use: it prints the changes and the risks
+that serve logs when it reloads the file. The exit status is then also 1 if there are risks,
+or changes that require a restart.`,
 		Example: `  outboard check outboard.yaml
   outboard check -o json outboard.yaml
+  outboard check outboard.yaml --against running.yaml
   kubectl -n outboard-system get configmap outboard -o jsonpath='{.data.outboard\.yaml}' | outboard check -`,
 		Args: positional("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,7 +35,7 @@ The exit status is 1 if the file cannot be loaded.`,
 				return err
 			}
 			name, c, err := check(args[0], cmd.InOrStdin(), types)
-			report := checked{Valid: err == nil}
+			report := checked{Valid: err == nil, file: name, against: against}
 			if errs := (config.Errors)(nil); errors.As(err, &errs) {
 				report.Errors = places(errs)
 			} else if err != nil {
@@ -38,18 +43,22 @@ The exit status is 1 if the file cannot be loaded.`,
 			}
 			if c != nil {
 				report.Warnings = places(c.Warnings)
+				if err := report.compare(c, cmd.InOrStdin(), types); err != nil {
+					return err
+				}
 			}
 			if output == "json" {
 				err = writeJSON(cmd.OutOrStdout(), report)
 			} else {
-				err = report.text(cmd.OutOrStdout(), name, c)
+				err = report.text(cmd.OutOrStdout(), c)
 			}
-			if err == nil && !report.Valid {
-				err = errSilent
+			if err == nil && (!report.Valid || len(report.Risks) > 0) {
+				err = errFindings
 			}
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
@@ -65,7 +74,7 @@ func check(file string, stdin io.Reader, types config.Types) (name string, c *co
 	}
 	for i := range c.Profiles {
 		if _, err := service.EngineOf(&c.Profiles[i], nil); err != nil {
-			return name, nil, err
+			return name, nil, config.Errors{{File: name, Rule: err.Error()}}
 		}
 	}
 	return name, c, nil
@@ -76,6 +85,31 @@ type checked struct {
 	Valid    bool    `json:"valid"`
 	Errors   []place `json:"errors,omitempty"`
 	Warnings []place `json:"warnings,omitempty"`
+	// Changes and Risks are those of --against.
+	Changes []config.Change `json:"changes,omitempty"`
+	Risks   []string        `json:"risks,omitempty"`
+
+	file, against string // the names of the files; against is "" without --against
+}
+
+// compare adds the changes from the file in use to c.
+func (r *checked) compare(c *config.Config, stdin io.Reader, types config.Types) error {
+	if r.against == "" {
+		return nil
+	}
+	if r.against == "-" && r.file == standardInput {
+		return errors.New("FILE and --against cannot both be standard input")
+	}
+	name, old, err := check(r.against, stdin, types)
+	if err != nil {
+		return fmt.Errorf("--against %s: %w", name, service.Listed(err))
+	}
+	r.Changes = config.Changes(old, c)
+	r.Risks = config.Risks(old, c, nil)
+	for _, change := range config.NeedsRestart(old, c) {
+		r.Risks = append(r.Risks, change.String()+": "+config.RequiresRestart)
+	}
+	return nil
 }
 
 // place is an error or a warning about a place in a file.
@@ -97,7 +131,7 @@ func places(errs config.Errors) []place {
 }
 
 // text writes a line for each error and warning. c is the configuration, if it is valid.
-func (r *checked) text(w io.Writer, file string, c *config.Config) error {
+func (r *checked) text(w io.Writer, c *config.Config) error {
 	var b strings.Builder
 	for _, e := range r.Errors {
 		fmt.Fprintln(&b, e.Message)
@@ -106,7 +140,7 @@ func (r *checked) text(w io.Writer, file string, c *config.Config) error {
 		fmt.Fprintf(&b, "warning: %s\n", e.Message)
 	}
 	if r.Valid {
-		fmt.Fprintf(&b, "%s is valid.\n", file)
+		fmt.Fprintf(&b, "%s is valid.\n", r.file)
 		for _, p := range c.Profiles {
 			var names []string
 			for _, policy := range p.Policies {
@@ -117,6 +151,15 @@ func (r *checked) text(w io.Writer, file string, c *config.Config) error {
 		for i := range c.Signals {
 			fmt.Fprintf(&b, "signal %s: %s\n", c.Signals[i].Name, c.Signals[i].Type.Name)
 		}
+		if r.against != "" && len(r.Changes) == 0 {
+			fmt.Fprintf(&b, "%s has the same configuration.\n", r.against)
+		}
+	}
+	for _, change := range r.Changes {
+		fmt.Fprintf(&b, "change: %s\n", change)
+	}
+	for _, risk := range r.Risks {
+		fmt.Fprintf(&b, "risk: %s\n", risk)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -11,8 +11,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// errSilent ends the process with status 1, after the command itself has printed the reasons.
-var errSilent = errors.New("")
+// The exit statuses of every command.
+const (
+	statusGood     = 0
+	statusFindings = 1
+	statusFailed   = 2
+)
+
+// errFindings is the error of a command that did its work, and has printed findings. Any other error means that the command could not do
+// its work.
+var errFindings = errors.New("the command has findings")
 
 // Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
 // exit status. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
@@ -20,43 +28,64 @@ func Run(cmd *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
-	err := cmd.ExecuteContext(ctx)
-	if err != nil && err != errSilent {
+	ran, err := cmd.ExecuteContextC(ctx)
+	if err == nil && !ran.Runnable() && !helpWanted(ran) {
+		return statusFailed // cobra has printed the help of a command that only has subcommands
+	}
+	status := exitStatus(err)
+	if status == statusFailed {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.Name(), err)
 	}
-	return exitStatus(err)
+	return status
 }
 
 func exitStatus(err error) int {
-	if special := (*statusError)(nil); errors.As(err, &special) {
-		return special.status
+	switch {
+	case err == nil:
+		return statusGood
+	case errors.Is(err, errFindings):
+		return statusFindings
 	}
-	if err != nil {
-		return 1
-	}
-	return 0
+	return statusFailed
 }
 
-// statusError ends the process with an exit status of its own.
-type statusError struct {
-	status int
-	error
+// helpWanted reports whether the command line has the flag --help.
+func helpWanted(cmd *cobra.Command) bool {
+	wanted, err := cmd.Flags().GetBool("help")
+	return err == nil && wanted
 }
-
-func (e *statusError) Unwrap() error { return e.error }
 
 // NewCommand returns the command outboard with all its subcommands.
 func NewCommand(options ...Option) *cobra.Command {
 	types := typesOf(options)
 	root := &cobra.Command{
-		Use:           "outboard",
-		Short:         "Extend kube-scheduler with policies; explain, check and simulate its decisions",
+		Use:   "outboard",
+		Short: "Extend kube-scheduler with policies; explain, check and simulate its decisions",
+		Long: `Extend kube-scheduler with policies; explain, check and simulate its decisions.
+
+The exit status means the same for every command:
+  0  the command did its work and has no findings
+  1  the command did its work and has findings: a file that is not valid, an error in a
+     check, a pod that Outboard does not know, a service that is not ready
+  2  the command could not do its work: wrong usage, a file that cannot be read, no
+     API server, no running service`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       versionLine(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), errors.New("COMMAND is missing"))
+		},
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(serveCommand(types), checkCommand(types), schemaCommand(types), schedulerConfigCommand(types), doctorCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certsCommand(), versionCommand())
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() == "help" {
+			help.Args = func(_ *cobra.Command, topic []string) error {
+				_, _, err := root.Find(topic)
+				return err
+			}
+		}
+	}
 	return root
 }

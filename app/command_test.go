@@ -5,10 +5,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/decision"
@@ -65,6 +67,8 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"probe of no service", []string{"probe", "readyz", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "--admin must be"}},
 		{"no such pod name", []string{"explain", "a/b/c"}, []string{`"a/b/c": must be [NAMESPACE/]POD`}},
 		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url"}},
+		{"kubeconfig to verify with", []string{"verify", "http://127.0.0.1:1", "--kubeconfig", "/nowhere"}, []string{"/nowhere"}},
+		{"context to verify with", []string{"verify", "http://127.0.0.1:1", "--context", "none"}, []string{"reading the cluster: "}},
 		{"mode", []string{"verify", "http://127.0.0.1:1", "--mode", "some"}, []string{"--mode"}},
 		{"resource", []string{"verify", "http://127.0.0.1:1", "--resource", "a=b"}, []string{"--resource a=b"}},
 		{"no directory", []string{"certs"}, []string{"dir"}},
@@ -140,6 +144,28 @@ func TestVersion(t *testing.T) {
 	if command, _ := execute(t, "version"); err != nil || flag != command || !strings.HasPrefix(flag, "outboard ") {
 		t.Errorf("--version prints %q (%v), version %q", flag, err, command)
 	}
+	commit := []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "c0ffee"}, {Key: "vcs.modified", Value: "true"}}
+	for _, tt := range []struct {
+		info debug.BuildInfo
+		want version
+	}{
+		{debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, version{"v1.2.3", "(unknown)"}},
+		{debug.BuildInfo{Main: debug.Module{Version: "v1.2.4-0.20260101000000-c0ffee+dirty"}, Settings: commit}, version{"v1.2.4-0.20260101000000-c0ffee+dirty", "c0ffee"}},
+		{debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, version{"(devel)", "(unknown)"}},
+		{debug.BuildInfo{}, version{"(devel)", "(unknown)"}},
+	} {
+		if got := versionOf(&tt.info); got != tt.want {
+			t.Errorf("%+v is %+v, want %+v", tt.info, got, tt.want)
+		}
+	}
+}
+
+// Without a command, the help says which there are, and the exit status says that nothing was done.
+func TestNoCommand(t *testing.T) {
+	out, err := execute(t)
+	if exitStatus(err) != statusFailed || !strings.Contains(out, "Available Commands:") || err.Error() != "COMMAND is missing" {
+		t.Errorf("status %d, %v\n%s", exitStatus(err), err, out)
+	}
 }
 
 func TestCheck(t *testing.T) {
@@ -193,9 +219,9 @@ func TestStandardInput(t *testing.T) {
 }
 
 func TestCheckWarns(t *testing.T) {
-	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{type: GPUMemory}]\n")
+	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: aliyun.com/gpu-count}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{type: GPUMemory}]\n")
 	out, err := execute(t, "check", odd)
-	if err != nil || !strings.HasPrefix(out, "warning: "+odd+":6: profiles[0].managedResources[1].ignoredByScheduler: ") || strings.Count(out, "warning") != 1 {
+	if err != nil || !strings.HasPrefix(out, "warning: "+odd+":7: profiles[0].managedResources[2].ignoredByScheduler: ") || strings.Count(out, "warning") != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -205,7 +231,7 @@ func TestExplainPod(t *testing.T) {
 	pods := map[string]*corev1.Pod{}
 	source := explain.Source{
 		Log: decision.NewLog(0), Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/gpu": nil} },
-		View: new(snapshot.Builder).View,
+		View: func(types.UID) *snapshot.View { return new(snapshot.View) },
 		Pod:  func(namespace, name string) *corev1.Pod { return pods[namespace+"/"+name] },
 	}
 	pods["team/web-1"] = &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}
@@ -221,7 +247,7 @@ func TestExplainPod(t *testing.T) {
 		{"web-1 -n team", 0, "Pod team/web-1 is on node n."},
 		{"web-1", 1, "Pod default/web-1 is not known"},
 		{"web-1 -o json", 1, `"known": false`},
-		{"team/web-1 --profile /gpus", 1, `there is no profile "/gpus": the profiles are /gpu`},
+		{"team/web-1 --profile /gpus", 2, `there is no profile "/gpus": the profiles are /gpu`},
 	} {
 		out, err := execute(t, append([]string{"explain", "--admin", admin}, strings.Fields(tt.args)...)...)
 		if err != nil {

@@ -1,17 +1,17 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"outboard.dev/outboard/atomicfile"
 	"outboard.dev/outboard/config"
@@ -20,31 +20,44 @@ import (
 )
 
 type doctorOptions struct {
-	config, output, version, certificateDir string
-	connection                              config.ClientConnection
-	cluster, fix, write                     bool
+	config, namespace, output, version, certificateDir, explain string
+	connection                                                  config.ClientConnection
+	cluster, fix, write                                         bool
 }
 
 func doctorCommand(types config.Types) *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
-		Use:   "doctor FILE",
+		Use:   "doctor [FILE]",
 		Short: "Check how kube-scheduler's configuration calls extenders",
 		Long: `Read a KubeSchedulerConfiguration, or a manifest with a ConfigMap that holds one, and report what
 kube-scheduler rejects, what it silently does otherwise than one expects, and, with --config,
 what does not go with the configuration of Outboard. With --cluster or --kubeconfig it also reads
-nodes, pods, Services and endpoints of the cluster, and the flags of kube-scheduler's pods. FILE -
-is standard input.
+nodes, pods, Services and endpoints of the cluster, and the flags of kube-scheduler's pods. With
+--namespace it reads both configurations and their certificates from the cluster, too: from the
+ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with what it did not
+check. FILE - is standard input.
 
 --fix prints the file with everything corrected that has one right correction, and what is left
-on standard error; with --write it changes the file. The exit status is 1 if there are findings
-of severity ERROR.`,
-		Example: `  outboard doctor scheduler.yaml --config outboard.yaml
+on standard error; with --write it changes the file, and keeps the former one as FILE.bak. The exit
+status is 1 if there are findings of severity ERROR. --explain prints what the documentation says
+about the code of a finding, and checks nothing.`,
+		Example: `  outboard doctor --namespace outboard-system
+  outboard doctor scheduler.yaml --config outboard.yaml
   outboard doctor scheduler.yaml --config outboard.yaml --kubeconfig ~/.kube/config -o json
-  outboard doctor scheduler.yaml --fix --write`,
-		Args: positional("FILE"),
+  outboard doctor scheduler.yaml --fix --write
+  outboard doctor --explain IgnorableBinder`,
+		Args: positional("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := o.input(cmd.Context(), args[0], cmd.InOrStdin(), types)
+			if o.explain != "" {
+				text, err := explainCode(o.explain)
+				if err != nil {
+					return err
+				}
+				_, err = io.WriteString(cmd.OutOrStdout(), text)
+				return err
+			}
+			in, err := o.input(cmd.Context(), strings.Join(args, ""), cmd.InOrStdin(), types)
 			if err != nil {
 				return err
 			}
@@ -53,6 +66,7 @@ of severity ERROR.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
+	flags.StringVar(&o.namespace, "namespace", "", "read the cluster, and what FILE and --config do not name from the ConfigMaps of the Deployments in this namespace")
 	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster, with the kubeconfig of kubectl, or of the pod this runs in")
 	flags.StringVar(&o.connection.Kubeconfig, "kubeconfig", "", "read the cluster, with this kubeconfig")
 	flags.StringVar(&o.connection.Context, "context", "", "the context in the kubeconfig")
@@ -60,54 +74,43 @@ of severity ERROR.`,
 	flags.StringVar(&o.certificateDir, "certificate-dir", "", "the directory that --fix writes for certificates (default /etc/kubernetes/outboard)")
 	flags.BoolVar(&o.fix, "fix", false, "print the corrected file")
 	flags.BoolVarP(&o.write, "write", "w", false, "with --fix, write the file instead of printing it")
+	flags.StringVar(&o.explain, "explain", "", "print what a code of findings means, and check nothing")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
 
-// input reads the files, and the cluster if a flag selects it.
+// input reads the files, and the cluster if a flag selects it. file may be "".
 func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader, types config.Types) (doctor.Input, error) {
-	in := doctor.Input{ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
+	in := doctor.Input{ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
 	if err := oneOf("output", o.output, "text", "json"); err != nil {
 		return in, err
 	}
-	if o.write && (!o.fix || file == "-") {
+	if file == "" && o.namespace == "" {
+		return in, errors.New("FILE is missing: name kube-scheduler's configuration, or --namespace")
+	}
+	if o.write && (!o.fix || file == "-" || file == "") {
 		return in, errors.New("--write goes with --fix and a file")
 	}
 	var err error
-	if in.File, in.Data, err = readInput(file, stdin); err != nil {
-		return in, err
+	if file != "" {
+		if in.File, in.Data, err = readInput(file, stdin); err != nil {
+			return in, err
+		}
 	}
 	if o.config != "" {
 		if in.Config, err = config.Load(o.config, types); err != nil {
 			return in, service.Listed(err)
 		}
 	}
-	if o.cluster || o.connection.Kubeconfig != "" || o.connection.Context != "" {
-		in.Cluster, err = o.readCluster(ctx)
+	if o.cluster || o.namespace != "" || o.connection.Kubeconfig != "" || o.connection.Context != "" {
+		if in.Cluster, err = readForDoctor(ctx, o.connection, o.namespace); err != nil {
+			return in, err
+		}
+	}
+	if o.namespace != "" {
+		err = service.Listed(in.FromNamespace(o.namespace, types))
 	}
 	return in, err
-}
-
-// readCluster reads the objects of the cluster that the checks use.
-func (o *doctorOptions) readCluster(ctx context.Context) (*doctor.Cluster, error) {
-	api, err := readingClient(o.connection)
-	if err != nil {
-		return nil, err
-	}
-	c := &doctor.Cluster{}
-	version, err := api.Discovery().ServerVersionWithContext(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading the version of the API server: %w", err)
-	}
-	c.Version = version.GitVersion
-	return c, errors.Join(
-		eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) { c.Nodes = append(c.Nodes, l.Items...) }),
-		eachPage(ctx, "pods", api.CoreV1().Pods("").List, func(l *corev1.PodList) { c.Pods = append(c.Pods, l.Items...) }),
-		eachPage(ctx, "Services", api.CoreV1().Services("").List, func(l *corev1.ServiceList) { c.Services = append(c.Services, l.Items...) }),
-		eachPage(ctx, "EndpointSlices", api.DiscoveryV1().EndpointSlices("").List, func(l *discoveryv1.EndpointSliceList) {
-			c.EndpointSlices = append(c.EndpointSlices, l.Items...)
-		}),
-	)
 }
 
 // run reports to out, or writes the corrected file there and reports to rest.
@@ -118,37 +121,62 @@ func (o *doctorOptions) run(in doctor.Input, out, rest io.Writer) error {
 		if fixed, findings, err = doctor.Fix(in); err != nil {
 			return err
 		}
-		if o.write {
-			err = replace(in.File, fixed)
+		switch saved := ""; {
+		case o.write && bytes.Equal(fixed, in.Data):
 			rest = out
-		} else {
+		case o.write:
+			if saved, err = replace(in.File, in.Data, fixed); err == nil && o.output == "text" {
+				_, err = fmt.Fprintf(rest, "%s: corrected; the former file is %s\n", in.File, saved)
+			}
+			rest = out
+		default:
 			_, err = out.Write(fixed)
 		}
+		in.Data = fixed
 		out = rest
 	}
 	if err != nil {
 		return err
 	}
+	omissions, err := doctor.Omissions(in)
+	if err != nil {
+		return err
+	}
 	if o.output == "json" {
 		err = writeJSON(out, struct {
-			Findings []doctor.Finding `json:"findings"`
-		}{append([]doctor.Finding{}, findings...)})
+			Findings   []doctor.Finding  `json:"findings"`
+			NotChecked []doctor.Omission `json:"notChecked"`
+		}{append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)})
 	} else {
-		err = diagnosis(out, findings)
+		err = diagnosis(out, findings, omissions)
 	}
 	if err == nil && count(findings, doctor.Error) > 0 {
-		err = errSilent
+		err = errFindings
 	}
 	return err
 }
 
-// replace replaces the content of the file in one step, and keeps its mode.
-func replace(file string, data []byte) error {
+// replace replaces the content of the file in one step, keeps its mode, and returns the name of a copy of its former
+// content: the file's name with .bak, or with .bak.1, .bak.2 and so on, since it overwrites no file.
+func replace(file string, former, data []byte) (saved string, err error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return atomicfile.Write(file, data, info.Mode())
+	saved = file + ".bak"
+	out, err := os.OpenFile(saved, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	for i := 1; errors.Is(err, fs.ErrExist); i++ {
+		saved = fmt.Sprintf("%s.bak.%d", file, i)
+		out, err = os.OpenFile(saved, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	}
+	if err != nil {
+		return "", fmt.Errorf("keeping a copy: %w", err)
+	}
+	_, err = out.Write(former)
+	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return "", fmt.Errorf("keeping a copy: %w", errors.Join(err, os.Remove(saved)))
+	}
+	return saved, atomicfile.Write(file, data, info.Mode())
 }
 
 func count(findings []doctor.Finding, severity doctor.Severity) (n int) {
@@ -160,13 +188,14 @@ func count(findings []doctor.Finding, severity doctor.Severity) (n int) {
 	return n
 }
 
-// diagnosis writes the findings as text, and how many there are.
-func diagnosis(w io.Writer, findings []doctor.Finding) error {
+// diagnosis writes the findings as text, how many there are, and what is not checked.
+func diagnosis(w io.Writer, findings []doctor.Finding, omissions []doctor.Omission) error {
 	var b strings.Builder
 	for i := range findings {
 		b.WriteString(findings[i].Text())
 	}
 	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d\n", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Info))
+	b.WriteString(doctor.OmissionsText(omissions))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"outboard.dev/outboard/docs"
 	"outboard.dev/outboard/wiring/doctor"
 )
 
@@ -44,11 +45,20 @@ func TestDoctor(t *testing.T) {
 		want  []string
 		not   string
 	}{
-		{name: "errors", args: []string{wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: docs/doctor.md#ignorablebinder\n", "errors: 1, warnings: 0, notes: 1\n"}},
+		{name: "errors", args: []string{wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard doctor --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 1\nnot checked: Outboard's configuration (--config names it)\nnot checked: the cluster (--cluster reads it)\n"}},
 		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1\n"}},
 		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
 		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n"}, not: "IgnorableBinder"},
+		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
+		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},
+		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"How do I connect kube-scheduler to Outboard? (docs/wiring.md)"}, not: "]("},
+		{name: "a code with a link to the web", args: []string{"--explain", "EmptyNodeInfos"}, want: []string{"kubernetes #141781 (https://github.com/kubernetes/kubernetes/issues/141781)"}},
+		{name: "a code with a typing error", args: []string{"--explain", "IgnoreableBinder"}, fails: true, want: []string{"did you mean IgnorableBinder?"}},
+		{name: "no such code", args: []string{"--explain", "x"}, fails: true, want: []string{"must be one of Syntax, "}},
+		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: name kube-scheduler's configuration, or --namespace"}},
+		{name: "a namespace without a cluster", args: []string{"--namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
+		{name: "write without a file", args: []string{"--namespace", "ns", "--fix", "--write"}, fails: true, want: []string{"--write goes with --fix and a file"}},
 		{name: "no file", args: []string{filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
 		{name: "no version", args: []string{right, "--kubernetes-version", "x"}, fails: true, want: []string{`version "x": must be such as 1.37`}},
 		{name: "write without fix", args: []string{right, "--write"}, fails: true, want: []string{"--write goes with --fix"}},
@@ -76,6 +86,18 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// What Text names explains every finding.
+func TestDoctorExplainsFindings(t *testing.T) {
+	for _, m := range codeHeading.FindAllStringSubmatch(docs.Doctor, -1) {
+		f := doctor.Finding{Code: m[1]}
+		_, command, _ := strings.Cut(f.Text(), "See: outboard ")
+		out, err := execute(t, strings.Fields(command)...)
+		if title, text, _ := strings.Cut(out, "\n\n"); err != nil || title != f.Code || len(text) < 20 || strings.Contains(text, "\n#") {
+			t.Errorf("%s: %v\n%s", f.Code, err, out)
+		}
+	}
+}
+
 func TestDoctorWrites(t *testing.T) {
 	wrong := schedulerFile(t, ignorableBinder)
 	link, former := wrong+".symbolic", wrong+".hard"
@@ -97,8 +119,30 @@ func TestDoctorWrites(t *testing.T) {
 	if text, err := os.ReadFile(former); err != nil || string(text) != ignorableBinder {
 		t.Errorf("%v: the former file is\n%s", err, text)
 	}
+	// A copy of it stays, also when there is one of an earlier correction.
+	expectFile(t, link+".bak", ignorableBinder)
+	if err := os.WriteFile(wrong, []byte(ignorableBinder+"# changed\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time, there is nothing to correct
+		if out, err := execute(t, "doctor", link, "--fix", "--write"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	expectFile(t, link+".bak", ignorableBinder)
+	expectFile(t, link+".bak.1", ignorableBinder+"# changed\n")
+	if _, err := os.Stat(link + ".bak.2"); err == nil {
+		t.Error("there is a copy of a file that did not change")
+	}
 	if target, err := os.Readlink(link); err != nil || target != filepath.Base(wrong) {
 		t.Errorf("%v: the link leads to %q", err, target)
+	}
+}
+
+func expectFile(t *testing.T, path, text string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != text {
+		t.Errorf("%v: %s is\n%s\nwant\n%s", err, path, got, text)
 	}
 }
 
@@ -107,9 +151,15 @@ func TestDoctorJSON(t *testing.T) {
 	if err == nil {
 		t.Error("no error")
 	}
-	var report struct{ Findings []doctor.Finding }
+	var report struct {
+		Findings   []doctor.Finding
+		NotChecked []doctor.Omission
+	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
+	}
+	if len(report.NotChecked) != 3 || report.NotChecked[0].What != "Outboard's configuration" {
+		t.Errorf("not checked: %+v", report.NotChecked)
 	}
 	for _, f := range report.Findings {
 		if f.Code == "IgnorableBinder" && f.Severity == doctor.Error && f.Line == 8 && f.Field == "extenders[0].ignorable" && f.Fixable {

@@ -50,7 +50,7 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 			if !doc.Known && len(doc.Decisions) == 0 {
-				return errSilent
+				return errFindings
 			}
 			return nil
 		},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // oneOf returns an error unless the value of the flag is one of the words.
@@ -33,11 +34,20 @@ func positional(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// standardInput is what errors call standard input.
+const standardInput = "standard input"
+
+// isTerminal reports whether a person sees what is written, and lines can be rewritten.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // readInput reads a file, or standard input if the file is "-". name is what errors call it.
 func readInput(file string, stdin io.Reader) (name string, data []byte, err error) {
 	if file == "-" {
 		data, err = io.ReadAll(stdin)
-		return "standard input", data, err
+		return standardInput, data, err
 	}
 	data, err = os.ReadFile(file)
 	return file, data, err

@@ -24,7 +24,8 @@ func gpusCommand() *cobra.Command {
 		Short: "Show shared GPUs, and how much of them each pod uses",
 		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
 of that is reserved for pods whose containers have not started, and how much is free.
-The running service answers.`,
+Unannotated pods have a GPU, but nothing says which one, so they count on none. The
+running service answers.`,
 		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
@@ -97,6 +98,9 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 			}
 			used, reserved, capacity = used+d.Used, reserved+d.Reserved, capacity+d.Capacity
 			fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\t%d\t%s\n", n.Name, d.Index, d.Used, d.Reserved, left, d.Capacity, podList(d.Pods))
+		}
+		if len(n.Unannotated) > 0 {
+			fmt.Fprintf(table, "%s\t?\t\t\tunannotated\t\t%s\n", n.Name, podList(n.Unannotated))
 		}
 	}
 	fmt.Fprintf(table, "all\t\t%d\t%d\t%d\t%d\t\n", used, reserved, free, capacity)

@@ -65,6 +65,14 @@ NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
 n     0    4     4         12    16      pod 6f1d (4)
 all        4     4         12    16
 `},
+		{"nothing says which GPU a pod has", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{{
+			Name: "n", GPUs: []gpumemory.GPU{{Index: 0, Capacity: 16, Healthy: true}}, Unannotated: []gpumemory.GPUPod{pod("a", 4), pod("b", 8)},
+		}}}, `
+NODE  GPU  USED  RESERVED  FREE         OF GiB  PODS
+n     0    0     0         16           16
+n     ?                    unannotated          ml/a (4), ml/b (8)
+all        0     0         16           16
+`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder

@@ -2,13 +2,16 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,22 +20,31 @@ import (
 
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/snapshot"
 )
 
-// While one profile binds a pod, the others count it on its node, also after a reload.
+// While one profile binds a pod, the others count it on its node, also after a reload, and so does what people and tools are shown.
 func TestPodsInFlightAreSharedAndSurviveReloads(t *testing.T) {
 	const file = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - {path: /a, policies: [{type: PodLimit, config: {max: 1, selector: {}}}]}
-- {path: /b, policies: [{type: PodLimit, config: {max: 1, selector: {}}}]}
+- {path: /b, policies: [{type: PodLimit, config: {max: 1, selector: {}}}, {type: PodsOnNodes}]}
 `
+	shows := policy.TypeOf("PodsOnNodes", func() podsOnNodes { return podsOnNodes{} }, func(p podsOnNodes) (policy.Policy, error) { return p, nil })
+	known := typesOf([]Option{WithPolicies(append(standard.Types(), shows)...)})
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
 	}
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, pod("p"), pod("q"))
+	client := fake.NewClientset(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}},
+	}, pod("p"), pod("q"))
 	arrived, proceed := make(chan struct{}), make(chan struct{})
 	client.PrependReactor("create", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
@@ -53,12 +65,12 @@ profiles:
 	if err := live.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Parse("test", []byte(file), typesOf(nil))
+	c, err := config.Parse("test", []byte(file), known)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := newServing(service.Options{
-		File: "test", Config: c, Types: typesOf(nil), Connection: service.Connection{Cluster: live}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		File: "test", Config: c, Types: known, Connection: service.Connection{Cluster: live}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +82,36 @@ profiles:
 	}
 	filter := func(path string) string {
 		return post(path, `{"Pod":{"metadata":{"name":"q","namespace":"default","uid":"q"}},"NodeNames":["n"]}`)
+	}
+	admin := s.AdminOptions().Handlers
+	get := func(handler http.Handler, path string) string {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w.Body.String()
+	}
+	// fitting returns on how many nodes the pod fits now by explain, for all profiles.
+	fitting := func(pod string) (n int) {
+		t.Helper()
+		var doc explain.Document
+		if err := json.Unmarshal([]byte(get(admin["GET "+explain.Path], explain.Path+"?pod="+pod)), &doc); err != nil || len(doc.Now) != 2 {
+			t.Fatal(err, doc)
+		}
+		for _, profile := range doc.Now {
+			n += profile.Fit
+		}
+		return n
+	}
+	// shown checks that p is shown on its node everywhere.
+	shown := func(when string) {
+		t.Helper()
+		for path, handler := range map[string]http.Handler{"/b/pods": s, service.InspectPath + "/pods": admin["GET "+service.InspectPath+"/"]} {
+			if got := get(handler, path); got != `{"n":["p"]}` {
+				t.Errorf("%s, %s shows %s", when, path, got)
+			}
+		}
+		if fitting("q") != 0 {
+			t.Errorf("%s, explain does not count p", when)
+		}
 	}
 	const full = `{"Nodes":null,"NodeNames":[],`
 	if answer := filter("/b/filter"); strings.HasPrefix(answer, full) {
@@ -86,7 +128,11 @@ profiles:
 				t.Errorf("%s, %s does not count the pod that /a binds: %s", when, path, answer)
 			}
 		}
+		shown(when)
 		s.Reload([]byte(strings.Replace(file, "selector: {}", "selector: {} ", 1)))
+	}
+	if fitting("p") != 2 {
+		t.Error("explain counts p against itself")
 	}
 	close(proceed)
 	if answer := <-bound; answer != `{"Error":""}` {
@@ -95,4 +141,22 @@ profiles:
 	if answer := filter("/b/filter"); !strings.HasPrefix(answer, full) {
 		t.Errorf("when p is bound: %s", answer)
 	}
+	shown("when p is bound")
+}
+
+// podsOnNodes shows the pods of nodes at the path pods, and concerns no pod.
+type podsOnNodes struct{}
+
+func (podsOnNodes) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return nil, nil
+}
+
+func (podsOnNodes) Inspect(view *snapshot.View, path string) (answer any, found bool) {
+	nodes := map[string][]string{}
+	for n := range view.All() {
+		for _, pod := range n.Pods {
+			nodes[n.Name] = append(nodes[n.Name], pod.Name)
+		}
+	}
+	return nodes, path == "pods"
 }

@@ -9,12 +9,15 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/throttle"
 )
 
@@ -39,6 +42,9 @@ func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
 func newServing(o service.Options) (s *serving, err error) {
 	s = &serving{options: o, inFlight: extender.NewInFlight(), metrics: callmetrics.New(o.Registry)}
 	o.Enforced = s.enforced
+	if o.Cluster != nil {
+		o.View = func(asking types.UID) *snapshot.View { return s.inFlight.Latest(o.Cluster, asking) }
+	}
 	s.Service, err = service.New(o)
 	return s, err
 }

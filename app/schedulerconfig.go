@@ -40,13 +40,20 @@ respond. All others get a soft one, which is ignorable.
   nodeport  one on the network of its host that calls a NodePort of Outboard
 Without it, kube-scheduler calls serving.address.
 
+--scheduler-name makes the file one for a second scheduler with that name and a lease of its
+own, wherever it runs.
+
 --from converts a Policy of kube-scheduler 1.22 and earlier instead, and reports what has no
 equivalent. --legacy-policy prints such a Policy.`,
 		Example: `  outboard scheduler-config --config outboard.yaml
   outboard scheduler-config --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
-  outboard scheduler-config --from policy.json > scheduler.yaml`,
+  outboard scheduler-config --from policy.json > scheduler.yaml
+  outboard scheduler-config --from policy.json --scheduler-name extended-scheduler > scheduler.yaml`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.checkFlags(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			if o.from != "" {
 				return o.migrate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
@@ -58,20 +65,37 @@ equivalent. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
-	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default "+wiring.ServiceName+" for the IP address of a Service and for NodePorts)")
+	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for the IP address of a Service and for NodePorts)")
+	flags.StringVar(&o.Namespace, "namespace", wiring.Namespace, "the namespace of Outboard, of its Service, and of the lease of a second scheduler")
 	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
-	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default what a profile lists in schedulerNames, or outboard-scheduler)")
+	flags.StringVar(&o.Certificates.CA, "ca", "", "the file with the CA of Outboard's certificate, in --certificate-dir or absolute (default ca.crt)")
+	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate, in --certificate-dir or absolute (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
+	flags.StringVar(&o.Certificates.Key, "key", "", "the file with the client certificate's key, in --certificate-dir or absolute (default client.key; with --for service and sidecar tls.key)")
+	flags.StringVar(&o.SchedulerKubeconfig, "scheduler-kubeconfig", "", "the kubeconfig of kube-scheduler (default with --for kubeadm: /etc/kubernetes/scheduler.conf; otherwise none, for a scheduler in a pod)")
+	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")
 	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")
 	flags.BoolVar(&o.Strict, "strict", false, "make every extender strict, with bind")
 	flags.BoolVar(&o.legacy, "legacy-policy", false, "print a Policy for kube-scheduler 1.22 and earlier")
 	flags.StringVar(&o.dir, "dir", "", "write the files to this directory instead of printing them")
-	cmd.MarkFlagsOneRequired("config", "from")
-	cmd.MarkFlagsMutuallyExclusive("config", "from")
-	for _, other := range []string{"for", "url", "server-name", "certificate-dir", "scheduler-name", "profile", "strict", "legacy-policy", "dir"} {
-		cmd.MarkFlagsMutuallyExclusive("from", other)
-	}
-	cmd.MarkFlagsMutuallyExclusive("dir", "legacy-policy")
 	return cmd
+}
+
+// checkFlags returns an error if flags do not go together.
+func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) error {
+	switch {
+	case o.config == "" && o.from == "":
+		return errors.New("--config or --from is missing: --config names the configuration file of Outboard, and --from a Policy to convert")
+	case o.dir != "" && o.legacy:
+		return errors.New("--legacy-policy prints one file: leave out --dir")
+	case o.from == "":
+		return nil
+	}
+	for _, other := range []string{"config", "for", "url", "server-name", "certificate-dir", "ca", "cert", "key", "scheduler-kubeconfig", "profile", "strict", "legacy-policy", "dir"} {
+		if changed(other) {
+			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for Outboard with --config", other)
+		}
+	}
+	return nil
 }
 
 // print writes the configuration for kube-scheduler to out, or to the directory.
@@ -137,7 +161,7 @@ func (o *schedulerConfigOptions) migrate(in io.Reader, out, notes io.Writer) err
 	if err != nil {
 		return err
 	}
-	result, lines, err := wiring.Migrate(name, data)
+	result, lines, err := wiring.Migrate(name, data, o.Options)
 	if errs := (strictyaml.Errors)(nil); errors.As(err, &errs) {
 		return fmt.Errorf("the Policy is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 func TestSchedulerConfig(t *testing.T) {
-	config := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}]\n  policies: [{type: GPUMemory}]\n")
+	config := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
+	secure := file(t, header+"serving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	policy := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(policy, []byte(`{"kind": "Policy", "alwaysCheckAllPredicates": true, "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter", "enableHttps": true}]}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -19,10 +20,26 @@ func TestSchedulerConfig(t *testing.T) {
 		want []string // in the output, or in the error
 	}{
 		{"extenders", []string{"--config", config}, []string{"urlPrefix: http://127.0.0.1:8443\n", "bindVerb: bind\n", "ignorable: false\n"}},
-		{"a Service", []string{"--config", config, "--for", "service"}, []string{"urlPrefix: http://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
+		{"a Service", []string{"--config", config, "--for", "service"}, []string{"urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
 		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
 		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: no equivalent", "enableHTTPS: true\n"}},
-		{"no file", nil, []string{"at least one of the flags in the group [config from] is required"}},
+		{"no file", nil, []string{"--config or --from is missing"}},
+		{"both files", []string{"--config", config, "--from", policy}, []string{"--config does not go with --from"}},
+		{"a URL for a Policy", []string{"--from", policy, "--url", "http://a"}, []string{"--url does not go with --from, which keeps the extenders of the Policy: convert the Policy without --url"}},
+		{"a Policy and a directory", []string{"--config", config, "--legacy-policy", "--dir", "x"}, []string{"leave out --dir"}},
+		{"a second scheduler at a NodePort", []string{"--config", config, "--for", "nodeport", "--scheduler-name", "extended-scheduler"},
+			[]string{"urlPrefix: http://127.0.0.1:32766\n", "schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: outboard-system\n"}},
+		{"a second scheduler at a URL", []string{"--config", config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--namespace", "kube-system"},
+			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
+		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--namespace", "kube-system"},
+			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
+		{"names of certificates", []string{"--config", secure, "--for", "service", "--certificate-dir", "/tls", "--ca", "/pki/ca.pem", "--cert", "client.crt", "--key", "client.key"},
+			[]string{"caFile: /pki/ca.pem\n", "certFile: /tls/client.crt\n", "keyFile: /tls/client.key\n"}},
+		{"a kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
+		{"a relative kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},
+		{"an invalid name with a Policy", []string{"--from", policy, "--scheduler-name", "GPU_scheduler"}, []string{"it is also the name of a lease"}},
+		{"a name for the cluster's own", []string{"--config", config, "--for", "kubeadm", "--url", "http://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
+			[]string{"leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport"}},
 		{"topology", []string{"--config", config, "--for", "kind"}, []string{`--for="kind": must be kubeadm or sidecar or service or nodeport`}},
 		{"several files", []string{"--config", config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
 		{"an invalid configuration", []string{"--config", file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},

@@ -19,7 +19,7 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-var update = flag.Bool("update", false, "rewrite descriptions.json")
+var update = flag.Bool("update", false, "rewrite descriptions.json, and the expectations in testdata")
 
 const module = "outboard.dev/outboard/"
 

@@ -86,7 +86,7 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	if err != nil {
 		return err
 	}
-	logger.Info("starting", "version", version(), "config", file, "urls", s.routes.Load().urls())
+	logger.Info("starting", "version", running().module, "commit", running().commit, "config", file, "urls", s.routes.Load().urls())
 	return run(ctx, srv, s, watcher)
 }
 
@@ -142,6 +142,6 @@ func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 }
 
 func named(client *rest.Config) *rest.Config {
-	client.UserAgent = "outboard/" + version()
+	client.UserAgent = "outboard/" + running().module
 	return client
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/simulate"
 )
@@ -114,16 +115,19 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 		files = []string{""}
 	}
 	names := namesOf(files)
-	progress := &simulate.Progress{W: cmd.ErrOrStderr(), Every: 500 * time.Millisecond, Now: time.Now}
-	var arms []simulate.Arm
+	extenders := make([]simulate.Extender, len(files))
 	for i, file := range files {
-		extender, signals, err := o.extender(file)
-		if err != nil {
+		var signals []string
+		if extenders[i], signals, err = o.extender(file, s); err != nil {
 			return err
 		}
 		if len(signals) > 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: signals are not read (%s): policies see them as stale\n", names[i], strings.Join(signals, ", "))
 		}
+	}
+	progress := &simulate.Progress{W: cmd.ErrOrStderr(), Terminal: isTerminal(cmd.ErrOrStderr()), Every: 500 * time.Millisecond, Now: time.Now}
+	var arms []simulate.Arm
+	for i, extender := range extenders {
 		s.world.Extender = extender
 		if o.more != "" {
 			if err := o.howMany(cmd, s, names[i]); err != nil {
@@ -265,8 +269,9 @@ func readFile(name string) (*simulate.File, error) {
 	return &simulate.File{Objects: *objects}, nil
 }
 
-// extender returns the extender of the configuration, and the names of the signals that it reads.
-func (o *simulateOptions) extender(file string) (simulate.Extender, []string, error) {
+// extender returns the extender of the configuration, and the names of the signals that it reads. It adds the policies that allocate
+// resources to the world.
+func (o *simulateOptions) extender(file string, s *stage) (simulate.Extender, []string, error) {
 	if file == "" {
 		return simulate.Extender{}, nil, nil
 	}
@@ -289,6 +294,11 @@ func (o *simulateOptions) extender(file string) (simulate.Extender, []string, er
 	extender := simulate.Extender{Fine: found.ScoreRange == config.TotalRange}
 	for _, r := range found.ManagedResources {
 		extender.Managed = append(extender.Managed, corev1.ResourceName(r.Name))
+	}
+	for _, q := range found.Policies {
+		if allocator, ok := q.Policy.(policy.Reserver); ok {
+			s.world.Allocators = append(s.world.Allocators, allocator)
+		}
 	}
 	extender.Ignored = c.IgnoredByScheduler()
 	extender.Engine, err = service.EngineOf(found, nil)

@@ -56,6 +56,25 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
+// A node reports the memory of its largest GPU for each GPU. Only what the policy can allocate is capacity, so a full cluster is full.
+func TestSimulateFullCluster(t *testing.T) {
+	nodes := file(t, `
+{kind: Node, apiVersion: v1, metadata: {name: mixed, annotations: {example.com/gpu-sizes: "48,24"}}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 96, aliyun.com/gpu-count: 2}, capacity: {aliyun.com/gpu-mem: 96, aliyun.com/gpu-count: 2}}}
+---
+{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 24}, requests: {aliyun.com/gpu-mem: 24}}}]}}
+`)
+	sized := file(t, header+"profiles:\n- policies: [{type: GPUMemory, config: {sizesFrom: example.com/gpu-sizes}}]\n")
+	for load, want := range map[string]string{
+		"": `"allocatedPercentAt130": 100,`,
+		"--load 10 --hours 24 --min-lifetime 10h --max-lifetime 20h": `"servedPercent": 100,`,
+	} {
+		args := append([]string{"simulate", "--nodes", nodes, "--config", sized, "--seeds", "1", "-o", "json"}, strings.Fields(load)...)
+		if out, err := execute(t, args...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v\n%swant %s", args, err, out, want)
+		}
+	}
+}
+
 func TestSimulateNeedsSense(t *testing.T) {
 	nodes, twoPods := file(t, simulatedCluster), file(t, onePod+"\n---\n"+strings.ReplaceAll(onePod, "new", "other"))
 	two := file(t, header+"profiles:\n- {path: /a, policies: [{type: GPUMemory}]}\n- {path: /b, policies: [{type: GPUMemory}]}\n")

@@ -19,9 +19,10 @@ import (
 
 type verifyOptions struct {
 	verify.Options
-	mode, output, pod, kubeconfig string
-	fromCluster                   bool
-	resources                     map[string]string
+	mode, output, pod string
+	connection        config.ClientConnection
+	fromCluster       bool
+	resources         map[string]string
 }
 
 func verifyCommand() *cobra.Command {
@@ -35,8 +36,8 @@ is the urlPrefix of kube-scheduler's configuration. The exit status is 1 if a ru
 fails whose violation makes kube-scheduler fail or lose pods.
 
 The command binds and changes nothing: the pods in its requests do not exist. An
-extender with a cache evaluates only nodes that it knows; --cluster sends the nodes
-of your cluster.`,
+extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfig and
+--context send the nodes of your cluster.`,
 		Example: `  outboard verify http://127.0.0.1:8888/scheduler
   outboard verify https://127.0.0.1:8443 --ca ca.crt --cert client.crt --key client.key --cluster
   outboard verify http://127.0.0.1:8888/my_scheduler_extension/my_new_priorities --prioritize image_score`,
@@ -58,7 +59,7 @@ of your cluster.`,
 				return err
 			}
 			if !report.OK() {
-				return errSilent
+				return errFindings
 			}
 			return nil
 		},
@@ -77,8 +78,9 @@ of your cluster.`,
 	flags.StringVar(&o.pod, "pod", "", "file with the Pod of the requests")
 	flags.StringToStringVar(&o.resources, "resource", nil, "managed resource that the pod requests, as name=quantity")
 	flags.StringSliceVar(&o.NodeNames, "node", nil, "names of the nodes of the requests")
-	flags.BoolVar(&o.fromCluster, "cluster", false, "send the nodes of the cluster")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig for --cluster")
+	flags.BoolVar(&o.fromCluster, "cluster", false, "send the nodes of the cluster, with the kubeconfig of kubectl, or of the pod this runs in")
+	flags.StringVar(&o.connection.Kubeconfig, "kubeconfig", "", "send the nodes of the cluster, with this kubeconfig")
+	flags.StringVar(&o.connection.Context, "context", "", "the context in the kubeconfig")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
@@ -114,16 +116,16 @@ func (o *verifyOptions) complete(ctx context.Context) error {
 			return fmt.Errorf("--pod %s: %w", o.pod, err)
 		}
 	}
-	if o.fromCluster {
+	if o.fromCluster || o.connection.Kubeconfig != "" || o.connection.Context != "" {
 		return o.readCluster(ctx)
 	}
 	return nil
 }
 
 func (o *verifyOptions) readCluster(ctx context.Context) error {
-	api, err := readingClient(config.ClientConnection{Kubeconfig: o.kubeconfig})
+	api, err := readingClient(o.connection)
 	if err != nil {
-		return fmt.Errorf("--cluster: %w", err)
+		return fmt.Errorf("reading the cluster: %w", err)
 	}
 	o.Pods = []corev1.Pod{} // not nil: the pods on the nodes are known, even if there are none
 	onNodes := func(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
@@ -135,10 +137,10 @@ func (o *verifyOptions) readCluster(ctx context.Context) error {
 		eachPage(ctx, "pods", onNodes, func(l *corev1.PodList) { o.Pods = append(o.Pods, l.Items...) }),
 	)
 	if err != nil {
-		return fmt.Errorf("--cluster: %w", err)
+		return fmt.Errorf("reading the cluster: %w", err)
 	}
 	if len(o.Nodes) == 0 {
-		return errors.New("--cluster: there are no nodes")
+		return errors.New("the cluster has no nodes")
 	}
 	return nil
 }

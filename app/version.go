@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -24,31 +25,44 @@ func versionCommand() *cobra.Command {
 }
 
 func versionLine() string {
-	return fmt.Sprintf("outboard %s, built with %s for %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	v := running()
+	return fmt.Sprintf("outboard %s, commit %s, built with %s for %s/%s\n", v.module, v.commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is the module version the binary was built from, or its revision.
-func version() string {
+// version is what a binary was built from.
+type version struct {
+	// module is the version of the module as the go command names it, such as v1.2.3, or a pseudo-version of the commit. It ends with
+	// +dirty if the checkout had changes. It is "(devel)" if the go command found no repository.
+	module string
+	// commit is the commit of the checkout; "(unknown)" outside of a checkout, as for go install of a version.
+	commit string
+}
+
+// running returns the version of this binary.
+func running() version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "(unknown)"
+		info = new(debug.BuildInfo)
 	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
+	return versionOf(info)
+}
+
+func versionOf(info *debug.BuildInfo) version {
+	v := version{cmp.Or(info.Main.Version, "(devel)"), "(unknown)"}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			return s.Value
+			v.commit = s.Value
 		}
 	}
-	return "(devel)"
+	return v
 }
 
 // NewRegistry returns a registry with the metrics of the process, and of what runs in it.
 func NewRegistry() *prometheus.Registry {
+	v := running()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "outboard_build_info", Help: "1, with the running version as a label.",
-		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},
+		Name: "outboard_build_info", Help: "1, with the running version and its commit as labels.",
+		ConstLabels: prometheus.Labels{"version": v.module, "revision": v.commit, "goversion": runtime.Version()},
 	})
 	info.Set(1)
 	registry := prometheus.NewRegistry()

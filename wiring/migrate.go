@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,13 +14,23 @@ import (
 
 // Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
 // ConfigMap, to a KubeSchedulerConfiguration. notes name the fields that have no equivalent or work in another
-// way; they are in the comments of the result, too. file is the name of the file in them.
-func Migrate(file string, data []byte) (result []byte, notes []string, err error) {
+// way; they are in the comments of the result, too. file is the name of the file in them. Of the options, SchedulerName and Namespace
+// count: with a name, the result is for a second scheduler with a lease of its own.
+func Migrate(file string, data []byte, o Options) (result []byte, notes []string, err error) {
+	o.Namespace = cmp.Or(o.Namespace, Namespace)
+	if err := checkNamespace(o.Namespace); err != nil {
+		return nil, nil, err
+	}
+	if o.SchedulerName != "" {
+		if err := checkSchedulerName(o.SchedulerName); err != nil {
+			return nil, nil, err
+		}
+	}
 	file, root, err := policyIn(file, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := migration{root: root, file: file}
+	m := migration{root: root, file: file, options: o}
 	unknown, err := m.decode()
 	if err != nil {
 		return nil, nil, err
@@ -87,10 +98,11 @@ func policyIn(file string, data []byte) (name string, root strictyaml.Value, err
 
 // migration converts one Policy.
 type migration struct {
-	root   strictyaml.Value
-	file   string
-	policy legacyPolicy
-	notes  []string
+	root    strictyaml.Value
+	file    string
+	options Options
+	policy  legacyPolicy
+	notes   []string
 
 	scores   []score // in the order of the Policy
 	strategy string  // of NodeResourcesFit; "" is the default

@@ -27,7 +27,7 @@ func TestMigrate(t *testing.T) {
 				t.Fatal(err)
 			}
 			policy := archive.Files[0]
-			result, notes, err := wiring.Migrate(policy.Name, policy.Data)
+			result, notes, err := wiring.Migrate(policy.Name, policy.Data, wiring.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestMigrateWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, notes, err := wiring.Migrate("policy.json", policy)
+		result, notes, err := wiring.Migrate("policy.json", policy, wiring.Options{})
 		if err != nil || len(notes) > 0 {
 			t.Fatalf("%v %q", err, notes)
 		}
@@ -73,7 +73,7 @@ func TestMigrateWritten(t *testing.T) {
 
 func TestMigrateTimeouts(t *testing.T) {
 	for timeout, noted := range map[string]bool{"-5": true, "0": false, "30": true, "5000000000": false} {
-		_, notes, err := wiring.Migrate("policy.json", []byte(`{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "httpTimeout": `+timeout+`}]}`))
+		_, notes, err := wiring.Migrate("policy.json", []byte(`{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "httpTimeout": `+timeout+`}]}`), wiring.Options{})
 		if err != nil || strings.Contains(strings.Join(notes, "\n"), "every call fails") != noted {
 			t.Errorf("httpTimeout %s: notes %q, error %v", timeout, notes, err)
 		}
@@ -92,7 +92,7 @@ func TestMigrateErrors(t *testing.T) {
 		{"another ConfigMap", "kind: ConfigMap\ndata: {a: b, c: d}\n", "no key of the ConfigMap"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := wiring.Migrate("policy.json", []byte(tt.policy))
+			_, _, err := wiring.Migrate("policy.json", []byte(tt.policy), wiring.Options{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("the error is %v, want it to say %q", err, tt.want)
 			}
@@ -115,7 +115,7 @@ func FuzzMigrate(f *testing.F) {
 	}
 	f.Add([]byte(`{"kind": "Policy", "predicates": [{"name": "bell \u0007, line \u2028 and end"}], "extenders": [{"urlPrefix": "http://a #b", "tlsConfig": {"caFile": "\n"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		result, _, err := wiring.Migrate("policy.json", data)
+		result, _, err := wiring.Migrate("policy.json", data, wiring.Options{})
 		if err != nil {
 			return
 		}

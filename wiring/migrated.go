@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -17,6 +18,9 @@ func (m *migration) write() []byte {
 		}
 	}
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
+	if name := m.options.SchedulerName; name != "" {
+		p.lease(m.options.Namespace, name)
+	}
 	m.writeProfile(&p)
 	if len(m.policy.Extenders) > 0 {
 		p.line("extenders:")
@@ -31,10 +35,10 @@ func (m *migration) write() []byte {
 func (m *migration) writeProfile(p *page) {
 	hard := m.policy.HardPodAffinitySymmetricWeight
 	configured := hard != nil || m.strategy != "" && m.strategy != leastAllocated
-	if m.policy.Priorities == nil && !configured {
+	if m.policy.Priorities == nil && !configured && m.options.SchedulerName == "" {
 		return
 	}
-	p.line("profiles:\n- schedulerName: default-scheduler")
+	p.line("profiles:\n- schedulerName: %s", quoted(cmp.Or(m.options.SchedulerName, "default-scheduler")))
 	if m.policy.Priorities != nil {
 		p.comment("  ", "As in the Policy, only these plugins score nodes.")
 		p.line("  plugins:\n    score:\n      disabled:\n      - name: \"*\"")

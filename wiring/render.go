@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -97,15 +98,26 @@ func (w *Wiring) anyStrictFilter() bool {
 
 // process writes the client connection and the leader election of kube-scheduler in the topology.
 func (w *Wiring) process(p *page) {
+	kubeconfig := w.options.SchedulerKubeconfig
+	if w.options.For == Kubeadm {
+		kubeconfig = cmp.Or(kubeconfig, "/etc/kubernetes/scheduler.conf")
+	}
+	if kubeconfig != "" {
+		p.comment("", "kube-scheduler ignores its flag --kubeconfig when it has --config.")
+		p.line("clientConnection:\n  kubeconfig: %s", quoted(kubeconfig))
+	}
 	switch {
 	case w.options.For == Kubeadm:
-		p.comment("", "kube-scheduler ignores its flag --kubeconfig when it has --config.")
-		p.line("clientConnection:\n  kubeconfig: /etc/kubernetes/scheduler.conf")
 		p.line("leaderElection:\n  leaderElect: true")
-	case w.options.For.second():
-		p.comment("", "A lease of its own: with that of the cluster's scheduler only one of the two would place pods.")
-		p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: outboard-system\n  resourceName: %s", quoted(w.schedulers[0]))
+	case w.options.second():
+		p.lease(w.options.Namespace, w.schedulers[0])
 	}
+}
+
+// lease writes the leader election of a second scheduler.
+func (p *page) lease(namespace, name string) {
+	p.comment("", "A lease of its own: with that of the cluster's scheduler only one of the two would place pods.")
+	p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: %s\n  resourceName: %s", quoted(namespace), quoted(name))
 }
 
 // write writes the extender as an item of a list.

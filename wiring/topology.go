@@ -1,11 +1,13 @@
 package wiring
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 
@@ -38,31 +40,40 @@ const (
 	// Directory is where kube-scheduler finds its configuration and certificates on a host or in a
 	// pod, unless Options say otherwise.
 	Directory = "/etc/kubernetes/outboard"
-	// ServiceName is the name of the Service in the manifests.
-	ServiceName = "outboard.outboard-system.svc"
+	// Namespace is the namespace of Outboard in the manifests.
+	Namespace = "outboard-system"
 	// DefaultNodePort is the port of 127.0.0.1 in the topology NodePort.
 	DefaultNodePort = 32766
 	// secondScheduler is the default name of a second scheduler.
 	secondScheduler = "outboard-scheduler"
 )
 
+// ServiceName is the DNS name of Outboard's Service in a namespace.
+func ServiceName(namespace string) string { return "outboard." + namespace + ".svc" }
+
 // Certificates are the files of certificates as kube-scheduler sees them.
 type Certificates struct{ CA, Cert, Key string }
 
-// certificatesIn returns the names of the certificates in a directory with a mounted Secret of type
-// kubernetes.io/tls, or with the files of outboard certs.
-func certificatesIn(dir string, secret bool) Certificates {
-	if secret {
-		return Certificates{CA: dir + "/ca.crt", Cert: dir + "/tls.crt", Key: dir + "/tls.key"}
+// certificates returns the absolute paths of the certificates.
+func (o *Options) certificates() Certificates {
+	names := Certificates{CA: "ca.crt", Cert: "client.crt", Key: "client.key"} // as outboard certs writes them
+	if o.For.second() {
+		names.Cert, names.Key = "tls.crt", "tls.key" // as in a Secret of type kubernetes.io/tls
 	}
-	return Certificates{CA: dir + "/ca.crt", Cert: dir + "/client.crt", Key: dir + "/client.key"}
+	at := func(name, byDefault string) string {
+		if name = cmp.Or(name, byDefault); path.IsAbs(name) {
+			return name
+		}
+		return o.CertificateDir + "/" + name
+	}
+	return Certificates{CA: at(o.Certificates.CA, names.CA), Cert: at(o.Certificates.Cert, names.Cert), Key: at(o.Certificates.Key, names.Key)}
 }
 
-// second says whether the topology has a kube-scheduler beside the cluster's own.
+// second says whether the topology always has a kube-scheduler beside the cluster's own, in a pod with a mounted Secret.
 func (t Topology) second() bool { return t == Sidecar || t == Service }
 
-// url returns where kube-scheduler reaches Outboard in the topology.
-func (t Topology) url(s *config.Serving) (string, error) {
+// url returns where kube-scheduler reaches Outboard in the topology. namespace is Outboard's.
+func (t Topology) url(s *config.Serving, namespace string) (string, error) {
 	scheme := "http"
 	if s.TLS != nil {
 		scheme = "https"
@@ -75,7 +86,7 @@ func (t Topology) url(s *config.Serving) (string, error) {
 	everywhere := host == "" || err == nil && ip.IsUnspecified()
 	switch {
 	case t == Service:
-		return scheme + "://" + ServiceName, nil
+		return scheme + "://" + ServiceName(namespace), nil
 	case t == NodePort:
 		return fmt.Sprintf("%s://127.0.0.1:%d", scheme, DefaultNodePort), nil
 	case port == "0":
@@ -92,7 +103,7 @@ func (t Topology) url(s *config.Serving) (string, error) {
 
 // serverName returns the name in Outboard's certificate if the URL does not have it: certificates
 // are issued for the name of the Service, which does not change with its ClusterIP.
-func (t Topology) serverName(prefix string) string {
+func (t Topology) serverName(prefix, namespace string) string {
 	u, err := url.Parse(prefix)
 	if err != nil || t != Kubeadm && t != NodePort {
 		return ""
@@ -101,7 +112,7 @@ func (t Topology) serverName(prefix string) string {
 	if err != nil || ip.IsLoopback() && t != NodePort {
 		return ""
 	}
-	return ServiceName
+	return ServiceName(namespace)
 }
 
 // checkURL returns an error unless text is a URL of a host without a path. Its errors are those of the flag --url.

@@ -37,12 +37,19 @@ type Options struct {
 	URL string
 	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does not have it. Default: by topology.
 	ServerName string
+	// Namespace is the namespace of Outboard, with its Service and the lease of a second scheduler. Default [Namespace].
+	Namespace string
 	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
 	// [Directory].
 	CertificateDir string
-	// SchedulerName is the name of a second scheduler. Default: what a profile names first in
-	// schedulerNames, or else outboard-scheduler. The topologies with the cluster's own scheduler
-	// have none.
+	// Certificates are the files of certificates, absolute or in CertificateDir. Default: those of a mounted Secret of type
+	// kubernetes.io/tls for [Sidecar] and [Service], and those of outboard certs for the other topologies.
+	Certificates Certificates
+	// SchedulerKubeconfig is the kubeconfig of kube-scheduler, an absolute path. Default for [Kubeadm]: that of kubeadm; otherwise none:
+	// the configuration of the pod in which kube-scheduler runs.
+	SchedulerKubeconfig string
+	// SchedulerName is the name of a second scheduler, not for [Kubeadm]. Default for [Sidecar] and [Service]: what a profile names
+	// first in schedulerNames, or else outboard-scheduler. Without a name, [SameHost] and [NodePort] are the cluster's own scheduler.
 	SchedulerName string
 	// Profiles are the paths of the profiles to call. Default: all.
 	Profiles []string
@@ -68,9 +75,19 @@ type entry struct {
 
 // New decides on the extenders for the configuration.
 func New(c *config.Config, o Options) (*Wiring, error) {
+	o.Namespace = cmp.Or(o.Namespace, Namespace)
+	if err := checkNamespace(o.Namespace); err != nil {
+		return nil, err
+	}
+	if o.URL == "" && o.For == Service && c.Serving.TLS == nil && !c.Serving.Insecure {
+		// A file that serves no other host is not that of a Service yet. The chart serves it with TLS.
+		served := *c
+		served.Serving.TLS = &config.TLS{ClientCAFile: "ca.crt"}
+		c = &served
+	}
 	if o.URL == "" {
 		var err error
-		if o.URL, err = o.For.url(&c.Serving); err != nil {
+		if o.URL, err = o.For.url(&c.Serving, o.Namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -81,10 +98,13 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 		return nil, fmt.Errorf("--server-name=%q: must be a DNS name or an IP address: %s", o.ServerName, rule)
 	}
 	o.URL = strings.TrimRight(o.URL, "/")
-	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL))
+	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL, o.Namespace))
 	o.CertificateDir = strings.TrimRight(cmp.Or(o.CertificateDir, Directory), "/")
 	if !path.IsAbs(o.CertificateDir) {
 		return nil, fmt.Errorf("certificate directory %q: must be an absolute path: kube-scheduler looks for a relative one in its working directory", o.CertificateDir)
+	}
+	if o.SchedulerKubeconfig != "" && !path.IsAbs(o.SchedulerKubeconfig) {
+		return nil, fmt.Errorf("--scheduler-kubeconfig=%q: must be an absolute path: kube-scheduler looks for a relative one in its working directory", o.SchedulerKubeconfig)
 	}
 	profiles, err := selected(c, o.Profiles)
 	if err != nil {
@@ -97,6 +117,13 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	// kube-scheduler calls ignorable extenders last, in whatever order they are written.
 	slices.SortStableFunc(w.entries, func(a, b entry) int { return cmp.Compare(rank(a.strict), rank(b.strict)) })
 	return w, errors.Join(w.oneBinder(), w.nameSchedulers(profiles))
+}
+
+func checkNamespace(namespace string) error {
+	if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+		return fmt.Errorf("--namespace=%q: %s", namespace, wrong[0])
+	}
+	return nil
 }
 
 func rank(strict bool) int {
@@ -147,7 +174,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	e.URLPrefix = w.options.URL + strings.TrimRight(prefix, "/")
 	if t := c.Serving.TLS; t != nil {
 		e.EnableHTTPS = true
-		files := certificatesIn(w.options.CertificateDir, w.options.For.second())
+		files := w.options.certificates()
 		e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: files.CA, ServerName: w.options.ServerName}
 		if t.ClientCAFile != "" {
 			e.TLSConfig.CertFile, e.TLSConfig.KeyFile = files.Cert, files.Key
@@ -162,7 +189,10 @@ func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
 		*VerbField(&e.Extender, p.Verb) = path.Base(p.Path)
 		return
 	}
-	e.FilterVerb = string(decision.Filter)
+	// Without filter, kube-scheduler places pods although the extender does not respond, and there is no shortlist.
+	if e.strict || p.Shortlist > 0 || weights(p) == 0 || !scoreOnly(p) {
+		e.FilterVerb = string(decision.Filter)
+	}
 	if weights(p) > 0 {
 		e.PrioritizeVerb = string(decision.Prioritize)
 	}
@@ -191,7 +221,7 @@ func VerbField(e *schedulerv1.Extender, v decision.Verb) *string {
 // strictness says whether the extender of a profile is strict, and why.
 func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 	none := "no pod is placed while Outboard does not respond"
-	if !w.options.For.second() {
+	if !w.options.second() {
 		none += ", not even Outboard's own if this kube-scheduler is to place them"
 	}
 	switch {
@@ -213,6 +243,11 @@ func allocates(p *config.Profile) bool {
 		_, ok := q.Policy.(policy.Reserver)
 		return ok
 	})
+}
+
+// scoreOnly says whether no policy of the profile filters nodes.
+func scoreOnly(p *config.Profile) bool {
+	return !slices.ContainsFunc(p.Policies, func(q config.Policy) bool { return !q.Inputs().ScoreOnly })
 }
 
 // weights is the sum of the weights of the profile's policies.
@@ -257,7 +292,9 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 	}
 	const clusters = "default-scheduler"
 	switch {
-	case w.options.For.second():
+	case w.options.For == Kubeadm && w.options.SchedulerName != "":
+		return errors.New("--scheduler-name: the scheduler of --for kubeadm is the cluster's own, whose name does not change: leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport")
+	case w.options.second():
 		name := w.options.SchedulerName
 		if name == "" {
 			name = secondScheduler
@@ -265,22 +302,31 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 				name = named[0]
 			}
 		}
-		if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
-			return fmt.Errorf("scheduler name %q: it is also the name of a lease, so %s", name, msgs[0])
+		if err := checkSchedulerName(name); err != nil {
+			return err
 		}
 		w.schedulers = []string{name}
-	case w.options.SchedulerName != "":
-		return fmt.Errorf("a scheduler name is for a second scheduler: %s and %s", Sidecar, Service)
 	case len(named) > 0 && !slices.Equal(named, []string{clusters}):
 		w.schedulers = append([]string{clusters}, slices.DeleteFunc(named, func(name string) bool { return name == clusters })...)
 	}
 	for _, p := range profiles {
-		if w.options.For.second() && len(p.SchedulerNames) > 0 && !slices.Contains(p.SchedulerNames, w.schedulers[0]) {
+		if w.options.second() && len(p.SchedulerNames) > 0 && !slices.Contains(p.SchedulerNames, w.schedulers[0]) {
 			return fmt.Errorf("profile %s binds pods of %s only, and the scheduler's name is %s", p.Path, strings.Join(p.SchedulerNames, ", "), w.schedulers[0])
 		}
 	}
 	return nil
 }
+
+// checkSchedulerName returns an error unless a second scheduler can have the name.
+func checkSchedulerName(name string) error {
+	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
+		return fmt.Errorf("scheduler name %q: it is also the name of a lease, so %s", name, msgs[0])
+	}
+	return nil
+}
+
+// second says whether the scheduler is not the cluster's own.
+func (o *Options) second() bool { return o.For.second() || o.SchedulerName != "" }
 
 // Extenders returns the extenders, strict ones first.
 func (w *Wiring) Extenders() []schedulerv1.Extender {

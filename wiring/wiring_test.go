@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
 const (
 	mutualTLS = "serving:\n  address: 0.0.0.0:8443\n  tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt}\n"
-	gpus      = "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem}, {name: example.com/more, ignoredByScheduler: true}]\n  policies: [{type: GPUMemory, weight: 5}, {type: ImageLocality}]\n"
+	gpus      = "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}, {name: example.com/more, ignoredByScheduler: true}]\n  policies: [{type: GPUMemory, weight: 5}, {type: ImageLocality}]\n"
 	images    = "- path: /images\n  policies: [{type: ImageLocality, weight: 2}]\n"
 )
 
@@ -49,8 +49,8 @@ func strictly(tb testing.TB, text []byte) schedulerv1.KubeSchedulerConfiguration
 }
 
 func TestExtenders(t *testing.T) {
-	soft := schedulerv1.Extender{
-		FilterVerb: "filter", PrioritizeVerb: "prioritize", Weight: 1,
+	soft := schedulerv1.Extender{ // of policies that only score
+		PrioritizeVerb: "prioritize", Weight: 1,
 		NodeCacheCapable: true, Ignorable: true, HTTPTimeout: metav1.Duration{Duration: time.Second},
 	}
 	strict := schedulerv1.Extender{
@@ -77,7 +77,7 @@ func TestExtenders(t *testing.T) {
 		{"strict before soft", "profiles:\n" + images + gpus, wiring.Options{}, []schedulerv1.Extender{
 			with(strict, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.Weight = "http://127.0.0.1:8443/gpu", 6
-				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "aliyun.com/gpu-mem"}, {Name: "example.com/more", IgnoredByScheduler: true}}
+				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "aliyun.com/gpu-mem"}, {Name: "aliyun.com/gpu-count"}, {Name: "example.com/more", IgnoredByScheduler: true}}
 			}),
 			with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 }),
 		}},
@@ -92,7 +92,19 @@ func TestExtenders(t *testing.T) {
 			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 })}},
 		{"a filter without scores", "profiles:\n- policies: [{type: PodLimit, weight: 0, config: {max: 1, selector: {}}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "", 0
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
+			})}},
+		{"a filter and scores", "profiles:\n- policies: [{type: ImageLocality}, {type: Rules, config: {filter: [{name: None, expression: \"false\"}]}}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.FilterVerb, e.Weight = "http://127.0.0.1:8443", "filter", 2
+			})}},
+		{"rules that score", "profiles:\n- policies: [{type: Rules, config: {score: [{name: One, expression: \"1\"}]}}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
+		{"a shortlist", "profiles:\n- shortlist: 3\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.FilterVerb = "http://127.0.0.1:8443", "filter" })}},
+		{"scores without a weight", "profiles:\n- policies: [{type: ImageLocality, weight: 0}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
 			})}},
 		{"totals", "profiles:\n- scoreRange: Total\n  policies: [{type: ImageLocality, weight: 20}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
@@ -131,6 +143,11 @@ func TestExtenders(t *testing.T) {
 				e.URLPrefix, e.Weight, e.EnableHTTPS = "https://outboard.outboard-system.svc/images", 2, true
 				e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: "/etc/kubernetes/outboard/ca.crt", CertFile: "/etc/kubernetes/outboard/tls.crt", KeyFile: "/etc/kubernetes/outboard/tls.key"}
 			})}},
+		{"Service, without serving: the chart adds TLS", "profiles:\n" + images, wiring.Options{For: wiring.Service},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.EnableHTTPS = "https://outboard.outboard-system.svc/images", 2, true
+				e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: "/etc/kubernetes/outboard/ca.crt", CertFile: "/etc/kubernetes/outboard/tls.crt", KeyFile: "/etc/kubernetes/outboard/tls.key"}
+			})}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, err := wiring.New(load(t, tt.config), tt.options)
@@ -159,6 +176,8 @@ func TestSchedulers(t *testing.T) {
 		{"the cluster's own serves other names, too", named, wiring.Options{}, "default-scheduler gpu", ""},
 		{"the name that the profile accepts", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Sidecar}, "gpu", "gpu"},
 		{"the default name", "profiles:\n" + images, wiring.Options{For: wiring.Service}, "outboard-scheduler", "outboard-scheduler"},
+		{"a name at a NodePort", "profiles:\n" + images, wiring.Options{For: wiring.NodePort, SchedulerName: "a"}, "a", "a"},
+		{"a name anywhere", "profiles:\n" + images, wiring.Options{SchedulerName: "a"}, "a", "a"},
 		{"a name that is given", named, wiring.Options{For: wiring.Service, SchedulerName: "gpu"}, "gpu", "gpu"},
 		{"kubeadm", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "", "kube-scheduler"},
 	} {
@@ -182,6 +201,27 @@ func TestSchedulers(t *testing.T) {
 				t.Errorf("the lease is %q, want %q", got, tt.lease)
 			}
 		})
+	}
+}
+
+// The namespace of Outboard is in the lease of a second scheduler, in the URL of the Service and in the name of the certificate.
+func TestNamespace(t *testing.T) {
+	for topology, want := range map[wiring.Topology][3]string{
+		wiring.Service:  {"https://outboard.sched.svc/images", "", "sched"},
+		wiring.Sidecar:  {"https://127.0.0.1:8443/images", "", "sched"},
+		wiring.NodePort: {"https://127.0.0.1:32766/images", "outboard.sched.svc", ""},
+	} {
+		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{For: topology, Namespace: "sched"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, c := w.Extenders()[0], strictly(t, w.YAML())
+		if c.LeaderElection.ResourceNamespace == "kube-system" {
+			c.LeaderElection.ResourceNamespace = "" // the default of kube-scheduler
+		}
+		if got := [3]string{e.URLPrefix, e.TLSConfig.ServerName, c.LeaderElection.ResourceNamespace}; got != want {
+			t.Errorf("for %s: %q, want %q", topology, got, want)
+		}
 	}
 }
 
@@ -231,8 +271,9 @@ func TestErrors(t *testing.T) {
 		{"no name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "not a name"}, `--server-name="not a name": must be a DNS name or an IP address: a lowercase RFC 1123 subdomain`},
 		{"a URL as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "https://outboard"}, `--server-name="https://outboard": must be a DNS name or an IP address`},
 		{"an address with port as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "10.96.0.20:443"}, `--server-name="10.96.0.20:443": must be a DNS name or an IP address: must be a valid IP address`},
-		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{SchedulerName: "a"}, "for a second scheduler"},
+		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "http://10.96.0.20", SchedulerName: "a"}, "the scheduler of --for kubeadm is the cluster's own"},
 		{"a name that no lease can have", "profiles:\n" + images, wiring.Options{For: wiring.Sidecar, SchedulerName: "GPU_scheduler"}, `scheduler name "GPU_scheduler": it is also the name of a lease, so `},
+		{"no namespace", "profiles:\n" + images, wiring.Options{Namespace: "a.b"}, `--namespace="a.b": `},
 		{"a relative directory", "profiles:\n" + images, wiring.Options{CertificateDir: "tls"}, `certificate directory "tls": must be an absolute path`},
 		{"a scheduler whose pods are not bound", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Service, SchedulerName: "a"}, "binds pods of gpu only"},
 	} {

@@ -50,10 +50,11 @@ var controlPlane = []program{
 	{name: "ideal-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/ideal-scheduler"},
 }
 
-// others are the programs of the other modules. prometheus is built without service discovery, which takes the clients of all
+// others are the programs of the other modules. Those of Prometheus are built without service discovery, which takes the clients of all
 // clouds.
 var others = []program{
 	{name: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus", tags: "remove_all_sd"},
+	{name: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", tags: "remove_all_sd"},
 	{name: "outboard", pkg: "outboard.dev/outboard/cmd/outboard"},
 	{name: "demo", pkg: "outboard.dev/outboard/examples/demo"},
 }

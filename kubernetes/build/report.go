@@ -28,7 +28,7 @@ type report struct {
 }
 
 func newReport(out io.Writer, title string, terminal bool) *report {
-	interval := 10 * time.Second
+	interval := time.Minute // a log shows that a long build goes on
 	if terminal {
 		interval = 200 * time.Millisecond
 	}

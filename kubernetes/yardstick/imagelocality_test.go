@@ -72,15 +72,20 @@ func (d draw) withImages(sizes []int64) []*corev1.Node {
 	return nodes
 }
 
-// wantsImages draws a pod with images, each in one container.
+// wantsImages draws a pod with images, each in one container or volume. The first is in a container, because each pod has one.
 func (d draw) wantsImages() *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "pod"}}
 	wanted := rapid.Permutation([]string{"registry.example.com/web:1", "busybox", "registry.example.com:5000/model", "nginx@sha256:1f", "unknown"}).Draw(d.T, "images")
 	for i, image := range wanted[:rapid.IntRange(1, len(wanted)).Draw(d.T, "containers")] {
 		c := corev1.Container{Name: fmt.Sprintf("c%d", i), Image: image}
-		if i > 0 && d.chance(30, "init container") {
+		switch {
+		case i > 0 && d.chance(30, "volume"):
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+				Name: c.Name, VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}},
+			})
+		case i > 0 && d.chance(30, "init container"):
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
-		} else {
+		default:
 			pod.Spec.Containers = append(pod.Spec.Containers, c)
 		}
 	}

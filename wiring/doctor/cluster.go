@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
@@ -24,6 +25,16 @@ type Cluster struct {
 	Pods           []corev1.Pod
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
+	// Deployments are required by Input.FromNamespace only.
+	Deployments []appsv1.Deployment
+	// Unlisted has the kinds of the above that could not be listed, such as "nodes", and why.
+	Unlisted map[string]error
+	// ConfigMap and Secret read an object that a container mounts. nil: none can be read.
+	ConfigMap func(namespace, name string) (*corev1.ConfigMap, error)
+	Secret    func(namespace, name string) (*corev1.Secret, error)
+	// Configz returns the response to a request of /configz at a port of kube-scheduler's pod: what it has loaded, as JSON. nil: it
+	// cannot be requested.
+	Configz func(namespace, pod string, port int) ([]byte, error)
 }
 
 // scheduler is a container that runs kube-scheduler.
@@ -66,27 +77,40 @@ func (s scheduler) runs() bool {
 	})
 }
 
-// schedulers returns the containers that run kube-scheduler and may read the file: those whose
-// --config has the same base name; or else those with --config; or else all.
-func (c *Cluster) schedulers(file string) []scheduler {
+// reads reports whether the container may read the file: it mounts the object of that name, or a file with the same base name.
+func (s scheduler) reads(file string) bool {
+	name, ok := s.flag("config")
+	if !ok {
+		return false
+	}
+	if o, ok := mounted(s.pod.Namespace, &s.pod.Spec, s.container, name); ok && o.place() == file {
+		return true
+	}
+	return path.Base(name) == filepath.Base(file)
+}
+
+// schedulers returns the containers that run kube-scheduler and may read the file; if there are none and the file is not from the cluster,
+// those with --config; or else all.
+func (in *Input) schedulers() []scheduler {
 	var all, configured, same []scheduler
-	for i := range c.Pods {
-		for j := range c.Pods[i].Spec.Containers {
-			s := scheduler{&c.Pods[i], &c.Pods[i].Spec.Containers[j]}
+	for i := range in.Cluster.Pods {
+		p := &in.Cluster.Pods[i]
+		for j := range p.Spec.Containers {
+			s := scheduler{p, &p.Spec.Containers[j]}
+			if s.reads(in.File) && (in.deployed || s.runs()) {
+				same = append(same, s)
+			}
 			if !s.runs() {
 				continue
 			}
 			all = append(all, s)
-			if name, ok := s.flag("config"); ok {
+			if _, ok := s.flag("config"); ok {
 				configured = append(configured, s)
-				if path.Base(name) == filepath.Base(file) {
-					same = append(same, s)
-				}
 			}
 		}
 	}
 	for _, some := range [][]scheduler{same, configured} {
-		if len(some) > 0 {
+		if len(some) > 0 || in.deployed {
 			return some
 		}
 	}
@@ -95,26 +119,30 @@ func (c *Cluster) schedulers(file string) []scheduler {
 
 // schedulerVersion is the version of the oldest kube-scheduler that may read the file, or of the API
 // server.
-func (c *Cluster) schedulerVersion(file string) string {
+func (in *Input) schedulerVersion() string {
 	oldest := 0
-	for _, s := range c.schedulers(file) {
+	for _, s := range in.schedulers() {
 		if m := s.minor(); m > 0 && (oldest == 0 || m < oldest) {
 			oldest = m
 		}
 	}
 	if oldest == 0 {
-		return c.Version
+		return in.Cluster.Version
 	}
 	return "1." + strconv.Itoa(oldest)
 }
 
 // cluster compares the file with the cluster.
 func (c *checker) cluster() {
-	for _, s := range c.Cluster.schedulers(c.File) {
+	schedulers := c.schedulers()
+	for _, s := range schedulers {
 		c.scheduler(s)
+		c.running(s)
 	}
-	for i := range c.doc.config.Extenders {
-		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+	if c.listed("pods") && len(schedulers) == 0 {
+		c.omit("the running kube-scheduler", "no pod of the cluster runs it with this file")
+	}
+	for _, e := range c.extenders() {
 		e.service()
 		for j, r := range e.extender.ManagedResources {
 			e.resource(fmt.Sprintf("managedResources[%d]", j), corev1.ResourceName(r.Name), r.IgnoredByScheduler)
@@ -135,8 +163,7 @@ func (c *checker) scheduler(s scheduler) {
 	if m := s.minor(); err == nil && server > 0 && m > 0 && (m > server || m < server-1) {
 		c.elsewhere(Warning, "VersionSkew", s.name(), "", fmt.Sprintf("kube-scheduler is 1.%d, and the API server 1.%d", m, server), "kube-scheduler may be one minor version older than the API server, and not newer", "use the image of the cluster's version")
 	}
-	for i := range c.doc.config.Extenders {
-		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+	for _, e := range c.extenders() {
 		e.reachable(s)
 	}
 }
@@ -164,13 +191,15 @@ func (e *extenderAt) reachable(s scheduler) {
 // service checks that the Service exists, has the port and has a ready endpoint.
 func (e *extenderAt) service() {
 	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil {
+	if err != nil || !e.listed("services") || !e.listed("endpointslices") {
 		return
 	}
 	s, named := e.Cluster.serviceOf(u)
 	if s == nil {
 		if named {
 			e.report(Error, "NoEndpoints", "urlPrefix", "there is no Service for "+u.Host, "every call fails", "apply the Service, or correct urlPrefix")
+		} else {
+			e.omit("whether an extender listens at "+u.Host, "outboard verify calls it")
 		}
 		return
 	}
@@ -237,7 +266,7 @@ func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool)
 		_, ok := n.Status.Allocatable[name]
 		return ok
 	})
-	if !ignored && !reported {
+	if !ignored && !reported && e.listed("nodes") {
 		e.report(Error, "ResourceNotReported", at, fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "kube-scheduler rejects every node with \"Insufficient "+string(name)+"\"",
 			"install a device plugin or another program that reports it; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files")
 	}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,10 +40,9 @@ type Finding struct {
 	Fix     string `json:"fix,omitempty"`
 	// Fixable says that the function Fix makes the correction.
 	Fixable bool `json:"fixable"`
-	// Docs is the page and anchor with details.
-	Docs string `json:"docs"`
 
-	edits []edit
+	edits   []edit
+	refused bool // kube-scheduler does not start
 }
 
 // Input is the file to check, with what to compare it with. File and Data are required.
@@ -61,48 +59,27 @@ type Input struct {
 	// Version is the version of kube-scheduler, such as 1.37 or v1.37.0. Default: that of the
 	// cluster, if one is known.
 	Version string
-	// ReadFile reads a file of a certificate. nil: none can be read.
-	ReadFile func(name string) ([]byte, error)
+	// ReadFile reads a file that the file to check names, and ReadConfigFile one that Config names. nil: none can be read.
+	ReadFile, ReadConfigFile func(name string) ([]byte, error)
+	// Unread has what could not be read, and so is not checked.
+	Unread []Omission
 	// Now is the time for which certificates are checked.
 	Now time.Time
 	// CertificateDir is the directory that Fix names for certificates. Default
 	// wiring.Directory.
 	CertificateDir string
+
+	deployed bool // the file is from the cluster: File is the place of its object
 }
 
-// Check returns the findings: those in the file, ordered by line, and then the others.
+// Check returns the findings: the most severe ones first, of these those in the file first, and those by line.
 func Check(in Input) ([]Finding, error) {
 	c, err := examine(in)
 	if err != nil {
 		return nil, err
 	}
-	return c.findings, nil
-}
-
-// maxRounds bounds how often Fix corrects a file: a correction may reveal other findings.
-const maxRounds = 10
-
-// Fix returns the corrected file, and the findings that it cannot correct.
-func Fix(in Input) (fixed []byte, left []Finding, err error) {
-	fixed = in.Data
-	for range maxRounds {
-		in.Data = fixed
-		c, err := examine(in)
-		if err != nil {
-			return nil, nil, err
-		}
-		if c.doc.inner {
-			return nil, nil, fmt.Errorf("%s: the configuration is inside another document: correct it there, or put it in its own file", in.File)
-		}
-		left = c.findings
-		if !slices.ContainsFunc(left, func(f Finding) bool { return f.Fixable }) {
-			return fixed, left, nil
-		}
-		if fixed, err = c.apply(); err != nil {
-			return nil, nil, err
-		}
-	}
-	return nil, nil, errors.New("the corrections of the file contradict each other")
+	_, reasons := c.fix()
+	return c.report(reasons), nil
 }
 
 // checker checks one file.
@@ -111,74 +88,132 @@ type checker struct {
 	doc      document
 	minor    int // of kube-scheduler; 0 is unknown
 	findings []Finding
+	broken   []string // the paths of fields whose values are unknown
+
+	omissions []Omission
 }
 
 func examine(in Input) (*checker, error) {
 	in.CertificateDir = strings.TrimRight(cmp.Or(in.CertificateDir, wiring.Directory), "/")
 	if in.Version == "" && in.Cluster != nil {
-		in.Version = in.Cluster.schedulerVersion(in.File)
+		in.Version = in.schedulerVersion()
 	}
-	c := &checker{Input: in}
+	c := &checker{Input: in, omissions: slices.Clone(in.Unread)}
 	var err error
 	if c.minor, err = minorOf(in.Version); err != nil {
 		return nil, err
 	}
 	if c.read() {
 		c.checkAll()
+	} else {
+		c.omit("the fields of the file", "it must be readable first")
 	}
-	slices.SortStableFunc(c.findings, func(a, b Finding) int {
-		if a.File == b.File {
-			return cmp.Compare(a.Line, b.Line)
-		}
-		if a.File == in.File {
-			return -1
-		}
-		if b.File == in.File {
-			return 1
-		}
-		return strings.Compare(a.File, b.File)
-	})
+	c.decoded()
 	return c, nil
+}
+
+// ordered returns the findings in the order for readers.
+func (c *checker) ordered() []Finding {
+	severities := []Severity{Error, Warning, Info}
+	all := slices.Clone(c.findings)
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		elsewhere := func(f Finding) string { return strings.TrimPrefix(f.File, c.File) }
+		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)),
+			strings.Compare(elsewhere(a), elsewhere(b)), cmp.Compare(a.Line, b.Line))
+	})
+	return all
 }
 
 func (c *checker) checkAll() {
 	c.configuration()
-	for i := range c.doc.config.Extenders {
-		e := extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
-		e.check()
-		e.tls()
+	c.schedulerProfiles()
+	all := c.extenders()
+	for i := range all {
+		all[i].urlPrefix()
+	}
+	if c.Config != nil {
+		c.findOutboard(all)
+	}
+	for i := range all {
+		all[i].tls()
+		all[i].check()
 	}
 	c.amongExtenders()
 	if c.Config != nil {
-		c.profiles()
+		c.profiles(all)
+	} else {
+		c.omit("Outboard's configuration", "--config names it")
 	}
 	if c.Cluster != nil {
 		c.cluster()
+	} else {
+		c.omit("the cluster", "--cluster reads it")
+	}
+	if c.minor == 0 {
+		c.omit("what differs between versions of kube-scheduler", "--kubernetes-version names the version")
 	}
 }
 
-// at adds a finding about the field at path, with the edits that correct it. Fix does not correct a document inside
-// another one.
+// extenders returns the extenders of the file.
+func (c *checker) extenders() []extenderAt {
+	all := make([]extenderAt, len(c.doc.config.Extenders))
+	for i := range all {
+		all[i] = extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+	}
+	return all
+}
+
+// at adds a finding about the field at path, with the edits that correct it. It adds none about a field whose value is unknown.
 func (c *checker) at(severity Severity, code, path, message, why, fix string, edits ...edit) {
-	if c.doc.inner {
-		edits = nil
+	if c.unknownValue(path) {
+		return
 	}
 	c.findings = append(c.findings, Finding{
-		Code: code, Severity: severity, File: c.doc.name, Line: c.doc.line(path), Field: path,
-		Message: message, Why: why, Fix: fix, Fixable: len(edits) > 0, Docs: docs(code), edits: edits,
+		Code: code, Severity: severity, File: c.File, Line: c.doc.line(path), Field: path,
+		Message: message, Why: why, Fix: fix, Fixable: len(edits) > 0, edits: edits,
+	})
+}
+
+// refuse adds a finding for which kube-scheduler does not start. why may be empty.
+func (c *checker) refuse(code, path, message, why, fix string, edits ...edit) {
+	n := len(c.findings)
+	c.at(Error, code, path, message, strings.TrimPrefix(why+": "+rejected, ": "), fix, edits...)
+	for i := n; i < len(c.findings); i++ {
+		c.findings[i].refused = true
+	}
+}
+
+// meant is refuse for a finding with only one correction, such as a misspelled name. The following checks are about the corrected
+// configuration.
+func (c *checker) meant(code, path, message, why, fix string, edits ...edit) {
+	c.refuse(code, path, message, why, fix, edits...)
+	for _, e := range edits {
+		if err := e.apply(c.doc.tree); err != nil {
+			c.broken = append(c.broken, path)
+		}
+	}
+}
+
+// unknownValue reports whether the value of the field, of one around it, or of a part of it is unknown. Extenders and profiles have
+// fields that are known nevertheless.
+func (c *checker) unknownValue(path string) bool {
+	inside := func(path, outer string) bool {
+		rest, ok := strings.CutPrefix(path, outer)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	return slices.ContainsFunc(c.broken, func(broken string) bool {
+		return inside(path, broken) || strings.Contains(path, ".") && inside(broken, path)
 	})
 }
 
 // elsewhere adds a finding whose place is not in the file.
 func (c *checker) elsewhere(severity Severity, code, where, field, message, why, fix string) {
 	c.findings = append(c.findings, Finding{
-		Code: code, Severity: severity, File: where, Field: field, Message: message, Why: why, Fix: fix, Docs: docs(code),
+		Code: code, Severity: severity, File: where, Field: field, Message: message, Why: why, Fix: fix,
 	})
 }
 
-func docs(code string) string { return "docs/doctor.md#" + strings.ToLower(code) }
-
-// Text returns the finding as lines of text.
+// Text returns the finding as lines of text, one if it is for information.
 func (f *Finding) Text() string {
 	var b strings.Builder
 	b.WriteString(f.File)
@@ -189,6 +224,10 @@ func (f *Finding) Text() string {
 	if f.Field != "" {
 		b.WriteString(f.Field + ": ")
 	}
+	if f.Severity == Info {
+		fmt.Fprintf(&b, "%s: %s\n", f.Message, f.Why)
+		return b.String()
+	}
 	fmt.Fprintf(&b, "%s\n    Why: %s.\n", f.Message, f.Why)
 	if f.Fix != "" {
 		fmt.Fprintf(&b, "    Fix: %s.", f.Fix)
@@ -197,6 +236,6 @@ func (f *Finding) Text() string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "    See: %s\n", f.Docs)
+	fmt.Fprintf(&b, "    See: outboard doctor --explain %s\n", f.Code)
 	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -51,6 +52,13 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 	tb.Helper()
 	version, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
 	c := &doctor.Cluster{Version: version}
+	maps := map[string]*corev1.ConfigMap{}
+	c.ConfigMap = func(namespace, name string) (*corev1.ConfigMap, error) {
+		if m := maps[namespace+"/"+name]; m != nil {
+			return m, nil
+		}
+		return nil, fs.ErrNotExist
+	}
 	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var kind metav1.TypeMeta
 		into := func(object any) {
@@ -75,6 +83,10 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 		case "EndpointSlice":
 			c.EndpointSlices = append(c.EndpointSlices, discoveryv1.EndpointSlice{})
 			into(&c.EndpointSlices[len(c.EndpointSlices)-1])
+		case "ConfigMap":
+			m := new(corev1.ConfigMap)
+			into(m)
+			maps[m.Namespace+"/"+m.Name] = m
 		default:
 			tb.Fatalf("kind %q", kind.Kind)
 		}
@@ -116,7 +128,7 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 			if err != nil {
 				tb.Fatal(err)
 			}
-			files[leaf] = pair.Cert
+			files[leaf], files[strings.TrimSuffix(leaf, "crt")+"key"] = pair.Cert, pair.Key
 		}
 		for file, data := range files {
 			if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
@@ -127,18 +139,26 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 	return os.DirFS(dir).(fs.ReadFileFS)
 }
 
-// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml and version if
+// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml, configz.json and version if
 // they are there. Certificates are in /tls.
 func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doctor.Input {
 	t.Helper()
 	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Now: now}
 	in.ReadFile = func(name string) ([]byte, error) { return certificates.ReadFile(strings.TrimPrefix(name, "/tls/")) }
+	in.ReadConfigFile = in.ReadFile
 	for _, f := range archive.Files[1:] {
 		switch f.Name {
 		case "outboard.yaml":
 			in.Config, in.ConfigFile = parseConfig(t, f.Data), f.Name
 		case "cluster.yaml":
 			in.Cluster = parseCluster(t, f.Data)
+		case "configz.json":
+			in.Cluster.Configz = func(namespace, pod string, port int) ([]byte, error) {
+				if where := fmt.Sprintf("%s/%s:%d", namespace, pod, port); where != "kube-system/kube-scheduler-host:10259" {
+					return nil, fmt.Errorf("%s is not kube-scheduler", where)
+				}
+				return f.Data, nil
+			}
 		case "version":
 			in.Version = strings.TrimSpace(string(f.Data))
 		}
@@ -180,15 +200,8 @@ func TestFindings(t *testing.T) {
 			if code != "None" && !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == code }) {
 				t.Errorf("%s is not found", code)
 			}
-			if fixable && !strings.HasPrefix(string(in.Data), "apiVersion: v1\nkind: ConfigMap") {
-				fixed, left, err := doctor.Fix(in)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if slices.ContainsFunc(left, func(f doctor.Finding) bool { return f.Fixable }) {
-					t.Errorf("what can be corrected is left: %+v", left)
-				}
-				got.Files = append(got.Files, txtar.File{Name: "fixed.yaml", Data: fixed})
+			if fixable {
+				got.Files = append(got.Files, txtar.File{Name: "fixed.yaml", Data: fix(t, in, findings)})
 			}
 			if *update {
 				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
@@ -202,18 +215,65 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// fix returns the corrected file, after the findings that are left. It checks what is true of every corrected file.
+func fix(t *testing.T, in doctor.Input, before []doctor.Finding) []byte {
+	t.Helper()
+	fixed, left, err := doctor.Fix(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Data = fixed
+	again, _, err := doctor.Fix(in)
+	if err != nil || !bytes.Equal(again, fixed) {
+		t.Errorf("%v: corrected again, the file is\n%s", err, again)
+	}
+	after, err := doctor.Check(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(left, after, cmpopts.IgnoreUnexported(doctor.Finding{})); diff != "" {
+		t.Errorf("other findings are left than the corrected file has (-want +got):\n%s", diff)
+	}
+	if severe(left) > severe(before) {
+		t.Errorf("the corrected file has more errors: %+v", left)
+	}
+	for _, f := range left {
+		if f.Fixable {
+			t.Errorf("what can be corrected is left: %+v", f)
+		}
+		if strings.Contains(f.Fix, "--fix does not") {
+			fixed = append([]byte("# "+f.Code+": "+f.Fix+"\n"), fixed...)
+		}
+	}
+	return fixed
+}
+
+// severe counts the errors, except that the running kube-scheduler has not loaded a file that has just been corrected.
+func severe(findings []doctor.Finding) (n int) {
+	for _, f := range findings {
+		if f.Severity == doctor.Error && f.Code != "SchedulerNotRestarted" {
+			n++
+		}
+	}
+	return n
+}
+
 var (
-	codeInSource = regexp.MustCompile(`(?:Error|Warning|Info), "([A-Z][A-Za-z0-9]+)",`)
+	codeInSource = regexp.MustCompile(`(?:(?:Error|Warning|Info|severity), |(?:refuse|meant)\()"([A-Z][A-Za-z0-9]+)",`)
 	codeInDocs   = regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z0-9]+)$`)
 )
 
 // The files that are shipped have no errors, each with the configuration of Outboard that it is for.
 func TestShippedFiles(t *testing.T) {
-	files, err := filepath.Glob("../../examples/*/scheduler.yaml")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("there are %d files: %v", len(files), err)
+	files := []string{"../../deploy/scheduler.yaml"}
+	for _, pattern := range []string{"../../examples/*/scheduler.yaml", "../../examples/from-the-tutorials/*/scheduler.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) < 5 {
+			t.Fatalf("%s: there are %d files: %v", pattern, len(found), err)
+		}
+		files = append(files, found...)
 	}
-	for _, name := range append(files, "../../deploy/scheduler.yaml") {
+	for _, name := range files {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -233,6 +293,49 @@ func TestShippedFiles(t *testing.T) {
 				t.Error(f.Text())
 			}
 		}
+	}
+}
+
+// Lines end in the corrected file as in the file.
+func TestLineEnds(t *testing.T) {
+	windows := func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")) }
+	for _, name := range []string{"DefaultTimeout-comments", "IgnorableBinder-configmap", "IgnorableBinder-json"} {
+		archive, err := txtar.ParseFile("testdata/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed, _, err := doctor.Fix(doctor.Input{File: "scheduler.yaml", Data: windows(archive.Files[0].Data), Now: now})
+		if want := windows(archive.Files[len(archive.Files)-1].Data); err != nil || !bytes.Equal(fixed, want) {
+			t.Errorf("%s: %v, %q, want %q", name, err, fixed, want)
+		}
+	}
+}
+
+// The files of public tutorials become no worse, with and without the configuration of Outboard for them.
+func TestTutorials(t *testing.T) {
+	files, err := filepath.Glob("../../examples/from-the-tutorials/*/original/*")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("there are %d files: %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := doctor.Input{File: filepath.Base(name), Data: data, Now: now}
+			for range 2 {
+				findings, err := doctor.Check(in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fix(t, in, findings)
+				in.ConfigFile = filepath.Join(filepath.Dir(filepath.Dir(name)), "outboard.yaml")
+				if in.Config, err = config.Load(in.ConfigFile, config.Types{Policies: standard.Types(), Signals: signals.Types()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

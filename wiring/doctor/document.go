@@ -7,9 +7,11 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
@@ -21,7 +23,19 @@ import (
 // configuration is a KubeSchedulerConfiguration with PEM data in base64, as in the file.
 type configuration struct {
 	schedulerv1.KubeSchedulerConfiguration
+	Profiles  []profile  `json:"profiles"`
 	Extenders []extender `json:"extenders"`
+}
+
+type profile struct {
+	schedulerv1.KubeSchedulerProfile
+	PluginConfig []pluginConfig `json:"pluginConfig"`
+}
+
+type pluginConfig struct {
+	Name string           `json:"name"`
+	Args strictyaml.Value `json:"args"`
+	args runtime.Object   // Args decoded; nil if kube-scheduler knows no type for them
 }
 
 type extender struct {
@@ -36,161 +50,269 @@ type tlsConfig struct {
 	KeyData  string `json:"keyData"`
 }
 
-// document is the KubeSchedulerConfiguration in a file.
+// document is the KubeSchedulerConfiguration in a file, as it is meant: misspelled and misplaced fields are corrected.
 type document struct {
-	name   string
+	source source
+	tree   *yaml.Node
 	root   strictyaml.Value
 	config configuration
-	above  int  // lines of the file above it
-	inner  bool // it is one document of several, or in a ConfigMap
+	// refusal says why kube-scheduler cannot decode the text; nil: it can.
+	refusal error
+	// former is the Policy of which the configuration is made, for the lines.
+	former strictyaml.Value
+}
+
+// source is the text of a configuration in a file.
+type source struct {
+	text  []byte
+	whole []byte                            // all that kube-scheduler is given, such as the text with further documents
+	first int                               // lines of the file above whole
+	above int                               // lines of the file above the text
+	put   func(text []byte) ([]byte, error) // returns the file with another text
 }
 
 // line returns the line of the file with the field at path, or with what is nearest around it.
 func (d *document) line(path string) int {
-	placed := d.root.At(path).Place(errors.New(""))
+	root := d.root
+	if !d.former.IsZero() {
+		root = d.former
+	}
+	placed := root.At(path).Place(errors.New(""))
 	if len(placed) == 0 || placed[0].Line == 0 {
 		return 0
 	}
-	return placed[0].Line + d.above
+	return placed[0].Line + d.source.above
 }
 
 // read finds and decodes the configuration. It returns false if there is nothing more to check.
 func (c *checker) read() bool {
-	c.doc.name = c.File
-	text, found := c.locateText()
-	if !found {
+	found := c.locate()
+	c.doc.refusal = accepted(c.doc.source.whole)
+	if !found || !c.parse(c.doc.source.text) {
 		return false
 	}
-	var err error
-	if c.doc.root, err = strictyaml.Parse(c.File, text); err != nil {
-		c.syntax(err)
-		return false
-	}
-	var errs strictyaml.Errors
-	errors.As(c.doc.root.Decode(&c.doc.config), &errs)
-	if kind := c.doc.config.Kind; kind == "Policy" || kind == "" && c.isPolicy() {
+	_ = c.doc.root.Decode(&c.doc.config)
+	if c.isPolicy() {
+		former := c.doc.root
 		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
 			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
-			"outboard scheduler-config --from "+c.File+" converts it", edit{})
-		return false
-	} else if kind == config.Kind {
-		c.at(Error, "Kind", "kind", "this is a configuration of Outboard", "kube-scheduler reads a KubeSchedulerConfiguration only, and does not start",
-			"outboard check "+c.File+" checks this file; name kube-scheduler's file, and this one with --config")
-		return false
-	} else if kind != "KubeSchedulerConfiguration" {
-		c.at(Error, "Kind", "kind", fmt.Sprintf("kind is %q", kind), "kube-scheduler reads a KubeSchedulerConfiguration only, and does not start", "set kind: KubeSchedulerConfiguration")
+			"outboard scheduler-config --from "+c.File+" converts it", edit{op: convert})
+		c.findings[len(c.findings)-1].refused = true
+		converted, _, err := wiring.Migrate(c.File, c.doc.source.text, wiring.Options{})
+		if err != nil {
+			f := &c.findings[len(c.findings)-1]
+			f.edits, f.Fixable, f.Fix = nil, false, "correct it, and then convert it with outboard scheduler-config --from "+c.File+": "+err.Error()
+			return false
+		}
+		if !c.parse(converted) {
+			return false
+		}
+		c.doc.former = former
+	} else if !c.isConfiguration() || c.unindented() {
 		return false
 	}
-	c.fields(errs)
-	// What the rest of the file says is unknown then: further findings could be wrong, and corrections harmful.
-	return !slices.ContainsFunc(errs, notRead)
+	c.fields(c.spelling())
+	return true
 }
 
-// notRead reports whether the error is about YAML that strictyaml does not read, such as merge keys.
-func notRead(e *strictyaml.Error) bool { return e.Kind == "" }
+var yamlLine = regexp.MustCompile(`yaml: line (\d+):`)
 
-func (c *checker) isPolicy() bool {
-	return c.doc.config.APIVersion == "v1" || c.doc.config.APIVersion == "" && (!c.doc.root.At("predicates").IsZero() || !c.doc.root.At("priorities").IsZero())
+// parse reads the text. If it cannot, it reports why.
+func (c *checker) parse(text []byte) bool {
+	_, err := strictyaml.Parse(c.File, text)
+	if err == nil {
+		var document *yaml.Node
+		if document, err = parseYAML(text); err == nil {
+			c.doc.tree = plain(document.Content[0])
+			c.doc.root, err = strictyaml.FromNode(c.File, c.doc.tree)
+		}
+	}
+	if err == nil {
+		return true
+	}
+	if c.doc.refusal != nil && !strings.Contains(c.doc.refusal.Error(), "yaml:") {
+		return false // kube-scheduler's parser reads it
+	}
+	for _, e := range errorsOf(err) {
+		if m := yamlLine.FindStringSubmatch(fmt.Sprint(c.doc.refusal)); m != nil {
+			e.Line, _ = strconv.Atoi(m[1]) // the line that kube-scheduler names
+			e.Line += c.doc.source.first - c.doc.source.above
+		}
+		if c.doc.refusal == nil {
+			c.at(Warning, "Syntax", "", e.Rule, "kube-scheduler reads the file, and outboard doctor cannot check it", "")
+		} else {
+			c.refuse("Syntax", "", e.Rule, "", "")
+		}
+		if f := &c.findings[len(c.findings)-1]; e.Line > 0 {
+			f.Line = e.Line + c.doc.source.above
+		}
+	}
+	return false
 }
 
-func (c *checker) syntax(err error) {
+func errorsOf(err error) strictyaml.Errors {
 	var errs strictyaml.Errors
-	if !errors.As(err, &errs) {
+	if err != nil && !errors.As(err, &errs) {
 		errs = strictyaml.Errors{{Rule: err.Error()}}
 	}
-	for _, e := range errs {
-		c.at(Error, "Syntax", "", e.Rule, "kube-scheduler does not start", "")
-		if e.Line > 0 {
-			c.findings[len(c.findings)-1].Line = e.Line + c.doc.above
-		}
-	}
+	return errs
 }
 
-// locateText returns the configuration: the file itself, or a value in a ConfigMap of the file.
-func (c *checker) locateText() (text []byte, found bool) {
-	parts := partsOf(c.Data)
-	for _, part := range parts {
-		var object struct {
-			Kind string            `json:"kind"`
-			Data map[string]string `json:"data"`
-		}
-		root, err := strictyaml.Parse(c.File, part.text)
-		if err == nil {
-			_ = root.Decode(&object) // other kinds have other fields
-		}
-		switch object.Kind {
-		case "ConfigMap":
-			for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-				if value := object.Data[key]; holdsConfiguration(value) {
-					c.doc.root = root
-					c.doc.above, c.doc.inner = part.above+c.doc.line("data["+key+"]"), true
-					return []byte(value), true
-				}
-			}
-		case "KubeSchedulerConfiguration", "Policy":
-			if len(parts) > 1 {
-				c.doc.above, c.doc.inner = part.above, true
-				return part.text, true
-			}
-		}
-	}
-	if len(parts) < 2 {
-		return c.Data, true
-	}
-	c.at(Error, "Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read: "+rejected, "")
-	return nil, false
+// isPolicy reports whether the document is a Policy, which had no kind in the first versions.
+func (c *checker) isPolicy() bool { return policyIs(c.doc.root) }
+
+func policyIs(root strictyaml.Value) bool {
+	var header struct{ Kind, APIVersion string }
+	_ = root.At("kind").Decode(&header.Kind)
+	_ = root.At("apiVersion").Decode(&header.APIVersion)
+	return header.Kind == "Policy" || header.Kind == "" && (header.APIVersion == "v1" || header.APIVersion == "" && (!root.At("predicates").IsZero() || !root.At("priorities").IsZero()))
 }
 
-// part is one of the documents of a file, and how many lines are above it.
-type part struct {
-	text  []byte
-	above int
+// isConfiguration reports whether the document is a KubeSchedulerConfiguration, or is meant to be one.
+func (c *checker) isConfiguration() bool {
+	const kind = "KubeSchedulerConfiguration"
+	found := c.doc.config.Kind
+	switch {
+	case found == kind:
+		return true
+	case found == config.Kind:
+		c.refuse("Kind", "kind", "this is a configuration of Outboard", "kube-scheduler reads a KubeSchedulerConfiguration only",
+			"outboard check "+c.File+" checks this file; name kube-scheduler's file, and this one with --config")
+		return false
+	case strings.HasPrefix(c.doc.config.APIVersion, "kubescheduler.config.k8s.io/"), strings.EqualFold(found, kind):
+		c.meant("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind, set("kind", kind))
+		return true
+	}
+	c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind)
+	return false
 }
 
-// separator is a line between documents. The content of a ConfigMap is indented, so it has none.
+// locate finds the configuration: the first document of the file, or a value in a ConfigMap.
+func (c *checker) locate() bool {
+	whole := source{text: c.Data, whole: c.Data, put: func(text []byte) ([]byte, error) { return text, nil }}
+	parts := partsOf(whole)
+	c.doc.source = whole
+	var all []source
+	first := -1
+	for i, p := range parts {
+		found := c.within(p)
+		if len(found) > 0 && first < 0 {
+			first = i
+		}
+		all = append(all, found...)
+	}
+	if len(all) == 0 && len(parts) < 2 {
+		if len(parts) == 1 {
+			c.doc.source = parts[0]
+		}
+		return true
+	}
+	if len(all) == 0 {
+		c.refuse("Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read", "")
+		return false
+	}
+	c.doc.source = all[0]
+	if first > 0 && all[0].above == parts[first].above {
+		c.refuse("IgnoredDocument", "kind", "the configuration is not the first document of the file", "kube-scheduler reads the first one only", "move it into a file of its own")
+		c.findings[0].Line = all[0].above + 1
+	}
+	for _, other := range all[1:] {
+		c.at(Warning, "IgnoredDocument", "", "another configuration begins here", "kube-scheduler reads the first document of a file only, and outboard doctor has not checked this one", "move it into a file of its own, or remove it")
+		c.findings[len(c.findings)-1].Line = other.above + 1
+	}
+	return true
+}
+
+// within returns the configurations in one document: itself, or those in a ConfigMap.
+func (c *checker) within(p source) []source {
+	root, err := strictyaml.Parse(c.File, p.text)
+	var object struct {
+		Kind string            `json:"kind"`
+		Data map[string]string `json:"data"`
+	}
+	if err == nil {
+		_ = root.Decode(&object) // other kinds have other fields
+	}
+	if object.Kind != "ConfigMap" {
+		another := object.Kind != "" && strictyaml.Nearest(object.Kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
+		if another || !holdsConfiguration(string(p.text)) {
+			return nil
+		}
+		return []source{p}
+	}
+	var all []source
+	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
+		if !holdsConfiguration(object.Data[key]) {
+			continue
+		}
+		d := document{root: root}
+		line := p.above + d.line("data["+key+"]")
+		inner := source{text: []byte(object.Data[key]), whole: []byte(object.Data[key]), first: line, above: line, put: func(text []byte) ([]byte, error) {
+			return p.withData(key, text)
+		}}
+		all = append(all, partsOf(inner)...)
+	}
+	return all
+}
+
+// withData returns the file with another text in a ConfigMap.
+func (p source) withData(key string, text []byte) ([]byte, error) {
+	document, err := parseYAML(p.text)
+	if err != nil {
+		return nil, err
+	}
+	root := document.Content[0]
+	i := find(root, "data")
+	if i < 0 || find(root.Content[i+1], key) < 0 {
+		return nil, fmt.Errorf("the ConfigMap has aliases")
+	}
+	value := root.Content[i+1].Content[find(root.Content[i+1], key)+1]
+	if value.Kind != yaml.ScalarNode {
+		return nil, fmt.Errorf("the ConfigMap has aliases")
+	}
+	value.Value, value.Style, value.Tag = string(text), yaml.LiteralStyle, "!!str"
+	result, err := encode(document, p.text)
+	if err != nil {
+		return nil, err
+	}
+	return p.put(result)
+}
+
 var (
-	separator = regexp.MustCompile(`(?m)^---[ \t]*(?:[ \t]#.*)?\r?$`)
-	content   = regexp.MustCompile(`(?m)^[ \t]*[^ \t\r\n#]`)
+	// separator is a line between documents. The content of a ConfigMap is indented, so it has none.
+	separator = regexp.MustCompile(`(?m)^---[ \t]*(?:[ \t]#.*)?\r?$\n?`)
+	content   = regexp.MustCompile(`(?m)^(?:[ \t]+[^ \t\r\n#]|[^ \t\r\n#%])`) // no comments or directives
+	// escape is an escape in JSON.
+	escape  = regexp.MustCompile(`\\.`)
+	typical = regexp.MustCompile(`"?(?:predicates|priorities|extenders)"?\s*:|kubescheduler\.config\.k8s\.io|KubeSchedulerConfiguration|"?kind"?\s*:\s*["']?Policy\b`)
 )
 
-// partsOf returns the documents of a file, without empty ones.
-func partsOf(data []byte) []part {
-	var parts []part
-	start := 0
+// partsOf returns the documents of a text, without empty ones.
+func partsOf(whole source) []source {
+	var parts []source
+	data, start := whole.text, 0
+	if isJSON(data) { // kube-scheduler then expects no other documents
+		whole.text = escape.ReplaceAllFunc(data, func(e []byte) []byte { // YAML has no escape for a slash
+			return bytes.Replace(e, []byte(`\/`), []byte("/"), 1)
+		})
+		return []source{whole}
+	}
 	for _, s := range append(separator.FindAllIndex(data, -1), []int{len(data), len(data)}) {
-		if text := data[start:s[0]]; content.Match(text) {
-			parts = append(parts, part{text, bytes.Count(data[:start], []byte("\n"))})
+		from, to := start, s[0]
+		if text := data[from:to]; content.Match(text) {
+			parts = append(parts, source{text, whole.whole, whole.first, whole.above + bytes.Count(data[:from], []byte("\n")), func(text []byte) ([]byte, error) {
+				return whole.put(slices.Concat(data[:from], text, data[to:]))
+			}})
 		}
 		start = s[1]
 	}
 	return parts
 }
 
-func holdsConfiguration(text string) bool {
-	return strings.Contains(text, "kind: KubeSchedulerConfiguration") || strings.Contains(text, "kind: Policy") || strings.Contains(text, `"Policy"`)
-}
+func holdsConfiguration(text string) bool { return typical.MatchString(text) }
 
-// apply returns the file with the edits of the findings.
-func (c *checker) apply() ([]byte, error) {
-	for _, f := range c.findings {
-		if f.Code == "LegacyPolicy" {
-			result, _, err := wiring.Migrate(c.File, c.Data)
-			return result, err
-		}
-	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(c.Data, &root); err != nil {
-		return nil, err
-	}
-	for _, f := range c.findings {
-		for _, e := range f.edits {
-			if err := e.apply(root.Content[0]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return encode(&root)
-}
+// isJSON reports whether kube-scheduler reads a text as JSON and not as YAML.
+func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
 
 // minorOf returns the minor version of a version such as v1.37.0, or 0 for "".
 func minorOf(text string) (int, error) {

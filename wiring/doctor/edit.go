@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +17,7 @@ import (
 type edit struct {
 	op   operation
 	path string // of the field, such as extenders[0].tlsConfig.caFile
-	to   string // of rename: the name; of move: the path of a list
+	to   string // of rename and nest: the name; of move: the path of a list
 	text string // of set: the value, as YAML
 }
 
@@ -25,12 +28,17 @@ const (
 	removeField
 	renameField
 	moveToList // adds the value, or the items of the value, to a list, and removes it
+	nestField  // replaces a value by a mapping with the value as its only field
+	hoistField // replaces a field by the fields of its value, unless one of them is there
+	convert    // replaces a Policy by what it is now
 )
 
 func set(path, text string) edit    { return edit{op: setField, path: path, text: text} }
 func setText(path, s string) edit   { return set(path, quoted(s)) }
 func remove(path string) edit       { return edit{op: removeField, path: path} }
+func hoist(path string) edit        { return edit{op: hoistField, path: path} }
 func rename(path, name string) edit { return edit{op: renameField, path: path, to: name} }
+func nest(path, name string) edit   { return edit{op: nestField, path: path, to: name} }
 func move(path, list string) edit   { return edit{op: moveToList, path: path, to: list} }
 
 // quoted returns a string as YAML.
@@ -53,8 +61,16 @@ func (e edit) apply(root *yaml.Node) error {
 			cut(parent, i)
 		}
 	case renameField:
-		if parent, i := locate(root, e.path); parent != nil && parent.Kind == yaml.MappingNode {
+		if parent, i := locate(root, e.path); parent != nil && parent.Kind == yaml.MappingNode && find(parent, e.to) < 0 {
 			parent.Content[i].Value = e.to
+		}
+	case hoistField:
+		if parent, i := locate(root, e.path); parent != nil {
+			hoistNode(parent, i)
+		}
+	case nestField:
+		if parent, i := locate(root, e.path); parent != nil && parent.Kind == yaml.SequenceNode {
+			parent.Content[i] = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.to}, parent.Content[i]}}
 		}
 	case moveToList:
 		parent, i := locate(root, e.path)
@@ -62,19 +78,63 @@ func (e edit) apply(root *yaml.Node) error {
 			return nil
 		}
 		key, value := parent.Content[i], parent.Content[i+1]
-		cut(parent, i)
+		parent.Content = slices.Delete(parent.Content, i, i+2)
 		return appendTo(root, e.to, key, value)
 	}
 	return nil
 }
 
-// cut removes the item i of a list, or the field with key i of a mapping.
+// cut removes the item i of a list, or the field with key i of a mapping. Its comments move to the next one.
 func cut(parent *yaml.Node, i int) {
 	n := 1
 	if parent.Kind == yaml.MappingNode {
 		n = 2
 	}
-	parent.Content = append(parent.Content[:i], parent.Content[i+n:]...)
+	comments := ""
+	for _, removed := range parent.Content[i : i+n] {
+		comments = lines(comments, commentsOf(removed))
+	}
+	parent.Content = slices.Delete(parent.Content, i, i+n)
+	switch {
+	case comments == "":
+	case i < len(parent.Content):
+		parent.Content[i].HeadComment = lines(comments, parent.Content[i].HeadComment)
+	case i > 0:
+		parent.Content[i-n].FootComment = lines(parent.Content[i-n].FootComment, comments)
+	default:
+		parent.HeadComment = lines(parent.HeadComment, comments)
+	}
+}
+
+// hoistNode replaces the field with key i of a mapping by the fields of its value.
+func hoistNode(parent *yaml.Node, i int) {
+	value := parent.Content[i+1]
+	if value.Kind != yaml.MappingNode || len(value.Content) == 0 {
+		return
+	}
+	for j := 0; j+1 < len(value.Content); j += 2 {
+		if find(parent, value.Content[j].Value) >= 0 {
+			return
+		}
+	}
+	key, fields := parent.Content[i], value.Content
+	value.Content = nil
+	fields[0].HeadComment = lines(commentsOf(key), commentsOf(value), fields[0].HeadComment)
+	parent.Content = slices.Replace(parent.Content, i, i+2, fields...)
+}
+
+// commentsOf returns all comments of a value.
+func commentsOf(n *yaml.Node) string {
+	all := lines(n.HeadComment, n.LineComment)
+	for _, child := range n.Content {
+		all = lines(all, commentsOf(child))
+	}
+	return lines(all, n.FootComment)
+}
+
+// lines joins texts that are not empty.
+func lines(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
 }
 
 // locate returns the mapping or list around the field at path, and the index of its key or item; nil
@@ -82,9 +142,6 @@ func cut(parent *yaml.Node, i int) {
 func locate(root *yaml.Node, path string) (parent *yaml.Node, index int) {
 	value := root
 	for _, step := range steps(path) {
-		if value.Kind == yaml.AliasNode {
-			value = value.Alias
-		}
 		parent, index = value, find(value, step)
 		switch {
 		case index < 0:
@@ -103,6 +160,8 @@ func steps(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 }
 
+func isIndex(step string) bool { return decimal.MatchString(step) }
+
 // find returns the index of a key or an item; -1 if it is not there.
 func find(n *yaml.Node, step string) int {
 	switch n.Kind {
@@ -120,7 +179,7 @@ func find(n *yaml.Node, step string) int {
 	return -1
 }
 
-// setNode sets the field at path. It keeps the comments of a value that it replaces.
+// setNode sets the field at path. It keeps the comments of a value that it replaces. The tree has no aliases.
 func setNode(root *yaml.Node, path, text string) error {
 	var value yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
@@ -130,16 +189,13 @@ func setNode(root *yaml.Node, path, text string) error {
 	at := root
 	names := steps(path)
 	for i, step := range names {
-		if at.Kind == yaml.AliasNode {
-			at = at.Alias
-		}
 		index := find(at, step)
 		switch {
-		case index < 0 && at.Kind != yaml.MappingNode:
-			return nil
+		case index < 0 && (at.Kind != yaml.MappingNode || slices.ContainsFunc(names[i:], isIndex)):
+			return nil // there is no such item
 		case index < 0:
-			next := &yaml.Node{Kind: yaml.MappingNode, Style: at.Style & yaml.FlowStyle}
-			at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: step}, next)
+			next := &yaml.Node{Kind: yaml.MappingNode, Style: at.Style & yaml.FlowStyle, Line: at.Line}
+			at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: step, Line: at.Line}, next)
 			index = len(at.Content) - 2
 		}
 		if at.Kind == yaml.MappingNode {
@@ -148,12 +204,17 @@ func setNode(root *yaml.Node, path, text string) error {
 		if i == len(names)-1 {
 			old := at.Content[index]
 			fresh.HeadComment, fresh.LineComment, fresh.FootComment = old.HeadComment, old.LineComment, old.FootComment
+			if len(old.Content) > 0 {
+				old.HeadComment, old.LineComment, old.FootComment = "", "", ""
+				above := at.Content[max(0, index-1)]
+				above.HeadComment = lines(above.HeadComment, commentsOf(old))
+			}
 			fresh.Style |= at.Style & yaml.FlowStyle
 			at.Content[index] = fresh
 			return nil
 		}
-		if next := at.Content[index]; next.Kind == yaml.ScalarNode { // null
-			at.Content[index] = &yaml.Node{Kind: yaml.MappingNode}
+		if next := at.Content[index]; next.Kind == yaml.ScalarNode && !slices.ContainsFunc(names[i+1:], isIndex) { // null
+			at.Content[index] = &yaml.Node{Kind: yaml.MappingNode, Style: at.Style & yaml.FlowStyle, HeadComment: lines(next.HeadComment, next.LineComment), FootComment: next.FootComment}
 		}
 		at = at.Content[index]
 	}
@@ -168,9 +229,15 @@ func appendTo(root *yaml.Node, path string, key, value *yaml.Node) error {
 		items = value.Content
 	}
 	if len(items) > 0 {
-		comments := []string{key.HeadComment, strings.TrimSpace(key.LineComment + "\n" + value.LineComment), items[0].HeadComment}
-		items[0].HeadComment = strings.Join(slices.DeleteFunc(comments, func(s string) bool { return s == "" }), "\n")
-		value.LineComment = ""
+		above := lines(key.HeadComment, key.LineComment)
+		if value.Kind == yaml.SequenceNode {
+			above = lines(above, value.HeadComment, value.LineComment)
+			last := items[len(items)-1]
+			last.FootComment = lines(last.FootComment, value.FootComment)
+		}
+		items[0].HeadComment = lines(above, items[0].HeadComment)
+		last := items[len(items)-1]
+		last.FootComment = lines(last.FootComment, key.FootComment)
 	}
 	if parent, _ := locate(root, path); parent == nil {
 		if err := setNode(root, path, "[]"); err != nil {
@@ -186,14 +253,93 @@ func appendTo(root *yaml.Node, path string, key, value *yaml.Node) error {
 	return nil
 }
 
-// encode writes a document with the indentation of Kubernetes' own files.
-func encode(root *yaml.Node) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	encoder.CompactSeqIndent()
-	if err := encoder.Encode(root); err != nil {
+// parseYAML reads a text. Lines end as in Unix.
+func parseYAML(text []byte) (*yaml.Node, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), &document); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), encoder.Close()
+	if len(document.Content) == 0 {
+		return nil, errors.New("the document is empty")
+	}
+	return &document, nil
+}
+
+// encode writes a document with the indentation of Kubernetes' own files, and with the blank lines of its former text. JSON
+// stays JSON, because kube-scheduler reads whatever begins with { as JSON.
+func encode(document *yaml.Node, former []byte) ([]byte, error) {
+	var b bytes.Buffer
+	if json.Valid(former) {
+		if err := encodeJSON(&b, document.Content[0]); err != nil {
+			return nil, err
+		}
+	} else {
+		keepBlankLines(document.Content[0], bytes.Split(former, []byte("\n")))
+		encoder := yaml.NewEncoder(&b)
+		encoder.SetIndent(2)
+		encoder.CompactSeqIndent()
+		if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
+			return nil, err
+		}
+	}
+	text := blankLine.ReplaceAll(b.Bytes(), nil)
+	if bytes.Contains(former, []byte("\r\n")) {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	}
+	return text, nil
+}
+
+// A comment stands for a blank line while the text is encoded.
+const blank = "#(blank line)"
+
+var blankLine = regexp.MustCompile(`(?m)^[ \t]*#\(blank line\)$`)
+
+// keepBlankLines adds comments to the fields and items that have a blank line above them, and keeps comments of fields.
+func keepBlankLines(n *yaml.Node, former [][]byte) {
+	if n.Style&yaml.FlowStyle != 0 {
+		return
+	}
+	for i := 1; i < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		if key := n.Content[i-1]; n.Content[i].Kind == yaml.ScalarNode || n.Content[i].Style&yaml.FlowStyle != 0 { // it would be encoded elsewhere
+			key.HeadComment, key.LineComment = lines(key.HeadComment, key.LineComment), ""
+		}
+	}
+	step := 1
+	if n.Kind == yaml.MappingNode {
+		step = 2
+	}
+	for i, child := range n.Content {
+		if i%step == 0 && i > 0 && child.Column > 0 { // it is from the file
+			above := child.Line - 2
+			if child.HeadComment != "" {
+				above -= 1 + strings.Count(child.HeadComment, "\n")
+			}
+			if above >= 0 && above < len(former) && len(bytes.TrimSpace(former[above])) == 0 {
+				child.HeadComment = strings.TrimSuffix(blank+"\n"+child.HeadComment, "\n")
+			}
+		}
+		keepBlankLines(child, former)
+	}
+}
+
+func encodeJSON(b *bytes.Buffer, root *yaml.Node) error {
+	var value yaml.Node // in the order of the file
+	asJSON(root, &value)
+	data, err := yaml.Marshal(&value)
+	if err != nil {
+		return err
+	}
+	return json.Indent(b, data, "", "  ")
+}
+
+// asJSON copies a tree in the style of JSON.
+func asJSON(n, into *yaml.Node) {
+	*into = yaml.Node{Kind: n.Kind, Tag: n.Tag, Value: n.Value, Style: yaml.FlowStyle}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		into.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		into.Content = append(into.Content, &yaml.Node{})
+		asJSON(child, into.Content[len(into.Content)-1])
+	}
 }

@@ -3,12 +3,14 @@ package doctor
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/wiring"
@@ -26,20 +28,39 @@ type extenderAt struct {
 	*checker
 	extender *extender
 	path     string
+	outboard bool // it calls Outboard, as far as one can know
 }
 
 // report adds a finding about a field of the extender, or about the extender if name is "".
 func (e *extenderAt) report(severity Severity, code, name, message, why, fix string, edits ...edit) {
-	e.at(severity, code, strings.TrimSuffix(e.path+"."+name, "."), message, why, fix, edits...)
+	e.at(severity, code, e.field(name), message, why, fix, edits...)
 }
+
+// field returns the path of a field of the extender.
+func (e *extenderAt) field(name string) string { return strings.TrimSuffix(e.path+"."+name, ".") }
 
 // set corrects a field of the extender.
 func (e *extenderAt) set(name, text string) edit { return set(e.path+"."+name, text) }
 
+// urlPrefix checks urlPrefix. Nothing that depends on a wrong one is checked.
+func (e *extenderAt) urlPrefix() {
+	text := e.extender.URLPrefix
+	u, err := url.Parse(text)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && validPort(u.Port()) {
+		return
+	}
+	var edits []edit
+	if corrected := "https://" + text; e.extender.EnableHTTPS && text != "" && !strings.Contains(text, "://") {
+		edits = []edit{setText(e.field("urlPrefix"), corrected)}
+	}
+	e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", text), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu", edits...)
+	e.broken = append(e.broken, e.field("urlPrefix"))
+}
+
 func (e *extenderAt) check() {
 	x := e.extender
-	if u, err := url.Parse(x.URLPrefix); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !validPort(u.Port()) {
-		e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", x.URLPrefix), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu")
+	if x.FilterVerb+x.PrioritizeVerb+x.PreemptVerb+x.BindVerb == "" && !slices.ContainsFunc(x.ManagedResources, ignored) {
+		e.report(Warning, "NoVerb", "", "there is no filterVerb, prioritizeVerb, preemptVerb or bindVerb", "kube-scheduler never calls the extender", "add the verbs that it serves, or remove it")
 	}
 	if x.BindVerb != "" && x.Ignorable {
 		e.report(Error, "IgnorableBinder", "ignorable", "the extender binds pods and is ignorable",
@@ -47,7 +68,7 @@ func (e *extenderAt) check() {
 			"set ignorable: false", e.set("ignorable", "false"))
 	}
 	if x.PrioritizeVerb != "" && x.Weight <= 0 {
-		e.report(Error, "Weight", "weight", fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive: "+rejected, "set weight: 1", e.set("weight", "1"))
+		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: 1", e.set("weight", "1"))
 	}
 	if x.Weight > mostWeight && !e.ownWeight() {
 		e.report(Warning, "LargeWeight", "weight", fmt.Sprintf("weight is %d", x.Weight),
@@ -59,10 +80,17 @@ func (e *extenderAt) check() {
 			"after the call its own plugins score every node as idle: NodeResourcesFit and NodeResourcesBalancedAllocation no longer spread or pack pods",
 			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection is None", e.namesOnly()...)
 	}
+	if r := x.ManagedResources; x.PreemptVerb != "" && len(r) > 0 && !slices.ContainsFunc(r, counted) && e.minor < 38 {
+		e.report(Info, "PreemptNeverCalled", "preemptVerb", "kube-scheduler 1.37 and earlier does not call it for want of "+r[0].Name,
+			"it evicts pods only on nodes that it rejected itself, and it does not count resources with ignoredByScheduler: true", "")
+	}
 	e.timeout()
 	e.managedNames()
 	e.strictForAllPods()
 }
+
+func ignored(r schedulerv1.ExtenderManagedResource) bool { return r.IgnoredByScheduler }
+func counted(r schedulerv1.ExtenderManagedResource) bool { return !r.IgnoredByScheduler }
 
 // validPort reports whether the port of a URL is one, or the default of the scheme.
 func validPort(port string) bool {
@@ -98,13 +126,16 @@ func (e *extenderAt) timeout() {
 	if x.Ignorable {
 		want = wiring.SoftTimeout
 	}
-	if at := e.doc.root.At(e.path + ".httpTimeout"); !at.IsZero() && x.HTTPTimeout.Duration == 0 {
-		return // reported already
-	}
 	fix := e.set("httpTimeout", want.String())
 	switch d := x.HTTPTimeout.Duration; {
+	case d < 0:
+		e.report(Error, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "kube-scheduler places one pod at a time, and waits without end while an extender does not respond", "set httpTimeout: "+want.String(), fix)
 	case d == 0:
-		e.report(Warning, "DefaultTimeout", "httpTimeout", "httpTimeout is 5s by default", "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", "set httpTimeout: "+want.String(), fix)
+		message := "httpTimeout is 5s by default"
+		if !e.doc.root.At(e.field("httpTimeout")).IsZero() {
+			message = "httpTimeout is 0, which means 5s"
+		}
+		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", "set httpTimeout: "+want.String(), fix)
 	case d > 5*time.Second:
 		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), "set httpTimeout: "+want.String(), fix)
 	case x.PreemptVerb != "" && d < leastPreemption:
@@ -116,7 +147,7 @@ func (e *extenderAt) managedNames() {
 	for i, r := range e.extender.ManagedResources {
 		at := fmt.Sprintf("managedResources[%d].name", i)
 		if errs := fields.ExtendedResource(field.NewPath("name"), r.Name); len(errs) > 0 {
-			e.report(Error, "ManagedResourceName", at, fmt.Sprintf("%q: %s", r.Name, errs[0].Detail), rejected, "write the qualified name of an extended resource, such as example.com/gpu")
+			e.refuse("ManagedResourceName", e.field(at), fmt.Sprintf("%q: %s", r.Name, errs[0].Detail), "", "write the qualified name of an extended resource, such as example.com/gpu")
 		}
 	}
 }
@@ -124,7 +155,6 @@ func (e *extenderAt) managedNames() {
 // amongExtenders reports resources and verbs that only one extender can have.
 func (c *checker) amongExtenders() {
 	first, binders := map[string]string{}, []string{}
-	corrected := false
 	for i, x := range c.doc.config.Extenders {
 		path := fmt.Sprintf("extenders[%d]", i)
 		if x.BindVerb != "" {
@@ -138,15 +168,15 @@ func (c *checker) amongExtenders() {
 				continue
 			}
 			var edits []edit
-			if strings.HasPrefix(before, path+".") && !corrected { // one item per round, because removing it changes the indices of the others
-				edits, corrected = []edit{remove(at)}, true
+			if strings.HasPrefix(before, path+".") {
+				edits = []edit{remove(at)}
 			}
-			c.at(Error, "ManagedResourceTwice", at, fmt.Sprintf("%s is also %s, on line %d", r.Name, before, c.doc.line(before)),
-				"a resource belongs to one extender: "+rejected, "remove one of the two", edits...)
+			c.refuse("ManagedResourceTwice", at+".name", fmt.Sprintf("%s is also %s, on line %d", r.Name, before, c.doc.line(before)),
+				"a resource belongs to one extender", "remove one of the two", edits...)
 		}
 	}
 	if len(binders) > 1 {
-		c.at(Error, "SeveralBinders", binders[1]+".bindVerb", strings.Join(binders, " and ")+" have bindVerb",
-			"kube-scheduler accepts one extender that binds: "+rejected, "put the policies that allocate resources in one profile, or run a scheduler for each")
+		c.refuse("SeveralBinders", binders[1]+".bindVerb", strings.Join(binders, " and ")+" have bindVerb",
+			"kube-scheduler accepts one extender that binds", "put the policies that allocate resources in one profile, or run a scheduler for each")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func anyConfig(t *rapid.T) string {
 	}).Draw(t, "serving"))
 	b.WriteString("profiles:\n")
 	gpus := rapid.SampledFrom([]string{
-		"", "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: %t}]\n", "- path: /gpu\n",
+		"", "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: %t}, {name: aliyun.com/gpu-count, ignoredByScheduler: %t}]\n", "- path: /gpu\n",
 	}).Draw(t, "gpus")
 	if gpus != "" {
 		b.WriteString(strings.ReplaceAll(gpus, "%t", fmt.Sprint(rapid.Bool().Draw(t, "ignored"))))
@@ -47,7 +48,11 @@ func TestGeneratedConfigurationIsRight(t *testing.T) {
 		text := anyConfig(t)
 		in := doctor.Input{File: "scheduler.yaml", ConfigFile: "outboard.yaml", Now: now}
 		in.Config = parseConfig(t, []byte(text))
-		topology := rapid.SampledFrom([]wiring.Topology{wiring.Sidecar, wiring.Service, wiring.NodePort}).Draw(t, "topology")
+		topologies := []wiring.Topology{wiring.Sidecar}
+		if in.Config.Serving.TLS != nil { // without TLS, Outboard serves only its own machine or pod
+			topologies = append(topologies, wiring.Service, wiring.NodePort)
+		}
+		topology := rapid.SampledFrom(topologies).Draw(t, "topology")
 		w, err := wiring.New(in.Config, wiring.Options{For: topology})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -86,20 +91,83 @@ func FuzzFix(f *testing.F) {
 		}
 		f.Add(archive.Files[0].Data)
 	}
-	config := parseConfig(f, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}]\n  policies: [{type: GPUMemory}]\n"))
+	config := parseConfig(f, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := doctor.Input{File: "scheduler.yaml", Data: data, Config: config, ConfigFile: "outboard.yaml", Now: now}
-		if _, err := doctor.Check(in); err != nil {
+		before, err := doctor.Check(in)
+		if err != nil {
 			t.Fatal(err)
 		}
-		fixed, _, err := doctor.Fix(in)
-		if err != nil {
-			return // a part of another document, or no Policy
+		fixed, rest, err := doctor.Fix(in)
+		if err != nil || severe(rest) > severe(before) {
+			t.Fatalf("%v: corrected, it is\n%s\nwith %+v", err, fixed, rest)
 		}
 		in.Data = fixed
 		again, left, err := doctor.Fix(in)
 		if err != nil || !bytes.Equal(fixed, again) {
 			t.Errorf("%v: corrected again\n%s\nbecomes\n%s\nwith %+v", err, fixed, again, left)
+		}
+	})
+}
+
+// mutated draws a file of the test data with lines that are missing, twice, moved or indented otherwise, or with another one's.
+func mutated(t *rapid.T, files [][]byte) []byte {
+	lines := func() []string {
+		return strings.SplitAfter(string(rapid.SampledFrom(files).Draw(t, "file")), "\n")
+	}
+	text := lines()
+	for range rapid.IntRange(0, 4).Draw(t, "changes") {
+		i, j := rapid.IntRange(0, len(text)-1).Draw(t, "line"), rapid.IntRange(0, len(text)-1).Draw(t, "other")
+		switch rapid.IntRange(0, 5).Draw(t, "change") {
+		case 0:
+			text = slices.Delete(slices.Clone(text), i, i+1)
+		case 1:
+			text = slices.Insert(slices.Clone(text), j, text[i])
+		case 2:
+			text[i], text[j] = text[j], text[i]
+		case 3:
+			text[i] = "  " + text[i]
+		case 4:
+			text[i] = strings.TrimPrefix(text[i], "  ")
+		default:
+			text = slices.Insert(slices.Clone(text), i, rapid.SampledFrom(lines()).Draw(t, "foreign"))
+		}
+		if len(text) == 0 {
+			return nil
+		}
+	}
+	return []byte(strings.Join(text, ""))
+}
+
+// Whatever people make of a file, --fix makes it no worse.
+func TestFixOfMutatedFiles(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	var files [][]byte
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, archive.Files[0].Data)
+	}
+	config := parseConfig(t, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
+	rapid.Check(t, func(t *rapid.T) {
+		in := doctor.Input{File: "scheduler.yaml", Data: mutated(t, files), Config: config, ConfigFile: "outboard.yaml", Now: now}
+		before, err := doctor.Check(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed, left, err := doctor.Fix(in)
+		if err != nil || severe(left) > severe(before) {
+			t.Fatalf("%v:\n%s\nbecomes\n%s\nwith %+v", err, in.Data, fixed, left)
+		}
+		in.Data = fixed
+		again, _, err := doctor.Fix(in)
+		if err != nil || !bytes.Equal(fixed, again) {
+			t.Fatalf("%v:\n%s\nbecomes\n%s", err, fixed, again)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func (e *extenderAt) strictForAllPods() {
 	if x.Ignorable || len(x.ManagedResources) > 0 || x.FilterVerb == "" && x.BindVerb == "" {
 		return
 	}
-	names := e.schedulerNames()
+	names := e.doc.config.schedulerNames()
 	own := "unless they are static pods or select another scheduler"
 	if pods := e.ownPods(); len(pods) > 0 {
 		i := slices.IndexFunc(pods, func(p *corev1.Pod) bool {
@@ -39,9 +39,9 @@ func (e *extenderAt) strictForAllPods() {
 }
 
 // schedulerNames returns the names of kube-scheduler's profiles.
-func (c *checker) schedulerNames() []string {
+func (c *configuration) schedulerNames() []string {
 	names := []string{}
-	for _, p := range c.doc.config.Profiles {
+	for _, p := range c.Profiles {
 		if p.SchedulerName == nil {
 			names = append(names, ownScheduler)
 		} else {

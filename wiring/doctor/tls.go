@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -20,26 +22,65 @@ const (
 )
 
 func (e *extenderAt) tls() {
-	x := e.extender
-	https := strings.HasPrefix(x.URLPrefix, "https://")
-	t := x.TLSConfig
+	t := e.extender.TLSConfig
 	if t == nil {
 		t = &tlsConfig{}
 	}
+	e.files(t)
+	if e.unknownValue(e.field("urlPrefix")) || !e.scheme() {
+		return
+	}
+	e.verification(t)
+	if t.CAFile != "" || t.CAData != "" {
+		e.authorities(t)
+		e.server(t)
+	}
+	e.client(t)
+}
+
+// scheme checks http:// and https://. It returns false if nothing else about TLS is worth a finding.
+func (e *extenderAt) scheme() bool {
+	x := e.extender
+	u, err := url.Parse(x.URLPrefix)
+	if err != nil {
+		return false
+	}
+	served := e.outboard && e.Config.Serving.TLS != nil
+	corrected := "https://" + strings.TrimPrefix(x.URLPrefix, "http://")
+	switch plain := u.Scheme == "http"; {
+	case plain && (served || x.EnableHTTPS && !e.outboard):
+		message, why := "urlPrefix begins with http://, and Outboard serves TLS", "every call fails with status 400"
+		if x.EnableHTTPS {
+			message, why = "enableHTTPS is true, and urlPrefix begins with http://", "enableHTTPS does not change the scheme: the calls are plain text"
+		}
+		e.report(Error, "PlaintextPrefix", "urlPrefix", message, why, "write https://", setText(e.field("urlPrefix"), corrected))
+		x.URLPrefix = corrected // the other findings are about that
+	case plain && e.outboard && hostOf(u.Hostname()) != "loopback":
+		e.report(Error, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://, and Outboard serves plain HTTP to its own machine only", "every call fails", "configure serving.tls in "+e.ConfigFile+", and write https://")
+	case plain && hostOf(u.Hostname()) != "loopback":
+		e.report(Warning, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://", "anyone on the way can read the calls, and decide on which nodes pods run", "write https://, with enableHTTPS: true and tlsConfig.caFile")
+	case !plain && e.outboard && !served:
+		e.report(Error, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and Outboard serves plain HTTP", "every call fails", "configure serving.tls in "+e.ConfigFile+", or write http:// if Outboard runs on the same machine or in the same pod")
+		return false
+	}
+	return true
+}
+
+// verification checks whether kube-scheduler verifies the server.
+func (e *extenderAt) verification(t *tlsConfig) {
+	x := e.extender
+	https := strings.HasPrefix(x.URLPrefix, "https://")
 	hasCA := t.CAFile != "" || t.CAData != ""
 	caFile := e.CertificateDir + "/ca.crt"
-	switch {
-	case x.EnableHTTPS && !https && x.URLPrefix != "":
-		e.report(Error, "PlaintextPrefix", "urlPrefix", "enableHTTPS is true, and urlPrefix begins with http://",
-			"enableHTTPS does not change the scheme: the calls are plain text", "write https://", setText(e.path+".urlPrefix", "https://"+strings.TrimPrefix(x.URLPrefix, "http://")))
-	case https && !x.EnableHTTPS && !hasCA && !t.Insecure:
-		e.report(Warning, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true",
-			"kube-scheduler accepts certificates of the authorities in its image only: calls fail unless one of them signed that of the extender",
+	if https && !x.EnableHTTPS && !hasCA && !t.Insecure {
+		severity, why := Warning, "kube-scheduler accepts certificates of the authorities in its image only: calls fail unless one of them signed that of the extender"
+		if e.inside() {
+			severity, why = Error, "kube-scheduler accepts certificates of the authorities in its image only, which sign none for this host: every call fails"
+		}
+		e.report(severity, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true", why,
 			"set enableHTTPS: true with tlsConfig.caFile", e.set("enableHTTPS", "true"), setText(e.path+".tlsConfig.caFile", caFile))
 	}
-	if hasCA && t.Insecure {
-		e.report(Error, "CAWithInsecure", "tlsConfig.insecure", "insecure is true, and there is a CA", rejected, "remove insecure", remove(e.path+".tlsConfig.insecure"))
-	} else if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
+	if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
 		edits := []edit{setText(e.path+".tlsConfig.caFile", caFile)}
 		if t.Insecure {
 			edits = append(edits, remove(e.path+".tlsConfig.insecure"))
@@ -48,30 +89,89 @@ func (e *extenderAt) tls() {
 			"kube-scheduler then accepts any certificate, silently: anyone who can redirect the calls decides on which nodes pods run",
 			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there", edits...)
 	}
+}
+
+// inside reports whether the host of urlPrefix has a name or an address inside the cluster, for which public authorities sign no
+// certificates.
+func (e *extenderAt) inside() bool {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return hostOf(host) == "loopback" || ip != nil && ip.IsPrivate() || strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".cluster.local")
+}
+
+// files checks the files and the data in tlsConfig.
+func (e *extenderAt) files(t *tlsConfig) {
 	var relative []string
-	for _, file := range []string{t.CAFile, t.CertFile, t.KeyFile} {
-		if file != "" && !filepath.IsAbs(file) {
-			relative = append(relative, file)
+	for _, part := range []struct{ name, file, data string }{{"ca", t.CAFile, t.CAData}, {"cert", t.CertFile, t.CertData}, {"key", t.KeyFile, t.KeyData}} {
+		if part.file != "" && !filepath.IsAbs(part.file) {
+			relative = append(relative, part.file)
 		}
+		e.encoding("tlsConfig."+part.name, part.data)
 	}
 	if len(relative) > 0 {
 		e.report(Warning, "RelativePath", "tlsConfig", "relative paths: "+strings.Join(relative, ", "),
 			"kube-scheduler looks for them in its working directory, not beside this file", "write absolute paths")
 	}
-	if hasCA {
-		e.authorities(t)
-		e.server(t)
+	if t.Insecure && t.CAFile+t.CAData != "" {
+		e.refuse("CAWithInsecure", e.field("tlsConfig.insecure"), "insecure is true, and there is a CA", "", "remove insecure", remove(e.path+".tlsConfig.insecure"))
 	}
-	e.client(t)
+	if text := e.text(t.CAFile, t.CAData); text != nil && len(e.certificates(t.CAFile, t.CAData)) == 0 {
+		e.refuse("InvalidValue", e.field(placeOf("tlsConfig.ca", t.CAData)), "there is no certificate in PEM", "", "put the certificate of the CA there")
+	}
+	certificate, key := t.CertFile+t.CertData != "", t.KeyFile+t.KeyData != ""
+	if certificate != key {
+		e.report(Error, "ClientKey", "tlsConfig", "a certificate and its key go together, and one of them is missing", "kube-scheduler sends no certificate, and reports nothing", "set both tlsConfig.certFile and keyFile")
+		return
+	}
+	cert, private := e.text(t.CertFile, t.CertData), e.text(t.KeyFile, t.KeyData)
+	if cert == nil || private == nil {
+		return
+	}
+	if _, err := tls.X509KeyPair(cert, private); err != nil {
+		why := "every call fails, because kube-scheduler has no certificate that it can use"
+		if t.CertData+t.KeyData != "" {
+			e.refuse("ClientKey", e.field(placeOf("tlsConfig.cert", t.CertData)), err.Error(), "", "use a certificate and its key")
+			return
+		}
+		e.report(Error, "ClientKey", "tlsConfig.certFile", strings.TrimPrefix(err.Error(), "tls: "), why, "use a certificate and its key")
+	}
+}
+
+// placeOf returns the field with the data, or the one with the file.
+func placeOf(name, data string) string {
+	if data != "" {
+		return name + "Data"
+	}
+	return name + "File"
+}
+
+// encoding checks data in base64.
+func (e *extenderAt) encoding(name, data string) {
+	if _, err := base64.StdEncoding.DecodeString(data); err == nil {
+		return
+	}
+	at := e.field(name + "Data")
+	defer func() { e.broken = append(e.broken, at) }()
+	switch {
+	case strings.HasPrefix(data, "-----BEGIN"):
+		e.refuse("InvalidValue", at, "the data is not in base64", "", "write it in base64", setText(at, base64.StdEncoding.EncodeToString([]byte(data))))
+	case filepath.IsAbs(data) && !strings.ContainsAny(data, "+= \n"):
+		e.refuse("InvalidValue", at, "the data is not in base64, but the name of a file", "", "write "+lastOf(name)+"File", rename(at, lastOf(name)+"File"))
+	default:
+		e.refuse("InvalidValue", at, "the data is not in base64", "", "write it in base64")
+	}
 }
 
 // authorities checks the CA.
 func (e *extenderAt) authorities(t *tlsConfig) {
-	at := "tlsConfig.caData"
-	if t.CAData == "" {
-		at = "tlsConfig.caFile"
+	at := placeOf("tlsConfig.ca", t.CAData)
+	if !slices.ContainsFunc(e.findings, func(f Finding) bool { return f.Code == "CANotReloaded" }) {
+		e.report(Info, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted: restart it with both CAs before Outboard's certificate changes", "")
 	}
-	e.report(Info, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted", "restart kube-scheduler with the CA's successor before Outboard's certificate changes")
 	for _, cert := range e.certificates(t.CAFile, t.CAData) {
 		if cert.NotAfter.Sub(e.Now) < expiring {
 			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q %s", cert.Subject.CommonName, e.ends(cert)),
@@ -82,10 +182,10 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 
 // server checks the certificate of Outboard, if the extender calls Outboard and its file can be read here.
 func (e *extenderAt) server(t *tlsConfig) {
-	if e.Config == nil || e.Config.Serving.TLS == nil || len(e.matches()) == 0 {
+	if !e.outboard || e.Config.Serving.TLS == nil {
 		return
 	}
-	chain := e.certificates(e.Config.Serving.TLS.CertFile, "")
+	chain := certificates(e.readOrOmit(e.Config.Serving.TLS.CertFile, e.ReadConfigFile))
 	if len(chain) == 0 {
 		return
 	}
@@ -106,29 +206,29 @@ func (e *extenderAt) server(t *tlsConfig) {
 	if e.unknownTo(e.certificates(t.CAFile, t.CAData), chain) {
 		e.report(Error, "UnknownAuthority", "tlsConfig", "the CA did not sign the certificate of Outboard", "every call fails, because kube-scheduler does not accept the certificate", "use the CA that signed it")
 	}
-	if cert.NotAfter.Sub(e.Now) < ending {
-		e.elsewhere(Warning, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard "+e.ends(cert),
+	if severity, soon := e.ending(cert); soon {
+		e.elsewhere(severity, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard "+e.ends(cert),
 			"every call fails from then on", "replace the file; Outboard uses it for the next connection")
 	}
 }
 
 // unknownTo reports whether there are CAs, and none of them signed the first certificate of the chain.
-func (e *extenderAt) unknownTo(cas, chain []*x509.Certificate) bool {
+func (c *checker) unknownTo(cas, chain []*x509.Certificate) bool {
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, ca := range cas {
 		roots.AddCert(ca)
 	}
-	for _, c := range chain[1:] {
-		intermediates.AddCert(c)
+	for _, cert := range chain[1:] {
+		intermediates.AddCert(cert)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: e.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: c.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	unknown := x509.UnknownAuthorityError{}
 	return len(cas) > 0 && errors.As(err, &unknown)
 }
 
 // client compares the certificate of kube-scheduler with Outboard's configuration.
 func (e *extenderAt) client(t *tlsConfig) {
-	if e.Config == nil || e.Config.Serving.TLS == nil || e.Config.Serving.TLS.ClientCAFile == "" || len(e.matches()) == 0 {
+	if !e.outboard || e.Config.Serving.TLS == nil || e.Config.Serving.TLS.ClientCAFile == "" {
 		return
 	}
 	if t.CertFile == "" && t.CertData == "" {
@@ -150,14 +250,22 @@ func (e *extenderAt) client(t *tlsConfig) {
 		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
 			"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
 	}
-	if e.unknownTo(e.certificates(e.Config.Serving.TLS.ClientCAFile, ""), chain) {
+	if e.unknownTo(certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile)), chain) {
 		e.report(Error, "UnknownAuthority", "tlsConfig.certFile", "no CA in serving.tls.clientCAFile of Outboard signed the certificate of kube-scheduler",
 			"every call fails, because Outboard does not accept the certificate", "use a certificate that this CA signed")
 	}
-	if cert.NotAfter.Sub(e.Now) < ending {
-		e.report(Warning, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler "+e.ends(cert),
+	if severity, soon := e.ending(cert); soon {
+		e.report(severity, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler "+e.ends(cert),
 			"Outboard refuses every call from then on", "replace the file; kube-scheduler reads it for every connection")
 	}
+}
+
+// ending reports whether a certificate expires soon, or has expired, which is an error: then every call fails.
+func (e *extenderAt) ending(cert *x509.Certificate) (severity Severity, soon bool) {
+	if cert.NotAfter.Before(e.Now) {
+		return Error, true
+	}
+	return Warning, cert.NotAfter.Sub(e.Now) < ending
 }
 
 // ends returns the text of when a certificate expires.
@@ -169,16 +277,29 @@ func (e *extenderAt) ends(cert *x509.Certificate) string {
 	return verb + " on " + cert.NotAfter.UTC().Format(time.DateOnly)
 }
 
+// text returns data in base64, or the content of a file; nil if it cannot be read here.
+func (e *extenderAt) text(file, data string) []byte {
+	if data != "" {
+		text, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			return nil
+		}
+		return text
+	}
+	if file == "" {
+		return nil
+	}
+	return e.readOrOmit(file, e.ReadFile)
+}
+
 // certificates returns the certificates in data, in base64, or in a file; none if they cannot be
 // read here.
 func (e *extenderAt) certificates(file, data string) []*x509.Certificate {
-	text, err := base64.StdEncoding.DecodeString(data)
-	if data == "" && file != "" && e.ReadFile != nil {
-		text, err = e.ReadFile(file)
-	}
-	if err != nil {
-		return nil
-	}
+	return certificates(e.text(file, data))
+}
+
+// certificates returns the certificates in text.
+func certificates(text []byte) []*x509.Certificate {
 	var all []*x509.Certificate
 	for {
 		var block *pem.Block

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/docs"
+)
+
+var (
+	codeHeading = regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z0-9]+)$`)
+	anyHeading  = regexp.MustCompile(`(?m)^##`)
+	link        = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
+)
+
+// explainCode returns the section of docs/doctor.md about the code of a finding, as plain text.
+func explainCode(code string) (string, error) {
+	var known []string
+	for _, m := range codeHeading.FindAllStringSubmatchIndex(docs.Doctor, -1) {
+		name, section := docs.Doctor[m[2]:m[3]], docs.Doctor[m[1]:]
+		if strings.EqualFold(name, code) {
+			if next := anyHeading.FindStringIndex(section); next != nil {
+				section = section[:next[0]]
+			}
+			return name + "\n\n" + link.ReplaceAllStringFunc(strings.TrimSpace(section), withoutLink) + "\n", nil
+		}
+		known = append(known, name)
+	}
+	if near := strictyaml.Nearest(code, known); near != "" {
+		return "", fmt.Errorf("--explain=%q: no finding has this code: did you mean %s?", code, near)
+	}
+	return "", fmt.Errorf("--explain=%q: no finding has this code: must be one of %s", code, strings.Join(known, ", "))
+}
+
+// withoutLink returns a link as plain text: with the address if it is on the web, with the file if it is another page.
+func withoutLink(text string) string {
+	m := link.FindStringSubmatch(text)
+	page, _, _ := strings.Cut(m[2], "#")
+	switch {
+	case strings.Contains(m[2], "://"):
+		return m[1] + " (" + m[2] + ")"
+	case page != "":
+		return m[1] + " (docs/" + page + ")"
+	}
+	return m[1]
+}

@@ -1,0 +1,150 @@
+package app
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// statusOf runs the command line as main does.
+func statusOf(t *testing.T, line string) (status int, output string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := NewCommand()
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetIn(strings.NewReader(""))
+	cmd.SetArgs(strings.Fields(line))
+	return Run(cmd), out.String()
+}
+
+// Every command ends with 0 if all is good, 1 if it has findings, and 2 if it could not do its work. A command without an entry here
+// fails the test.
+func TestExitStatusOfEveryCommand(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.yaml", header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	bad := write("bad.yaml", header+"profiles: []\n")
+	wired := write("scheduler.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: http://127.0.0.1:80, filterVerb: filter, nodeCacheCapable: true, ignorable: true}]\n")
+	old := write("policy.json", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`)
+	nodes := write("nodes.yaml", simulatedCluster)
+
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/readyz":
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		case r.URL.Path == "/explain" && r.URL.Query().Get("pod") == "known":
+			_, _ = w.Write([]byte(`{"known": true}`))
+		default:
+			_, _ = w.Write([]byte(`{}`))
+		}
+	}))
+	defer admin.Close()
+	// An extender to which all nodes are equal, and one that has no paths.
+	equal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`[]`))
+	}))
+	defer equal.Close()
+	noPaths := httptest.NewServer(http.NotFoundHandler())
+	defer noPaths.Close()
+	const ledgers, pods, noNodes = "/apis/outboard.dev/v1alpha1/ledgers", "/api/v1/pods", "/api/v1/nodes"
+	kubeconfig := func(name string, objects map[string][]string) string {
+		api := httptest.NewServer(&apiLists{looks: []map[string][]string{objects}})
+		t.Cleanup(api.Close)
+		return write(name, "{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "+api.URL+"}}]}")
+	}
+	const leaked = `{"metadata":{"name":"x"},"spec":{"resource":"x","units":[{"name":"pool","capacity":8}],"pods":[{"uid":"gone","namespace":"ns","name":"gone","at":"2026-05-01T12:00:00Z","token":"t"}]}}`
+	clean := kubeconfig("clean", map[string][]string{ledgers: nil, pods: nil, noNodes: nil})
+	leak := kubeconfig("leak", map[string][]string{ledgers: {leaked}, pods: nil, noNodes: nil})
+	const nowhere = "http://127.0.0.1:1"
+
+	type lines struct{ good, findings, failed []string }
+	statuses := map[string]lines{
+		"outboard": {good: []string{"--help", "--version"}, failed: []string{"nonsense"}},
+		"outboard audit": {
+			good: []string{"--recheck=0 --kubeconfig " + clean}, findings: []string{"--recheck=0 --kubeconfig " + leak},
+			failed: []string{"--kubeconfig /nowhere", "--grace=-1s"},
+		},
+		"outboard certs":   {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good}},
+		"outboard check":   {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
+		"outboard doctor":  {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
+		"outboard explain": {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere}},
+		"outboard gpus":    {good: []string{"--admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
+		"outboard probe": {
+			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},
+			failed: []string{"", "health", "healthz --admin " + nowhere},
+		},
+		"outboard scheduler-config": {
+			good:   []string{"--config " + good, "--from " + old},
+			failed: []string{"", "--config " + bad, "--config /nowhere.yaml", "--from " + good, "--config " + good + " --for moon"},
+		},
+		"outboard schema":   {good: []string{""}},
+		"outboard serve":    {good: []string{"--print-config --config " + good}, failed: []string{"", "--config " + bad, "--config /nowhere.yaml"}},
+		"outboard simulate": {good: []string{"--nodes " + nodes}, failed: []string{"", "--nodes /nowhere.yaml", "--nodes " + nodes + " --config " + bad}},
+		"outboard verify": {
+			good: []string{equal.URL + " --prioritize p --mode names"}, findings: []string{noPaths.URL},
+			failed: []string{"", "127.0.0.1:80", equal.URL + " --pod /nowhere.yaml", equal.URL + " --cluster --kubeconfig /nowhere"},
+		},
+		"outboard version":               {good: []string{""}},
+		"outboard help":                  {good: []string{"", "check"}, failed: []string{"nonsense"}},
+		"outboard completion":            {good: []string{"--help"}, failed: []string{"", "nonsense"}},
+		"outboard completion bash":       {good: []string{""}},
+		"outboard completion fish":       {good: []string{""}},
+		"outboard completion powershell": {good: []string{""}},
+		"outboard completion zsh":        {good: []string{""}},
+	}
+	t.Setenv("KUBECONFIG", "/nowhere")
+	every(commandTree(), func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		if strings.HasPrefix(cmd.Name(), "__") {
+			return // what shells call to complete a command line
+		}
+		l, ok := statuses[path]
+		if !ok {
+			t.Errorf("%s has no command lines here", path)
+		}
+		delete(statuses, path)
+		l.failed = append(l.failed, "--no-such-flag", "a b c d e")
+		for want, lines := range [][]string{l.good, l.findings, l.failed} {
+			for _, line := range lines {
+				line = strings.TrimPrefix(path+" "+line, "outboard ")
+				status, output := statusOf(t, line)
+				if status != want {
+					t.Errorf("outboard %s: exit status %d, want %d\n%s", line, status, want, output)
+				} else if want == statusFailed && !strings.HasPrefix(path, "outboard completion") && !strings.Contains(output, "outboard: ") {
+					t.Errorf("outboard %s: no error\n%s", line, output)
+				}
+			}
+		}
+	})
+	for path := range statuses {
+		t.Errorf("there is no command %s", path)
+	}
+}
+
+// commandTree returns all commands, also those that cobra adds.
+func commandTree() *cobra.Command {
+	root := NewCommand()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+func every(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, sub := range cmd.Commands() {
+		every(sub, visit)
+	}
+}

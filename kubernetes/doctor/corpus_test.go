@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write what kube-scheduler says about the corpus to testdata")
+
+const root = "../.."
+
+// sampleFile is a file of the corpus, with the configuration of Outboard that it is for, if there is one.
+type sampleFile struct{ name, content, outboard string }
+
+// archived returns the files of an archive, of which outboard.yaml goes with all others.
+func archived(tb testing.TB, name string) (all []sampleFile) {
+	tb.Helper()
+	archive, err := txtar.ParseFile(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	outboard := ""
+	for _, f := range archive.Files {
+		if f.Name == "outboard.yaml" {
+			outboard = string(f.Data)
+			continue
+		}
+		all = append(all, sampleFile{strings.TrimSuffix(filepath.Base(name), ".txtar") + "/" + f.Name, string(f.Data), outboard})
+	}
+	return all
+}
+
+// matching returns the files that match a pattern; it fails the test if there are none.
+func matching(tb testing.TB, pattern string) []string {
+	tb.Helper()
+	names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+	if err != nil || len(names) == 0 {
+		tb.Fatalf("%s: no files: %v", pattern, err)
+	}
+	return names
+}
+
+// corpus returns the files that people wrote: those of testdata, of five tutorials, of the documentation, and of the examples.
+func corpus(tb testing.TB) []sampleFile {
+	tb.Helper()
+	all := append(archived(tb, "testdata/mistakes.txtar"), archived(tb, "testdata/yaml.txtar")...)
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, name := range matching(tb, "examples/from-the-tutorials/*/original/*") {
+		tutorial := filepath.Base(filepath.Dir(filepath.Dir(name)))
+		all = append(all, sampleFile{"tutorials/" + tutorial + "/" + filepath.Base(name), read(name), ""})
+	}
+	for _, pattern := range []string{"examples/*/scheduler.yaml", "examples/from-the-tutorials/*/scheduler.yaml"} {
+		for _, name := range matching(tb, pattern) {
+			dir := filepath.Dir(name)
+			all = append(all, sampleFile{"examples/" + filepath.Base(dir), read(name), read(filepath.Join(dir, "outboard.yaml"))})
+		}
+	}
+	for i, m := range block.FindAllStringSubmatch(read(filepath.Join(root, "docs", "doctor.md")), -1) {
+		all = append(all, sampleFile{fmt.Sprintf("docs/doctor.md/%d", i), m[1], ""})
+	}
+	return all
+}
+
+// block is a configuration in a page.
+var block = regexp.MustCompile(`(?s)(?:^|\n)(?:cat > scheduler.yaml <<'END'|` + "```yaml" + `)\n(apiVersion: kubescheduler.*?\n)(?:END|` + "```" + `)\n`)
+
+// ofTheDoctor returns the test data of package wiring/doctor.
+func ofTheDoctor(tb testing.TB) (all []sampleFile) {
+	tb.Helper()
+	for _, name := range matching(tb, "wiring/doctor/testdata/*.txtar") {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		f := sampleFile{"wiring/doctor/testdata/" + filepath.Base(name), string(archive.Files[0].Data), ""}
+		if i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "outboard.yaml" }); i >= 0 {
+			f.outboard = string(archive.Files[i].Data)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// TestCorpus judges the corpus. The file testdata/kube-scheduler.txt has what kube-scheduler says about each file.
+func TestCorpus(t *testing.T) {
+	j := newJudge(t)
+	var says strings.Builder
+	for _, f := range corpus(t) {
+		j.sample(f)
+		inner, _ := configurationIn([]byte(j.here(f.content)))
+		_, err := load(t, inner)
+		fmt.Fprintf(&says, "%s: %s\n", f.name, j.verdict(err))
+	}
+	j.report(1000)
+	const golden = "testdata/kube-scheduler.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(says.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), says.String()); diff != "" {
+		t.Errorf("what kube-scheduler says differs from %s (-want +got); run with -update:\n%s", golden, diff)
+	}
+}
+
+// TestDataOfTheDoctor judges the test data of package wiring/doctor.
+func TestDataOfTheDoctor(t *testing.T) {
+	j := newJudge(t)
+	for _, f := range ofTheDoctor(t) {
+		j.sample(f)
+	}
+	j.report(1000)
+}
+
+func (j *judge) sample(f sampleFile) {
+	if f.outboard == "" {
+		j.judge(f.name, j.here(f.content), nil)
+		return
+	}
+	j.judge(f.name, j.here(f.content), j.configuration(f.outboard))
+}
+
+// verdict returns in one line what kube-scheduler says.
+func (j *judge) verdict(err error) string {
+	if err == nil {
+		return "starts"
+	}
+	text, _, _ := strings.Cut(err.Error(), " is missing in '") // continues with the file
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, j.dir, "/tls")), " ")
+}
+
+var (
+	failure   = regexp.MustCompile(`(?m)"command failed" err=("(?:[^"\\]|\\.)*")$`)
+	multiline = regexp.MustCompile(`(?s)"command failed" err=<\n(.*)\n >\n`)
+)
+
+// outcome runs the real kube-scheduler and returns the error that it logs, or "".
+func outcome(tb testing.TB, file string) string {
+	tb.Helper()
+	written := file + ".written"
+	cmd := exec.Command("../bin/kube-scheduler", "--config", file, "--master", nowhere, "--secure-port", "0", "--write-config-to", written)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		if _, err := os.Stat(written); err != nil {
+			tb.Errorf("kube-scheduler wrote no configuration: %v\n%s", err, out)
+		}
+		return ""
+	}
+	if m := multiline.FindSubmatch(out); m != nil {
+		return strings.ReplaceAll(strings.TrimPrefix(string(m[1]), "\t"), "\n\t", "\n")
+	}
+	m := failure.FindSubmatch(out)
+	if m == nil {
+		tb.Errorf("%s: %v\n%s", file, err, out)
+		return ""
+	}
+	text, err := strconv.Unquote(string(m[1]))
+	if err != nil {
+		tb.Error(err)
+	}
+	return text
+}
+
+// TestBinary compares the judge with the program kube-scheduler.
+func TestBinary(t *testing.T) {
+	j := newJudge(t)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan bool, 2)
+	for i, f := range corpus(t) {
+		inner, _ := configurationIn([]byte(j.here(f.content)))
+		want := ""
+		if _, err := load(t, inner); err != nil {
+			want = err.Error()
+		}
+		file := filepath.Join(j.dir, fmt.Sprintf("judged-%d.yaml", i))
+		if err := os.WriteFile(file, inner, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		slots <- true
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if got := outcome(t, file); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+				t.Errorf("%s:\n  the program: %s\n  the judge:   %s", f.name, got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,27 @@
+// Package doctor holds tests that compare what package wiring/doctor says about configuration files of kube-scheduler with what
+// kube-scheduler does with them: it loads, defaults and validates a file, and creates a scheduler with its profiles, plugins and
+// extenders. kube-scheduler runs as a library, which a test compares with the program kube-scheduler.
+//
+// # The files
+//
+//   - testdata/mistakes.txtar: a correct file, and 71 files with one mistake each.
+//   - testdata/yaml.txtar: YAML and JSON as people write them.
+//   - The files of five tutorials and the other examples, docs/doctor.md, and the test data of wiring/doctor.
+//   - Generated files, which combine mistakes with ways to write YAML. The seed of a file determines it.
+//
+// The file testdata/kube-scheduler.txt says what kube-scheduler does with each file of the corpus.
+//
+// # What must hold
+//
+//   - A file with which kube-scheduler does not start has an error that names the same field, or the same line if the file
+//     cannot be parsed. A file that does not exist on this machine does not count.
+//   - A file with which it starts has no error that says otherwise.
+//   - A corrected file has no more errors than before, and kube-scheduler starts with it if it started with the original. Another
+//     correction changes nothing. Comments stay, and fields without a finding keep their values.
+//
+// Known exceptions are in a table, with the reason. A fifth of the seeds is held out: its test prints rates only. Do not look at
+// these files while you develop.
+//
+// The flag -files generates more files, -sample prints more of each kind of disagreement, -only judges one file, and -reduce prints
+// as few lines as show a disagreement.
+package doctor

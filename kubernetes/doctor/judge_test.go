@@ -1,0 +1,494 @@
+package doctor
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/certs"
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/policies/standard"
+	signals "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/wiring/doctor"
+)
+
+var (
+	files  = flag.Int("files", 1000, "how many generated files to judge")
+	sample = flag.Int("sample", 1, "how many files to print of each kind of disagreement")
+	reduce = flag.Bool("reduce", false, "print as few lines of a file as show the disagreement, which takes long")
+	only   = flag.Int("only", -1, "judge and print the generated file with this seed alone")
+)
+
+// outboards are configurations of Outboard with which generated files are checked.
+var outboards = []string{`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- path: /gpu
+  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
+  policies: [{type: GPUMemory}]
+- path: /images
+  policies: [{type: ImageLocality}]
+`, `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving:
+  tls: {certFile: /tls/server.crt, keyFile: /tls/server.key, clientCAFile: /tls/ca.crt, allowedClients: [kube-scheduler]}
+profiles:
+- managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: true}, {name: aliyun.com/gpu-count, ignoredByScheduler: true}]
+  policies: [{type: GPUMemory}]
+`}
+
+// judge compares the doctor with kube-scheduler, and counts.
+type judge struct {
+	testing.TB
+	dir       string // of the files that configurations name as /tls
+	outboards []*config.Config
+	counts
+	disagreements map[string][]disagreement // by kind
+}
+
+// disagreement is a file about which the doctor and kube-scheduler disagree.
+type disagreement struct {
+	name, content, detail string
+	outboard              *config.Config
+}
+
+type counts struct {
+	files, accepted, refused           int
+	missed, elsewhere, unnamed, alarms int
+	machine                            int
+	complaints, found                  int
+	// promised are findings that one of Check says Fix corrects, and that Fix leaves, and says why.
+	fixed, unfixable, promised, violations int
+}
+
+func newJudge(tb testing.TB) *judge {
+	j := &judge{TB: tb, dir: tb.TempDir(), disagreements: map[string][]disagreement{}}
+	j.certificates()
+	for _, text := range outboards {
+		j.outboards = append(j.outboards, j.configuration(text))
+	}
+	return j
+}
+
+// configuration returns a configuration of Outboard.
+func (j *judge) configuration(text string) *config.Config {
+	c, err := config.Parse("outboard.yaml", []byte(j.here(text)), config.Types{Policies: standard.Types(), Signals: signals.Types()})
+	if err != nil {
+		j.Fatal(err)
+	}
+	return c
+}
+
+// here replaces /tls by the directory of the files.
+func (j *judge) here(text string) string { return strings.ReplaceAll(text, "/tls/", j.dir+"/") }
+
+// certificates writes the files that configurations name: of an authority, and of one whose certificates end soon.
+func (j *judge) certificates() {
+	write := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(j.dir, name), data, 0o600); err != nil {
+			j.Fatal(err)
+		}
+	}
+	begin := time.Now().Add(-time.Hour)
+	for name, a := range map[string]struct {
+		end    time.Time
+		leaves map[string]certs.Request
+	}{
+		"ca": {time.Now().AddDate(5, 0, 0), map[string]certs.Request{
+			"client": {CommonName: "kube-scheduler", Client: true},
+			"server": {CommonName: "outboard", Hosts: []string{"127.0.0.1", "outboard.outboard-system.svc"}, Server: true},
+			"other":  {CommonName: "other", Client: true},
+		}},
+		"stranger": {time.Now().AddDate(5, 0, 0), nil},
+		"soon": {time.Now().AddDate(0, 0, 30), map[string]certs.Request{
+			"last": {CommonName: "outboard", Hosts: []string{"127.0.0.1"}, Server: true},
+			"over": {CommonName: "kube-scheduler", Client: true, NotAfter: time.Now().Add(-time.Minute)},
+		}},
+	} {
+		ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: name, NotBefore: begin, NotAfter: a.end})
+		if err != nil {
+			j.Fatal(err)
+		}
+		write(name+".crt", ca.Pair().Cert)
+		for leaf, request := range a.leaves {
+			request.NotBefore = begin
+			if request.NotAfter.IsZero() {
+				request.NotAfter = a.end
+			}
+			pair, err := ca.Issue(request)
+			if err != nil {
+				j.Fatal(err)
+			}
+			write(leaf+".crt", pair.Cert)
+			write(leaf+".key", pair.Key)
+		}
+	}
+	write("scheduler.conf", []byte("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: "+nowhere+"}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"))
+}
+
+// separator separates the documents of a file.
+var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?\n`)
+
+// configurationIn returns the configuration that a file is about, and how many lines of the file are above it: the value in a
+// ConfigMap, or else the file as kube-scheduler reads it. The lines are -1 if those of the value are not lines of the file.
+func configurationIn(data []byte) (inner []byte, above int) {
+	rest := data
+	for len(rest) > 0 {
+		doc := rest
+		next := separator.FindIndex(rest)
+		if next != nil {
+			doc, rest = rest[:next[0]], rest[next[1]:]
+		} else {
+			rest = nil
+		}
+		var object corev1.ConfigMap
+		if yaml.Unmarshal(doc, &object) != nil || object.Kind != "ConfigMap" {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(object.Data)) {
+			value := object.Data[key]
+			if !strings.Contains(value, "KubeSchedulerConfiguration") && !strings.Contains(value, "Policy") {
+				continue
+			}
+			first, _, _ := strings.Cut(value, "\n")
+			before, _, found := bytes.Cut(data, []byte("\n    "+first+"\n"))
+			if !found {
+				return []byte(value), -1
+			}
+			return []byte(value), bytes.Count(before, []byte("\n")) + 1
+		}
+	}
+	return data, 0
+}
+
+// disagree records a disagreement about a file.
+func (j *judge) disagree(kind string, c *judged, detail string) {
+	j.disagreements[kind] = append(j.disagreements[kind], disagreement{c.name, c.content, c.shown + detail, c.outboard})
+}
+
+// judged is a file with what both say about it.
+type judged struct {
+	name, content string
+	outboard      *config.Config
+	input         doctor.Input
+	findings      []doctor.Finding
+	above         int                                      // lines of the file above the configuration
+	loaded        *schedulerapi.KubeSchedulerConfiguration // nil if kube-scheduler refuses it
+	refusal       error
+	shown         string
+}
+
+// judge judges what the doctor says about a file, and how it corrects it.
+func (j *judge) judge(name, content string, outboard *config.Config) {
+	j.files++
+	f := &judged{name: name, content: content, outboard: outboard}
+	f.input = doctor.Input{File: "scheduler.yaml", Data: []byte(content), Config: outboard, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: j.dir}
+	if outboard != nil {
+		f.input.ConfigFile = "outboard.yaml"
+	}
+	var err error
+	if f.findings, err = doctor.Check(f.input); err != nil {
+		j.disagree("(a) Check fails", f, err.Error())
+		return
+	}
+	var inner []byte
+	inner, f.above = configurationIn(f.input.Data)
+	f.loaded, f.refusal = load(j, inner)
+	f.shown = fmt.Sprintf("%s\n  kube-scheduler: %v\n  doctor:\n%s", indentedText(content), f.refusal, describe(f.findings))
+	if f.refusal == nil {
+		j.accepted++
+		for _, found := range f.findings {
+			if claims(found) {
+				j.alarms++
+				j.disagree("(b) false alarm: "+found.Code+" "+pattern(found.Field)+": "+pattern(found.Message), f, "")
+			}
+		}
+	} else {
+		j.refused++
+		j.refusal(f)
+	}
+	j.correction(f)
+}
+
+// refusal judges whether the doctor names what kube-scheduler refuses.
+func (j *judge) refusal(f *judged) {
+	anyFound := false
+	var lost []string
+	all := complaints(j, f.refusal)
+	for _, c := range all {
+		if c.machine != "" {
+			j.machine++
+			continue
+		}
+		j.complaints++
+		if slices.ContainsFunc(f.findings, func(found doctor.Finding) bool {
+			return c.names(found, f.above) || strings.Contains(found.Message, f.refusal.Error())
+		}) {
+			j.found++
+			anyFound = true
+		} else {
+			lost = append(lost, fmt.Sprintf("%v line %d", c.paths, c.line))
+		}
+	}
+	switch kind := pattern(f.refusal.Error()); {
+	case len(all) == 0 || all[0].machine != "":
+	case errorsOf(f.findings) == 0:
+		j.missed++
+		j.disagree("(a) no ERROR: "+kind, f, "")
+	case !anyFound:
+		j.elsewhere++
+		j.disagree("(a) ERROR elsewhere: "+kind, f, "")
+	case len(lost) > 0:
+		j.unnamed++
+		j.disagree("(a) not all fields: "+kind, f, fmt.Sprintf("  not found: %v", lost))
+	}
+}
+
+func errorsOf(findings []doctor.Finding) (n int) {
+	for _, f := range findings {
+		if f.Severity == doctor.Error {
+			n++
+		}
+	}
+	return n
+}
+
+// correction judges what doctor.Fix makes of a file.
+func (j *judge) correction(f *judged) {
+	if !slices.ContainsFunc(f.findings, func(found doctor.Finding) bool { return found.Fixable }) {
+		return
+	}
+	shown := ""
+	violate := func(kind, detail string) {
+		j.violations++
+		j.disagree("(c) "+kind, f, shown+detail)
+	}
+	fixed, left, err := doctor.Fix(f.input)
+	if err != nil {
+		j.unfixable++
+		violate("Fix fails: "+pattern(err.Error()), err.Error())
+		return
+	}
+	j.fixed++
+	shown = fmt.Sprintf("  corrected:\n%s\n", indentedText(string(fixed)))
+	again := f.input
+	again.Data = fixed
+	after, err := doctor.Check(again)
+	if err != nil {
+		violate("Check fails after Fix", err.Error())
+		return
+	}
+	if errorsOf(after) > errorsOf(f.findings) {
+		violate("more errors than before", describe(after))
+	}
+	if len(after) != len(left) {
+		violate("Fix returns other findings than Check finds then", describe(after))
+	}
+	for i, found := range left {
+		if found.Fixable {
+			violate("what can be corrected is left: "+found.Code, describe(after))
+		}
+		if after[min(i, len(after)-1)].Fixable {
+			j.promised++
+		}
+	}
+	inner, _ := configurationIn(fixed)
+	loaded, refusal := load(j, inner)
+	if f.loaded != nil && refusal != nil {
+		violate("accepted before, refused now: "+pattern(refusal.Error()), fmt.Sprintf("  kube-scheduler: %v", refusal))
+	} else if f.loaded != nil {
+		for _, field := range changed(f.loaded, loaded) {
+			if !slices.ContainsFunc(f.findings, func(found doctor.Finding) bool { return found.Fixable && strings.HasPrefix(found.Field, field) }) {
+				violate("a field without a fixable finding changes", field)
+			}
+		}
+	}
+	twice, _, err := doctor.Fix(again)
+	if err != nil || !bytes.Equal(fixed, twice) {
+		violate("not idempotent", fmt.Sprintf("  %v\n%s", err, indentedText(string(twice))))
+	}
+	for _, comment := range note.FindAllString(f.content, -1) {
+		if !bytes.Contains(fixed, []byte(comment)) {
+			violate("comment lost: "+f.findings[0].Code, comment)
+			break
+		}
+	}
+}
+
+// changed returns the extenders and the fields at the top that a correction has changed.
+func changed(before, after *schedulerapi.KubeSchedulerConfiguration) (fields []string) {
+	notIgnored(before)
+	notIgnored(after)
+	b, a := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	for i := range b.NumField() {
+		name := b.Type().Field(i).Name
+		switch {
+		case reflect.DeepEqual(b.Field(i).Interface(), a.Field(i).Interface()):
+		case name == "PercentageOfNodesToScore" && *after.PercentageOfNodesToScore == 100: // may be necessary only after another correction
+		case name == "Extenders" && len(before.Extenders) == len(after.Extenders):
+			for i := range before.Extenders {
+				if !reflect.DeepEqual(before.Extenders[i], after.Extenders[i]) {
+					fields = append(fields, fmt.Sprintf("extenders[%d]", i))
+				}
+			}
+		default:
+			fields = append(fields, strings.ToLower(name[:1])+name[1:])
+		}
+	}
+	return fields
+}
+
+// notIgnored removes what kube-scheduler adds to the arguments of a plugin for the managedResources of extenders.
+func notIgnored(c *schedulerapi.KubeSchedulerConfiguration) {
+	for _, p := range c.Profiles {
+		for _, plugin := range p.PluginConfig {
+			if args, ok := plugin.Args.(*schedulerapi.NodeResourcesFitArgs); ok {
+				args.IgnoredResources = nil
+			}
+		}
+	}
+}
+
+var (
+	quotedText = regexp.MustCompile(`"[^"]*"`)
+	number     = regexp.MustCompile(`\d+`)
+	filePath   = regexp.MustCompile(`/\S+`)
+)
+
+// pattern returns the text without what differs from file to file.
+func pattern(text string) string {
+	text, _, _ = strings.Cut(text, " is missing in")
+	text = filePath.ReplaceAllString(number.ReplaceAllString(quotedText.ReplaceAllString(text, `"…"`), "N"), "/…")
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(len(text), 100)]
+}
+
+func indentedText(text string) string {
+	return "  | " + strings.ReplaceAll(strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\r", "␍"), "\n", "\n  | ")
+}
+
+// report prints the counts and a sample of the disagreements.
+func (j *judge) report(sample int) {
+	j.Helper()
+	for _, kind := range slices.SortedFunc(maps.Keys(j.disagreements), func(a, b string) int {
+		return cmp.Or(-cmp.Compare(len(j.disagreements[a]), len(j.disagreements[b])), cmp.Compare(a, b))
+	}) {
+		all := j.disagreements[kind]
+		if isDisputed(kind) {
+			j.Logf("disputed: %d× %s", len(all), kind)
+		} else {
+			j.Errorf("%d× %s", len(all), kind)
+		}
+		slices.SortFunc(all, func(a, b disagreement) int { return len(a.content) - len(b.content) })
+		for _, d := range all[:min(sample, len(all))] {
+			if *reduce {
+				d = j.smaller(kind, d)
+			}
+			j.Logf("%s\n%s", d.name, d.detail)
+		}
+	}
+	c := j.counts
+	j.Logf("files %d, accepted %d (%d %%), refused %d (of these for files that do not exist %d)", c.files, c.accepted, 100*c.accepted/max(1, c.files), c.refused, c.machine)
+	j.Logf("refused without an ERROR %d, with an ERROR for another field only %d, with ERRORs for some of the fields only %d; complaints %d, found %d", c.missed, c.elsewhere, c.unnamed, c.complaints, c.found)
+	j.Logf("false alarms %d; corrected %d, not correctable %d, corrections announced and not made %d, violations %d", c.alarms, c.fixed, c.unfixable, c.promised, c.violations)
+}
+
+// disputed are kinds of disagreements that are known, and why they stay.
+var disputed = map[string]string{
+	"(b) false alarm: InvalidValue profiles[N].pluginConfig: there is no configuration for Outboard": "Outboard's plugin refuses it, and the judge's stub of the plugin does not",
+	"(a) ERROR elsewhere: Object 'Kind'":          "the first document is empty: the doctor looks for mistakes in the next one, and does not say that kube-scheduler reads nothing",
+	"(a) ERROR elsewhere: time: invalid duration": "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
+	"(c) comment lost":                            "the comment is at an alias, such as tlsConfig: *tls # note, whose fields the doctor writes out",
+}
+
+// isDisputed reports whether the kind of disagreement is known.
+func isDisputed(kind string) bool {
+	for known := range disputed {
+		if strings.HasPrefix(kind, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// smaller returns the disagreement about as few lines of the file as show it.
+func (j *judge) smaller(kind string, d disagreement) disagreement {
+	for again := true; again; {
+		again = false
+		lines := strings.SplitAfter(d.content, "\n")
+		for i := len(lines) - 1; i >= 0; i-- {
+			without := strings.Join(slices.Delete(slices.Clone(lines), i, i+1), "")
+			one := &judge{TB: j.TB, dir: j.dir, disagreements: map[string][]disagreement{}}
+			one.judge(d.name, without, d.outboard)
+			if same := one.disagreements[kind]; len(same) > 0 {
+				d, lines, again = same[0], slices.Delete(lines, i, i+1), true
+			}
+		}
+	}
+	return d
+}
+
+var note = regexp.MustCompile(`# note \d+\.`)
+
+func (j *judge) generated(seed uint64) {
+	d := generate(seed)
+	var outboard *config.Config
+	if d.outboard >= 0 {
+		outboard = j.outboards[d.outboard]
+	}
+	j.judge(fmt.Sprintf("file %d (%s), Outboard %d", seed, strings.Join(d.mistakes, ", "), d.outboard), j.here(d.data), outboard)
+}
+
+// heldOut reports whether the seed is of the fifth at which development does not look.
+func heldOut(seed int) bool { return seed%5 == 4 }
+
+// TestGenerated judges four fifths of the generated files.
+func TestGenerated(t *testing.T) {
+	j := newJudge(t)
+	if *only >= 0 {
+		j.generated(uint64(*only))
+		j.report(1000)
+		return
+	}
+	for seed := range *files {
+		if !heldOut(seed) {
+			j.generated(uint64(seed))
+		}
+	}
+	j.report(*sample)
+	if j.accepted*100 < j.files*30 {
+		t.Errorf("kube-scheduler accepts %d of %d files: less than 30 %%", j.accepted, j.files)
+	}
+}
+
+// TestHeldOut judges the last fifth, and prints rates only.
+func TestHeldOut(t *testing.T) {
+	j := newJudge(t)
+	for seed := range *files {
+		if heldOut(seed) {
+			j.generated(uint64(seed))
+		}
+	}
+	maps.DeleteFunc(j.disagreements, func(kind string, _ []disagreement) bool { return isDisputed(kind) })
+	if len(j.disagreements) > 0 {
+		t.Errorf("there are %d kinds of disagreements", len(j.disagreements))
+	}
+	j.disagreements = nil
+	j.report(0)
+}

@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// object is a key of a ConfigMap or Secret.
+type object struct {
+	kind            string // configmap or secret
+	namespace, name string
+	key             string
+}
+
+// place is the name of the object in findings.
+func (o object) place() string { return fmt.Sprintf("%s %s/%s %s", o.kind, o.namespace, o.name, o.key) }
+
+// mounted returns the object whose content a container has at the path of a file. It returns false if there is none: the file is on the
+// node, or in the image.
+func mounted(namespace string, spec *corev1.PodSpec, container *corev1.Container, file string) (object, bool) {
+	file = absolute(container, file)
+	mounts := slices.Clone(container.VolumeMounts)
+	slices.SortFunc(mounts, func(a, b corev1.VolumeMount) int { return len(b.MountPath) - len(a.MountPath) }) // the innermost first
+	for _, m := range mounts {
+		rest, ok := strings.CutPrefix(file, path.Clean(m.MountPath))
+		if !ok || rest != "" && rest[0] != '/' {
+			continue
+		}
+		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if i < 0 {
+			return object{}, false
+		}
+		return inVolume(namespace, &spec.Volumes[i], strings.TrimPrefix(path.Join("/", m.SubPath, rest), "/"))
+	}
+	return object{}, false
+}
+
+// absolute returns the absolute path of a file in a container.
+func absolute(container *corev1.Container, file string) string {
+	if path.IsAbs(file) {
+		return path.Clean(file)
+	}
+	return path.Join("/", container.WorkingDir, file)
+}
+
+// inVolume returns the object at the path of a file in a volume.
+func inVolume(namespace string, v *corev1.Volume, file string) (object, bool) {
+	var projected []corev1.VolumeProjection
+	switch {
+	case v.ConfigMap != nil:
+		projected = []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: v.ConfigMap.LocalObjectReference, Items: v.ConfigMap.Items}}}
+	case v.Secret != nil:
+		projected = []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: v.Secret.SecretName}, Items: v.Secret.Items}}}
+	case v.Projected != nil:
+		projected = v.Projected.Sources
+	}
+	for _, p := range projected {
+		switch {
+		case p.ConfigMap != nil:
+			if key, ok := keyAt(p.ConfigMap.Items, file); ok {
+				return object{"configmap", namespace, p.ConfigMap.Name, key}, true
+			}
+		case p.Secret != nil:
+			if key, ok := keyAt(p.Secret.Items, file); ok {
+				return object{"secret", namespace, p.Secret.Name, key}, true
+			}
+		}
+	}
+	return object{}, false
+}
+
+// keyAt returns the key of which a file has the content. Without items, each key is a file.
+func keyAt(items []corev1.KeyToPath, file string) (string, bool) {
+	for _, item := range items {
+		if path.Clean(item.Path) == file {
+			return item.Key, true
+		}
+	}
+	return file, len(items) == 0 && file != "" && !strings.Contains(file, "/")
+}
+
+// content returns the content of the object.
+func (c *Cluster) content(o object) ([]byte, error) {
+	var text []byte
+	var found bool
+	if o.kind == "secret" {
+		if c.Secret == nil {
+			return nil, fmt.Errorf("the %s is not read", o.place())
+		}
+		s, err := c.Secret(o.namespace, o.name)
+		if err != nil {
+			return nil, err
+		}
+		text, found = s.Data[o.key]
+	} else {
+		if c.ConfigMap == nil {
+			return nil, fmt.Errorf("the %s is not read", o.place())
+		}
+		m, err := c.ConfigMap(o.namespace, o.name)
+		if err != nil {
+			return nil, err
+		}
+		if text, found = m.BinaryData[o.key]; !found {
+			var s string
+			s, found = m.Data[o.key]
+			text = []byte(s)
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("%s %s/%s has no key %s", o.kind, o.namespace, o.name, o.key)
+	}
+	return text, nil
+}
