@@ -5,6 +5,7 @@ package deploy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -18,11 +19,12 @@ import (
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/ledger"
 	policies "outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
 	signals "outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/wiring"
 )
 
-var update = flag.Bool("update", false, "rewrite the configurations of kube-scheduler in chart/presets")
+var update = flag.Bool("update", false, "rewrite the generated files of the chart")
 
 // head is the text that the chart puts before a preset.
 const head = `apiVersion: outboard.dev/v1alpha1
@@ -69,9 +71,125 @@ func TestPresets(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(read(t, file), w.YAML()) {
-				t.Errorf("%s is not current: go test ./deploy -update", file)
+				t.Errorf("%s is not current: make manifests", file)
 			}
 		})
+	}
+}
+
+// The chart checks its value config by the JSON Schema of configurations, without descriptions.
+func TestChartHasTheSchema(t *testing.T) {
+	const file = "chart/configuration.schema.json"
+	schema, err := json.MarshalIndent(config.Schema(config.Types{Policies: policies.Types(), Signals: signals.Types()}, nil), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema = append(schema, '\n')
+	if *update {
+		if err := os.WriteFile(file, schema, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(read(t, file), schema) {
+		t.Errorf("%s is not current: make manifests", file)
+	}
+}
+
+// The table of values, values.yaml and its schema have the same values.
+func TestValuesAreDocumented(t *testing.T) {
+	var values map[string]any
+	var schema struct{ Properties map[string]any }
+	if err := errors.Join(yaml.Unmarshal(read(t, "chart/values.yaml"), &values), json.Unmarshal(read(t, "chart/values.schema.json"), &schema)); err != nil {
+		t.Fatal(err)
+	}
+	// A group of values has a field for each of them in the schema; what is in a value itself is up to Kubernetes.
+	var names func(schema, values map[string]any, prefix string) []string
+	names = func(schema, values map[string]any, prefix string) (all []string) {
+		for name, s := range schema {
+			value, ok := values[name]
+			if !ok && name != "global" {
+				t.Errorf("values.yaml has no %s%s", prefix, name)
+			}
+			group, isGroup := s.(map[string]any)["properties"].(map[string]any)
+			switch {
+			case name == "global": // Helm's own
+			case isGroup:
+				all = append(all, names(group, value.(map[string]any), prefix+name+".")...)
+			default:
+				all = append(all, prefix+name)
+			}
+		}
+		for name := range values {
+			if _, ok := schema[name]; !ok {
+				t.Errorf("the schema has no %s%s", prefix, name)
+			}
+		}
+		return all
+	}
+	want := names(schema.Properties, values, "")
+	_, table, _ := strings.Cut(string(read(t, "README.md")), "| value |")
+	var got []string
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+				got = append(got, name[1])
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has\n%q\nand the chart\n%q", got, want)
+	}
+}
+
+// The chart knows which policies make claims, and which read ConfigMaps: it grants the permissions for these.
+func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
+	helpers := string(read(t, "chart/templates/_helpers.tpl"))
+	list := regexp.MustCompile(`\$withoutClaims := list (.*) }}`).FindStringSubmatch(helpers)
+	if list == nil {
+		t.Fatal("the chart has no list of policies without claims")
+	}
+	var withoutClaims, known []string
+	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	paths, err := filepath.Glob("../examples/*/outboard.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		c, err := config.Load(path, types)
+		if err != nil {
+			continue // it has a policy of its own program
+		}
+		for _, p := range slices.Concat(c.Profiles[0].Policies, c.Profiles[len(c.Profiles)-1].Policies) {
+			if slices.Contains(known, p.Type) {
+				continue
+			}
+			known = append(known, p.Type)
+			if _, reserves := p.Policy.(policy.Reserver); !reserves {
+				withoutClaims = append(withoutClaims, `"`+p.Type+`"`)
+			}
+			reader, ok := p.Policy.(policy.InputReader)
+			if reads := ok && len(reader.Inputs().ConfigMaps) > 0; reads != (p.Type == "GPUMemory") {
+				t.Errorf("%s reads ConfigMaps: %t", p.Type, reads)
+			}
+		}
+	}
+	slices.Sort(withoutClaims)
+	if want := strings.Join(withoutClaims, " "); list[1] != want || len(known) != len(types.Policies) {
+		t.Errorf("of %s, the policies without claims are %s, and the chart has %s", known, want, list[1])
+	}
+}
+
+// The page about GPUs shows the preset, not a variation of it.
+func TestPageShowsThePreset(t *testing.T) {
+	page := read(t, "../docs/sharing-gpus.md")
+	comment := regexp.MustCompile(`(?m)^ *#.*\n`)
+	for _, name := range []string{"gpu-sharing", "gpu-sharing-scheduler"} {
+		preset := read(t, "chart/presets/"+name+".yaml")
+		if !bytes.Contains(page, comment.ReplaceAll(preset, nil)) {
+			t.Errorf("docs/sharing-gpus.md does not show %s.yaml", name)
+		}
 	}
 }
 

@@ -2,7 +2,10 @@ package deploy
 
 import (
 	"bytes"
+	"errors"
 	"maps"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -41,6 +44,46 @@ func find[T any](t *testing.T, file, kind, name string) *T {
 	return nil
 }
 
+// Manifests that define the same object define it in the same way, so that they can be applied in any order.
+func TestManifestsAgree(t *testing.T) {
+	files, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defined, objects := map[string]string{}, map[string]any{} // by kind, namespace and name
+	for _, file := range append(files, "chart/crds/ledgers.yaml", "../ledger/crd.yaml") {
+		for doc := range bytes.SplitSeq(read(t, file), []byte("\n---\n")) {
+			var is metav1.PartialObjectMetadata
+			var object any
+			if err := errors.Join(yaml.Unmarshal(doc, &is), yaml.Unmarshal(doc, &object)); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if is.Kind == "Kustomization" {
+				continue
+			}
+			key := is.Kind + " " + is.Namespace + "/" + is.Name
+			if other, ok := objects[key]; ok && !reflect.DeepEqual(other, object) {
+				t.Errorf("%s and %s define %s differently", defined[key], file, key)
+			}
+			defined[key], objects[key] = file, object
+		}
+	}
+	if len(objects) < 40 {
+		t.Errorf("there are %d objects only", len(objects))
+	}
+}
+
+// Outboard accepts the certificate that cert-manager issues for kube-scheduler, and no other of this CA.
+func TestAllowedClients(t *testing.T) {
+	certificate := find[struct {
+		metav1.PartialObjectMetadata
+		Spec map[string]any
+	}](t, "certificates.yaml", "Certificate", "outboard-client")
+	if got := configuration(t).Serving.TLS.AllowedClients; len(got) != 1 || got[0] != certificate.Spec["commonName"] {
+		t.Errorf("Outboard allows %v, and the certificate is for %v", got, certificate.Spec["commonName"])
+	}
+}
+
 // deployments are the Deployments of the manifests by name, with their files.
 var deployments = map[string]string{"outboard": "outboard.yaml", "outboard-scheduler": "scheduler.yaml"}
 
@@ -76,14 +119,15 @@ func TestStoppedReplicasServe(t *testing.T) {
 	}
 }
 
-// One replica stays during a drain of nodes, and replicas are on different nodes if possible.
+// A drain of nodes evicts one replica at a time, and never has to wait, not even for the only replica. Replicas are on different nodes if
+// possible.
 func TestReplicasAreIndependent(t *testing.T) {
 	for name, file := range deployments {
 		d := find[appsv1.Deployment](t, file, "Deployment", name)
 		budget := find[policyv1.PodDisruptionBudget](t, file, "PodDisruptionBudget", name)
 		own := labels.Set(d.Spec.Template.Labels)
-		if *d.Spec.Replicas < 2 || budget.Spec.MinAvailable == nil || *budget.Spec.MinAvailable != intstr.FromInt32(1) {
-			t.Errorf("%s: %d replicas, of which the budget keeps %v", name, *d.Spec.Replicas, budget.Spec.MinAvailable)
+		if most := budget.Spec.MaxUnavailable; *d.Spec.Replicas < 2 || budget.Spec.MinAvailable != nil || most == nil || *most != intstr.FromInt32(1) {
+			t.Errorf("%s: %d replicas, and the budget %+v", name, *d.Spec.Replicas, budget.Spec)
 		}
 		selectors := []*metav1.LabelSelector{d.Spec.Selector, budget.Spec.Selector}
 		for _, c := range d.Spec.Template.Spec.TopologySpreadConstraints {

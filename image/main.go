@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -24,27 +23,35 @@ func main() {
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "platforms to build for")
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
+	var err error
+	if o.layout, err = filepath.Abs(o.layout); err != nil {
+		fail(err)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	digest, err := write(ctx, o)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "image:", err)
-		os.Exit(1)
+		fail(err)
 	}
 	fmt.Printf("%s@%s in %s\n", o.name, digest, o.layout)
 }
 
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "image:", err)
+	os.Exit(1)
+}
+
 type options struct {
 	root      string   // of the checkout
-	layout    string   // directory of the result
+	layout    string   // directory of the result; absolute, because go build runs in root
 	name      string   // of the image
 	platforms []string // OS/ARCHITECTURE
 }
 
 // write builds the binaries and replaces the layout. It returns the digest of the image index.
 func write(ctx context.Context, o options) (digest string, err error) {
-	parent := cmp.Or(filepath.Dir(o.layout), ".")
+	parent := filepath.Dir(o.layout)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
@@ -55,6 +62,7 @@ func write(ctx context.Context, o options) (digest string, err error) {
 	defer os.RemoveAll(dir)
 	var binaries []binary
 	for _, platform := range o.platforms {
+		fmt.Fprintf(os.Stderr, "compiling for %s\n", platform)
 		b, err := build(ctx, o.root, platform, filepath.Join(dir, strings.ReplaceAll(platform, "/", "-")))
 		if err != nil {
 			return "", err

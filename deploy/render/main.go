@@ -21,6 +21,9 @@ import (
 const everything = "service.nodePort=32766,certificates.source=CertManager,setSchedulerName.enabled=true," +
 	"monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true"
 
+// more are values with files that the default preset does not need.
+var more = []string{"preset=gpu-sharing", "preset=utilization"}
+
 // header is the first line of each file in deploy/ that the chart is the source of.
 const header = "# Generated from deploy/chart: change it there, and run make manifests.\n"
 
@@ -50,7 +53,11 @@ func run(chart, set, namespace, version, output string) error {
 		}
 		return nil
 	}
-	files, err := render(chart, set, namespace, version)
+	values, err := strvals.Parse(set)
+	if err != nil {
+		return err
+	}
+	files, err := render(chart, values, namespace, version)
 	if err != nil {
 		return err
 	}
@@ -62,26 +69,31 @@ func run(chart, set, namespace, version, output string) error {
 	return nil
 }
 
-// manifests returns the generated files of deploy/ by name.
+// manifests returns the generated files of deploy/ by name: those of the default preset, and permissions that only other presets need.
 func manifests(chart, version string) (map[string]string, error) {
-	files, err := render(chart, everything, "outboard-system", version)
-	if err != nil {
-		return nil, err
+	all := map[string]string{}
+	for _, set := range append([]string{everything}, more...) {
+		values, err := strvals.Parse(set)
+		if err != nil {
+			return nil, err
+		}
+		files, err := render(chart, values, "outboard-system", version)
+		if err != nil {
+			return nil, err
+		}
+		delete(files, "NOTES.txt")
+		for name, text := range files {
+			if _, ok := all[name]; !ok {
+				all[name] = header + text
+			}
+		}
 	}
-	delete(files, "NOTES.txt")
-	for name, text := range files {
-		files[name] = header + text
-	}
-	return files, nil
+	return all, nil
 }
 
 // render returns what the templates render to, by file name, without those that are empty.
-func render(chart, set, namespace, version string) (map[string]string, error) {
+func render(chart string, values map[string]any, namespace, version string) (map[string]string, error) {
 	c, err := loader.Load(chart)
-	if err != nil {
-		return nil, err
-	}
-	values, err := strvals.Parse(set)
 	if err != nil {
 		return nil, err
 	}

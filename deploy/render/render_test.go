@@ -1,25 +1,30 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/strvals"
 	"sigs.k8s.io/yaml"
 )
 
 // object is the part of an object that the tests read.
 type object struct {
 	Kind     string
-	Metadata struct{ Name, Namespace string }
-	Data     map[string]string
-	Rules    []any
-	Spec     struct {
+	Metadata struct {
+		Name, Namespace     string
+		Annotations, Labels map[string]string
+	}
+	Data  map[string]string
+	Rules []struct{ APIGroups, Resources, ResourceNames, Verbs []string }
+	Spec  struct {
 		Template struct {
-			Spec struct {
+			Metadata struct{ Annotations map[string]string }
+			Spec     struct {
 				SchedulerName, PriorityClassName string
 				SecurityContext                  map[string]any
 				Containers                       []struct {
@@ -32,10 +37,25 @@ type object struct {
 	}
 }
 
+// parse returns values as in helm template --set.
+func parse(t *testing.T, set string) map[string]any {
+	t.Helper()
+	values, err := strvals.Parse(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
 // objects renders the chart, and returns its objects by kind and name.
 func objects(t *testing.T, set, namespace, version string) map[string]object {
 	t.Helper()
-	files, err := render("../chart", set, namespace, version)
+	return objectsOf(t, parse(t, set), namespace, version)
+}
+
+func objectsOf(t *testing.T, values map[string]any, namespace, version string) map[string]object {
+	t.Helper()
+	files, err := render("../chart", values, namespace, version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +70,11 @@ func objects(t *testing.T, set, namespace, version string) map[string]object {
 				t.Fatalf("%s: %v\n%s", name, err, doc)
 			}
 			key := o.Kind + " " + o.Metadata.Name
+			if strings.HasSuffix(o.Kind, "Role") || strings.HasSuffix(o.Kind, "RoleBinding") {
+				if o.Metadata.Namespace != "" && o.Metadata.Namespace != namespace {
+					key += " in " + o.Metadata.Namespace
+				}
+			}
 			if _, twice := all[key]; twice || o.Kind == "" || o.Metadata.Name == "" {
 				t.Errorf("%s: %q is a duplicate, or is not an object:\n%s", name, key, doc)
 			}
@@ -114,29 +139,78 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// With the preset utilization, the chart grants what metrics.yaml grants, and no preset grants anything else that the tests of
-// permissions do not know.
-func TestRoles(t *testing.T) {
-	var metrics object
-	data, err := os.ReadFile("../metrics.yaml")
-	if err != nil {
-		t.Fatal(err)
+// Outboard may do what its configuration needs, and nothing else: with a preset, and with a configuration of a user.
+func TestPermissions(t *testing.T) {
+	const (
+		reads   = "list nodes, watch nodes, get pods, list pods, watch pods, list poddisruptionbudgets, watch poddisruptionbudgets"
+		bind    = ", create pods/binding"
+		touch   = ", patch pods/status"
+		claims  = ", get ledgers, list ledgers, watch ledgers, create ledgers, update ledgers, delete ledgers"
+		gpus    = ", list configmaps in kube-system, watch configmaps in kube-system"
+		metrics = ", list nodes of metrics.k8s.io"
+	)
+	own := func(config string) map[string]any {
+		return map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}}
 	}
-	if err := yaml.Unmarshal([]byte(strings.Split(string(data), "\n---\n")[0]), &metrics); err != nil {
-		t.Fatal(err)
+	for _, tt := range []struct {
+		name   string
+		values map[string]any
+		want   string
+	}{
+		{"placement", parse(t, ""), reads + bind + touch},
+		{"gpu-sharing", parse(t, "preset=gpu-sharing"), reads + bind + touch + claims + gpus},
+		{"licenses", parse(t, "preset=licenses"), reads + bind + touch + claims},
+		{"utilization", parse(t, "preset=utilization"), reads + touch + metrics},
+		{"utilization with the cluster's kube-scheduler", parse(t, "preset=utilization,scheduler.enabled=false"), reads + bind + touch + metrics},
+		{"no requeuing", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: ImageLocality}]}]"), reads + bind},
+		{"no requeuing, with claims", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: Licenses, config: {features: [{name: a, seats: 1}]}}]}]"), reads + bind + touch + claims},
+		{"signals", own(`
+signals:
+- {name: a, configMap: {namespace: default, name: prices, dataKey: a}}
+- {name: b, configMap: {namespace: default, name: power, dataKey: b}}
+- {name: c, configMap: {namespace: default, name: prices, dataKey: c}}
+- {name: d, configMap: {namespace: other, name: hosts, dataKey: d}}
+- {name: e, metrics: {resource: cpu}}
+profiles: [{policies: [{type: ImageLocality}]}]
+`), reads + bind + touch + metrics + ", get configmaps power prices in default, get configmaps hosts in other"},
+	} {
+		var got []string
+		all := objectsOf(t, tt.values, "outboard-system", "v1.37.0")
+		for key, o := range all {
+			if (o.Kind != "ClusterRole" && o.Kind != "Role") || strings.HasPrefix(o.Metadata.Name, "outboard-scheduler") {
+				continue
+			}
+			if _, ok := all[strings.Replace(key, "Role ", "RoleBinding ", 1)]; !ok {
+				t.Errorf("%s: nothing is bound to the %s", tt.name, key)
+			}
+			got = append(got, o.permissions()...)
+		}
+		want := strings.Split(tt.want, ", ")
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the permissions are\n%q\nwant\n%q", tt.name, got, want)
+		}
 	}
-	want := objects(t, everything, "outboard-system", "v1.37.0") // the manifests, which the tests read
-	want["ClusterRole outboard-metrics"] = metrics
-	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		for key, o := range objects(t, "preset="+preset, "outboard-system", "v1.37.0") {
-			if strings.Contains(key, "Role ") && !reflect.DeepEqual(o.Rules, want[key].Rules) {
-				t.Errorf("%s: %s grants %v, want %v", preset, key, o.Rules, want[key].Rules)
+}
+
+// permissions are those of a role, such as "list configmaps in kube-system".
+func (o *object) permissions() (all []string) {
+	for _, rule := range o.Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				p := strings.Join(append([]string{verb, resource}, rule.ResourceNames...), " ")
+				if o.Metadata.Namespace != "" {
+					p += " in " + o.Metadata.Namespace
+				}
+				if rule.APIGroups[0] == "metrics.k8s.io" {
+					p += " of metrics.k8s.io"
+				}
+				all = append(all, p)
 			}
 		}
 	}
-	if len(metrics.Rules) == 0 {
-		t.Error("metrics.yaml grants nothing")
-	}
+	return all
 }
 
 // The tag of kube-scheduler's image is the cluster's version, without the suffix of a provider.
@@ -156,13 +230,18 @@ func TestSchedulerHasTheVersionOfTheCluster(t *testing.T) {
 
 // In another namespace, no file has the name of the default one.
 func TestNamespace(t *testing.T) {
-	files, err := render("../chart", everything, "elsewhere", "v1.37.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range files {
-		if strings.Contains(text, "outboard-system") {
-			t.Errorf("%s contains outboard-system:\n%s", name, text)
+	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+		files, err := render("../chart", parse(t, everything+",preset="+preset), "elsewhere", "v1.37.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range files {
+			if strings.Contains(text, "outboard-system") {
+				t.Errorf("%s: %s contains outboard-system:\n%s", preset, name, text)
+			}
+		}
+		if !strings.Contains(files["scheduler.yaml"], "https://outboard.elsewhere.svc/"+preset+"\n") {
+			t.Errorf("%s: kube-scheduler does not call the Service in the namespace:\n%s", preset, files["scheduler.yaml"])
 		}
 	}
 }
@@ -185,75 +264,178 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestOwnPolicies(t *testing.T) {
-	const policies = "config=profiles: [{policies: [{type: ImageLocality}]}]"
-	if _, err := render("../chart", policies, "outboard-system", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "outboard scheduler-config --for service") {
-		t.Errorf("without scheduler.config: %v", err)
+// A configuration that takes effect only at a start starts new pods, and any other does not.
+func TestChangesThatStartNewPods(t *testing.T) {
+	const own = "scheduler.config=kind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false},config=profiles: [{policies: [{type: ImageLocality}]}]"
+	checksums := func(set string) (outboard, scheduler string) {
+		all := objects(t, set, "outboard-system", "v1.37.0")
+		of := func(name string) string {
+			return all["Deployment "+name].Spec.Template.Metadata.Annotations["checksum/config"]
+		}
+		if outboard, scheduler = of("outboard"), of("outboard-scheduler"); outboard == "" || scheduler == "" {
+			t.Errorf("%s: the checksums are %q and %q", set, outboard, scheduler)
+		}
+		return outboard, scheduler
 	}
-	all := objects(t, policies+",scheduler.config=kind: KubeSchedulerConfiguration", "outboard-system", "v1.37.0")
-	if got := strings.TrimSpace(all["ConfigMap outboard"].Data["outboard.yaml"]); !strings.HasSuffix(got, "ImageLocality}]}]") || !strings.HasPrefix(got, "apiVersion: outboard.dev/v1alpha1\n") {
-		t.Errorf("the configuration is\n%s", got)
+	type change struct {
+		from, to            string
+		outboard, scheduler bool
 	}
-	if got := strings.TrimSpace(all["ConfigMap outboard-scheduler"].Data["scheduler.yaml"]); got != "kind: KubeSchedulerConfiguration" {
-		t.Errorf("the configuration of kube-scheduler is\n%s", got)
+	tests := []change{
+		{own, strings.Replace(own, "[{policies: [{type: ImageLocality}]}]", "\n- path: /other\n  policies: [{type: ImageLocality}]", 1), false, false},
+		{own, strings.Replace(own, "ImageLocality", "GPUMemory", 1), true, false},
+		{own, own + "\nsignals: []", false, false},
+		{own, own + "\nrequeue: {perSecond: 5}", true, false},
+		{own, strings.Replace(own, "kind:", "parallelism: 4\nkind:", 1), false, true},
+		{"", "replicas=3", false, false},
+	}
+	// What Outboard watches in addition, and would go on watching without the permission if it did not start again.
+	needs := map[string]string{"placement": "", "gpu-sharing": "claims and ConfigMaps", "licenses": "claims", "utilization": ""}
+	for from := range needs {
+		for to := range needs {
+			tests = append(tests, change{"preset=" + from, "preset=" + to, needs[from] != needs[to], from != to})
+		}
+	}
+	for _, tt := range tests {
+		outboard, scheduler := checksums(tt.from)
+		newOutboard, newScheduler := checksums(tt.to)
+		if (outboard != newOutboard) != tt.outboard || (scheduler != newScheduler) != tt.scheduler {
+			t.Errorf("from %q to %q: new pods of Outboard: %t, of kube-scheduler: %t", tt.from, tt.to, outboard != newOutboard, scheduler != newScheduler)
+		}
+	}
+}
+
+// Only with the second kube-scheduler does a preset bind pods of that one alone: the cluster's own has another name.
+func TestPresetsNameTheSchedulerThatTheChartInstalls(t *testing.T) {
+	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+		for enabled, want := range map[string][]string{"true": {"outboard-scheduler"}, "false": nil} {
+			var c struct {
+				Profiles []struct {
+					SchedulerNames []string
+					Policies       []any
+				}
+			}
+			all := objects(t, "preset="+preset+",scheduler.enabled="+enabled, "outboard-system", "v1.37.0")
+			if err := yaml.UnmarshalStrict([]byte(all["ConfigMap outboard"].Data["outboard.yaml"]), &map[string]any{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.Unmarshal([]byte(all["ConfigMap outboard"].Data["outboard.yaml"]), &c); err != nil {
+				t.Fatal(err)
+			}
+			if len(c.Profiles) != 1 || len(c.Profiles[0].Policies) == 0 || !slices.Equal(c.Profiles[0].SchedulerNames, want) {
+				t.Errorf("%s, scheduler.enabled=%s: %+v, want schedulerNames %v", preset, enabled, c.Profiles, want)
+			}
+		}
+	}
+}
+
+// No preset serves what the kube-scheduler of another preset calls: until both have the new configuration, pods stay pending.
+func TestPresetsHaveDifferentPaths(t *testing.T) {
+	path := map[string]string{}
+	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
+		var c struct{ Profiles []struct{ Path string } }
+		all := objects(t, "preset="+preset, "outboard-system", "v1.37.0")
+		if err := yaml.Unmarshal([]byte(all["ConfigMap outboard"].Data["outboard.yaml"]), &c); err != nil {
+			t.Fatal(err)
+		}
+		for _, profile := range c.Profiles {
+			if other := path[profile.Path]; other != "" || !strings.Contains(all["ConfigMap outboard-scheduler"].Data["scheduler.yaml"], ".svc"+profile.Path+"\n") {
+				t.Errorf("%s has the path %s, which is that of the preset %q, or not of its kube-scheduler", preset, profile.Path, other)
+			}
+			path[profile.Path] = preset
+		}
 	}
 }
 
 func TestInvalidValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"preset=gpus":                       "preset",
-		"replica=3":                         "replica",
-		"certificates.source=Generated":     "certificates",
-		"scheduler.image.version=v1.30.0":   "version",
-		"replicas=0":                        "replicas",
-		"setSchedulerName.resources[0]=a'b": "resources",
+		"preset=gpus":                                           "preset",
+		"replica=3":                                             "replica",
+		"certificates.source=Generated":                         "certificates",
+		"scheduler.image.version=v1.30.0":                       "version",
+		"replicas=0":                                            "replicas",
+		"setSchedulerName.resources[0]=a'b":                     "resources",
+		"service.nodePort=80":                                   "/service/nodePort",
+		"service.nodePort=29999":                                "/service/nodePort",
+		"service.nodePort=32768":                                "/service/nodePort",
+		"networkPolicy.metricsFrom=null":                        "metricsFrom",
+		"networkPolicy.metricsFrom={}":                          "metricsFrom",
+		"scheduler.enabled=false,setSchedulerName.enabled=true": "setSchedulerName.enabled needs scheduler.enabled",
 	} {
-		if _, err := render("../chart", set, "outboard-system", "v1.37.0"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := render("../chart", parse(t, set), "outboard-system", "v1.37.0"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one about %s", set, err, want)
+		}
+	}
+	for _, set := range []string{"service.nodePort=30000", "service.nodePort=32767", "scheduler.enabled=false,config=profiles: [{policies: [{type: ImageLocality}]}]"} {
+		if _, err := render("../chart", parse(t, set), "outboard-system", "v1.37.0"); err != nil {
+			t.Errorf("%s: %v", set, err)
 		}
 	}
 }
 
 func TestSchedulerNameNeedsItsAPI(t *testing.T) {
 	const want = "setSchedulerName.enabled needs Kubernetes 1.36 or later"
-	if _, err := render("../chart", "setSchedulerName.enabled=true", "outboard-system", "v1.35.4"); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := render("../chart", parse(t, "setSchedulerName.enabled=true"), "outboard-system", "v1.35.4"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	if _, err := render("../chart", "setSchedulerName.enabled=true", "outboard-system", "v1.36.0-gke.100"); err != nil {
+	if _, err := render("../chart", parse(t, "setSchedulerName.enabled=true"), "outboard-system", "v1.36.0-gke.100"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNotes(t *testing.T) {
-	files, err := render("../chart", "", "elsewhere", "v1.33.5-eks-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"outboard certs --dir tls --namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor", "v1.33.5."} {
-		if !strings.Contains(files["NOTES.txt"], want) {
-			t.Errorf("the notes do not have %q:\n%s", want, files["NOTES.txt"])
+	for _, tt := range []struct {
+		set  string
+		want []string
+	}{
+		{"", []string{"outboard certs --dir tls --namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor --namespace elsewhere\n", "v1.33.5."}},
+		{"scheduler.enabled=false", []string{"outboard doctor scheduler.yaml --namespace elsewhere\n"}},
+	} {
+		files, err := render("../chart", parse(t, tt.set), "elsewhere", "v1.33.5-eks-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(files["NOTES.txt"], want) {
+				t.Errorf("%s: the notes do not have %q:\n%s", tt.set, want, files["NOTES.txt"])
+			}
 		}
 	}
 }
 
-// The kustomization lists every manifest that the tutorial needs, and every file exists.
+// kubectl apply -k creates the objects that the chart creates with the same values, and so deletes the same.
 func TestKustomization(t *testing.T) {
-	data, err := os.ReadFile("../kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var k struct{ Resources []string }
-	if err := yaml.Unmarshal(data, &k); err != nil {
-		t.Fatal(err)
+	read := func(file string, into any) []string {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs := strings.Split(string(data), "\n---\n")
+		if into != nil {
+			if err := yaml.Unmarshal(data, into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return docs
 	}
+	read("kustomization.yaml", &k)
+	got := map[string]bool{}
 	for _, file := range k.Resources {
-		if _, err := os.Stat(filepath.Join("..", file)); err != nil {
-			t.Error(err)
+		for _, doc := range read(file, nil) {
+			var o object
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatal(err)
+			}
+			got[o.Kind+" "+o.Metadata.Namespace+"/"+o.Metadata.Name] = true
 		}
 	}
-	for _, file := range []string{"namespace.yaml", "chart/crds/ledgers.yaml", "outboard.yaml", "scheduler.yaml"} {
-		if !slices.Contains(k.Resources, file) {
-			t.Errorf("it does not have %s", file)
-		}
+	want := map[string]bool{}
+	for _, o := range objects(t, "service.nodePort=32766", "outboard-system", "v1.37.0") {
+		want[o.Kind+" "+o.Metadata.Namespace+"/"+o.Metadata.Name] = true
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the kustomization has %v, and the chart %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// podValues are values of pods, and where they are in a Deployment.
+const podValues = `
+podAnnotations: {example.com/team: gpu, checksum/config: mine}
+podLabels: {example.com/cost: shared, app.kubernetes.io/name: mine}
+nodeSelector: {example.com/pool: system}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms: [{matchExpressions: [{key: example.com/arm, operator: DoesNotExist}]}]
+tolerations: [{key: example.com/system, operator: Exists}]
+extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+extraEnvFrom: [{secretRef: {name: credentials}}]
+extraVolumes: [{name: west, secret: {secretName: west}}]
+extraVolumeMounts: [{name: west, mountPath: /etc/west, readOnly: true}]
+`
+
+// What a user sets for the pods of one Deployment is in its template, beside what the chart needs, and not in that of the other.
+func TestPodValues(t *testing.T) {
+	for name, values := range map[string]string{
+		"outboard":           "imagePullSecrets: [{name: registry}]" + podValues,
+		"outboard-scheduler": "imagePullSecrets: [{name: registry}]\nscheduler:" + strings.ReplaceAll(podValues, "\n", "\n  "),
+	} {
+		var set, want map[string]any
+		if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal([]byte(podValues), &want); err != nil {
+			t.Fatal(err)
+		}
+		plain, with := templates(t, nil), templates(t, set)
+		for deployment, got := range with {
+			secrets := got["spec"].(map[string]any)["imagePullSecrets"]
+			if fmt.Sprint(secrets) != "[map[name:registry]]" {
+				t.Errorf("%s: imagePullSecrets are %v", deployment, secrets)
+			}
+			delete(got["spec"].(map[string]any), "imagePullSecrets")
+			if deployment != name {
+				if !reflect.DeepEqual(got, plain[deployment]) {
+					t.Errorf("the values of %s change %s:\n%v", name, deployment, got)
+				}
+				continue
+			}
+			container := func(template map[string]any) map[string]any {
+				return template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+			}
+			before := plain[deployment]
+			check := func(field string, got, want any) {
+				t.Helper()
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s: %s is\n%v\nwant\n%v", name, field, got, want)
+				}
+			}
+			list := func(from any) []any { all, _ := from.([]any); return all }
+			spec, specBefore := got["spec"].(map[string]any), before["spec"].(map[string]any)
+			check("nodeSelector", spec["nodeSelector"], want["nodeSelector"])
+			check("affinity", spec["affinity"], want["affinity"])
+			check("tolerations", spec["tolerations"], want["tolerations"])
+			check("volumes", spec["volumes"], append(list(specBefore["volumes"]), list(want["extraVolumes"])...))
+			check("volumeMounts", container(got)["volumeMounts"], append(list(container(before)["volumeMounts"]), list(want["extraVolumeMounts"])...))
+			check("env", container(got)["env"], append(list(container(before)["env"]), list(want["extraEnv"])...))
+			check("envFrom", container(got)["envFrom"], want["extraEnvFrom"])
+			metadata, metadataBefore := got["metadata"].(map[string]any), before["metadata"].(map[string]any)
+			check("labels", metadata["labels"], map[string]any{"example.com/cost": "shared", "app.kubernetes.io/name": name})
+			annotations := metadataBefore["annotations"].(map[string]any)
+			annotations["example.com/team"] = "gpu"
+			check("annotations", metadata["annotations"], annotations)
+		}
+	}
+}
+
+// templates returns the templates of the pods of both Deployments.
+func templates(t *testing.T, values map[string]any) map[string]map[string]any {
+	t.Helper()
+	files, err := render("../chart", values, "outboard-system", "v1.37.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]map[string]any{}
+	for _, text := range files {
+		for doc := range strings.SplitSeq(text, "\n---\n") {
+			var d struct {
+				Kind     string
+				Metadata struct{ Name string }
+				Spec     struct{ Template map[string]any }
+			}
+			if yaml.UnmarshalStrict([]byte(doc), &map[string]any{}) == nil && yaml.Unmarshal([]byte(doc), &d) == nil && d.Kind == "Deployment" {
+				found[d.Metadata.Name] = d.Spec.Template
+			}
+		}
+	}
+	if len(found) != 2 {
+		t.Fatalf("the Deployments are %v", found)
+	}
+	return found
+}
+
+func TestServiceValues(t *testing.T) {
+	values := parse(t, `service.annotations.example\.com/a=b,service.labels.team=gpu,service.labels.app\.kubernetes\.io/name=mine,monitoring.serviceMonitor=true`)
+	metadata := objectsOf(t, values, "outboard-system", "v1.37.0")["Service outboard"].Metadata
+	if got := fmt.Sprint(metadata.Annotations, metadata.Labels); got != "map[example.com/a:b] map[app.kubernetes.io/name:outboard team:gpu]" {
+		t.Errorf("the annotations and labels are %s", got)
+	}
+}
