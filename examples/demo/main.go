@@ -19,22 +19,26 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/test/stage"
 )
 
-// patience limits the duration of the whole demo, far above what it takes on a slow machine.
+// patience limits the start, and the placing of each pod, far above what they take on a slow machine.
 const patience = 3 * time.Minute
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running until interrupted")
-	dir := flag.String("example", "examples/placement", "folder of the example to run")
+	dir := flag.String("example", "examples/placement", "the folder to run, with outboard.yaml, scheduler.yaml, nodes.yaml and pods.yaml")
 	binary := flag.String("outboard", "", "outboard binary (default: built from this checkout)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := demo(ctx, *dir, *binary, *keep)
+	err := demo(ctx, os.Stdout, *dir, *binary, *keep)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -42,7 +46,7 @@ func main() {
 	}
 }
 
-func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
+func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err error) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	example, err := stage.ReadExample(dir)
@@ -65,46 +69,63 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	var placed []stage.Placed
 	progress.step(fmt.Sprintf("creating %d pods, one after the other", len(example.Pods)))
 	for _, pod := range example.Pods {
-		p, err := s.Place(bounded, pod)
+		p, err := place(ctx, s, pod)
 		if err != nil {
 			return err
 		}
 		placed = append(placed, p)
 	}
 	progress.done()
-	if err := show(bounded, os.Stdout, play, placed); err != nil {
+	shown := explained(placed)
+	if err := show(ctx, w, play, placed, shown); err != nil {
 		return err
 	}
 	if keep {
-		wait(ctx, play)
+		wait(ctx, w, play, shown)
 	}
 	return nil
 }
 
-// show writes on which node each pod is and why.
-func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Placed) error {
+func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (stage.Placed, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.Place(ctx, pod)
+}
+
+// explained returns the pod to explain: the last one that waits, or else the last one; nil if there are no pods.
+func explained(placed []stage.Placed) *corev1.Pod {
+	var pod *corev1.Pod
+	waits := false
+	for _, p := range placed {
+		if p.Waiting != "" || !waits {
+			pod, waits = p.Pod, p.Waiting != ""
+		}
+	}
+	return pod
+}
+
+// show writes on which node each pod is and why, and explains one of them.
+func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Placed, shown *corev1.Pod) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tNODE\tWHY")
-	var unplaced *stage.Placed
-	for i, p := range placed {
+	for _, p := range placed {
 		node, why := p.Pod.Spec.NodeName, p.Pod.Annotations[decision.Annotation]
 		if node == "" {
 			// The first sentence is about nodes, the rest about preemption.
 			why, _, _ = strings.Cut(p.Waiting, ". ")
-			unplaced, node, why = &placed[i], "(waits)", "kube-scheduler says: "+why
+			node, why = "(waits)", "kube-scheduler says: "+why
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Pod.Name, node, why)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	last := placed[0]
-	if unplaced != nil {
-		last = *unplaced
+	if shown == nil {
+		return nil
 	}
-	fmt.Fprintf(w, "\n$ outboard explain %s --nodes 3\n", last.Pod.Name)
+	fmt.Fprintf(w, "\n$ outboard explain %s --nodes 3\n", podName(shown))
 	doc, err := explain.Fetch(ctx, http.DefaultClient, play.Outboard.Admin, url.Values{
-		"namespace": {last.Pod.Namespace}, "pod": {last.Pod.Name}, "nodes": {"3"}, "decisions": {"2"},
+		"namespace": {shown.Namespace}, "pod": {shown.Name}, "nodes": {"3"}, "decisions": {"2"},
 	})
 	if err != nil {
 		return err
@@ -112,20 +133,38 @@ func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Pla
 	return doc.Text(w)
 }
 
+// podName returns the pod as an argument of outboard explain.
+func podName(pod *corev1.Pod) string {
+	if pod.Namespace == metav1.NamespaceDefault {
+		return pod.Name
+	}
+	return pod.Namespace + "/" + pod.Name
+}
+
 // wait prints how to use the running control plane, and returns when interrupted.
-func wait(ctx context.Context, play *stage.Play) {
+func wait(ctx context.Context, w io.Writer, play *stage.Play, shown *corev1.Pod) {
 	binary, err := filepath.Rel(".", play.Binary())
 	if err != nil {
 		binary = play.Binary()
 	}
-	fmt.Printf(`
+	example := "POD"
+	if shown != nil {
+		example = podName(shown)
+	}
+	fmt.Fprintf(w, `
 Everything keeps running until you press Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
   %s get pods -o wide
-  %s explain web-1 --admin %s
+  %s explain %s --admin %s
   curl %s/metrics
-`, play.Kubeconfig(), word(play.KubectlPath()), binary, play.Outboard.Admin, play.Outboard.Admin)
+
+Outboard follows changes of its configuration, and kube-scheduler reads its own at the start:
+
+  %s
+  %s
+`, play.Kubeconfig(), word(play.KubectlPath()), binary, example, play.Outboard.Admin, play.Outboard.Admin,
+		play.Outboard.ConfigFile, play.Scheduler.ConfigFile())
 	<-ctx.Done()
 }
 
@@ -137,15 +176,19 @@ func word(path string) string {
 	return path
 }
 
-// progress reports each step and its duration on standard error.
+// progress reports each step and its duration on standard error, if that is a terminal.
 type progress struct {
+	shown bool
 	what  string
 	since time.Time
 }
 
-func newProgress() *progress { return &progress{} }
+func newProgress() *progress { return &progress{shown: term.IsTerminal(int(os.Stderr.Fd()))} }
 
 func (p *progress) step(what string) {
+	if !p.shown {
+		return
+	}
 	p.done()
 	p.what, p.since = what, time.Now()
 	fmt.Fprintf(os.Stderr, "%s … ", what)

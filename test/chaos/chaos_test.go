@@ -82,7 +82,7 @@ clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
 ledgers: {reclaimAfter: %s}
 log: {level: info}
 profiles:
-- managedResources: [{name: aliyun.com/gpu-mem}]
+- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory}]
 `
 
@@ -101,7 +101,7 @@ extenders:
   weight: 1
   nodeCacheCapable: true
   httpTimeout: 5s
-  managedResources: [{name: aliyun.com/gpu-mem}]
+  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 `
 
 // open sets up nodes, two replicas with env, and the schedulers, which connect to the replicas as

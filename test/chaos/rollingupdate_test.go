@@ -41,7 +41,7 @@ serving:
   tls: {certFile: x, keyFile: x, clientCAFile: x}
 clientConnection: {qps: 1000, burst: 2000}
 profiles:
-- managedResources: [{name: aliyun.com/gpu-mem}]
+- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory}]
 `
 

@@ -26,10 +26,10 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// written returns the cells of the table on the page, row by row, without the header and the line below it, and the header.
-func written(t *testing.T, page string) (header []string, rows [][]string) {
+// written returns the cells of a table on the page, row by row, without the header and the line below it, and the header.
+func written(t *testing.T, page, name string) (header []string, rows [][]string) {
 	t.Helper()
-	_, text, ok := strings.Cut(page, begin)
+	_, text, ok := strings.Cut(page, fmt.Sprintf(begin, name))
 	text, _, closed := strings.Cut(text, end)
 	if !ok || !closed {
 		t.Fatal("the page has no place for the table")
@@ -52,35 +52,42 @@ func written(t *testing.T, page string) (header []string, rows [][]string) {
 // The page has a row for each pair of releases that the command tests, in each mode, with every outcome, and describes each column.
 func TestPageHasAllReleases(t *testing.T) {
 	page := read(t, "docs/compatibility.md")
-	header, rows := written(t, page)
 	required := regexp.MustCompile(`k8s\.io/kubernetes (v\S+)`).FindStringSubmatch(read(t, "kubernetes/go.mod"))
 	if required == nil {
 		t.Fatal("kubernetes/go.mod does not require k8s.io/kubernetes")
 	}
-	var got, want []string
-	for _, cells := range rows {
-		if len(cells) != len(header) {
-			t.Fatalf("a row has %d cells, and the header %d", len(cells), len(header))
+	want := map[string][]string{}
+	for _, p := range pairsBeside(required[1]) {
+		if p.policy {
+			want["policies"] = append(want["policies"], p.server+" "+p.scheduler)
+			continue
 		}
-		got = append(got, strings.Join(cells[:3], " "))
-		for _, outcome := range cells[3:] {
-			if !slices.Contains([]string{passed, kept, lost, bypassed, waits}, outcome) {
-				t.Errorf("%s: outcome %q", cells[:3], outcome)
+		for _, m := range modes {
+			want["configurations"] = append(want["configurations"], p.server+" "+p.scheduler+" "+m.name)
+		}
+	}
+	for _, table := range new(report).tables() {
+		header, rows := written(t, page, table.name)
+		named := len(header) - len(table.columns)
+		var got []string
+		for _, cells := range rows {
+			if len(cells) != len(header) {
+				t.Fatalf("a row has %d cells, and the header %d", len(cells), len(header))
+			}
+			got = append(got, strings.Join(cells[:named], " "))
+			for _, outcome := range cells[named:] {
+				if !slices.Contains([]string{passed, kept, lost, bypassed, waits, runs, ends}, outcome) {
+					t.Errorf("%s: outcome %q", cells[:named], outcome)
+				}
 			}
 		}
-	}
-	for _, p := range pairsBeside(required[1]) {
-		for _, m := range modes {
-			want = append(want, p.server+" "+p.scheduler+" "+m.name)
+		if !slices.Equal(got, want[table.name]) {
+			t.Errorf("the page has the rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want[table.name], "\n"))
 		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the page has the rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	_, after, _ := strings.Cut(page, end)
-	for i, sc := range scenarios {
-		if header[3+i] != sc.name || !strings.Contains(after, "\n| "+sc.name+" | ") {
-			t.Errorf("column %d is %q, want %q with a description", 3+i, header[3+i], sc.name)
+		for i, column := range table.columns {
+			if header[named+i] != column || !strings.Contains(page, "\n| "+column+" | ") {
+				t.Errorf("column %d is %q, want %q with a description", named+i, header[named+i], column)
+			}
 		}
 	}
 }
@@ -97,36 +104,63 @@ func TestChartRequiresTheOldestServer(t *testing.T) {
 	}
 }
 
+// A page has the tables of which all releases were tested; the others stay.
 func TestReport(t *testing.T) {
-	p := pair{server: "v1.37.0", scheduler: "v1.29.6"}
-	outcomes := make([]string, len(scenarios))
-	for i := range outcomes {
-		outcomes[i] = passed
+	r := report{day: "2026-03-01"}
+	for _, p := range pairsBeside("v1.37.0") {
+		row := row{pair: p}
+		if p.policy {
+			row.outcomes = slices.Repeat([]string{passed}, len(policyScenarios)+len(printedScenarios))
+			r.rows = append(r.rows, row)
+			continue
+		}
+		for _, m := range modes {
+			row.mode, row.outcomes = m.name, slices.Repeat([]string{passed}, len(scenarios))
+			r.rows = append(r.rows, row)
+		}
 	}
-	r := report{day: "2026-03-01", rows: []row{{pair: p, mode: "names", outcomes: outcomes}}}
+	former := "# Title\n\n"
+	for _, t := range r.tables() {
+		former += fmt.Sprintf(begin, t.name) + "former " + t.name + "\n" + end + "\nAfter.\n\n"
+	}
 	page := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(page, []byte("# Title\n\n"+begin+"former\n"+end+"\nAfter.\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
+	write := func(r report) string {
+		t.Helper()
 		if err := r.write(page); err != nil {
 			t.Fatal(err)
 		}
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
 	}
-	data, err := os.ReadFile(page)
-	if err != nil {
+	if err := os.WriteFile(page, []byte(former), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text := string(data)
-	if !strings.HasPrefix(text, "# Title\n\n"+begin+"Run on 2026-03-01:\n") || !strings.HasSuffix(text, " |\n"+end+"\nAfter.\n") || strings.Contains(text, "former") {
+	if text := write(report{day: r.day, rows: r.rows[1:3]}); text != former {
+		t.Errorf("after a run of some releases, the page is\n%s", text)
+	}
+	policies := r.rows[:len(policySchedulers)]
+	text := write(report{day: r.day, rows: policies})
+	if _, rows := written(t, text, "policies"); len(rows) != 2 || !slices.Equal(rows[0], append([]string{"v1.37.0", "v1.21.14"}, policies[0].outcomes...)) {
+		t.Errorf("the rows are %q", rows)
+	}
+	if !strings.Contains(text, "\nformer configurations\n") || strings.Contains(text, "former policies") {
+		t.Errorf("after a run of the releases that read a Policy, the page is\n%s", text)
+	}
+	write(r)
+	text = write(r)
+	if strings.Contains(text, "former") || !strings.HasPrefix(text, "# Title\n\n") || strings.Count(text, "\nAfter.\n") != 2 {
 		t.Errorf("the page is\n%s", text)
 	}
-	if _, rows := written(t, text); len(rows) != 1 || !slices.Equal(rows[0], append([]string{"v1.37.0", "v1.29.6", "names"}, outcomes...)) {
+	_, rows := written(t, text, "configurations")
+	if want := append([]string{"v1.37.0", "v1.29.6", "names"}, slices.Repeat([]string{passed}, len(scenarios))...); len(rows) != len(r.rows)-2 || !slices.Equal(rows[2], want) {
 		t.Errorf("the rows are %q", rows)
 	}
 
-	outcomes[2] = failed
-	r.rows[0].errors = []string{"filter: the event is\n\"other\""}
+	failing := row{pair: pair{server: "v1.37.0", scheduler: "v1.29.6"}, mode: "names", outcomes: []string{failed}, errors: []string{"filter: the event is\n\"other\""}}
+	r = report{rows: []row{failing}}
 	if text := r.text(); r.failures() != 1 || !strings.HasSuffix(text, "\n\n* kube-scheduler v1.29.6 with kube-apiserver v1.37.0, names: filter: the event is \"other\"\n") {
 		t.Errorf("the report with a failure is\n%s", text)
 	}
@@ -159,6 +193,7 @@ func TestPairs(t *testing.T) {
 		"bin/kube-apiserver": "v1.37.0", "bin/kube-scheduler": "v1.37.0",
 		"compat/v1.29.6/kube-scheduler":  "v1.29.6",
 		"compat/v1.30.14/kube-scheduler": "v1.30.14", "compat/v1.30.14/kube-apiserver": "v1.30.14",
+		"compat/v1.22.17/kube-scheduler": "v1.22.17",
 	}
 	stale := map[string]string{"bin/kube-apiserver": "v1.37.0", "compat/v1.29.6/kube-scheduler": "v1.29.5"}
 	for _, tt := range []struct {
@@ -169,6 +204,7 @@ func TestPairs(t *testing.T) {
 	}{
 		{"one older", "v1.29.6", all, []string{"compat/v1.29.6/kube-scheduler"}, []string{"v1.37.0/v1.29.6"}},
 		{"with its own server", "v1.30.14", all, []string{"compat/v1.30.14/kube-scheduler", "compat/v1.30.14/kube-apiserver"}, []string{"v1.30.14/v1.30.14", "v1.37.0/v1.30.14"}},
+		{"with a Policy", "v1.22.17", all, []string{"compat/v1.22.17/kube-scheduler"}, []string{"v1.37.0/v1.22.17"}},
 		{"current", "v1.37.0", all, nil, []string{"v1.37.0/v1.37.0"}},
 		{"unknown", "v1.28.1", all, nil, []string{"v1.28.1: not a release to test"}},
 		{"another version", "v1.29.6", stale, []string{"compat/v1.29.6/kube-scheduler"}, []string{"compat/v1.29.6/kube-scheduler is v1.29.5"}},

@@ -20,11 +20,19 @@ const (
 	waits    = "waits"
 )
 
-// row holds the outcomes of one pair of programs in one mode, in the order of the scenarios, and what failed.
+// row holds the outcomes of one pair of programs, with a KubeSchedulerConfiguration in one mode, in the order of the columns, and
+// what failed.
 type row struct {
 	pair
-	mode             string
+	mode             string // "" with a Policy
 	outcomes, errors []string
+}
+
+func (r *row) String() string {
+	if r.policy {
+		return r.pair.String()
+	}
+	return r.pair.String() + ", " + r.mode
 }
 
 // report is a run of the command.
@@ -41,44 +49,99 @@ func (r *report) failures() int {
 	return n
 }
 
-// text returns the table in Markdown, and what failed.
-func (r *report) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Run on %s:\n\n| kube-apiserver | kube-scheduler | calls with |", r.day)
+// table is a part of the report.
+type table struct {
+	// name is in the comment that begins the table in a page.
+	name    string
+	columns []string
+	rows    []row
+	// complete is whether all releases of the table are tested.
+	complete bool
+}
+
+// tables returns those with a KubeSchedulerConfiguration and with a Policy.
+func (r *report) tables() []table {
+	configured := table{name: "configurations"}
+	policies := table{name: "policies"}
 	for _, sc := range scenarios {
-		fmt.Fprintf(&b, " %s |", sc.name)
+		configured.columns = append(configured.columns, sc.name)
 	}
-	b.WriteString("\n|---|---|---|" + strings.Repeat("---|", len(scenarios)) + "\n")
+	for _, sc := range policyScenarios {
+		policies.columns = append(policies.columns, sc.name)
+	}
+	for _, sc := range printedScenarios {
+		policies.columns = append(policies.columns, sc.name)
+	}
 	for _, row := range r.rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.server, row.scheduler, row.mode, strings.Join(row.outcomes, " | "))
-	}
-	if r.failures() > 0 {
-		b.WriteString("\n")
-	}
-	for _, row := range r.rows {
-		for _, e := range row.errors {
-			fmt.Fprintf(&b, "* %s, %s: %s\n", row.pair, row.mode, strings.Join(strings.Fields(e), " "))
+		if row.policy {
+			policies.rows = append(policies.rows, row)
+		} else {
+			configured.rows = append(configured.rows, row)
 		}
+	}
+	policies.complete = len(policies.rows) == len(policySchedulers)
+	configured.complete = len(configured.rows) == len(modes)*(len(pairsBeside(""))-len(policySchedulers))
+	return []table{configured, policies}
+}
+
+// text returns the table in Markdown, and what failed.
+func (t *table) text(day string) string {
+	var b strings.Builder
+	mode := func(text string) string {
+		if t.name == "policies" {
+			return ""
+		}
+		return " " + text + " |"
+	}
+	fmt.Fprintf(&b, "Run on %s:\n\n| kube-apiserver | kube-scheduler |%s %s |\n", day, mode("calls with"), strings.Join(t.columns, " | "))
+	b.WriteString("|" + strings.Repeat("---|", strings.Count(mode("-"), "|")+2+len(t.columns)) + "\n")
+	var failures []string
+	for _, row := range t.rows {
+		fmt.Fprintf(&b, "| %s | %s |%s %s |\n", row.server, row.scheduler, mode(row.mode), strings.Join(row.outcomes, " | "))
+		for _, e := range row.errors {
+			failures = append(failures, fmt.Sprintf("* %s: %s\n", &row, strings.Join(strings.Fields(e), " ")))
+		}
+	}
+	if len(failures) > 0 {
+		b.WriteString("\n" + strings.Join(failures, ""))
 	}
 	return b.String()
 }
 
-// begin and end enclose the report in a page.
+// text returns the tables that have rows.
+func (r *report) text() string {
+	var texts []string
+	for _, t := range r.tables() {
+		if len(t.rows) > 0 {
+			texts = append(texts, t.text(r.day))
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// begin and end enclose a table in a page.
 const (
-	begin = "<!-- written by make compat -->\n"
+	begin = "<!-- %s, written by make compat -->\n"
 	end   = "<!-- end -->\n"
 )
 
-// write replaces the report in the page.
+// write replaces the complete tables in the page.
 func (r *report) write(page string) error {
 	data, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	before, _, ok := strings.Cut(string(data), begin)
-	_, after, closed := strings.Cut(string(data), end)
-	if !ok || !closed {
-		return fmt.Errorf("%s has no lines %q and %q", page, strings.TrimSpace(begin), strings.TrimSpace(end))
+	text := string(data)
+	for _, t := range r.tables() {
+		mark := fmt.Sprintf(begin, t.name)
+		before, rest, ok := strings.Cut(text, mark)
+		_, after, closed := strings.Cut(rest, end)
+		if !ok || !closed {
+			return fmt.Errorf("%s has no lines %q and %q", page, strings.TrimSpace(mark), strings.TrimSpace(end))
+		}
+		if t.complete {
+			text = before + mark + t.text(r.day) + end + after
+		}
 	}
-	return os.WriteFile(page, []byte(before+begin+r.text()+end+after), 0o644)
+	return os.WriteFile(page, []byte(text), 0o644)
 }

@@ -51,6 +51,7 @@ profiles:
 - path: /resources
   managedResources:
   - {name: aliyun.com/gpu-mem}
+  - {name: aliyun.com/gpu-count}
   - {name: example.com/cad, ignoredByScheduler: true}
   policies:
   - {type: GPUMemory, weight: 1}

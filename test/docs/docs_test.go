@@ -190,7 +190,7 @@ type runner struct {
 	t     *testing.T
 	ctx   context.Context
 	dir   string
-	tools string          // the directory with kubectl, as TestMain describes it
+	tools string          // the directory with kubectl and sleep, as TestMain describes them
 	any   *stage.Outboard // for scheduler configurations to point at, and for kubectl to reach
 
 	ran     bool   // the block before was run
@@ -211,8 +211,10 @@ serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-
 	if self, err = filepath.Abs(self); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(tools, "kubectl")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"kubectl", "sleep"} {
+		if err := os.Symlink(self, filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), tools: tools, any: o}
 }
@@ -276,8 +278,8 @@ var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=\S+)?( +#.*)?$`)
 // blockTimeout bounds the commands of one block.
 const blockTimeout = 2 * time.Minute
 
-// shell runs the commands with read access to the checkout's own files, with outboard and kubectl
-// (see TestMain) on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
+// shell runs the commands with read access to the checkout's own files, with outboard, kubectl
+// (see TestMain) and kube-scheduler on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
 // because one of them runs this test; the targets must exist.
 func (r *runner) shell(b block) {
 	if targets := makeCall.FindAllStringSubmatch(b.text, -1); targets != nil {
@@ -310,7 +312,7 @@ func (r *runner) shell(b block) {
 	cmd.Dir = r.dir
 	cmd.WaitDelay = 30 * time.Second // a program that the block left running may hold its output
 	cmd.Env = append(os.Environ(),
-		"PATH="+r.tools+":"+filepath.Dir(r.Binary())+":"+os.Getenv("PATH"),
+		"PATH="+r.tools+":"+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+r.Kubeconfig(),
 		realKubectl+"="+r.KubectlPath(), outboardPath+"="+r.Binary(), outboardAdmin+"="+r.any.Admin, outboardLog+"="+log,
 	)

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 // The variables from which the test binary, started as kubectl, knows the real kubectl and the outboard that the test runs.
@@ -24,10 +27,14 @@ const (
 
 // TestMain makes the test binary kubectl if it is started by that name. No kubelet runs in the test, so no container runs, and the
 // API server can neither execute commands in one nor forward its ports. For `kubectl exec`, `port-forward` and `logs`, the test
-// binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. Everything else is the
-// real kubectl.
+// binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl rollout
+// status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
+// Everything else is the real kubectl. Started as sleep, it does nothing: the documented pauses wait for kubelets.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "kubectl" {
+	switch filepath.Base(os.Args[0]) {
+	case "sleep":
+		return
+	case "kubectl":
 		if err := kubectl(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "kubectl of the test:", err)
 			os.Exit(1)
@@ -44,6 +51,11 @@ func kubectl(args []string) error {
 	}
 	i := slices.IndexFunc(flags, func(arg string) bool { return slices.Contains([]string{"exec", "port-forward", "logs"}, arg) })
 	if i < 0 {
+		if i := slices.Index(flags, "rollout"); i >= 0 && len(flags) > i+1 && flags[i+1] == "status" {
+			if err := rollOut(slices.Delete(slices.Clone(flags), i, i+2)); err != nil {
+				return err
+			}
+		}
 		return syscall.Exec(os.Getenv(realKubectl), append([]string{"kubectl"}, args...), os.Environ())
 	}
 	verb := flags[i]
@@ -69,6 +81,30 @@ func kubectl(args []string) error {
 	default:
 		return forward(ports)
 	}
+}
+
+// rollOut completes the rollout of the Deployment that the arguments name.
+func rollOut(deployment []string) error {
+	out, err := exec.Command(os.Getenv(realKubectl), append([]string{"get", "-o", "json"}, deployment...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("rollout: %w: %s", err, out)
+	}
+	var d appsv1.Deployment
+	if err := json.Unmarshal(out, &d); err != nil {
+		return fmt.Errorf("rollout: %w", err)
+	}
+	n := *d.Spec.Replicas
+	status, err := json.Marshal(map[string]any{"status": appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+	}})
+	if err != nil {
+		return err
+	}
+	patch := append([]string{"patch", "--subresource=status", "--type=merge", "--patch", string(status)}, deployment...)
+	if out, err := exec.Command(os.Getenv(realKubectl), patch...).CombinedOutput(); err != nil {
+		return fmt.Errorf("rollout: %w: %s", err, out)
+	}
+	return nil
 }
 
 // execute runs a command of the container.

@@ -106,7 +106,7 @@ func (th *theater) gated(o *stage.Outboard, spec controlplane.PodSpec) {
 // notes returns the explanations of the policies for the node and a pending pod.
 func (th *theater) notes(o *stage.Outboard, pod, node string) string {
 	th.t.Helper()
-	for _, profile := range th.explain(o, pod).Now {
+	for _, profile := range th.explainPending(o, pod).Now {
 		for _, x := range profile.Explanations {
 			if x.Node != node {
 				continue

@@ -7,17 +7,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/wiring/doctor"
 )
 
 // The API server accepts the unmodified manifests. With the configurations in their ConfigMaps, the
@@ -31,8 +36,10 @@ func TestDeploy(t *testing.T) {
 		controlplane.NodeSpec{Name: "c"},
 	)
 	deploy := filepath.Join(th.Root, "deploy")
-	th.apply(nil, "--server-side", "--force-conflicts", "-k", deploy) // the stage has installed the CRD
+	th.install()
 	th.apply([]byte(th.command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
+
+	th.readByDoctor()
 
 	tls := th.mounted()
 	config := configMap(t, filepath.Join(deploy, "outboard.yaml"), "outboard.yaml")
@@ -60,12 +67,105 @@ leaderElection: {leaderElect: true, resourceNamespace: outboard-system, resource
 		t.Error("web-3 is on b, which has two pods of its kind")
 	}
 	for _, verb := range []string{"filter", "prioritize", "bind"} {
-		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="`+verb+`"} `); n == "" {
+		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/placement",verb="`+verb+`"} `); n == "" {
 			t.Errorf("no %s call", verb)
 		}
 	}
 	if said := th.get(o.Admin + "/readyz"); strings.Contains(said, "[!]") {
 		t.Errorf("readyz warns:\n%s", said)
+	}
+}
+
+// With kubectl apply -k, too, a changed file of kube-scheduler changes the template of its pods, and nothing else does.
+func TestKustomizationStartsNewPods(t *testing.T) {
+	th := open(t)
+	deploy := filepath.Join(t.TempDir(), "deploy")
+	if err := os.CopyFS(deploy, os.DirFS(filepath.Join(th.Root, "deploy"))); err != nil {
+		t.Fatal(err)
+	}
+	objects := func() (template corev1.PodTemplateSpec, configMaps []string, leases []string) {
+		t.Helper()
+		out, err := th.Kubectl(th.ctx, "kustomize", deploy).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc := range bytes.SplitSeq(out, []byte("\n---\n")) {
+			var d appsv1.Deployment
+			var role rbacv1.Role
+			if err := yaml.Unmarshal(doc, &role); err != nil { // all kinds have a name
+				t.Fatal(err)
+			}
+			switch role.Kind + " " + role.Name {
+			case "Deployment outboard-scheduler":
+				if err := yaml.Unmarshal(doc, &d); err != nil {
+					t.Fatal(err)
+				}
+				template = d.Spec.Template
+			case "Role outboard-scheduler-lease":
+				leases = role.Rules[1].ResourceNames
+			}
+			if role.Kind == "ConfigMap" {
+				configMaps = append(configMaps, role.Name)
+			}
+		}
+		return template, configMaps, leases
+	}
+	before, configMaps, leases := objects()
+	for _, v := range before.Spec.Volumes {
+		if v.ConfigMap != nil && !slices.Contains(configMaps, v.ConfigMap.Name) {
+			t.Errorf("the pods refer to the ConfigMap %s, and there are %v", v.ConfigMap.Name, configMaps)
+		}
+	}
+	if !slices.Contains(configMaps, "outboard-scheduler") || !slices.Equal(leases, []string{"outboard-scheduler"}) {
+		t.Errorf("the ConfigMaps are %v, and the leases %v", configMaps, leases)
+	}
+	change := func(file, from, to string) corev1.PodTemplateSpec {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(deploy, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := bytes.Replace(text, []byte(from), []byte(to), 1)
+		if err := os.WriteFile(filepath.Join(deploy, file), changed, 0o600); err != nil || bytes.Equal(changed, text) {
+			t.Fatalf("%s is the same with %s for %s (%v)", file, to, from, err)
+		}
+		after, _, _ := objects()
+		return after
+	}
+	if after := change("outboard.yaml", "max: 2", "max: 3"); !reflect.DeepEqual(after, before) {
+		t.Error("another limit of pods starts new pods of kube-scheduler")
+	}
+	if after := change("scheduler.yaml", "httpTimeout: 3s", "httpTimeout: 2s"); reflect.DeepEqual(after, before) {
+		t.Error("another file of kube-scheduler starts no new pods")
+	}
+}
+
+// readByDoctor checks that outboard doctor reads both configurations and all certificates of the manifests from the cluster, without a
+// finding but that no pod of Outboard runs.
+func (th *theater) readByDoctor() {
+	th.t.Helper()
+	r := th.inNamespace(th.Kubeconfig())
+	for _, f := range r.Findings {
+		if f.Severity != doctor.Info && f.Code != "NoEndpoints" {
+			th.t.Error(f.Text())
+		}
+		if !strings.HasPrefix(f.File, "configmap outboard-system/outboard") {
+			th.t.Errorf("the place of %s is %s", f.Code, f.File)
+		}
+	}
+	for _, o := range r.NotChecked {
+		if o.What != "the running kube-scheduler" { // no kubelet runs here
+			th.t.Errorf("not checked: %+v", o)
+		}
+	}
+	secret, err := th.Client.CoreV1().Secrets("outboard-system").Get(th.ctx, "outboard-client", metav1.GetOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(secret.Data["tls.key"]), "\n") {
+		if len(line) > 20 && !strings.HasPrefix(line, "-----") && strings.Contains(r.text, line) {
+			th.t.Error("the report has a key")
+		}
 	}
 }
 
@@ -115,6 +215,60 @@ func (th *theater) installForeignCRDs() {
 	}
 }
 
+// install applies the manifests as a user does. The stage has installed the CRD.
+func (th *theater) install() {
+	th.t.Helper()
+	deploy := filepath.Join(th.Root, "deploy")
+	th.apply(nil, "--server-side", "--force-conflicts", "-f", filepath.Join(deploy, "namespace.yaml"))
+	th.apply(nil, "--server-side", "--force-conflicts", "-k", deploy)
+}
+
+// kubectl delete -k keeps what helm uninstall keeps (test/helm): the claims, the namespace, and the certificates.
+func TestUninstall(t *testing.T) {
+	th := open(t)
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := th.Kubectl(th.ctx, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	objects := func() []string {
+		t.Helper()
+		const kinds = "deployments,configmaps,services,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,resourcequotas"
+		return strings.Fields(kubectl("get", kinds, "--all-namespaces", "--output=name") + kubectl("get", "clusterroles,clusterrolebindings", "--output=name"))
+	}
+	before := objects() // the stage has created some roles
+	th.install()
+	th.apply([]byte(th.command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
+	th.apply([]byte("apiVersion: outboard.dev/v1alpha1\nkind: Ledger\nmetadata: {name: kept}\nspec: {resource: example.com/seats}\n"), "-f", "-")
+	kubectl("delete", "--wait=false", "-k", filepath.Join(th.Root, "deploy"))
+	const kept = "customresourcedefinition.apiextensions.k8s.io/ledgers.outboard.dev\nledger.outboard.dev/kept\nnamespace/outboard-system\n" +
+		"secret/outboard-client\nsecret/outboard-server\n"
+	got := kubectl("get", "customresourcedefinitions", "ledgers.outboard.dev", "--output=name") + kubectl("get", "ledgers", "--output=name") +
+		kubectl("get", "namespaces", "outboard-system", "--output=name") + kubectl("get", "secrets", "--namespace=outboard-system", "--output=name")
+	if got != kept {
+		t.Errorf("these are left:\n%swant\n%s", got, kept)
+	}
+	for _, name := range objects() {
+		if strings.Contains(name, "outboard") && !slices.Contains(before, name) {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// ofPods are the values of the pods of a Deployment.
+func ofPods(prefix string) string {
+	values := []string{
+		"podAnnotations.a=b", "podLabels.a=b", "nodeSelector.a=b", "tolerations[0].key=a", "tolerations[0].operator=Exists",
+		"affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=a",
+		"extraEnv[0].name=A", "extraEnv[0].value=b", "extraEnvFrom[0].secretRef.name=a",
+		"extraVolumes[0].name=a", "extraVolumes[0].secret.secretName=a", "extraVolumeMounts[0].name=a", "extraVolumeMounts[0].mountPath=/a",
+	}
+	return prefix + strings.Join(values, ","+prefix)
+}
+
 // Everything that the chart can create, with each preset, is valid for the API server, with the CRDs
 // of cert-manager and the Prometheus Operator.
 func TestDeployPresets(t *testing.T) {
@@ -123,14 +277,14 @@ func TestDeployPresets(t *testing.T) {
 	deploy := filepath.Join(th.Root, "deploy")
 	th.apply(nil, "-f", filepath.Join(deploy, "namespace.yaml"))
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		render := exec.CommandContext(th.ctx, "go", "run", ".", "-set", "service.nodePort=32766,setSchedulerName.enabled=true,"+
-			"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset="+preset)
+		render := exec.CommandContext(th.ctx, "go", "run", ".", "-set", "service.nodePort=32766,service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
+			"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset="+preset+","+ofPods("")+","+ofPods("scheduler."))
 		render.Dir = filepath.Join(deploy, "render")
 		manifests, err := render.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
-		th.apply(manifests, "--server-side", "--dry-run=server", "-f", "-")
+		th.apply(manifests, "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-") // the stage has created some roles
 	}
 }
 

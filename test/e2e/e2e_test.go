@@ -68,6 +68,16 @@ func openWith(t *testing.T, patience time.Duration, o stage.Options) *theater {
 	return &theater{Stage: s, t: t, ctx: ctx}
 }
 
+// parallel makes t, a subtest of the test of th, parallel, and returns the stage for it. Its time limit begins when it runs: a subtest may
+// wait for other tests longer than one test takes.
+func (th *theater) parallel(t *testing.T) *theater {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return &theater{Stage: th.Stage, t: t, ctx: ctx, anyNode: th.anyNode}
+}
+
 func (th *theater) nodes(specs ...controlplane.NodeSpec) {
 	th.t.Helper()
 	var nodes []*corev1.Node
@@ -257,6 +267,17 @@ func (th *theater) explain(o *stage.Outboard, pod string) *explain.Document {
 	if err != nil {
 		th.t.Fatal(err)
 	}
+	return doc
+}
+
+// explainPending is explain for a pending pod, about which it also has the part about now. It waits until Outboard's watch has shown the
+// pod: kube-scheduler calls, and reports that the pod is pending, without regard to that.
+func (th *theater) explainPending(o *stage.Outboard, pod string) (doc *explain.Document) {
+	th.t.Helper()
+	th.eventually("Outboard has seen "+pod, func() bool {
+		doc = th.explain(o, pod)
+		return len(doc.Now) > 0
+	})
 	return doc
 }
 

@@ -23,6 +23,7 @@ profiles:
 - path: /gpushare-scheduler
   managedResources:
   - {name: aliyun.com/gpu-mem}
+  - {name: aliyun.com/gpu-count}
   policies:
   - {type: GPUMemory, weight: 1}
 `

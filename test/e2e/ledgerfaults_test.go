@@ -70,7 +70,7 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	if third := th.place(licensed("third", "solver")); third.Waiting == "" || !strings.Contains(third.Waiting, "not enough free seats") {
 		t.Errorf("a third pod has one of two seats, or waits: %q", third.Waiting)
 	}
-	if said := fmt.Sprint(th.explain(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
+	if said := fmt.Sprint(th.explainPending(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
 		t.Errorf("the explanation is %q", said)
 	}
 }

@@ -69,7 +69,7 @@ func TestLicensesExample(t *testing.T) {
 	}
 	th.audited()
 	said := ""
-	for _, n := range th.explain(play.Outboard, "sim-3").Now[0].Notes {
+	for _, n := range th.explainPending(play.Outboard, "sim-3").Now[0].Notes {
 		said += strings.Join(n.Notes, "\n")
 	}
 	for _, want := range []string{"matlab: requests 1 seat of 6; 3 used by others as of ", "; 1 reserved; 2 claimed by pods: default/sim-1, default/sim-2"} {

@@ -1,17 +1,12 @@
 package e2e
 
 import (
-	"bytes"
 	"net/http"
-	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // Outboard replaces the gpushare extender, with the manifests and the steps of the page on
@@ -27,12 +22,6 @@ func TestMigratingFromGpushare(t *testing.T) {
 	old := th.create(before)
 	manifests := filepath.Join(th.Root, "deploy", "gpushare.yaml")
 	th.apply(nil, "-f", manifests)
-	for _, kind := range []string{"ClusterRole", "Role"} {
-		want := th.rules(filepath.Join(th.Root, "deploy", "outboard.yaml"), kind)
-		if got := th.rules(manifests, kind); len(want) == 0 || !reflect.DeepEqual(got, want) {
-			t.Errorf("the %s has the rules\n%v\nwant\n%v", kind, got, want)
-		}
-	}
 	o := th.outboard(configMap(t, manifests, "outboard.yaml"))
 	config, err := o.SchedulerConfig(`
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -65,22 +54,6 @@ extenders:
 	if err != nil || now.ResourceVersion != old.ResourceVersion {
 		t.Errorf("the pod that gpushare has bound was changed: %v\n%v", err, now)
 	}
-}
-
-// rules returns the rules of the only role of a kind in a file of manifests.
-func (th *theater) rules(path, kind string) []rbacv1.PolicyRule {
-	th.t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		th.t.Fatal(err)
-	}
-	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
-		role := new(rbacv1.Role) // a ClusterRole differs only in its kind
-		if yaml.Unmarshal(doc, role) == nil && role.Kind == kind {
-			return role.Rules
-		}
-	}
-	return nil
 }
 
 // While it finishes, a service that was told to stop answers from what is, and not from what was.

@@ -26,7 +26,7 @@ import (
 func TestOwnPodsNeedNoOutboard(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("a", 1, 16), controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"})
-	th.apply(nil, "--server-side", "--force-conflicts", "-k", filepath.Join(th.Root, "deploy"))
+	th.install()
 	th.admitCriticalPods()
 	strict, err := os.ReadFile(filepath.Join(th.Root, "deploy", "chart", "presets", "gpu-sharing-scheduler.yaml"))
 	if err != nil {
@@ -78,7 +78,7 @@ func TestOwnPodsNeedNoOutboard(t *testing.T) {
 func TestOwnPodsWaitForAStrictEntryForAllPods(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	th.apply(nil, "--server-side", "--force-conflicts", "-k", filepath.Join(th.Root, "deploy"))
+	th.install()
 	th.admitCriticalPods()
 	all, err := os.ReadFile(filepath.Join(th.Root, "deploy", "chart", "presets", "placement-scheduler.yaml"))
 	if err != nil {

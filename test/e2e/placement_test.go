@@ -99,7 +99,7 @@ func TestRejectReachesTheEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc := th.explain(o, "web-3")
+	doc := th.explainPending(o, "web-3")
 	if len(doc.Decisions) == 0 || len(doc.Decisions[0].Rejections) != 1 {
 		t.Fatalf("the explanation is %+v", doc)
 	}

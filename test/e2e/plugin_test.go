@@ -47,7 +47,7 @@ profiles:
   - name: Outboard
     args:
       ` + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n      ") + "\n"
-	if err := th.Grant(th.ctx, "outboard-scheduler.yaml", "system:kube-scheduler"); err != nil {
+	if err := th.Grant(th.ctx, "plugin.yaml", "system:kube-scheduler"); err != nil {
 		th.t.Fatal(err)
 	}
 	s, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: config, Args: args, Verbosity: 3, Path: path})
@@ -147,7 +147,7 @@ func TestPluginClaims(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 2, 10))
 	th.priority("urgent", 1000)
-	s := th.plugin("profiles:\n- managedResources: [{name: " + string(gpuMem) + "}]\n  policies: [{type: GPUMemory}]\n")
+	s := th.plugin("profiles:\n- managedResources: [{name: " + string(gpuMem) + "}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	cards := map[string]bool{}
 	for _, name := range []string{"first", "second"} {
 		pod := th.bound(gpuPod(name, 6))
@@ -209,7 +209,7 @@ func TestPluginPlacesGangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := th.pluginOf(path, "profiles:\n- managedResources: [{name: "+string(gpuMem)+"}]\n  policies: [{type: GPUMemory}]\n", gate)
+	s := th.pluginOf(path, "profiles:\n- managedResources: [{name: "+string(gpuMem)+"}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n", gate)
 	blocker := th.bound(gpuPod("blocker", 6))
 	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "gang"}}
 	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 8}

@@ -163,7 +163,7 @@ func TestReload(t *testing.T) {
 		return th.metric(o, `outboard_config_reloads_total{outcome="error"} `) == "1"
 	})
 	th.logs(o, "maximum")
-	if doc := th.explain(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
+	if doc := th.explainPending(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
 		t.Errorf("the former configuration is not in use: %+v", doc)
 	}
 	write(bytes.Replace(text, []byte("max: 1"), []byte("max: 2"), 1))

@@ -136,7 +136,7 @@ func TestResourceServedByDRA(t *testing.T) {
 				t.Errorf("the pod is on %q and waits because of %q, want %q", placed.Pod.Spec.NodeName, placed.Waiting, want)
 			}
 			var notes []string
-			for _, n := range th.explain(o, "p").Now[0].Notes {
+			for _, n := range th.explainPending(o, "p").Now[0].Notes {
 				notes = append(notes, n.Notes...)
 			}
 			if len(notes) != 1 || !strings.HasPrefix(notes[0], "No node reports example.com/fpga in status.allocatable.") {

@@ -26,9 +26,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/metricsapi"
 	"outboard.dev/outboard/signal/remote"
+	"outboard.dev/outboard/test/stage"
 )
 
 // roles returns the Roles and ClusterRoles in a file of deploy/. A Role is a ClusterRole with a
@@ -65,8 +67,10 @@ func permissions(rules []rbacv1.PolicyRule) (all []permission) {
 // shippedPermissions are the permissions of Outboard's own roles.
 func shippedPermissions(t *testing.T, root string) (all []permission) {
 	t.Helper()
-	for _, role := range roles(t, root, "outboard.yaml") {
-		all = append(all, permissions(role.Rules)...)
+	for _, file := range stage.Permissions() {
+		for _, role := range roles(t, root, file) {
+			all = append(all, permissions(role.Rules)...)
+		}
 	}
 	return all
 }
@@ -88,12 +92,14 @@ func without(rules []rbacv1.PolicyRule, p permission) (rest []rbacv1.PolicyRule)
 
 // tested maps each file with roles to the test that removes each of their rules.
 var tested = map[string]string{
-	"outboard.yaml":           "TestEveryPermissionIsNeeded",
-	"gpushare.yaml":           "TestRolesForTheSamePolicies: the rules are those of outboard.yaml",
-	"outboard-scheduler.yaml": "TestRolesForTheSamePolicies: with the role of kube-scheduler they are those of outboard.yaml",
-	"scheduler.yaml":          "TestEveryRuleForTheLeaseIsNeeded",
-	"metrics.yaml":            "TestEveryRuleForSignalsIsNeeded",
-	"other-cluster.yaml":      "TestEveryRuleForSignalsIsNeeded",
+	"outboard.yaml":       "TestEveryPermissionIsNeeded",
+	"claims.yaml":         "TestEveryPermissionIsNeeded",
+	"unhealthy-gpus.yaml": "TestEveryPermissionIsNeeded",
+	"gpushare.yaml":       "TestRolesForTheSamePolicies: the rules are those for GPUMemory",
+	"plugin.yaml":         "TestRolesForTheSamePolicies: with the role of kube-scheduler they are those for GPUMemory",
+	"scheduler.yaml":      "TestEveryRuleForTheLeaseIsNeeded",
+	"metrics.yaml":        "TestEveryRuleForSignalsIsNeeded",
+	"other-cluster.yaml":  "TestEveryRuleForSignalsIsNeeded",
 }
 
 func TestEveryRoleIsTested(t *testing.T) {
@@ -110,8 +116,8 @@ func TestEveryRoleIsTested(t *testing.T) {
 	}
 }
 
-// The plugin and the replacement for gpushare run the same policies as the Outboard of
-// outboard.yaml, so they need the same permissions. The plugin also has those of kube-scheduler.
+// The plugin and the replacement for gpushare run the policy GPUMemory, too, so they need the same permissions as Outboard with it. The
+// plugin also has those of kube-scheduler.
 func TestRolesForTheSamePolicies(t *testing.T) {
 	th := open(t)
 	standard, err := th.Client.RbacV1().ClusterRoles().Get(th.ctx, "system:kube-scheduler", metav1.GetOptions{})
@@ -122,7 +128,7 @@ func TestRolesForTheSamePolicies(t *testing.T) {
 	all := func(file string) (all []string) {
 		for _, role := range roles(t, th.Root, file) {
 			for _, p := range permissions(role.Rules) {
-				if file == "outboard-scheduler.yaml" && slices.Contains(has, p) {
+				if file == "plugin.yaml" && slices.Contains(has, p) {
 					t.Errorf("kube-scheduler may %s without %s", p, file)
 				}
 				all = append(all, p.String())
@@ -130,14 +136,17 @@ func TestRolesForTheSamePolicies(t *testing.T) {
 		}
 		return all
 	}
-	want := all("outboard.yaml")
-	plugin := all("outboard-scheduler.yaml")
+	var want []string
+	for _, file := range stage.Permissions() {
+		want = append(want, all(file)...)
+	}
+	plugin := all("plugin.yaml")
 	for _, p := range has {
 		if slices.Contains(want, p.String()) {
 			plugin = append(plugin, p.String())
 		}
 	}
-	for file, got := range map[string][]string{"gpushare.yaml": all("gpushare.yaml"), "outboard-scheduler.yaml": plugin} {
+	for file, got := range map[string][]string{"gpushare.yaml": all("gpushare.yaml"), "plugin.yaml": plugin} {
 		slices.Sort(want)
 		slices.Sort(got)
 		// kube-scheduler's own role has some more verbs for the same resources.
@@ -200,8 +209,7 @@ func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 	}
 	for i, p := range cases {
 		t.Run("without "+p.String(), func(t *testing.T) {
-			t.Parallel()
-			th := &theater{th.Stage, t, th.ctx, th.anyNode}
+			th := th.parallel(t)
 			// The Role is for the namespace of the release. Here, each case has its own Lease.
 			name := fmt.Sprint("lease-", i)
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -313,7 +321,10 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 // Without any one binding of the manifests, a ServiceAccount lacks what the program does with it.
 func TestEveryBindingIsNeeded(t *testing.T) {
 	th := open(t)
-	th.apply(nil, "--server-side", "--force-conflicts", "-k", filepath.Join(th.Root, "deploy"))
+	th.install()
+	for _, file := range stage.Permissions() {
+		th.apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", file))
+	}
 	const release = "outboard-system"
 	client := func(account string) kubernetes.Interface {
 		token, err := th.Client.CoreV1().ServiceAccounts(release).CreateToken(th.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -331,7 +342,11 @@ func TestEveryBindingIsNeeded(t *testing.T) {
 		try             func() error
 	}{
 		{"", "outboard", "Outboard reads nodes", func() error { _, err := outboard.CoreV1().Nodes().List(th.ctx, list); return err }},
-		{"kube-system", "outboard", "Outboard reads which GPUs are unhealthy", func() error {
+		{"", "outboard-claims", "Outboard reads a ledger", func() error {
+			path := "/apis/" + ledger.GroupVersion.String() + "/" + ledger.Resource.Resource
+			return outboard.Discovery().RESTClient().Get().AbsPath(path).Do(th.ctx).Error()
+		}},
+		{"kube-system", "outboard-unhealthy-gpus", "Outboard reads which GPUs are unhealthy", func() error {
 			_, err := outboard.CoreV1().ConfigMaps("kube-system").List(th.ctx, list)
 			return err
 		}},
@@ -368,7 +383,7 @@ func TestEveryBindingIsNeeded(t *testing.T) {
 			}
 		}
 	}
-	for _, file := range []string{"outboard.yaml", "scheduler.yaml"} {
+	for _, file := range append(stage.Permissions(), "scheduler.yaml") {
 		data, err := os.ReadFile(filepath.Join(th.Root, "deploy", file))
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ func TestSeveralPoliciesExample(t *testing.T) {
 			t.Errorf("the event is %q, want %q", last.Waiting, want)
 		}
 	}
-	doc := th.explain(play.Outboard, "simulation-3")
+	doc := th.explainPending(play.Outboard, "simulation-3")
 	if len(doc.Decisions) == 0 || len(doc.Now) != 1 {
 		t.Fatalf("the explanation is %+v", doc)
 	}

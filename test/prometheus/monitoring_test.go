@@ -1,13 +1,16 @@
 package prometheus
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +91,64 @@ func TestMonitoringOfTheChart(t *testing.T) {
 	}
 	if rules == 0 || queries == 0 {
 		t.Errorf("%d alerts and %d queries", rules, queries)
+	}
+}
+
+// promtool, the tool of Prometheus, finds nothing to object to in the alerts, and each alert fires when testdata/alerts.yaml says so, and
+// at no other time.
+func TestAlerts(t *testing.T) {
+	alerts, err := filepath.Abs(filepath.Join(monitoring, "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", alerts)
+
+	cases, err := os.ReadFile(filepath.Join("testdata", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "alerts.yaml")
+	if err := os.WriteFile(file, bytes.Replace(cases, []byte("ALERTS"), []byte(alerts), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "test", "rules", file)
+
+	var rules struct {
+		Groups []struct{ Rules []struct{ Alert string } }
+	}
+	read(t, "alerts.yaml", &rules)
+	var expected struct {
+		Tests []struct {
+			Alerts []struct {
+				Name  string `json:"alertname"`
+				Fires []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		}
+	}
+	if err := yaml.Unmarshal(cases, &expected); err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, test := range expected.Tests {
+		for _, a := range test.Alerts {
+			fires[a.Name] = fires[a.Name] || len(a.Fires) > 0
+			silent[a.Name] = silent[a.Name] || len(a.Fires) == 0
+		}
+	}
+	for _, group := range rules.Groups {
+		for _, r := range group.Rules {
+			if !fires[r.Alert] || !silent[r.Alert] {
+				t.Errorf("testdata/alerts.yaml must have a case in which %s fires, and one in which it does not", r.Alert)
+			}
+		}
+	}
+}
+
+// promtool runs the tool of Prometheus, which make control-plane builds.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "prometheus", "bin", "promtool"), args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 

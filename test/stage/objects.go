@@ -3,9 +3,12 @@ package stage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +18,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 )
 
-// Example is a folder of examples/: two configurations, nodes, and pods in the order of their
+// Example is a folder as in examples/: two configurations, nodes, and pods in the order of their
 // creation.
 type Example struct {
 	Outboard, Scheduler string
@@ -27,7 +30,7 @@ type Example struct {
 	Others map[string][]byte
 }
 
-// ReadExample reads the folder.
+// ReadExample reads the folder. Without nodes.yaml or pods.yaml, there are no nodes or pods.
 func ReadExample(dir string) (*Example, error) {
 	e := new(Example)
 	for name, into := range map[string]*string{"outboard.yaml": &e.Outboard, "scheduler.yaml": &e.Scheduler} {
@@ -55,6 +58,9 @@ func (e *Example) readMore(dir string) error {
 	}
 	e.Data, e.Others = map[string][]byte{}, map[string][]byte{}
 	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
 		switch name := entry.Name(); name {
 		case "README.md", "outboard.yaml", "scheduler.yaml", "nodes.yaml", "pods.yaml":
 		default:
@@ -74,11 +80,22 @@ func (e *Example) readMore(dir string) error {
 
 func readObjects[T any](path string) ([]*T, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	var objects []*T
+	want := reflect.TypeFor[T]().Name()
 	for i, doc := range bytes.Split(data, []byte("\n---\n")) {
+		var is metav1.TypeMeta
+		if err := yaml.Unmarshal(doc, &is); err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", path, i+1, err)
+		}
+		if is.Kind != want {
+			return nil, fmt.Errorf("%s: document %d is a %q: must be a %s", path, i+1, is.Kind, want)
+		}
 		object := new(T)
 		if err := yaml.UnmarshalStrict(doc, object); err != nil {
 			return nil, fmt.Errorf("%s: document %d: %w", path, i+1, err)
@@ -96,9 +113,13 @@ type Play struct {
 	Scheduler *controlplane.Scheduler
 }
 
-// Play sets the example up, without its pods. Closing the stage ends it.
+// Play sets the example up, without its pods. Closing the stage ends it. The extenders in the
+// example's configuration that are not at Outboard's address must run already, and keep their addresses.
 func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 	p := &Play{Stage: s, Example: e}
+	if err := e.awaitForeign(ctx); err != nil {
+		return nil, err
+	}
 	if err := controlplane.CreateNodes(ctx, s.Client, e.Nodes...); err != nil {
 		return nil, err
 	}
@@ -114,7 +135,11 @@ func (s *Stage) Play(ctx context.Context, e *Example) (*Play, error) {
 	if p.Outboard, err = s.StartOutboard(ctx, e.Outboard); err != nil {
 		return nil, err
 	}
-	config, err := p.Outboard.SchedulerConfig(e.Scheduler)
+	address, err := e.Address()
+	if err != nil {
+		return nil, err
+	}
+	config, err := p.Outboard.schedulerConfig(e.Scheduler, func(prefix string) bool { return calls(prefix, address) })
 	if err != nil {
 		return nil, err
 	}

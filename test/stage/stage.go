@@ -118,7 +118,10 @@ func startGround(ctx context.Context, root string, o controlplane.Options) (*gro
 	return &ground{ControlPlane: cp, Client: client, root: root}, nil
 }
 
-// admit creates Outboard's identity, with the permissions of deploy/outboard.yaml.
+// Permissions are the manifests in deploy/ with the permissions of Outboard, whatever its policies.
+func Permissions() []string { return []string{"outboard.yaml", "claims.yaml", "unhealthy-gpus.yaml"} }
+
+// admit creates Outboard's identity, with all permissions that policies need.
 func (g *ground) admit(ctx context.Context) (err error) {
 	if g.authority, err = certs.NewAuthority(certs.AuthorityOptions{}); err != nil {
 		return err
@@ -128,7 +131,11 @@ func (g *ground) admit(ctx context.Context) (err error) {
 		return err
 	}
 	g.kubeconfig = user.Kubeconfig
-	return errors.Join(g.defineLedgers(ctx), g.Grant(ctx, "outboard.yaml", identity))
+	err = g.defineLedgers(ctx)
+	for _, manifest := range Permissions() {
+		err = errors.Join(err, g.Grant(ctx, manifest, identity))
+	}
+	return err
 }
 
 // defineLedgers installs the Ledger CRD, and returns when the API server serves it.
@@ -211,6 +218,11 @@ type Outboard struct {
 // on the environment: addresses, certificate files, the kubeconfig unless the configuration names
 // one, and the log format. It returns when the service is ready.
 func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, error) {
+	return s.StartOutboardAt(ctx, config, "127.0.0.1:0")
+}
+
+// StartOutboardAt is StartOutboard with the address of the service.
+func (s *Stage) StartOutboardAt(ctx context.Context, config, address string) (*Outboard, error) {
 	s.mu.Lock()
 	s.started++
 	o := &Outboard{stage: s, ConfigFile: filepath.Join(s.Dir(), fmt.Sprintf("outboard-%d.yaml", s.started))}
@@ -219,7 +231,7 @@ func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, er
 		return nil, fmt.Errorf("outboard's configuration: %w", err)
 	}
 	serving := section(o.config, "serving")
-	serving["address"] = "127.0.0.1:0"
+	serving["address"] = address
 	section(o.config, "admin")["address"] = "127.0.0.1:0"
 	section(o.config, "log")["format"] = "json"
 	if o.config["clientConnection"] != "None" {
@@ -398,32 +410,6 @@ func (a *announcement) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
-}
-
-// SchedulerConfig returns the KubeSchedulerConfiguration with the address and certificate files of
-// o in every extender. It keeps paths.
-func (o *Outboard) SchedulerConfig(config string) (string, error) {
-	var parsed map[string]any
-	if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
-		return "", fmt.Errorf("kube-scheduler's configuration: %w", err)
-	}
-	extenders, _ := parsed["extenders"].([]any)
-	for _, e := range extenders {
-		extender, ok := e.(map[string]any)
-		if !ok {
-			return "", errors.New("kube-scheduler's configuration: an extender is not a mapping")
-		}
-		_, path, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(fmt.Sprint(extender["urlPrefix"]), "http://"), "https://"), "/")
-		extender["urlPrefix"] = o.URL + "/" + path
-		if o.CAFile != "" {
-			extender["enableHTTPS"] = true
-			extender["tlsConfig"] = map[string]any{"caFile": o.CAFile, "certFile": o.CertFile, "keyFile": o.KeyFile}
-		}
-	}
-	// Leases and their namespace belong to the cluster, not to the stage.
-	delete(parsed, "leaderElection")
-	text, err := yaml.Marshal(parsed)
-	return string(text), err
 }
 
 // moduleRoot returns the directory of the checkout.

@@ -1,0 +1,79 @@
+// Command cluster starts etcd and kube-apiserver on this machine, and kube-scheduler if it is given a configuration, until it is
+// interrupted. Extenders, such as outboard serve, are for you to run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+func main() {
+	scheduler := flag.String("scheduler", "", "the configuration of kube-scheduler, which runs only with it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, *scheduler)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+// run returns when the context ends, or a server ends by itself, which is an error. It leaves nothing behind.
+func run(ctx context.Context, w io.Writer, schedulerFile string) (err error) {
+	var config string
+	if schedulerFile != "" {
+		data, err := os.ReadFile(schedulerFile)
+		if err != nil {
+			return err
+		}
+		if config, err = stage.WithoutCluster(string(data)); err != nil {
+			return err
+		}
+	}
+	cp, err := controlplane.Start(ctx, controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cp.Stop()) }()
+	servers := []*controlplane.Process{cp.Etcd(), cp.APIServer()}
+	if config != "" {
+		scheduler, err := cp.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config})
+		if err != nil {
+			return err
+		}
+		servers = append(servers, scheduler.Process)
+	}
+	ended := make(chan *controlplane.Process, len(servers))
+	for _, server := range servers {
+		fmt.Fprintf(w, "%s runs\n", server.Name())
+		go func() {
+			<-server.Done()
+			ended <- server
+		}()
+	}
+	fmt.Fprintf(w, `
+Everything keeps running until you press Ctrl-C. In another terminal:
+
+  export KUBECONFIG='%s'
+  '%s' get namespaces
+
+The logs are in %s.
+`, cp.Kubeconfig(), cp.KubectlPath(), cp.Dir())
+	select {
+	case <-ctx.Done():
+		return nil
+	case server := <-ended:
+		log := server.Log()
+		return fmt.Errorf("%s ended: %s", server.Name(), log[max(0, len(log)-4<<10):])
+	}
+}

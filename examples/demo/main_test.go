@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/test/stage"
+)
+
+// The pod of the explanation is one of the example's: the last one that waits, or else the last one.
+func TestExplained(t *testing.T) {
+	placed := func(name, waiting string) stage.Placed {
+		return stage.Placed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Waiting: waiting}
+	}
+	for _, tt := range []struct {
+		pods []stage.Placed
+		want string
+	}{
+		{[]stage.Placed{placed("a", ""), placed("b", "")}, "b"},
+		{[]stage.Placed{placed("a", "no room"), placed("b", "")}, "a"},
+		{[]stage.Placed{placed("a", "no room"), placed("b", ""), placed("c", "no room"), placed("d", "")}, "c"},
+	} {
+		if got := podName(explained(tt.pods)); got != tt.want {
+			t.Errorf("of %d pods, %s is explained, want %s", len(tt.pods), got, tt.want)
+		}
+	}
+	if pod := explained(nil); pod != nil {
+		t.Errorf("without pods, %v is explained", pod)
+	}
+}
+
+// A folder of one's own, with an extender of others beside Outboard: kube-scheduler calls both. If the other one does not run, the demo says
+// so.
+func TestOwnFolder(t *testing.T) {
+	var calls atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		var args extenderv1.ExtenderArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: &[]string{"b"}})
+	}))
+	defer other.Close()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"outboard.yaml": `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {address: "127.0.0.1:7070"}
+profiles: [{path: /mine, policies: [{type: ImageLocality}]}]
+`,
+		"scheduler.yaml": `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- {urlPrefix: "http://localhost:7070/mine", filterVerb: filter, nodeCacheCapable: true}
+- {urlPrefix: "` + other.URL + `", filterVerb: filter, nodeCacheCapable: true}
+`,
+		"nodes.yaml": "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {pods: 9}}\n---\n" +
+			"apiVersion: v1\nkind: Node\nmetadata: {name: b}\nstatus: {allocatable: {pods: 9}}\n",
+		"pods.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec: {containers: [{name: main, image: main}]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := demo(t.Context(), &out, dir, "", false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "own  b") || !strings.Contains(out.String(), "2 of 2 nodes fit") || calls.Load() == 0 {
+		t.Errorf("after %d calls of the other extender, the output is\n%s", calls.Load(), out.String())
+	}
+
+	other.Close()
+	err := demo(t.Context(), &out, dir, "", false)
+	if err == nil || !strings.Contains(err.Error(), "nothing listens at "+other.URL) {
+		t.Errorf("without the other extender: %v", err)
+	}
+}

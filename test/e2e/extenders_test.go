@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// calls records which extenders kube-scheduler calls for which pod, in order.
+type calls struct {
+	mu    sync.Mutex
+	order map[string][]string
+}
+
+// extender starts an extender that lets all nodes pass, except for pods with the name of the extender, and returns its URL.
+func (c *calls) extender(t *testing.T, name string) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args extenderv1.ExtenderArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		c.order[args.Pod.Name] = append(c.order[args.Pod.Name], name)
+		c.mu.Unlock()
+		result := extenderv1.ExtenderFilterResult{NodeNames: args.NodeNames}
+		if args.Pod.Name == name {
+			result = extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedNodes: extenderv1.FailedNodesMap{}}
+			for _, node := range *args.NodeNames {
+				result.FailedNodes[node] = "no tape drive"
+			}
+		}
+		_ = json.NewEncoder(w).Encode(result)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// kube-scheduler calls strict extenders before ignorable ones, both in the order of the file, and none after one that rejects all nodes.
+// docs/verbs.md says so.
+func TestOrderOfExtenders(t *testing.T) {
+	th := open(t)
+	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	c := &calls{order: map[string][]string{}}
+	config := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
+	for _, name := range []string{"soft-1", "strict-1", "soft-2", "strict-2"} {
+		config += "- {urlPrefix: " + c.extender(t, name) + ", filterVerb: filter, nodeCacheCapable: true"
+		if strings.HasPrefix(name, "soft") {
+			config += ", ignorable: true"
+		}
+		config += "}\n"
+	}
+	th.scheduler(config)
+	th.bound(controlplane.PodSpec{Name: "fits"})
+	for _, pod := range []string{"strict-2", "soft-1"} {
+		if placed := th.place(controlplane.PodSpec{Name: pod}); !strings.Contains(placed.Waiting, "2 no tape drive") {
+			t.Errorf("%s is on %q, waiting because of %q", pod, placed.Pod.Spec.NodeName, placed.Waiting)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pod, want := range map[string][]string{
+		"fits":     {"strict-1", "strict-2", "soft-1", "soft-2"},
+		"strict-2": {"strict-1", "strict-2"},
+		"soft-1":   {"strict-1", "strict-2", "soft-1"},
+	} {
+		got := c.order[pod]
+		if !slices.Equal(got[:min(len(got), len(want))], want) || len(got)%len(want) != 0 { // it may have been retried
+			t.Errorf("the calls for %s are %q, want %q", pod, got, want)
+		}
+	}
+}
+
+// With the weights in docs/scores.md, the smallest weight of an extender counts less than a plugin; with kube-scheduler's own, as much.
+func TestLessInfluenceThanAPlugin(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/scores.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(page), "## Less influence than a plugin\n")
+	_, block, fenced := strings.Cut(block, "```yaml\n")
+	block, _, closed := strings.Cut(block, "```\n")
+	if !found || !fenced || !closed {
+		t.Fatal("docs/scores.md has no weights")
+	}
+	var defaults map[string]any
+	if err := yaml.Unmarshal([]byte(block), &defaults); err != nil {
+		t.Fatal(err)
+	}
+	delete(defaults, "profiles")
+	without, err := yaml.Marshal(defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ config, want string }{
+		"ten times the weights": {block, "idle"},
+		"the default weights":   {string(without), "busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			th := open(t)
+			th.nodes(controlplane.NodeSpec{Name: "busy", CPU: "8", Memory: "16Gi"}, controlplane.NodeSpec{Name: "idle", CPU: "8", Memory: "16Gi"})
+			th.create(controlplane.PodSpec{Name: "runs", NodeName: "busy", CPU: "4", Memory: "8Gi"})
+			o := th.outboard(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+profiles:
+- policies:
+  - {type: Rules, config: {score: [{name: Busy, expression: 'node.metadata.name == "busy" ? 100 : 0'}]}}
+`)
+			config, err := o.SchedulerConfig(tt.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			th.scheduler(config)
+			if pod := th.bound(controlplane.PodSpec{Name: "new", CPU: "1", Memory: "2Gi"}); pod.Spec.NodeName != tt.want {
+				t.Errorf("the pod is on %s, want %s", pod.Spec.NodeName, tt.want)
+			}
+		})
+	}
+}

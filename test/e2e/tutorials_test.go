@@ -1,0 +1,263 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
+)
+
+const tutorials = "../../examples/from-the-tutorials"
+
+// tutorialTests are what the tests of a folder check in addition to the results in its README.
+var tutorialTests = map[string]func(*theater, *stage.Play){
+	"course":      (*theater).courseCounts,
+	"image-score": (*theater).imageScoreResponds,
+	"gpushare":    (*theater).gpushareAnnotates,
+	"gotchas":     (*theater).gotchasDoNotPreempt,
+	"design-1.4":  (*theater).designResponds,
+}
+
+// Each pod of each document is where the README says.
+func TestTutorials(t *testing.T) {
+	t.Parallel()
+	folders, err := filepath.Glob(filepath.Join(tutorials, "*", "README.md"))
+	if err != nil || len(folders) != len(tutorialTests) {
+		t.Fatalf("the folders are %q: %v", folders, err)
+	}
+	for _, readme := range folders {
+		name := filepath.Base(filepath.Dir(readme))
+		t.Run(name, func(t *testing.T) {
+			th := open(t)
+			text, err := os.ReadFile(readme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results, err := stage.ReadResults(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			play := th.play("from-the-tutorials/" + name)
+			if len(play.Example.Pods) != len(results) {
+				t.Errorf("there are %d pods, and %d results in the README", len(play.Example.Pods), len(results))
+			}
+			for _, pod := range play.Example.Pods {
+				placed, err := th.Place(th.ctx, pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := results[pod.Name].Check(placed); err != nil {
+					t.Error(err)
+				}
+			}
+			tutorialTests[name](th, play)
+		})
+	}
+}
+
+// neverCalled fails the test if Outboard has got a call for the pod.
+func (th *theater) neverCalled(o *stage.Outboard, pod string) {
+	th.t.Helper()
+	if n := len(th.explain(o, pod).Decisions); n > 0 {
+		th.t.Errorf("Outboard has got %d calls for %s", n, pod)
+	}
+}
+
+// post sends a request as kube-scheduler does and returns the response.
+func (th *theater) post(url string, request any) string {
+	th.t.Helper()
+	body, err := json.Marshal(request)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	res, err := http.Post(url, "application/json", bytes.NewReader(body))
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		th.t.Fatalf("%s: %v\n%s", res.Status, err, text)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// arguments are those of a call with whole nodes about a new pod with the image.
+func (th *theater) arguments(image string) extenderv1.ExtenderArgs {
+	th.t.Helper()
+	nodes, err := th.Client.CoreV1().Nodes().List(th.ctx, metav1.ListOptions{})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	pod := controlplane.PodSpec{Name: "another", Image: image}.Pod()
+	return extenderv1.ExtenderArgs{Pod: pod, Nodes: nodes}
+}
+
+// The course's file is used as it is, and no GPU is allocated twice.
+func (th *theater) courseCounts(play *stage.Play) {
+	th.neverCalled(play.Outboard, "plain")
+	th.audited()
+	original, err := os.ReadFile(filepath.Join(tutorials, "course", "original", "scheduler.yaml"))
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	if play.Example.Scheduler != string(original) {
+		th.t.Errorf("scheduler.yaml differs from the original")
+	}
+	for _, pod := range []string{"g1", "g2"} {
+		if decisions := th.explain(play.Outboard, pod).Decisions; len(decisions) == 0 || decisions[0].Verb != "bind" {
+			th.t.Errorf("%s is not bound by Outboard: %+v", pod, decisions)
+		}
+	}
+}
+
+// The tutorial's extender responds with 0, 0 and 1 for its three nodes. Outboard responds with 0, 0 and 10, as the README shows.
+func (th *theater) imageScoreResponds(play *stage.Play) {
+	url := play.Outboard.URL + "/my_scheduler_extension/my_new_priorities/image_score"
+	got := th.post(url, th.arguments("nginx:1.7.9"))
+	readme, err := os.ReadFile(filepath.Join(tutorials, "image-score", "README.md"))
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "\n"+got+"\n") {
+		th.t.Errorf("the README does not contain the response %s", got)
+	}
+	var list extenderv1.HostPriorityList
+	if err := json.Unmarshal([]byte(got), &list); err != nil {
+		th.t.Fatal(err)
+	}
+	if want := (extenderv1.HostPriorityList{{Host: "worker-node2", Score: 10}}); !slices.Equal(list, want) {
+		th.t.Errorf("the response is %v, want %v", list, want)
+	}
+	for _, pod := range []string{"pod-nginx-ext-scheduler1", "pod-nginx-ext-scheduler2"} {
+		decisions := th.explain(play.Outboard, pod).Decisions
+		if len(decisions) != 1 || decisions[0].Verb != "prioritize" {
+			th.t.Errorf("the calls about %s are %+v, want one of prioritize", pod, decisions)
+		}
+	}
+	th.neverCalled(play.Outboard, "assigned-pod")
+}
+
+// Each pod has the GPU that the README names.
+func (th *theater) gpushareAnnotates(play *stage.Play) {
+	for pod, gpu := range map[string]string{"binpack-1": "0", "binpack-2": "0", "binpack-3": "1"} {
+		p, err := th.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(th.ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			th.t.Fatal(err)
+		}
+		if got := p.Annotations[gpuIndex]; got != gpu {
+			th.t.Errorf("%s has GPU %q, want %s", pod, got, gpu)
+		}
+	}
+	th.neverCalled(play.Outboard, "plain")
+	th.audited()
+}
+
+// A pod with a high priority waits, too: kube-scheduler does not call preempt for a resource that it ignores.
+func (th *theater) gotchasDoNotPreempt(play *stage.Play) {
+	th.neverCalled(play.Outboard, "plain")
+	th.audited()
+	th.priority("urgent", 1000)
+	waits := th.place(controlplane.PodSpec{Name: "urgent", PriorityClass: "urgent", Resources: map[string]string{"example.com/gpu": "2"}})
+	if want := "preemption: expected at least one victim pod on node"; !strings.Contains(waits.Waiting, want) {
+		th.t.Errorf("urgent is on %q, waiting because of %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
+	}
+	if calls := th.metric(play.Outboard, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="preempt"} `); calls != "" {
+		th.t.Errorf("preempt was called %s times", calls)
+	}
+}
+
+// The document's keys and later ones get the same response.
+func (th *theater) designResponds(play *stage.Play) {
+	url, args := play.Outboard.URL+"/api/scheduler/filter", th.arguments("main")
+	later := th.post(url, args)
+	first := th.post(url, struct {
+		Pod   *corev1.Pod      `json:"pod"`
+		Nodes *corev1.NodeList `json:"nodes"`
+	}{args.Pod, args.Nodes})
+	var result extenderv1.ExtenderFilterResult
+	if err := json.Unmarshal([]byte(later), &result); err != nil {
+		th.t.Fatal(err)
+	}
+	if first != later || result.Nodes == nil || len(result.Nodes.Items) != 1 || result.Nodes.Items[0].Name != "node-2" {
+		th.t.Errorf("the responses are\n%s\nand\n%s", first, later)
+	}
+}
+
+// The converted Policies, and the corrected file, differ from what kube-scheduler gets only as their READMEs say.
+func TestTutorialsAreConverted(t *testing.T) {
+	for folder, change := range map[string]func(converted map[string]any){
+		"gpushare": func(converted map[string]any) {
+			extender := converted["extenders"].([]any)[0].(map[string]any)
+			extender["managedResources"] = append(extender["managedResources"].([]any), map[string]any{"name": "aliyun.com/gpu-count", "ignoredByScheduler": false})
+		},
+		"image-score": func(converted map[string]any) {
+			converted["profiles"].([]any)[0].(map[string]any)["schedulerName"] = "extended-scheduler"
+			converted["leaderElection"] = map[string]any{"resourceNamespace": "kube-system", "resourceName": "extended-scheduler"}
+		},
+		"design-1.4": func(converted map[string]any) {
+			extender := converted["extenders"].([]any)[0].(map[string]any)
+			extender["nodeCacheCapable"], extender["httpTimeout"] = true, "3s"
+		},
+		"gotchas": func(corrected map[string]any) {
+			extender := corrected["extenders"].([]any)[0].(map[string]any)
+			extender["urlPrefix"], extender["bindVerb"], extender["nodeCacheCapable"] = "https://127.0.0.1:8443", "bind", true
+			extender["tlsConfig"] = map[string]any{"insecure": false, "certFile": "client.crt", "keyFile": "client.key", "caFile": "ca.crt"}
+		},
+	} {
+		t.Run(folder, func(t *testing.T) {
+			original := func(name string) string { return filepath.Join(tutorials, folder, "original", name) }
+			var printed string
+			if folder == "gotchas" {
+				printed = printedBy(t, 1, "doctor", "--fix", original("scheduler-config.yaml"))
+			} else {
+				printed = printedBy(t, 0, "scheduler-config", "--from", original("policy.json"))
+			}
+			file, err := os.ReadFile(filepath.Join(tutorials, folder, "scheduler.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var converted, want map[string]any
+			if err := yaml.Unmarshal([]byte(printed), &converted); err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.Unmarshal(file, &want); err != nil {
+				t.Fatal(err)
+			}
+			change(converted)
+			if diff := cmp.Diff(want, converted); diff != "" {
+				t.Errorf("scheduler.yaml differs from the converted Policy (-file +converted):\n%s", diff)
+			}
+		})
+	}
+}
+
+// printedBy returns what outboard prints on standard output before it ends with the exit status.
+func printedBy(t *testing.T, status int, args ...string) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	out, err := cmd.Output()
+	if cmd.ProcessState.ExitCode() != status {
+		t.Fatalf("outboard %s: %v", args[0], err)
+	}
+	return string(out)
+}

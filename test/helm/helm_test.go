@@ -1,0 +1,260 @@
+// Package helm holds tests in which real helm commands install, upgrade and remove the chart in a real cluster, and pods are placed by what
+// is then in the cluster.
+package helm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// cluster is a control plane without content, and its state to return to.
+type cluster struct {
+	*controlplane.ControlPlane
+	empty *controlplane.Checkpoint
+}
+
+// started is the control plane of all tests, one after the other, and stop stops it.
+var (
+	started = sync.OnceValues(func() (*cluster, error) {
+		cp, err := controlplane.Start(context.Background(), controlplane.Options{})
+		if err != nil {
+			return nil, err
+		}
+		stop = cp.Stop
+		empty, err := cp.Checkpoint(context.Background())
+		return &cluster{cp, empty}, err
+	})
+	stop = func() error { return nil }
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// open gives a user an empty cluster.
+func open(t *testing.T, helm string) *user {
+	t.Helper()
+	c, err := started()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Restore(context.Background(), c.empty); err != nil {
+			t.Error(err)
+		}
+	})
+	return newUser(t, c.ControlPlane, helm)
+}
+
+// step is a command line and what must be true when it has ended.
+type step struct {
+	line string
+	// preset is the one by which pods are placed; "" if nothing places any.
+	preset string
+	// starts are the Deployments with new pods.
+	starts []string
+}
+
+var (
+	both = []string{scheduler, outboard}
+	one  = []string{scheduler} // Outboard reloads its configuration
+)
+
+const prepare = `kubectl create namespace outboard-system
+outboard certs --dir tls --secrets | kubectl apply -f -`
+
+// watches are what Outboard watches by a preset, in addition to nodes, pods and disruption budgets. Where that differs, its permissions do,
+// so it starts again.
+var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "licenses": "ledgers"}
+
+// upgrades returns the upgrades to presets, one after the other.
+func upgrades(from string, presets ...string) (steps []step) {
+	for _, preset := range presets {
+		line := "helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=" + preset
+		starts := one
+		if watches[from] != watches[preset] {
+			starts = both
+		}
+		steps, from = append(steps, step{line, preset, starts}), preset
+	}
+	return steps
+}
+
+// everyPair are upgrades in which each preset follows each other one.
+var everyPair = upgrades("utilization", "gpu-sharing", "licenses", "gpu-sharing", "utilization", "licenses", "utilization", "placement", "gpu-sharing", "placement", "licenses", "placement", "utilization")
+
+// lifecycles are what users do with a release, from an empty cluster on.
+var lifecycles = []struct {
+	name, helm, namespace string
+	steps                 []step
+}{
+	{"every preset to every other", "v3", "outboard-system", slices.Concat(
+		[]step{
+			{line: prepare},
+			{"helm install outboard deploy/chart --namespace outboard-system --set preset=utilization", "utilization", both},
+		},
+		everyPair,
+	)},
+	{"roll back, uninstall and install again", "v3", "outboard-system", []step{
+		{line: prepare},
+		{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
+		{"helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=gpu-sharing", "gpu-sharing", nil},
+		{"helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=utilization", "utilization", both},
+		{"helm rollback outboard 1 --namespace outboard-system", "gpu-sharing", both},
+		{line: "helm uninstall outboard --namespace outboard-system"},
+		{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
+	}},
+	{"one preset after the other, roll back, uninstall and install again", "v4", "outboard-system", slices.Concat(
+		[]step{
+			{line: prepare},
+			{"helm install outboard deploy/chart --namespace outboard-system --set preset=utilization", "utilization", both},
+		},
+		upgrades("utilization", "gpu-sharing", "placement", "licenses"),
+		[]step{
+			{"helm rollback outboard 2 --namespace outboard-system", "gpu-sharing", both},
+			{line: "helm uninstall outboard --namespace outboard-system"},
+			{"helm install outboard deploy/chart --namespace outboard-system --set preset=licenses", "licenses", both},
+		},
+	)},
+	{"another namespace", "v3", "gpu-team", []step{
+		{line: `kubectl create namespace gpu-team
+outboard certs --dir tls --namespace gpu-team --secrets | kubectl apply -f -`},
+		{"helm install outboard deploy/chart --namespace gpu-team --set preset=gpu-sharing", "gpu-sharing", both},
+		{line: "helm uninstall outboard --namespace gpu-team"},
+	}},
+	{"the page on installing", "v4", "outboard-system", []step{
+		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
+		{line: documented("docs/install.md", "--for service > scheduler.yaml")},
+		{documented("docs/install.md", "helm upgrade"), "own", both},
+	}},
+	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
+		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
+	}},
+}
+
+// documented returns the first commands of the page that contain the text, as typed.
+func documented(page, text string) string {
+	content, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		panic(err) // the page was renamed
+	}
+	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllSubmatch(content, -1) {
+		if strings.Contains(string(m[1]), text) {
+			return string(m[1])
+		}
+	}
+	panic(fmt.Sprintf("no commands in %s contain %s", page, text))
+}
+
+// After each step, the processes that the cluster describes place pods as the preset says, and nothing is allocated twice or leaked.
+func TestLifecycles(t *testing.T) {
+	for _, tt := range lifecycles {
+		t.Run(tt.helm+" "+tt.name, func(t *testing.T) {
+			u := open(t, tt.helm)
+			for i, s := range tt.steps {
+				began := time.Now()
+				u.types(s.line)
+				if got := u.applied(s.preset); !slices.Equal(got, s.starts) {
+					t.Errorf("step %d: pods of %v are new, want those of %v", i+1, got, s.starts)
+				}
+				if s.preset != "" {
+					u.places(s.preset, scheduler)
+				}
+				if strings.Contains(s.line, "helm uninstall") {
+					u.removed(tt.namespace)
+				}
+				if t.Failed() {
+					t.Fatalf("after step %d: %s", i+1, s.line)
+				}
+				t.Logf("step %d took %v: %s", i+1, time.Since(began).Round(100*time.Millisecond), s.line)
+			}
+		})
+	}
+}
+
+// The cluster's own kube-scheduler calls Outboard, as docs/install.md describes for kubeadm.
+func TestWithoutSecondScheduler(t *testing.T) {
+	u := open(t, "v4")
+	u.types(documented("docs/install.md", "--for kubeadm"))
+	u.types(documented("docs/install.md", "scheduler.enabled=false"))
+	if got := u.applied(""); !slices.Equal(got, []string{outboard}) {
+		t.Errorf("pods of %v are new, want those of outboard alone", got)
+	}
+	config, err := os.ReadFile(filepath.Join(u.dir, "wiring", "scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := u.nodePort(32766)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.cp.StartScheduler(u.ctx, controlplane.SchedulerOptions{Config: strings.NewReplacer(
+		"127.0.0.1:32766", address, "/etc/kubernetes/outboard/", filepath.Join(u.dir, "tls")+"/", "/etc/kubernetes/scheduler.conf", u.cp.Kubeconfig(),
+	).Replace(string(config))}); err != nil {
+		t.Fatal(err)
+	}
+	u.places("gpu-sharing", "default-scheduler")
+}
+
+// presets returns the names of the presets of the chart.
+func presets(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "chart", "presets", "*-scheduler.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the chart has no presets", err)
+	}
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), "-scheduler.yaml"))
+	}
+	return names
+}
+
+// Neither Helm has an objection to the chart.
+func TestLint(t *testing.T) {
+	for helm, program := range programs {
+		path, err := program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, preset := range presets(t) {
+			out, err := exec.CommandContext(t.Context(), path, "lint", "--strict", "--set", "preset="+preset, filepath.Join(root, "deploy", "chart")).CombinedOutput()
+			if err != nil || strings.Contains(string(out), "WARN") {
+				t.Errorf("helm %s lint with the preset %s: %v\n%s", helm, preset, err, out)
+			}
+		}
+	}
+}
+
+// The upgrades have every ordered pair of presets.
+func TestEveryPair(t *testing.T) {
+	pairs := map[[2]string]bool{}
+	former := "utilization"
+	for _, s := range everyPair {
+		pairs[[2]string{former, s.preset}] = true
+		former = s.preset
+	}
+	all := presets(t)
+	for _, from := range all {
+		for _, to := range all {
+			if from != to && !pairs[[2]string{from, to}] {
+				t.Errorf("there is no upgrade from %s to %s", from, to)
+			}
+		}
+	}
+}

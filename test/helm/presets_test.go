@@ -1,0 +1,86 @@
+package helm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"outboard.dev/outboard/controlplane"
+)
+
+// nodes are of all kinds that the presets distinguish. The metrics API measures that node "image" is busy.
+var nodes = []controlplane.NodeSpec{
+	{Name: "plain"},
+	{Name: "image", Images: map[string]int64{"docker.io/library/nginx:latest": 1 << 30}},
+	{Name: "gpus", Resources: map[string]string{"aliyun.com/gpu-count": "2", "aliyun.com/gpu-mem": "32"}},
+}
+
+// usage is the measured CPU of nodes, of 8.
+var usage = map[string]string{"plain": "1", "image": "7500m", "gpus": "1"}
+
+// outcome is what must become of a pod.
+type outcome struct {
+	pod controlplane.PodSpec
+	// on are the permitted nodes, separated by spaces; "" if the pod must wait, and then for the reason.
+	on, reason string
+	// gpu is the annotation with the index of its GPU.
+	gpu string
+	// claims is whether it has a claim, and stays whether it is created once, and stays when the preset is changed.
+	claims, stays bool
+}
+
+// outcomes has, for each preset and for the policies of docs/install.md, pods in the order of their creation. By another preset, or without Outboard, some of them would be placed
+// otherwise.
+var outcomes = map[string][]outcome{
+	"placement": { // image has two web pods when the third arrives
+		{pod: web("web-1"), on: "image"},
+		{pod: web("web-2"), on: "image"},
+		{pod: web("web-3"), on: "plain gpus"},
+	},
+	"gpu-sharing": { // in the end, 6 of 16 GiB are free on both GPUs
+		{pod: gpuMemory("gpu-stays", 10), on: "gpus", gpu: "0", claims: true, stays: true},
+		{pod: gpuMemory("gpu-1", 10), on: "gpus", gpu: "1", claims: true},
+		{pod: gpuMemory("gpu-2", 10), reason: "Insufficient GPU Memory in one device"},
+	},
+	"licenses": { // a namespace may have 4 of the 8 seats
+		{pod: solver("solver-stays", 1), on: "plain image gpus", claims: true, stays: true},
+		{pod: solver("solver-1", 3), on: "plain image gpus", claims: true},
+		{pod: solver("solver-2", 1), reason: "license"},
+	},
+	"own": { // three web pods per node are permitted
+		{pod: onPlain(web("web-1")), on: "plain"},
+		{pod: onPlain(web("web-2")), on: "plain"},
+		{pod: onPlain(web("web-3")), on: "plain"},
+		{pod: onPlain(web("web-4")), reason: "reached their limit of matching pods"},
+	},
+	"utilization": { // its image is on the busy node
+		{pod: web("web-1"), on: "plain gpus"},
+		{pod: web("web-2"), on: "plain gpus"},
+	},
+}
+
+// early are pods that must wait while kube-scheduler has the file of the preset, and Outboard still has that of another one.
+var early = map[string]outcome{
+	"placement":   {pod: web("early"), on: "image"},
+	"gpu-sharing": {pod: gpuMemory("early", 1), on: "gpus", gpu: "0", claims: true},
+	"licenses":    {pod: solver("early", 1), on: "plain image gpus", claims: true},
+}
+
+func web(name string) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Labels: map[string]string{"app": "web"}, Image: "nginx"}
+}
+
+func onPlain(pod controlplane.PodSpec) controlplane.PodSpec {
+	pod.NodeSelector = map[string]string{"kubernetes.io/hostname": "plain"}
+	return pod
+}
+
+func gpuMemory(name string, units int) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Resources: map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(units)}}
+}
+
+func solver(name string, seats int) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Annotations: map[string]string{"outboard.dev/licenses": fmt.Sprint("solver=", seats)}}
+}
+
+func (o outcome) permits(node string) bool { return slices.Contains(strings.Fields(o.on), node) }

@@ -1,0 +1,100 @@
+package project
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The workflows run make targets that exist. make lint checks the rest of their syntax with actionlint.
+func TestWorkflowsRunMakeTargets(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root(t), ".github/workflows/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("workflows: %v (%v)", files, err)
+	}
+	var targets []string
+	for _, file := range files {
+		var workflow struct {
+			Jobs map[string]struct {
+				Strategy struct {
+					Matrix struct{ Target []string }
+				}
+				Steps []struct{ Run string }
+			}
+		}
+		readYAML(t, file, &workflow)
+		for _, job := range workflow.Jobs {
+			for _, words := range job.Strategy.Matrix.Target {
+				targets = append(targets, strings.Fields(words)...)
+			}
+			for _, step := range job.Steps {
+				targets = append(targets, strings.Fields(strings.TrimPrefix(step.Run, "make"))...)
+			}
+		}
+	}
+	target := regexp.MustCompile(`^[a-z-]+$`) // neither a variable nor an expression of the workflow
+	for _, name := range targets {
+		if target.MatchString(name) && !strings.Contains(string(makefile), "\n"+name+":") {
+			t.Errorf("there is no make target %q", name)
+		}
+	}
+	for _, name := range []string{"check", "test", "race", "fuzz", "figures", "scale", "chaos", "compat"} {
+		if !slices.Contains(targets, name) {
+			t.Errorf("no workflow runs make %s", name)
+		}
+	}
+}
+
+// Updates are proposed for each module with dependencies of its own.
+func TestDependencyUpdatesCoverAllModules(t *testing.T) {
+	var config struct {
+		Updates []struct {
+			Ecosystem   string `json:"package-ecosystem"`
+			Directories []string
+		}
+	}
+	readYAML(t, filepath.Join(root(t), ".github/dependabot.yml"), &config)
+	var covered []string
+	for _, update := range config.Updates {
+		if update.Ecosystem == "gomod" {
+			covered = append(covered, update.Directories...)
+		}
+	}
+	var modules []string
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "go.mod" && !strings.Contains(path, "/bin/") && !strings.Contains(path, "/compat/") && !strings.Contains(path, "/examples/") {
+			relative, _ := filepath.Rel(root(t), filepath.Dir(path))
+			modules = append(modules, "/"+strings.TrimPrefix(relative, "."))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(covered)
+	slices.Sort(modules)
+	if !slices.Equal(covered, modules) {
+		t.Errorf("updates are proposed for %v; the modules are %v", covered, modules)
+	}
+}
+
+func readYAML(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = yaml.Unmarshal(data, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
