@@ -21,16 +21,28 @@ FIGURES = /test/(benchplacement|benchscheduler|demogpu)$$
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-.PHONY: help docs kubernetes prometheus demo test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests check format vet lint build control-plane clean
+# The go command stamps the version and the commit, whatever GOFLAGS says, so that the command, the image and the metrics name the same.
+# Outside of a repository, and in a worktree, there is no commit. Where git refuses to read the repository, set BUILDVCS=false.
+BUILDVCS ?= auto
+OUTBOARD = $(GO) build -buildvcs=$(BUILDVCS) -o bin/outboard ./cmd/outboard
+
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Builds only what it needs: no Prometheus, kubectl with KEEP=1, and nothing that is in the folder KUBEBUILDER_ASSETS.
+# Builds only what it needs: no Prometheus, kubectl with KEEP=1, and nothing that is in the folder KUBEBUILDER_ASSETS. For example:
+# make demo EXAMPLE=examples/devices
 demo: ## place pods with an unmodified kube-scheduler and Outboard
 	@$(MAKE) --no-print-directory -C kubernetes demo
 	@kubernetes/bin/.build bin/outboard bin/demo
-	@bin/demo --outboard bin/outboard $(if $(KEEP),--keep)
+	@bin/demo --outboard bin/outboard $(if $(KEEP),--keep) $(if $(EXAMPLE),--example $(EXAMPLE))
+
+# For example: make cluster SCHEDULER=scheduler.yaml
+cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with the configuration SCHEDULER
+	@$(MAKE) --no-print-directory -C kubernetes demo KEEP=1
+	@$(GO) build -o bin/cluster ./examples/cluster
+	@bin/cluster $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
 test: control-plane unit ## run everything that must hold, against a real control plane
 
@@ -40,7 +52,7 @@ test-all: test race fuzz scale figures ## run everything: make test, race, fuzz,
 # so go test need not repeat it for each package. Without -count 1, go test repeats earlier results although a program that a test builds
 # and runs, or a file outside the module, has changed.
 unit: ## run the tests of make test, with a control plane that is already built
-	$(GO) test -vet=off -count 1 -timeout 30m -p 4 ./test/e2e ./test/chaos ./test/docs $$($(GO) list ./... | grep -vE '$(FIGURES)')
+	$(GO) test -vet=off -count 1 -timeout 30m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
 	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C image test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
@@ -77,7 +89,7 @@ bench: control-plane ## run the benchmarks, each beside its baseline
 
 # For example: make bench-scheduler BENCH='-quick', or BENCH='-nodes 5000 -arms stock,outboard-8 -rounds 9'. BENCH=-help lists the flags.
 bench-scheduler: kubernetes ## measure how fast kube-scheduler places pods with and without extenders (docs/performance.md)
-	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(OUTBOARD)
 	@$(MAKE) --no-print-directory -C kubernetes bin/ideal-scheduler
 	@$(GO) build -o bin/benchscheduler ./test/benchscheduler
 	@bin/benchscheduler -outboard bin/outboard $(BENCH)
@@ -86,18 +98,18 @@ bench-placement: ## compare GPU strategies on a published trace (docs/which-gpu-
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
 
 hostile: ## measure memory use and latency of an honest client beside hostile ones
-	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(OUTBOARD)
 	$(GO) run ./test/hostile --outboard bin/outboard
 
 demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simulated prediction
 	@$(MAKE) --no-print-directory -C kubernetes demo
-	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(OUTBOARD)
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 
 # No part of make test: it builds other releases of Kubernetes, which takes half an hour the first time. For example:
 # make compat COMPAT='-only v1.29.6'
 compat: kubernetes ## place pods with the kube-schedulers of other Kubernetes versions (docs/compatibility.md)
-	@$(GO) build -o bin/outboard ./cmd/outboard
+	@$(OUTBOARD)
 	@$(GO) build -o bin/compat ./test/compat
 	@$(MAKE) --no-print-directory -C kubernetes $$(bin/compat -needs $(COMPAT))
 	@bin/compat -outboard bin/outboard -page docs/compatibility.md $(COMPAT)
@@ -109,14 +121,14 @@ image: ## write the container image for amd64 and arm64 to bin/image, as an OCI 
 	$(GO) -C image run . -name $(IMAGE)
 
 manifests: ## render deploy/chart into the manifests of deploy/
-	$(GO) test -run TestPresets ./deploy -update
+	$(GO) test -run '^Test(Presets|ChartHasTheSchema)$$' ./deploy -update
 	$(GO) -C deploy/render run . -o ..
 
 docs: ## write the reference pages in docs/reference from the code
 	$(GO) test -run '^TestDescriptions$$' -count 1 ./app -update
 	$(GO) run ./docs/generate
 
-check: format vet lint build ## check formatting, vet, lint and build
+check: format vet lint compile build ## check formatting, vet, lint, and that everything compiles
 
 format:
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
@@ -133,13 +145,20 @@ lint:
 	$(GO) -C kubernetes tool -modfile=../go.tools.mod staticcheck ./...
 	$(GO) -C image tool -modfile=../go.tools.mod staticcheck ./...
 	$(GO) -C deploy/render tool -modfile=../../go.tools.mod staticcheck ./...
+	$(TOOLS) actionlint -shellcheck= -pyflakes=
 
-build: ## compile all packages, and bin/outboard
+compile:
 	$(GO) build ./...
-	$(GO) build -o bin/outboard ./cmd/outboard
+
+build: ## build the command, bin/outboard
+	$(OUTBOARD)
 
 # Minutes the first time, nothing afterwards.
-control-plane: kubernetes prometheus ## build etcd, kube-apiserver, kube-scheduler, kubectl and Prometheus, for tests
+control-plane: kubernetes prometheus helm ## build etcd, kube-apiserver, kube-scheduler, kubectl, Prometheus and Helm, for tests
+
+# go tool keeps the programs in its cache, where test/helm finds them. To compile them beside tests would slow the control plane down.
+helm:
+	@for version in v3 v4; do $(GO) -C deploy/render tool -n helm.sh/helm/$$version/cmd/helm > /dev/null || exit 1; done
 
 kubernetes prometheus:
 	@$(MAKE) --no-print-directory -C $@

@@ -15,6 +15,8 @@ func commands(string) (string, error) {
 	d := newDocument("Commands", "the commands in app/")
 	d.line("`outboard COMMAND --help` prints the same. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.\n")
 	root := app.NewCommand()
+	_, text, _ := strings.Cut(root.Long, "\n\n")
+	prose(d, text)
 	var rows [][]string
 	each(root, func(cmd *cobra.Command) {
 		rows = append(rows, []string{"[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})

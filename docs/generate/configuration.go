@@ -27,7 +27,7 @@ type schema struct {
 	Properties           map[string]*schema
 	Required             []string
 	AdditionalProperties json.RawMessage
-	AnyOf, AllOf         []*schema
+	AnyOf, OneOf, AllOf  []*schema
 	If, Then             *schema
 }
 
@@ -149,11 +149,15 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 	}
 	for _, rule := range s.AllOf {
 		if rule.If == nil {
+			number, alternatives := "At least one", rule.AnyOf
+			if rule.OneOf != nil {
+				number, alternatives = "Exactly one", rule.OneOf
+			}
 			var fields []string
-			for _, alternative := range rule.AnyOf {
+			for _, alternative := range alternatives {
 				fields = append(fields, "`"+strings.Join(alternative.Required, "` with `")+"`")
 			}
-			p.line("At least one is required of %s.\n", strings.Join(fields, ", "))
+			p.line("%s is required of %s.\n", number, strings.Join(fields, ", "))
 		}
 	}
 	for _, name := range names {
