@@ -150,7 +150,9 @@ func (c *Cluster) bind(ctx context.Context, b binding.Binding) (string, *BindErr
 // post sends the Binding. sent is false if it certainly did not leave this process.
 func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err error) {
 	var d sendTracker
-	d.sent.Store(c.options.Client != nil) // whose transport is not tracked
+	if c.options.Client != nil { // whose transport is not tracked
+		d.mark()
+	}
 	if permitted(ctx) {
 		// The Binding is sent: wait for the response even if the caller gives up.
 		ctx = context.WithoutCancel(ctx)
@@ -161,7 +163,11 @@ func (c *Cluster) post(ctx context.Context, b binding.Binding) (sent bool, err e
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
 	}, metav1.CreateOptions{})
-	return d.sent.Load(), c.denials.observe(writeBinding, err)
+	at := d.sent.Load()
+	if err != nil && at != nil && ctx.Err() != nil {
+		err = fmt.Errorf("the API server did not respond within %v: %w", time.Since(*at).Round(100*time.Millisecond), err)
+	}
+	return at != nil, c.denials.observe(writeBinding, err)
 }
 
 // rejected reports whether the API server has responded, and the Binding had and

@@ -23,7 +23,7 @@ type transport struct {
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if d, ok := req.Context().Value(sendTrackerKey{}).(*sendTracker); ok {
-		d.sent.Store(true)
+		d.mark()
 	}
 	sent := time.Now()
 	resp, err := t.next.RoundTrip(req)
@@ -50,9 +50,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper gives client-go access to the underlying transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// sendTracker records whether a request may have left this process. It has not while it waits for the client-side rate
-// limit, or if no connection could be made.
-type sendTracker struct{ sent atomic.Bool }
+// sendTracker records when a request may have left this process; nil if it has not. It has not while it waits for the
+// client-side rate limit, or if no connection could be made.
+type sendTracker struct{ sent atomic.Pointer[time.Time] }
+
+func (d *sendTracker) mark() {
+	now := time.Now()
+	d.sent.Store(&now)
+}
 
 type sendTrackerKey struct{}
 
@@ -61,7 +66,7 @@ func (d *sendTracker) watch(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, sendTrackerKey{}, d)
 	// If a transport does not support these callbacks, the request counts as sent when it reaches ours.
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { d.sent.Store(false) }, // it waits for a connection: nothing is written yet
-		GotConn: func(httptrace.GotConnInfo) { d.sent.Store(true) },
+		GetConn: func(string) { d.sent.Store(nil) }, // it waits for a connection: nothing is written yet
+		GotConn: func(httptrace.GotConnInfo) { d.mark() },
 	})
 }

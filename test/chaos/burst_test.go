@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/test/stage"
@@ -95,7 +93,6 @@ func TestBurst(t *testing.T) {
 	if _, err := set.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
 		t.Fatal(err)
 	}
-	slowest := probe(ctx, set)
 	started := time.Now()
 	if err := b.create(ctx, set); err != nil {
 		t.Fatal(err)
@@ -115,46 +112,27 @@ func TestBurst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a machine that is too busy, the API server does not respond in time to anybody, and outcomes are unknown.
-	if n, late := metrics[`outboard_cluster_binds_total{outcome="unknown"}`], slowest(); n > 0 && late < tooLate {
-		t.Errorf("the API server responded to others within %v, and the outcome of %d Bindings was unknown:\n%s", late, n, strings.Join(unknown.FindAllString(outboard.Log(), -1), "\n"))
-	} else if n > 0 {
-		t.Logf("the outcome of %d Bindings was unknown: the API server took up to %v", n, late)
-	}
+	blame(t, outboard.Log(), metrics[`outboard_cluster_binds_total{outcome="unknown"}`])
 	t.Logf("%d pods created in %v, all bound after %v; throttled %d times, %d Bindings not sent, %d claims written", b.pods,
 		created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), metrics[`outboard_cluster_binds_total{outcome="throttled"}`],
 		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_ledger_claims_total{outcome="success"}`])
 }
 
-// tooLate is how long the API server takes for one request if the machine is so busy that a bind call, which waits for four requests one
-// after the other, may exceed httpTimeout.
-const tooLate = 750 * time.Millisecond
-
-// probe writes to the API server, one request after the other, with a client that Outboard's limits do not concern. It returns a function
-// that ends this, and returns how long the slowest request took.
-func probe(ctx context.Context, set *stage.Stage) (slowest func() time.Duration) {
-	ctx, cancel := context.WithCancel(ctx)
-	result := make(chan time.Duration, 1)
-	go func() {
-		longest := time.Duration(0)
-		configMaps := set.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-		for i := 0; ctx.Err() == nil; i++ {
-			began := time.Now()
-			patch := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "ConfigMap", "data": {"i": "%d"}}`, i)
-			_, err := configMaps.Patch(ctx, "probe", types.ApplyYAMLPatchType, patch, metav1.PatchOptions{FieldManager: "probe"})
-			if took := time.Since(began); err == nil || ctx.Err() == nil {
-				longest = max(longest, took)
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+// blame expects that of the Bindings whose outcome was unknown, the API server has seen each for most of the ten seconds that Outboard
+// waits for a response: on a machine that is too busy, the API server responds to nobody. A Binding that Outboard's limit has delayed would
+// have been sent later.
+func blame(t *testing.T, log string, outcomes int64) {
+	lines := unknown.FindAllStringSubmatch(log, -1)
+	if outcomes > 0 && len(lines) == 0 {
+		t.Errorf("the outcome of %d Bindings was unknown, and nothing is logged", outcomes)
+	}
+	for _, line := range lines {
+		if waited, err := time.ParseDuration(line[1]); err != nil || waited < 5*time.Second {
+			t.Errorf("not because the API server did not respond: %s", line[0])
 		}
-		result <- longest
-	}()
-	return func() time.Duration {
-		cancel()
-		return <-result
+	}
+	if outcomes > 0 {
+		t.Logf("the outcome of %d Bindings was unknown, because the API server did not respond", outcomes)
 	}
 }
 
@@ -193,7 +171,8 @@ func (b burst) await(ctx context.Context, set *stage.Stage) error {
 	}
 }
 
-var unknown = regexp.MustCompile(`(?m)^.*it is unknown whether.*$`)
+// unknown finds in the log why the outcome of a Binding was unknown, and how long Outboard waited for the response, if it got none.
+var unknown = regexp.MustCompile(`(?m)^.*it is unknown whether pod (?:.*the API server did not respond within ([0-9a-z.]+))?.*$`)
 
 var sample = regexp.MustCompile(`(?m)^(outboard_[a-z_]+(?:\{[^}]*\})?) ([0-9]+)$`)
 
