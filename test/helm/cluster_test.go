@@ -43,8 +43,8 @@ type user struct {
 	staying map[string]*corev1.Pod
 }
 
-// newUser gives the user an empty cluster with nodes and a metrics API. helm is the major version.
-func newUser(t *testing.T, cp *controlplane.ControlPlane, helm string) *user {
+// newUser adds nodes and a metrics API to the cluster. helm is the major version.
+func newUser(t *testing.T, s *stage.Stage, helm string) *user {
 	t.Helper()
 	path, err := programs[helm]()
 	if err != nil {
@@ -56,10 +56,7 @@ func newUser(t *testing.T, cp *controlplane.ControlPlane, helm string) *user {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	client, err := kubernetes.NewForConfig(cp.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	cp, client := s.ControlPlane, s.Client
 	u := &user{home: t.TempDir(), dir: t.TempDir(), staying: map[string]*corev1.Pod{}}
 	u.kubelet = newKubelet(ctx, t, cp, client, map[string]string{
 		"/outboard":      outboard,

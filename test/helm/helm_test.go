@@ -3,7 +3,7 @@
 package helm
 
 import (
-	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,55 +11,50 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/stage"
 )
 
-// cluster is a control plane without content, and its state to return to.
-type cluster struct {
-	*controlplane.ControlPlane
-	empty *controlplane.Checkpoint
-}
+// pool has the clusters of all tests.
+var pool = stage.Pool{Bare: true}
 
-// started is the control plane of all tests, one after the other, and stop stops it.
-var (
-	started = sync.OnceValues(func() (*cluster, error) {
-		cp, err := controlplane.Start(context.Background(), controlplane.Options{})
-		if err != nil {
-			return nil, err
-		}
-		stop = cp.Stop
-		empty, err := cp.Checkpoint(context.Background())
-		return &cluster{cp, empty}, err
-	})
-	stop = func() error { return nil }
-)
+// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait until Outboard releases claims.
+const atOnce = "4"
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
-	if err := stop(); err != nil {
+	if err := pool.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// open gives a user an empty cluster.
+// open gives a user an empty cluster. helm is the major version.
 func open(t *testing.T, helm string) *user {
 	t.Helper()
-	c, err := started()
+	t.Parallel()
+	s, err := stage.Set(t.Context(), stage.Options{Pool: &pool})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Restore(context.Background(), c.empty); err != nil {
+		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return newUser(t, c.ControlPlane, helm)
+	return newUser(t, s, helm)
 }
 
 // step is a command line and what must be true when it has ended.
@@ -83,9 +78,11 @@ outboard certs --dir tls --secrets | kubectl apply -f -`
 // so it starts again.
 var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "licenses": "ledgers"}
 
-// upgrades returns the upgrades to presets, one after the other.
-func upgrades(from string, presets ...string) (steps []step) {
-	for _, preset := range presets {
+// installAndUpgrade returns the installation of the first preset, and the upgrades to the others, one after the other.
+func installAndUpgrade(presets []string) []step {
+	from := presets[0]
+	steps := []step{{line: prepare}, {"helm install outboard deploy/chart --namespace outboard-system --set preset=" + from, from, both}}
+	for _, preset := range presets[1:] {
 		line := "helm upgrade outboard deploy/chart --namespace outboard-system --reuse-values --set preset=" + preset
 		starts := one
 		if watches[from] != watches[preset] {
@@ -96,21 +93,21 @@ func upgrades(from string, presets ...string) (steps []step) {
 	return steps
 }
 
-// everyPair are upgrades in which each preset follows each other one.
-var everyPair = upgrades("utilization", "gpu-sharing", "licenses", "gpu-sharing", "utilization", "licenses", "utilization", "placement", "gpu-sharing", "placement", "licenses", "placement", "utilization")
+// everyPair are presets that are installed, and those of the upgrades after that. In them, each preset follows each other one.
+var everyPair = [][]string{
+	{"utilization", "gpu-sharing", "licenses", "gpu-sharing", "utilization"},
+	{"utilization", "licenses", "utilization", "placement", "gpu-sharing"},
+	{"gpu-sharing", "placement", "licenses", "placement", "utilization"},
+}
 
 // lifecycles are what users do with a release, from an empty cluster on.
 var lifecycles = []struct {
 	name, helm, namespace string
 	steps                 []step
 }{
-	{"every preset to every other", "v3", "outboard-system", slices.Concat(
-		[]step{
-			{line: prepare},
-			{"helm install outboard deploy/chart --namespace outboard-system --set preset=utilization", "utilization", both},
-		},
-		everyPair,
-	)},
+	{"every preset to every other 1", "v3", "outboard-system", installAndUpgrade(everyPair[0])},
+	{"every preset to every other 2", "v3", "outboard-system", installAndUpgrade(everyPair[1])},
+	{"every preset to every other 3", "v3", "outboard-system", installAndUpgrade(everyPair[2])},
 	{"roll back, uninstall and install again", "v3", "outboard-system", []step{
 		{line: prepare},
 		{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
@@ -121,11 +118,7 @@ var lifecycles = []struct {
 		{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
 	}},
 	{"one preset after the other, roll back, uninstall and install again", "v4", "outboard-system", slices.Concat(
-		[]step{
-			{line: prepare},
-			{"helm install outboard deploy/chart --namespace outboard-system --set preset=utilization", "utilization", both},
-		},
-		upgrades("utilization", "gpu-sharing", "placement", "licenses"),
+		installAndUpgrade([]string{"utilization", "gpu-sharing", "placement", "licenses"}),
 		[]step{
 			{"helm rollback outboard 2 --namespace outboard-system", "gpu-sharing", both},
 			{line: "helm uninstall outboard --namespace outboard-system"},
@@ -244,10 +237,10 @@ func TestLint(t *testing.T) {
 // The upgrades have every ordered pair of presets.
 func TestEveryPair(t *testing.T) {
 	pairs := map[[2]string]bool{}
-	former := "utilization"
-	for _, s := range everyPair {
-		pairs[[2]string{former, s.preset}] = true
-		former = s.preset
+	for _, presets := range everyPair {
+		for i, to := range presets[1:] {
+			pairs[[2]string{presets[i], to}] = true
+		}
 	}
 	all := presets(t)
 	for _, from := range all {

@@ -15,6 +15,9 @@ const restoreTimeout = 2 * time.Minute
 // Pool has control planes that one stage after the other uses, each as if it were new. The zero value is an
 // empty pool. Its methods may be called concurrently.
 type Pool struct {
+	// Bare is whether the control planes are empty: without the Ledger CRD and Outboard's permissions, so that [Stage.StartOutboard] fails.
+	Bare bool
+
 	mu   sync.Mutex
 	idle []*ground
 }
@@ -29,7 +32,11 @@ func (p *Pool) take(ctx context.Context, root string) (*ground, error) {
 		return g, nil
 	}
 	p.mu.Unlock()
-	g, err := newGround(ctx, root, controlplane.Options{})
+	create := newGround
+	if p.Bare {
+		create = startGround
+	}
+	g, err := create(ctx, root, controlplane.Options{})
 	if err != nil {
 		return nil, err
 	}
