@@ -138,6 +138,7 @@ func TestBlocks(t *testing.T) {
 }
 
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute) // less than the timeout of go test
 	defer cancel()
 	s, err := stage.Set(ctx, stage.Options{})
