@@ -6,10 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
+	"outboard.dev/outboard/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -24,18 +22,8 @@ func (h *Handler) allowed(pod *corev1.Pod, node *snapshot.Node) error {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return fmt.Errorf("pod %s has scheduling gates", name)
 	}
-	if taint, found := untolerated(pod, node.Object); found {
-		return fmt.Errorf("pod %s does not tolerate the taint %s of node %q", name, taint.ToString(), node.Name)
-	}
-	if pod.Spec.NodeSelector == nil && pod.Spec.Affinity == nil {
-		return nil
-	}
-	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node.Object)
-	switch {
-	case err != nil:
-		return fmt.Errorf("pod %s: the required node affinity is invalid: %w", name, err)
-	case !matches:
-		return fmt.Errorf("node %q does not match the nodeSelector or the required node affinity of pod %s", node.Name, name)
+	if why := kubescheduler.For(pod).Excludes(node.Object); why != "" {
+		return fmt.Errorf("pod %s cannot run on node %q: %s", name, node.Name, why)
 	}
 	return nil
 }
@@ -54,19 +42,4 @@ func (h *Handler) owns(pod *corev1.Pod) error {
 		return fmt.Errorf("pod %s has schedulerName %q, which is not among the schedulerNames of profile %s: %s", name, scheduler, h.Profile, strings.Join(h.SchedulerNames, ", "))
 	}
 	return nil
-}
-
-// untolerated returns a taint of the node that repels the pod. An unschedulable node has one, as in kube-scheduler.
-func untolerated(pod *corev1.Pod, node *corev1.Node) (corev1.Taint, bool) {
-	taints := node.Spec.Taints
-	if node.Spec.Unschedulable {
-		taints = append(slices.Clip(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-	}
-	if len(taints) == 0 {
-		return corev1.Taint{}, false
-	}
-	// The API server decides whether pods may have tolerations with Lt and Gt.
-	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	}, true)
 }

@@ -64,11 +64,11 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 			name: "a taint", node: func(n *corev1.Node) {
 				n.Spec.Taints = []corev1.Taint{taint("soft", corev1.TaintEffectPreferNoSchedule), taint("hard", corev1.TaintEffectNoSchedule)}
 			},
-			want: `pod default/p does not tolerate the taint hard=v:NoSchedule of node "better"`,
+			want: `pod default/p cannot run on node "better": node(s) had untolerated taint(s)`,
 		},
 		{
 			name: "a taint that evicts", node: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint("gone", corev1.TaintEffectNoExecute)} },
-			want: `pod default/p does not tolerate the taint gone=v:NoExecute of node "better"`,
+			want: `pod default/p cannot run on node "better": node(s) had untolerated taint(s)`,
 		},
 		{
 			name: "a taint that is tolerated", pod: func(p *corev1.Pod) { tolerate(p, "hard") },
@@ -76,7 +76,7 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 		},
 		{
 			name: "unschedulable", node: func(n *corev1.Node) { n.Spec.Unschedulable = true },
-			want: `pod default/p does not tolerate the taint node.kubernetes.io/unschedulable:NoSchedule of node "better"`,
+			want: `pod default/p cannot run on node "better": node(s) were unschedulable`,
 		},
 		{
 			name: "unschedulable, and tolerated", pod: func(p *corev1.Pod) { tolerate(p, corev1.TaintNodeUnschedulable) },
@@ -89,12 +89,12 @@ func TestBindIsNoWayAroundTheScheduler(t *testing.T) {
 		{name: "a nodeSelector that matches", pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "east"} }},
 		{
 			name: "a nodeSelector that does not", pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "west"} },
-			want: `node "better" does not match the nodeSelector or the required node affinity of pod default/p`,
+			want: `pod default/p cannot run on node "better": node(s) didn't match Pod's node affinity/selector`,
 		},
 		{name: "a node affinity that matches", pod: func(p *corev1.Pod) { p.Spec.Affinity = requiring("east") }},
 		{
 			name: "a node affinity that does not", pod: func(p *corev1.Pod) { p.Spec.Affinity = requiring("west") },
-			want: `node "better" does not match the nodeSelector or the required node affinity of pod default/p`,
+			want: `pod default/p cannot run on node "better": node(s) didn't match Pod's node affinity/selector`,
 		},
 		{name: "an affinity of another kind", pod: func(p *corev1.Pod) { p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} }},
 	} {

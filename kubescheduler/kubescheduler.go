@@ -77,7 +77,7 @@ func (f *Filters) tolerates(taints ...corev1.Taint) bool {
 	}
 	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, f.pod.Spec.Tolerations, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	}, false)
+	}, true) // the API server decides whether pods may have tolerations with Lt and Gt
 	return !untolerated
 }
 

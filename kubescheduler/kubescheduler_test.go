@@ -37,6 +37,7 @@ func TestExcludes(t *testing.T) {
 		"tainted, a preference":    {node: taint(corev1.TaintEffectPreferNoSchedule)},
 		"tainted, tolerated":       {pod: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "dedicated", Value: "gpu"}}}, node: taint(corev1.TaintEffectNoSchedule)},
 		"tainted, other tolerated": {pod: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "dedicated", Value: "cpu"}}}, node: taint(corev1.TaintEffectNoSchedule), want: kubescheduler.UntoleratedTaint},
+		"tainted, less tolerated":  {pod: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpLt, Value: "10"}}}, node: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "dedicated", Value: "5", Effect: corev1.TaintEffectNoSchedule}}}},
 		"selected":                 {pod: corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}}},
 		"not selected":             {pod: corev1.PodSpec{NodeSelector: map[string]string{"zone": "b"}}, want: kubescheduler.AffinityMismatch},
 		"affinity":                 {pod: corev1.PodSpec{Affinity: zones("b", "a")}},

@@ -35,7 +35,7 @@ var rules = []struct {
 	{"policies/gpumemory/strategy", []string{"snapshot", "policy", "placement"}, "a strategy rates places, and knows no protocol of GPUs"},
 	{"callmetrics", []string{"decision"}, "verbs are counted whoever calls"},
 	{"binder", []string{"binding", "snapshot", "policy", "decision", "engine"}, "binding pods depends on no wire and no client"},
-	{"extender", []string{"throttle", "binder", "callmetrics", "binding", "snapshot", "policy", "decision", "engine", "extender/wire"}, "the wire knows neither configuration nor cluster"},
+	{"extender", []string{"throttle", "binder", "callmetrics", "binding", "snapshot", "policy", "decision", "engine", "kubescheduler", "extender/wire"}, "the wire knows neither configuration nor cluster"},
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
