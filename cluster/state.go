@@ -205,7 +205,7 @@ func (s *state) allPods() []*corev1.Pod {
 
 // setPod handles a pod shown by the watch.
 func (s *state) setPod(pod *corev1.Pod) {
-	if ended(pod) {
+	if snapshot.Ended(pod) {
 		s.removePod(pod)
 		return
 	}
@@ -371,8 +371,6 @@ func (s *state) resolve(assumed, truth *corev1.Pod, now time.Time) {
 	s.publishLocked()
 }
 
-func onNode(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" && !ended(pod) }
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+func onNode(pod *corev1.Pod) bool {
+	return pod != nil && pod.Spec.NodeName != "" && !snapshot.Ended(pod)
 }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // world is an API server with a history, as a state observes it: through a watch that lags, lists of any moment since the last
@@ -74,7 +76,7 @@ func (w *world) put(pod *corev1.Pod) {
 	pod.ResourceVersion = strconv.Itoa(w.versions)
 	shown := pod.DeepCopy() // the watch decodes its own copy
 	w.write(pod.Name, pod, func(s *state) {
-		if ended(shown) {
+		if snapshot.Ended(shown) {
 			w.remove(shown)
 		} else {
 			s.setPod(shown)
@@ -123,7 +125,7 @@ func (w *world) list(at int) {
 	}
 	var pods []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(w.moments[at].pods)) {
-		if pod := w.moments[at].pods[name]; !ended(pod) {
+		if pod := w.moments[at].pods[name]; !snapshot.Ended(pod) {
 			pods = append(pods, pod.DeepCopy())
 			delete(w.gone, pod.UID)
 		}
@@ -138,7 +140,7 @@ func (w *world) serve(try *try) {
 	pod := w.byUID(try.attempt.uid)
 	switch {
 	case pod == nil || pod.Name != try.name:
-	case pod.Spec.NodeName == "" && !ended(pod):
+	case pod.Spec.NodeName == "" && !snapshot.Ended(pod):
 		try.success = true
 		w.change(try.name, func(p *corev1.Pod) { p.Spec.NodeName = try.node })
 	case pod.Spec.NodeName == try.node:
@@ -197,7 +199,7 @@ func (w *world) check(t *rapid.T) {
 	}
 	for uid, promise := range w.promised {
 		pod := w.byUID(uid)
-		if pod == nil || ended(pod) || promise.restores != w.restores {
+		if pod == nil || snapshot.Ended(pod) || promise.restores != w.restores {
 			delete(w.promised, uid)
 			continue
 		}
@@ -224,7 +226,7 @@ func (w *world) settle(t *rapid.T) {
 	wantCounted, wantNames := map[types.UID]string{}, []string{}
 	known := 0
 	for _, pod := range w.now() {
-		if ended(pod) {
+		if snapshot.Ended(pod) {
 			continue
 		}
 		known++

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -140,7 +141,7 @@ func (e *Engine) plan(node *snapshot.Node, pods []Nomination) []*corev1.Pod {
 		})
 		annotations, ok := e.wouldGet(n.Pod, rest.With(planned...))
 		if !ok {
-			rest = rest.Without(func(pod *corev1.Pod) bool { return snapshot.Priority(pod) < snapshot.Priority(n.Pod) })
+			rest = rest.Without(func(pod *corev1.Pod) bool { return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(n.Pod) })
 			annotations, _ = e.wouldGet(n.Pod, rest.With(planned...))
 		}
 		planned = append(planned, WithAnnotations(n.Pod, annotations))
@@ -207,7 +208,7 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 	nominated := ns.byRow[n.Row()]
 	count := make([]*corev1.Pod, 0, len(nominated.planned))
 	for i, p := range nominated.planned {
-		if snapshot.Priority(p) >= snapshot.Priority(pod) && p.UID != pod.UID && !(certain && nominated.pods[i].Uncertain) {
+		if corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID != pod.UID && !(certain && nominated.pods[i].Uncertain) {
 			count = append(count, p)
 		}
 	}
@@ -238,11 +239,14 @@ func (e *Engine) CountNominated(view *snapshot.View, more *Nominations, pod *cor
 }
 
 // Likeliest returns the candidates from which kube-scheduler chooses if no other extender drops any: by its own
-// criteria (pickOneNodeForPreemption) they are equally good, and better than the others.
+// criteria (pickOneNodeForPreemption) they are equally good, and better than the others. It leaves out nodes that the View does not have.
 func Likeliest(candidates []Candidate) []Candidate {
 	var best []Candidate
 	var least cost
 	for _, c := range candidates {
+		if c.Node == nil {
+			continue // nothing is known about its victims
+		}
 		switch cost := costOf(c); {
 		case len(best) == 0, cost.compare(least) < 0:
 			best, least = []Candidate{c}, cost
@@ -267,7 +271,7 @@ func costOf(c Candidate) cost {
 			continue // an unknown pod
 		}
 		pod := c.Node.Pods[i]
-		value := int64(snapshot.Priority(pod))
+		value := int64(corev1helpers.PodPriority(pod))
 		all.sum += value + math.MaxInt32 + 1 // so that more victims always cost more
 		switch {
 		case value > all.highest:

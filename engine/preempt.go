@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/snapshot"
@@ -193,7 +194,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 	}
 	var eligible []*corev1.Pod
 	for _, pod := range rest.Pods {
-		if snapshot.Priority(pod) < snapshot.Priority(p.pod) {
+		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(p.pod) {
 			eligible = append(eligible, pod)
 		}
 	}
@@ -247,7 +248,7 @@ func (t *trial) shrink() {
 	}
 	limit := highest(t.chosen)
 	others := slices.DeleteFunc(slices.Clone(t.pods), func(p *corev1.Pod) bool {
-		return snapshot.Priority(p) > limit || slices.Contains(t.breaking, p) && !slices.Contains(t.chosen, p)
+		return corev1helpers.PodPriority(p) > limit || slices.Contains(t.breaking, p) && !slices.Contains(t.chosen, p)
 	})
 	for size := 1; size < len(t.chosen) && t.tries > 0 && !t.enough(); size++ {
 		if smaller := t.search(others, size, nil); smaller != nil {
@@ -314,7 +315,7 @@ func (t *trial) answer() (Candidate, decision.Preemption) {
 func highest(pods []*corev1.Pod) int32 {
 	top := int32(math.MinInt32)
 	for _, p := range pods {
-		top = max(top, snapshot.Priority(p))
+		top = max(top, corev1helpers.PodPriority(p))
 	}
 	return top
 }
@@ -322,7 +323,7 @@ func highest(pods []*corev1.Pod) int32 {
 // compareImportance orders pods from the least to the most important, as kube-scheduler's
 // MoreImportantPod does: a pod of higher priority is more important, then one that started earlier.
 func compareImportance(a, b *corev1.Pod) int {
-	return cmp.Or(cmp.Compare(snapshot.Priority(a), snapshot.Priority(b)), started(b).Compare(started(a)))
+	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)), started(b).Compare(started(a)))
 }
 
 // started returns when the pod started; a pod that has not started is the newest.

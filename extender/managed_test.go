@@ -30,7 +30,7 @@ func TestUnmanagedPods(t *testing.T) {
 		scored    bool
 		preempted int
 	}{
-		{"unmanaged", somePod(), true, []string{"wrong", "better", "new", "good", "full"}, false, 1},
+		{"unmanaged", somePod(), true, []string{"wrong", "better", "new", "good", "full"}, false, 2},
 		{"managed", asks, false, []string{"better", "good"}, true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,7 +48,9 @@ func TestUnmanagedPods(t *testing.T) {
 			if (sum > 0) != tt.scored {
 				t.Errorf("the scores sum up to %d", sum)
 			}
-			preempt := extenderv1.ExtenderPreemptionArgs{Pod: tt.pod, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"wrong": {Pods: []*extenderv1.MetaPod{{UID: "u2"}}}}}
+			preempt := extenderv1.ExtenderPreemptionArgs{Pod: tt.pod, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{
+				"wrong": {Pods: []*extenderv1.MetaPod{{UID: "u2"}}}, "created a moment ago": {Pods: []*extenderv1.MetaPod{{UID: "u3"}}},
+			}}
 			if got := decode[extenderv1.ExtenderPreemptionResult](t, s.post(t, "preempt", encode(t, preempt))); len(got.NodeNameToMetaVictims) != tt.preempted {
 				t.Errorf("preempt returned %+v", got)
 			}

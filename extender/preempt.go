@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/decision"
@@ -116,7 +117,7 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	}
 	var evicted []*corev1.Pod
 	for _, pod := range node.Pods {
-		if snapshot.Priority(pod) < snapshot.Priority(req.Pod) && (pod.DeletionTimestamp != nil || slices.Contains(victims, pod.UID)) {
+		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(req.Pod) && (pod.DeletionTimestamp != nil || slices.Contains(victims, pod.UID)) {
 			evicted = append(evicted, pod)
 			gone[pod.UID] = true
 		}
@@ -135,7 +136,7 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 		if err != nil {
 			return "", fmt.Errorf("asking whether pod %s/%s is gone, which was evicted from node %q: %w", pod.Namespace, pod.Name, name, err)
 		}
-		gone[pod.UID] = live == nil
+		gone[pod.UID] = live == nil || snapshot.Ended(live)
 	}
 	if !fits() {
 		return "", nil

@@ -58,6 +58,13 @@ func nominatedTo(node string, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// failed returns the pod as the kubelet reports it when its containers have ended.
+func failed(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Status.Phase = corev1.PodFailed
+	return pod
+}
+
 func terminating(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -307,17 +314,18 @@ func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 		name     string
 		answered bool        // whether this replica answered the preempt call that nominated the pod
 		view     *corev1.Pod // low as the view shows it; nil: gone
-		alive    bool        // whether low exists in the API server
+		live     *corev1.Pod // low in the API server; nil: gone
 		rejected bool        // whether the filter call before rejected the pod on its node
 		want     string
 	}{
-		{"evicted, and being deleted as the view shows it", true, terminating(low), false, true, ""},
-		{"evicted, and running as the view shows it", true, low, false, true, ""},
-		{"evicted for another replica", false, terminating(low), false, true, ""},
-		{"the view shows it just in time", true, nil, false, true, ""},
-		{"not gone yet", true, terminating(low), true, true, "m[low-m]"},
-		{"nobody was evicted", false, low, true, true, "m[low-m]"},
-		{"kube-scheduler rules the node out", true, nil, false, false, "m[low-m]"},
+		{"evicted, and being deleted as the view shows it", true, terminating(low), nil, true, ""},
+		{"evicted, and running as the view shows it", true, low, nil, true, ""},
+		{"evicted for another replica", false, terminating(low), nil, true, ""},
+		{"evicted, and ended, but not gone yet", true, terminating(low), failed(terminating(low)), true, ""},
+		{"the view shows it just in time", true, nil, nil, true, ""},
+		{"not gone yet", true, terminating(low), low, true, "m[low-m]"},
+		{"nobody was evicted", false, low, low, true, "m[low-m]"},
+		{"kube-scheduler rules the node out", true, nil, nil, false, "m[low-m]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := serveGPUProfile(t, nil, important)
@@ -327,8 +335,8 @@ func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
 					t.Fatalf("the first preempt call returns %q", got)
 				}
 			}
-			if tc.alive {
-				g.cluster.pods = append(g.cluster.pods, low)
+			if tc.live != nil {
+				g.cluster.pods = append(g.cluster.pods, tc.live)
 			}
 			g.see(nodes, low, lowM, nominated)
 			if tc.rejected {

@@ -145,7 +145,7 @@ func needOf(pod *corev1.Pod, l *snapshot.Ledger, p *snapshot.LedgerPod) need {
 	switch {
 	case pod == nil, pod.UID != p.UID:
 		return finishedWith
-	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+	case snapshot.Ended(pod):
 		return finishedWith
 	case pod.Spec.NodeName == "":
 		return unbound

@@ -49,5 +49,3 @@ func (s *Supply) Account(p *Prices, n *Node, shape Shape, o Offer) Account {
 	}
 	return a
 }
-
-// After is the fragmentation of the node once it has the shape on the GPU, or on the

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/snapshot"
@@ -123,9 +124,7 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, e evaluation, now time.
 	} else if len(q.pods) >= maxPending {
 		return false, wasRequeued
 	}
-	if next.priority = 0; pod.Spec.Priority != nil {
-		next.priority = *pod.Spec.Priority
-	}
+	next.priority = corev1helpers.PodPriority(pod)
 	next.lastCall, next.nodes, next.evaluated = now, n, e
 	q.pods[i] = &next
 	return true, wasRequeued

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // File is the contents of one file: objects, and jobs of a trace.
@@ -79,7 +81,7 @@ func NewPlan(files []File, empty bool) *Plan {
 func (o *Objects) divide() (running, waiting []*corev1.Pod) {
 	for _, p := range o.Pods {
 		switch {
-		case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+		case snapshot.Ended(p):
 		case p.Spec.NodeName != "":
 			running = append(running, p)
 		default:

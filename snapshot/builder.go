@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -62,7 +63,7 @@ func (b *Builder) SetNode(object *corev1.Node) {
 	if state.object == nil {
 		state.row = b.takeRow()
 		b.setChanged = true
-	} else if sameNode(state.object, object) {
+	} else if same(state.object, object) {
 		return
 	}
 	state.object, state.facts = object, new(facts)
@@ -102,11 +103,11 @@ func (b *Builder) DeleteNode(name string) {
 // resourceVersion.
 func (b *Builder) SetPod(pod *corev1.Pod) {
 	b.nominate(pod)
-	if old := b.pods[pod.UID]; old != nil && samePod(old, pod) {
+	if old := b.pods[pod.UID]; old != nil && same(old, pod) {
 		return
 	}
 	b.removePod(pod.UID)
-	if ended(pod) {
+	if Ended(pod) {
 		b.journal.gone(pod.UID)
 		return
 	}
@@ -158,7 +159,7 @@ func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) {
 		b.budgets = map[types.NamespacedName]*policyv1.PodDisruptionBudget{}
 	}
 	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
-	if old := b.budgets[key]; old != nil && sameBudget(old, budget) {
+	if old := b.budgets[key]; old != nil && same(old, budget) {
 		return
 	}
 	b.budgets[key] = budget
@@ -394,26 +395,15 @@ func (b *Builder) takeRow() int32 {
 	return int32(len(b.rows) - 1)
 }
 
-func sameNode(a, b *corev1.Node) bool {
+// same reports whether two versions of an object differ in nothing but their resourceVersions.
+func same[T any, O interface {
+	*T
+	metav1.Object
+}](a, b O) bool {
 	if a == b {
 		return true
 	}
 	other := *b
-	other.ResourceVersion = a.ResourceVersion
-	return equality.Semantic.DeepEqual(a, &other)
-}
-
-func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
-	other := *b
-	other.ResourceVersion = a.ResourceVersion
-	return equality.Semantic.DeepEqual(a, &other)
-}
-
-func samePod(a, b *corev1.Pod) bool {
-	if a == b {
-		return true
-	}
-	other := *b
-	other.ResourceVersion = a.ResourceVersion
+	O(&other).SetResourceVersion(a.GetResourceVersion())
 	return equality.Semantic.DeepEqual(a, &other)
 }

@@ -59,7 +59,7 @@ func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
 	}
 	b.journal = journal{}
 	for pod := range pods {
-		if !ended(pod) {
+		if !Ended(pod) {
 			b.journal.came(pod)
 		}
 	}

@@ -38,7 +38,7 @@ type Node struct {
 func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
 	kept := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
-		if !ended(pod) {
+		if !Ended(pod) {
 			kept = append(kept, pod)
 		}
 	}
@@ -102,7 +102,7 @@ func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 func (n *Node) With(coming ...*corev1.Pod) *Node {
 	pods := slices.Clip(n.Pods)
 	for _, pod := range coming {
-		if !ended(pod) && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
+		if !Ended(pod) && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
 			pods = append(pods, pod)
 		}
 	}
@@ -121,7 +121,9 @@ func (n *Node) holding(pods []*corev1.Pod) *Node {
 // cache may be used with any Views.
 var versions atomic.Uint64
 
-func ended(pod *corev1.Pod) bool {
+// Ended reports whether no container of the pod runs any more: the pod takes nothing of its node. The object may exist for seconds after
+// that, until the kubelet has removed volumes and cgroups.
+func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
 // Nominated returns the pods nominated to each node, by the node's name: kube-scheduler evicts pods there to make room
@@ -16,14 +17,14 @@ func (v *View) Nominated() map[string][]*corev1.Pod { return v.nominated }
 
 // nominate adds or removes the pod's nomination.
 func (b *Builder) nominate(pod *corev1.Pod) {
-	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName == "" || pod.DeletionTimestamp != nil || ended(pod) {
+	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName == "" || pod.DeletionTimestamp != nil || Ended(pod) {
 		if _, was := b.nominated[pod.UID]; was {
 			delete(b.nominated, pod.UID)
 			b.nominatedDirty = true
 		}
 		return
 	}
-	if old := b.nominated[pod.UID]; old != nil && samePod(old, pod) {
+	if old := b.nominated[pod.UID]; old != nil && same(old, pod) {
 		return
 	}
 	if b.nominated == nil {
@@ -51,16 +52,8 @@ func (b *Builder) nominatedByNode() map[string][]*corev1.Pod {
 // CompareNominated is the order of pods in [View.Nominated].
 func CompareNominated(a, b *corev1.Pod) int {
 	return cmp.Or(
-		-cmp.Compare(Priority(a), Priority(b)),
+		-cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		comparePods(a, b),
 	)
-}
-
-// Priority returns the pod's priority; 0 if it has none.
-func Priority(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }

@@ -265,7 +265,7 @@ func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 	switch {
 	case pod == nil:
 		found(Leaked, "the pod is deleted")
-	case ended(pod):
+	case snapshot.Ended(pod):
 		found(Leaked, "the pod has ended")
 	case pod.Spec.NodeName == "":
 		if age := a.Now.Sub(p.At); age > a.Grace {
@@ -278,10 +278,6 @@ func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 			found(Unannotated, strings.Join(wrong, ", "))
 		}
 	}
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // differences returns how the pod's annotations differ from those of its claim, demanded.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // The keys of gpushare's protocol. This package does not share code with the policy that allocates GPUs, so that it
@@ -35,7 +37,7 @@ func (a *auditor) auditGPUShare() {
 	for i := range a.Pods {
 		pod := &a.Pods[i]
 		node := pod.Spec.NodeName
-		if node == "" || ended(pod) {
+		if node == "" || snapshot.Ended(pod) {
 			continue
 		}
 		shares := gpuShares(pod)

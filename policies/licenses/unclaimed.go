@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -127,7 +128,7 @@ func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View
 	var sum int64
 	for _, pods := range view.Nominated() {
 		for _, pod := range pods {
-			if pod.UID == asking.UID || snapshot.Priority(pod) < snapshot.Priority(asking) || s.all.Pod(pod.UID) != nil {
+			if pod.UID == asking.UID || corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(asking) || s.all.Pod(pod.UID) != nil {
 				continue
 			}
 			needs, err := p.needs(pod)

@@ -52,7 +52,7 @@ func nodeOf(n *corev1.Node) node {
 // podOf returns what kube-scheduler counts, including what a pod still holds while it is resized. A
 // pod that is not bound, or has ended, holds nothing.
 func podOf(p *corev1.Pod) (pod, bool) {
-	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if p.Spec.NodeName == "" || snapshot.Ended(p) {
 		return pod{}, false
 	}
 	requests := snapshot.PodRequests(p)
