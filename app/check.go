@@ -19,8 +19,9 @@ func checkCommand(types config.Types) *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file",
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
-errors. The command reads only the files that you name, and makes no requests. FILE - is
-standard input. The exit status is 1 if the file is not valid.
+errors. FILE may also be a manifest with a ConfigMap that holds the configuration. The command
+reads only the files that you name, and makes no requests. FILE - is standard input. The exit
+status is 1 if the file is not valid.
 
 --against compares the file with the one that is in use: it prints the changes and the risks
 that serve logs when it reloads the file. The exit status is then also 1 if there are risks,
@@ -28,7 +29,7 @@ or changes that require a restart.`,
 		Example: `  outboard check outboard.yaml
   outboard check -o json outboard.yaml
   outboard check outboard.yaml --against running.yaml
-  kubectl -n outboard-system get configmap outboard -o jsonpath='{.data.outboard\.yaml}' | outboard check -`,
+  kubectl -n outboard-system get configmap outboard -o yaml | outboard check -`,
 		Args: positional("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
@@ -69,7 +70,7 @@ func check(file string, stdin io.Reader, types config.Types) (name string, c *co
 	if err != nil {
 		return name, nil, fmt.Errorf("configuration file: %w", err)
 	}
-	if c, err = config.Parse(name, data, types); err != nil {
+	if c, err = config.ParseManifest(name, data, types); err != nil {
 		return name, nil, err
 	}
 	for i := range c.Profiles {

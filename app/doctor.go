@@ -98,8 +98,8 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 		}
 	}
 	if o.config != "" {
-		if in.Config, err = config.Load(o.config, types); err != nil {
-			return in, service.Listed(err)
+		if in.Config, err = readConfig(o.config, types); err != nil {
+			return in, err
 		}
 	}
 	if o.cluster || o.namespace != "" || o.connection.Kubeconfig != "" || o.connection.Context != "" {

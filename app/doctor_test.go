@@ -49,6 +49,7 @@ func TestDoctor(t *testing.T) {
 		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1\n"}},
 		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
+		{name: "manifests", args: []string{"../deploy/scheduler.yaml", "--config", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
 		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n"}, not: "IgnorableBinder"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
 		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/service"
 )
 
 // oneOf returns an error unless the value of the flag is one of the words.
@@ -41,6 +44,17 @@ const standardInput = "standard input"
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// readConfig reads a configuration of Outboard, which may be in a ConfigMap, for a command that needs it for its work. So it is no
+// finding that it is not valid.
+func readConfig(file string, types config.Types) (*config.Config, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("configuration file: %w", err)
+	}
+	c, err := config.ParseManifest(file, data, types)
+	return c, service.Listed(err)
 }
 
 // readInput reads a file, or standard input if the file is "-". name is what errors call it.

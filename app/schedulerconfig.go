@@ -12,7 +12,6 @@ import (
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/config/strictyaml"
-	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/wiring"
 )
 
@@ -113,9 +112,9 @@ func (o *schedulerConfigOptions) print(out io.Writer, types config.Types) error 
 	if o.For == wiring.Kubeadm && o.dir == "" && !o.legacy {
 		return errors.New("--for kubeadm writes several files: give a directory with --dir")
 	}
-	c, err := config.Load(o.config, types)
+	c, err := readConfig(o.config, types)
 	if err != nil {
-		return service.Listed(err)
+		return err
 	}
 	w, err := wiring.New(c, o.Options)
 	if err != nil {

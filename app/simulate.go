@@ -275,9 +275,9 @@ func (o *simulateOptions) extender(file string, s *stage) (simulate.Extender, []
 	if file == "" {
 		return simulate.Extender{}, nil, nil
 	}
-	c, err := config.Load(file, o.types)
+	c, err := readConfig(file, o.types)
 	if err != nil {
-		return simulate.Extender{}, nil, service.Listed(err)
+		return simulate.Extender{}, nil, err
 	}
 	var found *config.Profile
 	for i := range c.Profiles {

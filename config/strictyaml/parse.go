@@ -52,6 +52,9 @@ type Value struct {
 // IsZero reports whether the value is absent or null.
 func (v Value) IsZero() bool { return v.node == nil || isNull(resolve(v.node)) }
 
+// Line is the value's line in its document; for an absent value, that of the innermost value around it.
+func (v Value) Line() int { return v.line }
+
 // Path is the value's path in its document; "" for the whole.
 func (v Value) Path() string { return pathText(v.path) }
 

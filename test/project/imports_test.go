@@ -41,7 +41,7 @@ var rules = []struct {
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
 	{"simulate", []string{"snapshot", "policy", "decision", "engine", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
 	{"cluster", []string{"binding", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
-	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
+	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/manifest", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "policy/fields"}, "what follows sources knows none in particular"},
 	{"requeue", []string{"snapshot", "policy", "decision", "engine"}, "requeuing depends on what rejects pods, and on no client"},
 	{"signal/nodes", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
@@ -58,8 +58,8 @@ var rules = []struct {
 	{"filewatch", nil, "files only"},
 	{"atomicfile", nil, "files only"},
 	{"certs", []string{"atomicfile"}, "certificates only"},
-	{"wiring", []string{"config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "kube-scheduler's configuration follows from ours"},
-	{"wiring/doctor", []string{"wiring", "config", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "files are judged by what they say"},
+	{"wiring", []string{"config", "config/manifest", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "kube-scheduler's configuration follows from ours"},
+	{"wiring/doctor", []string{"wiring", "config", "config/manifest", "config/strictyaml", "decision", "policy", "policy/fields", "signal", "snapshot"}, "files are judged by what they say"},
 }
 
 // only lists which packages may import the named packages directly.

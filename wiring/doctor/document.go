@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +14,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/config/manifest"
 	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/wiring"
 )
@@ -64,11 +63,8 @@ type document struct {
 
 // source is the text of a configuration in a file.
 type source struct {
-	text  []byte
-	whole []byte                            // all that kube-scheduler is given, such as the text with further documents
-	first int                               // lines of the file above whole
-	above int                               // lines of the file above the text
-	put   func(text []byte) ([]byte, error) // returns the file with another text
+	manifest.Text
+	whole *manifest.Text // all that kube-scheduler is given, such as the text with further documents
 }
 
 // line returns the line of the file with the field at path, or with what is nearest around it.
@@ -77,18 +73,18 @@ func (d *document) line(path string) int {
 	if !d.former.IsZero() {
 		root = d.former
 	}
-	placed := root.At(path).Place(errors.New(""))
-	if len(placed) == 0 || placed[0].Line == 0 {
+	line := root.At(path).Line()
+	if line == 0 {
 		return 0
 	}
-	return placed[0].Line + d.source.above
+	return line + d.source.Above
 }
 
 // read finds and decodes the configuration. It returns false if there is nothing more to check.
 func (c *checker) read() bool {
 	found := c.locate()
-	c.doc.refusal = accepted(c.doc.source.whole)
-	if !found || !c.parse(c.doc.source.text) {
+	c.doc.refusal = accepted(c.doc.source.whole.Data)
+	if !found || !c.parse(c.doc.source.Data) {
 		return false
 	}
 	_ = c.doc.root.Decode(&c.doc.config)
@@ -98,7 +94,7 @@ func (c *checker) read() bool {
 			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
 			"outboard scheduler-config --from "+c.File+" converts it", edit{op: convert})
 		c.findings[len(c.findings)-1].refused = true
-		converted, _, err := wiring.Migrate(c.File, c.doc.source.text, wiring.Options{})
+		converted, _, err := wiring.Migrate(c.File, c.doc.source.Data, wiring.Options{})
 		if err != nil {
 			f := &c.findings[len(c.findings)-1]
 			f.edits, f.Fixable, f.Fix = nil, false, "correct it, and then convert it with outboard scheduler-config --from "+c.File+": "+err.Error()
@@ -136,7 +132,7 @@ func (c *checker) parse(text []byte) bool {
 	for _, e := range errorsOf(err) {
 		if m := yamlLine.FindStringSubmatch(fmt.Sprint(c.doc.refusal)); m != nil {
 			e.Line, _ = strconv.Atoi(m[1]) // the line that kube-scheduler names
-			e.Line += c.doc.source.first - c.doc.source.above
+			e.Line += c.doc.source.whole.Above - c.doc.source.Above
 		}
 		if c.doc.refusal == nil {
 			c.at(Warning, "Syntax", "", e.Rule, "kube-scheduler reads the file, and outboard doctor cannot check it", "")
@@ -144,7 +140,7 @@ func (c *checker) parse(text []byte) bool {
 			c.refuse("Syntax", "", e.Rule, "", "")
 		}
 		if f := &c.findings[len(c.findings)-1]; e.Line > 0 {
-			f.Line = e.Line + c.doc.source.above
+			f.Line = e.Line + c.doc.source.Above
 		}
 	}
 	return false
@@ -189,13 +185,13 @@ func (c *checker) isConfiguration() bool {
 
 // locate finds the configuration: the first document of the file, or a value in a ConfigMap.
 func (c *checker) locate() bool {
-	whole := source{text: c.Data, whole: c.Data, put: func(text []byte) ([]byte, error) { return text, nil }}
-	parts := partsOf(whole)
-	c.doc.source = whole
+	whole := manifest.Text{Data: c.Data}
+	parts := documents(&whole)
+	c.doc.source = source{whole, &whole}
 	var all []source
 	first := -1
-	for i, p := range parts {
-		found := c.within(p)
+	for i := range parts {
+		found := configurations(&parts[i])
 		if len(found) > 0 && first < 0 {
 			first = i
 		}
@@ -212,107 +208,89 @@ func (c *checker) locate() bool {
 		return false
 	}
 	c.doc.source = all[0]
-	if first > 0 && all[0].above == parts[first].above {
+	if first > 0 && all[0].Above == parts[first].Above {
 		c.refuse("IgnoredDocument", "kind", "the configuration is not the first document of the file", "kube-scheduler reads the first one only", "move it into a file of its own")
-		c.findings[0].Line = all[0].above + 1
+		c.findings[0].Line = all[0].Above + 1
 	}
 	for _, other := range all[1:] {
 		c.at(Warning, "IgnoredDocument", "", "another configuration begins here", "kube-scheduler reads the first document of a file only, and outboard doctor has not checked this one", "move it into a file of its own, or remove it")
-		c.findings[len(c.findings)-1].Line = other.above + 1
+		c.findings[len(c.findings)-1].Line = other.Above + 1
 	}
 	return true
 }
 
-// within returns the configurations in one document: itself, or those in a ConfigMap.
-func (c *checker) within(p source) []source {
-	root, err := strictyaml.Parse(c.File, p.text)
-	var object struct {
-		Kind string            `json:"kind"`
-		Data map[string]string `json:"data"`
-	}
-	if err == nil {
-		_ = root.Decode(&object) // other kinds have other fields
-	}
-	if object.Kind != "ConfigMap" {
-		another := object.Kind != "" && strictyaml.Nearest(object.Kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
-		if another || !holdsConfiguration(string(p.text)) {
-			return nil
+// documents returns the documents of a text, without empty ones.
+func documents(whole *manifest.Text) (all []source) {
+	for _, part := range whole.Documents() {
+		if manifest.IsJSON(part.Data) {
+			part.Data = escape.ReplaceAllFunc(part.Data, func(e []byte) []byte { // YAML has no escape for a slash
+				return bytes.Replace(e, []byte(`\/`), []byte("/"), 1)
+			})
 		}
-		return []source{p}
-	}
-	var all []source
-	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-		if !holdsConfiguration(object.Data[key]) {
-			continue
-		}
-		d := document{root: root}
-		line := p.above + d.line("data["+key+"]")
-		inner := source{text: []byte(object.Data[key]), whole: []byte(object.Data[key]), first: line, above: line, put: func(text []byte) ([]byte, error) {
-			return p.withData(key, text)
-		}}
-		all = append(all, partsOf(inner)...)
+		all = append(all, source{part, whole})
 	}
 	return all
 }
 
-// withData returns the file with another text in a ConfigMap.
-func (p source) withData(key string, text []byte) ([]byte, error) {
-	document, err := parseYAML(p.text)
+// configurations returns the configurations in one document: itself, or those in a ConfigMap.
+func configurations(p *source) (all []source) {
+	kind, values := p.Object()
+	if kind != "ConfigMap" {
+		another := kind != "" && strictyaml.Nearest(kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
+		if another || !holdsConfiguration(string(p.Data)) {
+			return nil
+		}
+		return []source{*p}
+	}
+	for i := range values {
+		if holdsConfiguration(string(values[i].Data)) {
+			all = append(all, documents(&values[i])...)
+		}
+	}
+	return all
+}
+
+// replaced returns the file with another text in place of t.
+func replaced(t *manifest.Text, data []byte) ([]byte, error) {
+	switch {
+	case t.Around == nil:
+		return data, nil
+	case t.Key == "":
+		return replaced(t.Around, t.With(data))
+	}
+	object, err := withValue(t, data)
+	if err != nil {
+		return nil, err
+	}
+	return replaced(t.Around, object)
+}
+
+// withValue returns the ConfigMap around t with another value.
+func withValue(t *manifest.Text, data []byte) ([]byte, error) {
+	document, err := parseYAML(t.Around.Data)
 	if err != nil {
 		return nil, err
 	}
 	root := document.Content[0]
 	i := find(root, "data")
-	if i < 0 || find(root.Content[i+1], key) < 0 {
+	if i < 0 || find(root.Content[i+1], t.Key) < 0 {
 		return nil, fmt.Errorf("the ConfigMap has aliases")
 	}
-	value := root.Content[i+1].Content[find(root.Content[i+1], key)+1]
+	value := root.Content[i+1].Content[find(root.Content[i+1], t.Key)+1]
 	if value.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("the ConfigMap has aliases")
 	}
-	value.Value, value.Style, value.Tag = string(text), yaml.LiteralStyle, "!!str"
-	result, err := encode(document, p.text)
-	if err != nil {
-		return nil, err
-	}
-	return p.put(result)
+	value.Value, value.Style, value.Tag = string(data), yaml.LiteralStyle, "!!str"
+	return encode(document, t.Around.Data)
 }
 
 var (
-	// separator is a line between documents. The content of a ConfigMap is indented, so it has none.
-	separator = regexp.MustCompile(`(?m)^---[ \t]*(?:[ \t]#.*)?\r?$\n?`)
-	content   = regexp.MustCompile(`(?m)^(?:[ \t]+[^ \t\r\n#]|[^ \t\r\n#%])`) // no comments or directives
 	// escape is an escape in JSON.
 	escape  = regexp.MustCompile(`\\.`)
 	typical = regexp.MustCompile(`"?(?:predicates|priorities|extenders)"?\s*:|kubescheduler\.config\.k8s\.io|KubeSchedulerConfiguration|"?kind"?\s*:\s*["']?Policy\b`)
 )
 
-// partsOf returns the documents of a text, without empty ones.
-func partsOf(whole source) []source {
-	var parts []source
-	data, start := whole.text, 0
-	if isJSON(data) { // kube-scheduler then expects no other documents
-		whole.text = escape.ReplaceAllFunc(data, func(e []byte) []byte { // YAML has no escape for a slash
-			return bytes.Replace(e, []byte(`\/`), []byte("/"), 1)
-		})
-		return []source{whole}
-	}
-	for _, s := range append(separator.FindAllIndex(data, -1), []int{len(data), len(data)}) {
-		from, to := start, s[0]
-		if text := data[from:to]; content.Match(text) {
-			parts = append(parts, source{text, whole.whole, whole.first, whole.above + bytes.Count(data[:from], []byte("\n")), func(text []byte) ([]byte, error) {
-				return whole.put(slices.Concat(data[:from], text, data[to:]))
-			}})
-		}
-		start = s[1]
-	}
-	return parts
-}
-
 func holdsConfiguration(text string) bool { return typical.MatchString(text) }
-
-// isJSON reports whether kube-scheduler reads a text as JSON and not as YAML.
-func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
 
 // minorOf returns the minor version of a version such as v1.37.0, or 0 for "".
 func minorOf(text string) (int, error) {

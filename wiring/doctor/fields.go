@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"outboard.dev/outboard/config/manifest"
 	"outboard.dev/outboard/config/strictyaml"
 )
 
@@ -114,7 +115,7 @@ func (c *checker) fields(errs strictyaml.Errors) {
 			c.refuse("InvalidValue", e.Path, strings.Join(parts, ": "), "", "")
 		}
 		if n := len(c.findings); n > 0 && e.Line > 0 && c.findings[n-1].Field == e.Path && c.doc.former.IsZero() {
-			c.findings[n-1].Line = e.Line + c.doc.source.above
+			c.findings[n-1].Line = e.Line + c.doc.source.Above
 		}
 		unknown = append(unknown, e.Path)
 	}
@@ -138,13 +139,13 @@ func (c *checker) decoded() {
 		return slices.ContainsFunc(c.findings, func(f Finding) bool { return f.refused && known(f) })
 	}
 	var syntax *json.SyntaxError
-	if isJSON(c.doc.source.whole) && errors.As(json.Unmarshal(c.doc.source.whole, new(any)), &syntax) {
+	if manifest.IsJSON(c.doc.source.whole.Data) && errors.As(json.Unmarshal(c.doc.source.whole.Data, new(any)), &syntax) {
 		c.refuse("Syntax", "", "not valid JSON, as which kube-scheduler reads a file that begins with {: "+syntax.Error(), "", "")
-		c.findings[len(c.findings)-1].Line = 1 + bytes.Count(c.doc.source.whole[:syntax.Offset], []byte("\n")) + c.doc.source.first
+		c.findings[len(c.findings)-1].Line = 1 + bytes.Count(c.doc.source.whole.Data[:syntax.Offset], []byte("\n")) + c.doc.source.whole.Above
 	}
 	for _, m := range setTwice.FindAllStringSubmatch(err.Error(), -1) {
 		line, _ := strconv.Atoi(m[1])
-		line += c.doc.source.first
+		line += c.doc.source.whole.Above
 		if !named(func(f Finding) bool { return f.Line == line || f.Code == "Indentation" }) {
 			c.refuse("InvalidValue", "", m[2]+" is set twice", "a merge key (<<) sets it, too", "remove one of the two")
 			c.findings[len(c.findings)-1].Line = line

@@ -112,7 +112,7 @@ func (c *checker) newer(former *checker) string {
 
 // edited returns the file with edits of the configuration.
 func (c *checker) edited(edits []edit) ([]byte, error) {
-	text := c.doc.source.text
+	text := c.doc.source.Data
 	document, err := parseYAML(text)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *checker) edited(edits []edit) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.doc.source.put([]byte(lines(commentsOf(document), string(result))))
+		return replaced(&c.doc.source.Text, []byte(lines(commentsOf(document), string(result))))
 	}
 	document.Content[0] = plain(document.Content[0])
 	for _, e := range edits {
@@ -134,5 +134,5 @@ func (c *checker) edited(edits []edit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.doc.source.put(result)
+	return replaced(&c.doc.source.Text, result)
 }
