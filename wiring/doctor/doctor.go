@@ -136,9 +136,11 @@ func (c *checker) checkAll() {
 	}
 	for i := range all {
 		all[i].tls()
+		all[i].appended()
 		all[i].check()
 	}
 	c.amongExtenders()
+	c.sameCalls(all)
 	if c.Config != nil {
 		c.profiles(all)
 	} else {

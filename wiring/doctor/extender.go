@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
+	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/wiring"
 )
@@ -55,6 +57,60 @@ func (e *extenderAt) urlPrefix() {
 	}
 	e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", text), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu", edits...)
 	e.broken = append(e.broken, e.field("urlPrefix"))
+}
+
+// appended checks that a verb becomes the end of the path when kube-scheduler appends a slash and the verb to urlPrefix.
+func (e *extenderAt) appended() {
+	if e.unknownValue(e.field("urlPrefix")) {
+		return
+	}
+	text := e.extender.URLPrefix
+	if i := strings.IndexAny(text, "?#"); i >= 0 {
+		severity, why, edits := Warning, "kube-scheduler appends the verbs to it, so that all calls have the same path: an extender that finds the verb in the path serves none", []edit(nil)
+		if e.outboard {
+			severity, why, edits = Error, "kube-scheduler appends the verbs to it, and not to the path: every call fails with status 404", []edit{setText(e.field("urlPrefix"), text[:i])}
+		}
+		e.report(severity, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix ends with %q after the path", text[i:]), why, "write scheme, host and path only", edits...)
+		e.extender.URLPrefix = text[:i] // the other findings are about that
+	}
+	for _, v := range decision.Verbs() {
+		name, field := *wiring.VerbField(&e.extender.Extender, v), string(v)+"Verb"
+		if corrected := strings.TrimLeft(name, "/"); corrected != name && corrected != "" && !e.outboard {
+			e.report(Warning, "DoubleSlash", field, fmt.Sprintf("%s is %q", field, name),
+				"kube-scheduler puts a slash before it, and calls "+e.urlOf(v)+": Outboard and many other servers respond with status 404, or with a redirect",
+				"write "+field+": "+corrected, setText(e.field(field), corrected))
+		}
+	}
+}
+
+// sameCalls reports extenders, other than Outboard, by which kube-scheduler makes the same call twice for a pod.
+func (c *checker) sameCalls(all []extenderAt) {
+	for i := range all {
+		for j := range i {
+			e, before := &all[i], &all[j]
+			if e.outboard || c.unknownValue(e.field("urlPrefix")) || c.unknownValue(before.field("urlPrefix")) {
+				continue
+			}
+			equal := reflect.DeepEqual(e.extender, before.extender)
+			if !equal && len(e.extender.ManagedResources) > 0 && len(before.extender.ManagedResources) > 0 {
+				continue // a resource belongs to one extender, so they are called for other pods
+			}
+			twice := slices.DeleteFunc(decision.Verbs(), func(v decision.Verb) bool { return e.urlOf(v) == "" || e.urlOf(v) != before.urlOf(v) })
+			if len(twice) == 0 {
+				continue
+			}
+			why := "kube-scheduler makes the same call twice for one pod"
+			if slices.Contains(twice, decision.Prioritize) {
+				why += ", and adds the scores twice"
+			}
+			var edits []edit
+			if equal {
+				edits = []edit{remove(e.path)}
+			}
+			e.report(Warning, "DuplicateExtender", "urlPrefix", fmt.Sprintf("%s also calls %s", before.path, e.urlOf(twice[0])), why, "remove one of the two", edits...)
+			break
+		}
+	}
 }
 
 func (e *extenderAt) check() {

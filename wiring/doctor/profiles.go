@@ -51,12 +51,20 @@ func hostOf(name string) string {
 
 // called returns the path at which kube-scheduler calls a verb; "" if it does not.
 func (e *extenderAt) called(v decision.Verb) string {
+	u, err := url.Parse(e.urlOf(v))
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}
+
+// urlOf returns the URL at which kube-scheduler calls a verb; "" if it does not.
+func (e *extenderAt) urlOf(v decision.Verb) string {
 	name := *wiring.VerbField(&e.extender.Extender, v)
 	if name == "" {
 		return ""
 	}
-	_, prefix := e.prefix()
-	return prefix + "/" + name
+	return strings.TrimRight(e.extender.URLPrefix, "/") + "/" + name
 }
 
 // matches returns the profiles that are served below urlPrefix, or at a path that the extender calls.
