@@ -41,7 +41,7 @@ check. FILE - is standard input.
 --fix prints the file with everything corrected that has one right correction, and what is left
 on standard error; with --write it changes the file, and keeps the former one as FILE.bak. The exit
 status is 1 if there are findings of severity ERROR. --explain prints what the documentation says
-about the code of a finding, and checks nothing.`,
+about the code of a finding, and checks nothing; --explain list prints all codes.`,
 		Example: `  outboard doctor --namespace outboard-system
   outboard doctor scheduler.yaml --config outboard.yaml
   outboard doctor scheduler.yaml --config outboard.yaml --kubeconfig ~/.kube/config -o json
@@ -74,7 +74,7 @@ about the code of a finding, and checks nothing.`,
 	flags.StringVar(&o.certificateDir, "certificate-dir", "", "the directory that --fix writes for certificates (default /etc/kubernetes/outboard)")
 	flags.BoolVar(&o.fix, "fix", false, "print the corrected file")
 	flags.BoolVarP(&o.write, "write", "w", false, "with --fix, write the file instead of printing it")
-	flags.StringVar(&o.explain, "explain", "", "print what a code of findings means, and check nothing")
+	flags.StringVar(&o.explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
 	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"outboard.dev/outboard/config/strictyaml"
@@ -15,9 +16,12 @@ var (
 	link        = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
 )
 
-// explainCode returns the section of docs/doctor.md about the code of a finding, as plain text.
+// allCodes stands for all codes in place of one.
+const allCodes = "list"
+
+// explainCode returns the section of docs/doctor.md about the code of a finding, as plain text, or the codes of all findings.
 func explainCode(code string) (string, error) {
-	var known []string
+	var known, near []string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(docs.Doctor, -1) {
 		name, section := docs.Doctor[m[2]:m[3]], docs.Doctor[m[1]:]
 		if strings.EqualFold(name, code) {
@@ -27,11 +31,21 @@ func explainCode(code string) (string, error) {
 			return name + "\n\n" + link.ReplaceAllStringFunc(strings.TrimSpace(section), withoutLink) + "\n", nil
 		}
 		known = append(known, name)
+		if len(code) > 2 && strings.Contains(strings.ToLower(name), strings.ToLower(code)) {
+			near = append(near, name)
+		}
 	}
-	if near := strictyaml.Nearest(code, known); near != "" {
-		return "", fmt.Errorf("--explain=%q: no finding has this code: did you mean %s?", code, near)
+	if code == allCodes {
+		return strings.Join(known, "\n") + "\n", nil
 	}
-	return "", fmt.Errorf("--explain=%q: no finding has this code: must be one of %s", code, strings.Join(known, ", "))
+	if nearest := strictyaml.Nearest(code, known); nearest != "" && !slices.Contains(near, nearest) {
+		near = append(near, nearest)
+	}
+	question := ""
+	if len(near) > 0 {
+		question = "did you mean " + strings.Join(near, " or ") + "? "
+	}
+	return "", fmt.Errorf("--explain=%q: no finding has this code: %s--explain %s prints all codes", code, question, allCodes)
 }
 
 // withoutLink returns a link as plain text: with the address if it is on the web, with the file if it is another page.
