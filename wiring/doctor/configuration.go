@@ -15,6 +15,8 @@ const (
 	ownScheduler  = "default-scheduler"
 	extendersPath = "extenders"
 	noObject      = "it is a file and not an API object, and kubectl apply fails with \"no matches for kind\""
+	configMap     = "ConfigMap"
+	startHere     = "name the file that kube-scheduler has as --config; outboard scheduler-config prints one for a configuration of Outboard"
 	timeoutFormat = "it is a duration with a unit; only in the Policy of 1.22 and earlier, it is a number of nanoseconds"
 )
 
@@ -145,7 +147,7 @@ func (c *checker) sampling() {
 	if strict < 0 || all != nil && *all == 100 || c.Cluster != nil && c.listed("nodes") && len(c.Cluster.Nodes) <= defaultNodes {
 		return
 	}
-	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler calls extenders[%d] for a sample of the nodes that fit", defaultNodes, strict),
+	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler calls extenders[%d], which is not ignorable, for a sample of the nodes that fit", defaultNodes, strict),
 		"if the extender rejects the whole sample, the pod stays pending until its next attempt although other nodes fit",
 		"set percentageOfNodesToScore: 100, or rely on the next attempt, which evaluates other nodes", set("percentageOfNodesToScore", "100"))
 }

@@ -129,6 +129,9 @@ func (c *checker) parse(text []byte) bool {
 	if c.doc.refusal != nil && !strings.Contains(c.doc.refusal.Error(), "yaml:") {
 		return false // kube-scheduler's parser reads it
 	}
+	if c.unindented() {
+		return false
+	}
 	for _, e := range errorsOf(err) {
 		if m := yamlLine.FindStringSubmatch(fmt.Sprint(c.doc.refusal)); m != nil {
 			e.Line, _ = strconv.Atoi(m[1]) // the line that kube-scheduler names
@@ -179,7 +182,11 @@ func (c *checker) isConfiguration() bool {
 		c.meant("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind, set("kind", kind))
 		return true
 	}
-	c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind)
+	fix := "set kind: " + kind
+	if found != "" {
+		fix = "name kube-scheduler's file"
+	}
+	c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", fix)
 	return false
 }
 
@@ -197,14 +204,16 @@ func (c *checker) locate() bool {
 		}
 		all = append(all, found...)
 	}
-	if len(all) == 0 && len(parts) < 2 {
-		if len(parts) == 1 {
-			c.doc.source = parts[0]
-		}
+	switch {
+	case len(all) > 0:
+	case len(parts) == 0:
+		c.refuse("Syntax", "", "the file is empty", "there is nothing to read", startHere)
+		return false
+	case len(parts) == 1 && !isConfigMap(&parts[0]):
+		c.doc.source = parts[0]
 		return true
-	}
-	if len(all) == 0 {
-		c.refuse("Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read", "")
+	default:
+		c.refuse("Syntax", "", "there is no KubeSchedulerConfiguration in the file, and no ConfigMap that holds one", "there is nothing to read", startHere)
 		return false
 	}
 	c.doc.source = all[0]
@@ -217,6 +226,11 @@ func (c *checker) locate() bool {
 		c.findings[len(c.findings)-1].Line = other.Above + 1
 	}
 	return true
+}
+
+func isConfigMap(p *source) bool {
+	kind, _ := p.Object()
+	return kind == configMap
 }
 
 // documents returns the documents of a text, without empty ones.
@@ -235,7 +249,7 @@ func documents(whole *manifest.Text) (all []source) {
 // configurations returns the configurations in one document: itself, or those in a ConfigMap.
 func configurations(p *source) (all []source) {
 	kind, values := p.Object()
-	if kind != "ConfigMap" {
+	if kind != configMap {
 		another := kind != "" && strictyaml.Nearest(kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
 		if another || !holdsConfiguration(string(p.Data)) {
 			return nil

@@ -23,26 +23,52 @@ var renamed = map[string]string{
 	"insecureSkipVerify": "insecure", "insecureSkipTLSVerify": "insecure",
 }
 
-// nested are fields of extenders, profiles and their parts.
-var nested = []string{
-	"urlPrefix", "filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb", "weight", "enableHTTPS", "enableHttps", "tlsConfig", "caFile",
-	"certFile", "keyFile", "insecure", "nodeCacheCapable", "managedResources", "name", "ignoredByScheduler", "ignorable", "httpTimeout",
-	"schedulerName", "plugins", "pluginConfig", "multiPoint", "preFilter", "filter", "score", "bind", "enabled", "disabled", "args",
+// nested are fields of extenders, profiles and their parts, and what they belong to.
+var nested = map[string]string{
+	"urlPrefix": anExtender, "filterVerb": anExtender, "prioritizeVerb": anExtender, "preemptVerb": anExtender, "bindVerb": anExtender, "weight": anExtender,
+	"enableHTTPS": anExtender, "enableHttps": anExtender, "tlsConfig": anExtender, "nodeCacheCapable": anExtender, "managedResources": anExtender,
+	"ignorable": anExtender, "httpTimeout": anExtender, "caFile": "tlsConfig of " + anExtender, "certFile": "tlsConfig of " + anExtender,
+	"keyFile": "tlsConfig of " + anExtender, "insecure": "tlsConfig of " + anExtender, "ignoredByScheduler": "managedResources of " + anExtender,
+	"schedulerName": aProfile, "plugins": aProfile, "pluginConfig": aProfile, "multiPoint": "plugins of " + aProfile, "preFilter": "plugins of " + aProfile,
+	"filter": "plugins of " + aProfile, "score": "plugins of " + aProfile, "bind": "plugins of " + aProfile, "enabled": "plugins of " + aProfile,
+	"disabled": "plugins of " + aProfile, "args": "pluginConfig of " + aProfile, "name": "a list",
 }
 
-// unindented reports whether the file has lost its indentation, as texts copied from pages do.
+const (
+	anExtender = "an extender"
+	aProfile   = "a profile"
+)
+
+// fieldAtTop is a field of the file as a whole, as YAML is usually written.
+var fieldAtTop = regexp.MustCompile(`(?m)^([A-Za-z]+)[ \t]*:`)
+
+// unindented reports whether the file has lost its indentation, as texts copied from pages do. Such a text need not be valid YAML.
 func (c *checker) unindented() bool {
+	text := c.doc.source.Data
 	var lost []string
-	for _, e := range errorsOf(c.doc.root.Decode(&configuration{})) {
-		if e.Kind == "Unknown field" && slices.Contains(nested, e.Path) {
-			lost = append(lost, e.Path)
+	fields, first := 0, 0
+	for _, m := range fieldAtTop.FindAllSubmatchIndex(text, -1) {
+		name := string(text[m[2]:m[3]])
+		if nested[name] == "" {
+			continue
+		}
+		if fields++; fields == 1 {
+			first = 1 + bytes.Count(text[:m[0]], []byte("\n")) + c.doc.source.Above
+		}
+		if !slices.Contains(lost, name) {
+			lost = append(lost, name)
 		}
 	}
-	if len(lost) < 3 {
+	if c.doc.refusal == nil || fields < 2 {
 		return false
 	}
-	c.refuse("Indentation", lost[0], fmt.Sprintf("%s and other fields of profiles and extenders are not indented", strings.Join(lost[:3], ", ")),
-		"without indentation these are fields of the file as a whole", "indent the lines as outboard scheduler-config prints them")
+	which := strings.Join(lost[:min(3, len(lost))], ", ")
+	if len(lost) > 3 {
+		which += " and other fields"
+	}
+	c.refuse("Indentation", lost[0], "not indented: "+which, "these are fields of profiles or extenders, and without indentation fields of the file as a whole",
+		"indent the lines as outboard scheduler-config prints them")
+	c.findings[len(c.findings)-1].Line = first
 	return true
 }
 
@@ -104,7 +130,9 @@ func (c *checker) fields(errs strictyaml.Errors) {
 		case e.Kind == "Unknown field" && e.Path == "algorithmSource":
 			c.refuse("UnknownField", e.Path, "kube-scheduler 1.19 and later has no such field", "", "outboard scheduler-config --from converts the Policy that it names")
 		case e.Kind == "Unknown field":
-			if strings.HasPrefix(e.Rule, "did you mean") {
+			if owner := nested[e.Path]; owner != "" {
+				fix = "indent it, as a field of " + owner
+			} else if strings.HasPrefix(e.Rule, "did you mean") {
 				fix = "write " + nearest(e)
 			}
 			c.refuse("UnknownField", e.Path, "kube-scheduler does not know this field", "", cmp.Or(fix, e.Rule))

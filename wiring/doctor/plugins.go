@@ -126,7 +126,7 @@ func (c *checker) unknownPlugin(at, name string) {
 	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(plugins))); near != "" {
 		fix, edits = "write "+near, []edit{setText(at+".name", near)}
 	}
-	c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler has no plugin %q", name), "only a build of kube-scheduler with this plugin starts", fix, edits...)
+	c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler has no plugin %q", name), "no release of kube-scheduler has it", fix, edits...)
 }
 
 // required checks that a profile has a plugin that binds, and one that sorts the queue.

@@ -60,7 +60,7 @@ func (e *extenderAt) scheme() bool {
 	case plain && hostOf(u.Hostname()) != "loopback":
 		e.report(Warning, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://", "anyone on the way can read the calls, and decide on which nodes pods run", "write https://, with enableHTTPS: true and tlsConfig.caFile")
 	case !plain && e.outboard && !served:
-		e.report(Error, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and Outboard serves plain HTTP", "every call fails", "configure serving.tls in "+e.ConfigFile+", or write http:// if Outboard runs on the same machine or in the same pod")
+		e.report(Error, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and Outboard serves plain HTTP", "every call fails", "configure serving.tls in "+e.ConfigFile+", or write http:// if Outboard runs on the same machine or in the same pod; if the Helm chart installs both files, ignore this: the chart sets serving.tls")
 		return false
 	}
 	return true
