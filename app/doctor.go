@@ -38,8 +38,9 @@ nodes, pods, Services and endpoints of the cluster, and the flags of kube-schedu
 ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with what it did not
 check. FILE - is standard input.
 
---fix prints the file with everything corrected that has one right correction, and what is left
-on standard error; with --write it changes the file, and keeps the former one as FILE.bak. The exit
+--fix prints the file with everything corrected that has one right correction. On standard error,
+it lists the corrections, with the lines of FILE, and what is left, with the lines of the
+corrected text. With --write it changes FILE instead, and keeps the former one as FILE.bak. The exit
 status is 1 if there are findings of severity ERROR. --explain prints what the documentation says
 about the code of a finding, and checks nothing; --explain list prints all codes.`,
 		Example: `  outboard doctor --namespace outboard-system
@@ -113,29 +114,20 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 	return in, err
 }
 
-// run reports to out, or writes the corrected file there and reports to rest.
-func (o *doctorOptions) run(in doctor.Input, out, rest io.Writer) error {
-	findings, err := doctor.Check(in)
+// run reports to out. With --fix, it writes the corrected file or replaces it.
+func (o *doctorOptions) run(in doctor.Input, out, stderr io.Writer) error {
+	var findings, corrected []doctor.Finding
+	var err error
 	if o.fix {
-		var fixed []byte
-		if fixed, findings, err = doctor.Fix(in); err != nil {
+		var fixed *doctor.Fixed
+		if fixed, err = doctor.Fix(in); err != nil {
 			return err
 		}
-		switch saved := ""; {
-		case o.write && bytes.Equal(fixed, in.Data):
-			rest = out
-		case o.write:
-			if saved, err = replace(in.File, in.Data, fixed); err == nil && o.output == "text" {
-				_, err = fmt.Fprintf(rest, "%s: corrected; the former file is %s\n", in.File, saved)
-			}
-			rest = out
-		default:
-			_, err = out.Write(fixed)
+		if out, err = o.writeFixed(in, fixed, out, stderr); err != nil {
+			return err
 		}
-		in.Data = fixed
-		out = rest
-	}
-	if err != nil {
+		in.Data, corrected, findings = fixed.Data, fixed.Corrected, fixed.Left
+	} else if findings, err = doctor.Check(in); err != nil {
 		return err
 	}
 	omissions, err := doctor.Omissions(in)
@@ -144,9 +136,10 @@ func (o *doctorOptions) run(in doctor.Input, out, rest io.Writer) error {
 	}
 	if o.output == "json" {
 		err = writeJSON(out, struct {
+			Corrected  []doctor.Finding  `json:"corrected,omitempty"`
 			Findings   []doctor.Finding  `json:"findings"`
 			NotChecked []doctor.Omission `json:"notChecked"`
-		}{append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)})
+		}{corrected, append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)})
 	} else {
 		err = diagnosis(out, findings, omissions)
 	}
@@ -154,6 +147,36 @@ func (o *doctorOptions) run(in doctor.Input, out, rest io.Writer) error {
 		err = errFindings
 	}
 	return err
+}
+
+// writeFixed writes the corrected file to out, or replaces the file with --write. It lists the corrections on stderr, and returns where the
+// findings that are left belong.
+func (o *doctorOptions) writeFixed(in doctor.Input, fixed *doctor.Fixed, out, stderr io.Writer) (report io.Writer, err error) {
+	var notes strings.Builder
+	for i := range fixed.Corrected {
+		notes.WriteString(fixed.Corrected[i].Correction())
+	}
+	report = out
+	switch {
+	case !o.write:
+		report = stderr
+		if _, err = out.Write(fixed.Data); err != nil {
+			return nil, err
+		}
+		if len(fixed.Corrected) > 0 && len(fixed.Left) > 0 {
+			notes.WriteString("The findings below have the lines of the corrected text.\n")
+		}
+	case !bytes.Equal(fixed.Data, in.Data):
+		saved, err := replace(in.File, in.Data, fixed.Data)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&notes, "%s: corrected; the former file is %s\n", in.File, saved)
+	}
+	if o.output == "text" {
+		_, err = io.WriteString(stderr, notes.String())
+	}
+	return report, err
 }
 
 // replace replaces the content of the file in one step, keeps its mode, and returns the name of a copy of its former

@@ -37,6 +37,9 @@ func schedulerFile(t *testing.T, text string) string {
 func TestDoctor(t *testing.T) {
 	wrong := schedulerFile(t, ignorableBinder)
 	right := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
+	// The correction of the first extender moves the second one up.
+	moved := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\nextenders:\n- {urlPrefix: 'http://127.0.0.1:80', filterVerb: filter,\n   nodeCacheCapable: true, ignorable: true}\n"+
+		"- urlPrefix: http://10.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n  httpTimeout: 1s\n")
 	outboard := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	for _, tt := range []struct {
 		name  string
@@ -50,7 +53,13 @@ func TestDoctor(t *testing.T) {
 		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
 		{name: "manifests", args: []string{"../deploy/scheduler.yaml", "--config", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
-		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n"}, not: "IgnorableBinder"},
+		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n", wrong + ":8: corrected [IgnorableBinder] "}, not: "ERROR"},
+		{name: "corrected, as JSON", args: []string{wrong, "--fix", "-o", "json"}, want: []string{"\"corrected\": [\n    {\n      \"code\": \"IgnorableBinder\",\n"}, not: "lines of the corrected text"},
+		{name: "corrections", args: []string{moved, "--fix"}, want: []string{
+			"ignorable: true, httpTimeout: 1s}\n", moved + ":5: corrected [DefaultTimeout] extenders[0].httpTimeout: set httpTimeout: 1s\n",
+			"The findings below have the lines of the corrected text.\n" + moved + ":6: [WARNING PlainHTTP] extenders[1].urlPrefix: ",
+		}},
+		{name: "nothing to correct", args: []string{right, "--fix", "--kubernetes-version", "1.30"}, not: "corrected"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
 		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},
 		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"How do I connect kube-scheduler to Outboard? (docs/wiring.md)"}, not: "]("},

@@ -279,13 +279,14 @@ func (j *judge) correction(f *judged) {
 		j.violations++
 		j.disagree("(c) "+kind, f, shown+detail)
 	}
-	fixed, left, err := doctor.Fix(f.input)
+	result, err := doctor.Fix(f.input)
 	if err != nil {
 		j.unfixable++
 		violate("Fix fails: "+pattern(err.Error()), err.Error())
 		return
 	}
 	j.fixed++
+	fixed, left := result.Data, result.Left
 	shown = fmt.Sprintf("  corrected:\n%s\n", indentedText(string(fixed)))
 	again := f.input
 	again.Data = fixed
@@ -319,9 +320,10 @@ func (j *judge) correction(f *judged) {
 			}
 		}
 	}
-	twice, _, err := doctor.Fix(again)
-	if err != nil || !bytes.Equal(fixed, twice) {
-		violate("not idempotent", fmt.Sprintf("  %v\n%s", err, indentedText(string(twice))))
+	if twice, err := doctor.Fix(again); err != nil {
+		violate("Fix fails the second time", err.Error())
+	} else if !bytes.Equal(fixed, twice.Data) {
+		violate("not idempotent", indentedText(string(twice.Data)))
 	}
 	for _, comment := range note.FindAllString(f.content, -1) {
 		if !bytes.Contains(fixed, []byte(comment)) {

@@ -78,7 +78,7 @@ func Check(in Input) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, reasons := c.fix()
+	_, _, reasons := c.fix()
 	return c.report(reasons), nil
 }
 
@@ -215,14 +215,23 @@ func (c *checker) elsewhere(severity Severity, code, where, field, message, why,
 	})
 }
 
+// Correction returns the correction of the finding as one line of text.
+func (f *Finding) Correction() string {
+	return fmt.Sprintf("%s: corrected [%s] %s%s\n", f.place(), f.Code, strings.TrimPrefix(f.Field+": ", ": "), f.Fix)
+}
+
+// place is the file with the line.
+func (f *Finding) place() string {
+	if f.Line > 0 {
+		return fmt.Sprintf("%s:%d", f.File, f.Line)
+	}
+	return f.File
+}
+
 // Text returns the finding as lines of text, one if it is for information.
 func (f *Finding) Text() string {
 	var b strings.Builder
-	b.WriteString(f.File)
-	if f.Line > 0 {
-		fmt.Fprintf(&b, ":%d", f.Line)
-	}
-	fmt.Fprintf(&b, ": [%s %s] ", f.Severity, f.Code)
+	fmt.Fprintf(&b, "%s: [%s %s] ", f.place(), f.Severity, f.Code)
 	if f.Field != "" {
 		b.WriteString(f.Field + ": ")
 	}

@@ -168,7 +168,7 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 
 // TestFindings runs testdata/*.txtar. An archive is named after the code that it shows, CODE.txtar or
 // CODE-VARIANT.txtar, and begins with its input. The rest is what is expected: the findings, and the
-// corrected file if there is one. Run with -update to write what is now.
+// corrections with the corrected file if there is one. Run with -update to write what is now.
 func TestFindings(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -182,7 +182,7 @@ func TestFindings(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := &txtar.Archive{Comment: archive.Comment, Files: slices.DeleteFunc(slices.Clone(archive.Files), func(f txtar.File) bool {
-				return f.Name == "findings" || f.Name == "fixed.yaml"
+				return f.Name == "findings" || f.Name == "corrected" || f.Name == "fixed.yaml"
 			})}
 			in := input(t, got, certificates)
 			findings, err := doctor.Check(in)
@@ -201,7 +201,8 @@ func TestFindings(t *testing.T) {
 				t.Errorf("%s is not found", code)
 			}
 			if fixable {
-				got.Files = append(got.Files, txtar.File{Name: "fixed.yaml", Data: fix(t, in, findings)})
+				corrected, fixed := fix(t, in, findings)
+				got.Files = append(got.Files, txtar.File{Name: "corrected", Data: corrected}, txtar.File{Name: "fixed.yaml", Data: fixed})
 			}
 			if *update {
 				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
@@ -215,17 +216,24 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// fix returns the corrected file, after the findings that are left. It checks what is true of every corrected file.
-func fix(t *testing.T, in doctor.Input, before []doctor.Finding) []byte {
+// fix returns the corrections, and the corrected file after the findings that are left. It checks what is true of every corrected file.
+func fix(t *testing.T, in doctor.Input, before []doctor.Finding) (corrections, fixed []byte) {
 	t.Helper()
-	fixed, left, err := doctor.Fix(in)
+	result, err := doctor.Fix(in)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, f := range result.Corrected {
+		corrections = append(corrections, f.Correction()...)
+	}
+	left, fixed := result.Left, result.Data
+	if len(result.Corrected) > 0 && !bytes.HasSuffix(fixed, []byte("\n")) {
+		t.Errorf("the last line does not end:\n%s", fixed)
+	}
 	in.Data = fixed
-	again, _, err := doctor.Fix(in)
-	if err != nil || !bytes.Equal(again, fixed) {
-		t.Errorf("%v: corrected again, the file is\n%s", err, again)
+	again, err := doctor.Fix(in)
+	if err != nil || !bytes.Equal(again.Data, fixed) || len(again.Corrected) > 0 {
+		t.Errorf("%v: corrected again, the file is\n%s", err, again.Data)
 	}
 	after, err := doctor.Check(in)
 	if err != nil {
@@ -245,7 +253,7 @@ func fix(t *testing.T, in doctor.Input, before []doctor.Finding) []byte {
 			fixed = append([]byte("# "+f.Code+": "+f.Fix+"\n"), fixed...)
 		}
 	}
-	return fixed
+	return corrections, fixed
 }
 
 // severe counts the errors, except that the running kube-scheduler has not loaded a file that has just been corrected.
@@ -304,9 +312,9 @@ func TestLineEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fixed, _, err := doctor.Fix(doctor.Input{File: "scheduler.yaml", Data: windows(archive.Files[0].Data), Now: now})
-		if want := windows(archive.Files[len(archive.Files)-1].Data); err != nil || !bytes.Equal(fixed, want) {
-			t.Errorf("%s: %v, %q, want %q", name, err, fixed, want)
+		fixed, err := doctor.Fix(doctor.Input{File: "scheduler.yaml", Data: windows(archive.Files[0].Data), Now: now})
+		if want := windows(archive.Files[len(archive.Files)-1].Data); err != nil || !bytes.Equal(fixed.Data, want) {
+			t.Errorf("%s: %v, %q, want %q", name, err, fixed.Data, want)
 		}
 	}
 }

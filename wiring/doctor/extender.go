@@ -103,11 +103,11 @@ func (c *checker) sameCalls(all []extenderAt) {
 			if slices.Contains(twice, decision.Prioritize) {
 				why += ", and adds the scores twice"
 			}
-			var edits []edit
+			fix, edits := "remove one of the two", []edit(nil)
 			if equal {
-				edits = []edit{remove(e.path)}
+				fix, edits = "remove it: "+before.path+" is equal", []edit{remove(e.path)}
 			}
-			e.report(Warning, "DuplicateExtender", "urlPrefix", fmt.Sprintf("%s also calls %s", before.path, e.urlOf(twice[0])), why, "remove one of the two", edits...)
+			e.report(Warning, "DuplicateExtender", "urlPrefix", fmt.Sprintf("%s also calls %s", before.path, e.urlOf(twice[0])), why, fix, edits...)
 			break
 		}
 	}

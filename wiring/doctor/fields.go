@@ -252,7 +252,7 @@ func (c *checker) misnamed(e *strictyaml.Error, name string) {
 	case e.Path != extendersPath && (lower == "extenderconfig" || lower == "extenderconfigs" || lower == "extender" || lower == "extenders"):
 		c.meant("MisplacedExtenders", e.Path, name+" is not a field here",
 			"extenders are for all profiles, and kube-scheduler reads them in the list \"extenders\" at the top only",
-			"move it there", move(e.Path, extendersPath))
+			"move it to the list \"extenders\" at the top", move(e.Path, extendersPath))
 	case e.Path == "schedulerName" && len(c.doc.config.Profiles) == 0:
 		c.meant("UnknownField", e.Path, "kube-scheduler 1.19 and later does not know this field", "", "write profiles[0].schedulerName", move(e.Path, "profiles"), nest("profiles[0]", "schedulerName"))
 	case e.Path == "healthzBindAddress" || e.Path == "metricsBindAddress":

@@ -12,39 +12,54 @@ import (
 // maxCorrections bounds how often Fix corrects a file: a correction may reveal other findings.
 const maxCorrections = 500
 
-// Fix returns the corrected file, and the findings that are left. It makes one correction at a time, and keeps only those after
-// which the file has fewer findings with that code, and neither more errors than before nor a new one for which kube-scheduler does not
-// start. The findings that are left say why Fix does not correct them. If the corrections contradict each other, the
-// file stays as it is.
-func Fix(in Input) (fixed []byte, left []Finding, err error) {
-	c, err := examine(in)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, reasons := c.fix()
-	return c.Data, c.report(reasons), nil
+// Fixed is a corrected file.
+type Fixed struct {
+	Data []byte
+	// Corrected are the findings that Fix has corrected, with the lines of the former file. Line is 0 if only a correction before
+	// revealed the finding.
+	Corrected []Finding
+	// Left are the findings of the corrected file, with its lines. They say why Fix does not correct them.
+	Left []Finding
 }
 
-// fix returns the examination of the corrected file, and why the corrections that it still needs are not made, by [Finding.key].
-func (c *checker) fix() (*checker, map[string]string) {
-	now := c
-	reasons := map[string]string{}
+// Fix corrects the file. It makes one correction at a time, and keeps only those after
+// which the file has fewer findings with that code, and neither more errors than before nor a new one for which kube-scheduler does not
+// start. If the corrections contradict each other, the file stays as it is.
+func Fix(in Input) (*Fixed, error) {
+	c, err := examine(in)
+	if err != nil {
+		return nil, err
+	}
+	next, corrected, reasons := c.fix()
+	for i, f := range corrected {
+		corrected[i].Line = 0
+		if j := slices.IndexFunc(c.findings, func(former Finding) bool { return former.key() == f.key() }); j >= 0 {
+			corrected[i].Line = c.findings[j].Line
+		}
+	}
+	return &Fixed{next.Data, corrected, next.report(reasons)}, nil
+}
+
+// fix returns the examination of the corrected file, the findings that it corrected, and why the corrections that the file still needs
+// are not made, by [Finding.key].
+func (c *checker) fix() (now *checker, corrected []Finding, reasons map[string]string) {
+	now, reasons = c, map[string]string{}
 	for range maxCorrections {
 		i := slices.IndexFunc(now.findings, func(f Finding) bool { return f.Fixable && reasons[f.key()] == "" })
 		if i < 0 {
-			return now, reasons
+			return now, corrected, reasons
 		}
 		f := now.findings[i]
 		if next, why := now.correct(f); why != "" {
 			reasons[f.key()] = why
 		} else {
-			now, reasons = next, map[string]string{}
+			now, corrected, reasons = next, append(corrected, f), map[string]string{}
 		}
 	}
 	for _, f := range c.findings {
 		reasons[f.key()] = "it contradicts other corrections"
 	}
-	return c, reasons
+	return c, nil, reasons
 }
 
 func (f *Finding) key() string { return f.Code + " " + f.Field }

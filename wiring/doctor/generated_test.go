@@ -77,37 +77,49 @@ func TestGeneratedConfigurationIsRight(t *testing.T) {
 	})
 }
 
-// Whatever the file is, it is checked and corrected without a panic; and what is corrected once is
-// not corrected again.
-func FuzzFix(f *testing.F) {
+// inputs returns the files in testdata that are checked.
+func inputs(tb testing.TB) (files [][]byte) {
+	tb.Helper()
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
-		f.Fatalf("no archives: %v", err)
+		tb.Fatalf("no archives: %v", err)
 	}
 	for _, name := range archives {
 		archive, err := txtar.ParseFile(name)
 		if err != nil {
-			f.Fatal(err)
+			tb.Fatal(err)
 		}
-		f.Add(archive.Files[0].Data)
+		files = append(files, archive.Files[0].Data)
 	}
-	config := parseConfig(f, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		in := doctor.Input{File: "scheduler.yaml", Data: data, Config: config, ConfigFile: "outboard.yaml", Now: now}
-		before, err := doctor.Check(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixed, rest, err := doctor.Fix(in)
-		if err != nil || severe(rest) > severe(before) {
-			t.Fatalf("%v: corrected, it is\n%s\nwith %+v", err, fixed, rest)
-		}
-		in.Data = fixed
-		again, left, err := doctor.Fix(in)
-		if err != nil || !bytes.Equal(fixed, again) {
-			t.Errorf("%v: corrected again\n%s\nbecomes\n%s\nwith %+v", err, fixed, again, left)
-		}
-	})
+	return files
+}
+
+// fixedOnce checks that a corrected file is no worse, and is not corrected again.
+func fixedOnce(tb failer, data []byte) {
+	tb.Helper()
+	config := parseConfig(tb, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
+	in := doctor.Input{File: "scheduler.yaml", Data: data, Config: config, ConfigFile: "outboard.yaml", Now: now}
+	before, err := doctor.Check(in)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fixed, err := doctor.Fix(in)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	in.Data = fixed.Data
+	again, err := doctor.Fix(in)
+	if err != nil || severe(fixed.Left) > severe(before) || !bytes.Equal(fixed.Data, again.Data) {
+		tb.Fatal(fmt.Sprintf("%v:\n%s\nbecomes\n%s\nwith %+v\nand then\n%s", err, data, fixed.Data, fixed.Left, again.Data))
+	}
+}
+
+// Whatever the file is, it is checked and corrected without a panic.
+func FuzzFix(f *testing.F) {
+	for _, data := range inputs(f) {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { fixedOnce(t, data) })
 }
 
 // mutated draws a file of the test data with lines that are missing, twice, moved or indented otherwise, or with another one's.
@@ -141,33 +153,6 @@ func mutated(t *rapid.T, files [][]byte) []byte {
 
 // Whatever people make of a file, --fix makes it no worse.
 func TestFixOfMutatedFiles(t *testing.T) {
-	archives, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	var files [][]byte
-	for _, name := range archives {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, archive.Files[0].Data)
-	}
-	config := parseConfig(t, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
-	rapid.Check(t, func(t *rapid.T) {
-		in := doctor.Input{File: "scheduler.yaml", Data: mutated(t, files), Config: config, ConfigFile: "outboard.yaml", Now: now}
-		before, err := doctor.Check(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixed, left, err := doctor.Fix(in)
-		if err != nil || severe(left) > severe(before) {
-			t.Fatalf("%v:\n%s\nbecomes\n%s\nwith %+v", err, in.Data, fixed, left)
-		}
-		in.Data = fixed
-		again, _, err := doctor.Fix(in)
-		if err != nil || !bytes.Equal(fixed, again) {
-			t.Fatalf("%v:\n%s\nbecomes\n%s", err, fixed, again)
-		}
-	})
+	files := inputs(t)
+	rapid.Check(t, func(t *rapid.T) { fixedOnce(t, mutated(t, files)) })
 }
