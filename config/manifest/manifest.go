@@ -36,7 +36,7 @@ func (t *Text) Documents() (all []Text) {
 	}
 	start := 0
 	for _, s := range append(separator.FindAllIndex(t.Data, -1), []int{len(t.Data), len(t.Data)}) {
-		if data := t.Data[start:s[0]]; content.Match(data) {
+		if data := t.Data[start:s[0]]; content.Match(bytes.TrimPrefix(data, []byte("\uFEFF"))) {
 			all = append(all, Text{Data: data, Above: t.Above + bytes.Count(t.Data[:start], []byte("\n")), Around: t, from: start, to: s[0]})
 		}
 		start = s[1]

@@ -167,7 +167,7 @@ func configurationIn(data []byte) (inner []byte, above int) {
 				continue
 			}
 			first, _, _ := strings.Cut(value, "\n")
-			before, _, found := bytes.Cut(data, []byte("\n    "+first+"\n"))
+			before, _, found := bytes.Cut(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n    "+first+"\n"))
 			if !found {
 				return []byte(value), -1
 			}
@@ -311,7 +311,9 @@ func (j *judge) correction(f *judged) {
 	}
 	inner, _ := configurationIn(fixed)
 	loaded, refusal := load(j, inner)
-	if f.loaded != nil && refusal != nil {
+	if f.loaded != nil && refusal != nil && onlyMissing(refusal, f.content) {
+		j.machine++
+	} else if f.loaded != nil && refusal != nil {
 		violate("accepted before, refused now: "+pattern(refusal.Error()), fmt.Sprintf("  kube-scheduler: %v", refusal))
 	} else if f.loaded != nil {
 		for _, field := range changed(f.loaded, loaded) {
@@ -331,6 +333,13 @@ func (j *judge) correction(f *judged) {
 			break
 		}
 	}
+}
+
+// onlyMissing reports whether kube-scheduler refuses a corrected file only because a file is not on this machine that it did not read
+// before the correction.
+func onlyMissing(refusal error, former string) bool {
+	m := missingFile.FindStringSubmatch(refusal.Error())
+	return m != nil && strings.Contains(former, m[1])
 }
 
 // changed returns the extenders and the fields at the top that a correction has changed.
@@ -416,7 +425,7 @@ var disputed = map[string]string{
 	"(b) false alarm: InvalidValue profiles[N].pluginConfig: there is no configuration for Outboard": "Outboard's plugin refuses it, and the judge's stub of the plugin does not",
 	"(a) ERROR elsewhere: Object 'Kind'":          "the first document is empty: the doctor looks for mistakes in the next one, and does not say that kube-scheduler reads nothing",
 	"(a) ERROR elsewhere: time: invalid duration": "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
-	"(c) comment lost":                            "the comment is at an alias, such as tlsConfig: *tls # note, whose fields the doctor writes out",
+	"(a) ERROR elsewhere: illegal base":           "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
 }
 
 // isDisputed reports whether the kind of disagreement is known.

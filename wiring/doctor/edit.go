@@ -246,6 +246,12 @@ func appendTo(root *yaml.Node, path string, key, value *yaml.Node) error {
 	}
 	parent, i := locate(root, path)
 	list := parent.Content[i+1]
+	if list.Kind == yaml.ScalarNode { // null
+		*list = yaml.Node{Kind: yaml.SequenceNode, HeadComment: lines(list.HeadComment, list.LineComment), FootComment: list.FootComment}
+	}
+	if list.Kind != yaml.SequenceNode {
+		return fmt.Errorf("%s is no list", path)
+	}
 	if len(list.Content) == 0 {
 		list.Style &^= yaml.FlowStyle
 	}
@@ -294,14 +300,21 @@ const blank = "#(blank line)"
 
 var blankLine = regexp.MustCompile(`(?m)^[ \t]*#\(blank line\)$`)
 
-// keepBlankLines adds comments to the fields and items that have a blank line above them, and keeps comments of fields.
+// keepBlankLines adds comments to the fields and items that have a blank line above them, and keeps comments that would be lost.
 func keepBlankLines(n *yaml.Node, former [][]byte) {
 	if n.Style&yaml.FlowStyle != 0 {
 		return
 	}
 	for i := 1; i < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
-		if key := n.Content[i-1]; n.Content[i].Kind == yaml.ScalarNode || n.Content[i].Style&yaml.FlowStyle != 0 { // it would be encoded elsewhere
+		key, value := n.Content[i-1], n.Content[i]
+		switch {
+		case value.Kind == yaml.ScalarNode, value.Style&yaml.FlowStyle != 0: // it would be encoded elsewhere
 			key.HeadComment, key.LineComment = lines(key.HeadComment, key.LineComment), ""
+		case len(value.Content) == 0: // it would be lost
+			key.HeadComment, value.HeadComment, value.FootComment = lines(key.HeadComment, value.HeadComment, value.FootComment), "", ""
+			fallthrough
+		default:
+			key.HeadComment, value.LineComment = lines(key.HeadComment, value.LineComment), ""
 		}
 	}
 	step := 1

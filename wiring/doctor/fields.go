@@ -189,15 +189,15 @@ func (c *checker) decoded() {
 			c.refuse("UnknownField", path, "kube-scheduler does not know this field", "", "")
 		}
 	}
-	if named(func(Finding) bool { return true }) {
+	path := nestedObject.FindString(err.Error())
+	if named(func(f Finding) bool { return strings.HasPrefix(f.Field, path) }) {
 		return
 	}
-	path := nestedObject.FindString(err.Error())
 	if strings.Contains(err.Error(), "'Kind' is missing") {
 		c.refuse("IgnoredDocument", "kind", "the first document of the file is empty", "kube-scheduler reads the first one only", "remove the first of the two lines ---")
 		return
 	}
-	if strings.Contains(err.Error(), "no kind ") {
+	if path == "" && strings.Contains(err.Error(), "no kind ") {
 		path = "kind"
 	}
 	message, _, _ := strings.Cut(err.Error(), "\n") // some have the whole text
