@@ -144,6 +144,9 @@ var wirings = []wiring{
 	{name: "foreign extender without TLS on localhost", changes: []string{"extenders:\n", "extenders:\n" + othersExtender("http://localhost:FOREIGNPORT/api")}, works: true},
 	{name: "anchor", changes: []string{"tlsConfig:", "tlsConfig: &tls", "    keyFile: key\n", "    keyFile: key\n- " + strings.TrimPrefix(othersExtender("FOREIGN"), "- ") + "  tlsConfig: *tls\n"}, works: true},
 	{name: "https without enableHTTPS, with a CA", changes: []string{"  enableHTTPS: true\n", ""}, works: true},
+	{name: "query in a verb", changes: []string{"filterVerb: filter", "filterVerb: filter?x=1"}, works: true},
+	{name: "foreign extender with a query", changes: []string{"extenders:\n", "extenders:\n" + othersExtender("FOREIGN/?x=1")}, works: true},
+	{name: "foreign extender twice", changes: []string{"extenders:\n", "extenders:\n" + othersExtender("FOREIGN") + othersExtender("FOREIGN")}, works: true},
 	{name: "insecure", changes: []string{"caFile: ca", "insecure: true"}, works: true, besides: []string{"UnverifiedHTTPS"}},
 	{name: "no CA", changes: []string{"    caFile: ca\n", ""}, works: true, besides: []string{"UnverifiedHTTPS"}},
 
@@ -154,6 +157,8 @@ var wirings = []wiring{
 	{name: "path with the verb", changes: []string{"URL/gpu", "URL/gpu/filter"}},
 	{name: "another port", changes: []string{"URL", "https://127.0.0.1:1"}},
 	{name: "filter is predicates", changes: []string{"filterVerb: filter", "filterVerb: predicates"}},
+	{name: "filter is /filter", changes: []string{"filterVerb: filter", "filterVerb: /filter"}},
+	{name: "query", changes: []string{"URL/gpu", "URL/gpu?x=1"}},
 	{name: "prioritize is priorities", changes: []string{"prioritizeVerb: prioritize", "prioritizeVerb: priorities"}},
 	{name: "bind is binding", changes: []string{"bindVerb: bind", "bindVerb: binding"}},
 	{name: "no bind", changes: []string{"  bindVerb: bind\n", ""}},
@@ -298,7 +303,9 @@ func (th *theater) try(w wiring, name string, replace *strings.Replacer) {
 	o := th.outboard(strings.ReplaceAll(with(th.t, ours, w.outboard), "NAME", name))
 	defer o.Kill()
 	scheduler := th.texts(o, w, name, replace)
-	findings := th.errorsOf(o, scheduler)
+	findings := slices.DeleteFunc(th.findingsOf(o, scheduler), func(f doctor.Finding) bool {
+		return f.Severity != doctor.Error || slices.Contains(w.besides, f.Code)
+	})
 	running, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: scheduler})
 	if err != nil {
 		th.t.Fatal(err)
@@ -315,7 +322,6 @@ func (th *theater) try(w wiring, name string, replace *strings.Replacer) {
 	if works != w.works {
 		th.t.Errorf("it works: %t, and the table says %t: %s\n%s", works, w.works, saw, scheduler)
 	}
-	findings = slices.DeleteFunc(findings, func(f doctor.Finding) bool { return slices.Contains(w.besides, f.Code) })
 	if (len(findings) > 0) == works {
 		th.t.Errorf("it works: %t, and doctor has %d errors: %s\n%s\n%v", works, len(findings), saw, scheduler, findings)
 	}
@@ -348,8 +354,8 @@ func (th *theater) data(file string) string {
 	return base64.StdEncoding.EncodeToString(data)
 }
 
-// errorsOf returns what doctor says with severity ERROR.
-func (th *theater) errorsOf(o *stage.Outboard, scheduler string) []doctor.Finding {
+// findingsOf returns what doctor says about the configuration of a kube-scheduler that calls o.
+func (th *theater) findingsOf(o *stage.Outboard, scheduler string) []doctor.Finding {
 	th.t.Helper()
 	c, err := config.Load(o.ConfigFile, config.Types{Policies: standard.Types(), Signals: signals.Types()})
 	if err != nil {
@@ -362,22 +368,139 @@ func (th *theater) errorsOf(o *stage.Outboard, scheduler string) []doctor.Findin
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	return slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Error })
+	return findings
 }
 
 // missing returns the verbs of which Outboard has answered no call: of those that the configuration of kube-scheduler names, and of
 // those that a pod with a GPU needs. kube-scheduler calls preempt for other pods.
 func (th *theater) missing(o *stage.Outboard, w wiring, scheduler string) (verbs []string) {
 	th.t.Helper()
-	metrics := th.get(o.Admin + "/metrics")
 	for _, verb := range []string{"filter", "prioritize", "bind"} {
-		answered := slices.ContainsFunc(strings.Split(metrics, "\n"), func(line string) bool {
-			return strings.HasPrefix(line, `outboard_request_duration_seconds_count{outcome="success"`) && strings.Contains(line, `verb="`+verb+`"`)
-		})
 		needed := strings.Contains(scheduler, "  "+verb+"Verb: ") || !w.images && verb != "prioritize"
-		if needed && !answered {
+		if needed && !th.answered(o, verb) {
 			verbs = append(verbs, verb)
 		}
 	}
 	return verbs
+}
+
+// answered reports whether Outboard has answered a call of the verb.
+func (th *theater) answered(o *stage.Outboard, verb string) bool {
+	th.t.Helper()
+	return slices.ContainsFunc(strings.Split(th.get(o.Admin+"/metrics"), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, `outboard_request_duration_seconds_count{outcome="success"`) && strings.Contains(line, `verb="`+verb+`"`)
+	})
+}
+
+// kube-scheduler calls preempt for a pod with a high priority, and never if it does not count the resource that the pod lacks, which doctor
+// reports.
+func TestWiringsThatPreempt(t *testing.T) {
+	for _, w := range []wiring{
+		{name: "counted", works: true},
+		{name: "ignored by kube-scheduler",
+			outboard: []string{"gpu-mem}", "gpu-mem, ignoredByScheduler: true}", "gpu-count}", "gpu-count, ignoredByScheduler: true}"},
+			changes:  []string{"gpu-mem\n", "gpu-mem\n    ignoredByScheduler: true\n", "gpu-count\n", "gpu-count\n    ignoredByScheduler: true\n"}},
+	} {
+		t.Run(w.name, func(t *testing.T) {
+			th := open(t)
+			th.nodes(gpus("gpu-node", 1, 8))
+			th.priority("urgent", 1000)
+			const name = "preempting"
+			o := th.outboard(with(t, gpuOutboard, w.outboard))
+			scheduler := th.texts(o, w, name, strings.NewReplacer())
+			th.scheduler(scheduler)
+			low, urgent := gpuPod("low", 8), gpuPod("urgent", 8)
+			low.SchedulerName, urgent.SchedulerName, urgent.PriorityClass = name, name, "urgent"
+			th.boundAndSeen(o, low)
+			// kube-scheduler says why the pod waits after it has tried to preempt.
+			if placed := th.place(urgent); placed.Waiting == "" {
+				t.Errorf("urgent is on %s beside the pod that has its GPU", placed.Pod.Spec.NodeName)
+			}
+			if called := th.answered(o, "preempt"); called != w.works {
+				t.Errorf("preempt is called: %t, want %t", called, w.works)
+			}
+			reported := slices.ContainsFunc(th.findingsOf(o, scheduler), func(f doctor.Finding) bool { return f.Code == "PreemptNeverCalled" })
+			if reported == w.works {
+				t.Errorf("doctor reports PreemptNeverCalled: %t", reported)
+			}
+		})
+	}
+}
+
+const pluginWiring = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+podInitialBackoffSeconds: 1
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: NAME
+  plugins:
+    multiPoint: {enabled: [{name: Outboard}]}
+    bind: {enabled: [{name: Outboard}]}
+  pluginConfig:
+  - name: Outboard
+    args:
+      apiVersion: outboard.dev/v1alpha1
+      kind: OutboardConfiguration
+      admin: {address: 127.0.0.1:0}
+      profiles:
+      - managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
+        policies: [{type: GPUMemory}]
+`
+
+// TestPluginWirings compares what doctor says about the plugin with what kube-scheduler with the plugin does: a pod gets a GPU, or not.
+// doctor must have an error or a warning exactly if not.
+func TestPluginWirings(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 32, 16))
+	path, err := plugged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := th.Grant(th.ctx, "plugin.yaml", "system:kube-scheduler"); err != nil {
+		t.Fatal(err)
+	}
+	_, arguments, _ := strings.Cut(pluginWiring, "    args:\n")
+	for i, w := range []wiring{
+		{name: "correct", works: true},
+		{name: "weight", changes: []string{"[{name: Outboard}]}\n    bind", "[{name: Outboard, weight: 5}]}\n    bind"}, works: true},
+		{name: "with a plugin of kube-scheduler", changes: []string{"multiPoint: {enabled: [{name: Outboard}]}", "multiPoint: {enabled: [{name: Outboard}, {name: ImageLocality}]}"}, works: true},
+		{name: "other binders disabled", changes: []string{"bind: {enabled: [{name: Outboard}]}", "bind: {enabled: [{name: Outboard}], disabled: [{name: '*'}]}"}, works: true},
+		{name: "arguments alone", changes: []string{"  plugins:\n    multiPoint: {enabled: [{name: Outboard}]}\n    bind: {enabled: [{name: Outboard}]}\n", ""}},
+		{name: "another binder first", changes: []string{"    bind: {enabled: [{name: Outboard}]}\n", ""}},
+		{name: "misspelled", changes: []string{"multiPoint: {enabled: [{name: Outboard}]}", "multiPoint: {enabled: [{name: Outbord}]}"}},
+		{name: "no configuration", changes: []string{"    args:\n" + arguments, "    args: {}\n"}},
+		{name: "no arguments", changes: []string{"  pluginConfig:\n  - name: Outboard\n    args:\n" + arguments, ""}},
+	} {
+		t.Run(w.name, func(t *testing.T) {
+			th.parallel(t).tryPlugin(w, fmt.Sprintf("plugin-%d", i), path)
+		})
+	}
+}
+
+func (th *theater) tryPlugin(w wiring, name, path string) {
+	th.t.Helper()
+	configuration := strings.ReplaceAll(with(th.t, pluginWiring, w.changes), "NAME", name)
+	findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: []byte(configuration)})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	findings = slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Info })
+	works, saw := false, ""
+	if running, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: configuration, Path: path}); err != nil {
+		saw = err.Error()
+	} else {
+		defer running.Kill()
+		pod := gpuPod(name, 6)
+		pod.SchedulerName = name
+		placed := th.place(pod)
+		works = placed.Waiting == "" && placed.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != ""
+		saw = fmt.Sprintf("the pod waits because of %q, or has the annotations %v", placed.Waiting, placed.Pod.Annotations)
+	}
+	if works != w.works {
+		th.t.Errorf("it works: %t, and the table says %t: %s", works, w.works, saw)
+	}
+	if (len(findings) > 0) == works {
+		th.t.Errorf("it works: %t, and doctor has %d findings: %s\n%s\n%v", works, len(findings), saw, configuration, findings)
+	}
 }
