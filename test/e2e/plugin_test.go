@@ -21,6 +21,15 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
+// pluginEnabled is the rest of a profile of kube-scheduler up to the configuration of the plugin.
+const pluginEnabled = `  plugins:
+    multiPoint: {enabled: [{name: Outboard}]}
+    bind: {enabled: [{name: Outboard}]}
+  pluginConfig:
+  - name: Outboard
+    args:
+`
+
 // plugin starts kube-scheduler with the plugin, with the lines as its configuration.
 func (th *theater) plugin(configuration string) *controlplane.Scheduler {
 	th.t.Helper()
@@ -34,19 +43,13 @@ func (th *theater) plugin(configuration string) *controlplane.Scheduler {
 // pluginOf is plugin for a build of kube-scheduler, with these arguments.
 func (th *theater) pluginOf(path, configuration string, args ...string) *controlplane.Scheduler {
 	th.t.Helper()
-	configuration = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nadmin: {address: 127.0.0.1:0}\n" + configuration
+	configuration = outboardHeader + "admin: {address: 127.0.0.1:0}\n" + configuration
 	config := `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
-  plugins:
-    multiPoint: {enabled: [{name: Outboard}]}
-    bind: {enabled: [{name: Outboard}]}
-  pluginConfig:
-  - name: Outboard
-    args:
-      ` + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n      ") + "\n"
+` + pluginEnabled + "      " + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n      ") + "\n"
 	if err := th.Grant(th.ctx, "plugin.yaml", "system:kube-scheduler"); err != nil {
 		th.t.Fatal(err)
 	}

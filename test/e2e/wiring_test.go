@@ -16,12 +16,7 @@ import (
 )
 
 // gpusAndImages has a profile for GPUs and one for all pods.
-const gpusAndImages = `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving:
-  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
-profiles:
+const gpusAndImages = outboardHeader + tlsOfOutboard + `profiles:
 - path: /gpu
   managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory, weight: 5}]

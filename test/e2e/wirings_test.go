@@ -34,7 +34,9 @@ type wiring struct {
 	besides []string
 }
 
-const gpuWiring = `
+// Parts of the texts, some of them for changes.
+const (
+	schedulerHeader = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 percentageOfNodesToScore: 100
@@ -42,7 +44,16 @@ podInitialBackoffSeconds: 1
 leaderElection: {leaderElect: false}
 profiles:
 - schedulerName: NAME
-extenders:
+`
+	tlsOfScheduler = "  enableHTTPS: true\n  tlsConfig:\n    caFile: ca\n    certFile: client\n    keyFile: key\n"
+	outboardHeader = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+	tlsOfOutboard  = "serving:\n  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}\n"
+	bothResources  = "  managedResources:\n  - name: aliyun.com/gpu-mem\n  - name: aliyun.com/gpu-count\n"
+	onlyServerTLS  = "serving:\n  tls: {certFile: x, keyFile: x}\n"
+	splitPath      = "- path: /my_scheduler_extension/my_new_priorities/image_score\n  verb: prioritize\n"
+)
+
+const gpuWiring = schedulerHeader + `extenders:
 - urlPrefix: URL/gpu
   filterVerb: filter
   prioritizeVerb: prioritize
@@ -51,36 +62,15 @@ extenders:
   preemptVerb: preempt
   nodeCacheCapable: true
   httpTimeout: 3s
-  managedResources:
-  - name: aliyun.com/gpu-mem
-  - name: aliyun.com/gpu-count
-  enableHTTPS: true
-  tlsConfig:
-    caFile: ca
-    certFile: client
-    keyFile: key
-`
+` + bothResources + tlsOfScheduler
 
-const gpuOutboard = `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving:
-  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
-profiles:
+const gpuOutboard = outboardHeader + tlsOfOutboard + `profiles:
 - path: /gpu
   managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory}]
 `
 
-const imageWiring = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-percentageOfNodesToScore: 100
-podInitialBackoffSeconds: 1
-leaderElection: {leaderElect: false}
-profiles:
-- schedulerName: NAME
-extenders:
+const imageWiring = schedulerHeader + `extenders:
 - urlPrefix: URL/images
   filterVerb: filter
   prioritizeVerb: prioritize
@@ -88,31 +78,12 @@ extenders:
   nodeCacheCapable: true
   ignorable: true
   httpTimeout: 1s
-  enableHTTPS: true
-  tlsConfig:
-    caFile: ca
-    certFile: client
-    keyFile: key
-`
+` + tlsOfScheduler
 
-const imageOutboard = `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving:
-  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
-profiles:
+const imageOutboard = outboardHeader + tlsOfOutboard + `profiles:
 - path: /images
   policies: [{type: ImageLocality}]
 `
-
-// Parts of the texts, for changes.
-const (
-	tlsOfScheduler = "  enableHTTPS: true\n  tlsConfig:\n    caFile: ca\n    certFile: client\n    keyFile: key\n"
-	tlsOfOutboard  = "serving:\n  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}\n"
-	bothResources  = "  managedResources:\n  - name: aliyun.com/gpu-mem\n  - name: aliyun.com/gpu-count\n"
-	onlyServerTLS  = "serving:\n  tls: {certFile: x, keyFile: x}\n"
-	splitPath      = "- path: /my_scheduler_extension/my_new_priorities/image_score\n  verb: prioritize\n"
-)
 
 // plain makes Outboard serve plain HTTP, and kube-scheduler call it so.
 var plain = struct{ outboard, scheduler []string }{[]string{tlsOfOutboard, ""}, []string{tlsOfScheduler, ""}}
@@ -427,20 +398,7 @@ func TestWiringsThatPreempt(t *testing.T) {
 	}
 }
 
-const pluginWiring = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-podInitialBackoffSeconds: 1
-leaderElection: {leaderElect: false}
-profiles:
-- schedulerName: NAME
-  plugins:
-    multiPoint: {enabled: [{name: Outboard}]}
-    bind: {enabled: [{name: Outboard}]}
-  pluginConfig:
-  - name: Outboard
-    args:
-      apiVersion: outboard.dev/v1alpha1
+const pluginWiring = schedulerHeader + pluginEnabled + `      apiVersion: outboard.dev/v1alpha1
       kind: OutboardConfiguration
       admin: {address: 127.0.0.1:0}
       profiles:
