@@ -67,7 +67,7 @@ docs/certificates.md has the steps in between.`,
 			changed := cmd.Flags().Changed
 			o.changedNames, o.changedNamespace, o.changedClient = changed("server-name"), changed("namespace"), changed("client-name")
 			if !o.changedNames {
-				o.names = []string{wiring.ServiceName(o.namespace), "localhost", "127.0.0.1", "::1"}
+				o.names = wiring.ServerNames(o.namespace)
 			}
 			report := cmd.OutOrStdout()
 			if o.secrets {

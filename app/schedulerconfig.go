@@ -64,8 +64,9 @@ equivalent. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
-	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for the IP address of a Service and for NodePorts)")
-	flags.StringVar(&o.Namespace, "namespace", wiring.Namespace, "the namespace of Outboard, of its Service, and of the lease of a second scheduler")
+	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
+	flags.StringVar(&o.Namespace, "namespace", wiring.Namespace, "the namespace of Outboard and of its Service")
+	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default that of Outboard)")
 	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
 	flags.StringVar(&o.Certificates.CA, "ca", "", "the file with the CA of Outboard's certificate, in --certificate-dir or absolute (default ca.crt)")
 	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate, in --certificate-dir or absolute (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
@@ -86,6 +87,12 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 		return errors.New("--config or --from is missing: --config names the configuration file of Outboard, and --from a Policy to convert")
 	case o.dir != "" && o.legacy:
 		return errors.New("--legacy-policy prints one file: leave out --dir")
+	case o.legacy && o.SchedulerName != "":
+		return errors.New("--legacy-policy: a Policy has no name of a scheduler: leave out --scheduler-name, and set the flag of this name of kube-scheduler, which 1.21 and earlier have")
+	case o.legacy && o.LeaseNamespace != "":
+		return errors.New("--legacy-policy: a Policy has no lease: leave out --leader-elect-resource-namespace")
+	case o.legacy && o.SchedulerKubeconfig != "":
+		return errors.New("--legacy-policy: a Policy has no kubeconfig: leave out --scheduler-kubeconfig")
 	case o.from == "":
 		return nil
 	}

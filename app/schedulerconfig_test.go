@@ -1,10 +1,15 @@
 package app
 
 import (
+	"cmp"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
 )
 
 func TestSchedulerConfig(t *testing.T) {
@@ -23,22 +28,25 @@ func TestSchedulerConfig(t *testing.T) {
 		{"a Service", []string{"--config", config, "--for", "service"}, []string{"urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
 		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
 		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: no equivalent", "enableHTTPS: true\n"}},
+		{"a Policy has no name of a scheduler", []string{"--config", config, "--legacy-policy", "--scheduler-name", "a"}, []string{"a Policy has no name of a scheduler: leave out --scheduler-name"}},
+		{"a Policy has no lease", []string{"--config", config, "--legacy-policy", "--for", "service", "--leader-elect-resource-namespace", "a"}, []string{"leave out --leader-elect-resource-namespace"}},
+		{"a Policy has no kubeconfig", []string{"--config", config, "--legacy-policy", "--scheduler-kubeconfig", "/a"}, []string{"leave out --scheduler-kubeconfig"}},
 		{"no file", nil, []string{"--config or --from is missing"}},
 		{"both files", []string{"--config", config, "--from", policy}, []string{"--config does not go with --from"}},
 		{"a URL for a Policy", []string{"--from", policy, "--url", "http://a"}, []string{"--url does not go with --from, which keeps the extenders of the Policy: convert the Policy without --url"}},
 		{"a Policy and a directory", []string{"--config", config, "--legacy-policy", "--dir", "x"}, []string{"leave out --dir"}},
 		{"a second scheduler at a NodePort", []string{"--config", config, "--for", "nodeport", "--scheduler-name", "extended-scheduler"},
-			[]string{"urlPrefix: http://127.0.0.1:32766\n", "schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: outboard-system\n"}},
-		{"a second scheduler at a URL", []string{"--config", config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--namespace", "kube-system"},
+			[]string{"urlPrefix: https://127.0.0.1:32766\n", "schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: outboard-system\n"}},
+		{"a second scheduler at a URL", []string{"--config", config, "--url", "http://localhost:30036", "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system"},
 			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
-		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--namespace", "kube-system"},
+		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system"},
 			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
 		{"names of certificates", []string{"--config", secure, "--for", "service", "--certificate-dir", "/tls", "--ca", "/pki/ca.pem", "--cert", "client.crt", "--key", "client.key"},
 			[]string{"caFile: /pki/ca.pem\n", "certFile: /tls/client.crt\n", "keyFile: /tls/client.key\n"}},
 		{"a kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
 		{"a relative kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},
 		{"an invalid name with a Policy", []string{"--from", policy, "--scheduler-name", "GPU_scheduler"}, []string{"it is also the name of a lease"}},
-		{"a name for the cluster's own", []string{"--config", config, "--for", "kubeadm", "--url", "http://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
+		{"a name for the cluster's own", []string{"--config", config, "--for", "kubeadm", "--url", "https://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
 			[]string{"leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport"}},
 		{"topology", []string{"--config", config, "--for", "kind"}, []string{`--for="kind": must be kubeadm or sidecar or service or nodeport`}},
 		{"several files", []string{"--config", config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
@@ -76,6 +84,53 @@ func TestSchedulerConfigWritesFiles(t *testing.T) {
 	for _, name := range names {
 		if text, err := os.ReadFile(name); err != nil || len(text) == 0 {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whatever kube-scheduler calls, the certificate that outboard certs creates is for it, or for the name that it expects.
+func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	if _, err := execute(t, "certs", "--dir", dir, "--namespace", "sched"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "server.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := parsed(text)
+	anywhere := file(t, header+"serving: {address: ':8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
+	address := file(t, header+"serving: {address: '10.0.0.5:8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
+	for _, args := range [][]string{
+		{"--config", address},
+		{"--config", anywhere, "--url", "https://10.0.0.5"},
+		{"--config", anywhere, "--url", "https://10.0.0.5:8443"},
+		{"--config", anywhere, "--url", "https://[2001:db8::5]:8443"},
+		{"--config", anywhere, "--url", "https://[::1]:8443"},
+		{"--config", anywhere, "--url", "https://127.0.0.1:8443"},
+		{"--config", anywhere, "--url", "https://127.0.0.2:8443"},
+		{"--config", anywhere, "--url", "https://localhost:8443", "--scheduler-name", "a", "--leader-elect-resource-namespace", "kube-system"},
+		{"--config", anywhere, "--for", "nodeport", "--scheduler-name", "a", "--leader-elect-resource-namespace", "kube-system"},
+		{"--config", anywhere, "--for", "nodeport", "--url", "https://10.0.0.5:32766"},
+		{"--config", anywhere, "--for", "service"},
+		{"--config", anywhere, "--for", "service", "--url", "https://10.96.0.20"},
+		{"--config", anywhere, "--for", "sidecar"},
+	} {
+		out, err := execute(t, append([]string{"scheduler-config", "--namespace", "sched"}, args...)...)
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+			continue
+		}
+		var c schedulerv1.KubeSchedulerConfiguration
+		if err := yaml.Unmarshal([]byte(out), &c); err != nil || len(c.Extenders) != 1 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		called, err := url.Parse(c.Extenders[0].URLPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cert.VerifyHostname(cmp.Or(c.Extenders[0].TLSConfig.ServerName, called.Hostname())); err != nil {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

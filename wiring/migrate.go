@@ -1,7 +1,6 @@
 package wiring
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,16 +8,17 @@ import (
 	"strings"
 	"time"
 
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
 	"outboard.dev/outboard/config/strictyaml"
 )
 
 // Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
 // ConfigMap, to a KubeSchedulerConfiguration. notes name the fields that have no equivalent or work in another
-// way; they are in the comments of the result, too. file is the name of the file in them. Of the options, SchedulerName and Namespace
-// count: with a name, the result is for a second scheduler with a lease of its own.
+// way; they are in the comments of the result, too. file is the name of the file in them. Of the options, SchedulerName, Namespace and
+// LeaseNamespace count: with a name, the result is for a second scheduler with a lease of its own.
 func Migrate(file string, data []byte, o Options) (result []byte, notes []string, err error) {
-	o.Namespace = cmp.Or(o.Namespace, Namespace)
-	if err := checkNamespace(o.Namespace); err != nil {
+	if err := o.completeNamespaces(); err != nil {
 		return nil, nil, err
 	}
 	if o.SchedulerName != "" {
@@ -234,12 +234,23 @@ func (m *migration) add(plugin string, weight int64) {
 	m.scores = append(m.scores, score{plugin, weight})
 }
 
-// others adds notes about the remaining fields.
+// The resources by which pods request a part of a GPU, and whole GPUs, from the device plugin of gpushare.
+const gpuMemory, gpuCount = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+
+// others converts the remaining fields, and adds notes about them.
 func (m *migration) others() {
 	if m.policy.AlwaysCheckAllPredicates {
 		m.noteAt("alwaysCheckAllPredicates", "no equivalent: a node is rejected for the reason of the first plugin that rejects it")
 	}
-	for i, e := range m.policy.Extenders {
+	for i := range m.policy.Extenders {
+		e := &m.policy.Extenders[i]
+		named := func(name string) int {
+			return slices.IndexFunc(e.ManagedResources, func(r schedulerv1.ExtenderManagedResource) bool { return r.Name == name })
+		}
+		if shared := named(gpuMemory); shared >= 0 && named(gpuCount) < 0 {
+			m.noteAt(fmt.Sprintf("extenders[%d].managedResources", i), "%s is now in the list: a pod can request GPUs by it alone, and kube-scheduler would bind such a pod without a call, to GPUs that may be in use", gpuCount)
+			e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource{Name: gpuCount, IgnoredByScheduler: e.ManagedResources[shared].IgnoredByScheduler})
+		}
 		if e.HTTPTimeout != 0 && e.HTTPTimeout < int64(time.Millisecond) {
 			m.noteAt(fmt.Sprintf("extenders[%d].httpTimeout", i), "%d is a number of nanoseconds, so every call fails: write a duration such as 5s", e.HTTPTimeout)
 		}

@@ -19,7 +19,7 @@ func (m *migration) write() []byte {
 	}
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
 	if name := m.options.SchedulerName; name != "" {
-		p.lease(m.options.Namespace, name)
+		p.lease(m.options.LeaseNamespace, name)
 	}
 	m.writeProfile(&p)
 	if len(m.policy.Extenders) > 0 {
@@ -38,7 +38,7 @@ func (m *migration) writeProfile(p *page) {
 	if m.policy.Priorities == nil && !configured && m.options.SchedulerName == "" {
 		return
 	}
-	p.line("profiles:\n- schedulerName: %s", quoted(cmp.Or(m.options.SchedulerName, "default-scheduler")))
+	p.line("profiles:\n- schedulerName: %s", quoted(cmp.Or(m.options.SchedulerName, defaultScheduler)))
 	if m.policy.Priorities != nil {
 		p.comment("  ", "As in the Policy, only these plugins score nodes.")
 		p.line("  plugins:\n    score:\n      disabled:\n      - name: \"*\"")

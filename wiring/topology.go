@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,10 +47,17 @@ const (
 	DefaultNodePort = 32766
 	// secondScheduler is the default name of a second scheduler.
 	secondScheduler = "outboard-scheduler"
+	// defaultScheduler is the name of the cluster's own scheduler, which pods without a name have.
+	defaultScheduler = "default-scheduler"
 )
 
 // ServiceName is the DNS name of Outboard's Service in a namespace.
 func ServiceName(namespace string) string { return "outboard." + namespace + ".svc" }
+
+// ServerNames are the hosts for which Outboard's certificate is unless others are given: its Service in a namespace, and loopback.
+func ServerNames(namespace string) []string {
+	return []string{ServiceName(namespace), "localhost", "127.0.0.1", "::1"}
+}
 
 // Certificates are the files of certificates as kube-scheduler sees them.
 type Certificates struct{ CA, Cert, Key string }
@@ -101,15 +109,28 @@ func (t Topology) url(s *config.Serving, namespace string) (string, error) {
 	return scheme + "://" + net.JoinHostPort(host, port), nil
 }
 
-// serverName returns the name in Outboard's certificate if the URL does not have it: certificates
-// are issued for the name of the Service, which does not change with its ClusterIP.
+// remote says whether kube-scheduler calls from another host or pod than Outboard's.
+func (o *Options) remote() bool {
+	if o.URL == "" || o.For == Service || o.For == NodePort {
+		return o.For == Service || o.For == NodePort
+	}
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return false // checkURL reports it
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && !ip.IsLoopback() || err != nil && u.Hostname() != "localhost"
+}
+
+// serverName returns the name in Outboard's certificate if the URL has an IP address that is not in it: certificates are issued for the
+// name of the Service, which does not change with its ClusterIP. A NodePort is on loopback, but not all certificates have that.
 func (t Topology) serverName(prefix, namespace string) string {
 	u, err := url.Parse(prefix)
-	if err != nil || t != Kubeadm && t != NodePort {
+	if err != nil {
 		return ""
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
-	if err != nil || ip.IsLoopback() && t != NodePort {
+	if err != nil || t != NodePort && slices.Contains(ServerNames(namespace), ip.String()) {
 		return ""
 	}
 	return ServiceName(namespace)
@@ -121,26 +142,36 @@ func checkURL(text string, s *config.Serving) error {
 	rule := ""
 	var unparsed *url.Error
 	switch {
+	case errors.As(err, &unparsed) && !strings.Contains(text, "://"):
+		rule = "must begin with http:// or https://"
 	case errors.As(err, &unparsed):
 		rule = unparsed.Err.Error()
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
 		rule = "must be http://HOST:PORT or https://HOST:PORT; paths are those of the profiles"
+	case hostRule(u.Hostname()) != "":
+		rule = "host: " + hostRule(u.Hostname())
+	case portRule(u.Port()) != "":
+		rule = "port: " + portRule(u.Port())
+	case u.Scheme == "http" && s.TLS != nil && s.TLS.CertFile == "":
+		rule = "must be https://: the configuration serves its own host only, and the chart adds serving.tls to it. To serve other hosts without TLS, set serving.address and serving.insecure: true"
 	case u.Scheme == "http" && s.TLS != nil:
 		rule = "must be https://, because the configuration has serving.tls"
 	case u.Scheme == "https" && s.TLS == nil:
 		rule = "must be http://, because the configuration has no serving.tls"
-	case hostRule(u.Hostname()) != "":
-		rule = "host: " + hostRule(u.Hostname())
-	case u.Port() != "":
-		port, _ := strconv.Atoi(u.Port()) // 0 is not valid either
-		if msgs := validation.IsValidPortNum(port); len(msgs) > 0 {
-			rule = "port: " + msgs[0]
-		}
 	}
 	if rule != "" {
 		return fmt.Errorf("--url=%q: %s", text, rule)
 	}
 	return nil
+}
+
+// portRule returns the rule that port breaks. "" if it breaks none, or is "", the port of the scheme.
+func portRule(port string) string {
+	number, _ := strconv.Atoi(port) // 0 is not valid either
+	if msgs := validation.IsValidPortNum(number); port != "" && len(msgs) > 0 {
+		return msgs[0]
+	}
+	return ""
 }
 
 // hostRule returns the rule that host breaks: it must be a DNS name or an IP address. "" if it breaks none.

@@ -37,8 +37,10 @@ type Options struct {
 	URL string
 	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does not have it. Default: by topology.
 	ServerName string
-	// Namespace is the namespace of Outboard, with its Service and the lease of a second scheduler. Default [Namespace].
+	// Namespace is the namespace of Outboard and of its Service. Default [Namespace].
 	Namespace string
+	// LeaseNamespace is the namespace of a second scheduler's lease, leaderElection.resourceNamespace. Default: Namespace.
+	LeaseNamespace string
 	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
 	// [Directory].
 	CertificateDir string
@@ -75,12 +77,11 @@ type entry struct {
 
 // New decides on the extenders for the configuration.
 func New(c *config.Config, o Options) (*Wiring, error) {
-	o.Namespace = cmp.Or(o.Namespace, Namespace)
-	if err := checkNamespace(o.Namespace); err != nil {
+	if err := o.completeNamespaces(); err != nil {
 		return nil, err
 	}
-	if o.URL == "" && o.For == Service && c.Serving.TLS == nil && !c.Serving.Insecure {
-		// A file that serves no other host is not that of a Service yet. The chart serves it with TLS.
+	if o.remote() && c.Serving.TLS == nil && !c.Serving.Insecure {
+		// A file that serves its own host only is not yet what this kube-scheduler calls. The chart serves it with TLS.
 		served := *c
 		served.Serving.TLS = &config.TLS{ClientCAFile: "ca.crt"}
 		c = &served
@@ -119,9 +120,18 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	return w, errors.Join(w.oneBinder(), w.nameSchedulers(profiles))
 }
 
-func checkNamespace(namespace string) error {
-	if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
-		return fmt.Errorf("--namespace=%q: %s", namespace, wrong[0])
+// completeNamespaces fills in the defaults of both namespaces, and checks them.
+func (o *Options) completeNamespaces() error {
+	o.Namespace = cmp.Or(o.Namespace, Namespace)
+	if wrong := validation.IsDNS1123Label(o.Namespace); len(wrong) > 0 {
+		return fmt.Errorf("--namespace=%q: %s", o.Namespace, wrong[0])
+	}
+	if o.LeaseNamespace != "" && !o.second() {
+		return fmt.Errorf("--leader-elect-resource-namespace=%q: only a second scheduler has a lease of its own: name it with --scheduler-name, or leave out the flag", o.LeaseNamespace)
+	}
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, o.Namespace)
+	if wrong := validation.IsDNS1123Label(o.LeaseNamespace); len(wrong) > 0 {
+		return fmt.Errorf("--leader-elect-resource-namespace=%q: %s", o.LeaseNamespace, wrong[0])
 	}
 	return nil
 }
@@ -290,7 +300,6 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 			}
 		}
 	}
-	const clusters = "default-scheduler"
 	switch {
 	case w.options.For == Kubeadm && w.options.SchedulerName != "":
 		return errors.New("--scheduler-name: the scheduler of --for kubeadm is the cluster's own, whose name does not change: leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport")
@@ -298,16 +307,16 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 		name := w.options.SchedulerName
 		if name == "" {
 			name = secondScheduler
-			if len(named) > 0 {
-				name = named[0]
+			if others := slices.DeleteFunc(slices.Clone(named), isDefaultScheduler); len(others) > 0 {
+				name = others[0]
 			}
 		}
 		if err := checkSchedulerName(name); err != nil {
 			return err
 		}
 		w.schedulers = []string{name}
-	case len(named) > 0 && !slices.Equal(named, []string{clusters}):
-		w.schedulers = append([]string{clusters}, slices.DeleteFunc(named, func(name string) bool { return name == clusters })...)
+	case len(named) > 0 && !slices.Equal(named, []string{defaultScheduler}):
+		w.schedulers = append([]string{defaultScheduler}, slices.DeleteFunc(named, isDefaultScheduler)...)
 	}
 	for _, p := range profiles {
 		if w.options.second() && len(p.SchedulerNames) > 0 && !slices.Contains(p.SchedulerNames, w.schedulers[0]) {
@@ -317,8 +326,13 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 	return nil
 }
 
+func isDefaultScheduler(name string) bool { return name == defaultScheduler }
+
 // checkSchedulerName returns an error unless a second scheduler can have the name.
 func checkSchedulerName(name string) error {
+	if isDefaultScheduler(name) {
+		return fmt.Errorf("scheduler name %q: it is that of the cluster's own scheduler, and both would place the same pods: give the second scheduler another name", name)
+	}
 	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
 		return fmt.Errorf("scheduler name %q: it is also the name of a lease, so %s", name, msgs[0])
 	}

@@ -126,6 +126,14 @@ func TestExtenders(t *testing.T) {
 			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.Weight, e.TLSConfig.ServerName = "https://10.96.0.20/images", 2, "outboard.outboard-system.svc"
 			})}},
+		{"an IP address of any topology", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "https://10.0.0.5:8443"},
+			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.TLSConfig.ServerName = "https://10.0.0.5:8443/images", 2, "outboard.outboard-system.svc"
+			})}},
+		{"an IP address of any topology, as serving.address", strings.Replace(mutualTLS, "0.0.0.0", "10.0.0.5", 1) + "profiles:\n" + images, wiring.Options{},
+			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight, e.TLSConfig.ServerName = "https://10.0.0.5:8443/images", 2, "outboard.outboard-system.svc"
+			})}},
 		{"beside a static pod", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "https://127.0.0.1:8443"},
 			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "https://127.0.0.1:8443/images", 2 })}},
 		{"NodePort", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.NodePort, CertificateDir: "/tls/"},
@@ -178,6 +186,7 @@ func TestSchedulers(t *testing.T) {
 		{"the default name", "profiles:\n" + images, wiring.Options{For: wiring.Service}, "outboard-scheduler", "outboard-scheduler"},
 		{"a name at a NodePort", "profiles:\n" + images, wiring.Options{For: wiring.NodePort, SchedulerName: "a"}, "a", "a"},
 		{"a name anywhere", "profiles:\n" + images, wiring.Options{SchedulerName: "a"}, "a", "a"},
+		{"not the name of the cluster's own", "profiles:\n- schedulerNames: [default-scheduler, gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Service}, "gpu", "gpu"},
 		{"a name that is given", named, wiring.Options{For: wiring.Service, SchedulerName: "gpu"}, "gpu", "gpu"},
 		{"kubeadm", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "", "kube-scheduler"},
 	} {
@@ -204,14 +213,19 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
-// The namespace of Outboard is in the lease of a second scheduler, in the URL of the Service and in the name of the certificate.
+// The namespace of Outboard is in the URL of the Service and in the name of the certificate, and that of the lease is the same unless
+// another is given.
 func TestNamespace(t *testing.T) {
-	for topology, want := range map[wiring.Topology][3]string{
-		wiring.Service:  {"https://outboard.sched.svc/images", "", "sched"},
-		wiring.Sidecar:  {"https://127.0.0.1:8443/images", "", "sched"},
-		wiring.NodePort: {"https://127.0.0.1:32766/images", "outboard.sched.svc", ""},
+	for options, want := range map[[3]string][3]string{
+		{"service"}:                       {"https://outboard.sched.svc/images", "", "sched"},
+		{"sidecar"}:                       {"https://127.0.0.1:8443/images", "", "sched"},
+		{"nodeport"}:                      {"https://127.0.0.1:32766/images", "outboard.sched.svc", ""},
+		{"nodeport", "gpu"}:               {"https://127.0.0.1:32766/images", "outboard.sched.svc", "sched"},
+		{"nodeport", "gpu", "kube-other"}: {"https://127.0.0.1:32766/images", "outboard.sched.svc", "kube-other"},
+		{"service", "", "kube-other"}:     {"https://outboard.sched.svc/images", "", "kube-other"},
 	} {
-		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{For: topology, Namespace: "sched"})
+		topology := wiring.Topology(options[0])
+		w, err := wiring.New(load(t, mutualTLS+"profiles:\n"+images), wiring.Options{For: topology, Namespace: "sched", SchedulerName: options[1], LeaseNamespace: options[2]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +234,7 @@ func TestNamespace(t *testing.T) {
 			c.LeaderElection.ResourceNamespace = "" // the default of kube-scheduler
 		}
 		if got := [3]string{e.URLPrefix, e.TLSConfig.ServerName, c.LeaderElection.ResourceNamespace}; got != want {
-			t.Errorf("for %s: %q, want %q", topology, got, want)
+			t.Errorf("for %q: %q, want %q", options, got, want)
 		}
 	}
 }
@@ -258,7 +272,11 @@ func TestErrors(t *testing.T) {
 		{"any address, static pod", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "no cluster DNS"},
 		{"any port", "serving: {address: '127.0.0.1:0'}\nprofiles:\n" + images, wiring.Options{}, "chosen at the start"},
 		{"another scheme", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "http://a:1"}, "must be https://"},
-		{"another scheme", "profiles:\n" + images, wiring.Options{URL: "https://a:1"}, "must be http://"},
+		{"another scheme", "profiles:\n" + images, wiring.Options{URL: "https://localhost:1"}, "must be http://"},
+		{"another scheme at another host", "serving: {address: ':8443', insecure: true}\nprofiles:\n" + images, wiring.Options{URL: "https://a:1"}, "must be http://"},
+		{"plain HTTP to the Service", "profiles:\n" + images, wiring.Options{For: wiring.Service, URL: "http://outboard.outboard-system.svc"}, "must be https://: the configuration serves its own host only, and the chart adds serving.tls"},
+		{"plain HTTP to the IP address of the Service", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "http://10.96.0.20"}, "must be https://: the configuration serves its own host only"},
+		{"no scheme", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "10.96.0.20:443"}, `--url="10.96.0.20:443": must begin with http:// or https://`},
 		{"a path", "profiles:\n" + images, wiring.Options{URL: "http://a:1/images"}, "paths are those of the profiles"},
 		{"no URL", "profiles:\n" + images, wiring.Options{URL: "a:1"}, "must be http://HOST:PORT"},
 		{"no host", "profiles:\n" + images, wiring.Options{URL: "http://:8443"}, `--url="http://:8443": host: `},
@@ -271,9 +289,13 @@ func TestErrors(t *testing.T) {
 		{"no name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "not a name"}, `--server-name="not a name": must be a DNS name or an IP address: a lowercase RFC 1123 subdomain`},
 		{"a URL as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "https://outboard"}, `--server-name="https://outboard": must be a DNS name or an IP address`},
 		{"an address with port as name", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Service, ServerName: "10.96.0.20:443"}, `--server-name="10.96.0.20:443": must be a DNS name or an IP address: must be a valid IP address`},
-		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "http://10.96.0.20", SchedulerName: "a"}, "the scheduler of --for kubeadm is the cluster's own"},
+		{"the cluster's own has a name", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20", SchedulerName: "a"}, "the scheduler of --for kubeadm is the cluster's own"},
 		{"a name that no lease can have", "profiles:\n" + images, wiring.Options{For: wiring.Sidecar, SchedulerName: "GPU_scheduler"}, `scheduler name "GPU_scheduler": it is also the name of a lease, so `},
+		{"the name of the cluster's own", "profiles:\n" + images, wiring.Options{For: wiring.Service, SchedulerName: "default-scheduler"}, `scheduler name "default-scheduler": it is that of the cluster's own scheduler`},
+		{"the name of the cluster's own at a NodePort", "profiles:\n" + images, wiring.Options{For: wiring.NodePort, SchedulerName: "default-scheduler"}, `scheduler name "default-scheduler": it is that of the cluster's own scheduler`},
 		{"no namespace", "profiles:\n" + images, wiring.Options{Namespace: "a.b"}, `--namespace="a.b": `},
+		{"no namespace of a lease", "profiles:\n" + images, wiring.Options{SchedulerName: "a", LeaseNamespace: "a.b"}, `--leader-elect-resource-namespace="a.b": `},
+		{"a lease of the cluster's own", "profiles:\n" + images, wiring.Options{LeaseNamespace: "kube-system"}, "only a second scheduler has a lease of its own"},
 		{"a relative directory", "profiles:\n" + images, wiring.Options{CertificateDir: "tls"}, `certificate directory "tls": must be an absolute path`},
 		{"a scheduler whose pods are not bound", "profiles:\n- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{For: wiring.Service, SchedulerName: "a"}, "binds pods of gpu only"},
 	} {

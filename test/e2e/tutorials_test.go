@@ -202,10 +202,7 @@ func (th *theater) designResponds(play *stage.Play) {
 // The converted Policies, and the corrected file, differ from what kube-scheduler gets only as their READMEs say.
 func TestTutorialsAreConverted(t *testing.T) {
 	for folder, change := range map[string]func(converted map[string]any){
-		"gpushare": func(converted map[string]any) {
-			extender := converted["extenders"].([]any)[0].(map[string]any)
-			extender["managedResources"] = append(extender["managedResources"].([]any), map[string]any{"name": "aliyun.com/gpu-count", "ignoredByScheduler": false})
-		},
+		"gpushare": func(map[string]any) {},
 		"image-score": func(converted map[string]any) {
 			converted["profiles"].([]any)[0].(map[string]any)["schedulerName"] = "extended-scheduler"
 			converted["leaderElection"] = map[string]any{"resourceNamespace": "kube-system", "resourceName": "extended-scheduler"}
