@@ -26,6 +26,9 @@ import (
 // renewalNotice is how long before a certificate expires the command reports that.
 const renewalNotice = 30 * 24 * time.Hour
 
+// longestLifetime is the limit of --lifetime: a new CA is valid for ten years.
+const longestLifetime = 10 * 365 * 24 * time.Hour
+
 type certsOptions struct {
 	names            []string
 	client           string
@@ -64,6 +67,9 @@ docs/certificates.md has the steps in between.`,
   outboard certs --dir tls --renew`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.dir == "" {
+				return missing(cmd, "dir")
+			}
 			changed := cmd.Flags().Changed
 			o.changedNames, o.changedNamespace, o.changedClient = changed("server-name"), changed("namespace"), changed("client-name")
 			if !o.changedNames {
@@ -85,23 +91,22 @@ docs/certificates.md has the steps in between.`,
 	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses at which kube-scheduler calls Outboard (default: outboard.NAMESPACE.svc and loopback)")
 	flags.StringVar(&o.client, "client-name", config.SchedulerClient, "name of kube-scheduler in its certificate, for allowedClients")
 	flags.StringVar(&o.namespace, "namespace", wiring.Namespace, "namespace of Outboard's Service and of the Secrets")
-	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid; a new CA is valid for ten years")
+	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid, but not longer than their CA; a new CA is valid for ten years")
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
 	flags.BoolVar(&o.newKeys, "new-keys", false, "with --renew: replace the keys, too")
 	flags.BoolVar(&o.addCA, "add-ca", false, "create a new CA, which signs from now on; ca.crt keeps the former one")
 	flags.BoolVar(&o.removeOldCAs, "remove-old-cas", false, "remove the former CA from ca.crt")
-	cmd.MarkFlagsMutuallyExclusive("renew", "add-ca", "remove-old-cas")
-	if err := cmd.MarkFlagRequired("dir"); err != nil {
-		panic(err) // the flag is defined above
-	}
 	return cmd
 }
 
 // run changes the files according to the flags, and reports its changes and when each certificate expires.
 func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
-	if o.lifetime < time.Hour {
-		return nil, fmt.Errorf("--lifetime=%s: must be at least 1h", o.lifetime)
+	if o.lifetime < time.Hour || o.lifetime > longestLifetime {
+		return nil, fmt.Errorf("--lifetime=%s: must be between 1h and %.0fh, for which a new CA is valid", o.lifetime, longestLifetime.Hours())
+	}
+	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
+		return nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as docs/certificates.md describes")
 	}
 	if o.client == "" {
 		return nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")

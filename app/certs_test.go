@@ -326,9 +326,10 @@ func TestCertsErrors(t *testing.T) {
 		{"another client name", []string{"--client-name", "other"}, nil, `the certificate is for "system:kube-scheduler", not for "other": replace it with --renew`},
 		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
 		{"new keys for the same certificates", []string{"--new-keys"}, nil, "--new-keys needs --renew"},
-		{"two steps", []string{"--renew", "--add-ca"}, nil, "none of the others can be"},
+		{"two steps", []string{"--renew", "--add-ca"}, nil, "--add-ca, --renew and --remove-old-cas are three steps"},
 		{"no client name", []string{"--client-name", ""}, nil, "--client-name must not be empty"},
-		{"lifetime", []string{"--lifetime", "1s"}, nil, "--lifetime=1s: must be at least 1h"},
+		{"lifetime", []string{"--lifetime", "1s"}, nil, "--lifetime=1s: must be between 1h and 87600h"},
+		{"lifetime beyond that of a CA", []string{"--renew", "--lifetime", "87601h"}, nil, "--lifetime=87601h0m0s: must be between 1h and 87600h, for which a new CA is valid"},
 		{"a rotation during a rotation", []string{"--add-ca"}, addCAIn, "the former CA is still trusted"},
 		{"removing too early", []string{"--remove-old-cas"}, addCAIn, "server certificate: x509: certificate signed by unknown authority"},
 	} {

@@ -65,10 +65,11 @@ func NewCommand(options ...Option) *cobra.Command {
 
 The exit status means the same for every command:
   0  the command did its work and has no findings
-  1  the command did its work and has findings: the FILE that it checks is not valid, an
-     error in a check, a pod that Outboard does not know, a service that is not ready
-  2  the command could not do its work: wrong usage, a file that cannot be read, a file
-     for --config that is not valid, no API server, no running service`,
+  1  the command did its work and has findings: an error in what it checks, a pod that
+     Outboard does not know, a service that is not ready
+  2  the command could not do its work: wrong usage, a file that cannot be read, a
+     configuration that it needs and that is not valid, no API server, no running
+     service or extender`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       versionLine(),

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -52,13 +53,15 @@ const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n
 
 func TestErrorsOfAnOperator(t *testing.T) {
 	wrong := file(t, header+"profiles:\n- policies: [{type: ImageLocality, wieght: 2}]\n  shortlist: -1\n")
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
 	for _, tt := range []struct {
 		name string
 		args []string
 		want []string
 	}{
 		{"a configuration without its flag", []string{"serve", wrong}, []string{"usage: outboard serve --config FILE"}},
-		{"no configuration", []string{"serve"}, []string{"config"}},
+		{"no configuration", []string{"serve"}, []string{"--config is missing: usage: outboard serve --config FILE"}},
 		{"no such file", []string{"serve", "--config", "/nowhere.yaml"}, []string{"/nowhere.yaml", "no such file"}},
 		{"all errors at once", []string{"serve", "--config", wrong}, []string{":4: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":5: profiles[0].shortlist"}},
 		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused: --admin must be", "kubectl port-forward"}},
@@ -66,12 +69,15 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"probe of what", []string{"probe", "health"}, []string{`"health": must be healthz or readyz`}},
 		{"probe of no service", []string{"probe", "readyz", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "--admin must be"}},
 		{"no such pod name", []string{"explain", "a/b/c"}, []string{`"a/b/c": must be [NAMESPACE/]POD`}},
-		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url"}},
+		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url: not a URL: must be http://host"}},
+		{"no extender", []string{"verify", "http://127.0.0.1:1"}, []string{"no connection to http://127.0.0.1:1 succeeded", "must be the urlPrefix of a running extender"}},
+		{"an address of another service, for gpus", []string{"gpus", "--admin", other.URL}, []string{"the service at " + other.URL + " shows no GPUs (status 404)", "GPUMemory", "--admin"}},
+		{"an address of another service, for explain", []string{"explain", "p", "--admin", other.URL}, []string{"the service at " + other.URL + " explains nothing (status 404)", "admin address of outboard serve"}},
 		{"kubeconfig to verify with", []string{"verify", "http://127.0.0.1:1", "--kubeconfig", "/nowhere"}, []string{"/nowhere"}},
 		{"context to verify with", []string{"verify", "http://127.0.0.1:1", "--context", "none"}, []string{"reading the cluster: "}},
 		{"mode", []string{"verify", "http://127.0.0.1:1", "--mode", "some"}, []string{"--mode"}},
 		{"resource", []string{"verify", "http://127.0.0.1:1", "--resource", "a=b"}, []string{"--resource a=b"}},
-		{"no directory", []string{"certs"}, []string{"dir"}},
+		{"no directory", []string{"certs"}, []string{"--dir is missing: usage: outboard certs --dir DIRECTORY"}},
 		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
 		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD"}},
 		{"no URL to verify", []string{"verify"}, []string{"URL is missing"}},

@@ -19,8 +19,11 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain why a pod is pending, or on its node",
-		Long:  "Show the latest decisions of the running service about a pod and, while the pod is pending, the result of every policy for every node now. The exit status is 1 if the service does not know the pod.",
-		Args:  positional("POD"),
+		Long: `Show the latest decisions of the running service about a pod and, while the pod is
+pending, the result of every policy for every node now. The exit status is 1 if the service
+does not know the pod: there is none, it has ended, or the service has clientConnection:
+None. Decisions about a former pod of that name are shown nevertheless.`,
+		Args: positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
@@ -49,7 +52,7 @@ func explainCommand() *cobra.Command {
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			if !doc.Known && len(doc.Decisions) == 0 {
+			if !doc.Known {
 				return errFindings
 			}
 			return nil

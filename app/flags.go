@@ -37,6 +37,11 @@ func positional(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// missing is the error of a required flag that is not given.
+func missing(cmd *cobra.Command, flag string) error {
+	return fmt.Errorf("--%s is missing: usage: %s", flag, cmd.UseLine())
+}
+
 // standardInput is what errors call standard input.
 const standardInput = "standard input"
 

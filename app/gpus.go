@@ -64,6 +64,9 @@ func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []st
 	if err != nil {
 		return nil, fmt.Errorf("calling the service: %w", err)
 	}
+	if res.StatusCode == http.StatusNotFound {
+		return nil, fmt.Errorf("the service at %s shows no GPUs (status 404): no profile has the policy GPUMemory, or --admin is not the admin address of outboard serve", admin)
+	}
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the service responded with %s: %s", res.Status, strings.TrimSpace(string(body)))
 	}

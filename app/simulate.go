@@ -177,7 +177,7 @@ func namesOf(files []string) []string {
 func (o *simulateOptions) validate() error {
 	switch {
 	case len(o.nodes) == 0:
-		return fmt.Errorf("--nodes is needed: a file with the nodes")
+		return errors.New("--nodes is missing: it names a file with the nodes, as kubectl get nodes,pods -A -o yaml prints it")
 	case o.seeds < 1 || o.seeds > 1000:
 		return fmt.Errorf("--seeds=%d: must be between 1 and 1000", o.seeds)
 	case !(o.until > 0 && o.until <= 100):

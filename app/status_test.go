@@ -47,6 +47,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 		case r.URL.Path == "/explain" && r.URL.Query().Get("pod") == "known":
 			_, _ = w.Write([]byte(`{"known": true}`))
+		case r.URL.Path == "/explain" && r.URL.Query().Get("pod") == "gone":
+			_, _ = w.Write([]byte(`{"known": false, "decisions": [{"verb": "filter"}]}`))
 		default:
 			_, _ = w.Write([]byte(`{}`))
 		}
@@ -78,10 +80,10 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 			good: []string{"--recheck=0 --kubeconfig " + clean}, findings: []string{"--recheck=0 --kubeconfig " + leak},
 			failed: []string{"--kubeconfig /nowhere", "--grace=-1s"},
 		},
-		"outboard certs":   {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good}},
+		"outboard certs":   {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
 		"outboard check":   {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
 		"outboard doctor":  {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
-		"outboard explain": {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere}},
+		"outboard explain": {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere, "known --admin " + noPaths.URL}},
 		"outboard gpus":    {good: []string{"--admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
 		"outboard probe": {
 			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},
@@ -96,7 +98,7 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard simulate": {good: []string{"--nodes " + nodes}, failed: []string{"", "--nodes /nowhere.yaml", "--nodes " + nodes + " --config " + bad}},
 		"outboard verify": {
 			good: []string{equal.URL + " --prioritize p --mode names"}, findings: []string{noPaths.URL},
-			failed: []string{"", "127.0.0.1:80", equal.URL + " --pod /nowhere.yaml", equal.URL + " --cluster --kubeconfig /nowhere"},
+			failed: []string{"", "127.0.0.1:80", nowhere, nowhere + " -o json", equal.URL + " --pod /nowhere.yaml", equal.URL + " --cluster --kubeconfig /nowhere"},
 		},
 		"outboard version":               {good: []string{""}},
 		"outboard help":                  {good: []string{"", "check"}, failed: []string{"nonsense"}},

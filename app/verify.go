@@ -33,7 +33,8 @@ func verifyCommand() *cobra.Command {
 		Long: `Call any scheduler extender as kube-scheduler would, and report which rules of the
 contract pass and fail, with the consequence of each failure in kube-scheduler. URL
 is the urlPrefix of kube-scheduler's configuration. The exit status is 1 if a rule
-fails whose violation makes kube-scheduler fail or lose pods.
+fails whose violation makes kube-scheduler fail or lose pods, and 2 if no connection
+to the extender succeeds.
 
 The command binds and changes nothing: the pods in its requests do not exist. An
 extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfig and
@@ -57,6 +58,9 @@ extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfi
 			}
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
+			}
+			if report.Connections == 0 {
+				return fmt.Errorf("no connection to %s succeeded, so no rule is checked: URL must be the urlPrefix of a running extender, with --ca, --cert and --key if its TLS requires them", report.URL)
 			}
 			if !report.OK() {
 				return errFindings

@@ -33,6 +33,9 @@ func Fetch(ctx context.Context, client *http.Client, admin string, query url.Val
 	if err != nil {
 		return nil, fmt.Errorf("reading the response of the service: %w", err)
 	}
+	if res.StatusCode == http.StatusNotFound && query.Get("profile") == "" {
+		return nil, fmt.Errorf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", admin)
+	}
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the service at %s responded with %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
 	}

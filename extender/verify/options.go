@@ -113,7 +113,7 @@ func (o Options) validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
 	if u, err := url.Parse(o.URL); err != nil {
-		bad("url: not a URL") // its error would repeat a password in it
+		bad("url: not a URL: must be http://host… or https://host…") // the error of Parse would repeat a password in it
 	} else if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		bad("url: %q: must be http://host… or https://host…", u.Redacted())
 	}
