@@ -49,7 +49,7 @@ func TestFollowLater(t *testing.T) {
 	says(b, "")
 	for range 2 {
 		err := c.Follow(ctx, true, []snapshot.ConfigMapSource{a, b})
-		if err == nil || !strings.Contains(err.Error(), "ledger/crd.yaml") || strings.Contains(err.Error(), "configmaps") {
+		if err == nil || !strings.Contains(err.Error(), "deploy/chart/crds/ledgers.yaml") || strings.Contains(err.Error(), "configmaps") {
 			t.Errorf("without Ledgers: %v", err)
 		}
 		says(b, "b-follow-n")

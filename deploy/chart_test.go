@@ -193,9 +193,14 @@ func TestPageShowsThePreset(t *testing.T) {
 	}
 }
 
-func TestChartHasTheLedgerCRD(t *testing.T) {
-	if !bytes.Equal(read(t, "chart/crds/ledgers.yaml"), ledger.CustomResourceDefinition) {
-		t.Error("chart/crds/ledgers.yaml differs from ledger/crd.yaml")
+// The file that errors name is that of the chart.
+func TestErrorsNameTheLedgerCRD(t *testing.T) {
+	const file = "chart/crds/ledgers.yaml"
+	if command := "kubectl apply -f deploy/" + file; !strings.Contains(ledger.ErrNotServed.Error(), command) {
+		t.Errorf("%q does not name %q", ledger.ErrNotServed, command)
+	}
+	if !bytes.Contains(read(t, file), []byte("\n  name: "+ledger.Resource.GroupResource().String()+"\n")) {
+		t.Errorf("%s is not the CRD of %s", file, ledger.Resource.GroupResource())
 	}
 }
 

@@ -51,7 +51,7 @@ func TestManifestsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defined, objects := map[string]string{}, map[string]any{} // by kind, namespace and name
-	for _, file := range append(files, "chart/crds/ledgers.yaml", "../ledger/crd.yaml") {
+	for _, file := range append(files, "chart/crds/ledgers.yaml") {
 		for doc := range bytes.SplitSeq(read(t, file), []byte("\n---\n")) {
 			var is metav1.PartialObjectMetadata
 			var object any

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"maps"
 	"slices"
@@ -22,12 +21,7 @@ var (
 	Kind         = GroupVersion.WithKind("Ledger")
 )
 
-// CustomResourceDefinition is the manifest of the Ledger CRD. Its schema rejects a ledger whose claims exceed a capacity.
-//
-//go:embed crd.yaml
-var CustomResourceDefinition []byte
-
-// maxAnnotations bounds those of one claim, as the schema in CustomResourceDefinition does.
+// maxAnnotations bounds those of one claim, as the schema in deploy/chart/crds/ledgers.yaml does.
 const maxAnnotations = 16
 
 // Object is a Ledger in the API server.

@@ -104,7 +104,7 @@ func (k *Keeper) writeEach(ctx context.Context, name string, key snapshot.Ledger
 }
 
 // ErrNotServed means that the API server does not have the Ledger resource.
-var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply -f ledger/crd.yaml", Resource.GroupResource())
+var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply -f deploy/chart/crds/ledgers.yaml", Resource.GroupResource())
 
 // notServed reports whether an error is about the resource, and not about one object: the API server does not serve the
 // resource, or is deleting its definition.

@@ -42,7 +42,7 @@ var bindFailures = []failure{
 	{"binding", "the pod has changed", nil, "Nothing: kube-scheduler retries with the new version of the pod."},
 	{"binding", "it is not known whether the pod was bound", nil, "See [When an answer is lost](../claims.md#when-an-answer-is-lost)."},
 	{"cluster", "too many pods are being bound concurrently", nil, "Increase `clientConnection.qps` and `clientConnection.burst`."},
-	{"ledger", "the API server does not serve %s: install the Ledger CRD: kubectl apply -f ledger/crd.yaml", []string{"ledgers.outboard.dev"}, "Run the command."},
+	{"ledger", "the API server does not serve %s: install the Ledger CRD: kubectl apply -f deploy/chart/crds/ledgers.yaml", []string{"ledgers.outboard.dev"}, "Run the command."},
 	{"ledger", "the object with the ledger's name is for another resource or node", nil, "Run `outboard audit`, and delete that Ledger if no pod needs it."},
 	{"ledger", "the claim was not written: it was still queued behind other writes", nil, "Nothing: kube-scheduler retries. If it is frequent, see `outboard_ledger_write_duration_seconds`."},
 	{"ledger", "it is unknown whether the claim was written: %w", []string{"ERROR"}, "Nothing: the claim is released if the pod does not need it. Check the latency of the API server."},

@@ -24,7 +24,7 @@ profiles:
     config: {features: [{name: solver, seats: 2}]}
 `
 
-const installLedgers = "kubectl apply -f ledger/crd.yaml"
+const installLedgers = "kubectl apply -f deploy/chart/crds/ledgers.yaml"
 
 // Somebody deletes the CRD of ledgers, with all claims, and installs it again. Meanwhile no pod
 // gets a seat, and the messages show the remedy. Afterwards the pod with a seat still has it, and
@@ -63,7 +63,7 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 		t.Errorf("the log has it %d times", got)
 	}
 
-	th.apply(nil, "-f", filepath.Join(th.Root, "ledger", "crd.yaml"))
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "chart", "crds", "ledgers.yaml"))
 	th.awaitBound(second)
 	th.eventually("the beginner has read all", func() bool { return beginner.cluster.Synced() == nil })
 	th.eventually("the warning is gone", func() bool { return !strings.Contains(th.get(o.Admin+"/readyz"), "[!]") })

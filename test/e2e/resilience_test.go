@@ -199,7 +199,7 @@ func TestReloadStartsLedgers(t *testing.T) {
 	if got := th.metric(o, "outboard_config_last_reload_successful "); got != "0" {
 		t.Errorf("the gauge is %q", got)
 	}
-	th.apply(nil, "-f", filepath.Join(th.Root, "ledger", "crd.yaml"))
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "chart", "crds", "ledgers.yaml"))
 	th.eventually("the configuration is in force", func() bool { return th.metric(o, "outboard_config_last_reload_successful ") == "1" })
 	if got := th.metric(o, `outboard_cluster_synced{resource="ledgers"} `); got != "1" {
 		t.Errorf("the metric of the resource is %q", got)

@@ -140,7 +140,11 @@ func (g *ground) admit(ctx context.Context) (err error) {
 
 // defineLedgers installs the Ledger CRD, and returns when the API server serves it.
 func (g *ground) defineLedgers(ctx context.Context) error {
-	definition, err := yaml.YAMLToJSON(ledger.CustomResourceDefinition)
+	manifest, err := os.ReadFile(filepath.Join(g.root, "deploy", "chart", "crds", "ledgers.yaml"))
+	if err != nil {
+		return err
+	}
+	definition, err := yaml.YAMLToJSON(manifest)
 	if err != nil {
 		return err
 	}
