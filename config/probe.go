@@ -102,6 +102,7 @@ func (p *prober) object(s *strictyaml.Schema, path string, documents []around) {
 	}
 	p.needed[path] = s.Required
 	p.alternatives(s, path, documents)
+	p.exclusions(s, path, documents, beside[0])
 }
 
 // beside returns the contents of a mapping with which each of its fields is tried. The first one
@@ -274,6 +275,59 @@ func (p *prober) exclusive(path string, document around, given map[string]any) b
 		}
 	}
 	return len(names) > 1
+}
+
+// togetherRule is how errors name the other one of two fields that exclude each other.
+var togetherRule = regexp.MustCompile(`^cannot be set together with (\w+)`)
+
+// exclusions finds pairs of optional fields of a mapping that cannot be set together. least has the required fields.
+func (p *prober) exclusions(s *strictyaml.Schema, path string, documents []around, least map[string]any) {
+	// together reports whether the error about both fields is in the document with these values, and whether a has another error.
+	together := func(document around, a, b string, values map[string]any) (found, wrong bool) {
+		for _, e := range p.parse(document(merged(least, values))) {
+			other := togetherRule.FindStringSubmatch(e.Rule)
+			switch {
+			case e.Path == child(path, a) && other != nil && other[1] == b || e.Path == child(path, b) && other != nil && other[1] == a:
+				found = true
+			case e.Path == child(path, a):
+				wrong = true
+			}
+		}
+		return found, wrong
+	}
+	samples := map[string]any{}
+	for name, property := range s.Properties {
+		samples[name] = p.sample(property, child(path, name))
+	}
+	var pairs [][2]string
+	for _, e := range p.parse(documents[0](merged(least, samples))) {
+		if other := togetherRule.FindStringSubmatch(e.Rule); other != nil && parent(e.Path) == path && s.Properties[other[1]] != nil {
+			pairs = append(pairs, [2]string{strings.TrimPrefix(e.Path, child(path, "")), other[1]})
+		}
+	}
+	for _, pair := range pairs {
+		a, b := pair[0], pair[1]
+		always := !slices.ContainsFunc(documents, func(document around) bool {
+			found, _ := together(document, a, b, map[string]any{a: samples[a], b: samples[b]})
+			return !found
+		})
+		if !always || s.Alternatives(a, b) {
+			continue
+		}
+		both := &strictyaml.Schema{Properties: map[string]*strictyaml.Schema{}, Required: []string{a, b}}
+		for _, names := range [][2]string{{a, b}, {b, a}} {
+			var unset []any
+			for _, value := range []any{nil, "", 0, false, []any{}, map[string]any{}} {
+				if found, wrong := together(documents[0], names[0], names[1], map[string]any{names[0]: value, names[1]: samples[names[1]]}); !found && !wrong {
+					unset = append(unset, value)
+				}
+			}
+			if unset != nil {
+				both.Properties[names[0]] = &strictyaml.Schema{Not: &strictyaml.Schema{Enum: unset}}
+			}
+		}
+		s.AllOf = append(s.AllOf, &strictyaml.Schema{Not: both})
+	}
 }
 
 // notInEnum is a string that is in no enum.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 
 	"outboard.dev/outboard/config/strictyaml"
 )
@@ -26,7 +27,8 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 	item := policyOf(root)
 	for i, config := range b.policies() {
 		then := &strictyaml.Schema{Properties: map[string]*strictyaml.Schema{configField: config}}
-		if config.Required != nil || config.AllOf != nil {
+		lacks := func(s *strictyaml.Schema) bool { return s.AnyOf != nil || s.OneOf != nil }
+		if config.Required != nil || slices.ContainsFunc(config.AllOf, lacks) {
 			then.Required = []string{configField}
 		} else {
 			config.AllowNull()

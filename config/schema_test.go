@@ -112,7 +112,7 @@ func childOf(path, step string) string {
 var expressible = regexp.MustCompile(`^Unknown field|^Unsupported value|: must be (a string|a mapping|a list|true or false|a whole number|a number such|a duration such|a quantity such)`)
 
 // exclusive are the rules of fields of which only one may be set. The schema rejects the mapping around them.
-var exclusive = regexp.MustCompile(`: set only one of |^a signal has one source`)
+var exclusive = regexp.MustCompile(`^cannot be set together with |^a signal has one source`)
 
 type inexpressibleRule struct {
 	why  string

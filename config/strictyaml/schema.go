@@ -80,6 +80,14 @@ func FieldName[T any](field string) string {
 	panic("type " + t.String() + " has no field " + field + " in files")
 }
 
+// Alternatives reports whether exactly one of the fields is required, or of more that include them.
+func (s *Schema) Alternatives(a, b string) bool {
+	requires := func(all []*Schema, field string) bool {
+		return slices.ContainsFunc(all, func(one *Schema) bool { return slices.Contains(one.Required, field) })
+	}
+	return slices.ContainsFunc(s.AllOf, func(all *Schema) bool { return requires(all.OneOf, a) && requires(all.OneOf, b) })
+}
+
 // AllowNull allows null, which is the same as an absent field.
 func (s *Schema) AllowNull() {
 	if s.Type != nil {

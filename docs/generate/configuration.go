@@ -28,7 +28,7 @@ type schema struct {
 	Required             []string
 	AdditionalProperties json.RawMessage
 	AnyOf, OneOf, AllOf  []*schema
-	If, Then             *schema
+	If, Then, Not        *schema
 }
 
 // readSchema returns what the command schema prints.
@@ -148,7 +148,10 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 		p.line("It has no fields.\n")
 	}
 	for _, rule := range s.AllOf {
-		if rule.If == nil {
+		switch {
+		case rule.Not != nil:
+			p.line("At most one of `%s` may be set.\n", strings.Join(rule.Not.Required, "` and `"))
+		case rule.If == nil:
 			number, alternatives := "At least one", rule.AnyOf
 			if rule.OneOf != nil {
 				number, alternatives = "Exactly one", rule.OneOf
