@@ -44,6 +44,7 @@ or changes that require a restart.`,
 			}
 			if c != nil {
 				report.Warnings = places(c.Warnings)
+				report.list(c)
 				if err := report.compare(c, cmd.InOrStdin(), types); err != nil {
 					return err
 				}
@@ -51,7 +52,7 @@ or changes that require a restart.`,
 			if output == "json" {
 				err = writeJSON(cmd.OutOrStdout(), report)
 			} else {
-				err = report.text(cmd.OutOrStdout(), c)
+				err = report.text(cmd.OutOrStdout())
 			}
 			if err == nil && (!report.Valid || len(report.Risks) > 0) {
 				err = errFindings
@@ -86,11 +87,40 @@ type checked struct {
 	Valid    bool    `json:"valid"`
 	Errors   []place `json:"errors,omitempty"`
 	Warnings []place `json:"warnings,omitempty"`
+	// Profiles and Signals are those of a valid file.
+	Profiles []checkedProfile `json:"profiles,omitempty"`
+	Signals  []checkedSignal  `json:"signals,omitempty"`
 	// Changes and Risks are those of --against.
 	Changes []config.Change `json:"changes,omitempty"`
 	Risks   []string        `json:"risks,omitempty"`
 
 	file, against string // the names of the files; against is "" without --against
+}
+
+// checkedProfile is a profile with the names of its policies.
+type checkedProfile struct {
+	Path     string   `json:"path"`
+	Policies []string `json:"policies"`
+}
+
+// checkedSignal is a signal with its type of source.
+type checkedSignal struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+}
+
+// list adds the profiles and signals of the valid configuration.
+func (r *checked) list(c *config.Config) {
+	for _, p := range c.Profiles {
+		var names []string
+		for _, policy := range p.Policies {
+			names = append(names, policy.Name)
+		}
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names})
+	}
+	for i := range c.Signals {
+		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
+	}
 }
 
 // compare adds the changes from the file in use to c.
@@ -119,38 +149,36 @@ type place struct {
 	// Line is from 1; 0 is the file as a whole.
 	Line  int    `json:"line,omitempty"`
 	Field string `json:"field,omitempty"`
-	// Message is the whole line of text.
+	// Message says what is wrong, without the place.
 	Message string `json:"message"`
+
+	text string // the whole line
 }
 
 func places(errs config.Errors) []place {
 	var all []place
 	for _, e := range errs {
-		all = append(all, place{e.File, e.Line, e.Path, e.Error()})
+		all = append(all, place{e.File, e.Line, e.Path, e.Message(), e.Error()})
 	}
 	return all
 }
 
-// text writes a line for each error and warning. c is the configuration, if it is valid.
-func (r *checked) text(w io.Writer, c *config.Config) error {
+// text writes a line for each error and warning, profile and signal.
+func (r *checked) text(w io.Writer) error {
 	var b strings.Builder
 	for _, e := range r.Errors {
-		fmt.Fprintln(&b, e.Message)
+		fmt.Fprintln(&b, e.text)
 	}
 	for _, e := range r.Warnings {
-		fmt.Fprintf(&b, "warning: %s\n", e.Message)
+		fmt.Fprintf(&b, "warning: %s\n", e.text)
 	}
 	if r.Valid {
 		fmt.Fprintf(&b, "%s is valid.\n", r.file)
-		for _, p := range c.Profiles {
-			var names []string
-			for _, policy := range p.Policies {
-				names = append(names, policy.Name)
-			}
-			fmt.Fprintf(&b, "profile %s: %s\n", p.Path, strings.Join(names, ", "))
+		for _, p := range r.Profiles {
+			fmt.Fprintf(&b, "profile %s: %s\n", p.Path, strings.Join(p.Policies, ", "))
 		}
-		for i := range c.Signals {
-			fmt.Fprintf(&b, "signal %s: %s\n", c.Signals[i].Name, c.Signals[i].Type.Name)
+		for _, s := range r.Signals {
+			fmt.Fprintf(&b, "signal %s: %s\n", s.Name, s.Source)
 		}
 		if r.against != "" && len(r.Changes) == 0 {
 			fmt.Fprintf(&b, "%s has the same configuration.\n", r.against)

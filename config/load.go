@@ -63,6 +63,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	c.complete()
 	l.place(header)
 	l.place(c.validate())
+	l.place(c.validatePorts(!root.At("admin.address").IsZero()))
 	l.place(l.resolve(c.files()))
 	l.signals(c, d.Signals)
 	for i := range c.Profiles {

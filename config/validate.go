@@ -43,7 +43,7 @@ func (c *Config) validateHeader() field.ErrorList {
 // validate checks everything except the configurations of policies.
 func (c *Config) validate() field.ErrorList {
 	errs := c.Serving.validate(field.NewPath("serving"))
-	errs = append(errs, c.Admin.validate(field.NewPath("admin"), c.Serving.Address)...)
+	errs = append(errs, c.Admin.validate(field.NewPath("admin"))...)
 	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
 	errs = append(errs, fields.Between(field.NewPath("ledgers", "reclaimAfter"), c.Ledgers.ReclaimAfter, time.Second, 24*time.Hour)...)
 	errs = append(errs, fields.Between(field.NewPath("requeue", "perSecond"), c.Requeue.PerSecond, 0, 1000)...)
@@ -105,7 +105,7 @@ func (t *TLS) validate(at *field.Path) field.ErrorList {
 	return errs
 }
 
-func (a *Admin) validate(at *field.Path, serving string) field.ErrorList {
+func (a *Admin) validate(at *field.Path) field.ErrorList {
 	admin, errs := parseAddress(at.Child("address"), a.Address)
 	if len(errs) > 0 {
 		return errs
@@ -118,10 +118,22 @@ func (a *Admin) validate(at *field.Path, serving string) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("pprof"), true,
 			a.Address+" is not a loopback address: profiles show memory, and are served only on loopback"))
 	}
-	if other, invalid := parseAddress(at, serving); len(invalid) == 0 && admin.collides(other) {
-		errs = append(errs, field.Invalid(at.Child("address"), a.Address, "serving.address is "+serving+": they cannot use the same port"))
-	}
 	return errs
+}
+
+// validatePorts checks that both listeners can exist. The error is about the address in the file: that of admin, or that of serving if
+// adminWritten is false.
+func (c *Config) validatePorts(adminWritten bool) field.ErrorList {
+	at, other := field.NewPath("admin", "address"), field.NewPath("serving", "address")
+	admin, wrong := parseAddress(at, c.Admin.Address)
+	serving, alsoWrong := parseAddress(other, c.Serving.Address)
+	switch {
+	case len(wrong) > 0 || len(alsoWrong) > 0 || !admin.collides(serving):
+		return nil // validate reports an address that is none
+	case adminWritten:
+		return field.ErrorList{field.Invalid(at, c.Admin.Address, "serving.address is "+c.Serving.Address+": they cannot use the same port")}
+	}
+	return field.ErrorList{field.Invalid(other, c.Serving.Address, "admin.address is "+c.Admin.Address+" by default: they cannot use the same port")}
 }
 
 func (c *ClientConnection) validate(at *field.Path) field.ErrorList {

@@ -42,7 +42,14 @@ func (e *Error) Error() string {
 	if e.Line > 0 {
 		where += ":" + strconv.Itoa(e.Line)
 	}
-	parts := []string{where, e.Path, e.Kind, e.Value, e.Rule}
+	return joined(where, e.Path, e.Message())
+}
+
+// Message returns the error without its place.
+func (e *Error) Message() string { return joined(e.Kind, e.Value, e.Rule) }
+
+// joined returns the parts that are not empty as one text.
+func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 

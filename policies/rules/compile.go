@@ -260,7 +260,7 @@ func (c *compiler) counting(checked *cel.Ast, l limit) (cel.Program, error) {
 	)
 }
 
-// invalid returns an error at a position in an expression; its value is the text from there on.
+// invalid returns an error at a position in an expression; its value is the text from there on, or the end of the text if the error is there.
 func invalid(path *field.Path, text string, at common.Location, message string) *field.Error {
 	const shown = 40
 	lines := strings.Split(text, "\n")
@@ -272,12 +272,21 @@ func invalid(path *field.Path, text string, at common.Location, message string) 
 	if characters := []rune(rest); len(characters) > shown {
 		rest = string(characters[:shown]) + "…"
 	}
+	if strings.TrimSpace(rest) == "" {
+		rest = strings.TrimSpace(text)
+		if characters := []rune(rest); len(characters) > shown {
+			rest = "…" + string(characters[len(characters)-shown:])
+		}
+	}
 	message = strings.Join(strings.Fields(message), " ")
 	return field.Invalid(path, rest, fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
 }
 
-// hint adds to the message about an unknown field that Outboard removes the field.
+// hint adds to the message about an unknown field that Outboard removes the field, and omits the list of all tokens.
 func (c *compiler) hint(message string) string {
+	if strings.Contains(message, "mismatched input '<EOF>'") {
+		return "Syntax error: the expression ends too early"
+	}
 	name, ok := strings.CutPrefix(message, "undefined field '")
 	if !ok {
 		return message
