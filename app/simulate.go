@@ -67,7 +67,12 @@ The same input and seed give the same result.`,
   outboard simulate --nodes now.yaml --config outboard.yaml --config other.yaml --picture fill.svg
   outboard simulate --nodes now.yaml --config outboard.yaml --more pod.yaml`,
 		Args: positional(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return o.run(cmd)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.nodes, "nodes", nil, "files with nodes, and pods if --pods is not given")
@@ -100,12 +105,10 @@ type stage struct {
 	plan  *simulate.Plan
 	gpus  float64 // the capacity of the nodes, in unit
 	unit  string
+	notes []string // about the comparison of configurations
 }
 
 func (o *simulateOptions) run(cmd *cobra.Command) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
 	s, err := o.stage()
 	if err != nil {
 		return err
@@ -115,20 +118,26 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 		files = []string{""}
 	}
 	names := namesOf(files)
-	extenders := make([]simulate.Extender, len(files))
+	worlds := make([]simulate.World, len(files))
 	for i, file := range files {
-		var signals []string
-		if extenders[i], signals, err = o.extender(file, s); err != nil {
+		worlds[i] = s.world
+		signals, err := o.configure(&worlds[i], file)
+		if err != nil {
 			return err
 		}
 		if len(signals) > 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: signals are not read (%s): policies see them as stale\n", names[i], strings.Join(signals, ", "))
 		}
 	}
+	if o.more == "" {
+		if err := o.compare(s, worlds, names); err != nil {
+			return err
+		}
+	}
 	progress := &simulate.Progress{W: cmd.ErrOrStderr(), Terminal: isTerminal(cmd.ErrOrStderr()), Every: 500 * time.Millisecond, Now: time.Now}
 	var arms []simulate.Arm
-	for i, extender := range extenders {
-		s.world.Extender = extender
+	for i := range worlds {
+		s.world = worlds[i]
 		if o.more != "" {
 			if err := o.howMany(cmd, s, names[i]); err != nil {
 				return err
@@ -142,6 +151,28 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 		arms = append(arms, arm)
 	}
 	return o.report(cmd, s, arms)
+}
+
+// compare returns an error if the figures of the configurations are relative to different capacities, and adds a note if pods count in
+// units in some of them and by node in others.
+func (o *simulateOptions) compare(s *stage, worlds []simulate.World, names []string) error {
+	var inUnits, byNode []string
+	for i := range worlds {
+		if a, b := worlds[0].Capacity(), worlds[i].Capacity(); a != b {
+			return fmt.Errorf("the capacity for %s is %d with %s and %d with %s, so that their figures cannot be compared: "+
+				"give all of them policies that allocate the same, such as GPUMemory with the same sizesFrom, or simulate each alone", o.resource, a, names[0], b, names[i])
+		}
+		if worlds[i].AllocatesUnits() {
+			inUnits = append(inUnits, names[i])
+		} else {
+			byNode = append(byNode, names[i])
+		}
+	}
+	if len(inUnits) > 0 && len(byNode) > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("Not comparable: %s allocates %s in units such as GPUs, and %s counts only how much each node has in total.",
+			strings.Join(inUnits, ", "), o.resource, strings.Join(byNode, ", ")))
+	}
+	return nil
 }
 
 // namesOf returns a unique name for each configuration: that of its file, with as many folders as needed.
@@ -174,7 +205,20 @@ func namesOf(files []string) []string {
 	return names
 }
 
-func (o *simulateOptions) validate() error {
+// validate checks the flags. changed says which ones are on the command line.
+func (o *simulateOptions) validate(changed func(flag string) bool) error {
+	ignored, because := []string{"hours", "min-lifetime", "max-lifetime"}, "goes with --load, with which pods arrive and end"
+	switch {
+	case o.more != "":
+		ignored, because = append(ignored, "load", "until", "seeds"), "does not go with --more, which counts pods that arrive once and stay"
+	case o.load > 0:
+		ignored, because = []string{"until"}, "does not go with --load, where pods arrive for --hours"
+	}
+	for _, flag := range ignored {
+		if changed(flag) {
+			return fmt.Errorf("--%s %s", flag, because)
+		}
+	}
 	switch {
 	case len(o.nodes) == 0:
 		return errors.New("--nodes is missing: it names a file with the nodes, as kubectl get nodes,pods -A -o yaml prints it")
@@ -269,44 +313,42 @@ func readFile(name string) (*simulate.File, error) {
 	return &simulate.File{Objects: *objects}, nil
 }
 
-// extender returns the extender of the configuration, and the names of the signals that it reads. It adds the policies that allocate
-// resources to the world.
-func (o *simulateOptions) extender(file string, s *stage) (simulate.Extender, []string, error) {
+// configure sets the extender of the world, and the policies that allocate resources, to those of the configuration. It returns the names
+// of the signals that they read.
+func (o *simulateOptions) configure(w *simulate.World, file string) (signals []string, err error) {
 	if file == "" {
-		return simulate.Extender{}, nil, nil
+		return nil, nil
 	}
 	c, err := readConfig(file, o.types)
 	if err != nil {
-		return simulate.Extender{}, nil, err
+		return nil, err
 	}
 	var found *config.Profile
 	for i := range c.Profiles {
 		if p := &c.Profiles[i]; p.Path == o.profile || o.profile == "" {
 			if found != nil {
-				return simulate.Extender{}, nil, fmt.Errorf("%s has several profiles: choose one with --profile", file)
+				return nil, fmt.Errorf("%s has several profiles: choose one with --profile", file)
 			}
 			found = p
 		}
 	}
 	if found == nil {
-		return simulate.Extender{}, nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
+		return nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
 	}
-	extender := simulate.Extender{Fine: found.ScoreRange == config.TotalRange}
+	w.Extender = simulate.Extender{Fine: found.ScoreRange == config.TotalRange, Ignored: c.IgnoredByScheduler()}
 	for _, r := range found.ManagedResources {
-		extender.Managed = append(extender.Managed, corev1.ResourceName(r.Name))
+		w.Extender.Managed = append(w.Extender.Managed, corev1.ResourceName(r.Name))
 	}
 	for _, q := range found.Policies {
 		if allocator, ok := q.Policy.(policy.Reserver); ok {
-			s.world.Allocators = append(s.world.Allocators, allocator)
+			w.Allocators = append(w.Allocators, allocator)
 		}
 	}
-	extender.Ignored = c.IgnoredByScheduler()
-	extender.Engine, err = service.EngineOf(found, nil)
-	var signals []string
 	for i := range c.Signals {
 		signals = append(signals, c.Signals[i].Name)
 	}
-	return extender, signals, err
+	w.Extender.Engine, err = service.EngineOf(found, nil)
+	return signals, err
 }
 
 // play simulates one arm with all seeds.
@@ -367,9 +409,9 @@ func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.A
 	}
 	report, arriving := simulate.FilledReport(arms, o.until, s.gpus, s.unit), fmt.Sprintf("until the pods that have arrived request %.4g %% of the %s", 100*o.until, o.resource)
 	if o.load > 0 {
-		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and end for %v hours, so that they request %.4g %% of the %s on average", o.hours, 100*o.load, o.resource)
+		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and end for %v hours: if none waited, those that run would request %.4g %% of the %s on average", o.hours, 100*o.load, o.resource)
 	}
-	report.Notes, report.FirstSeed = s.plan.Text(arriving), o.seed
+	report.Notes, report.FirstSeed = append(s.plan.Text(arriving), s.notes...), o.seed
 	if format := simulate.Format(o.output); format == simulate.CSV {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(report.Notes, "\n"))
 	}

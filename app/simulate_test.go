@@ -75,6 +75,39 @@ func TestSimulateFullCluster(t *testing.T) {
 	}
 }
 
+// Figures of several configurations are compared only if they are relative to the same capacity, whatever the order of the files. A note
+// says if only some of them allocate single GPUs.
+func TestSimulateComparesWhatIsComparable(t *testing.T) {
+	nodes := file(t, `
+{kind: Node, apiVersion: v1, metadata: {name: mixed, annotations: {example.com/gpu-sizes: "48,24"}}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 96, aliyun.com/gpu-count: 2}, capacity: {aliyun.com/gpu-mem: 96, aliyun.com/gpu-count: 2}}}
+---
+{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 24}, requests: {cpu: 1, aliyun.com/gpu-mem: 24}}}]}}
+`)
+	configuration := func(policy string) string { return file(t, header+"profiles:\n- policies: ["+policy+"]\n") }
+	sized := configuration("{type: GPUMemory, config: {sizesFrom: example.com/gpu-sizes}}")
+	largest, none := configuration("{type: GPUMemory}"), configuration("{type: ImageLocality}")
+	const note = "Not comparable: "
+	for _, tt := range []struct {
+		name, a, b, resource string
+		want                 string // in the output or the error; "" is no note
+	}{
+		{"other sizes", largest, sized, "aliyun.com/gpu-mem", "the capacity for aliyun.com/gpu-mem is 96 with "},
+		{"other sizes, in another order", sized, largest, "aliyun.com/gpu-mem", "the capacity for aliyun.com/gpu-mem is 72 with "},
+		{"sizes and no GPUs", sized, none, "aliyun.com/gpu-mem", "so that their figures cannot be compared"},
+		{"GPUs and no GPUs", largest, none, "aliyun.com/gpu-mem", note},
+		{"another resource", sized, none, "cpu", ""},
+		{"the same sizes", sized, sized, "aliyun.com/gpu-mem", ""},
+	} {
+		out, err := execute(t, "simulate", "--nodes", nodes, "--resource", tt.resource, "--seeds", "1", "--config", tt.a, "--config", tt.b)
+		if err != nil {
+			out = err.Error()
+		}
+		if !strings.Contains(out, tt.want) || tt.want == "" && (err != nil || strings.Contains(out, note)) {
+			t.Errorf("%s: %s\nwant %q", tt.name, out, tt.want)
+		}
+	}
+}
+
 func TestSimulateNeedsSense(t *testing.T) {
 	nodes, twoPods := file(t, simulatedCluster), file(t, onePod+"\n---\n"+strings.ReplaceAll(onePod, "new", "other"))
 	two := file(t, header+"profiles:\n- {path: /a, policies: [{type: GPUMemory}]}\n- {path: /b, policies: [{type: GPUMemory}]}\n")
@@ -88,10 +121,14 @@ func TestSimulateNeedsSense(t *testing.T) {
 		{[]string{"--nodes", nodes, "--seeds", "0"}, "--seeds=0"},
 		{[]string{"--nodes", nodes, "--until", "NaN"}, "--until=NaN"},
 		{[]string{"--nodes", nodes, "--load", "-1"}, "--load=-1"},
-		{[]string{"--nodes", nodes, "--hours", "0"}, "--hours=0"},
+		{[]string{"--nodes", nodes, "--load", "1", "--hours", "0"}, "--hours=0"},
+		{[]string{"--nodes", nodes, "--hours", "5"}, "--hours goes with --load"},
+		{[]string{"--nodes", nodes, "--max-lifetime", "5h"}, "--max-lifetime goes with --load"},
+		{[]string{"--nodes", nodes, "--load", "1", "--until", "2"}, "--until does not go with --load"},
+		{[]string{"--nodes", nodes, "--more", twoPods, "--load", "1"}, "--load does not go with --more"},
 		{[]string{"--nodes", nodes, "--percentage-of-nodes-to-score", "101"}, "101"},
 		{[]string{"--nodes", nodes, "--extender-weight", "0"}, "--extender-weight=0"},
-		{[]string{"--nodes", nodes, "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
+		{[]string{"--nodes", nodes, "--load", "1", "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
 		{[]string{"--nodes", nodes, "--load", "1", "--picture", "x.svg"}, "--picture"},
 		{[]string{"--nodes", nodes, "--resource", "example.com/none"}, "example.com/none"},
 		{[]string{"--nodes", nodes, "--config", two}, "--profile"},

@@ -101,6 +101,19 @@ func (w *World) Capacity() int64 {
 	return sum
 }
 
+// AllocatesUnits reports whether a policy allocates the resource on a node in units, such as GPUs. Otherwise a pod fits if the node has
+// enough of it in total.
+func (w *World) AllocatesUnits() bool {
+	for _, n := range w.Nodes {
+		for _, allocator := range w.Allocators {
+			if _, ok := unitsOf(allocator, n, w.Resource); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // unitsOf returns how much of the resource the policy can allocate on an empty node; ok is false if it does not allocate the resource
 // there.
 func unitsOf(allocator policy.Reserver, object *corev1.Node, name corev1.ResourceName) (sum int64, ok bool) {

@@ -132,10 +132,10 @@ func TestReports(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", b.String(), table)
 	}
 	b.Reset()
-	if err := ReplayedReport([]Arm{{Name: "a", Replayed: []*Replayed{{Demanded: 0.95, Served: 0.99, Pods: 200, Delayed: 3, Waited: 1500 * time.Millisecond, Waiting: 2}}}}).Write(&b, Text); err != nil {
+	if err := ReplayedReport([]Arm{{Name: "a", Replayed: []*Replayed{{Requested: 0.95, Served: 0.99, Pods: 200, Delayed: 3, Waited: 1500 * time.Millisecond, Waiting: 2}}}}).Write(&b, Text); err != nil {
 		t.Fatal(err)
 	}
-	if want := "a  95.00       99.00     200   1.50       1.50 s     2.0\n"; !strings.HasSuffix(b.String(), want) {
+	if want := "requested %  served %  pods  delayed %  mean wait  waiting at the end\na  95.00        99.00     200   1.50       1.50 s     2.0\n"; !strings.HasSuffix(b.String(), want) {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 }

@@ -67,9 +67,9 @@ const warmUp = 0.25
 
 // Replayed is the result for a stream of pods that come and go, without the warm-up.
 type Replayed struct {
-	// Demanded is what existing pods requested, relative to the capacity, and Served is what was
-	// allocated, relative to the lower one of demand and capacity. Both are averages over time.
-	Demanded, Served float64
+	// Requested is what running and waiting pods requested, relative to the capacity, and Served is what was
+	// allocated, relative to the lower one of that and the capacity. Both are averages over time.
+	Requested, Served float64
 	// Pods is how many pods came, Delayed how many of them were not scheduled immediately, and
 	// Waited how long pods were pending on average, including those that were not delayed, and
 	// those still pending at the end.
@@ -132,16 +132,16 @@ func kindsOf(jobs []Job) (map[*corev1.Pod]int, error) {
 // replay is the state of a World while pods come and go.
 type replay struct {
 	*run
-	world               *World
-	capacity            float64
-	ends                departures
-	queue               []waiter
-	at                  time.Duration
-	allocated, demanded int64
-	servedTime, demTime float64 // integrals over the measured time, relative to the capacity
-	counts              time.Duration
-	result              Replayed
-	waited              time.Duration
+	world                     *World
+	capacity                  float64
+	ends                      departures
+	queue                     []waiter
+	at                        time.Duration
+	allocated, requested      int64
+	servedTime, requestedTime float64 // integrals over the measured time, relative to the capacity
+	counts                    time.Duration
+	result                    Replayed
+	waited                    time.Duration
 }
 
 // Replay simulates pods that come at their times and end after their lifetimes, until the given
@@ -166,7 +166,7 @@ func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.
 			return nil, err
 		}
 		pod := instance(j.Pod, fmt.Sprint(i), r.now)
-		r.demanded += demand(pod, w.Resource)
+		r.requested += demand(pod, w.Resource)
 		r.arrive(pod)
 		if j.Created >= r.counts {
 			r.result.Pods++
@@ -199,7 +199,7 @@ func (r *replay) finish(until time.Duration) *Replayed {
 	counted := (until - r.counts).Seconds()
 	r.result.Waiting = len(r.queue)
 	if counted > 0 {
-		r.result.Demanded = r.demTime / counted
+		r.result.Requested = r.requestedTime / counted
 		r.result.Served = r.servedTime / counted
 	}
 	if r.result.Pods > 0 {
@@ -214,7 +214,7 @@ func (r *replay) advance(ctx context.Context, to time.Duration) error {
 		end := heap.Pop(&r.ends).(departure)
 		r.pass(end.at)
 		r.allocated -= end.amount
-		r.demanded -= end.amount
+		r.requested -= end.amount
 		r.remove(end.uid)
 		if err := r.retry(ctx); err != nil {
 			return err
@@ -228,8 +228,8 @@ func (r *replay) advance(ctx context.Context, to time.Duration) error {
 func (r *replay) pass(to time.Duration) {
 	if from := max(r.at, r.counts); to > from {
 		seconds := (to - from).Seconds()
-		r.demTime += seconds * float64(r.demanded) / r.capacity
-		if possible := math.Min(float64(r.demanded), r.capacity); possible > 0 {
+		r.requestedTime += seconds * float64(r.requested) / r.capacity
+		if possible := math.Min(float64(r.requested), r.capacity); possible > 0 {
 			r.servedTime += seconds * float64(r.allocated) / possible
 		} else {
 			r.servedTime += seconds

@@ -32,14 +32,14 @@ func TestReplayByHand(t *testing.T) {
 		// 120 s: 80 s, 130 s: 70 s, 390 s: 10 s so far.
 		Waited: 160 * time.Second / 3,
 		// Of 16: 16 from 100, 28 from 120, 32 from 130, 16 from 200 (12 and 4), 12 from 210, and 28 from 390.
-		Demanded: (20*16 + 10*28 + 70*32 + 10*16 + 180*12 + 10*28) / 16.0 / 300,
+		Requested: (20*16 + 10*28 + 70*32 + 10*16 + 180*12 + 10*28) / 16.0 / 300,
 		// Everything that was possible, except for the last 10 s, when pods use 12 and 16 are waiting.
 		Served: (290 + 10*12/16.0) / 300,
 	}
-	if math.Abs(r.Demanded-want.Demanded) > 1e-9 || math.Abs(r.Served-want.Served) > 1e-9 {
-		t.Errorf("demanded %v, served %v; want %v, %v", r.Demanded, r.Served, want.Demanded, want.Served)
+	if math.Abs(r.Requested-want.Requested) > 1e-9 || math.Abs(r.Served-want.Served) > 1e-9 {
+		t.Errorf("requested %v, served %v; want %v, %v", r.Requested, r.Served, want.Requested, want.Served)
 	}
-	want.Demanded, want.Served = r.Demanded, r.Served
+	want.Requested, want.Served = r.Requested, r.Served
 	if *r != want {
 		t.Errorf("%+v, want %+v", *r, want)
 	}
@@ -122,7 +122,7 @@ func TestReplayInTheLongRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Served < 0.9 || r.Served > 1 || math.Abs(r.Demanded-0.9) > 0.15 || r.Delayed == 0 || r.Delayed > r.Pods/2 {
+	if r.Served < 0.9 || r.Served > 1 || math.Abs(r.Requested-0.9) > 0.15 || r.Delayed == 0 || r.Delayed > r.Pods/2 {
 		t.Errorf("%+v", *r)
 	}
 	twice, err := w.Replay(t.Context(), arrivals, 9, load.For, nil)

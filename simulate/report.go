@@ -96,7 +96,7 @@ func ReplayedReport(arms []Arm) *Report {
 			return func(seed int) float64 { return value(arm.Replayed[seed]) }
 		}
 		r.add(arm.Name, len(arm.Replayed), []column{
-			{"demanded %", "demandedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * r.Demanded })},
+			{"requested %", "requestedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * r.Requested })},
 			{"served %", "servedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * r.Served })},
 			{"pods", "pods", 0, "", of(func(r *Replayed) float64 { return float64(r.Pods) })},
 			{"delayed %", "delayedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * float64(r.Delayed) / math.Max(1, float64(r.Pods)) })},
