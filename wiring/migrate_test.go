@@ -1,7 +1,6 @@
 package wiring_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,35 +15,14 @@ import (
 // TestMigrate runs testdata/migrate/*.txtar: each has a Policy and the result, whose comments have
 // the notes. Run with -update to write what is now.
 func TestMigrate(t *testing.T) {
-	archives, err := filepath.Glob("testdata/migrate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	for _, name := range archives {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			policy := archive.Files[0]
-			result, notes, err := wiring.Migrate(policy.Name, policy.Data, wiring.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			strictly(t, result)
-			got := &txtar.Archive{Comment: archive.Comment, Files: []txtar.File{
-				policy, {Name: "scheduler.yaml", Data: result}, {Name: "notes", Data: []byte(strings.Join(append(notes, ""), "\n"))},
-			}}
-			if *update {
-				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" && !*update {
-				t.Errorf("differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden(t, "testdata/migrate/*.txtar", func(t *testing.T, policy txtar.File) []txtar.File {
+		result, notes, err := wiring.Migrate(policy.Name, policy.Data, wiring.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		strictly(t, result)
+		return []txtar.File{{Name: "scheduler.yaml", Data: result}, {Name: "notes", Data: []byte(strings.Join(append(notes, ""), "\n"))}}
+	})
 }
 
 // A Policy that is written and converted again has the same extenders.

@@ -311,7 +311,34 @@ func TestErrors(t *testing.T) {
 // TestGolden runs testdata/*.txtar: each has a configuration, outboard.yaml, followed by what is
 // written for it. Run with -update to write what is now.
 func TestGolden(t *testing.T) {
-	archives, err := filepath.Glob("testdata/*.txtar")
+	golden(t, "testdata/*.txtar", func(t *testing.T, file txtar.File) (written []txtar.File) {
+		c, err := config.Parse(file.Name, file.Data, config.Types{Policies: standard.Types(), Signals: signals.Types()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kubeadm, err := wiring.New(c, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range kubeadm.Kubeadm() {
+			written = append(written, txtar.File{Name: f.Name, Data: f.Data})
+		}
+		service, err := wiring.New(c, wiring.Options{For: wiring.Service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := service.LegacyPolicy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(written, txtar.File{Name: "service.yaml", Data: service.YAML()}, txtar.File{Name: "policy.json", Data: policy})
+	})
+}
+
+// golden compares each archive that matches the pattern with its first file and what write returns for that. With -update, it writes
+// the archive instead.
+func golden(t *testing.T, pattern string, write func(t *testing.T, input txtar.File) []txtar.File) {
+	archives, err := filepath.Glob(pattern)
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("no archives: %v", err)
 	}
@@ -321,33 +348,13 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := config.Parse("outboard.yaml", archive.Files[0].Data, config.Types{Policies: standard.Types(), Signals: signals.Types()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := &txtar.Archive{Comment: archive.Comment, Files: archive.Files[:1:1]}
-			kubeadm, err := wiring.New(c, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range kubeadm.Kubeadm() {
-				got.Files = append(got.Files, txtar.File{Name: f.Name, Data: f.Data})
-			}
-			service, err := wiring.New(c, wiring.Options{For: wiring.Service})
-			if err != nil {
-				t.Fatal(err)
-			}
-			policy, err := service.LegacyPolicy()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got.Files = append(got.Files, txtar.File{Name: "service.yaml", Data: service.YAML()}, txtar.File{Name: "policy.json", Data: policy})
+			input := archive.Files[0]
+			got := &txtar.Archive{Comment: archive.Comment, Files: append([]txtar.File{input}, write(t, input)...)}
 			if *update {
 				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" && !*update {
+			} else if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" {
 				t.Errorf("differs (-want +got):\n%s", diff)
 			}
 		})
