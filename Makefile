@@ -106,7 +106,7 @@ demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simul
 	@$(OUTBOARD)
 	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
 
-# No part of make test: it builds other releases of Kubernetes, which takes half an hour the first time. For example:
+# No part of make test: it builds other releases of Kubernetes the first time. For example:
 # make compat COMPAT='-only v1.29.6'
 compat: kubernetes ## place pods with the kube-schedulers of other Kubernetes versions (docs/compatibility.md)
 	@$(OUTBOARD)

@@ -298,7 +298,7 @@ func (r *runner) shell(b block) {
 		}
 		return
 	}
-	for _, link := range []string{"deploy", "examples", "ledger"} {
+	for _, link := range []string{"deploy", "examples"} {
 		if err := os.Symlink(filepath.Join(r.Root, link), filepath.Join(r.dir, link)); err != nil && !os.IsExist(err) {
 			r.t.Fatal(err)
 		}
