@@ -50,8 +50,14 @@ func firstError(errs ...error) error {
 func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, to store[T]) error {
 	to.reflector = f
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { _ = to.change(object, to.setCopy) },
-		UpdateFunc: func(_, object any) { _ = to.change(object, to.setCopy) },
+		AddFunc: func(object any) { _ = to.change(object, to.setCopy) },
+		UpdateFunc: func(former, object any) {
+			// Informers know objects by name. After a gap in the watch, an update may be from one object to another one of that name.
+			if former, ok := former.(T); ok && former.GetUID() != object.(T).GetUID() {
+				to.remove(former)
+			}
+			_ = to.change(object, to.setCopy)
+		},
 		DeleteFunc: func(object any) {
 			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = last.Obj

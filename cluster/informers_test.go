@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -10,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"outboard.dev/outboard/cluster"
 )
@@ -111,5 +115,52 @@ func TestInformersOfOthersShareImages(t *testing.T) {
 	theirs, err := factory.Core().V1().Nodes().Lister().Get("a")
 	if err != nil || &imagesOf(theirs)[0] == &a[0] || &imagesOf(theirs)[0] == &b[0] {
 		t.Errorf("the node shares the names with that of the informer, %v", err)
+	}
+}
+
+// A pod that is deleted and created again with the same name while the watch is interrupted, as pods of a StatefulSet are, takes the place of
+// the former one. The informer lists again then, and reports an update from one to the other.
+func TestInformersOfOthersReplacePods(t *testing.T) {
+	pod := func(uid types.UID, node string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", UID: uid}, Spec: corev1.PodSpec{NodeName: node}}
+	}
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	items, watches := make(chan corev1.Pod, 2), make(chan *watch.RaceFreeFakeWatcher, 2)
+	items <- pod("former", "n0")
+	items <- pod("new", "n1")
+	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{<-items}}, nil
+	})
+	client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		w := watch.NewRaceFreeFake()
+		watches <- w
+		return true, w, nil
+	})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- live.Run(ctx) }()
+	defer func() { cancel(); <-ended; factory.Shutdown() }()
+	factory.Start(ctx.Done())
+	if err := live.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if live.PodByUID("former") == nil {
+		t.Fatal("the cluster does not have the pod")
+	}
+	(<-watches).Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	for live.PodByUID("new") == nil || len(live.View().Node("n1").Pods) == 0 {
+		select {
+		case <-ctx.Done():
+			t.Fatal("the view does not show the new pod")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if live.PodByUID("former") != nil || len(live.View().Node("n0").Pods) > 0 {
+		t.Error("the cluster still has the former pod")
 	}
 }
