@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +16,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-var emptyView = new(snapshot.View)
+var (
+	emptyView = new(snapshot.View)
+	// contentSeed makes it impossible for callers to find two pods with one number.
+	contentSeed = maphash.MakeSeed()
+)
 
 // decode returns the engine's request for a filter or prioritize body.
 func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
@@ -90,8 +96,11 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 		return nil, fmt.Errorf("decoding the pod: %w", err)
 	}
 	snapshot.TrimPod(pod)
-	if c.podWeight > maxCachedPod {
-		pod.ResourceVersion = "" // without it the engine does not cache
+	// The engine uses again what policies prepared for a UID and resourceVersion. Those of this pod are what the caller says, so a number
+	// for its content takes the place of the resourceVersion; without any, the engine does not cache.
+	pod.ResourceVersion = ""
+	if c.podWeight <= maxCachedPod {
+		pod.ResourceVersion = strconv.FormatUint(maphash.Bytes(contentSeed, raw), 36)
 	}
 	return pod, nil
 }

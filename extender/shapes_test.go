@@ -10,6 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/extender"
 )
 
 // Every body that a version of kube-scheduler since Kubernetes 1.4 sends gets the response that the types of that version
@@ -78,5 +80,31 @@ func checkFilterShape(t *testing.T, mode, answer string) {
 		}
 	default:
 		t.Errorf("unknown mode %q", mode)
+	}
+}
+
+// What policies prepared for the pod of one request is not used for that of another one, although both callers name the same UID and
+// resourceVersion.
+func TestPodsWithOneVersion(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cluster extender.Cluster
+		nodes   string
+	}{
+		"a pod that the cluster does not show yet": {&fakeCluster{view: view(threeNodes)}, `"NodeNames":["good"]`},
+		"without a cluster":                        {nil, `"Nodes":{"items":[{"metadata":{"name":"good"}}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, tt.cluster)
+			filter := func(annotations string) string {
+				return decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter",
+					`{"Pod":{"metadata":{"namespace":"n","name":"p","uid":"u1","resourceVersion":"7"`+annotations+`}},`+tt.nodes+`}`)).Error
+			}
+			if got := filter(""); got != "" {
+				t.Fatal(got)
+			}
+			if got := filter(`,"annotations":{"error":""}`); got == "" {
+				t.Error("the annotation of the second pod has no effect")
+			}
+		})
 	}
 }
