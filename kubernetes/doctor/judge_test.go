@@ -423,9 +423,8 @@ func (j *judge) report(sample int) {
 // disputed are kinds of disagreements that are known, and why they stay.
 var disputed = map[string]string{
 	"(b) false alarm: InvalidValue profiles[N].pluginConfig: there is no configuration for Outboard": "Outboard's plugin refuses it, and the judge's stub of the plugin does not",
-	"(a) ERROR elsewhere: Object 'Kind'":          "the first document is empty: the doctor looks for mistakes in the next one, and does not say that kube-scheduler reads nothing",
-	"(a) ERROR elsewhere: time: invalid duration": "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
-	"(a) ERROR elsewhere: illegal base":           "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
+	"(a) ERROR elsewhere: time: invalid duration":                                                    "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
+	"(a) ERROR elsewhere: illegal base":                                                              "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
 }
 
 // isDisputed reports whether the kind of disagreement is known.

@@ -190,11 +190,13 @@ func (c *checker) decoded() {
 		}
 	}
 	path := nestedObject.FindString(err.Error())
-	if named(func(f Finding) bool { return strings.HasPrefix(f.Field, path) }) {
+	if path == "" && strings.Contains(err.Error(), "'Kind' is missing") {
+		if !named(func(f Finding) bool { return f.Field == "" || f.Field == "kind" || f.Code == "Indentation" }) {
+			c.refuse("IgnoredDocument", "kind", "the first document of the file is empty", "kube-scheduler reads the first one only", "remove the first of the two lines ---")
+		}
 		return
 	}
-	if strings.Contains(err.Error(), "'Kind' is missing") {
-		c.refuse("IgnoredDocument", "kind", "the first document of the file is empty", "kube-scheduler reads the first one only", "remove the first of the two lines ---")
+	if named(func(f Finding) bool { return strings.HasPrefix(f.Field, path) }) {
 		return
 	}
 	if path == "" && strings.Contains(err.Error(), "no kind ") {
