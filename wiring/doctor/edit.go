@@ -210,6 +210,9 @@ func setNode(root *yaml.Node, path, text string) error {
 				above.HeadComment = lines(above.HeadComment, commentsOf(old))
 			}
 			fresh.Style |= at.Style & yaml.FlowStyle
+			if at.Kind == yaml.SequenceNode && fresh.Kind != yaml.ScalarNode && fresh.Style&yaml.FlowStyle == 0 { // it would be lost
+				fresh.HeadComment, fresh.LineComment = lines(fresh.HeadComment, fresh.LineComment), ""
+			}
 			at.Content[index] = fresh
 			return nil
 		}
@@ -262,13 +265,35 @@ func appendTo(root *yaml.Node, path string, key, value *yaml.Node) error {
 // parseYAML reads a text. Lines end as in Unix.
 func parseYAML(text []byte) (*yaml.Node, error) {
 	var document yaml.Node
-	if err := yaml.Unmarshal(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), &document); err != nil {
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
 	if len(document.Content) == 0 {
 		return nil, errors.New("the document is empty")
 	}
+	keepComments(document.Content[0], strings.Split(string(text), "\n"))
 	return &document, nil
+}
+
+// properties are the tag and the anchor of a value that begins on the next line, with a comment.
+var properties = regexp.MustCompile(`^(?:[!&]\S*[ \t]+)+(#.*)$`)
+
+// keepComments adds the comments between a tag or an anchor and a value in flow style, which the parser loses.
+func keepComments(n *yaml.Node, text []string) {
+	if n.Style&yaml.FlowStyle == 0 {
+		for _, child := range n.Content {
+			keepComments(child, text)
+		}
+		return
+	}
+	if n.LineComment != "" || n.Line < 1 || n.Line > len(text) {
+		return
+	}
+	line := []rune(text[n.Line-1])
+	if m := properties.FindStringSubmatch(string(line[min(max(0, n.Column-1), len(line)):])); m != nil {
+		n.LineComment = m[1]
+	}
 }
 
 // encode writes a document with the indentation of Kubernetes' own files, and with the blank lines of its former text. JSON
