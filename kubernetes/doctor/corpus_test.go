@@ -148,6 +148,7 @@ func (j *judge) verdict(err error) string {
 		return "starts"
 	}
 	text, _, _ := strings.Cut(err.Error(), " is missing in '") // continues with the file
+	text, _, _ = strings.Cut(text, " at input byte ")          // continues with a number that depends on the length of the directory's name
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, j.dir, "/tls")), " ")
 }
 
