@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/yaml"
 
@@ -344,8 +346,8 @@ func onlyMissing(refusal error, former string) bool {
 
 // changed returns the extenders and the fields at the top that a correction has changed.
 func changed(before, after *schedulerapi.KubeSchedulerConfiguration) (fields []string) {
-	notIgnored(before)
-	notIgnored(after)
+	normalize(before)
+	normalize(after)
 	b, a := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
 	for i := range b.NumField() {
 		name := b.Type().Field(i).Name
@@ -365,12 +367,19 @@ func changed(before, after *schedulerapi.KubeSchedulerConfiguration) (fields []s
 	return fields
 }
 
-// notIgnored removes what kube-scheduler adds to the arguments of a plugin for the managedResources of extenders.
-func notIgnored(c *schedulerapi.KubeSchedulerConfiguration) {
+// normalize removes what kube-scheduler adds to the arguments of a plugin for the managedResources of extenders, and the white space in
+// arguments of plugins that kube-scheduler does not know, which it keeps as they are.
+func normalize(c *schedulerapi.KubeSchedulerConfiguration) {
 	for _, p := range c.Profiles {
 		for _, plugin := range p.PluginConfig {
-			if args, ok := plugin.Args.(*schedulerapi.NodeResourcesFitArgs); ok {
+			switch args := plugin.Args.(type) {
+			case *schedulerapi.NodeResourcesFitArgs:
 				args.IgnoredResources = nil
+			case *runtime.Unknown:
+				var compact bytes.Buffer
+				if json.Compact(&compact, args.Raw) == nil {
+					args.Raw = compact.Bytes()
+				}
 			}
 		}
 	}
