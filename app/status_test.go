@@ -2,6 +2,9 @@ package app
 
 import (
 	"bytes"
+	"crypto/tls"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -62,6 +65,11 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	defer equal.Close()
 	noPaths := httptest.NewServer(http.NotFoundHandler())
 	defer noPaths.Close()
+	known := httptest.NewUnstartedServer(http.NotFoundHandler()) // to which only known clients connect
+	known.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
+	known.Config.ErrorLog = log.New(io.Discard, "", 0)
+	known.StartTLS()
+	defer known.Close()
 	const ledgers, pods, noNodes = "/apis/outboard.dev/v1alpha1/ledgers", "/api/v1/pods", "/api/v1/nodes"
 	kubeconfig := func(name string, objects map[string][]string) string {
 		api := httptest.NewServer(&apiLists{looks: []map[string][]string{objects}})
@@ -98,7 +106,7 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard simulate": {good: []string{"--nodes " + nodes}, failed: []string{"", "--nodes /nowhere.yaml", "--nodes " + nodes + " --config " + bad}},
 		"outboard verify": {
 			good: []string{equal.URL + " --prioritize p --mode names"}, findings: []string{noPaths.URL},
-			failed: []string{"", "127.0.0.1:80", nowhere, nowhere + " -o json", equal.URL + " --pod /nowhere.yaml", equal.URL + " --cluster --kubeconfig /nowhere"},
+			failed: []string{"", "127.0.0.1:80", nowhere, nowhere + " -o json", known.URL, equal.URL + " --pod /nowhere.yaml", equal.URL + " --cluster --kubeconfig /nowhere"},
 		},
 		"outboard version":               {good: []string{""}},
 		"outboard help":                  {good: []string{"", "check"}, failed: []string{"nonsense"}},

@@ -103,10 +103,7 @@ var (
 func (c *client) ask(ctx context.Context, q *request) response {
 	var a response
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if !info.Reused {
-			a.newConn = true
-			c.connections.Add(1)
-		}
+		a.newConn = a.newConn || !info.Reused
 	}})
 	request, err := http.NewRequestWithContext(ctx, q.httpMethod(), c.url+"/"+q.path, q.reader())
 	if err != nil {
@@ -119,6 +116,12 @@ func (c *client) ask(ctx context.Context, q *request) response {
 	response, err := c.http.Do(request)
 	if err != nil {
 		a.fail(ctx, err)
+	}
+	// With TLS 1.3, the client's handshake ends before the server checks the client certificate: the first read fails if the server refuses.
+	if a.newConn && (a.failure != noReply || request.URL.Scheme != "https") {
+		c.connections.Add(1)
+	}
+	if err != nil {
 		return a
 	}
 	defer response.Body.Close()

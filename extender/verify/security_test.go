@@ -70,7 +70,8 @@ var securityCases = []struct {
 	name       string
 	clientAuth tls.ClientAuthType
 	http2      bool
-	open       bool // responds to any client, but reports success of a bind call only to known clients
+	version    uint16 // the highest of TLS
+	open       bool   // responds to any client, but reports success of a bind call only to known clients
 	bind       bool
 	noCA       bool
 	wrongCA    bool
@@ -85,6 +86,8 @@ var securityCases = []struct {
 	{name: "no CA", clientAuth: tls.RequireAndVerifyClientCert, noCA: true, want: []string{"server-verified"}, severity: verify.SeverityInfo},
 	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"answers"}, severity: verify.SeverityInfo},
 	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"answers"}, severity: verify.SeverityInfo},
+	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"answers"}, severity: verify.SeverityInfo},
+	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"answers"}, severity: verify.SeverityInfo},
 	{name: "certificates not asked for", clientAuth: tls.NoClientCert, want: []string{"client-certificate"}, severity: verify.SeverityInfo},
 	{name: "certificates not asked for, with bind", clientAuth: tls.NoClientCert, bind: true, want: []string{"client-certificate"}, severity: verify.SeverityWarning},
 	{name: "certificates not needed", clientAuth: tls.VerifyClientCertIfGiven, noCert: true, want: []string{"client-certificate"}, severity: verify.SeverityInfo},
@@ -117,7 +120,7 @@ func TestSecurityOfTheConnection(t *testing.T) {
 			}}
 			server := httptest.NewUnstartedServer(handler)
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
-			server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: test.clientAuth, ClientCAs: pool}
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: test.clientAuth, ClientCAs: pool, MaxVersion: test.version}
 			server.EnableHTTP2 = test.http2
 			server.StartTLS()
 			t.Cleanup(server.Close)
@@ -143,6 +146,9 @@ func TestSecurityOfTheConnection(t *testing.T) {
 			r := result(t, report, "client-certificate")
 			if answered := !slices.Contains(test.want, "answers"); answered && (r.Outcome == verify.NotApplicable || r.Severity != test.severity) {
 				t.Errorf("client-certificate is %s, %s (%s)", r.Severity, r.Outcome, r.Why)
+			}
+			if refused := slices.Contains(test.want, "answers"); refused != (report.Connections == 0) {
+				t.Errorf("%d connections succeeded", report.Connections)
 			}
 			if result(t, report, "encrypted").Outcome == verify.Failed {
 				t.Error("the report describes https as plain http")
