@@ -22,7 +22,8 @@ func explainCommand() *cobra.Command {
 		Long: `Show the latest decisions of the running service about a pod and, while the pod is
 pending, the result of every policy for every node now. The exit status is 1 if the service
 does not know the pod: there is none, it has ended, or the service has clientConnection:
-None. Decisions about a former pod of that name are shown nevertheless.`,
+None. Decisions about a former pod of that name are shown nevertheless. The exit status is
+also 1 if there is no node --node.`,
 		Args: positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
@@ -52,7 +53,7 @@ None. Decisions about a former pod of that name are shown nevertheless.`,
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			if !doc.Known {
+			if !doc.Known || doc.Error != "" {
 				return errFindings
 			}
 			return nil

@@ -25,7 +25,7 @@ func gpusCommand() *cobra.Command {
 		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
 of that is reserved for pods whose containers have not started, and how much is free.
 Unannotated pods have a GPU, but nothing says which one, so they count on none. The
-running service answers.`,
+running service answers. The exit status is 1 if there is no such node, or it shares no GPUs.`,
 		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
@@ -36,9 +36,14 @@ running service answers.`,
 				return admin.failure(err)
 			}
 			if output == "json" {
-				return writeJSON(cmd.OutOrStdout(), report)
+				err = writeJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = gpuTable(cmd.OutOrStdout(), report)
 			}
-			return gpuTable(cmd.OutOrStdout(), report)
+			if err == nil && report.Error != "" {
+				return errFindings
+			}
+			return err
 		},
 	}
 	admin.flag(cmd)
@@ -74,14 +79,15 @@ func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []st
 	if err := json.Unmarshal(body, report); err != nil {
 		return nil, fmt.Errorf("reading the response of the service: %w", err)
 	}
-	if report.Error != "" {
-		return nil, fmt.Errorf("%s", report.Error)
-	}
 	return report, nil
 }
 
-// gpuTable writes one line for each GPU, and the totals.
+// gpuTable writes one line for each GPU, and the totals, or why there are none.
 func gpuTable(w io.Writer, report *gpumemory.Report) error {
+	if report.Error != "" {
+		_, err := fmt.Fprintln(w, report.Error)
+		return err
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "NODE\tGPU\tUSED\tRESERVED\tFREE\tOF %s\tPODS\n", report.Unit)
 	var used, reserved, free, capacity int64

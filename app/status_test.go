@@ -48,6 +48,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		switch {
 		case r.URL.Path == "/readyz":
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		case r.URL.Query().Get("node") == "typo" || r.URL.Path == "/inspect/gpus/typo":
+			_, _ = w.Write([]byte(`{"known": true, "error": "node \"typo\" not found"}`))
 		case r.URL.Path == "/explain" && r.URL.Query().Get("pod") == "known":
 			_, _ = w.Write([]byte(`{"known": true}`))
 		case r.URL.Path == "/explain" && r.URL.Query().Get("pod") == "gone":
@@ -91,8 +93,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard certs":   {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
 		"outboard check":   {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
 		"outboard doctor":  {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
-		"outboard explain": {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere, "known --admin " + noPaths.URL}},
-		"outboard gpus":    {good: []string{"--admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
+		"outboard explain": {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere, "known --admin " + noPaths.URL}},
+		"outboard gpus":    {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
 		"outboard probe": {
 			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},
 			failed: []string{"", "health", "healthz --admin " + nowhere},

@@ -58,6 +58,8 @@ type Document struct {
 	Now []Profile `json:"now,omitempty"`
 	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
+	// Error says that the requested node does not exist; "" if it does, or none is requested.
+	Error string `json:"error,omitempty"`
 }
 
 // Signal is the current state of one signal.
@@ -161,6 +163,9 @@ func Handler(s Source) http.Handler {
 		}
 		doc := Document{Pod: namespace + "/" + name}
 		if s.View != nil {
+			if node := q.Get("node"); node != "" && s.View("").Node(node) == nil {
+				doc.Error = fmt.Sprintf("node %q not found", node)
+			}
 			if pod := s.Pod(namespace, name); pod != nil {
 				doc.Known, doc.Node, doc.Annotation = true, pod.Spec.NodeName, pod.Annotations[decision.Annotation]
 				if doc.Node == "" {

@@ -63,6 +63,20 @@ func TestWhereThePodIs(t *testing.T) {
 	}
 }
 
+func TestUnknownNodeOfTheQuery(t *testing.T) {
+	source := explain.Source{
+		Log: decision.NewLog(1), Engines: engines(t),
+		View: func(types.UID) *snapshot.View { return cluster() },
+		Pod:  func(_, name string) *corev1.Pod { return new(corev1.Pod) },
+	}
+	for node, want := range map[string]string{"": "", "node-03": "", "typo": `node "typo" not found`} {
+		doc, text := show(t, source, url.Values{"pod": {"p"}, "node": {node}})
+		if doc.Error != want || strings.Contains(text, "not found") != (want != "") {
+			t.Errorf("node %q: got %q, want %q\n%s", node, doc.Error, want, text)
+		}
+	}
+}
+
 // sized is a policy that passes the nodes whose label is large enough, scores them by the label,
 // and rejects the others with a long reason.
 type sized struct{ label string }

@@ -76,6 +76,9 @@ func (d *Document) Text(w io.Writer) error {
 		d.Now[i].text(&b)
 	}
 	signals(&b, d.Signals)
+	if d.Error != "" {
+		fmt.Fprintf(&b, "\n%s\n", d.Error)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
