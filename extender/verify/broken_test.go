@@ -28,6 +28,7 @@ var brokenExtenders = []struct {
 	how     string
 	options func(*verify.Options) // default: filter alone, in names mode
 	make    func() http.Handler
+	detail  string // in the report
 }{
 	{rule: "answers", how: "cuts the connection", make: func() http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -39,7 +40,7 @@ var brokenExtenders = []struct {
 			panic(http.ErrAbortHandler)
 		})
 	}},
-	{rule: "in-time", how: "never answers", options: impatient, make: func() http.Handler {
+	{rule: "in-time", how: "never answers", options: impatient, detail: "a longer --timeout", make: func() http.Handler {
 		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
@@ -307,6 +308,14 @@ var brokenExtenders = []struct {
 		}}
 	}, options: func(o *verify.Options) { filterNames(o); o.Sizes = []int{20, 100}; o.NodeNames = manyNames(100) }},
 
+	{rule: "large-request", how: "is busy with long lists", detail: "the extender is busy; the same request with ", make: func() http.Handler {
+		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
+			if len(*args.NodeNames) > 90 {
+				*r = extenderv1.ExtenderFilterResult{Error: "server busy: requests hold the memory"}
+			}
+		}}
+	}, options: func(o *verify.Options) { filterNames(o); o.Sizes = []int{20, 100}; o.NodeNames = manyNames(100) }},
+
 	{rule: "json-forms", how: "looks for keys as kube-scheduler writes them", make: func() http.Handler {
 		return &extender{first: func(w http.ResponseWriter, r *http.Request) bool {
 			return refuseBody(w, r, func(body []byte) bool {
@@ -499,6 +508,9 @@ func TestEachBrokenExtenderIsReportedForItsRule(t *testing.T) {
 			report := run(t, o)
 			if diff := cmp.Diff([]string{test.rule}, broken(report)); diff != "" {
 				t.Errorf("broken rules, - want + got:\n%s\n%s", diff, text(t, report))
+			}
+			if out := text(t, report); !strings.Contains(out, test.detail) {
+				t.Errorf("got\n%s\nwant %q", out, test.detail)
 			}
 			if want := result(t, report, test.rule).Severity != verify.SeverityError; report.OK() != want {
 				t.Errorf("OK() = %t", report.OK())

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,7 +146,11 @@ func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 			r.note("%s with %d nodes, %d of them imaginary, gets an error (%q): its latency at this size is unknown", t.verb, len(q.names), imaginary, shorten(text))
 			return false
 		}
-		r.checker.check(ruleLarge, false, q, a, "the same request with %d nodes succeeds", len(t.base.names))
+		detail := "the same request with %d nodes succeeds"
+		if strings.Contains(text, "busy") {
+			detail = "the extender is busy; " + detail + ". It may still work on calls of this run that have timed out, so a longer --timeout may help"
+		}
+		r.checker.check(ruleLarge, false, q, a, detail, len(t.base.names))
 		return false
 	}
 	r.checker.check(ruleLarge, true, q, a, "")

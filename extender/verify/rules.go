@@ -207,7 +207,7 @@ var rules = []Rule{
 		Consequence: "Several schedulers, or the next pod's cycle during a slow call, get each other's responses or none."},
 	{ID: ruleLarge, Severity: SeverityError, verbs: readVerbs,
 		Statement:   "a request of the largest size succeeds like a small one",
-		Consequence: "In a cluster of this size every call fails; often because of a body limit."},
+		Consequence: "In a cluster of this size calls fail: each one if the reason is a body limit, and some if the extender is busy."},
 
 	{ID: ruleEncrypted, Severity: SeverityWarning,
 		Statement:   "calls are encrypted (https)",
