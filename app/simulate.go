@@ -22,6 +22,9 @@ import (
 // maxMore is how many more pods --more tries to place at most.
 const maxMore = 100000
 
+// maxLoad is the greatest --load. Somebody who sets more means a percentage.
+const maxLoad = 10
+
 type simulateOptions struct {
 	types                    config.Types
 	nodes, pods              []string
@@ -134,6 +137,10 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if warmUp := time.Duration(o.hours * float64(time.Hour) / 4); o.load > 0 && o.maxLifetime > warmUp {
+		fmt.Fprintf(cmd.ErrOrStderr(), "pods run for up to %v, but only the first quarter of --hours, %v, does not count, so the cluster may still be filling up later: increase --hours to %v, or reduce --max-lifetime\n",
+			o.maxLifetime, warmUp, 4*o.maxLifetime.Hours())
+	}
 	progress := &simulate.Progress{W: cmd.ErrOrStderr(), Terminal: isTerminal(cmd.ErrOrStderr()), Every: 500 * time.Millisecond, Now: time.Now}
 	var arms []simulate.Arm
 	for i := range worlds {
@@ -198,11 +205,14 @@ func namesOf(files []string) []string {
 			length++
 		}
 		names[i] = strings.Join(parts[len(parts)-length:], "/")
-		if again := slices.Index(names[:i], names[i]); again >= 0 {
-			names[i] = fmt.Sprintf("%s (%d)", filepath.ToSlash(file), i+1)
+	}
+	unique := slices.Clone(names)
+	for i, file := range files {
+		if slices.Contains(names[:i], names[i]) || slices.Contains(names[i+1:], names[i]) {
+			unique[i] = fmt.Sprintf("%s (%d)", filepath.ToSlash(file), i+1)
 		}
 	}
-	return names
+	return unique
 }
 
 // validate checks the flags. changed says which ones are on the command line.
@@ -226,8 +236,8 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 		return fmt.Errorf("--seeds=%d: must be between 1 and 1000", o.seeds)
 	case !(o.until > 0 && o.until <= 100):
 		return fmt.Errorf("--until=%v: must be more than 0, and at most 100", o.until)
-	case !(o.load >= 0 && o.load <= 100):
-		return fmt.Errorf("--load=%v: must be between 0 and 100", o.load)
+	case !(o.load >= 0 && o.load <= maxLoad):
+		return fmt.Errorf("--load=%v: must be between 0 and %d, where 1 is the whole capacity", o.load, maxLoad)
 	case !(o.hours > 0 && o.hours <= 24*366):
 		return fmt.Errorf("--hours=%v: must be more than 0, and a year at most", o.hours)
 	case o.percentage < 0 || o.percentage > 100:
@@ -240,6 +250,11 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 		return fmt.Errorf("--output=%s: with --more there is only text", o.output)
 	case o.picture != "" && (o.load > 0 || o.more != ""):
 		return fmt.Errorf("--picture shows how a cluster fills up: it does not go with --load or --more")
+	}
+	if o.picture != "" {
+		if _, err := os.Stat(filepath.Dir(o.picture)); err != nil {
+			return fmt.Errorf("--picture: %w", err)
+		}
 	}
 	return oneOf("output", o.output, string(simulate.Text), string(simulate.CSV), string(simulate.JSON), string(simulate.Markdown))
 }

@@ -51,6 +51,13 @@ func TestSimulate(t *testing.T) {
 	if more, err := execute(t, "simulate", "--nodes", nodes, "--more", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n" {
 		t.Errorf("how many more without Outboard: %q (%v)", more, err)
 	}
+	const short = "increase --hours to 8, or reduce --max-lifetime"
+	if warned, err := execute(t, "simulate", "--nodes", nodes, "--load", "0.5", "--hours", "7", "--max-lifetime", "2h"); err != nil || !strings.Contains(warned, short) {
+		t.Errorf("with a short warm-up: %s (%v)", warned, err)
+	}
+	if quiet, err := execute(t, "simulate", "--nodes", nodes, "--load", "0.5", "--hours", "8", "--max-lifetime", "2h"); err != nil || strings.Contains(quiet, "--max-lifetime") {
+		t.Errorf("with a warm-up that is long enough: %s (%v)", quiet, err)
+	}
 	if replayed, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--load", "0.5", "--hours", "24", "--max-lifetime", "1h"); err != nil || !strings.Contains(replayed, "waiting at the end") {
 		t.Errorf("replayed: %s (%v)", replayed, err)
 	}
@@ -121,6 +128,7 @@ func TestSimulateNeedsSense(t *testing.T) {
 		{[]string{"--nodes", nodes, "--seeds", "0"}, "--seeds=0"},
 		{[]string{"--nodes", nodes, "--until", "NaN"}, "--until=NaN"},
 		{[]string{"--nodes", nodes, "--load", "-1"}, "--load=-1"},
+		{[]string{"--nodes", nodes, "--load", "90"}, "where 1 is the whole capacity"},
 		{[]string{"--nodes", nodes, "--load", "1", "--hours", "0"}, "--hours=0"},
 		{[]string{"--nodes", nodes, "--hours", "5"}, "--hours goes with --load"},
 		{[]string{"--nodes", nodes, "--max-lifetime", "5h"}, "--max-lifetime goes with --load"},
@@ -130,6 +138,7 @@ func TestSimulateNeedsSense(t *testing.T) {
 		{[]string{"--nodes", nodes, "--extender-weight", "0"}, "--extender-weight=0"},
 		{[]string{"--nodes", nodes, "--load", "1", "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
 		{[]string{"--nodes", nodes, "--load", "1", "--picture", "x.svg"}, "--picture"},
+		{[]string{"--nodes", "/nowhere.yaml", "--picture", "/nope/x.svg"}, "--picture: "},
 		{[]string{"--nodes", nodes, "--resource", "example.com/none"}, "example.com/none"},
 		{[]string{"--nodes", nodes, "--config", two}, "--profile"},
 		{[]string{"--nodes", nodes, "--config", two, "--profile", "/c"}, `"/c"`},
@@ -214,8 +223,8 @@ func TestNamesOfConfigurations(t *testing.T) {
 		{[]string{"a/binpack.yaml", "b/fgd.yaml"}, []string{"binpack", "fgd"}},
 		{[]string{"now/outboard.yaml", "next/outboard.yaml", "x.yaml"}, []string{"now/outboard", "next/outboard", "x"}},
 		{[]string{"outboard.yaml", "next/outboard.yaml"}, []string{"outboard", "next/outboard"}},
-		{[]string{"a.yaml", "a.yaml"}, []string{"a", "a.yaml (2)"}},
-		{[]string{"a.yaml", "a.yml"}, []string{"a", "a.yml (2)"}},
+		{[]string{"a.yaml", "a.yaml"}, []string{"a.yaml (1)", "a.yaml (2)"}},
+		{[]string{"a.yaml", "a.yml"}, []string{"a.yaml (1)", "a.yml (2)"}},
 	} {
 		if got := namesOf(tt.files); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %v, want %v", tt.files, got, tt.want)
