@@ -72,7 +72,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"probe of what", []string{"probe", "health"}, []string{`"health": must be healthz or readyz`}},
 		{"probe of no service", []string{"probe", "readyz", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "--admin must be"}},
 		{"no such pod name", []string{"explain", "a/b/c"}, []string{`"a/b/c": must be [NAMESPACE/]POD`}},
-		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{"url: not a URL: must be http://host"}},
+		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{`url: "127.0.0.1:80": not a URL: must be http://host`}},
 		{"no extender", []string{"verify", "http://127.0.0.1:1"}, []string{"no connection to http://127.0.0.1:1 succeeded", "must be the urlPrefix of a running extender"}},
 		{"an address of another service, for gpus", []string{"gpus", "--admin", other.URL}, []string{"the service at " + other.URL + " shows no GPUs (status 404)", "GPUMemory", "--admin"}},
 		{"an address of another service, for explain", []string{"explain", "p", "--admin", other.URL}, []string{"the service at " + other.URL + " explains nothing (status 404)", "admin address of outboard serve"}},

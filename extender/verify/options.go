@@ -113,7 +113,8 @@ func (o Options) validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
 	if u, err := url.Parse(o.URL); err != nil {
-		bad("url: not a URL: must be http://host… or https://host…") // the error of Parse would repeat a password in it
+		withoutPassword := o.URL[strings.LastIndex(o.URL, "@")+1:] // the error of Parse has it
+		bad("url: %q: not a URL: must be http://host… or https://host…", withoutPassword)
 	} else if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		bad("url: %q: must be http://host… or https://host…", u.Redacted())
 	}

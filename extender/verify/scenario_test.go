@@ -415,7 +415,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		{verify.Options{}, `url: "": must be http://host… or https://host…`},
 		{verify.Options{URL: "ftp://x"}, `url: "ftp://x": must be http://host… or https://host…`},
-		{verify.Options{URL: "http://u:secret@x\x7f"}, `url: not a URL: must be http://host… or https://host…`},
+		{verify.Options{URL: "http://u:secret@x\x7f"}, `url: "x\x7f": not a URL: must be http://host… or https://host…`},
 		{verify.Options{URL: "http://x", Mode: "fast"}, `mode: "fast": must be names, nodes or both, or left out`},
 		{verify.Options{URL: "http://x", Sizes: []int{0}}, `sizes: 0: must be between 1 and 20000`},
 		{verify.Options{URL: "http://x", NodeNames: []string{"a", "a"}}, `node names: "a" is given twice`},
