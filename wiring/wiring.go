@@ -175,7 +175,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	}
 	e.setVerbs(p, allocates(p) || w.options.Strict, c.ClientConnection.None)
 	if e.PrioritizeVerb != "" {
-		e.Weight, e.weight = weightOf(p)
+		e.Weight, e.weight = Weight(p)
 	}
 	prefix := p.Path
 	if p.Verb != "" {
@@ -268,8 +268,8 @@ func weights(p *config.Profile) (sum int64) {
 	return sum
 }
 
-// weightOf returns the extender's weight, and why.
-func weightOf(p *config.Profile) (int64, string) {
+// Weight returns the weight of the extender for a profile, and why.
+func Weight(p *config.Profile) (int64, string) {
 	if p.ScoreRange == config.TotalRange {
 		return 1, "scoreRange is Total: kube-scheduler multiplies the weighted sum of the scores by this and by 10."
 	}

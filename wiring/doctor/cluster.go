@@ -29,6 +29,8 @@ type Cluster struct {
 	Deployments []appsv1.Deployment
 	// Unlisted has the kinds of the above that could not be listed, such as "nodes", and why.
 	Unlisted map[string]error
+	// NoLedgers says that the API server does not serve the Ledger resource.
+	NoLedgers bool
 	// ConfigMap and Secret read an object that a container mounts. nil: none can be read.
 	ConfigMap func(namespace, name string) (*corev1.ConfigMap, error)
 	Secret    func(namespace, name string) (*corev1.Secret, error)
@@ -142,10 +144,27 @@ func (c *checker) cluster() {
 	if c.listed("pods") && len(schedulers) == 0 {
 		c.omit("the running kube-scheduler", "no pod of the cluster runs it with this file")
 	}
+	c.missingSecrets()
+	c.ledgers()
 	for _, e := range c.extenders() {
 		e.service()
 		for j, r := range e.extender.ManagedResources {
 			e.resource(fmt.Sprintf("managedResources[%d]", j), corev1.ResourceName(r.Name), r.IgnoredByScheduler)
+		}
+	}
+}
+
+// ledgers checks that Outboard can store the claims of policies that allocate resources.
+func (c *checker) ledgers() {
+	if c.Config == nil || !c.Cluster.NoLedgers {
+		return
+	}
+	for i := range c.Config.Profiles {
+		p := &c.Config.Profiles[i]
+		if name := allocates(p); name != "" {
+			c.elsewhere(Error, "LedgersNotServed", c.ConfigFile, fmt.Sprintf("profiles[%d]", i), "the API server does not serve ledgers, in which "+name+" claims resources",
+				"Outboard binds no pod that gets resources from it", "kubectl apply -f deploy/chart/crds/ledgers.yaml")
+			return
 		}
 	}
 }

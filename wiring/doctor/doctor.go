@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/wiring"
 )
@@ -69,7 +71,9 @@ type Input struct {
 	// wiring.Directory.
 	CertificateDir string
 
-	deployed bool // the file is from the cluster: File is the place of its object
+	deployed     bool               // the file is from the cluster: File is the place of its object
+	wired        []deployed         // the containers in the namespace with a configuration
+	outboardHere *appsv1.Deployment // the only one in the namespace that runs Outboard
 }
 
 // Check returns the findings: the most severe ones first, of these those in the file first, and those by line.
@@ -139,7 +143,7 @@ func (c *checker) checkAll() {
 		all[i].appended()
 		all[i].check()
 	}
-	c.amongExtenders()
+	c.amongExtenders(all)
 	c.sameCalls(all)
 	if c.Config != nil {
 		c.profiles(all)

@@ -16,8 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -83,6 +85,9 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 		case "EndpointSlice":
 			c.EndpointSlices = append(c.EndpointSlices, discoveryv1.EndpointSlice{})
 			into(&c.EndpointSlices[len(c.EndpointSlices)-1])
+		case "Deployment":
+			c.Deployments = append(c.Deployments, appsv1.Deployment{})
+			into(&c.Deployments[len(c.Deployments)-1])
 		case "ConfigMap":
 			m := new(corev1.ConfigMap)
 			into(m)
@@ -139,8 +144,8 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 	return os.DirFS(dir).(fs.ReadFileFS)
 }
 
-// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml, configz.json and version if
-// they are there. Certificates are in /tls.
+// input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml, configz.json, no-ledgers, namespace
+// and version if they are there. Certificates are in /tls.
 func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doctor.Input {
 	t.Helper()
 	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Now: now}
@@ -158,6 +163,15 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 					return nil, fmt.Errorf("%s is not kube-scheduler", where)
 				}
 				return f.Data, nil
+			}
+		case "no-ledgers":
+			in.Cluster.NoLedgers = true
+		case "namespace": // in which there are no Secrets
+			in.Cluster.Secret = func(_, name string) (*corev1.Secret, error) {
+				return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
+			}
+			if err := in.FromNamespace(strings.TrimSpace(string(f.Data)), types); err != nil {
+				t.Fatal(err)
 			}
 		case "version":
 			in.Version = strings.TrimSpace(string(f.Data))

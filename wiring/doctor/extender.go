@@ -124,7 +124,7 @@ func (e *extenderAt) check() {
 			"set ignorable: false", e.set("ignorable", "false"))
 	}
 	if x.PrioritizeVerb != "" && x.Weight <= 0 {
-		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: 1", e.set("weight", "1"))
+		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: "+e.rightWeight(), e.set("weight", e.rightWeight()))
 	}
 	if x.Weight > mostWeight && !e.ownWeight() {
 		e.report(Warning, "LargeWeight", "weight", fmt.Sprintf("weight is %d", x.Weight),
@@ -168,6 +168,16 @@ func (e *extenderAt) ownWeight() bool {
 	return false
 }
 
+// rightWeight is the weight that scheduler-config writes for the only profile that the extender calls; else 1.
+func (e *extenderAt) rightWeight() string {
+	if all := e.matches(); e.outboard && len(all) == 1 {
+		if weight, _ := wiring.Weight(all[0].profile); weight > 0 {
+			return strconv.FormatInt(weight, 10)
+		}
+	}
+	return "1"
+}
+
 // namesOnly returns the correction of nodeCacheCapable, if it is certain.
 func (e *extenderAt) namesOnly() []edit {
 	if e.Config == nil || e.Config.ClientConnection.None || len(e.matches()) == 0 {
@@ -209,13 +219,10 @@ func (e *extenderAt) managedNames() {
 }
 
 // amongExtenders reports resources and verbs that only one extender can have.
-func (c *checker) amongExtenders() {
-	first, binders := map[string]string{}, []string{}
+func (c *checker) amongExtenders(all []extenderAt) {
+	first := map[string]string{}
 	for i, x := range c.doc.config.Extenders {
-		path := fmt.Sprintf("extenders[%d]", i)
-		if x.BindVerb != "" {
-			binders = append(binders, path)
-		}
+		path := all[i].path
 		for j, r := range x.ManagedResources {
 			at := fmt.Sprintf("%s.managedResources[%d]", path, j)
 			before, twice := first[r.Name]
@@ -231,8 +238,32 @@ func (c *checker) amongExtenders() {
 				"a resource belongs to one extender", "remove one of the two", edits...)
 		}
 	}
-	if len(binders) > 1 {
-		c.refuse("SeveralBinders", binders[1]+".bindVerb", strings.Join(binders, " and ")+" have bindVerb",
-			"kube-scheduler accepts one extender that binds", "put the policies that allocate resources in one profile, or run a scheduler for each")
+	c.binders(all)
+}
+
+// binders reports several extenders that bind. Those whose profiles allocate nothing need no bindVerb.
+func (c *checker) binders(all []extenderAt) {
+	var binders, idle []string
+	for i := range all {
+		e := &all[i]
+		if e.extender.BindVerb == "" {
+			continue
+		}
+		binders = append(binders, e.path)
+		matches := e.matches()
+		if e.outboard && len(matches) > 0 && !slices.ContainsFunc(matches, func(m match) bool { return allocates(m.profile) != "" }) {
+			idle = append(idle, e.path)
+		}
 	}
+	if len(binders) < 2 {
+		return
+	}
+	at, fix, edits := binders[1], "put the policies that allocate resources in one profile, or run a scheduler for each", []edit(nil)
+	if len(idle) == len(binders)-1 {
+		at, fix = idle[0], "remove bindVerb of "+strings.Join(idle, " and ")+": no policy of the profile allocates resources"
+		for _, path := range idle {
+			edits = append(edits, remove(path+".bindVerb"))
+		}
+	}
+	c.refuse("SeveralBinders", at+".bindVerb", strings.Join(binders, " and ")+" have bindVerb", "kube-scheduler accepts one extender that binds", fix, edits...)
 }

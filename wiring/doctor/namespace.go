@@ -3,14 +3,19 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/wiring"
 )
 
 // deployed is a container of a Deployment with a configuration from a ConfigMap.
@@ -78,6 +83,10 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 		s := schedulers[0]
 		in.File, in.Data, in.ReadFile, in.deployed = s.object.place(), s.text, s.readFile(in.Cluster), true
 	}
+	in.wired = append(slices.Clone(schedulers), outboards...)
+	if len(outboards) == 1 {
+		in.outboardHere = outboards[0].deployment
+	}
 	if in.Config == nil {
 		if len(outboards) != 1 {
 			why := "no Deployment in " + namespace + " runs it with a configuration from a ConfigMap: --config names it"
@@ -111,6 +120,64 @@ func (in *Input) deployedConfig(d *deployed, types config.Types) error {
 	}
 	in.Config, in.ConfigFile, in.ReadConfigFile = parsed, d.object.place(), d.readFile(in.Cluster)
 	return nil
+}
+
+// missingSecrets reports Secrets that do not exist, although Deployments with a configuration mount them.
+func (c *checker) missingSecrets() {
+	reported := map[string]bool{}
+	for _, d := range c.wired {
+		for _, name := range requiredSecrets(&d.deployment.Spec.Template.Spec) {
+			place := "secret " + d.deployment.Namespace + "/" + name
+			if c.Cluster.Secret == nil || reported[place] {
+				continue
+			}
+			if _, err := c.Cluster.Secret(d.deployment.Namespace, name); !apierrors.IsNotFound(err) {
+				continue
+			}
+			reported[place] = true
+			command := "outboard certs --dir tls --secrets"
+			if d.deployment.Namespace != wiring.Namespace {
+				command += " --namespace " + d.deployment.Namespace
+			}
+			c.elsewhere(Error, "SecretNotFound", place, "", d.name()+" mounts it, and it does not exist", "the pods do not start", "create it; for certificates: "+command+" | kubectl apply -f -")
+		}
+	}
+}
+
+// requiredSecrets returns the names of the Secrets without which the kubelet does not start the pod's containers.
+func requiredSecrets(spec *corev1.PodSpec) []string {
+	var names []string
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if v.Secret != nil && !ptr.Deref(v.Secret.Optional, false) {
+			names = append(names, v.Secret.SecretName)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.Secret != nil && !ptr.Deref(s.Secret.Optional, false) {
+				names = append(names, s.Secret.Name)
+			}
+		}
+	}
+	return names
+}
+
+// deployedHere reports whether the host of urlPrefix is that of a Service for the Deployment from which Outboard's configuration can be
+// read. A Service that is not known belongs to it if it is in the same namespace.
+func (e *extenderAt) deployedHere() bool {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil || e.outboardHere == nil {
+		return false
+	}
+	d := e.outboardHere
+	s, named := e.Cluster.serviceOf(u)
+	if s == nil {
+		return named && strings.Split(u.Hostname(), ".")[1] == d.Namespace
+	}
+	return s.Namespace == d.Namespace && len(s.Spec.Selector) > 0 &&
+		labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels))
 }
 
 // noScheduler says why there is not one file to check, and how to name it.

@@ -89,12 +89,12 @@ func (e *extenderAt) matches() []match {
 	return all
 }
 
-// findOutboard finds the extenders that call Outboard: by its address, by the names in its certificate, by the resources of a profile,
-// by the path of a profile that no other extender calls, or by the address of such an extender.
+// findOutboard finds the extenders that call Outboard: by its address, by the names in its certificate, by its Service in the
+// namespace, by the resources of a profile, by the path of a profile that no other extender calls, or by the address of such an extender.
 func (c *checker) findOutboard(all []extenderAt) {
 	taken := map[*config.Profile]bool{}
 	for i := range all {
-		if e := &all[i]; e.atServing() || e.inCertificate() || e.sameResources() {
+		if e := &all[i]; e.atServing() || e.inCertificate() || e.deployedHere() || e.sameResources() {
 			e.outboard = true
 			for _, m := range e.matches() {
 				taken[m.profile] = true
@@ -155,6 +155,7 @@ func (e *extenderAt) sameResources() bool {
 func (c *checker) profiles(all []extenderAt) {
 	callers := map[*config.Profile][]*extenderAt{}
 	lost := 0 // extenders that call no profile, and are reported
+	unreachable := ""
 	for i := range all {
 		e := &all[i]
 		matches := e.matches()
@@ -167,6 +168,9 @@ func (c *checker) profiles(all []extenderAt) {
 			continue
 		}
 		e.port()
+		if at := e.unreachable(); at != "" && unreachable == "" {
+			unreachable = at
+		}
 		e.served(matches)
 		if len(matches) == 0 {
 			lost++
@@ -191,6 +195,15 @@ func (c *checker) profiles(all []extenderAt) {
 			c.at(severity, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, "its policies are not used", "outboard scheduler-config prints the extender for it")
 		}
 	}
+	if unreachable != "" {
+		fix := "set serving.address: 0.0.0.0:8443"
+		if t := c.Config.Serving.TLS; t == nil || t.ClientCAFile == "" {
+			fix += ", with serving.tls.clientCAFile"
+		}
+		c.elsewhere(Error, "LoopbackAddress", c.ConfigFile, "serving.address", fmt.Sprintf("Outboard listens at %s, and %s", c.Config.Serving.Address, unreachable),
+			"only callers on the same machine or in the same pod reach a loopback address: every call fails",
+			fix+"; if the Helm chart installs the file, ignore this: the chart sets serving.address")
+	}
 	for _, w := range c.Config.Warnings {
 		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
 		c.findings[len(c.findings)-1].Line = w.Line
@@ -208,12 +221,33 @@ func (e *extenderAt) port() {
 	}
 	_, port, err := net.SplitHostPort(e.Config.Serving.Address)
 	n, _ := strconv.Atoi(portOf(u))
-	if err != nil || port == portOf(u) || port == "0" || n >= 30000 && n <= 32767 {
+	if err != nil || port == portOf(u) || port == "0" || onNodes(n) {
 		return
 	}
 	corrected := *u
 	corrected.Host = net.JoinHostPort(u.Hostname(), port)
 	e.report(Error, "WrongPort", "urlPrefix", fmt.Sprintf("the port is %s, and Outboard listens at %s", portOf(u), e.Config.Serving.Address), "every call fails", "write port "+port, setText(e.field("urlPrefix"), corrected.String()))
+}
+
+// onNodes reports whether a port is one that Services have on nodes, by default.
+func onNodes(port int) bool { return port >= 30000 && port <= 32767 }
+
+// unreachable says what the extender calls if Outboard listens at a loopback address, and the call does not arrive there; "" if it does.
+// Without TLS, PlainHTTP and TLSNotServed report calls of other machines.
+func (e *extenderAt) unreachable() string {
+	u, invalid := url.Parse(e.extender.URLPrefix)
+	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	if invalid != nil || err != nil || hostOf(host) != "loopback" {
+		return ""
+	}
+	n, _ := strconv.Atoi(portOf(u))
+	switch same := hostOf(u.Hostname()) == "loopback"; {
+	case same && onNodes(n) && port != portOf(u) && port != "0":
+		return fmt.Sprintf("%s calls port %d of a node", e.path, n)
+	case !same && e.Config.Serving.TLS != nil:
+		return e.path + " calls " + u.Host
+	}
+	return ""
 }
 
 // served checks that Outboard serves the verbs that kube-scheduler calls.
@@ -301,12 +335,7 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 
 // needed checks that kube-scheduler calls the verbs without which claims go wrong.
 func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
-	allocates := ""
-	for _, q := range p.Policies {
-		if _, ok := q.Policy.(policy.Reserver); ok {
-			allocates = q.Name
-		}
-	}
+	allocates := allocates(p)
 	if allocates == "" {
 		return
 	}
@@ -319,6 +348,16 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 	if called[decision.Preempt] == nil {
 		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt", e.set("preemptVerb", "preempt"))
 	}
+}
+
+// allocates returns the name of a policy of the profile that allocates resources; "" if none does.
+func allocates(p *config.Profile) (name string) {
+	for _, q := range p.Policies {
+		if _, ok := q.Policy.(policy.Reserver); ok {
+			name = q.Name
+		}
+	}
+	return name
 }
 
 // mode checks what kube-scheduler sends of nodes.
