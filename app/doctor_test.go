@@ -3,6 +3,9 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +98,45 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%q is in:\n%s", tt.not, out)
 			}
 		})
+	}
+}
+
+// A cluster without a namespace and without the Ledger resource.
+func TestDoctorReadsCluster(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/namespaces/gone", "/apis/outboard.dev/v1alpha1":
+			http.NotFound(w, r)
+		case "/version":
+			_, _ = io.WriteString(w, `{"major": "1", "minor": "34", "gitVersion": "v1.34.0"}`)
+		default: // all lists are empty
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, "{}")
+		}
+	}))
+	defer api.Close()
+	kubeconfig := file(t, `{"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a"}}],`+
+		`"clusters": [{"name": "a", "cluster": {"server": "`+api.URL+`"}}]}`)
+	scheduler := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
+	allocates := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
+	for _, tt := range []struct {
+		args   []string
+		status int
+		want   string
+		not    string
+	}{
+		{[]string{"--namespace", "gone"}, 2, "there is no namespace gone", "no Deployment"},
+		{[]string{"--namespace", "empty"}, 2, "no Deployment in empty runs kube-scheduler", "no namespace"},
+		{[]string{scheduler, "--namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
+		{[]string{scheduler, "--config", allocates}, 1, "[ERROR LedgersNotServed] profiles[0]: ", "no namespace"},
+	} {
+		out, err := execute(t, append([]string{"doctor", "--kubeconfig", kubeconfig}, tt.args...)...)
+		if err != nil {
+			out += err.Error()
+		}
+		if got := exitStatus(err); got != tt.status || !strings.Contains(out, tt.want) || strings.Contains(out, tt.not) {
+			t.Errorf("doctor %v: exit status %d, want %d, %q and not %q:\n%s", tt.args, got, tt.status, tt.want, tt.not, out)
+		}
 	}
 }
 

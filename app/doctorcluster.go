@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/wiring/doctor"
 )
 
@@ -51,7 +52,15 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		err = errors.Join(err, eachPage(ctx, "Deployments", api.AppsV1().Deployments(namespace).List, func(l *appsv1.DeploymentList) {
 			c.Deployments = append(c.Deployments, l.Items...)
 		}))
+		if len(c.Deployments) == 0 {
+			// Whoever may not read the namespace learns only that there are no Deployments.
+			if _, missing := api.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(missing) {
+				err = errors.Join(err, fmt.Errorf("there is no namespace %s", namespace))
+			}
+		}
 	}
+	_, missing := api.Discovery().RESTClient().Get().AbsPath("/apis", ledger.GroupVersion.String()).DoRaw(ctx)
+	c.NoLedgers = apierrors.IsNotFound(missing)
 	type object struct{ namespace, name string }
 	configMap := once(func(o object) (*corev1.ConfigMap, error) {
 		return api.CoreV1().ConfigMaps(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
