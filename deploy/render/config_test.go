@@ -142,8 +142,8 @@ func TestInvalidConfig(t *testing.T) {
 		"profiles: {": "config is not a YAML mapping",
 		"# profiles":  "config has 0 YAML documents",
 	} {
-		if _, err := own(t, config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: the error is %v, want one with %s", config, err, want)
+		if _, err := own(t, config); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "(outboard/templates/validate-config.yaml:") {
+			t.Errorf("%s: the error is %v, want one with %s in validate-config.yaml", config, err, want)
 		}
 	}
 	values := map[string]any{"config": "profiles: [{policies: [{type: Seats}]}]", "validateConfig": false, "scheduler": map[string]any{"enabled": false}}
