@@ -9,12 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	featuretesting "k8s.io/component-base/featuregate/testing"
 	tracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -47,7 +50,10 @@ type inTree struct {
 type lister struct{ *cache.Snapshot }
 
 // newInTree starts the framework. fit may change the arguments of NodeResourcesFit. If plugins are named, no others filter or score.
+//
+// Tolerations may compare numbers, because the API server admits such pods only where the feature is on.
 func newInTree(t *testing.T, fit func(*schedulerapi.NodeResourcesFitArgs), only ...string) *inTree {
+	featuretesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, true)
 	config, err := latest.Default()
 	if err != nil {
 		t.Fatal(err)
