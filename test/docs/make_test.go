@@ -27,7 +27,6 @@ var notMade = map[string]string{
 
 // TestMake runs each documented make command as a reader types it, in a clean clone, and then looks at what the commands have written.
 func TestMake(t *testing.T) {
-	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 var pool = stage.Pool{Bare: true}
 
 // atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait until Outboard releases claims.
-const atOnce = "4"
+const atOnce = "2"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
