@@ -77,6 +77,25 @@ func TestInformersOfOthers(t *testing.T) {
 	shows("that the pod is gone", func() bool { return len(live.View().Node("n").Pods) == 0 })
 }
 
+// informed returns a Cluster that follows informers of the client, and is synced.
+func informed(t *testing.T, client *fake.Clientset) (*cluster.Cluster, informers.SharedInformerFactory) {
+	t.Helper()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- live.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown() })
+	factory.Start(ctx.Done())
+	if err := live.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return live, factory
+}
+
 // Nodes from the informers of others share the names of equal images with each other, and no names with the informers' nodes, whose
 // memory they would keep.
 func TestInformersOfOthersShareImages(t *testing.T) {
@@ -87,22 +106,10 @@ func TestInformersOfOthersShareImages(t *testing.T) {
 		return n
 	}
 	client := fake.NewClientset(node("a"), node("b"))
-	factory := informers.NewSharedInformerFactory(client, 0)
-	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- live.Run(ctx) }()
-	defer func() { cancel(); <-ended; factory.Shutdown() }()
-	factory.Start(ctx.Done())
-	if err := live.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	live, factory := informed(t, client)
 	for live.View().Len() < 2 {
 		select {
-		case <-ctx.Done():
+		case <-t.Context().Done():
 			t.Fatal("the view does not show the nodes")
 		case <-time.After(time.Millisecond):
 		}
@@ -136,26 +143,14 @@ func TestInformersOfOthersReplacePods(t *testing.T) {
 		watches <- w
 		return true, w, nil
 	})
-	factory := informers.NewSharedInformerFactory(client, 0)
-	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- live.Run(ctx) }()
-	defer func() { cancel(); <-ended; factory.Shutdown() }()
-	factory.Start(ctx.Done())
-	if err := live.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	live, _ := informed(t, client)
 	if live.PodByUID("former") == nil {
 		t.Fatal("the cluster does not have the pod")
 	}
 	(<-watches).Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
 	for live.PodByUID("new") == nil || len(live.View().Node("n1").Pods) == 0 {
 		select {
-		case <-ctx.Done():
+		case <-t.Context().Done():
 			t.Fatal("the view does not show the new pod")
 		case <-time.After(time.Millisecond):
 		}
