@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -32,7 +35,10 @@ func newBinder(t *testing.T) *binder {
 		if !strings.HasSuffix(r.URL.Path, "/binding") {
 			b.lookups.Add(1)
 			name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
-			fmt.Fprintf(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":"1"}}`, name, name)
+			pod := corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}
+			_ = json.NewDecoder(r.Body).Decode(&pod) // the annotations of a patch
+			pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = "default", name, types.UID(name), "1"
+			_ = json.NewEncoder(w).Encode(&pod)
 			return
 		}
 		b.bindings.Add(1)
@@ -123,6 +129,25 @@ func TestThrottle(t *testing.T) {
 	}
 	if _, err := c.Throttle(t.Context()); err == nil || !strings.Contains(err.Error(), "the limit of 0.001 requests per second to the API server would delay this one by 50m0s") {
 		t.Errorf("after 4 requests, with a burst of 2 and one request in 1,000 s: %v", err)
+	}
+}
+
+// After Throttle, the limit delays nothing that determines the outcome of the Binding, nor the change of the pod that makes a lost
+// Binding invalid. Therefore the limit makes the outcome of no Binding unknown.
+func TestThrottledBindingIsResolved(t *testing.T) {
+	api := newBinder(t)
+	c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 1})
+	ctx, err := c.Throttle(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.onBinding = func() { panic(http.ErrAbortHandler) } // the response is lost
+	failure := bindError(t, c.Bind(ctx, bindingTo("n", "p")))
+	if lookups := api.lookups.Load(); !failure.Unknown || lookups != 1 {
+		t.Errorf("Unknown %v after %d lookups: %v", failure.Unknown, lookups, failure)
+	}
+	if _, err := c.TouchPod(context.WithoutCancel(ctx), "default", "p", "p"); err != nil {
+		t.Errorf("changing the pod: %v", err)
 	}
 }
 

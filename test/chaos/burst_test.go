@@ -54,8 +54,9 @@ extenders:
 // perSecond is how many pods are created per second.
 const perSecond = 250
 
-// If pods are created faster than Outboard may send requests, all are bound in the end. Each has
-// only its own claim, and Outboard's own limit makes the outcome of no Binding unknown.
+// If pods are created faster than Outboard may send requests, all are bound in the end, and each has
+// only its own claim. An API server on a busy machine may leave the outcome of a Binding unknown; that
+// Outboard's own limit does not is tested in cluster, without real time.
 func TestBurst(t *testing.T) {
 	b := burst{nodes: 12, cards: 4, pods: 300, limits: "clientConnection: {qps: 30, burst: 60}", patience: 5 * time.Minute}
 	if *full {
@@ -112,28 +113,10 @@ func TestBurst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blame(t, outboard.Log(), metrics[`outboard_cluster_binds_total{outcome="unknown"}`])
-	t.Logf("%d pods created in %v, all bound after %v; throttled %d times, %d Bindings not sent, %d claims written", b.pods,
-		created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), metrics[`outboard_cluster_binds_total{outcome="throttled"}`],
-		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_ledger_claims_total{outcome="success"}`])
-}
-
-// blame expects that of the Bindings whose outcome was unknown, the API server has seen each for most of the ten seconds that Outboard
-// waits for a response: on a machine that is too busy, the API server responds to nobody. A Binding that Outboard's limit has delayed would
-// have been sent later.
-func blame(t *testing.T, log string, outcomes int64) {
-	lines := unknown.FindAllStringSubmatch(log, -1)
-	if outcomes > 0 && len(lines) == 0 {
-		t.Errorf("the outcome of %d Bindings was unknown, and nothing is logged", outcomes)
-	}
-	for _, line := range lines {
-		if waited, err := time.ParseDuration(line[1]); err != nil || waited < 5*time.Second {
-			t.Errorf("not because the API server did not respond: %s", line[0])
-		}
-	}
-	if outcomes > 0 {
-		t.Logf("the outcome of %d Bindings was unknown, because the API server did not respond", outcomes)
-	}
+	t.Logf("%d pods created in %v, all bound after %v; throttled %d times, %d Bindings not sent, %d of unknown outcome, %d claims written",
+		b.pods, created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), metrics[`outboard_cluster_binds_total{outcome="throttled"}`],
+		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_cluster_binds_total{outcome="unknown"}`],
+		metrics[`outboard_ledger_claims_total{outcome="success"}`])
 }
 
 // create creates the pods at a steady rate, or as fast as the API server accepts them.
@@ -170,9 +153,6 @@ func (b burst) await(ctx context.Context, set *stage.Stage) error {
 		}
 	}
 }
-
-// unknown finds in the log why the outcome of a Binding was unknown, and how long Outboard waited for the response, if it got none.
-var unknown = regexp.MustCompile(`(?m)^.*it is unknown whether pod (?:.*the API server did not respond within ([0-9a-z.]+))?.*$`)
 
 var sample = regexp.MustCompile(`(?m)^(outboard_[a-z_]+(?:\{[^}]*\})?) ([0-9]+)$`)
 
