@@ -13,14 +13,22 @@ import (
 // Text is a file, a document of one, or a value in a ConfigMap.
 type Text struct {
 	Data []byte
-	// Above is how many lines of the file are above Data, if the value of a ConfigMap is a block of lines.
-	Above int
 	// Around is the text of which this is a part; nil for a file.
 	Around *Text
 	// Key is the key of a value in the ConfigMap Around; "" for a document.
 	Key string
 
-	from, to int // of a document in Around
+	above    int  // how many lines of the file are above Data
+	oneLine  bool // the value of a ConfigMap is not a block of lines, but a quoted string in line above
+	from, to int  // of a document in Around
+}
+
+// Line returns the line of the file with line n of Data, beginning with 1.
+func (t *Text) Line(n int) int {
+	if t.oneLine {
+		return t.above
+	}
+	return t.above + n
 }
 
 var (
@@ -37,7 +45,7 @@ func (t *Text) Documents() (all []Text) {
 	start := 0
 	for _, s := range append(separator.FindAllIndex(t.Data, -1), []int{len(t.Data), len(t.Data)}) {
 		if data := t.Data[start:s[0]]; content.Match(bytes.TrimPrefix(data, []byte("\uFEFF"))) {
-			all = append(all, Text{Data: data, Above: t.Above + bytes.Count(t.Data[:start], []byte("\n")), Around: t, from: start, to: s[0]})
+			all = append(all, Text{Data: data, Around: t, above: t.Line(bytes.Count(t.Data[:start], []byte("\n"))), oneLine: t.oneLine, from: start, to: s[0]})
 		}
 		start = s[1]
 	}
@@ -68,8 +76,8 @@ func (t *Text) Object() (kind string, values []Text) {
 		return object.Kind, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-		above := t.Above + root.At("data["+key+"]").Line()
-		values = append(values, Text{Data: []byte(object.Data[key]), Above: above, Around: t, Key: key})
+		at := root.At("data[" + key + "]")
+		values = append(values, Text{Data: []byte(object.Data[key]), Around: t, Key: key, above: t.Line(at.Line()), oneLine: !at.IsBlock()})
 	}
 	return object.Kind, values
 }

@@ -55,6 +55,11 @@ func (v Value) IsZero() bool { return v.node == nil || isNull(resolve(v.node)) }
 // Line is the value's line in its document; for an absent value, that of the innermost value around it.
 func (v Value) Line() int { return v.line }
 
+// IsBlock reports whether the value is written as a block of lines, after | or >.
+func (v Value) IsBlock() bool {
+	return v.node != nil && resolve(v.node).Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
+}
+
 // Path is the value's path in its document; "" for the whole.
 func (v Value) Path() string { return pathText(v.path) }
 
@@ -270,6 +275,8 @@ func (c *checker) checkMapping(n *yaml.Node, path *field.Path, depth int) bool {
 			c.fail(key, path, "", "", "not supported: merge key <<: write the fields instead")
 		case len(key.Value) > maxKey:
 			c.fail(key, path, "Invalid key", describe(key), "must not be longer than "+strconv.Itoa(maxKey)+" bytes")
+		case key.Kind != yaml.ScalarNode:
+			c.fail(key, path, "Invalid key", describe(key), "must be a string: if the file is a template, such as a chart's, render it first")
 		case !ok:
 			c.fail(key, path, "Invalid key", describe(key), "must be a string: put it in quotes")
 		case first[name] != 0:

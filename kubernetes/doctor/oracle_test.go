@@ -160,7 +160,7 @@ func (c complaint) names(f doctor.Finding, above int) bool {
 	case f.Code == "Indentation":
 		return true // one finding about all fields that have lost their place
 	case c.line > 0 && above < 0:
-		return f.Code == "Syntax" || strings.HasSuffix(f.Message, "is set twice")
+		return f.Code == "Syntax" || strings.HasSuffix(f.Message, "is set twice") || strings.HasPrefix(f.Message, "Duplicate field")
 	case c.line > 0:
 		// Two parsers name the place of an error or the end of the token before it.
 		return f.Line-above >= c.line-1 && f.Line-above <= c.line+1

@@ -77,7 +77,7 @@ func (d *document) line(path string) int {
 	if line == 0 {
 		return 0
 	}
-	return line + d.source.Above
+	return d.source.Line(line)
 }
 
 // read finds and decodes the configuration. It returns false if there is nothing more to check.
@@ -120,7 +120,11 @@ func (c *checker) parse(text []byte) bool {
 		var document *yaml.Node
 		if document, err = parseYAML(text); err == nil {
 			c.doc.tree = plain(document.Content[0])
-			c.doc.root, err = strictyaml.FromNode(c.File, c.doc.tree)
+			if line := template(c.doc.tree); line > 0 {
+				err = strictyaml.Errors{{Line: line, Rule: "the key of a field is a mapping: if the file is a template, such as a chart's, render it first"}}
+			} else {
+				c.doc.root, err = strictyaml.FromNode(c.File, c.doc.tree)
+			}
 		}
 	}
 	if err == nil {
@@ -133,20 +137,37 @@ func (c *checker) parse(text []byte) bool {
 		return false
 	}
 	for _, e := range errorsOf(err) {
+		line := 0
+		if e.Line > 0 {
+			line = c.doc.source.Line(e.Line)
+		}
 		if m := yamlLine.FindStringSubmatch(fmt.Sprint(c.doc.refusal)); m != nil {
-			e.Line, _ = strconv.Atoi(m[1]) // the line that kube-scheduler names
-			e.Line += c.doc.source.whole.Above - c.doc.source.Above
+			line, _ = strconv.Atoi(m[1]) // that kube-scheduler names
+			line = c.doc.source.whole.Line(line)
 		}
 		if c.doc.refusal == nil {
 			c.at(Warning, "Syntax", "", e.Rule, "kube-scheduler reads the file, and outboard doctor cannot check it", "")
 		} else {
 			c.refuse("Syntax", "", e.Rule, "", "")
 		}
-		if f := &c.findings[len(c.findings)-1]; e.Line > 0 {
-			f.Line = e.Line + c.doc.source.Above
+		if line > 0 {
+			c.findings[len(c.findings)-1].Line = line
 		}
 	}
 	return false
+}
+
+// template returns the line of a key that is no scalar, which is what YAML makes of {{ … }}; 0 if there is none.
+func template(n *yaml.Node) int {
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind != yaml.ScalarNode {
+			return child.Line
+		}
+		if line := template(child); line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 func errorsOf(err error) strictyaml.Errors {
@@ -217,13 +238,13 @@ func (c *checker) locate() bool {
 		return false
 	}
 	c.doc.source = all[0]
-	if first > 0 && all[0].Above == parts[first].Above {
+	if first > 0 && all[0].whole.Around == nil {
 		c.refuse("IgnoredDocument", "kind", "the configuration is not the first document of the file", "kube-scheduler reads the first one only", "move it into a file of its own")
-		c.findings[0].Line = all[0].Above + 1
+		c.findings[0].Line = all[0].Line(1)
 	}
 	for _, other := range all[1:] {
 		c.at(Warning, "IgnoredDocument", "", "another configuration begins here", "kube-scheduler reads the first document of a file only, and outboard doctor has not checked this one", "move it into a file of its own, or remove it")
-		c.findings[len(c.findings)-1].Line = other.Above + 1
+		c.findings[len(c.findings)-1].Line = other.Line(1)
 	}
 	return true
 }

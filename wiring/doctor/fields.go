@@ -53,7 +53,7 @@ func (c *checker) unindented() bool {
 			continue
 		}
 		if fields++; fields == 1 {
-			first = 1 + bytes.Count(text[:m[0]], []byte("\n")) + c.doc.source.Above
+			first = c.doc.source.Line(1 + bytes.Count(text[:m[0]], []byte("\n")))
 		}
 		if !slices.Contains(lost, name) {
 			lost = append(lost, name)
@@ -143,7 +143,7 @@ func (c *checker) fields(errs strictyaml.Errors) {
 			c.refuse("InvalidValue", e.Path, strings.Join(parts, ": "), "", "")
 		}
 		if n := len(c.findings); n > 0 && e.Line > 0 && c.findings[n-1].Field == e.Path && c.doc.former.IsZero() {
-			c.findings[n-1].Line = e.Line + c.doc.source.Above
+			c.findings[n-1].Line = c.doc.source.Line(e.Line)
 		}
 		unknown = append(unknown, e.Path)
 	}
@@ -169,11 +169,11 @@ func (c *checker) decoded() {
 	var syntax *json.SyntaxError
 	if manifest.IsJSON(c.doc.source.whole.Data) && errors.As(json.Unmarshal(c.doc.source.whole.Data, new(any)), &syntax) {
 		c.refuse("Syntax", "", "not valid JSON, as which kube-scheduler reads a file that begins with {: "+syntax.Error(), "", "")
-		c.findings[len(c.findings)-1].Line = 1 + bytes.Count(c.doc.source.whole.Data[:syntax.Offset], []byte("\n")) + c.doc.source.whole.Above
+		c.findings[len(c.findings)-1].Line = c.doc.source.whole.Line(1 + bytes.Count(c.doc.source.whole.Data[:syntax.Offset], []byte("\n")))
 	}
 	for _, m := range setTwice.FindAllStringSubmatch(err.Error(), -1) {
 		line, _ := strconv.Atoi(m[1])
-		line += c.doc.source.whole.Above
+		line = c.doc.source.whole.Line(line)
 		if !named(func(f Finding) bool { return f.Line == line || f.Code == "Indentation" }) {
 			c.refuse("InvalidValue", "", m[2]+" is set twice", "a merge key (<<) sets it, too", "remove one of the two")
 			c.findings[len(c.findings)-1].Line = line
@@ -285,7 +285,7 @@ func (c *checker) miswritten(e *strictyaml.Error, name string) {
 		write(text)
 	case e.Rule == "must be true or false" && quoted && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
 		write(strings.ToLower(text))
-	case e.Rule == "must be a string: put it in quotes" && !quoted && !strings.HasSuffix(text, "…"):
+	case e.Rule == "must be a string: put it in quotes" && e.Kind != "Invalid key" && !quoted && !strings.HasSuffix(text, "…"):
 		write(strconv.Quote(text))
 	case e.Rule == "must be a mapping" && strings.HasPrefix(name, "managedResources[") && quoted:
 		write("name: " + strconv.Quote(text) + "\n")
