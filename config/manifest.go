@@ -30,7 +30,7 @@ func ParseManifest(file string, data []byte, types Types) (*Config, error) {
 	}
 	switch {
 	case len(found) > 1:
-		return nil, strictyaml.Errors{{File: file, Line: found[1].Line(1), Rule: "there is a second configuration in the file"}}
+		return nil, strictyaml.Errors{{File: file, Line: found[1].Line(0), Rule: "there is a second configuration in the file"}}
 	case len(found) == 1:
 		// As many lines as in the file are above it, so that every error has the line of the file.
 		return Parse(file, append(bytes.Repeat([]byte("\n"), found[0].Line(1)-1), found[0].Data...), types)

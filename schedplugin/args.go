@@ -47,12 +47,15 @@ func parseArguments(args runtime.Object) (arguments, error) {
 		return a, fmt.Errorf("%s: must be a mapping", argsName)
 	}
 	var errs []error
-	for name, into := range map[string]*string{"configFile": &a.ConfigFile, "profile": &a.Profile} {
-		if value, has := fields[name]; has {
-			if json.Unmarshal(value, into) != nil {
-				errs = append(errs, fmt.Errorf("%s: %s: Invalid value: must be a string", argsName, name))
+	for _, text := range []struct {
+		name string
+		into *string
+	}{{"configFile", &a.ConfigFile}, {"profile", &a.Profile}} {
+		if value, has := fields[text.name]; has {
+			if json.Unmarshal(value, text.into) != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: Invalid value: must be a string", argsName, text.name))
 			}
-			delete(fields, name)
+			delete(fields, text.name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -23,7 +23,7 @@ type Text struct {
 	from, to int  // of a document in Around
 }
 
-// Line returns the line of the file with line n of Data, beginning with 1.
+// Line returns the line of the file with line n of Data, beginning with 1; with 0, the line above Data.
 func (t *Text) Line(n int) int {
 	if t.oneLine {
 		return t.above

@@ -192,9 +192,12 @@ func (s *Signal) validate(at *field.Path) field.ErrorList {
 	if s.Above != nil && s.Below != nil {
 		errs = append(errs, field.Forbidden(at.Child("below"), "cannot be set together with above"))
 	}
-	for name, threshold := range map[string]*float64{"above": s.Above, "below": s.Below} {
-		if threshold != nil && (math.IsNaN(*threshold) || math.IsInf(*threshold, 0)) {
-			errs = append(errs, field.Invalid(at.Child(name), *threshold, "must be a number"))
+	for _, threshold := range []struct {
+		name  string
+		value *float64
+	}{{"above", s.Above}, {"below", s.Below}} {
+		if v := threshold.value; v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
+			errs = append(errs, field.Invalid(at.Child(threshold.name), *v, "must be a number"))
 		}
 	}
 	return errs

@@ -27,10 +27,11 @@ func (c columns) decode(r io.Reader, into *collector) error {
 		header[i] = strings.TrimSpace(header[i])
 	}
 	key, value := slices.Index(header, c.key), slices.Index(header, c.value)
-	for name, at := range map[string]int{c.key: key, c.value: value} {
-		if at < 0 {
-			return fmt.Errorf("the first line has no column %q", name)
-		}
+	switch {
+	case key < 0:
+		return fmt.Errorf("the first line has no column %q", c.key)
+	case value < 0:
+		return fmt.Errorf("the first line has no column %q", c.value)
 	}
 	for rows := 0; ; rows++ {
 		record, err := reader.Read()

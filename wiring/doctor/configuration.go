@@ -95,9 +95,12 @@ func (c *checker) election() {
 		return
 	}
 	lease, renew, retry := cmp.Or(l.LeaseDuration.Duration, 15*time.Second), cmp.Or(l.RenewDeadline.Duration, 10*time.Second), cmp.Or(l.RetryPeriod.Duration, 2*time.Second)
-	for name, d := range map[string]time.Duration{"leaseDuration": lease, "renewDeadline": renew, "retryPeriod": retry} {
-		if d <= 0 {
-			c.invalid("leaderElection."+name, d, "positive")
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{{"leaseDuration", lease}, {"renewDeadline", renew}, {"retryPeriod", retry}} {
+		if field.value <= 0 {
+			c.invalid("leaderElection."+field.name, field.value, "positive")
 		}
 	}
 	switch {

@@ -151,15 +151,15 @@ func (c *checker) required(path string, sets map[string]schedulerv1.PluginSet) {
 		}
 		return n
 	}
-	for point, does := range map[string]string{"bind": "binds pods", "queueSort": "sorts the queue"} {
-		at := path + ".plugins." + point
+	for _, required := range []struct{ point, does string }{{"bind", "binds pods"}, {"queueSort", "sorts the queue"}} {
+		point, at := required.point, path+".plugins."+required.point
 		var edits []edit
 		if set := namesOf(sets[point]); len(set[0]) == 0 && len(set[1]) > 0 {
 			edits = []edit{remove(at)}
 		}
 		switch n := count(point); {
 		case n == 0 && !slices.Contains(namesOf(sets["multiPoint"])[0], pluginName):
-			c.refuse("InvalidValue", at, "no plugin "+does, "every profile needs one, also with an extender that binds", "remove "+point+" from plugins", edits...)
+			c.refuse("InvalidValue", at, "no plugin "+required.does, "every profile needs one, also with an extender that binds", "remove "+point+" from plugins", edits...)
 		case n > 1 && point == "queueSort":
 			c.refuse("InvalidValue", at, fmt.Sprintf("%d plugins sort the queue", n), "there can be only one", "disable the others: queueSort: {disabled: [{name: \"*\"}]}")
 		}
