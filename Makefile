@@ -79,7 +79,7 @@ chaos: control-plane ## run the chaos tests of make test with thousands of pods,
 upgrade: control-plane ## upgrade from commit FROM to this checkout and back, while pods with claims are bound
 	rm -rf bin/from && mkdir -p bin/from/source
 	git archive $(or $(FROM),$(error set FROM to a commit)) | tar -x -C bin/from/source
-	$(GO) -C bin/from/source build -tags chaos -o ../outboard ./cmd/outboard
+	$(GO) -C bin/from/source build -o ../outboard ./cmd/outboard
 	rm -rf bin/from/source
 	$(GO) test -run '^TestUpgrade$$' -count 1 -v ./test/chaos -args -from $(CURDIR)/bin/from/outboard
 
@@ -138,7 +138,6 @@ vet:
 	$(GO) -C kubernetes vet ./...
 	$(GO) -C image vet ./...
 	$(GO) -C deploy/render vet ./...
-	$(GO) vet -tags chaos ./service
 
 lint:
 	$(TOOLS) staticcheck ./...

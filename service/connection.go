@@ -31,7 +31,7 @@ func Connect(c *config.Config, options cluster.Options, registry *prometheus.Reg
 		return to, err
 	}
 	to.Keeper, err = ledger.New(ledger.Options{
-		API: toAPI(to.Cluster), Cache: to.Cluster, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: to.Cluster.Clock().Latest, Logger: logger, Registerer: registry,
+		API: to.Cluster, Cache: to.Cluster, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: to.Cluster.Clock().Latest, Logger: logger, Registerer: registry,
 	})
 	return to, err
 }

@@ -275,7 +275,7 @@ func (s *Service) AdminOptions() server.AdminOptions {
 }
 
 // Binding returns the cluster for a Binder. The Service must have a cluster.
-func (s *Service) Binding() BindingCluster { return toCluster(s.Cluster) }
+func (s *Service) Binding() *cluster.Cluster { return s.Cluster }
 
 // Ledgers returns the ledgers for a Binder. The Service must have a cluster.
-func (s *Service) Ledgers() engine.Ledgers { return toLedgers(s.Keeper) }
+func (s *Service) Ledgers() engine.Ledgers { return s.Keeper }

@@ -46,12 +46,12 @@ type scale struct {
 var (
 	small = scale{
 		nodes: 6, cards: 4, pods: 150, waiting: 30, stay: time.Second, calm: time.Second,
-		randomKills: 2, killsPerPoint: 1, freezes: 1, freeze: 5 * time.Second, longestHold: time.Second,
+		randomKills: 4, killsPerPoint: 1, freezes: 1, freeze: 5 * time.Second, longestHold: time.Second,
 		reclaimAfter: 2 * time.Second, report: 5 * time.Second, patience: 8 * time.Minute,
 	}
 	large = scale{
 		nodes: 40, cards: 8, pods: 3000, waiting: 120, stay: 4 * time.Second, calm: 6 * time.Second,
-		randomKills: 50, killsPerPoint: 5, killsPerRarePoint: 3, freezes: 2, freeze: 20 * time.Second,
+		randomKills: 50, killsPerPoint: 8, killsPerRarePoint: 3, freezes: 2, freeze: 20 * time.Second,
 		longestHold: 3 * time.Second, restartAPIServer: true,
 		reclaimAfter: 5 * time.Second, report: 10 * time.Second, patience: 55 * time.Minute,
 	}
@@ -104,17 +104,13 @@ extenders:
   managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 `
 
-// open sets up nodes, two replicas with env, and the schedulers, which connect to the replicas as
-// through a Service.
-func open(t *testing.T, s scale, env ...string) *scene {
+// open sets up nodes, two replicas, and the schedulers, which connect to the replicas as through a
+// Service.
+func open(t *testing.T, s scale) *scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
 	t.Cleanup(cancel)
-	binary, err := stage.BuildChaos(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := stage.Set(ctx, stage.Options{Outboard: binary})
+	set, err := stage.Set(ctx, stage.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +130,7 @@ func open(t *testing.T, s scale, env ...string) *scene {
 		t.Fatal(err)
 	}
 	for range 2 {
-		c.replicas = append(c.replicas, c.replica(env))
+		c.replicas = append(c.replicas, c.replica())
 	}
 	c.service = forward(t, c.ready)
 	for i := range schedulers {
@@ -147,20 +143,21 @@ func open(t *testing.T, s scale, env ...string) *scene {
 }
 
 // replica starts a replica with its own network to the API server.
-func (c *scene) replica(env []string) *replica {
+func (c *scene) replica() *replica {
 	c.t.Helper()
 	user, err := c.AddUser("outboard")
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	apiServer := []string{strings.TrimPrefix(user.Config.Host, "https://")}
-	r := &replica{network: forward(c.t, func() []string { return apiServer })}
+	r := &replica{api: newAPIServer(c.t, user.Config)}
+	address := []string{r.api.Listener.Addr().String()}
+	r.network = forward(c.t, func() []string { return address })
 	kubeconfig, err := clientcmd.LoadFromFile(user.Kubeconfig)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, cluster := range kubeconfig.Clusters {
-		cluster.Server = "https://" + r.network.Address()
+		cluster.Server, cluster.CertificateAuthorityData = "https://"+r.network.Address(), r.api.CA()
 	}
 	if err := clientcmd.WriteToFile(*kubeconfig, user.Kubeconfig); err != nil {
 		c.t.Fatal(err)
@@ -169,13 +166,6 @@ func (c *scene) replica(env []string) *replica {
 		c.t.Fatal(err)
 	}
 	r.address = strings.TrimPrefix(r.URL, "http://")
-	if len(env) > 0 {
-		r.Kill()
-		r.Env = env
-		if err := r.start(c.ctx, ""); err != nil {
-			c.t.Fatal(err)
-		}
-	}
 	return r
 }
 
@@ -366,11 +356,14 @@ func (c *scene) checkGuests(l *load) {
 	}
 }
 
-// The same test must fail if replicas do not claim what they allocate; otherwise it would prove
+// The same test must fail if replicas do not see what they have claimed; otherwise it would prove
 // nothing.
 func TestAuditFindsWhatUnclaimedBindingsOversell(t *testing.T) {
 	s := small
-	c := open(t, s, "OUTBOARD_CHAOS_UNCLAIMED=1")
+	c := open(t, s)
+	for _, r := range c.replicas {
+		r.api.forgetClaims()
+	}
 	plan := newPlan(scale{})
 	load := newLoad(c.Client, s, func() bool { return true })
 	group, ctx := errgroup.WithContext(c.ctx)

@@ -15,11 +15,10 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// Points around a Binding at which a replica can be killed or stopped, in the order in which
-// Outboard (package service, built with the tag chaos) reaches them.
-var points = []string{
-	"before-claim", "before-ledger-write", "after-ledger-write", "after-claim", "before-binding", "after-binding",
-}
+// Points around a Binding at which a replica can be killed or stopped: before the API server gets
+// a request, and after it has responded, while the replica does not have the response. Between these
+// points a replica changes nothing outside its process.
+var points = []string{"before-ledger-write", "after-ledger-write", "before-binding", "after-binding"}
 
 // rare points occur only if the API server rejects a Binding, or the replica releases a claim
 // because its pod stays unbound.
@@ -67,7 +66,9 @@ func newPlan(s scale) *plan {
 		}
 	}
 	for range s.freezes {
-		p.todo = append(p.todo, fault{action: stop, point: "after-claim"})
+		for _, point := range []string{"after-ledger-write", "before-binding"} {
+			p.todo = append(p.todo, fault{action: stop, point: point})
+		}
 	}
 	rand.Shuffle(len(p.todo), func(i, j int) { p.todo[i], p.todo[j] = p.todo[j], p.todo[i] })
 	return p
@@ -137,12 +138,10 @@ func (p *plan) report() string {
 type replica struct {
 	*stage.Outboard
 	address string      // on which it serves
-	network *forwarder  // between it and the API server
+	api     *apiServer  // what it connects to
+	network *forwarder  // between it and api
 	away    atomic.Bool // it is not ready, so a Service sends it no calls
 }
-
-// mark is the text that a replica prints before a fault.
-func mark(f fault) string { return fmt.Sprintf("chaos: %s %s\n", f.action, f.point) }
 
 // reachTime is the timeout for a point. If the point needs an old claim, the claim is old after the
 // replica has seen it for the reclaim time, and the replica checks every 5 s.
@@ -180,43 +179,41 @@ func (r *replica) suffer(ctx context.Context, p *plan, f fault, s scale) (happen
 	if r.hasEnded() {
 		return false, r.crash()
 	}
-	r.Kill()
 	if f.point == "" {
-		return true, r.start(ctx, "")
+		r.Kill()
+		return true, r.start(ctx)
 	}
-	p.count("kill at random") // to set the point, which also happens at any moment
 	times, patience := 1+rand.IntN(4), reachTime
 	if f.optional {
 		times, patience = 1, reachTime+s.reclaimAfter+10*time.Second
 	}
-	armed := fmt.Sprintf("OUTBOARD_CHAOS=%s %s %d", f.action, f.point, times)
-	if err := r.start(ctx, armed); err != nil && !r.said(f) {
-		return false, err
+	reached := r.api.arm(f.point, times)
+	select {
+	case <-reached.happens:
+	case <-r.Done():
+		return false, r.crash()
+	case <-time.After(patience):
+		r.api.disarm()
+		reached.resume()
+		return false, nil
 	}
-	for until := time.Now().Add(patience); time.Now().Before(until) && !r.said(f); {
-		if err := r.pause(ctx, 50*time.Millisecond); err != nil {
+	if f.action == stop {
+		if err := r.freeze(ctx, reached, s.freeze); err != nil {
 			return false, err
 		}
 	}
-	happened = r.said(f)
-	switch {
-	case happened && f.action == stop:
-		if err := r.thaw(ctx, s.freeze); err != nil {
-			return false, err
-		}
-	case happened:
-		<-r.Done()
-	default:
-		if r.hasEnded() {
-			return false, r.crash()
-		}
-		r.Kill()
+	r.Kill()
+	if f.action == kill {
+		reached.drop()
 	}
-	return happened, r.start(ctx, "")
+	return true, r.start(ctx)
 }
 
-// thaw continues the stopped replica, and, after a while, ends it.
-func (r *replica) thaw(ctx context.Context, freeze time.Duration) error {
+// freeze stops the replica while the trap holds its request, and continues both after a while.
+func (r *replica) freeze(ctx context.Context, held *trap, freeze time.Duration) error {
+	if err := r.Pause(); err != nil {
+		return err
+	}
 	// With readiness probes, a Service notices after some seconds.
 	noticed := min(freeze/2, 5*time.Second)
 	if err := r.pause(ctx, noticed); err != nil {
@@ -231,29 +228,23 @@ func (r *replica) thaw(ctx context.Context, freeze time.Duration) error {
 	if err := r.Continue(); err != nil {
 		return err
 	}
+	held.resume()
 	if err := r.pause(ctx, 2*time.Second); err != nil { // it finishes its current work
 		return err
 	}
 	if r.hasEnded() {
 		return r.crash()
 	}
-	r.Kill()
 	return nil
 }
 
-// start starts the replica, with one variable set if it is not "". It may be killed before it is ready.
-func (r *replica) start(ctx context.Context, variable string) error {
-	r.Env = slices.DeleteFunc(r.Env, func(v string) bool { return strings.HasPrefix(v, "OUTBOARD_CHAOS=") })
-	if variable != "" {
-		r.Env = append(r.Env, variable)
-	}
+// start starts the replica again.
+func (r *replica) start(ctx context.Context) error {
 	r.away.Store(true)
 	err := r.Start(ctx)
 	r.away.Store(err != nil)
 	return err
 }
-
-func (r *replica) said(f fault) bool { return strings.Contains(r.Log(), mark(f)) }
 
 func (r *replica) hasEnded() bool {
 	select {

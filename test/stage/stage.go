@@ -210,8 +210,6 @@ type Outboard struct {
 
 	// ConfigFile is the file the service reads and watches.
 	ConfigFile string
-	// Env has variables to set, as NAME=value, at the next Start.
-	Env []string
 
 	stage  *Stage
 	config map[string]any
@@ -324,7 +322,7 @@ func (o *Outboard) Start(ctx context.Context) error {
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(filepath.Base(o.ConfigFile), ".yaml"), o.starts)
 	addresses := &announcement{found: make(chan struct{})}
 	o.Process, err = o.stage.StartProcess(controlplane.Command{
-		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile}, Env: o.Env, Log: addresses,
+		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile}, Log: addresses,
 	})
 	if err != nil {
 		return err
@@ -431,18 +429,13 @@ func Build(ctx context.Context) (string, error) {
 	return build(ctx, "", "outboard", "outboard")
 }
 
-// BuildChaos builds the command with the points at which it can fail, as bin/outboard-chaos.
-func BuildChaos(ctx context.Context) (string, error) {
-	return build(ctx, "", "outboard", "outboard-chaos", "-tags=chaos")
-}
-
 // BuildScheduler builds kube-scheduler with the plugin, as bin/outboard-scheduler.
 func BuildScheduler(ctx context.Context) (string, error) {
 	return build(ctx, "kubernetes", "outboard-scheduler", "outboard-scheduler")
 }
 
 // build builds a command of the module in the folder, as a file of that name in bin/ of the root.
-func build(ctx context.Context, module, command, name string, flags ...string) (string, error) {
+func build(ctx context.Context, module, command, name string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
@@ -461,7 +454,7 @@ func build(ctx context.Context, module, command, name string, flags ...string) (
 	if err := os.Link(path, built); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, flags...), "-o", built, "./cmd/"+command)...)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, "./cmd/"+command)
 	cmd.Dir = filepath.Join(root, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // like the programs of the control plane, so that Go compiles nothing twice
 	if out, err := cmd.CombinedOutput(); err != nil {
