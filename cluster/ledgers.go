@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/ledger"
@@ -23,10 +23,7 @@ import (
 const ReleaseAnnotation = "outboard.dev/claim-release-started"
 
 // ledgerClient reads and writes Ledgers.
-type ledgerClient struct {
-	rest       rest.Interface
-	parameters runtime.ParameterCodec
-}
+type ledgerClient = gentype.ClientWithList[*ledger.Object, *ledger.ObjectList]
 
 func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
 	scheme := runtime.NewScheme()
@@ -39,21 +36,12 @@ func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ledgerClient{client, runtime.NewParameterCodec(scheme)}, nil
-}
-
-func (c *ledgerClient) List(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
-	list := new(ledger.ObjectList)
-	return list, c.rest.Get().Resource(ledger.Resource.Resource).VersionedParams(&opts, c.parameters).Do(ctx).Into(list)
-}
-
-func (c *ledgerClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	opts.Watch = true
-	return c.rest.Get().Resource(ledger.Resource.Resource).VersionedParams(&opts, c.parameters).Watch(ctx)
+	return gentype.NewClientWithList(ledger.Resource.Resource, client, runtime.NewParameterCodec(scheme), "",
+		func() *ledger.Object { return new(ledger.Object) }, func() *ledger.ObjectList { return new(ledger.ObjectList) }), nil
 }
 
 func (c *Cluster) ledgerFeed() *resourceReflector {
-	return newResourceReflector(c.ledgers.rest, c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
+	return newResourceReflector(c.ledgers.GetClient(), c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
 		trim:   func(o *ledger.Object) { o.ManagedFields = nil },
 		set:    c.state.setLedger,
 		remove: c.state.removeLedger,
@@ -66,8 +54,8 @@ func (c *Cluster) ledgerFeed() *resourceReflector {
 func (c *Cluster) GetLedger(ctx context.Context, name string) (*ledger.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
 	defer cancel()
-	o := new(ledger.Object)
-	if err := c.ledgers.rest.Get().Resource(ledger.Resource.Resource).Name(name).Do(ctx).Into(o); err != nil {
+	o, err := c.ledgers.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
 		return nil, err
 	}
 	o.ManagedFields = nil
@@ -78,12 +66,14 @@ func (c *Cluster) GetLedger(ctx context.Context, name string) (*ledger.Object, e
 func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
-	request := c.ledgers.rest.Post()
-	if o.ResourceVersion != "" {
-		request = c.ledgers.rest.Put().Name(o.Name)
+	var written *ledger.Object
+	var err error
+	if o.ResourceVersion == "" {
+		written, err = c.ledgers.Create(ctx, o, metav1.CreateOptions{})
+	} else {
+		written, err = c.ledgers.Update(ctx, o, metav1.UpdateOptions{})
 	}
-	written := new(ledger.Object)
-	if err := c.denials.observe(writeLedger, request.Resource(ledger.Resource.Resource).Body(o).Do(ctx).Into(written)); err != nil {
+	if err = c.denials.observe(writeLedger, err); err != nil {
 		return nil, err
 	}
 	written.ManagedFields = nil
@@ -94,8 +84,7 @@ func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obje
 func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
-	return c.ledgers.rest.Delete().Resource(ledger.Resource.Resource).Name(o.Name).
-		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}}).Do(ctx).Error()
+	return c.ledgers.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}})
 }
 
 // TouchPod changes the resourceVersion of the pod, by setting an annotation, and returns the
