@@ -2,7 +2,6 @@
 package callmetrics
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,69 +49,40 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Verb counts and measures the calls of one verb of one profile. It looks up its histograms on first use, so
-// that there are none for calls that never happen. It is safe for concurrent use.
+// Verb counts and measures the calls of one verb of one profile. It is safe for concurrent use.
 type Verb struct {
 	*Metrics
-	profile, verb     string
-	succeeded, failed histogram
-	nodesPerCall      histogram
-	policies          atomic.Pointer[[]histogram] // in the order of Record.Policies; nil until a Record has policies
+	profile, verb string
 }
 
-// Of returns the metrics of a verb of a profile.
+// Of returns the metrics of a verb of a profile. They exist from its first call on.
 func (m *Metrics) Of(profile string, verb decision.Verb) *Verb {
-	return &Verb{Metrics: m, profile: profile, verb: string(verb)}
+	return &Verb{m, profile, string(verb)}
 }
 
 // Observe counts a call. The record may be nil.
-func (m *Verb) Observe(duration time.Duration, r *decision.Record, err error) {
-	outcome, label := &m.succeeded, "success"
+func (v *Verb) Observe(duration time.Duration, r *decision.Record, err error) {
+	outcome := "success"
 	if err != nil {
-		outcome, label = &m.failed, "error"
+		outcome = "error"
 	}
-	outcome.in(func() prometheus.Observer { return m.duration.WithLabelValues(m.profile, m.verb, label) }).Observe(duration.Seconds())
+	v.duration.WithLabelValues(v.profile, v.verb, outcome).Observe(duration.Seconds())
 	if r == nil {
 		return
 	}
-	if m.verb == string(decision.Filter) || m.verb == string(decision.Prioritize) {
-		m.nodesPerCall.in(func() prometheus.Observer { return m.nodes.WithLabelValues(m.profile, m.verb) }).Observe(float64(r.Nodes))
+	if v.verb == string(decision.Filter) || v.verb == string(decision.Prioritize) {
+		v.nodes.WithLabelValues(v.profile, v.verb).Observe(float64(r.Nodes))
 	}
 	for i := range r.Rejections {
-		m.rejections.WithLabelValues(m.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
+		v.rejections.WithLabelValues(v.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
 	}
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		if p.IgnoredError != "" {
-			m.ignored.WithLabelValues(m.profile, p.Name).Inc()
+			v.ignored.WithLabelValues(v.profile, p.Name).Inc()
 		}
 		if p.Duration > 0 {
-			m.policy(i, len(r.Policies)).in(func() prometheus.Observer {
-				return m.policyDuration.WithLabelValues(m.profile, p.Name, m.verb)
-			}).Observe(p.Duration.Seconds())
+			v.policyDuration.WithLabelValues(v.profile, p.Name, v.verb).Observe(p.Duration.Seconds())
 		}
 	}
-}
-
-// policy returns the histogram of the policy with this index out of n.
-func (m *Verb) policy(i, n int) *histogram {
-	if m.policies.Load() == nil {
-		all := make([]histogram, n)
-		m.policies.CompareAndSwap(nil, &all)
-	}
-	return &(*m.policies.Load())[i]
-}
-
-// histogram is a histogram that is looked up on first use. The zero value is ready.
-type histogram struct {
-	found atomic.Pointer[prometheus.Observer]
-}
-
-func (h *histogram) in(find func() prometheus.Observer) prometheus.Observer {
-	if found := h.found.Load(); found != nil {
-		return *found
-	}
-	found := find()
-	h.found.Store(&found)
-	return found
 }
