@@ -1,12 +1,10 @@
 package app
 
 import (
-	"io/fs"
 	"os"
-	"path"
 	"runtime/debug"
-	"strconv"
-	"strings"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // collectGarbage makes the garbage collector run when the heap has grown by half, instead of doubled, unless the
@@ -21,60 +19,15 @@ func collectGarbage() {
 // limitMemory sets the memory limit of the Go runtime to nine tenths of the limit of the cgroup, above which the kernel
 // kills the process. The rest is for memory outside the Go runtime, such as the buffers of sockets. A limit in the
 // environment takes precedence. limitMemory returns the limit that it has set; 0 is none.
-func limitMemory(root fs.FS) int64 {
+func limitMemory(ofCgroup memlimit.Provider) int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0
 	}
-	limit := cgroupLimit(root) / 10 * 9
-	if limit > 0 {
-		debug.SetMemoryLimit(limit)
-	}
-	return limit
-}
-
-// cgroupLimit returns the lowest memory limit of the cgroup of the process and of its ancestors, in bytes, for version 1 or
-// 2 of cgroups; 0 if there is no limit.
-func cgroupLimit(root fs.FS) (limit int64) {
-	own, err := fs.ReadFile(root, "proc/self/cgroup")
+	of, err := ofCgroup()
 	if err != nil {
-		return 0 // no Linux
+		return 0 // there is no limit, or no Linux
 	}
-	for line := range strings.Lines(string(own)) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		controllers, dir, _ := strings.Cut(rest, ":")
-		var hierarchy, file string
-		switch {
-		case id == "0" && controllers == "":
-			hierarchy, file = "sys/fs/cgroup", "memory.max"
-		case strings.Contains(","+controllers+",", ",memory,"):
-			hierarchy, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		default:
-			continue
-		}
-		// In a container the path may be that on the host, and only the root of the hierarchy is visible.
-		for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
-			if most := readLimit(root, path.Join(hierarchy, dir, file)); most > 0 && (limit == 0 || most < limit) {
-				limit = most
-			}
-			if dir == "/" {
-				break
-			}
-		}
-	}
-	return limit
-}
-
-// noLimit is below the number that version 1 shows if there is no limit.
-const noLimit = 1 << 60
-
-func readLimit(root fs.FS, file string) int64 {
-	text, err := fs.ReadFile(root, file)
-	if err != nil {
-		return 0
-	}
-	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || limit >= noLimit {
-		return 0 // such as max
-	}
+	limit := int64(of / 10 * 9)
+	debug.SetMemoryLimit(limit)
 	return limit
 }

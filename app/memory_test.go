@@ -7,67 +7,32 @@ import (
 	"runtime/debug"
 	"strconv"
 	"testing"
-	"testing/fstest"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"outboard.dev/outboard/config"
 )
 
-func TestCgroupLimit(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		files map[string]string
-		want  int64
-	}{
-		{"no cgroups", nil, 0},
-		{"version 2, in a container", map[string]string{
-			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n",
-		}, 1 << 30},
-		{"version 2, none", map[string]string{
-			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n",
-		}, 0},
-		{"version 2, on a host, the least of those around it", map[string]string{
-			"proc/self/cgroup": "0::/system.slice/outboard.service\n",
-			"sys/fs/cgroup/system.slice/outboard.service/memory.max": "max\n",
-			"sys/fs/cgroup/system.slice/memory.max":                  "2000000\n",
-		}, 2_000_000},
-		{"version 2, the host's path in a container", map[string]string{
-			"proc/self/cgroup": "0::/kubepods.slice/pod1/abc\n", "sys/fs/cgroup/memory.max": "3000000\n",
-		}, 3_000_000},
-		{"version 1", map[string]string{
-			"proc/self/cgroup": "12:pids:/x\n5:cpu,memory:/kubepods/pod1\n0::/\n",
-			"sys/fs/cgroup/memory/kubepods/pod1/memory.limit_in_bytes": "4000000\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes":               "9223372036854771712\n",
-		}, 4_000_000},
-		{"not understood", map[string]string{
-			"proc/self/cgroup": "what\n\n0::\n", "sys/fs/cgroup/memory.max": "many",
-		}, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			root := fstest.MapFS{}
-			for name, text := range tt.files {
-				root[name] = &fstest.MapFile{Data: []byte(text)}
-			}
-			if got := cgroupLimit(root); got != tt.want {
-				t.Errorf("limit %d, want %d", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestLimitMemory(t *testing.T) {
-	root := fstest.MapFS{
-		"proc/self/cgroup":         {Data: []byte("0::/\n")},
-		"sys/fs/cgroup/memory.max": {Data: []byte("1000000000000\n")},
-	}
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
-	for environment, want := range map[string]int64{"": 900_000_000_000, "1GiB": math.MaxInt64} {
-		t.Setenv("GOMEMLIMIT", environment)
-		debug.SetMemoryLimit(math.MaxInt64)
-		limitMemory(root)
-		if got := debug.SetMemoryLimit(-1); got != want {
-			t.Errorf("GOMEMLIMIT=%q: limit %d, want %d", environment, got, want)
-		}
+	for _, tt := range []struct {
+		name, environment string
+		cgroup            memlimit.Provider
+		set, want         int64
+	}{
+		{"of the cgroup", "", memlimit.Limit(1_000_000_000_000), 900_000_000_000, 900_000_000_000},
+		{"of the environment", "1GiB", memlimit.Limit(1_000_000_000_000), 0, math.MaxInt64},
+		{"none", "", func() (uint64, error) { return 0, memlimit.ErrNoLimit }, 0, math.MaxInt64},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("GOMEMLIMIT", tt.environment)
+			debug.SetMemoryLimit(math.MaxInt64)
+			set := limitMemory(tt.cgroup)
+			if got := debug.SetMemoryLimit(-1); got != tt.want || set != tt.set {
+				t.Errorf("limit %d, want %d; limitMemory returns %d, want %d", got, tt.want, set, tt.set)
+			}
+		})
 	}
 }
 

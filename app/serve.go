@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -60,7 +60,7 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	collectGarbage()
 	logger := service.NewLogger(c.Log)
 	slog.SetDefault(logger)
-	if limit := limitMemory(os.DirFS("/")); limit > 0 {
+	if limit := limitMemory(memlimit.FromCgroup); limit > 0 {
 		logger.Info("memory limit set from the cgroup", "bytes", limit)
 	}
 	klog.SetSlogLogger(logger.With("from", "client-go"))
