@@ -145,10 +145,11 @@ func (b *Binder) reserveAndBind(ctx context.Context, pod *corev1.Pod, target Tar
 			return fmt.Errorf("%w; its claims stay for now: %w", err, withdrawErr)
 		case touched == nil || touched.Spec.NodeName == "":
 			return fmt.Errorf("the Binding was withdrawn, and the claims of the pod were released: %w", err)
-		case touched.Spec.NodeName == node.Name:
+		}
+		var bound bool
+		if bound, err = Settled(pod.Namespace, pod.Name, pod.UID, node.Name, touched); bound {
 			return nil
 		}
-		err = fmt.Errorf("pod %s/%s is already bound to node %q", pod.Namespace, pod.Name, touched.Spec.NodeName)
 	}
 	// Release the claims even if the caller is gone already.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// earlierTimeout is how long all other pods together wait for a pod that should be bound first and that this
-	// process does not bind. It is a small part of the time that a caller has left: kube-scheduler's httpTimeout, which
-	// is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may never
-	// come.
+	// earlierTimeout bounds the wait for a pod that should be bound first and that this process does not bind. It runs
+	// once for each such pod, not once for each pod that waits. It must be well below kube-scheduler's httpTimeout,
+	// which is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may
+	// never come.
 	earlierTimeout = 500 * time.Millisecond
 	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound.
 	stallTimeout = time.Second

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// templates returns, for an object just read, another one that is probably similar, so that the two
-// can share memory: the last one with the same key. A wrong guess only costs memory. The zero value
-// is empty.
+// templates remembers the last object of each key. The next one with the key is probably similar, so
+// the two can share memory. A wrong guess only costs memory. The zero value is empty.
 //
 // It belongs to one goroutine.
 type templates[K comparable, T any] struct {
@@ -21,23 +20,23 @@ type templates[K comparable, T any] struct {
 
 // swap returns the last object with the key, and replaces it with this one. It returns the zero
 // value for the first object.
-func (l *templates[K, T]) swap(key K, object T) T {
-	last := l.seen[key]
-	if l.seen == nil {
-		l.seen = map[K]T{}
+func (t *templates[K, T]) swap(key K, object T) T {
+	last := t.seen[key]
+	if t.seen == nil {
+		t.seen = map[K]T{}
 	}
-	l.seen[key] = object
+	t.seen[key] = object
 	return last
 }
 
 // sweep removes objects that are not similar to a live one, when there may be many. While nothing
 // is live, all objects are still being read, and sweep removes nothing.
-func (l *templates[K, T]) sweep(live iter.Seq2[K, T]) {
-	if len(l.seen) < 2*l.swept+1000 {
+func (t *templates[K, T]) sweep(live iter.Seq2[K, T]) {
+	if len(t.seen) < 2*t.swept+1000 {
 		return
 	}
 	if used := maps.Collect(live); len(used) > 0 {
-		l.seen, l.swept = used, len(used)
+		t.seen, t.swept = used, len(used)
 	}
 }
 

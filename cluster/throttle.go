@@ -18,7 +18,7 @@ var ErrThrottled = errors.New("too many pods are being bound concurrently")
 // let through do not wait again.
 type limiter struct {
 	bucket *rate.Limiter
-	mu     sync.Mutex // so that a goroutine that reads the bucket then gets what it has read
+	mu     sync.Mutex // makes reading the bucket and taking from it one step
 }
 
 // newLimiter returns nil if there is no limit.

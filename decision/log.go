@@ -115,11 +115,11 @@ func (q *Query) matches(r *Record) bool {
 // Find returns the latest records about a pod, latest first.
 func (l *Log) Find(q Query) []*Record { return l.find(q, false) }
 
-// Settle is like Find, and stores the comparison of the chosen node in the record. It drops the
-// scores of the other nodes.
-func (l *Log) Settle(q Query) []*Record { return l.find(q, true) }
+// FindBound is Find for a pod that is being bound to the node: it stores the comparison of the node in
+// the record, and drops the scores of the other nodes.
+func (l *Log) FindBound(q Query) []*Record { return l.find(q, true) }
 
-func (l *Log) find(q Query, settle bool) []*Record {
+func (l *Log) find(q Query, bound bool) []*Record {
 	records := []*Record{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *Log) find(q Query, settle bool) []*Record {
 		r := e.record
 		if len(r.Top) > 0 && r.Error == "" && !slices.Contains(scored, r.Profile) {
 			scored = append(scored, r.Profile)
-			if r = e.choose(q.Node); settle && r != e.record {
+			if r = e.choose(q.Node); bound && r != e.record {
 				e.record = r
 				l.forget(e)
 			}

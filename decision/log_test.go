@@ -99,7 +99,7 @@ func TestLogConcurrent(t *testing.T) {
 		finding.Go(func() {
 			for {
 				checkOrder(t, log)
-				log.Settle(decision.Query{Namespace: "ns", Name: "p", Node: "node-1", Limit: size})
+				log.FindBound(decision.Query{Namespace: "ns", Name: "p", Node: "node-1", Limit: size})
 				select {
 				case <-done:
 					return
@@ -169,7 +169,7 @@ func TestChosen(t *testing.T) {
 		Better: 42, // the nodes with i mod 10 from 3 to 9, six of each
 		Equal:  6,
 	}
-	for _, find := range []func(decision.Query) []*decision.Record{log.Find, log.Settle, log.Find} {
+	for _, find := range []func(decision.Query) []*decision.Record{log.Find, log.FindBound, log.Find} {
 		found := find(q)
 		if diff := cmp.Diff(want, found[1].Chosen); diff != "" || found[2] != older || latest.Chosen != nil {
 			t.Fatalf("%v: chosen (-want +got):\n%s", numbers(found), diff)
@@ -216,7 +216,7 @@ func TestScoresAreUsedAgain(t *testing.T) {
 			clear(unused.Nodes)
 		}
 		if i%3 == 0 {
-			log.Settle(q)
+			log.FindBound(q)
 		}
 		if got := log.Find(q)[0].Chosen; got == nil || got.Total != 6 {
 			t.Fatalf("in turn %d the chosen node is %+v", i, got)

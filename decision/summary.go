@@ -77,7 +77,7 @@ func (n *ChosenNode) rank() string {
 
 // Why summarizes the latest decisions of a profile about the pod on its node, for its annotation [Annotation]; "" if there are none.
 func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
-	records := l.Settle(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Profile: profile, Node: node, Limit: 8})
+	records := l.FindBound(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Profile: profile, Node: node, Limit: 8})
 	return Summary(slices.DeleteFunc(records, func(r *Record) bool {
 		return r.Error != "" || r.Verb != Filter && r.Verb != Prioritize
 	}), node)

@@ -95,7 +95,8 @@ func (e *Engine) Reserves() bool {
 
 // Reserve claims resources on the node for the pod, for every Reserver in the order of the profile.
 // It is the only method of the engine that does I/O, all of it through ledgers, which may be nil if
-// no policy reserves. Policies see view beside the ledger. If a claim fails, Reserve releases the
+// no policy reserves. Policies get view as ReserveRequest.View;
+// it may be older than the ledger. If a claim fails, Reserve releases the
 // claims made before it, the last first, even if ctx has ended; the error contains the cause, and
 // any failure to release. It wraps an *[UnusableClaimError] if an existing claim of the pod must be
 // revoked first.

@@ -176,8 +176,8 @@ func (h *Handler) reserve(ctx context.Context, bytes int64) error {
 	return h.Reserve(ctx, bytes)
 }
 
-// decodeShare is the cost of decoding a pod, as a multiple of the cost of its memory: decoding takes a multiple of a
-// scan's time, and produces garbage.
+// decodeShare is how many bytes to reserve for each byte of a decoded pod: decoding produces garbage of several times its
+// size.
 const decodeShare = 4
 
 // weigh reserves memory for decoding the body: bytes for the nodes or victims, and the cost of the

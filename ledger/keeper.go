@@ -172,7 +172,7 @@ var errNotBegun = errors.New("the claim was not written: it was still queued beh
 // submit queues the operation and waits until it is written or ctx ends. If ctx ends, it cancels an operation that has
 // not begun.
 func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
-	b, r := k.enqueue(key, o)
+	q, r := k.enqueue(key, o)
 	select {
 	case result := <-r.done:
 		var failed *writeError
@@ -181,7 +181,7 @@ func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation
 		}
 		return result, nil
 	case <-ctx.Done():
-		if k.cancel(b, r) {
+		if k.cancel(q, r) {
 			return outcome{}, fmt.Errorf("%w: %w", errNotBegun, context.Cause(ctx))
 		}
 		return outcome{}, fmt.Errorf("it is unknown whether the claim was written: %w", context.Cause(ctx))
@@ -195,26 +195,26 @@ func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*writeQueue, *req
 	name := Name(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b := k.queues[name]
-	if b == nil {
-		b = &writeQueue{key: key}
-		k.queues[name] = b
+	q := k.queues[name]
+	if q == nil {
+		q = &writeQueue{key: key}
+		k.queues[name] = q
 	}
-	b.pending = append(b.pending, r)
-	if !b.writing {
-		b.writing = true
-		go k.work(name, b)
+	q.pending = append(q.pending, r)
+	if !q.writing {
+		q.writing = true
+		go k.work(name, q)
 	}
-	return b, r
+	return q, r
 }
 
 // cancel removes a pending request from the queue, and reports whether it was still pending.
-func (k *Keeper) cancel(b *writeQueue, r *request) bool {
+func (k *Keeper) cancel(q *writeQueue, r *request) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := slices.Index(b.pending, r)
+	i := slices.Index(q.pending, r)
 	if i >= 0 {
-		b.pending = slices.Delete(b.pending, i, i+1)
+		q.pending = slices.Delete(q.pending, i, i+1)
 	}
 	return i >= 0
 }
@@ -225,17 +225,17 @@ type writeError struct{ err error }
 func (e *writeError) Error() string { return e.err.Error() }
 
 // work writes the pending operations until there are none. Only one goroutine works on a writeQueue.
-func (k *Keeper) work(name string, b *writeQueue) {
+func (k *Keeper) work(name string, q *writeQueue) {
 	for {
 		k.mu.Lock()
-		batch := b.pending
-		b.pending = nil
+		batch := q.pending
+		q.pending = nil
 		if len(batch) == 0 {
-			b.writing = false
+			q.writing = false
 			k.mu.Unlock()
 			return
 		}
-		written := b.written
+		written := q.written
 		k.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(context.Background(), k.options.WriteTimeout)
@@ -243,16 +243,16 @@ func (k *Keeper) work(name string, b *writeQueue) {
 		for i, r := range batch {
 			operations[i] = r.operation
 		}
-		outcomes, object := k.write(ctx, name, b.key, operations, written)
+		outcomes, object := k.write(ctx, name, q.key, operations, written)
 		cancel()
 
 		k.mu.Lock()
-		b.written, b.missing = object, false
+		q.written, q.missing = object, false
 		k.mu.Unlock()
 		for i, r := range batch {
 			r.done <- outcomes[i]
 		}
-		k.yield(b)
+		k.yield(q)
 	}
 }
 
@@ -262,9 +262,9 @@ const longestYield = 250 * time.Millisecond
 // yield lets other replicas write the ledger before this Keeper writes it again. A writer whose version is current would
 // otherwise be faster each time than a writer that has to learn the new version first. Meanwhile, more operations arrive,
 // which are then written together. The random part prevents two writers from yielding at the same time each time.
-func (k *Keeper) yield(b *writeQueue) {
+func (k *Keeper) yield(q *writeQueue) {
 	k.mu.Lock()
-	waiting := len(b.pending) > 0
+	waiting := len(q.pending) > 0
 	k.mu.Unlock()
 	if waiting {
 		time.Sleep(min(longestYield, time.Duration((0.5+mathrand.Float64())*float64(k.roundTrip.Load()))))

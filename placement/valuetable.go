@@ -70,18 +70,18 @@ func workloadsOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) w
 		if !s.Models.Has(kind.Model) || s.units(kind) > kind.Size {
 			continue
 		}
-		b, q, paid := workload{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
+		w, q, paid := workload{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
 		if s.GPUs > 0 {
-			b = workload{f: stepsFor(s.Shape, kind, steps), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
+			w = workload{f: stepsFor(s.Shape, kind, steps), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
 			q = s.weight / m.seen
-			paid = worth[b.f] * Whole
+			paid = worth[w.f] * Whole
 		}
-		if b == (workload{}) {
+		if w == (workload{}) {
 			continue // takes nothing
 		}
-		sum := all[b]
+		sum := all[w]
 		sum.q, sum.paid = sum.q+q, sum.paid+q*paid
-		all[b] = sum
+		all[w] = sum
 	}
 	return all
 }
@@ -96,8 +96,8 @@ func newTable(all workloads, steps int) *table {
 	var offers []offer // in a fixed order, because sums of floating-point numbers depend on it
 	for f := range steps + 1 {
 		for x := range cells + 1 {
-			if b, ok := all[workload{f, x}]; ok {
-				offers = append(offers, offer{workload{f, x}, b.q, b.paid})
+			if next, ok := all[workload{f, x}]; ok {
+				offers = append(offers, offer{workload{f, x}, next.q, next.paid})
 			}
 		}
 	}

@@ -71,10 +71,10 @@ func (b *board) nodes(names ...string) {
 	}
 }
 
-func (b *board) SetSignal(c *snapshot.Signal) {
+func (b *board) SetSignal(s *snapshot.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.builder.SetSignal(c)
+	b.builder.SetSignal(s)
 }
 
 func (b *board) DeleteSignal(name string) {

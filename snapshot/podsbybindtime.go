@@ -21,19 +21,19 @@ type PodsByBindTime struct {
 
 // PodsByBindTimeOf returns the pods of the node by bind time.
 func PodsByBindTimeOf(n *Node) PodsByBindTime {
-	a := PodsByBindTime{Pods: slices.Clone(n.Pods), bound: make([]int64, len(n.Pods))}
-	slices.SortStableFunc(a.Pods, func(x, y *corev1.Pod) int { return cmp.Compare(boundAt(y), boundAt(x)) })
-	for i, pod := range a.Pods {
-		a.bound[i] = boundAt(pod)
+	p := PodsByBindTime{Pods: slices.Clone(n.Pods), bound: make([]int64, len(n.Pods))}
+	slices.SortStableFunc(p.Pods, func(x, y *corev1.Pod) int { return cmp.Compare(boundAt(y), boundAt(x)) })
+	for i, pod := range p.Pods {
+		p.bound[i] = boundAt(pod)
 	}
-	return a
+	return p
 }
 
 // Since returns how many of Pods were bound at the time or later. The API server truncates its
 // times to seconds: a pod that may have been bound later counts.
-func (a *PodsByBindTime) Since(t time.Time) int {
+func (p *PodsByBindTime) Since(t time.Time) int {
 	first := t.Unix()
-	return sort.Search(len(a.bound), func(i int) bool { return a.bound[i] < first })
+	return sort.Search(len(p.bound), func(i int) bool { return p.bound[i] < first })
 }
 
 // BoundBefore returns a time, by the API server's clock, before which the pod was bound. It is

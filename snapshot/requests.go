@@ -181,8 +181,8 @@ func ExtendedResourceRequest(pod *corev1.Pod, resource corev1.ResourceName) int6
 	return max(sum, peak)
 }
 
-// NamesResource says whether the pod names the resource, as kube-scheduler sees it that calls an extender for its managedResources:
-// in a request or limit of a container or init container, also with the value 0.
+// NamesResource reports whether a container or init container of the pod lists the resource in its requests or limits, even with 0:
+// kube-scheduler's rule for managedResources.
 func NamesResource(pod *corev1.Pod, name corev1.ResourceName) bool {
 	in := func(c corev1.Container) bool {
 		_, requested := c.Resources.Requests[name]

@@ -111,8 +111,8 @@ func trimContainers(containers []corev1.Container) {
 	}
 }
 
-// lasting returns the conditions that are not steps of the kubelet on the way to Ready, without the
-// times of their probes, in a slice of exactly their number.
+// lasting drops the kubelet's steps on the way to Ready, and the probe times. The result has no
+// spare capacity.
 func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
 	kept := slices.DeleteFunc(conditions, func(c corev1.PodCondition) bool {
 		switch c.Type {
