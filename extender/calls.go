@@ -51,8 +51,9 @@ const (
 	maxArriving = 4 << 20
 )
 
-// calls holds the memory of completed requests for later ones. Its size is bounded. The zero value
-// is ready.
+// calls holds the memory of completed requests for later ones. Its size is bounded; that of a
+// sync.Pool is not: with one, hostile callers (test/hostile) make the process use twice the memory.
+// The zero value is ready.
 type calls struct {
 	mu    sync.Mutex
 	free  []*call // the latest one last

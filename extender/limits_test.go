@@ -136,6 +136,22 @@ func TestBodiesAreMadeToLittle(t *testing.T) {
 	}
 }
 
+// The handler allocates memory for a body only when the body begins to arrive, whatever size a client announces.
+func TestAnnouncedBodyTakesNoMemory(t *testing.T) {
+	handler, err := newHandler(benchmarkCluster(3), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequest(http.MethodPost, "/filter", strings.NewReader(`{"Pod":`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = 50 << 20
+	if took := allocated(func() { handler.ServeHTTP(nowhere{http.Header{}}, req) }); took > 1<<20 {
+		t.Errorf("the handler allocates %d MiB for 7 bytes", took>>20)
+	}
+}
+
 // Many large concurrent calls leave no more buffers behind than one.
 func TestBuffersOfManyCallsAreNotKept(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
