@@ -1,21 +1,14 @@
-// Package baseline holds what benchmarks compare Outboard with: two other extenders, and the
-// processor time of a process.
+// Package baseline holds what benchmarks compare Outboard with: two other extenders.
 package baseline
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
@@ -144,29 +137,4 @@ func firstNames(list []byte, n int) []byte {
 		end += comma + 1
 	}
 	return list[:end-1]
-}
-
-// Serve serves the handler on a free loopback port, prints the URL to out, and returns when ctx is done.
-func Serve(ctx context.Context, handler http.Handler, out io.Writer) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s := &http.Server{Handler: handler}
-	defer context.AfterFunc(ctx, func() { s.Close() })()
-	fmt.Fprintf(out, "http://%s\n", listener.Addr())
-	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-// ProcessorTime returns how long the process has used a processor since it began, with the resolution of the kernel's scheduler.
-func ProcessorTime(pid int) (time.Duration, error) {
-	const scheduled = 2 // CPUCLOCK_SCHED: see clock_getcpuclockid(3)
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {
-		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
-	}
-	return time.Duration(t.Nano()), nil
 }

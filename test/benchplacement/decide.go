@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/placement"
 	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/strategies"
 )
 
@@ -170,8 +170,7 @@ func (s *scan) best(job int) (node, gpu int, ok bool) {
 // decide measures all deciders with all sizes, and writes a table.
 func (b *bench) decide(ctx context.Context) error {
 	fmt.Fprintf(b.out, "\nDecisions, %.0f %% of the GPUs in use:\n", 100*heldAt)
-	table := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "nodes\t\tdecisions\tmedian\tp99\tmax\tmedian beside the first")
+	table := measure.NewTable(b.out, "nodes", "", "decisions", "median", "p99", "max", "median beside the first")
 	for _, size := range b.sizes {
 		first := time.Duration(0)
 		for _, d := range deciders {
@@ -190,11 +189,12 @@ func (b *bench) decide(ctx context.Context) error {
 				return err
 			}
 			slices.Sort(took)
-			median := took[len(took)/2]
+			median := measure.Quantile(took, 0.5)
 			if first == 0 {
 				first = median
 			}
-			fmt.Fprintf(table, "%d\t%s\t%d\t%v\t%v\t%v\t%.2f\n", size, d.name, len(took), median, took[len(took)*99/100], took[len(took)-1], float64(median)/float64(first))
+			table.Row(size, d.name, len(took), median, measure.Quantile(took, 0.99), measure.Quantile(took, 1),
+				fmt.Sprintf("%.2f", float64(median)/float64(first)))
 		}
 	}
 	return table.Flush()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,9 +16,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/strategies"
 )
 
@@ -34,12 +36,7 @@ func main() {
 	flag.StringVar(&o.parts, "parts", strings.Join(parts, ","), "what to measure")
 	flag.StringVar(&o.only, "only", "", "measure those alone whose names contain this")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, &o, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "benchplacement:", err)
-		os.Exit(1)
-	}
+	measure.Main("benchplacement", func(ctx context.Context) error { return run(ctx, &o, os.Stdout, os.Stderr) })
 }
 
 type options struct {
@@ -310,34 +307,25 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.
 func playAll(ctx context.Context, tasks []task, progress io.Writer) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wait sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	var mu sync.Mutex
-	next, done := 0, 0
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for {
-				mu.Lock()
-				if next == len(tasks) || ctx.Err() != nil {
-					mu.Unlock()
-					return
-				}
-				t := tasks[next]
-				next++
-				mu.Unlock()
-				result, err := t.play(ctx)
-				if err != nil {
-					cancel(fmt.Errorf("%s: %w", t.title, err))
-					return
-				}
-				mu.Lock()
-				done++
-				fmt.Fprintf(progress, "%3d of %d: %s: %s\n", done, len(tasks), t.title, result)
-				mu.Unlock()
+	done := 0
+	for _, t := range tasks {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			result, err := t.play(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.title, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			fmt.Fprintf(progress, "%3d of %d: %s: %s\n", done, len(tasks), t.title, result)
+			return nil
 		})
 	}
-	wait.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }

@@ -57,7 +57,6 @@ var arms = []arm{
 	{name: "ideal-plugin", plugin: true, idealPlugin: true},
 	{name: "ideal-plugin-batching", plugin: true, idealPlugin: true, batching: true},
 	{name: "outboard", extender: outboard},
-	{name: "outboard-tls", extender: outboard, tls: true},
 	{name: "outboard-64", extender: outboard, shortlist: 64},
 	{name: "outboard-8", extender: outboard, shortlist: 8},
 	{name: "outboard-8-tls", extender: outboard, shortlist: 8, tls: true},
@@ -71,7 +70,6 @@ var arms = []arm{
 	{name: "ideal-scores", extender: idealScores},
 	{name: "ideal-8", extender: ideal, shortlist: 8},
 	{name: "ideal-1", extender: ideal, shortlist: 1},
-	{name: "ideal-scoring", extender: ideal, noFilter: true},
 }
 
 func armNamed(name string) (arm, error) {

@@ -14,33 +14,23 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"outboard.dev/outboard/test/measure"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == serveArgument {
-		if err := serve(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "benchscheduler:", err)
-			os.Exit(1)
+	measure.Main("benchscheduler", func(ctx context.Context) error {
+		if len(os.Args) > 1 && os.Args[1] == serveArgument {
+			return serve(os.Args[2:])
 		}
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	o, err := parse(os.Args[1:], os.Stderr)
-	if err == nil {
-		err = o.run(ctx, os.Stdout, os.Stderr)
-	}
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchscheduler:", err)
-		os.Exit(1)
-	}
+		o, err := parse(os.Args[1:], os.Stderr)
+		if err != nil {
+			return err
+		}
+		return o.run(ctx, os.Stdout, os.Stderr)
+	})
 }
 
 // options are the settings of a measurement. The fields that parse sets are required.
@@ -159,8 +149,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 func (o *options) measure(ctx context.Context, c *cluster, s setting, progress io.Writer) ([]result, error) {
 	var results []result
 	for round := range o.rounds {
-		for i := range s.arms {
-			a := s.arms[(i+round)%len(s.arms)]
+		for _, a := range measure.Turn(s.arms, round) {
 			began := time.Now()
 			r, err := o.play(ctx, c, s, a, round)
 			if err != nil {

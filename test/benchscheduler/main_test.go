@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,25 +182,6 @@ func TestArms(t *testing.T) {
 		if c, err := config.Load(path, types); err != nil || c.Profiles[0].Shortlist != a.shortlist || !c.Admin.Pprof {
 			t.Errorf("%s: %v\n%s", a.name, err, text)
 		}
-	}
-}
-
-// Figures from before the first reading do not count.
-func TestHistogram(t *testing.T) {
-	before := histogram{count: 10, sum: 100, buckets: []bucket{{1, 0}, {2, 10}, {4, 10}}}
-	now := histogram{count: 20, sum: 112, buckets: []bucket{{1, 5}, {2, 15}, {4, 19}}}
-	h := now.since(&before)
-	if h.mean() != 1.2 {
-		t.Errorf("the mean is %f", h.mean())
-	}
-	// 5 up to 1, none up to 2, 4 up to 4, 1 beyond.
-	for q, want := range map[float64]float64{0.1: 0.2, 0.5: 1, 0.7: 3, 0.9: 4, 0.99: 4} {
-		if got := h.quantile(q); math.Abs(got-want) > 1e-9 {
-			t.Errorf("quantile %.2f is %f, want %f", q, got, want)
-		}
-	}
-	if same := now.since(&now); same.mean() != 0 || same.quantile(0.5) != 0 {
-		t.Errorf("without observations, the mean is %f and the median %f", same.mean(), same.quantile(0.5))
 	}
 }
 

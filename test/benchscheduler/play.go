@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"time"
@@ -13,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/measure"
 )
 
 // warmUp is the part of the pods that are placed before anything is counted: connections are made, and heaps grow.
@@ -60,6 +59,12 @@ func (o *options) program(a arm) string {
 	return ""
 }
 
+// process is an extender that is running.
+type process interface {
+	PID() int
+	Stop() error
+}
+
 // playing is an arm that is being measured.
 type playing struct {
 	*options
@@ -67,8 +72,8 @@ type playing struct {
 	setting   setting
 	arm       arm
 	scheduler *controlplane.Scheduler
-	extender  *controlplane.Process
-	admin     string // Outboard's admin address; "" without Outboard
+	extender  process // nil without an extender
+	admin     string  // Outboard's admin address; "" without Outboard
 	// outboardURL completes kube-scheduler's configuration; nil without Outboard.
 	outboardURL func(config string) (string, error)
 	profiling   *profiling
@@ -113,26 +118,12 @@ func (p *playing) startExtender(ctx context.Context) (url string, err error) {
 	if err != nil {
 		return "", err
 	}
-	read, write := io.Pipe()
-	p.extender, err = p.cluster.StartProcess(controlplane.Command{
-		Name: "extender", Path: self, Args: []string{serveArgument, string(p.arm.extender), strconv.Itoa(p.arm.shortlist)}, Log: write,
-	})
+	other, err := measure.StartServer(ctx, self, serveArgument, string(p.arm.extender), strconv.Itoa(p.arm.shortlist))
 	if err != nil {
 		return "", err
 	}
-	go func() {
-		<-p.extender.Done()
-		write.Close()
-	}()
-	lines := bufio.NewScanner(read)
-	if !lines.Scan() {
-		return "", fmt.Errorf("the extender does not say where it serves: %s", p.extender.Log())
-	}
-	go func() {
-		for lines.Scan() { // it may not wait for us
-		}
-	}()
-	return lines.Text(), nil
+	p.extender = other
+	return other.URL, nil
 }
 
 // follow reads the state of the processes until all pods are placed or the time is up, and returns the readings between which

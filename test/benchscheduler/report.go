@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"outboard.dev/outboard/test/measure"
 )
 
 // result is what one arm did in one round, between two readings.
@@ -32,7 +32,7 @@ type result struct {
 
 func newResult(s setting, a arm, round int, first, last reading) result {
 	pods := last.scheduled - first.scheduled
-	filter, attempts, algorithm := last.filter.since(&first.filter), last.attempts.since(&first.attempts), last.algorithm.since(&first.algorithm)
+	filter, attempts, algorithm := last.filter.Since(&first.filter), last.attempts.Since(&first.attempts), last.algorithm.Since(&first.algorithm)
 	known := func(r *reading) float64 { return (r.scheduler + r.extender + r.apiserver + r.etcd + r.self).Seconds() }
 	others := (last.machine - first.machine).Seconds() - known(&last) + known(&first)
 	return result{
@@ -43,8 +43,8 @@ func newResult(s setting, a arm, round int, first, last reading) result {
 		APIServer: 1e3 * (last.apiserver - first.apiserver).Seconds() / pods,
 		Etcd:      1e3 * (last.etcd - first.etcd).Seconds() / pods,
 		Allocated: (last.allocated - first.allocated) / 1000 / pods,
-		Filter:    1e3 * filter.mean(), Algorithm: 1e3 * algorithm.mean(),
-		AttemptP50: 1e3 * attempts.quantile(0.5), AttemptP99: 1e3 * attempts.quantile(0.99),
+		Filter:    1e3 * filter.Mean(), Algorithm: 1e3 * algorithm.Mean(),
+		AttemptP50: 1e3 * attempts.Quantile(0.5), AttemptP99: 1e3 * attempts.Quantile(0.99),
 		Failed: int(last.failed - first.failed), Hinted: int(last.hinted - first.hinted),
 		Others: max(0, others) / last.at.Sub(first.at).Seconds() / float64(runtime.NumCPU()),
 	}
@@ -71,9 +71,9 @@ func machine(out io.Writer) {
 // report prints a table of one setting. The first arm is what the others are compared with, in the same round.
 func report(out io.Writer, s setting, results []result) error {
 	fmt.Fprintf(out, "\n%s\n", s)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	base := s.arms[0]
-	fmt.Fprintf(w, "arm\tn\tpods/s\t÷ %[1]s\t÷ %[1]s, normalized\tscheduler ms/pod\tscheduler KB/pod\textender ms/pod\tAPI server + etcd ms/pod\tFilter plugins ms\tattempt ms p50, p99\tfailed\thinted\tother programs\twhat\n", base.name)
+	table := measure.NewTable(out, "arm", "n", "pods/s", "÷ "+base.name, "÷ "+base.name+", normalized", "scheduler ms/pod", "scheduler KB/pod",
+		"extender ms/pod", "API server + etcd ms/pod", "Filter plugins ms", "attempt ms p50, p99", "failed", "hinted", "other programs", "what")
 	of := map[string]map[int]result{}
 	for _, r := range results {
 		if of[r.Arm] == nil {
@@ -83,60 +83,42 @@ func report(out io.Writer, s setting, results []result) error {
 	}
 	for _, a := range s.arms {
 		rounds := of[a.name]
-		spread := func(format string, figure func(r, base result) float64) string {
-			var figures []float64
+		figures := func(figure func(r, base result) float64) (all measure.Figures) {
 			for round, r := range rounds {
 				if b, ok := of[base.name][round]; ok { // or the round was interrupted
-					figures = append(figures, figure(r, b))
+					all = append(all, figure(r, b))
 				}
 			}
-			return median(format, figures)
+			return all
 		}
-		middle := func(format string, figure func(r, base result) float64) string {
-			text, _, _ := strings.Cut(spread(format, figure), " [")
-			return text
-		}
-		normalized := spread("%.2f", func(r, base result) float64 { return r.normalized() / base.normalized() })
-		if !comparable(a, base) {
-			normalized = "–"
+		normalized := "–"
+		if comparable(a, base) {
+			normalized = figures(func(r, base result) float64 { return r.normalized() / base.normalized() }).Spread("%.2f")
 		}
 		failed, hinted := 0, 0
 		for _, r := range rounds {
 			failed, hinted = failed+r.Failed, hinted+r.Hinted
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s, %s\t%d\t%d\t%s\t%s\n", a.name, len(rounds),
-			spread("%.0f", func(r, _ result) float64 { return r.PodsPerSecond }),
-			spread("%.2f", func(r, base result) float64 { return r.PodsPerSecond / base.PodsPerSecond }),
+		table.Row(a.name, len(rounds),
+			figures(func(r, _ result) float64 { return r.PodsPerSecond }).Spread("%.0f"),
+			figures(func(r, base result) float64 { return r.PodsPerSecond / base.PodsPerSecond }).Spread("%.2f"),
 			normalized,
-			spread("%.2f", func(r, _ result) float64 { return r.Scheduler }),
-			middle("%.0f", func(r, _ result) float64 { return r.Allocated }),
-			spread("%.2f", func(r, _ result) float64 { return r.Extender }),
-			middle("%.2f", func(r, _ result) float64 { return r.APIServer + r.Etcd }),
-			middle("%.2f", func(r, _ result) float64 { return r.Filter }),
-			middle("%.1f", func(r, _ result) float64 { return r.AttemptP50 }),
-			middle("%.1f", func(r, _ result) float64 { return r.AttemptP99 }),
-			failed, hinted, middle("%.0f %%", func(r, _ result) float64 { return 100 * r.Others }), a.describe())
+			figures(func(r, _ result) float64 { return r.Scheduler }).Spread("%.2f"),
+			figures(func(r, _ result) float64 { return r.Allocated }).Median("%.0f"),
+			figures(func(r, _ result) float64 { return r.Extender }).Spread("%.2f"),
+			figures(func(r, _ result) float64 { return r.APIServer + r.Etcd }).Median("%.2f"),
+			figures(func(r, _ result) float64 { return r.Filter }).Median("%.2f"),
+			figures(func(r, _ result) float64 { return r.AttemptP50 }).Median("%.1f")+", "+
+				figures(func(r, _ result) float64 { return r.AttemptP99 }).Median("%.1f"),
+			failed, hinted, figures(func(r, _ result) float64 { return 100 * r.Others }).Median("%.0f %%"), a.describe())
 	}
-	return w.Flush()
+	return table.Flush()
 }
 
 // comparable reports whether kube-scheduler's Filter plugins do the same in both arms. With the plugin, the time includes
 // Outboard's own Filter.
 func comparable(a, b arm) bool {
 	return a.percentage == b.percentage && a.batching == b.batching && a.plugin == b.plugin
-}
-
-// median is the median of the figures, with their range.
-func median(format string, figures []float64) string {
-	if len(figures) == 0 {
-		return "–"
-	}
-	slices.Sort(figures)
-	middle := figures[len(figures)/2]
-	if n := len(figures); n%2 == 0 {
-		middle = (figures[n/2-1] + figures[n/2]) / 2
-	}
-	return fmt.Sprintf(format+" ["+format+"–"+format+"]", middle, figures[0], figures[len(figures)-1])
 }
 
 // writeResults writes the results as JSON; nothing if there is no path.

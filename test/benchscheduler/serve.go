@@ -1,18 +1,16 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 
 	"outboard.dev/outboard/test/baseline"
+	"outboard.dev/outboard/test/measure"
 )
 
-// serveArgument makes the command serve another extender until the process is killed: benchscheduler serve KIND SHORTLIST. It prints
-// its URL.
+// serveArgument makes the command serve another extender: benchscheduler serve KIND SHORTLIST.
 const serveArgument = "serve"
 
 func serve(args []string) error {
@@ -34,5 +32,5 @@ func serve(args []string) error {
 	default:
 		return fmt.Errorf("there is no extender %s with a shortlist of %d", kind, shortlist)
 	}
-	return baseline.Serve(context.Background(), handler, os.Stdout)
+	return measure.Serve(handler)
 }

@@ -9,32 +9,25 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
+
+	"outboard.dev/outboard/test/measure"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == serveArgument {
-		if err := serve(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "benchwire:", err)
-			os.Exit(1)
+	measure.Main("benchwire", func(ctx context.Context) error {
+		if len(os.Args) > 1 && os.Args[1] == serveArgument {
+			return serve(os.Args[2:])
 		}
-		return
-	}
-	var o options
-	flag.StringVar(&o.data, "data", filepath.Join("extender", "testdata", "wire"), "the folder with the recorded calls")
-	flag.IntVar(&o.rounds, "rounds", 5, "how many times to play the calls")
-	flag.IntVar(&o.touch, "touch", 24, "MiB of memory to touch before each call")
-	flag.StringVar(&o.only, "only", "", "play only the recordings whose names contain this")
-	flag.StringVar(&o.also, "also", "", "another build of this command to measure, too")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "benchwire:", err)
-		os.Exit(1)
-	}
+		var o options
+		flag.StringVar(&o.data, "data", filepath.Join("extender", "testdata", "wire"), "the folder with the recorded calls")
+		flag.IntVar(&o.rounds, "rounds", 5, "how many times to play the calls")
+		flag.IntVar(&o.touch, "touch", 24, "MiB of memory to touch before each call")
+		flag.StringVar(&o.only, "only", "", "play only the recordings whose names contain this")
+		flag.StringVar(&o.also, "also", "", "another build of this command to measure, too")
+		flag.Parse()
+		return run(ctx, o, os.Stdout)
+	})
 }
 
 type options struct {
@@ -49,10 +42,11 @@ type options struct {
 var recordings = []string{"filter-5000-default.jsonl.gz", "filter-5000-all.jsonl.gz"}
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	for _, name := range recordings {
-		if !strings.Contains(name, o.only) {
-			continue
-		}
+	matching, err := measure.Matching(recordings, o.only, func(name string) string { return name })
+	if err != nil {
+		return err
+	}
+	for _, name := range matching {
 		path, err := filepath.Abs(filepath.Join(o.data, name))
 		if err != nil {
 			return err
@@ -73,7 +67,7 @@ func compare(ctx context.Context, o options, path string, out io.Writer) (err er
 	var arms []*arm
 	defer func() {
 		for _, a := range arms {
-			err = errors.Join(err, a.stop())
+			err = errors.Join(err, a.Stop())
 		}
 	}()
 	for _, start := range startable(o.also) {

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"time"
 
-	"outboard.dev/outboard/test/baseline"
+	"outboard.dev/outboard/test/measure"
 )
 
 const (
@@ -33,12 +31,10 @@ func startable(also string) []starting {
 	return all
 }
 
-// arm is one of the servers compared. Each is a process of its own, so that none pays for the garbage of another.
+// arm is one of the servers compared.
 type arm struct {
 	starting
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	url    string
+	*measure.Server
 	client *http.Client
 	answer bytes.Buffer
 
@@ -53,38 +49,16 @@ type spent struct{ filter, prioritize float64 }
 func (s spent) pair() float64 { return s.filter + s.prioritize }
 
 func startArm(ctx context.Context, s starting, recording string) (*arm, error) {
-	a := &arm{starting: s, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
-	a.cmd = exec.CommandContext(ctx, s.binary, serveArgument, s.serves, recording)
-	a.cmd.Stderr = os.Stderr
-	stdin, err := a.cmd.StdinPipe()
+	server, err := measure.StartServer(ctx, s.binary, serveArgument, s.serves, recording)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	a.stdin = stdin
-	stdout, err := a.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := a.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if _, err := fmt.Fscanln(stdout, &a.url); err != nil {
-		return nil, fmt.Errorf("%s did not start: %w", s.name, err)
-	}
-	return a, nil
-}
-
-func (a *arm) stop() error {
-	a.client.CloseIdleConnections()
-	if err := a.stdin.Close(); err != nil {
-		return err
-	}
-	return a.cmd.Wait()
+	return &arm{starting: s, Server: server, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}, nil
 }
 
 // used is the processor time that the arm's process has used so far, in nanoseconds.
 func (a *arm) used() (float64, error) {
-	t, err := baseline.ProcessorTime(a.cmd.Process.Pid)
+	t, err := measure.ProcessorTime(a.PID())
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", a.name, err)
 	}
@@ -107,7 +81,7 @@ func (a *arm) settled() (float64, error) {
 }
 
 func (a *arm) post(path string, body []byte) error {
-	res, err := a.client.Post(a.url+path, "application/json", bytes.NewReader(body))
+	res, err := a.client.Post(a.URL+path, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.name, err)
 	}
@@ -137,8 +111,7 @@ func (p *player) playRound(ctx context.Context, arms []*arm) error {
 	for first := 0; first < len(p.calls); first += turnLength {
 		turn := p.calls[first:min(first+turnLength, len(p.calls))]
 		counts := len(arms[0].rounds) > 0 || first >= len(p.calls)/4
-		for i := range arms {
-			a := arms[(i+first/turnLength)%len(arms)]
+		for _, a := range measure.Turn(arms, first/turnLength) {
 			for _, c := range turn {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)

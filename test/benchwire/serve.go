@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -28,10 +25,10 @@ import (
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/baseline"
+	"outboard.dev/outboard/test/measure"
 )
 
-// serveArgument makes the command serve one arm: benchwire serve NAME RECORDING. It prints its URL, and ends with its standard
-// input.
+// serveArgument makes the command serve one arm: benchwire serve NAME RECORDING.
 const serveArgument = "serve"
 
 func serve(args []string) error {
@@ -39,23 +36,18 @@ func serve(args []string) error {
 		return errors.New("serve takes the name of an arm and a recording")
 	}
 	name, path := args[0], args[1]
-	ctx, stop := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop()
-	}()
 	if name == outboardArm {
-		return serveOutboard(ctx, path)
+		return serveOutboard(path)
 	}
 	handler := map[string]http.HandlerFunc{tutorialArm: baseline.Tutorial, idealArm: baseline.Ideal(0)}[name]
 	if handler == nil {
 		return fmt.Errorf("there is no arm %q", name)
 	}
-	return baseline.Serve(ctx, handler, os.Stdout)
+	return measure.Serve(handler)
 }
 
 // serveOutboard serves like outboard serve, with a cluster in memory instead of an API server.
-func serveOutboard(ctx context.Context, path string) error {
+func serveOutboard(path string) error {
 	debug.SetGCPercent(50)
 	calls, err := readRecording(path)
 	if err != nil {
@@ -77,7 +69,7 @@ func serveOutboard(ctx context.Context, path string) error {
 		return err
 	}
 	fmt.Printf("http://%s\n", s.Addr())
-	return s.Run(ctx)
+	return s.Run(measure.UntilInputEnds())
 }
 
 // newOutboard returns a handler for the calls, and for requests that change the cluster.

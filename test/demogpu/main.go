@@ -10,32 +10,30 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/test/measure"
 )
 
 func main() {
 	o := options{tolerance: 0.5}
 	data := flag.String("data", "", "the folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv")
 	nodes := flag.Int("nodes", 0, "use only this many nodes, the first ones; 0: all")
-	only := flag.String("only", "", "run only the arm with this name")
+	only := flag.String("only", "", "run only the arms whose names contain this")
 	flag.StringVar(&o.binary, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flag.Uint64Var(&o.seed, "seed", 42, "seed for the order of the pods")
 	flag.Float64Var(&o.until, "until", 1.3, "how much GPU memory pods request until the end, relative to the capacity")
 	flag.IntVar(&o.draws, "draws", 5, "how often each arm is simulated")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := errors.Join(o.read(*data, *nodes), o.choose(*only))
-	if err == nil {
-		err = o.run(ctx, os.Stdout, os.Stderr)
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demogpu:", err)
-		os.Exit(1)
-	}
+	measure.Main("demogpu", func(ctx context.Context) (err error) {
+		if err := o.read(*data, *nodes); err != nil {
+			return err
+		}
+		if o.arms, err = measure.Matching(arms, *only, func(a arm) string { return a.name }); err != nil {
+			return err
+		}
+		return o.run(ctx, os.Stdout, os.Stderr)
+	})
 }
 
 // options are the arms and the cluster. All fields except binary are required.
@@ -59,18 +57,6 @@ func (o *options) read(dir string, nodes int) (err error) {
 	return nil
 }
 
-func (o *options) choose(only string) error {
-	for _, a := range arms {
-		if only == "" || only == a.name {
-			o.arms = append(o.arms, a)
-		}
-	}
-	if len(o.arms) == 0 {
-		return fmt.Errorf("there is no arm %q", only)
-	}
-	return nil
-}
-
 // run runs all arms, reports the results, and returns an error if one is not acceptable.
 func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if o.draws < 1 {
@@ -86,7 +72,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		if results[i].predicted, err = o.predict(ctx, &o.arms[i]); err != nil {
 			return err
 		}
-		fmt.Fprintf(progress, "%s: %s %% predicted\n", o.arms[i].name, results[i].predicted.allocated)
+		fmt.Fprintf(progress, "%s: %s %% predicted\n", o.arms[i].name, describe(results[i].predicted.allocated))
 	}
 	for i := range o.arms {
 		if results[i].measured, err = o.play(ctx, &o.arms[i], pods, progress); err != nil {

@@ -42,7 +42,7 @@ func (p *play) measure(ctx context.Context, m *measurement) error {
 	if err != nil {
 		return err
 	}
-	m.attempts = counted.attempts()
+	m.attempts = attemptsOf(counted)
 	m.failures = failures(p.outboard.Log())
 	m.audit, err = p.audit(ctx)
 	return err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 
@@ -12,38 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/test/measure"
 )
 
 // prediction is the result of the simulation of an arm.
 type prediction struct {
 	// Both in percent of the GPUs; of first, only runs in which a pod with GPUs was
 	// rejected are counted.
-	allocated, first spread
+	allocated, first measure.Figures
 }
 
-// spread is the mean and the standard deviation of some values.
-type spread struct {
-	mean, deviation float64
-	count           int
-}
-
-func spreadOf(values []float64) spread {
-	s := spread{count: len(values)}
-	for _, v := range values {
-		s.mean += v / float64(len(values))
-	}
-	for _, v := range values {
-		s.deviation += (v - s.mean) * (v - s.mean)
-	}
-	s.deviation = math.Sqrt(s.deviation / float64(max(1, len(values)-1)))
-	return s
-}
-
-func (s spread) String() string {
-	if s.count == 0 {
+// describe returns the mean and the standard deviation of the figures.
+func describe(f measure.Figures) string {
+	if len(f) == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%.2f±%.2f", s.mean, s.deviation)
+	mean, deviation := f.Mean()
+	return fmt.Sprintf("%.2f±%.2f", mean, deviation)
 }
 
 // predict simulates the arm several times. The same pods arrive in the same order each time. As in a real cluster,
@@ -67,14 +51,14 @@ func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
 	if err := group.Wait(); err != nil {
 		return prediction{}, err
 	}
-	var allocated, first []float64
+	var p prediction
 	for _, f := range filled {
-		allocated = append(allocated, 100*f.Curve[len(f.Curve)-1].Allocated)
+		p.allocated = append(p.allocated, 100*f.Curve[len(f.Curve)-1].Allocated)
 		if f.FirstRejected > 0 {
-			first = append(first, 100*f.FirstRejected)
+			p.first = append(p.first, 100*f.FirstRejected)
 		}
 	}
-	return prediction{spreadOf(allocated), spreadOf(first)}, nil
+	return p, nil
 }
 
 // withUIDs are the nodes with other UIDs.

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"outboard.dev/outboard/test/measure"
 )
 
 // lookEvery is the time between two checks.
@@ -47,16 +46,17 @@ func (p *play) tried(context.Context) (bool, error) {
 // the pool for five minutes, and on a slow machine that may happen before it has tried the last one. It tries pods in
 // turn, so atRest is also true when twice as many attempts have failed as pods are not bound.
 func (p *play) atRest() func(context.Context) (bool, error) {
-	before, empty, inVain := -1, false, 0
+	before, empty, inVain := -1, false, 0.0
 	return func(ctx context.Context) (bool, error) {
 		onNodes, _ := p.tally.progress()
 		m, err := p.schedulerMetrics(ctx)
 		if err != nil {
 			return false, err
 		}
-		unbound, attempts := len(p.pods)-onNodes, m.attempts().unschedulable
+		unbound, attempts := float64(len(p.pods)-onNodes), attemptsOf(m).unschedulable
 		emptyBefore := empty
-		empty = m.queues() == queues{unschedulable: unbound}
+		// The queues are active, backoff, gated and unschedulable.
+		empty = m.Sum(pendingPods, "", "") == unbound && m.Sum(pendingPods, "queue", "unschedulable") == unbound
 		if onNodes != before {
 			before, inVain = onNodes, attempts
 			return false, nil
@@ -65,58 +65,21 @@ func (p *play) atRest() func(context.Context) (bool, error) {
 	}
 }
 
-// queues returns how many pods are in each of kube-scheduler's queues.
-type queues struct{ active, backoff, gated, unschedulable int }
-
-func (m metrics) queues() queues {
-	in := func(queue string) int { return m.value(`scheduler_pending_pods{queue="` + queue + `"}`) }
-	return queues{in("active"), in("backoff"), in("gated"), in("unschedulable")}
-}
-
 // attempts is how often kube-scheduler tried to schedule a pod, by what came of it.
-type attempts struct{ scheduled, unschedulable, failed int }
+type attempts struct{ scheduled, unschedulable, failed float64 }
 
-func (m metrics) attempts() attempts {
-	of := func(result string) int {
-		return m.value(`scheduler_schedule_attempts_total{profile="default-scheduler",result="` + result + `"}`)
-	}
+func attemptsOf(m measure.Metrics) attempts {
+	of := func(result string) float64 { return m.Sum("scheduler_schedule_attempts_total", "result", result) }
 	return attempts{of("scheduled"), of("unschedulable"), of("error")}
 }
 
-// metrics are lines of an exposition by their series.
-type metrics map[string]string
+// pendingPods is the metric of how many pods are in each of kube-scheduler's queues.
+const pendingPods = "scheduler_pending_pods"
 
-// value is 0 for a series that is not there: kube-scheduler has had nothing to count.
-func (m metrics) value(series string) int {
-	v, err := strconv.ParseFloat(m[series], 64)
-	if err != nil {
-		return 0
+func (p *play) schedulerMetrics(ctx context.Context) (measure.Metrics, error) {
+	m, err := measure.Scrape(ctx, p.scheduler.Client(), p.scheduler.URL()+"/metrics")
+	if err == nil && m[pendingPods] == nil {
+		err = errors.New("kube-scheduler does not say how many pods are in its queues")
 	}
-	return int(v)
-}
-
-func (p *play) schedulerMetrics(ctx context.Context) (metrics, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheduler.URL()+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := p.scheduler.Client().Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	m := metrics{}
-	for line := range strings.Lines(string(text)) {
-		if series, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && !strings.HasPrefix(line, "#") {
-			m[series] = value
-		}
-	}
-	if m[`scheduler_pending_pods{queue="active"}`] == "" {
-		return nil, fmt.Errorf("kube-scheduler does not say how many pods are in its queues: %s", resp.Status)
-	}
-	return m, nil
+	return m, err
 }

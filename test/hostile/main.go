@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"outboard.dev/outboard/test/measure"
 )
 
 type options struct {
@@ -40,10 +41,7 @@ func main() {
 	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would run on other machines")
 	flag.StringVar(&o.attack, "attack", "", "attack this address, and nothing else (what the command starts itself)")
 	flag.Parse()
-	if err := run(context.Background(), o); err != nil {
-		fmt.Fprintln(os.Stderr, "hostile:", err)
-		os.Exit(1)
-	}
+	measure.Main("hostile", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
@@ -255,10 +253,8 @@ func (c *calls) String() string {
 	if len(c.took) == 0 {
 		return "no call"
 	}
-	slices.SortFunc(c.took, cmp.Compare)
-	quantile := func(q float64) time.Duration {
-		return c.took[int(q*float64(len(c.took)-1))].Round(10 * time.Microsecond)
-	}
+	slices.Sort(c.took)
+	quantile := func(q float64) time.Duration { return measure.Quantile(c.took, q).Round(10 * time.Microsecond) }
 	return fmt.Sprintf("%d calls, %d failed, p50 %s, p99 %s, longest %s", len(c.took), c.failed, quantile(0.5), quantile(0.99), quantile(1))
 }
 
