@@ -114,6 +114,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"word":                   {mapping, `{"a": "many"}`, `"a": "many" is not a number`},
 		"suffix alone":           {mapping, `{"a": "Gi"}`, `"Gi" is not a number`},
 		"unknown suffix":         {mapping, `{"a": "5mm"}`, `"5mm" is not a number`},
+		"hexadecimal":            {mapping, `{"a": "0x1p4"}`, `"0x1p4" is not a number`},
 		"huge number":            {mapping, `{"a": "1e999"}`, `too large`},
 		"huge JSON number":       {asJSON, `{"a": 1e999}`, `1e999`},
 		"slow quantity":          {mapping, `{"a": "1e-100000000k"}`, "is not a number"},

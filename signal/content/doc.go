@@ -4,9 +4,8 @@
 // with a key and a number each. JSONPath expressions (kubectl's dialect, without range and without
 // ..) select these. In CSV the first line names the columns.
 //
-// A number is a JSON number, true (1) or false (0), or a string: a floating-point number of Go
-// ("0.25", "1e9"), or a decimal number with a suffix of Kubernetes quantities ("500m" is 0.5,
-// "16Gi" is 17179869184). NaN and Inf are passed on. Items without a number (null, "", no such
+// A number is a JSON number, true (1) or false (0), or a string that [signal.ParseNumber] accepts. NaN
+// and Inf are passed on. Items without a number (null, "", no such
 // field) or without a key are left out; anything else, or a document whose items are all left out,
 // is an error.
 //

@@ -5,23 +5,19 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strconv"
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxText bounds what is parsed as a number, because the cost of a quantity grows faster than its
-// length, and an annotation may have 256 KiB.
+// maxText bounds what is parsed as a number and what is kept of other text: an annotation may have 256 KiB.
 const maxText = 64
 
-// Source is a signal.Source. A value is a plain number (0.75, 1e3) or a Kubernetes quantity (500m
-// is 0.5, 2Ki is 2048). Nodes without the label, annotation or condition have no value, and neither
+// Source is a signal.Source. A value is what [signal.ParseNumber] accepts, except NaN and Inf. Nodes without the label, annotation or condition have no value, and neither
 // have nodes with another text there; if no node has a number and some have another text, Read
 // returns an error.
 type Source struct {
@@ -86,32 +82,13 @@ func textOf(values map[string]string, key string) reading {
 	if !ok {
 		return reading{}
 	}
-	if number, ok := parse(strings.TrimSpace(text)); ok {
+	if len(text) > maxText {
+		return reading{exists: true, text: strings.ToValidUTF8(text[:maxText], "") + "…"}
+	}
+	if number, err := signal.ParseNumber(text); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
 		return reading{exists: true, ok: true, number: number}
 	}
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
-	}
 	return reading{exists: true, text: text}
-}
-
-// number matches what may be a number: ParseFloat and ParseQuantity accept more, such as NaN and
-// "-". The group is what follows the digits of a quantity.
-var number = regexp.MustCompile(`^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|([numkMGTPE]|[KMGTPE]i))?$`)
-
-func parse(text string) (float64, bool) {
-	if len(text) > maxText {
-		return 0, false
-	}
-	switch parts := number.FindStringSubmatch(text); {
-	case parts == nil:
-		return 0, false
-	case parts[1] == "":
-		n, err := strconv.ParseFloat(text, 64) // an error if it is too large
-		return n, err == nil
-	}
-	quantity, err := resource.ParseQuantity(text)
-	return quantity.AsApproximateFloat64(), err == nil
 }
 
 func conditionOf(node *corev1.Node, kind string) reading {
