@@ -143,6 +143,24 @@ type ReserveRequest struct {
 	At time.Time
 }
 
+// Packing says which of two nodes, or of two units of a node, is better.
+type Packing string
+
+const (
+	// BinPack prefers those with less left.
+	BinPack Packing = "BinPack"
+	// Spread prefers those with more left.
+	Spread Packing = "Spread"
+)
+
+// Score returns the score of a node that uses so much of its capacity, which is more than 0 and at least used.
+func (p Packing) Score(used, capacity int64) int64 {
+	if p == Spread {
+		used = capacity - used
+	}
+	return MaxScore * used / capacity
+}
+
 // WhenStale defines what a policy does about a missing or stale signal.
 type WhenStale string
 

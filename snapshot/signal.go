@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"math"
@@ -21,6 +22,14 @@ type Value struct {
 
 // Current reports whether the number is known and not stale.
 func (v Value) Current() bool { return !v.At.IsZero() && !v.Stale }
+
+// Missing says why the signal has no current value for a node, for explanations. The value is not current.
+func (v Value) Missing(signal string) string {
+	if v.Stale {
+		return fmt.Sprintf("signal %s is stale: %.4g at %s", signal, v.Number, v.At.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("signal %s has no value for the node", signal)
+}
 
 // Signal holds the numbers that one external source reports, by key. The keys are the names of
 // nodes, or of other things that the source counts: features of a license server, resources of

@@ -127,7 +127,7 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 		},
 		"stale": {
 			"the pod costs 0.105 USD/h: (0.4 (label example.com/price) + 0.02 surcharge) × 0.25 (the pod's share of cpu)",
-			"signal prices: 0.3 at 2026-01-01T12:00:00Z is stale",
+			"signal prices is stale: 0.3 at 2026-01-01T12:00:00Z",
 			`annotation example.com/price: "much" is not a price`,
 		},
 		"unknown":  {"the node's price is unknown"},

@@ -96,7 +96,7 @@ func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 	value := c.value(i, n, h.offers[i])
 	switch {
 	case value.Stale:
-		return fmt.Sprintf("%s: %.4g at %s is stale", s.describe(), value.Number, value.At.UTC().Format(time.RFC3339))
+		return value.Missing(s.Signal)
 	case value.Current():
 		return fmt.Sprintf("%s: %g is not a price", s.describe(), value.Number)
 	}

@@ -147,10 +147,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if !u.holders.Has(c.pod) {
 		used = min(hw.capacity, snapshot.AddAmounts(used, c.want))
 	}
-	if c.policy.config.ScoringStrategy.Type == Spread {
-		used = hw.capacity - used
-	}
-	score := policy.MaxScore * used / hw.capacity
+	score := c.policy.config.ScoringStrategy.Type.Score(used, hw.capacity)
 	if c.policy.config.GroupsFrom == "" || c.policy.together || c.want == 1 {
 		return score
 	}

@@ -171,11 +171,8 @@ func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
 
 // nameOf returns the name of a pod with claims, or its UID if the name is unknown.
 func nameOf(uid types.UID, c *claims.Claimant) string {
-	switch {
-	case c.Pod != nil:
-		return c.Pod.Namespace + "/" + c.Pod.Name
-	case c.Entry != nil:
-		return c.Entry.Namespace + "/" + c.Entry.Name
+	if namespace, name := c.Name(); name != "" {
+		return namespace + "/" + name
 	}
 	return string(uid)
 }

@@ -17,9 +17,6 @@ const (
 	// maxUnitName bounds the name of a unit, so that the names of all the units of a
 	// node fit into one annotation of a claim.
 	maxUnitName = 63
-	// maxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a
-	// hundred times that.
-	maxCapacity = 1 << 50
 	// undivided is the single unit of a node with units: None. No other unit has this name.
 	undivided = "*"
 )
@@ -107,33 +104,21 @@ func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 // size is the default capacity of a unit.
 func (p *devices) size() int64 { return int64(p.config.SharesPerUnit) }
 
-// count returns how much of the resource the node has, 0..maxCapacity.
+// count returns how much of the resource the node has, 0..claims.MaxCapacity.
 func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
-	text, found, _ := lookUp(node, p.config.CapacityFrom)
+	text, found, _ := claims.Reported(node, p.config.CapacityFrom)
 	if found {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		return n, err == nil && n >= 0 && n <= maxCapacity
+		return n, err == nil && n >= 0 && n <= claims.MaxCapacity
 	}
 	q := node.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
 	n = max(0, q.Value())
-	return n, n <= maxCapacity
-}
-
-// lookUp returns an annotation of the node, or else a label.
-func lookUp(node *corev1.Node, key string) (text string, found, label bool) {
-	if key == "" {
-		return "", false, false
-	}
-	if text, found = node.Annotations[key]; found {
-		return text, true, false
-	}
-	text, found = node.Labels[key]
-	return text, found, found
+	return n, n <= claims.MaxCapacity
 }
 
 // namedBy returns the units that the node names.
 func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
-	text, _, label := lookUp(node, p.config.UnitsFrom)
+	text, _, label := claims.Reported(node, p.config.UnitsFrom)
 	if strings.TrimSpace(text) == "" {
 		return nil, noDevices
 	}
@@ -151,7 +136,7 @@ func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 		units[i] = unit{name: strings.TrimSpace(name), capacity: p.size()}
 		if sized {
 			n, err := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
-			if err != nil || n < 0 || n > maxCapacity {
+			if err != nil || n < 0 || n > claims.MaxCapacity {
 				return nil, invalidDevices
 			}
 			if p.config.AllocationMode == WholeUnits {

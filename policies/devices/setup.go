@@ -45,18 +45,8 @@ const (
 type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers those with less free, or Spread, which
 	// prefers those with more free.
-	Type ScoringStrategyType `json:"type"`
+	Type policy.Packing `json:"type"`
 }
-
-// ScoringStrategyType is the type of a ScoringStrategy.
-type ScoringStrategyType string
-
-const (
-	// BinPack prefers those with less left.
-	BinPack ScoringStrategyType = "BinPack"
-	// Spread prefers those with more left.
-	Spread ScoringStrategyType = "Spread"
-)
 
 // Config is the configuration of the policy.
 type Config struct {
@@ -99,7 +89,7 @@ func Type() policy.Type { return policy.TypeOf("Devices", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the resource is missing.
 func Defaults() Config {
-	return Config{Units: None, AllocationMode: WholeUnits, SharesPerUnit: 1, SameGroup: Preferred, ScoringStrategy: ScoringStrategy{Type: BinPack}}
+	return Config{Units: None, AllocationMode: WholeUnits, SharesPerUnit: 1, SameGroup: Preferred, ScoringStrategy: ScoringStrategy{Type: policy.BinPack}}
 }
 
 // New returns the policy, or an aggregate of field.Error values.
@@ -126,7 +116,7 @@ func (c *Config) validate() field.ErrorList {
 	errs = append(errs, fields.OneOf(field.NewPath("units"), c.Units, None, Numbered, Named)...)
 	errs = append(errs, fields.OneOf(field.NewPath("allocationMode"), c.AllocationMode, WholeUnits, Shares)...)
 	errs = append(errs, fields.OneOf(field.NewPath("sameGroup"), c.SameGroup, Required, Preferred)...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, BinPack, Spread)...)
+	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, policy.BinPack, policy.Spread)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("capacityFrom"), c.CapacityFrom)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("unitsFrom"), c.UnitsFrom)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)

@@ -110,7 +110,7 @@ func (p *devices) choose(want int64, hw *hardware, u *usage) []policy.Amount {
 	}
 	slices.SortStableFunc(parts, func(i, j int) int {
 		more := cmp.Compare(u.partFree[j], u.partFree[i])
-		if p.config.ScoringStrategy.Type == BinPack && u.partFree[i] >= want && u.partFree[j] >= want {
+		if p.config.ScoringStrategy.Type == policy.BinPack && u.partFree[i] >= want && u.partFree[j] >= want {
 			return -more
 		}
 		return more

@@ -3,8 +3,6 @@ package gpumemory
 import (
 	"cmp"
 	"slices"
-
-	"outboard.dev/outboard/policy"
 )
 
 // gpuOrder compares two GPUs on which a pod fits, the better one first, as in
@@ -14,15 +12,6 @@ type gpuOrder func(a, b gpu) int
 var gpuOrders = map[GPUSelection]gpuOrder{
 	BestFit:    func(a, b gpu) int { return cmp.Compare(a.free(), b.free()) },
 	SpreadGPUs: func(a, b gpu) int { return cmp.Compare(b.free(), a.free()) },
-}
-
-// nodeScorer scores a node from how much its healthy GPUs would use with the pod, and their
-// capacity, which is more than 0 and at least used.
-type nodeScorer func(used, capacity int64) int64
-
-var nodeScorers = map[ScoringStrategyType]nodeScorer{
-	BinPack:     func(used, capacity int64) int64 { return policy.MaxScore * used / capacity },
-	SpreadNodes: func(used, capacity int64) int64 { return policy.MaxScore * (capacity - used) / capacity },
 }
 
 // choose returns the indices of the GPUs that the pod gets, in order; nil if too few of them fit.

@@ -21,7 +21,6 @@ import (
 type gpuMemory struct {
 	config   Config
 	order    gpuOrder
-	score    nodeScorer
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
 	ranker   *strategy.Ranker // nil: each node is scored alone
@@ -30,7 +29,7 @@ type gpuMemory struct {
 // newGPUMemory returns the policy that ranks nodes by the strategy, or scores each node alone if
 // the strategy is nil.
 func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
-	p := &gpuMemory{config: config, order: gpuOrders[config.GPUSelection], score: nodeScorers[config.ScoringStrategy.Type]}
+	p := &gpuMemory{config: config, order: gpuOrders[config.GPUSelection]}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
@@ -169,7 +168,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if !b.holders.Has(c.pod) {
 		used = min(b.capacity, used+min(b.capacity, c.request.expected(b)))
 	}
-	return c.policy.score(used, b.capacity)
+	return policy.Packing(c.policy.config.ScoringStrategy.Type).Score(used, b.capacity)
 }
 
 // expected returns how much the pod would take, with whole GPUs of average size.

@@ -42,9 +42,9 @@ type ScoringStrategyType string
 
 const (
 	// BinPack prefers nodes whose GPUs are fuller.
-	BinPack ScoringStrategyType = "BinPack"
+	BinPack = ScoringStrategyType(policy.BinPack)
 	// SpreadNodes prefers nodes whose GPUs are emptier.
-	SpreadNodes ScoringStrategyType = "Spread"
+	SpreadNodes = ScoringStrategyType(policy.Spread)
 	// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods
 	// that usually come could use; see [placement.Waste].
 	LeastWaste ScoringStrategyType = "LeastWaste"

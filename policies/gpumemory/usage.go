@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
@@ -15,9 +14,6 @@ import (
 const (
 	// maxGPUs bounds the GPUs of a node; each is a unit of its ledger.
 	maxGPUs = snapshot.MaxLedgerUnits
-	// maxCapacity bounds the memory of a GPU, so that neither the sum over the GPUs of a node
-	// overflows, nor a hundred times that.
-	maxCapacity = 1 << 50
 	// everyGPU is the index of an unknown GPU.
 	everyGPU = -1
 )
@@ -34,18 +30,14 @@ func hardwareOf(node *corev1.Node, sizesFrom string) hardware {
 	if memory <= 0 {
 		return hardware{problem: notSharing}
 	}
-	text, found := node.Annotations[sizesFrom]
-	if !found {
-		text, found = node.Labels[sizesFrom]
-	}
-	if found && sizesFrom != "" {
+	if text, found, _ := claims.Reported(node, sizesFrom); found {
 		sizes := parseSizes(text)
 		if sizes == nil || count > 0 && count != int64(len(sizes)) {
 			return hardware{problem: invalidGPUs}
 		}
 		return hardware{capacities: sizes}
 	}
-	if count < 1 || count > maxGPUs || memory/count > maxCapacity {
+	if count < 1 || count > maxGPUs || memory/count > claims.MaxCapacity {
 		return hardware{problem: invalidGPUs}
 	}
 	sizes := make([]int64, count)
@@ -71,7 +63,7 @@ func parseSizes(text string) []int64 {
 	sizes := make([]int64, len(parts))
 	for i, part := range parts {
 		size, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
-		if err != nil || size < 0 || size > maxCapacity {
+		if err != nil || size < 0 || size > claims.MaxCapacity {
 			return nil
 		}
 		sizes[i] = size
@@ -81,7 +73,7 @@ func parseSizes(text string) []int64 {
 
 // gpu is the state of one GPU of a node.
 type gpu struct {
-	capacity int64 // 0..maxCapacity
+	capacity int64 // 0..claims.MaxCapacity
 	used     int64 // may exceed capacity, if hardware was replaced
 	healthy  bool
 }
@@ -165,20 +157,11 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		}
 		for _, claim := range unit.Claims {
 			c := claimants[claim.Pod]
-			all = append(all, holding{pod: holderOf(c, claim.Pod), gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
+			namespace, name := c.Name()
+			all = append(all, holding{pod: Holder{namespace, name, claim.Pod}, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
 		}
 	}
 	return all
-}
-
-func holderOf(c *claims.Claimant, uid types.UID) Holder {
-	switch {
-	case c.Pod != nil:
-		return Holder{c.Pod.Namespace, c.Pod.Name, uid}
-	case c.Entry != nil:
-		return Holder{c.Entry.Namespace, c.Entry.Name, uid}
-	}
-	return Holder{UID: uid}
 }
 
 // waits reports whether the device plugin has not given the pod yet what it has claimed.

@@ -51,10 +51,8 @@ func (u *use) why(n *snapshot.Node) string {
 	}
 	v := u.signal.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {
-	case v.At.IsZero():
-		return fmt.Sprintf("signal %s has no value for the node", u.Signal.Name)
-	case v.Stale:
-		return fmt.Sprintf("signal %s is stale", u.Signal.Name)
+	case !v.Current():
+		return v.Missing(u.Signal.Name)
 	case u.Signal.Above != nil:
 		return fmt.Sprintf("signal %s was %g, above %g, at %s", u.Signal.Name, v.Number, *u.Signal.Above, at)
 	case u.Signal.Below != nil:

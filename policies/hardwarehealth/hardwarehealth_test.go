@@ -92,7 +92,7 @@ func TestExplain(t *testing.T) {
 			"rule ecc subtracts 50 points: signal ecc is 1 since 2026-01-01T11:00:00Z",
 		}},
 		{pods[1], "d", []string{
-			"rule hot cannot be evaluated: signal temperature is stale",
+			"rule hot cannot be evaluated: signal temperature is stale: 20 at 2026-01-01T12:00:00Z",
 			"rule fan cannot be evaluated: signal fan has no value for the node",
 		}},
 	} {

@@ -203,7 +203,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if !ok {
 		return policy.NoOpinion
 	}
-	if c.policy.config.ScoringStrategy.Type == BinPack {
+	if c.policy.config.ScoringStrategy.Type == policy.BinPack {
 		rest = 1 - rest
 	}
 	weight := float64(c.policy.config.Clusters[index].weight()) / float64(c.policy.largest)

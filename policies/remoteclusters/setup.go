@@ -15,21 +15,11 @@ import (
 type ScoringStrategy struct {
 	// Type is Spread (the default), which prefers clusters with more free resources, or
 	// BinPack, which prefers those with less.
-	Type ScoringStrategyType `json:"type"`
+	Type policy.Packing `json:"type"`
 	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
 	// only if they fit on no local node.
 	LocalScore int32 `json:"localScore"`
 }
-
-// ScoringStrategyType is the type of a ScoringStrategy.
-type ScoringStrategyType string
-
-const (
-	// Spread prefers those with more left.
-	Spread ScoringStrategyType = "Spread"
-	// BinPack prefers those with less left.
-	BinPack ScoringStrategyType = "BinPack"
-)
 
 const (
 	maxWeight   = 100
@@ -71,7 +61,7 @@ func Type() policy.Type { return policy.TypeOf("RemoteClusters", Defaults, New) 
 // Defaults is the configuration of a policy of which the label and the clusters are missing.
 func Defaults() Config {
 	return Config{
-		ScoringStrategy: ScoringStrategy{Type: Spread, LocalScore: int32(policy.MaxScore)},
+		ScoringStrategy: ScoringStrategy{Type: policy.Spread, LocalScore: int32(policy.MaxScore)},
 		MetricDelay:     metav1.Duration{Duration: 10 * time.Second},
 		WhenStale:       policy.Reject,
 	}
@@ -88,7 +78,7 @@ func New(config Config) (policy.Policy, error) {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Key(field.NewPath("clusterLabel"), c.ClusterLabel)
 	errs = append(errs, c.validateClusters(field.NewPath("clusters"))...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, Spread, BinPack)...)
+	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, policy.Spread, policy.BinPack)...)
 	errs = append(errs, fields.Between(field.NewPath("scoringStrategy", "localScore"), c.ScoringStrategy.LocalScore, 0, int32(policy.MaxScore))...)
 	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, maxDelay)...)
 	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)

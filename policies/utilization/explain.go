@@ -49,12 +49,8 @@ func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 		name   string
 		signal *snapshot.Signal
 	}{{r.Signal, r.use}, {r.Deviation, r.deviation}, {r.Forecast, r.forecast}} {
-		switch v := s.signal.Of(n); {
-		case s.name == "" || v.Current():
-		case v.Stale:
-			return fmt.Sprintf("signal %s is stale: %.4g at %s", s.name, v.Number, v.At.UTC().Format(time.RFC3339))
-		default:
-			return fmt.Sprintf("signal %s has no value for the node", s.name)
+		if v := s.signal.Of(n); s.name != "" && !v.Current() {
+			return v.Missing(s.name)
 		}
 	}
 	return "the node reports none in status.allocatable"

@@ -24,6 +24,17 @@ type Claimant struct {
 	Total int64
 }
 
+// Name returns the namespace and the name of the pod, or "" if only its claims are known.
+func (c *Claimant) Name() (namespace, name string) {
+	switch {
+	case c.Pod != nil:
+		return c.Pod.Namespace, c.Pod.Name
+	case c.Entry != nil:
+		return c.Entry.Namespace, c.Entry.Name
+	}
+	return "", ""
+}
+
 // On returns the pods that hold something of the node: those with claims in the ledger, by UID, and the other pods on
 // the node, in the node's order. The ledger may be nil.
 func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Claimant, unclaimed []*corev1.Pod) {
@@ -54,6 +65,21 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 		}
 	}
 	return claimants, unclaimed
+}
+
+// MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a hundred times that.
+const MaxCapacity = 1 << 50
+
+// Reported returns what a node reports about its units under the key: an annotation, or else a label. The key may be "".
+func Reported(node *corev1.Node, key string) (text string, found, label bool) {
+	if key == "" {
+		return "", false, false
+	}
+	if text, found = node.Annotations[key]; found {
+		return text, true, false
+	}
+	text, found = node.Labels[key]
+	return text, found, found
 }
 
 // Of yields the units on which the pod has claims, and the amounts. It yields nothing if the ledger is nil or does not
