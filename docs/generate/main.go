@@ -1,6 +1,5 @@
 // Command generate writes the reference pages in docs/reference from the code: from the schema of configuration files, the
-// registered metrics, the reasons of policies and the command line. It draws docs/gpu-sharing.svg from a page. Run it in the root of
-// the repository.
+// registered metrics, the reasons of policies and the command line. Run it in the root of the repository.
 package main
 
 import (
@@ -20,7 +19,6 @@ var pages = []page{
 	{"docs/reference/configuration.md", configuration},
 	{"docs/reference/metrics.md", metrics},
 	{"docs/reference/reasons.md", reasons},
-	{"docs/gpu-sharing.svg", gpuPicture},
 }
 
 func main() {

@@ -17,7 +17,7 @@ import (
 
 const root = "../.."
 
-// The generated files match the code and the pages.
+// The generated pages match the code.
 func TestPagesAreUpToDate(t *testing.T) {
 	for _, p := range pages {
 		want, err := p.write(root)
