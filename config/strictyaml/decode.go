@@ -1,7 +1,6 @@
 package strictyaml
 
 import (
-	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -168,7 +167,7 @@ func unknown(name string, fields []structField) string {
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	if near := cmp.Or(replacement(name, fields), Nearest(name, names)); near != "" {
+	if near := Nearest(name, names); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	if len(names) == 0 {
