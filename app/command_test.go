@@ -15,12 +15,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/explain"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/snapshot"
@@ -122,13 +122,10 @@ profiles:
 // Custom types of sources have a place in the file, defaults and errors.
 func TestOwnSignals(t *testing.T) {
 	type config struct {
-		Turns int `json:"turns"`
+		Turns int `json:"turns" limits:"1.."`
 	}
 	build := func(c config) (signal.Spec, error) {
-		if c.Turns < 1 {
-			return signal.Spec{}, field.Invalid(field.NewPath("turns"), c.Turns, "must be at least 1")
-		}
-		return signal.Spec{About: policy.AboutNodes}, nil
+		return signal.Spec{About: policy.AboutNodes}, fields.Check(nil, &c).ToAggregate()
 	}
 	option := WithSignals(append(standard.Types(), signal.TypeOf("wheel", func() config { return config{Turns: 3} }, build))...)
 	print := func(wheel string) (string, error) {

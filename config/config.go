@@ -143,9 +143,9 @@ type ClientConnection struct {
 	Context string `json:"context"`
 	// QPS is the maximum average rate of requests, per second, 1..10000. Binding a pod takes one or
 	// two. Default 100.
-	QPS int `json:"qps"`
+	QPS int `json:"qps" limits:"1..10000"`
 	// Burst is the maximum number of requests in a burst, qps..100000. Default 200.
-	Burst int `json:"burst"`
+	Burst int `json:"burst" limits:"1..100000"`
 }
 
 // UnmarshalText reads the word None.
@@ -186,15 +186,15 @@ type Requeue struct {
 	// PerSecond is the maximum number of pods requeued per second, 0..1000. Each one takes a write
 	// of the pod, which needs the permission to patch pods/status. 0 disables requeuing. Default
 	// 20.
-	PerSecond int `json:"perSecond"`
+	PerSecond int `json:"perSecond" limits:"0..1000"`
 }
 
 // Log configures the log on standard error.
 type Log struct {
 	// Level is debug, info, warn or error. Default info.
-	Level string `json:"level"`
+	Level string `json:"level" values:"debug,info,warn,error"`
 	// Format is json or text. Default text.
-	Format string `json:"format"`
+	Format string `json:"format" values:"json,text"`
 }
 
 // Profile is a set of policies that one call evaluates.
@@ -204,7 +204,7 @@ type Profile struct {
 	Path string `json:"path"`
 	// Verb is the only verb to serve, at the path itself. "" (the default) serves all four, at
 	// path/filter, path/prioritize, path/preempt and path/bind.
-	Verb decision.Verb `json:"verb"`
+	Verb decision.Verb `json:"verb" values:",filter,prioritize,preempt,bind"`
 	// ManagedResources are the extended resources of which a pod must request at least one to be
 	// evaluated by the profile. They must include those that its policies allocate. kube-scheduler
 	// does not call for other pods. None (the default): every pod. No resource may be in two
@@ -215,9 +215,9 @@ type Profile struct {
 	SchedulerNames []string `json:"schedulerNames"`
 	// Shortlist makes filter return only this many of the nodes that fit, those with the best
 	// scores, 1..1000. 0 (the default) returns all.
-	Shortlist int `json:"shortlist"`
+	Shortlist int `json:"shortlist" limits:"0..1000"`
 	// ScoreRange is the range in which scores are sent. Default Extender.
-	ScoreRange ScoreRange `json:"scoreRange"`
+	ScoreRange ScoreRange `json:"scoreRange" values:"Extender,Total"`
 	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies"`
 }
@@ -277,10 +277,10 @@ type Policy struct {
 	// Default: Type.
 	Name string `json:"name"`
 	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
-	Weight int64 `json:"weight"`
+	Weight int64 `json:"weight" limits:"0..100"`
 	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy that claims
 	// resources cannot be ignored: without it, filter passes nodes to which bind cannot bind the pod.
-	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 	// Config is the policy's own configuration, with its defaults. It is
 	// empty if the policy has none.
 	Config strictyaml.Value `json:"config"`

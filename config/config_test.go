@@ -49,7 +49,7 @@ func (allocator) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 }
 
 type gpuMemory struct {
-	PerDeviceMiB int                  `json:"perDeviceMiB"`
+	PerDeviceMiB int                  `json:"perDeviceMiB" limits:"1.."`
 	MultiGPU     bool                 `json:"multiGPU"`
 	Selector     metav1.LabelSelector `json:"selector"`
 	Names        []string             `json:"names"`

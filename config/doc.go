@@ -96,10 +96,8 @@
 // # Schema
 //
 // [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of
-// the Go types, and rules that it derives from the errors of their validation: the values of a
-// field that reports others with field.NotSupported, limits from errors like "must be between 1
-// and 5", "at least 1" or "at most 5", and required fields from errors about absent ones. It
-// omits rules that depend on other fields.
+// the Go types, the limits and values in the tags of their fields, which package policy/fields checks, and required fields, which it
+// derives from the errors about absent ones. It omits rules that depend on other fields.
 //
 // # Reloading
 //

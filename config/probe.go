@@ -2,27 +2,23 @@ package config
 
 import (
 	"maps"
-	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"outboard.dev/outboard/config/strictyaml"
 )
 
-// prober derives from [Parse] what Go types do not express: which values of a field are allowed,
-// and which fields are required. It parses documents in which one field is invalid, and reads the
-// rules from the errors.
+// prober derives from [Parse] what Go types and tags do not express: which fields are required, alone or together. It parses documents
+// in which one field is missing or invalid.
 //
 // Whether a value is valid may depend on other fields. So each document is tried without other
 // fields, with all other fields, and with each enum value and boolean of the fields beside and
-// around it; the schema contains only what is an error in all of these documents. Enum values and
-// required fields are known when a schema is probed for the second time.
+// around it; the schema contains only what is an error in all of these documents. Required fields are
+// known when a schema is probed for the second time.
 type prober struct {
 	parse func(document any) Errors
 
-	enums  map[string][]any    // by path: the values of a string with an enum
 	needed map[string][]string // by path: the required fields of a mapping
 }
 
@@ -66,10 +62,10 @@ func (p *prober) value(s *strictyaml.Schema, path string, documents []around) {
 			s.MinItems = 1
 		}
 		p.value(s.Items, path+"[0]", inside(documents, func(value any) any { return []any{value} }))
-	case isNumber(s):
-		p.limits(s, path, documents)
 	case s.Type.Has("string") && s.Enum == nil && s.Pattern == "":
-		p.text(s, path, documents)
+		if p.rejected(path, documents, "") {
+			s.MinLength = 1
+		}
 	}
 }
 
@@ -112,8 +108,8 @@ func (p *prober) beside(s *strictyaml.Schema, path string) []map[string]any {
 	var chosen []map[string]any
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		all[name] = p.sample(property, child(path, name))
-		choices := p.choices(property, child(path, name))
+		all[name] = sampleOf(property)
+		choices := choicesOf(property)
 		switch {
 		case len(choices) == 1 || slices.Contains(p.needed[path], name):
 			least[name] = all[name]
@@ -131,20 +127,17 @@ func (p *prober) beside(s *strictyaml.Schema, path string) []map[string]any {
 	return beside
 }
 
-// choices returns the values of a field that has few.
-func (p *prober) choices(s *strictyaml.Schema, path string) []any {
+// choicesOf returns the values of a field that has few.
+func choicesOf(s *strictyaml.Schema) []any {
 	if s.Type.Has("boolean") {
 		return []any{false, true}
 	}
-	if s.Enum != nil {
-		return s.Enum
-	}
-	return p.enums[path]
+	return slices.DeleteFunc(slices.Clone(s.Enum), func(value any) bool { return value == nil })
 }
 
-// sample returns a value that the schema allows.
-func (p *prober) sample(s *strictyaml.Schema, path string) any {
-	choices := p.choices(s, path)
+// sampleOf returns a value that the schema allows.
+func sampleOf(s *strictyaml.Schema) any {
+	choices := choicesOf(s)
 	switch {
 	case len(choices) > 0:
 		return choices[len(choices)-1]
@@ -155,11 +148,11 @@ func (p *prober) sample(s *strictyaml.Schema, path string) any {
 	case s.Type.Has("object"):
 		fields := map[string]any{}
 		for name, property := range s.Properties {
-			fields[name] = p.sample(property, child(path, name))
+			fields[name] = sampleOf(property)
 		}
 		return fields
 	case s.Type.Has("array"):
-		return []any{p.sample(s.Items, path+"[0]")}
+		return []any{sampleOf(s.Items)}
 	}
 	return "x"
 }
@@ -174,25 +167,18 @@ func (p *prober) always(path string, documents []around, value any) bool {
 	return true
 }
 
-// rejected reports whether the value at path is an error in all documents, and returns the rules
-// that it violates. Documents in which something beside the value is missing do not count, because
-// the value may not have been checked there.
-func (p *prober) rejected(path string, documents []around, value any) (rules []string, always bool) {
+// rejected reports whether the value at path is an error in all documents. Documents in which something beside the value is missing do
+// not count, because the value may not have been checked there.
+func (p *prober) rejected(path string, documents []around, value any) (always bool) {
 	for _, document := range documents {
 		errs := p.parse(document(value))
-		found := len(rules)
-		for _, e := range errs {
-			if e.Path == path {
-				rules = append(rules, e.Rule)
-			}
-		}
-		if found < len(rules) {
+		if slices.ContainsFunc(errs, func(e *Error) bool { return e.Path == path }) {
 			always = true
 		} else if !slices.ContainsFunc(errs, func(e *Error) bool { return missing(e) && besides(e.Path, path) }) {
-			return nil, false
+			return false
 		}
 	}
-	return rules, always
+	return always
 }
 
 // besides reports whether other is the path of the parent of the value at path, or of another value in that.
@@ -219,8 +205,7 @@ func (p *prober) alternatives(s *strictyaml.Schema, path string, documents []aro
 		given := map[string]any{} // by field: a value with which nothing is lacking
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 			property := s.Properties[name]
-			at := child(path, name)
-			for _, value := range slices.Concat(p.choices(property, at), []any{p.sample(property, at)}) {
+			for _, value := range slices.Concat(choicesOf(property), []any{sampleOf(property)}) {
 				if !slices.Contains(lacking(map[string]any{name: value}), rule) {
 					given[name] = value
 					break
@@ -297,7 +282,7 @@ func (p *prober) exclusions(s *strictyaml.Schema, path string, documents []aroun
 	}
 	samples := map[string]any{}
 	for name, property := range s.Properties {
-		samples[name] = p.sample(property, child(path, name))
+		samples[name] = sampleOf(property)
 	}
 	var pairs [][2]string
 	for _, e := range p.parse(documents[0](merged(least, samples))) {
@@ -328,117 +313,6 @@ func (p *prober) exclusions(s *strictyaml.Schema, path string, documents []aroun
 		}
 		s.AllOf = append(s.AllOf, &strictyaml.Schema{Not: both})
 	}
-}
-
-// notInEnum is a string that is in no enum.
-const notInEnum = "not in an enum"
-
-var enumRule = regexp.MustCompile(`^supported values: ((?:"(?:[^"\\]|\\.)*"(?:, )?)+)`)
-
-// text finds the values of a string with an enum, and whether a string can be empty.
-func (p *prober) text(s *strictyaml.Schema, path string, documents []around) {
-	if _, always := p.rejected(path, documents, ""); always {
-		s.MinLength = 1
-	}
-	rules, always := p.rejected(path, documents, notInEnum)
-	if !always {
-		return
-	}
-	for _, rule := range rules {
-		list := enumRule.FindStringSubmatch(rule)
-		if list == nil {
-			continue
-		}
-		for rest := list[1]; rest != ""; rest = strings.TrimPrefix(rest, ", ") {
-			quoted, err := strconv.QuotedPrefix(rest)
-			if err != nil {
-				break
-			}
-			rest = rest[len(quoted):]
-			if value, err := strconv.Unquote(quoted); err == nil && !slices.Contains(s.Enum, any(value)) {
-				s.Enum = append(s.Enum, value)
-			}
-		}
-	}
-	if s.Enum == nil {
-		return
-	}
-	if s.MinLength == 0 {
-		s.Enum = append(s.Enum, "")
-	}
-	s.MinLength = 0 // the enum says so
-	p.enums[path] = slices.Clone(s.Enum)
-	if s.Type.Has("null") {
-		s.Enum = append(s.Enum, nil)
-	}
-}
-
-// How errors express the smallest and the largest number.
-var (
-	lowRule  = regexp.MustCompile(`^must be .*?(?:between|at least|greater than or equal to|greater than|more than) ([^ ,]+)`)
-	highRule = regexp.MustCompile(`^must be .*?(?:between [^ ,]+ and|at most|less than or equal to|less than) ([^ ,]+)`)
-)
-
-// limits finds the smallest and the largest number allowed.
-func (p *prober) limits(s *strictyaml.Schema, path string, documents []around) {
-	least, most := -1e300, 1e300
-	integer := s.Type.Has("integer")
-	if integer {
-		least, most = -(1 << 53), 1<<53
-	}
-	if s.Minimum != nil {
-		least = *s.Minimum
-	}
-	if s.Maximum != nil {
-		most = *s.Maximum
-	}
-	reject := func(value float64) bool {
-		_, always := p.rejected(path, documents, value)
-		return always
-	}
-	next := func(limit, direction float64) float64 {
-		if integer {
-			return limit + direction
-		}
-		return math.Nextafter(limit, direction*math.Inf(1))
-	}
-	rules, always := p.rejected(path, documents, least)
-	if limit, ok := loosest(rules, lowRule, math.Min); always && ok {
-		if limit > 0 && !reject(0) {
-			limit = 0 // often means that the field is not set
-		}
-		switch {
-		case reject(limit) && integer:
-			s.Minimum = new(limit + 1)
-		case reject(limit):
-			s.ExclusiveMinimum = &limit
-		case reject(next(limit, -1)):
-			s.Minimum = &limit
-		}
-	}
-	rules, always = p.rejected(path, documents, most)
-	if limit, ok := loosest(rules, highRule, math.Max); always && ok && !reject(limit) && reject(next(limit, 1)) {
-		s.Maximum = &limit
-	}
-}
-
-// loosest returns the loosest of the limits in the rules.
-func loosest(rules []string, limit *regexp.Regexp, of func(a, b float64) float64) (loosest float64, ok bool) {
-	for _, rule := range rules {
-		match := limit.FindStringSubmatch(rule)
-		if match == nil {
-			continue
-		}
-		number, err := strconv.ParseFloat(match[1], 64)
-		if err != nil {
-			continue // another field, or a duration
-		}
-		if ok {
-			number = of(loosest, number)
-		}
-		loosest, ok = number, true
-	}
-	return loosest, ok
 }
 
 // child returns the path of a field, in the form of errors.

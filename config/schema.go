@@ -10,8 +10,8 @@ import (
 )
 
 // Schema returns the JSON Schema of configuration files with policies and signals of the given
-// types. Fields, their types and their defaults are those of the Go types; [Parse] determines which
-// values are allowed and which fields are required. A file that loads is valid by the schema,
+// types. Fields, their types and their defaults are those of the Go types, and limits and values those of their tags (see
+// package policy/fields); [Parse] determines which fields are required. A file that loads is valid by the schema,
 // unless a value is only allowed together with several others. Not every file that is valid by the
 // schema loads.
 //
@@ -68,7 +68,7 @@ type schemaBuilder struct {
 // probed returns the schema that build returns, with what a prober finds about the value at path of
 // a document.
 func (b *schemaBuilder) probed(path string, build func() *strictyaml.Schema, document around) *strictyaml.Schema {
-	p := prober{parse: b.parse, enums: map[string][]any{}, needed: map[string][]string{}}
+	p := prober{parse: b.parse, needed: map[string][]string{}}
 	p.value(build(), path, []around{document})
 	schema := build()
 	p.value(schema, path, []around{document})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -123,7 +124,7 @@ type inexpressibleRule struct {
 var inexpressible = []inexpressibleRule{
 	{"a field does not go with others", regexp.MustCompile(`^Forbidden|: (needs|is for|scoringStrategy.type: LeastWaste) `)},
 	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|names the column|names the ConfigMap|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
-	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|between 500 and)|: serving.address is |not a loopback address|: serves `)},
+	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|at least qps)|: serving.address is |not a loopback address|: serves `)},
 	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces`)},
 	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|0 or more)`)},
 	{"1e9 is a whole number to others", regexp.MustCompile(`^Invalid value: 1e9:`)},
@@ -380,5 +381,83 @@ func TestSchemaOfOwnPolicies(t *testing.T) {
 		for _, e := range checkFile(t, schema, text, header+"profiles:\n- policies:\n  - "+text+"\n", types) {
 			t.Errorf("%s: %s", text, e)
 		}
+	}
+}
+
+// The limits and values of the schema are those of validation: a value at a limit is valid, and the next one is not.
+func TestSchemaHasTheLimitsOfValidation(t *testing.T) {
+	root := config.Schema(realTypes, nil)
+	limit := regexp.MustCompile(`^must be (between|at least|more than) [0-9]`)
+	checked := 0
+	// try reports whether a file with the value at the path has an error about its limits or values.
+	try := func(path string, file any) bool {
+		text, err := json.Marshal(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked++
+		_, err = config.Parse("f", text, realTypes)
+		var errs config.Errors
+		errors.As(err, &errs)
+		return slices.ContainsFunc(errs, func(e *config.Error) bool {
+			return e.Path == path && (e.Kind == "Unsupported value" || limit.MatchString(e.Rule))
+		})
+	}
+	var visit func(s *strictyaml.Schema, path string, file func(any) any)
+	visit = func(s *strictyaml.Schema, path string, file func(any) any) {
+		for name, property := range s.Properties {
+			visit(property, childOf(path, name), func(value any) any { return file(map[string]any{name: value}) })
+		}
+		if s.Items != nil {
+			visit(s.Items, path+"[0]", func(value any) any { return file([]any{value}) })
+		}
+		if s.Enum != nil && s.Const == nil {
+			for _, value := range s.Enum {
+				if value != nil && try(path, file(value)) {
+					t.Errorf("%s: the schema allows %q, and validation does not", path, value)
+				}
+			}
+			if !try(path, file("none of them")) {
+				t.Errorf("%s: validation allows other values than %q", path, s.Enum)
+			}
+		}
+		if !s.Type.Has("integer") && !s.Type.Has("number") || s.Type.Has("string") {
+			return
+		}
+		next := func(limit, direction float64) float64 {
+			if s.Type.Has("integer") {
+				return limit + direction
+			}
+			return math.Nextafter(limit, direction*math.Inf(1))
+		}
+		for _, end := range []struct {
+			at        *float64
+			direction float64
+		}{{s.Minimum, -1}, {s.Maximum, 1}} {
+			if end.at == nil || math.Abs(*end.at) >= math.MaxInt32 { // of the type in Go
+				continue
+			}
+			if try(path, file(*end.at)) {
+				t.Errorf("%s: the schema allows %v, and validation does not", path, *end.at)
+			}
+			if outside := next(*end.at, end.direction); !try(path, file(outside)) {
+				t.Errorf("%s: validation allows %v, and the schema does not", path, outside)
+			}
+		}
+		if low := s.ExclusiveMinimum; low != nil && (!try(path, file(*low)) || try(path, file(next(*low, 1)))) {
+			t.Errorf("%s: the schema allows numbers above %v, and validation does not", path, *low)
+		}
+	}
+	visit(root, "", func(value any) any { return value })
+	for _, one := range root.Properties["profiles"].Items.Properties["policies"].Items.AllOf {
+		name := one.If.Properties["type"].Const
+		visit(one.Then.Properties["config"], "profiles[0].policies[0].config", func(value any) any {
+			return map[string]any{"apiVersion": config.APIVersion, "kind": config.Kind, "profiles": []any{map[string]any{
+				"policies": []any{map[string]any{"type": name, "config": value}},
+			}}}
+		})
+	}
+	if checked < 150 {
+		t.Errorf("only %d values are tried", checked)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -46,9 +45,8 @@ func (c *Config) validate() field.ErrorList {
 	errs = append(errs, c.Admin.validate(field.NewPath("admin"))...)
 	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
 	errs = append(errs, fields.Between(field.NewPath("ledgers", "reclaimAfter"), c.Ledgers.ReclaimAfter, time.Second, 24*time.Hour)...)
-	errs = append(errs, fields.Between(field.NewPath("requeue", "perSecond"), c.Requeue.PerSecond, 0, 1000)...)
-	errs = append(errs, fields.OneOf(field.NewPath("log", "level"), c.Log.Level, "debug", "info", "warn", "error")...)
-	errs = append(errs, fields.OneOf(field.NewPath("log", "format"), c.Log.Format, "json", "text")...)
+	errs = append(errs, fields.Check(field.NewPath("requeue"), &c.Requeue)...)
+	errs = append(errs, fields.Check(field.NewPath("log"), &c.Log)...)
 	return append(errs, c.validateProfiles(field.NewPath("profiles"))...)
 }
 
@@ -140,8 +138,11 @@ func (c *ClientConnection) validate(at *field.Path) field.ErrorList {
 	if c.None {
 		return nil
 	}
-	errs := fields.Between(at.Child("qps"), c.QPS, 1, 10_000)
-	return append(errs, fields.Between(at.Child("burst"), c.Burst, max(1, c.QPS), 100_000)...)
+	errs := fields.Check(at, c)
+	if len(errs) == 0 && c.Burst < c.QPS {
+		errs = append(errs, field.Invalid(at.Child("burst"), c.Burst, fmt.Sprintf("must be at least qps, %d", c.QPS)))
+	}
+	return errs
 }
 
 // address is an address to listen on.
@@ -213,12 +214,10 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 }
 
 func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
-	errs := fields.Between(at.Child("shortlist"), p.Shortlist, 0, 1000)
+	errs := fields.Check(at, p)
 	if p.Verb != "" {
-		errs = append(errs, fields.OneOf(at.Child("verb"), p.Verb, decision.Verbs()...)...)
 		errs = append(errs, p.validateVerb(at, noCluster)...)
 	}
-	errs = append(errs, fields.OneOf(at.Child("scoreRange"), p.ScoreRange, ExtenderRange, TotalRange)...)
 	schedulers := fields.Unique{}
 	for i, name := range p.SchedulerNames {
 		at := at.Child("schedulerNames").Index(i)
@@ -285,8 +284,6 @@ func (p *Profile) validatePolicies(at *field.Path) field.ErrorList {
 				errs = append(errs, err)
 			}
 		}
-		errs = append(errs, fields.Between(at.Child("weight"), q.Weight, 0, 100)...)
-		errs = append(errs, fields.OneOf(at.Child("failurePolicy"), q.FailurePolicy, policy.Fail, policy.Ignore)...)
 	}
 	return errs
 }

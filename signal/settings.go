@@ -22,7 +22,7 @@ type Settings struct {
 	MaxAge time.Duration `json:"maxAge"`
 	// MaxValues is the maximum number of values of a read; a read with more fails. 1..100000.
 	// Default 20000.
-	MaxValues int `json:"maxValues"`
+	MaxValues int `json:"maxValues" limits:"1..100000"`
 	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they are.
 	Hysteresis *Hysteresis `json:"hysteresis"`
 }
@@ -32,19 +32,15 @@ func (s *Settings) SetDefaults() {
 	*s = Settings{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute, MaxValues: 20_000}
 }
 
-const (
-	// minTimeout is the shortest timeout of a read.
-	minTimeout = 100 * time.Millisecond
-	// maxValues bounds the memory for one source: about 100 bytes for each value.
-	maxValues = 100_000
-)
+// minTimeout is the shortest timeout of a read.
+const minTimeout = 100 * time.Millisecond
 
 var validName = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // Validate returns the errors of the settings of the signal at the path at. shortest is the
 // MinTimeout of its source's type.
 func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorList {
-	var errs field.ErrorList
+	errs := fields.Check(at, s)
 	switch {
 	case s.Name == "":
 		errs = append(errs, field.Required(at.Child("name"), "must be the name that policies use"))
@@ -57,7 +53,6 @@ func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorL
 		times = append(times, fields.Between(at.Child("maxAge"), s.MaxAge, s.Interval, 24*time.Hour)...)
 	}
 	errs = append(errs, times...)
-	errs = append(errs, fields.Between(at.Child("maxValues"), s.MaxValues, 1, maxValues)...)
 	return append(errs, s.Hysteresis.validate(at.Child("hysteresis"))...)
 }
 

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Schema is a JSON Schema of draft 7, with the keywords that configurations need.
@@ -103,7 +105,29 @@ func (s *Schema) Require(field string) {
 	s.Required = append(s.Required, field)
 	property := s.Properties[field]
 	property.Type = slices.DeleteFunc(property.Type, func(name string) bool { return name == "null" })
+	property.Enum = slices.DeleteFunc(property.Enum, func(value any) bool { return value == nil })
 	property.Default = nil
+}
+
+// restrict allows only what the tags of the field say: see [fields.Check].
+func (s *Schema) restrict(f reflect.StructField) {
+	if limits, ok := fields.LimitsOf(f); ok {
+		if limits.Exclusive {
+			s.ExclusiveMinimum = &limits.Low
+		} else {
+			s.Minimum = &limits.Low
+		}
+		if limits.High != nil {
+			s.Maximum = limits.High
+		}
+	}
+	values, empty := fields.ValuesOf(f)
+	for _, value := range values {
+		s.Enum = append(s.Enum, value)
+	}
+	if empty {
+		s.Enum = append(s.Enum, "")
+	}
 }
 
 // SetDescription sets the description, in which the name in files replaces that in Go with which
@@ -204,6 +228,7 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 			continue // inside an embedded type that cannot be set
 		}
 		property := b.schema(value)
+		property.restrict(t.FieldByIndex(f.index))
 		property.Default = defaultOf(value)
 		property.AllowNull()
 		if b.describe != nil {

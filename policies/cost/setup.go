@@ -34,11 +34,8 @@ const (
 	OnDemand CapacityType = "OnDemand"
 )
 
-// maxPrice bounds the prices that are believed, so that no product of them overflows.
+// maxPrice bounds the prices that are believed, as the tags of prices do, so that no product of them overflows.
 const maxPrice = 1e9
-
-// maxFactor bounds Config.Spot.RiskFactor.
-const maxFactor = 100
 
 // Config is the configuration of the policy. All prices are in one currency and for one period,
 // such as an hour.
@@ -48,28 +45,28 @@ type Config struct {
 	Prices []Source `json:"prices"`
 	// Surcharge is added to the price of every node, 0..1e9, for agents and licenses that
 	// are billed per host. Default 0.
-	Surcharge float64 `json:"surcharge"`
+	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
 	// ScoringStrategy is the cost by which nodes are compared.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MaxPrice is the highest cost at which a node fits, of the type that
 	// ScoringStrategy names. 0 (the default) is no limit.
-	MaxPrice float64 `json:"maxPrice"`
+	MaxPrice float64 `json:"maxPrice" limits:"0..1e+09"`
 	// Currency is the unit of prices in explanations, such as USD/h.
 	Currency string `json:"currency"`
 	// Spot says which nodes are spot nodes, and how their cost and pods differ.
 	Spot SpotConfig `json:"spot"`
 	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
 	// default) or Reject.
-	WhenUnknown policy.WhenStale `json:"whenUnknown"`
+	WhenUnknown policy.WhenStale `json:"whenUnknown" values:"Neutral,Reject"`
 	// WhenStale says what happens to a node whose only price is from a stale signal: Neutral
 	// (the default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale"`
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // ScoringStrategy is the cost by which nodes are compared. The lowest is best.
 type ScoringStrategy struct {
 	// Type is PodCost (the default), NodeCost or ResourceCost.
-	Type ScoringStrategyType `json:"type"`
+	Type ScoringStrategyType `json:"type" values:"PodCost,NodeCost,ResourceCost"`
 	// Resource is cpu, memory or an extended resource. Required for ResourceCost, and
 	// for that only.
 	Resource corev1.ResourceName `json:"resource"`
@@ -104,9 +101,9 @@ type Row struct {
 	// Zone is the value of topology.kubernetes.io/zone; "" is any.
 	Zone string `json:"zone"`
 	// CapacityType is Spot or OnDemand; "" is any.
-	CapacityType CapacityType `json:"capacityType"`
+	CapacityType CapacityType `json:"capacityType" values:",Spot,OnDemand"`
 	// Price is 0..1e9.
-	Price float64 `json:"price"`
+	Price float64 `json:"price" limits:"0..1e+09"`
 }
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
@@ -116,7 +113,7 @@ type SpotConfig struct {
 	Labels []Label `json:"labels"`
 	// RiskFactor multiplies the cost of a spot node, 1..100, for the work that is lost when
 	// the node is reclaimed. Default 1.
-	RiskFactor float64 `json:"riskFactor"`
+	RiskFactor float64 `json:"riskFactor" limits:"1..100"`
 	// FromPriority keeps pods of this priority and higher off spot nodes; without
 	// it (the default), none.
 	FromPriority *int32 `json:"fromPriority"`
@@ -165,7 +162,7 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	var errs field.ErrorList
+	errs := fields.Check(nil, c)
 	prices := field.NewPath("prices")
 	if len(c.Prices) == 0 {
 		errs = append(errs, field.Required(prices, "says where the prices of nodes are found"))
@@ -173,12 +170,8 @@ func (c *Config) validate() field.ErrorList {
 	for i := range c.Prices {
 		errs = append(errs, c.Prices[i].validate(prices.Index(i))...)
 	}
-	errs = append(errs, fields.Between(field.NewPath("surcharge"), c.Surcharge, 0, maxPrice)...)
 	errs = append(errs, c.ScoringStrategy.validate(field.NewPath("scoringStrategy"))...)
-	errs = append(errs, fields.Between(field.NewPath("maxPrice"), c.MaxPrice, 0, maxPrice)...)
-	errs = append(errs, c.Spot.validate(field.NewPath("spot"))...)
-	errs = append(errs, fields.OneOf(field.NewPath("whenUnknown"), c.WhenUnknown, policy.Neutral, policy.Reject)...)
-	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	return append(errs, c.Spot.validate(field.NewPath("spot"))...)
 }
 
 func (s *Source) validate(at *field.Path) field.ErrorList {
@@ -202,10 +195,6 @@ func validateTable(at *field.Path, rows []Row) field.ErrorList {
 		if r.InstanceType == "" {
 			errs = append(errs, field.Required(row.Child("instanceType"), "says which nodes have the price"))
 		}
-		if r.CapacityType != "" {
-			errs = append(errs, fields.OneOf(row.Child("capacityType"), r.CapacityType, Spot, OnDemand)...)
-		}
-		errs = append(errs, fields.Between(row.Child("price"), r.Price, 0, maxPrice)...)
 		for _, j := range first[r.InstanceType] {
 			if rows[j].covers(&r) {
 				errs = append(errs, field.Forbidden(row, fmt.Sprintf("is never reached, because %s matches the same nodes: put the narrower row first", at.Index(j))))
@@ -225,7 +214,7 @@ func (r *Row) covers(other *Row) bool {
 }
 
 func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
-	errs := fields.OneOf(at.Child("type"), s.Type, PodCost, NodeCost, ResourceCost)
+	var errs field.ErrorList
 	switch resource := at.Child("resource"); {
 	case s.Type == ResourceCost && s.Resource == "":
 		errs = append(errs, field.Required(resource, "names the resource whose unit cost nodes are compared by"))
@@ -247,7 +236,6 @@ func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, fields.Key(at.Child("labels").Index(i).Child("key"), l.Key)...)
 		errs = append(errs, fields.Valid(at.Child("labels").Index(i).Child("value"), l.Value, content.IsLabelValue)...)
 	}
-	errs = append(errs, fields.Between(at.Child("riskFactor"), s.RiskFactor, 1, maxFactor)...)
 	errs = append(errs, fields.OptionalKey(at.Child("annotation"), s.Annotation)...)
 	if len(s.Labels) == 0 && s.RiskFactor != 1 {
 		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs labels, or no node is known as spot"))

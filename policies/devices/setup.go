@@ -45,7 +45,7 @@ const (
 type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers those with less free, or Spread, which
 	// prefers those with more free.
-	Type policy.Packing `json:"type"`
+	Type policy.Packing `json:"type" values:"BinPack,Spread"`
 }
 
 // Config is the configuration of the policy.
@@ -58,17 +58,17 @@ type Config struct {
 	CapacityFrom string `json:"capacityFrom"`
 	// Units says how the units of a node are identified: None (the default), only their
 	// number counts; Numbered, from 0; or Named, by UnitsFrom.
-	Units Units `json:"units"`
+	Units Units `json:"units" values:"None,Numbered,Named"`
 	// UnitsFrom is the key of a node annotation with the names of the node's units,
 	// "fpga0,fpga1", or with the names and the number of shares of each, "fpga0=4,fpga1=2";
 	// or else of a label with names only, "fpga0_fpga1". For Named units only.
 	UnitsFrom string `json:"unitsFrom"`
 	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the
 	// default), or n shares of one unit with Shares.
-	AllocationMode AllocationMode `json:"allocationMode"`
+	AllocationMode AllocationMode `json:"allocationMode" values:"WholeUnits,Shares"`
 	// SharesPerUnit is how many shares a unit has if its node does not report it, at least 1.
 	// For Shares only.
-	SharesPerUnit int32 `json:"sharesPerUnit"`
+	SharesPerUnit int32 `json:"sharesPerUnit" limits:"1.."`
 	// Annotation is the key of the annotation with the units of a pod. "" is
 	// outboard.dev/ and the name of the resource, with a dot instead of its slash.
 	Annotation string `json:"annotation"`
@@ -78,7 +78,7 @@ type Config struct {
 	GroupsFrom string `json:"groupsFrom"`
 	// SameGroup says whether the units of one pod must be in one group: Preferred (the
 	// default) or Required.
-	SameGroup SameGroup `json:"sameGroup"`
+	SameGroup SameGroup `json:"sameGroup" values:"Required,Preferred"`
 	// ScoringStrategy says which nodes are better, and which groups and shared units of a
 	// node.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
@@ -112,18 +112,12 @@ func (c *Config) annotation() string {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := fields.ExtendedResource(field.NewPath("resource"), c.Resource)
-	errs = append(errs, fields.OneOf(field.NewPath("units"), c.Units, None, Numbered, Named)...)
-	errs = append(errs, fields.OneOf(field.NewPath("allocationMode"), c.AllocationMode, WholeUnits, Shares)...)
-	errs = append(errs, fields.OneOf(field.NewPath("sameGroup"), c.SameGroup, Required, Preferred)...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, policy.BinPack, policy.Spread)...)
+	errs := fields.Check(nil, c)
+	errs = append(errs, fields.ExtendedResource(field.NewPath("resource"), c.Resource)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("capacityFrom"), c.CapacityFrom)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("unitsFrom"), c.UnitsFrom)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
 	errs = append(errs, fields.OptionalKey(field.NewPath("groupsFrom"), c.GroupsFrom)...)
-	if c.SharesPerUnit < 1 {
-		errs = append(errs, field.Invalid(field.NewPath("sharesPerUnit"), c.SharesPerUnit, "must be at least 1"))
-	}
 	if len(errs) == 0 && c.Annotation == "" && len(fields.OptionalKey(nil, c.annotation())) > 0 {
 		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long for a default key"))
 	}

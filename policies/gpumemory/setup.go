@@ -34,7 +34,7 @@ type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers nodes whose GPUs are fuller; Spread,
 	// which prefers nodes whose GPUs are emptier; or LeastWaste, which ranks nodes by what
 	// the pods that usually arrive can still use, and selects the GPU as well.
-	Type ScoringStrategyType `json:"type"`
+	Type ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
 }
 
 // ScoringStrategyType is the type of a ScoringStrategy.
@@ -54,11 +54,11 @@ const (
 type Config struct {
 	// Unit is the unit in which the device plugin counts memory: GiB (the default) or MiB. It
 	// only names the unit in reasons and explanations.
-	Unit Unit `json:"unit"`
+	Unit Unit `json:"unit" values:"GiB,MiB"`
 	// GPUSelection says which GPU of a node a pod gets: BestFit (the default), the one with
 	// the least free memory that is enough, or Spread, the one with the most. Of equal
 	// GPUs, it gets the one with the lowest index.
-	GPUSelection GPUSelection `json:"gpuSelection"`
+	GPUSelection GPUSelection `json:"gpuSelection" values:"BestFit,Spread"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// SizesFrom is the key of a node annotation, or else label, with the memory of each GPU in
@@ -115,9 +115,7 @@ func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := fields.OneOf(field.NewPath("unit"), c.Unit, GiB, MiB)
-	errs = append(errs, fields.OneOf(field.NewPath("gpuSelection"), c.GPUSelection, BestFit, SpreadGPUs)...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, BinPack, SpreadNodes, LeastWaste)...)
+	errs := fields.Check(nil, c)
 	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == SpreadGPUs {
 		errs = append(errs, field.Invalid(field.NewPath("gpuSelection"), c.GPUSelection, fmt.Sprintf("scoringStrategy.type: %s selects the GPU as well", LeastWaste)))
 	}

@@ -27,7 +27,7 @@ type Config struct {
 	Annotation string `json:"annotation"`
 	// WhenStale says what happens to a node for which the signal of a rule is missing or
 	// stale: Neutral (the default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale"`
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // Rule is one sign of degraded hardware, and what follows from it. It has exactly one of
@@ -47,7 +47,7 @@ type Rule struct {
 	// Reject rejects the node.
 	Reject bool `json:"reject"`
 	// Penalty is subtracted from the score of the node, 1..100 points of 100.
-	Penalty int64 `json:"penalty"`
+	Penalty int64 `json:"penalty" limits:"0..100"`
 	// Pods are those that the rule applies to. Default: all.
 	Pods Pods `json:"pods"`
 }
@@ -57,7 +57,7 @@ type Condition struct {
 	// Type is the condition's type. Required.
 	Type string `json:"type"`
 	// Status is True, False or Unknown. "" (the default) is True.
-	Status corev1.ConditionStatus `json:"status"`
+	Status corev1.ConditionStatus `json:"status" values:",True,False,Unknown"`
 }
 
 // KeyMatch is a label or an annotation.
@@ -118,7 +118,7 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	var errs field.ErrorList
+	errs := fields.Check(nil, c)
 	at := field.NewPath("rules")
 	switch n := len(c.Rules); {
 	case n == 0:
@@ -131,8 +131,7 @@ func (c *Config) validate() field.ErrorList {
 		errs = append(errs, c.Rules[i].validate(at.Index(i))...)
 		errs = append(errs, names.Add(at.Index(i).Child("name"), c.Rules[i].Name)...)
 	}
-	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
-	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	return append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
 }
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
@@ -154,8 +153,6 @@ func (r *Rule) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child("penalty"), "a node that is rejected has no score"))
 	case !r.Reject && r.Penalty == 0:
 		errs = append(errs, field.Required(at, "must have reject: true or a penalty"))
-	case !r.Reject:
-		errs = append(errs, fields.Between(at.Child("penalty"), r.Penalty, 1, policy.MaxScore)...)
 	}
 	for i, name := range r.Pods.Resources {
 		errs = append(errs, fields.Key(at.Child("pods", "resources").Index(i), string(name))...)
@@ -167,11 +164,7 @@ func (c *Condition) validate(at *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
-	errs := fields.Key(at.Child("type"), c.Type)
-	if c.Status == "" {
-		return errs
-	}
-	return append(errs, fields.OneOf(at.Child("status"), c.Status, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
+	return fields.Key(at.Child("type"), c.Type)
 }
 
 func (m *KeyMatch) validate(at *field.Path) field.ErrorList {

@@ -1,8 +1,6 @@
 package imagelocality
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )
@@ -10,7 +8,7 @@ import (
 // ScoringStrategy says which nodes are better.
 type ScoringStrategy struct {
 	// Type is Count (the default) or Size.
-	Type ScoringStrategyType `json:"type"`
+	Type ScoringStrategyType `json:"type" values:"Count,Size"`
 }
 
 // ScoringStrategyType is what scores are proportional to.
@@ -37,7 +35,7 @@ func Defaults() Config { return Config{ScoringStrategy: ScoringStrategy{Type: Co
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	if errs := fields.OneOf(field.NewPath("scoringStrategy", "type"), config.ScoringStrategy.Type, Count, Size); len(errs) > 0 {
+	if errs := fields.Check(nil, &config); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	return newImageLocality(config), nil

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxSeats bounds every number of seats, so that no sum overflows.
+	// maxSeats bounds every number of seats, as the tags of Feature do, so that no sum overflows.
 	maxSeats = 1_000_000_000
 	// defaultCheckoutDelay is long, because a pod that is assumed to have checked out its
 	// seats before it does makes room for others too early.
@@ -30,7 +30,7 @@ type Config struct {
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
 	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
 	// seat.
-	WhenStale policy.WhenStale `json:"whenStale"`
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 	// Features are what pods can request. At least one.
 	Features []Feature `json:"features"`
 }
@@ -44,18 +44,18 @@ type Feature struct {
 	// Resource is an extended resource by which pods can also request the feature.
 	Resource string `json:"resource"`
 	// Seats is the number of floating seats if the server does not report it, 0 or more.
-	Seats *int64 `json:"seats"`
+	Seats *int64 `json:"seats" limits:"0..1000000000"`
 	// Server reports how many floating seats there are, and how many are used.
 	Server *Server `json:"server"`
 	// ReservedSeats is how many floating seats pods never get, 0 or more.
-	ReservedSeats int64 `json:"reservedSeats"`
+	ReservedSeats int64 `json:"reservedSeats" limits:"0..1000000000"`
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
 	// together; 0 is no limit.
-	MaxPerNamespace int64 `json:"maxPerNamespace"`
+	MaxPerNamespace int64 `json:"maxPerNamespace" limits:"0..1000000000"`
 	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature.
 	NodeLabel string `json:"nodeLabel"`
 	// SeatsPerNode is how many node-locked seats each node has, 0 or more.
-	SeatsPerNode *int64 `json:"seatsPerNode"`
+	SeatsPerNode *int64 `json:"seatsPerNode" limits:"0..1000000000"`
 }
 
 // Server is a signal about a feature.
@@ -96,7 +96,7 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)
+	errs := fields.Check(nil, c)
 	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
 	if len(c.Features) == 0 {
 		errs = append(errs, field.Required(field.NewPath("features"), "says what pods can request"))
@@ -126,14 +126,6 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, fields.ExtendedResource(at.Child("resource"), f.Resource)...)
 	}
 	errs = append(errs, validateLabel(at.Child("nodeLabel"), f.NodeLabel)...)
-	for _, n := range []struct {
-		name  string
-		value *int64
-	}{{"seats", f.Seats}, {"reservedSeats", &f.ReservedSeats}, {"maxPerNamespace", &f.MaxPerNamespace}, {"seatsPerNode", f.SeatsPerNode}} {
-		if n.value != nil {
-			errs = append(errs, fields.Between(at.Child(n.name), *n.value, 0, maxSeats)...)
-		}
-	}
 	if f.Server != nil {
 		errs = append(errs, f.Server.validate(at.Child("server"))...)
 	}

@@ -16,7 +16,7 @@ const allNamespaces = "*"
 // Config is the configuration of the policy.
 type Config struct {
 	// Max is how many matching pods one node may run, at least 1.
-	Max int32 `json:"max"`
+	Max int32 `json:"max" limits:"1.."`
 	// MaxFromLabel is the key of a node label whose value is the Max of that node, a whole
 	// number from 0. Nodes without the label, or all nodes if it is "", have Max.
 	MaxFromLabel string `json:"maxFromLabel"`
@@ -48,10 +48,7 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	var errs field.ErrorList
-	if c.Max < 1 {
-		errs = append(errs, field.Invalid(field.NewPath("max"), c.Max, "must be at least 1"))
-	}
+	errs := fields.Check(nil, c)
 	errs = append(errs, fields.OptionalKey(field.NewPath("maxFromLabel"), c.MaxFromLabel)...)
 	if c.Selector == nil {
 		errs = append(errs, field.Required(field.NewPath("selector"), "says which pods are limited; {} selects every pod"))

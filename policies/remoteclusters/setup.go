@@ -15,14 +15,13 @@ import (
 type ScoringStrategy struct {
 	// Type is Spread (the default), which prefers clusters with more free resources, or
 	// BinPack, which prefers those with less.
-	Type policy.Packing `json:"type"`
+	Type policy.Packing `json:"type" values:"Spread,BinPack"`
 	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
 	// only if they fit on no local node.
-	LocalScore int32 `json:"localScore"`
+	LocalScore int32 `json:"localScore" limits:"0..100"`
 }
 
 const (
-	maxWeight   = 100
 	maxDelay    = time.Hour
 	maxClusters = 1000
 )
@@ -41,7 +40,7 @@ type Config struct {
 	MetricDelay metav1.Duration `json:"metricDelay"`
 	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
 	// not configured: Reject (the default) or Neutral.
-	WhenStale policy.WhenStale `json:"whenStale"`
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // Cluster is one that nodes stand for.
@@ -52,7 +51,7 @@ type Cluster struct {
 	// and unique.
 	Signal string `json:"signal"`
 	// Weight is how much the cluster is preferred to others, 1..100. Default 1.
-	Weight *int32 `json:"weight"`
+	Weight *int32 `json:"weight" limits:"1..100"`
 }
 
 // Type is the policy as a configuration file knows it.
@@ -76,12 +75,10 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := fields.Key(field.NewPath("clusterLabel"), c.ClusterLabel)
+	errs := fields.Check(nil, c)
+	errs = append(errs, fields.Key(field.NewPath("clusterLabel"), c.ClusterLabel)...)
 	errs = append(errs, c.validateClusters(field.NewPath("clusters"))...)
-	errs = append(errs, fields.OneOf(field.NewPath("scoringStrategy", "type"), c.ScoringStrategy.Type, policy.Spread, policy.BinPack)...)
-	errs = append(errs, fields.Between(field.NewPath("scoringStrategy", "localScore"), c.ScoringStrategy.LocalScore, 0, int32(policy.MaxScore))...)
-	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, maxDelay)...)
-	return append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	return append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, maxDelay)...)
 }
 
 func (c *Config) validateClusters(at *field.Path) field.ErrorList {
@@ -104,7 +101,6 @@ func (c *Config) validateClusters(at *field.Path) field.ErrorList {
 		errs = append(errs, fields.Valid(at.Child("name"), cluster.Name, content.IsLabelValue)...)
 		errs = append(errs, names.Add(at.Child("name"), cluster.Name)...)
 		errs = append(errs, signals.Add(at.Child("signal"), cluster.Signal)...)
-		errs = append(errs, fields.Between(at.Child("weight"), cluster.weight(), 1, maxWeight)...)
 	}
 	return errs
 }

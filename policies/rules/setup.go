@@ -17,7 +17,7 @@ import (
 type Config struct {
 	// WhenStale says what happens to a node if a filter reads a signal that is missing or
 	// stale: Neutral (the default), the rule is ignored, or Reject.
-	WhenStale policy.WhenStale `json:"whenStale"`
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 	// Filter are rules that say which nodes fit.
 	Filter []FilterRule `json:"filter"`
 	// Score are rules that say which nodes are better.
@@ -43,7 +43,7 @@ type FilterRule struct {
 	// a key is missing, a text is not a version, or it exceeds its cost limit. Fail ("", the
 	// default) rejects the node if it is Expression, and fails the request if it is When.
 	// Ignore ignores the rule.
-	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:",Fail,Ignore"`
 }
 
 // ScoreRule says how good a node is.
@@ -56,10 +56,10 @@ type ScoreRule struct {
 	Expression string `json:"expression"`
 	// Weight is the weight of the rule among the score rules of the policy, 0..100. With 0 the
 	// rule is checked and not evaluated. Default 1.
-	Weight *int32 `json:"weight"`
+	Weight *int32 `json:"weight" limits:"0..100"`
 	// FailurePolicy says what happens if an evaluation of When fails: Fail ("", the default)
 	// fails the request, and Ignore ignores the rule.
-	FailurePolicy policy.FailurePolicy `json:"failurePolicy"`
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:",Fail,Ignore"`
 }
 
 // weight returns the weight of the rule, with the default.
@@ -181,47 +181,42 @@ func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, 
 }
 
 func (c *Config) validate() field.ErrorList {
-	var errs field.ErrorList
+	errs := fields.Check(nil, c)
 	switch n := len(c.Filter) + len(c.Score); {
 	case n == 0:
 		errs = append(errs, field.Required(field.NewPath("filter"), "or score: at least one rule is required"))
 	case n > maxRules:
 		errs = append(errs, field.TooMany(field.NewPath("filter"), n, maxRules))
 	}
-	errs = append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
 	names := map[string]bool{signalStale.Code: true, ruleFailed.Code: true}
 	for i := range c.Filter {
 		path := field.NewPath("filter").Index(i)
-		errs = append(errs, validateRule(path, names, c.Filter[i].Name, c.Filter[i].FailurePolicy)...)
+		errs = append(errs, validateName(path.Child("name"), names, c.Filter[i].Name)...)
 		errs = append(errs, validateMessage(path.Child("message"), c.Filter[i].Message)...)
 	}
 	for i := range c.Score {
 		path := field.NewPath("score").Index(i)
-		errs = append(errs, validateRule(path, names, c.Score[i].Name, c.Score[i].FailurePolicy)...)
-		errs = append(errs, fields.Between(path.Child("weight"), c.Score[i].weight(), 0, 100)...)
+		errs = append(errs, validateName(path.Child("name"), names, c.Score[i].Name)...)
 	}
 	return errs
 }
 
-// validateRule notes the name among those that are taken.
-func validateRule(path *field.Path, names map[string]bool, name string, failurePolicy policy.FailurePolicy) field.ErrorList {
+// validateName notes the name among those that are taken.
+func validateName(path *field.Path, names map[string]bool, name string) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case name == "":
-		errs = append(errs, field.Required(path.Child("name"), "identifies the rule in reasons and explanations"))
+		errs = append(errs, field.Required(path, "identifies the rule in reasons and explanations"))
 	case !camelCase.MatchString(name):
-		errs = append(errs, field.Invalid(path.Child("name"), name, "must be in CamelCase, at most 63 letters and digits"))
+		errs = append(errs, field.Invalid(path, name, "must be in CamelCase, at most 63 letters and digits"))
 	case names[name]:
-		err := field.Duplicate(path.Child("name"), name)
+		err := field.Duplicate(path, name)
 		err.Detail = "is the name of another rule, or reserved for a reason of the policy"
 		errs = append(errs, err)
 	case strings.HasSuffix(name, costExceededSuffix):
-		errs = append(errs, field.Invalid(path.Child("name"), name, "must not end in "+costExceededSuffix+", which is reserved for rules that exceed their cost limit"))
+		errs = append(errs, field.Invalid(path, name, "must not end in "+costExceededSuffix+", which is reserved for rules that exceed their cost limit"))
 	}
 	names[name] = true
-	if failurePolicy != "" {
-		errs = append(errs, fields.OneOf(path.Child("failurePolicy"), failurePolicy, policy.Fail, policy.Ignore)...)
-	}
 	return errs
 }
 

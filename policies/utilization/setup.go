@@ -51,7 +51,7 @@ type Config struct {
 	Memory Use `json:"memory"`
 	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
 	// default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale"`
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 	// MetricDelay is how long it takes until the signals include what a pod uses once it is
 	// bound, 0..24h. Default 1m.
 	MetricDelay metav1.Duration `json:"metricDelay"`
@@ -59,7 +59,7 @@ type Config struct {
 	Prediction Prediction `json:"prediction"`
 	// ForecastWeight is the weight of forecasts against measurements, 0..100 percent. Default
 	// 20.
-	ForecastWeight int64 `json:"forecastWeight"`
+	ForecastWeight int64 `json:"forecastWeight" limits:"0..100"`
 	// ScoringStrategy is how utilization becomes a score.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
@@ -67,21 +67,21 @@ type Config struct {
 // ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too.
 type ScoringStrategy struct {
 	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
-	Type ScoringStrategyType `json:"type"`
+	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking,LoadVariationRisk,RiskOfOverload"`
 	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, 1..99
 	// percent. Default 40.
-	TargetUtilization int64 `json:"targetUtilization"`
+	TargetUtilization int64 `json:"targetUtilization" limits:"1..99"`
 	// Margin multiplies the deviation in LoadVariationRisk, 0..10. Default 1.
-	Margin float64 `json:"margin"`
+	Margin float64 `json:"margin" limits:"0..10"`
 	// Sensitivity is the weight of small deviations in LoadVariationRisk, more than 0 and up
 	// to 10: a larger value increases it. Default 1.
-	Sensitivity float64 `json:"sensitivity"`
+	Sensitivity float64 `json:"sensitivity" limits:">0..10"`
 	// SafeUtilization is the utilization above which a node is overloaded to
 	// RiskOfOverload, 1..99 percent. Default 90.
-	SafeUtilization int64 `json:"safeUtilization"`
+	SafeUtilization int64 `json:"safeUtilization" limits:"1..99"`
 	// MaxRisk is the highest probability of overload at which a node fits with
 	// RiskOfOverload, 1..100 percent. Default 30.
-	MaxRisk int64 `json:"maxRisk"`
+	MaxRisk int64 `json:"maxRisk" limits:"1..100"`
 }
 
 // Use says how much nodes use of a resource.
@@ -91,7 +91,7 @@ type Use struct {
 	Signal string `json:"signal"`
 	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
 	// Absolute, in cores or bytes. Required.
-	Unit Unit `json:"unit"`
+	Unit Unit `json:"unit" values:",Fraction,Percent,Absolute"`
 	// Deviation is the name of a signal with the standard deviation of what each node uses.
 	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
 	Deviation string `json:"deviation"`
@@ -99,7 +99,7 @@ type Use struct {
 	Forecast string `json:"forecast"`
 	// Max is the maximum utilization of a node, with the pod, in percent. 0 (the default) is
 	// no limit.
-	Max int64 `json:"max"`
+	Max int64 `json:"max" limits:"0..100"`
 }
 
 // Prediction is what a container will use: its limit, else RequestFactor times its
@@ -107,7 +107,7 @@ type Use struct {
 type Prediction struct {
 	// RequestFactor is what the request of a container without a limit is multiplied by,
 	// 0..100. Default 1.5.
-	RequestFactor float64 `json:"requestFactor"`
+	RequestFactor float64 `json:"requestFactor" limits:"0..100"`
 	// CPU and Memory are the predicted use of containers with neither a limit nor a
 	// request. Default 1 and 200Mi.
 	CPU    *resource.Quantity `json:"cpu"`
@@ -145,15 +145,13 @@ func New(config Config) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	strategy := field.NewPath("scoringStrategy")
-	errs := fields.OneOf(strategy.Child("type"), c.ScoringStrategy.Type, strategyTypes...)
-	errs = append(errs, fields.OneOf(field.NewPath("whenStale"), c.WhenStale, policy.Neutral, policy.Reject)...)
+	errs := fields.Check(nil, c)
 	if c.CPU.Signal == "" && c.Memory.Signal == "" {
 		errs = append(errs, field.Required(field.NewPath("cpu", "signal"), "or memory.signal: at least one says what nodes use"))
 	}
 	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.ScoringStrategy.Type)...)
 	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.ScoringStrategy.Type)...)
 	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, 24*time.Hour)...)
-	errs = append(errs, fields.Between(field.NewPath("forecastWeight"), c.ForecastWeight, 0, 100)...)
 	errs = append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
 	if c.ForecastWeight != Defaults().ForecastWeight && c.CPU.Forecast == "" && c.Memory.Forecast == "" {
 		errs = append(errs, field.Forbidden(field.NewPath("forecastWeight"), "needs cpu.forecast or memory.forecast"))
@@ -163,13 +161,7 @@ func (c *Config) validate() field.ErrorList {
 
 // validate is about the parameters, each of which belongs to one type.
 func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
-	errs := fields.Between(at.Child("targetUtilization"), s.TargetUtilization, 1, 99)
-	errs = append(errs, fields.Between(at.Child("safeUtilization"), s.SafeUtilization, 1, 99)...)
-	errs = append(errs, fields.Between(at.Child("maxRisk"), s.MaxRisk, 1, 100)...)
-	errs = append(errs, fields.Between(at.Child("margin"), s.Margin, 0, 10)...)
-	if !(s.Sensitivity > 0 && s.Sensitivity <= 10) {
-		errs = append(errs, field.Invalid(at.Child("sensitivity"), s.Sensitivity, "must be more than 0, and at most 10"))
-	}
+	var errs field.ErrorList
 	if !slices.Contains(strategyTypes, s.Type) {
 		return errs
 	}
@@ -202,8 +194,6 @@ func (u *Use) validate(path *field.Path, strategy ScoringStrategyType) field.Err
 	var errs field.ErrorList
 	if u.Unit == "" {
 		errs = append(errs, field.Required(path.Child("unit"), "Fraction, Percent, or Absolute (cores or bytes)"))
-	} else {
-		errs = fields.OneOf(path.Child("unit"), u.Unit, Fraction, Percent, Absolute)
 	}
 	switch {
 	case u.Deviation == "" && strategy.needsDeviation():
@@ -211,12 +201,11 @@ func (u *Use) validate(path *field.Path, strategy ScoringStrategyType) field.Err
 	case u.Deviation != "" && !strategy.needsDeviation():
 		errs = append(errs, field.Forbidden(path.Child("deviation"), "needs scoringStrategy.type: LoadVariationRisk or RiskOfOverload"))
 	}
-	return append(errs, fields.Between(path.Child("max"), u.Max, 0, 100)...)
+	return errs
 }
 
 func (p *Prediction) validate(path *field.Path) field.ErrorList {
-	errs := fields.Between(path.Child("requestFactor"), p.RequestFactor, 0, 100)
-	errs = append(errs, validateQuantity(path.Child("cpu"), p.CPU)...)
+	errs := validateQuantity(path.Child("cpu"), p.CPU)
 	return append(errs, validateQuantity(path.Child("memory"), p.Memory)...)
 }
 

@@ -12,14 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// OneOf requires that the value is one of the known ones.
-func OneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(at, value, known)}
-}
-
 // Between requires a value between low and high, inclusive. NaN is invalid.
 func Between[T ~int | ~int32 | ~int64 | ~float64](at *field.Path, value, low, high T) field.ErrorList {
 	if value >= low && value <= high {

@@ -2,6 +2,7 @@ package content
 
 import (
 	pathpkg "path"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -12,10 +13,10 @@ import (
 // Document describes the form of a document. It is part of the configuration of a source.
 type Document struct {
 	// Format is json, yaml, csv or lmstat. Default yaml, which includes json.
-	Format Format `json:"format"`
+	Format Format `json:"format" values:"json,yaml,csv,lmstat"`
 	// About is what the keys of the numbers are: nodes (the default) or keys. Not for lmstat, which
 	// has keys.
-	About policy.SignalAbout `json:"about"`
+	About policy.SignalAbout `json:"about" values:",nodes,keys"`
 	// Items is the JSONPath of the items of a document in json or yaml, such as {.hosts[*]}. Without
 	// Items, the document is a mapping of keys to numbers, or, with Value alone, has one number. Not
 	// for csv and lmstat.
@@ -57,8 +58,8 @@ func (c *Document) NumbersAbout() policy.SignalAbout {
 
 // Validate returns all errors, with paths relative to the document.
 func (c *Document) Validate() field.ErrorList {
-	errs := fields.OneOf(field.NewPath("format"), c.Format, JSON, YAML, CSV, Lmstat)
-	if len(errs) > 0 {
+	errs := fields.Check(nil, c)
+	if !slices.Contains([]Format{JSON, YAML, CSV, Lmstat}, c.Format) {
 		return errs
 	}
 	forbid := func(when bool, name, why string) {
@@ -82,9 +83,6 @@ func (c *Document) Validate() field.ErrorList {
 	require(structured && c.Items != "" && c.Key == "", "key", "selects the key of an item")
 	require(structured && c.Items != "" && c.Value == "", "value", "selects the number of an item")
 	forbid(structured && c.Items == "" && c.Key != "", "key", "needs items")
-	if c.About != "" {
-		errs = append(errs, fields.OneOf(field.NewPath("about"), c.About, policy.AboutNodes, policy.AboutKeys)...)
-	}
 	forbid(structured && c.Items == "" && c.Value != "" && c.About == policy.AboutNodes, "about", "a single number is not about nodes")
 	for i, pattern := range c.IgnoreHosts {
 		if _, err := pathpkg.Match(pattern, ""); err != nil || pattern == "" {

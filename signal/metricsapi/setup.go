@@ -1,8 +1,6 @@
 package metricsapi
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
@@ -12,7 +10,7 @@ import (
 // metrics-server or an adapter serves.
 type Config struct {
 	// Resource is cpu (in cores) or memory (in bytes). Required.
-	Resource string `json:"resource"`
+	Resource string `json:"resource" values:"cpu,memory"`
 }
 
 // Type is the type of source in configuration files.
@@ -27,6 +25,6 @@ func Defaults() Config { return Config{} }
 
 func spec(c Config) (signal.Spec, error) {
 	open := func(cluster signal.Cluster) (signal.Source, error) { return New(c, cluster.Client) }
-	errs := fields.OneOf(field.NewPath("resource"), c.Resource, "cpu", "memory")
+	errs := fields.Check(nil, &c)
 	return signal.Spec{About: policy.AboutNodes, Open: open}, errs.ToAggregate()
 }

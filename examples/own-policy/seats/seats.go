@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -18,7 +19,7 @@ type Config struct {
 	// Required.
 	License string `json:"license"`
 	// Seats is the number of seats, at least 1. Default 2.
-	Seats int64 `json:"seats"`
+	Seats int64 `json:"seats" limits:"1.."`
 }
 
 // Type is the type of the policy in configuration files.
@@ -29,12 +30,9 @@ func Defaults() Config { return Config{Seats: 2} }
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(c Config) (policy.Policy, error) {
-	var errs field.ErrorList
+	errs := fields.Check(nil, c)
 	if c.License == "" {
 		errs = append(errs, field.Required(field.NewPath("license"), "must be the value of a label"))
-	}
-	if c.Seats < 1 {
-		errs = append(errs, field.Invalid(field.NewPath("seats"), c.Seats, "must be at least 1"))
 	}
 	return &seats{c, snapshot.LedgerKey{Resource: "seats/" + c.License}}, errs.ToAggregate()
 }
