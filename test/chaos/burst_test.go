@@ -3,10 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -109,14 +107,14 @@ func TestBurst(t *testing.T) {
 	if err != nil || len(findings) > 0 {
 		t.Errorf("audit: %v: %v", findings, err)
 	}
-	metrics, err := scrape(ctx, outboard.Admin+"/metrics")
+	metrics, err := measure.Scrape(ctx, http.DefaultClient, outboard.Admin+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d pods created in %v, all bound after %v; throttled %d times, %d Bindings not sent, %d of unknown outcome, %d claims written",
-		b.pods, created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), metrics[`outboard_cluster_binds_total{outcome="throttled"}`],
-		metrics[`outboard_cluster_binds_total{outcome="not_sent"}`], metrics[`outboard_cluster_binds_total{outcome="unknown"}`],
-		metrics[`outboard_ledger_claims_total{outcome="success"}`])
+	binds := func(outcome string) float64 { return metrics.Sum("outboard_cluster_binds_total", "outcome", outcome) }
+	t.Logf("%d pods created in %v, all bound after %v; throttled %.0f times, %.0f Bindings not sent, %.0f of unknown outcome, %.0f claims written",
+		b.pods, created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), binds("throttled"), binds("not_sent"), binds("unknown"),
+		metrics.Sum("outboard_ledger_claims_total", "outcome", "success"))
 }
 
 // create creates the pods at a steady rate, or as fast as the API server accepts them.
@@ -152,30 +150,4 @@ func (b burst) await(ctx context.Context, set *stage.Stage) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-}
-
-var sample = regexp.MustCompile(`(?m)^(outboard_[a-z_]+(?:\{[^}]*\})?) ([0-9]+)$`)
-
-// scrape reads the counters at the URL.
-func scrape(ctx context.Context, url string) (map[string]int64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, err
-	}
-	values := map[string]int64{}
-	for _, m := range sample.FindAllStringSubmatch(string(text), -1) {
-		if values[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
 }

@@ -9,16 +9,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -36,13 +35,7 @@ func main() {
 		return
 	}
 	klog.SetLogger(logr.Discard()) // client-go reports each watch that ends
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := o.run(ctx, os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "compat:", err)
-		os.Exit(1)
-	}
+	measure.Main("compat", func(ctx context.Context) error { return o.run(ctx, os.Stdout, os.Stderr) })
 }
 
 // options are the flags. kubernetes is required.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"outboard.dev/outboard/cluster"
 	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/measure"
 )
 
 // patience bounds one scenario, and the deletion of its pods: much longer than either takes on a slow machine.
@@ -57,8 +59,8 @@ func (s *scene) mutualTLS(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// kube-scheduler may report that the connection is closed instead of why, so Outboard says it.
-	refused, err := s.metric(ctx, `outboard_server_refused_callers_total{reason="no_certificate"} `)
-	if err == nil && (refused == "" || refused == "0") {
+	metrics, err := measure.Scrape(ctx, http.DefaultClient, s.outboard.Admin+"/metrics")
+	if err == nil && metrics.Sum("outboard_server_refused_callers_total", "reason", "no_certificate") == 0 {
 		err = fmt.Errorf("no caller was refused for lack of a certificate, and the pod waits because of %q", reason)
 	}
 	return passed, err

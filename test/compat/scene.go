@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -272,23 +270,6 @@ func (s *scene) rejected(ctx context.Context, spec controlplane.PodSpec) (*corev
 		err = fmt.Errorf("pod %s is bound to %s", spec.Name, placed.Pod.Spec.NodeName)
 	}
 	return placed.Pod, placed.Waiting, err
-}
-
-// metric returns the line of Outboard's metrics that begins with the prefix, without it; "" if there is none.
-func (s *scene) metric(ctx context.Context, prefix string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.outboard.Admin+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	_, value, _ := strings.Cut("\n"+string(text), "\n"+prefix)
-	value, _, _ = strings.Cut(value, "\n")
-	return value, err
 }
 
 // asleep returns when kube-scheduler has not retried the pod for a while.

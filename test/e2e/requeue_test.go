@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/ledger"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -336,26 +336,11 @@ func TestRequeueFails(t *testing.T) {
 // tries returns how many scheduling attempts kube-scheduler has made for all pods.
 func (th *theater) tries(s *controlplane.Scheduler) int {
 	th.t.Helper()
-	res, err := s.Client().Get(s.URL() + "/metrics")
+	metrics, err := measure.Scrape(th.ctx, s.Client(), s.URL()+"/metrics")
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		th.t.Fatal(err)
-	}
-	sum := 0
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "scheduler_schedule_attempts_total{") {
-			n, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]))
-			if err != nil {
-				th.t.Fatal(err)
-			}
-			sum += n
-		}
-	}
-	return sum
+	return int(metrics.Sum("scheduler_schedule_attempts_total", "", ""))
 }
 
 // A file reports that a machine has cooled down. The pod that needs it is bound without any event in the cluster.
