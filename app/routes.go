@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-
 	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
