@@ -125,6 +125,23 @@ func tail(text string, n int) string {
 }
 
 // place creates the pod and returns the result.
+// Place is that of the stage, for an extender that responds. On a busy machine a call may take longer than httpTimeout; kube-scheduler then
+// tries again.
+func (th *theater) Place(ctx context.Context, pod *corev1.Pod) (stage.Placed, error) {
+	placed, err := th.Stage.Place(ctx, pod)
+	const timeout = "Client.Timeout exceeded"
+	if err != nil || !strings.Contains(placed.Waiting, timeout) {
+		return placed, err
+	}
+	decided, err := controlplane.WaitForPod(ctx, th.Client, placed.Pod, func(p *corev1.Pod) (bool, error) {
+		return p.Spec.NodeName != "" || !strings.Contains(stage.Waiting(p), timeout), nil
+	})
+	if err != nil || decided.Spec.NodeName != "" {
+		return stage.Placed{Pod: decided}, err
+	}
+	return stage.Placed{Pod: decided, Waiting: stage.Waiting(decided)}, nil
+}
+
 func (th *theater) place(spec controlplane.PodSpec) stage.Placed {
 	th.t.Helper()
 	placed, err := th.Place(th.ctx, spec.Pod())

@@ -282,7 +282,14 @@ func (th *theater) try(w wiring, name string, replace *strings.Replacer) {
 		th.t.Fatal(err)
 	}
 	defer running.Kill()
-	placed := th.place(pod)
+	place := th.Stage.Place
+	if w.works {
+		place = th.Place
+	}
+	placed, err := place(th.ctx, pod.Pod())
+	if err != nil {
+		th.t.Fatal(err)
+	}
 	if w.works {
 		// The metric of a bind call changes after the pod is bound.
 		th.eventually("all calls have arrived", func() bool { return placed.Waiting != "" || len(th.missing(o, w, scheduler)) == 0 })

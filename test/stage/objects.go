@@ -175,7 +175,7 @@ func (s *Stage) Place(ctx context.Context, pod *corev1.Pod) (Placed, error) {
 		return Placed{}, fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	decided, err := controlplane.WaitForPod(ctx, s.Client, created, func(p *corev1.Pod) (bool, error) {
-		return p.Spec.NodeName != "" || waiting(p) != "", nil
+		return p.Spec.NodeName != "" || Waiting(p) != "", nil
 	})
 	if err != nil {
 		return Placed{}, err
@@ -183,10 +183,11 @@ func (s *Stage) Place(ctx context.Context, pod *corev1.Pod) (Placed, error) {
 	if decided.Spec.NodeName != "" {
 		return Placed{Pod: decided}, nil
 	}
-	return Placed{Pod: decided, Waiting: waiting(decided)}, nil
+	return Placed{Pod: decided, Waiting: Waiting(decided)}, nil
 }
 
-func waiting(p *corev1.Pod) string {
+// Waiting returns why kube-scheduler has not placed the pod; "" if it has not tried.
+func Waiting(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return c.Message
