@@ -112,3 +112,41 @@ func WaitForPodEvent(ctx context.Context, client kubernetes.Interface, pod *core
 	}
 	return found.Object.(*corev1.Event), nil
 }
+
+// FollowPods calls f for each pod that the field selector selects, and for each of its changes, in order, until ctx ends. The API server
+// may end a watch at any time, for instance if f is slow; FollowPods then goes on where that ended.
+func FollowPods(ctx context.Context, client kubernetes.Interface, selector string, f func(watch.EventType, *corev1.Pod)) error {
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		f(watch.Added, &list.Items[i])
+	}
+	changes, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return pods.Watch(ctx, o)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer changes.Stop()
+	for event := range changes.ResultChan() {
+		if pod, ok := event.Object.(*corev1.Pod); ok {
+			f(event.Type, pod)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// FinishDeletions removes deleted pods, as a kubelet does, until ctx ends.
+func FinishDeletions(ctx context.Context, client kubernetes.Interface) {
+	_ = FollowPods(ctx, client, "", func(_ watch.EventType, pod *corev1.Pod) {
+		if pod.DeletionTimestamp != nil {
+			_ = DeletePod(ctx, client, pod) // it may be gone
+		}
+	})
+}

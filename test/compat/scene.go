@@ -133,7 +133,7 @@ func (s *scene) prepare(ctx context.Context) error {
 	if s.printed, err = s.inMode(printed); err != nil {
 		return err
 	}
-	go s.finishDeletions(ctx)
+	go controlplane.FinishDeletions(ctx, s.Client)
 	return nil
 }
 
@@ -339,18 +339,4 @@ func (s *scene) ledgers(ctx context.Context) ([]ledger.Object, error) {
 	var list ledger.ObjectList
 	err = json.Unmarshal(data, &list)
 	return list.Items, err
-}
-
-// finishDeletions removes deleted pods, as a kubelet does, until the context ends. If it cannot, the scenario with evictions fails.
-func (s *scene) finishDeletions(ctx context.Context) {
-	watch, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return
-	}
-	defer watch.Stop()
-	for event := range watch.ResultChan() {
-		if pod, ok := event.Object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
-			_ = controlplane.DeletePod(ctx, s.Client, pod) // it may be gone
-		}
-	}
 }

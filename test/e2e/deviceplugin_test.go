@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	"outboard.dev/outboard/controlplane"
 )
 
 const (
@@ -38,21 +40,21 @@ type gpuNode struct {
 }
 
 // startGPUNode simulates until ctx ends.
-func startGPUNode(ctx context.Context, client kubernetes.Interface, name string) (*gpuNode, error) {
+func startGPUNode(ctx context.Context, client kubernetes.Interface, name string) *gpuNode {
 	g := &gpuNode{client: client, name: name, served: map[types.UID]string{}}
-	pods, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
-	if err != nil {
-		return nil, err
-	}
 	go func() {
-		defer pods.Stop()
-		for event := range pods.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type != watch.Deleted && pod.Status.Phase == corev1.PodPending {
+		err := controlplane.FollowPods(ctx, client, "spec.nodeName="+name, func(event watch.EventType, pod *corev1.Pod) {
+			if event != watch.Deleted && pod.Status.Phase == corev1.PodPending {
 				g.admit(ctx, pod)
 			}
+		})
+		if ctx.Err() == nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.failed = append(g.failed, fmt.Errorf("watching the pods: %w", err))
 		}
 	}()
-	return g, nil
+	return g
 }
 
 func (g *gpuNode) admit(ctx context.Context, pod *corev1.Pod) {

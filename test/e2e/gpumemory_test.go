@@ -54,10 +54,7 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 	th.nodes(gpus("gpu-node", cards, each))
 	o := th.outboard(gpushare)
 	th.scheduler(gpushareScheduler(o))
-	node, err := startGPUNode(th.ctx, th.Client, "gpu-node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := startGPUNode(th.ctx, th.Client, "gpu-node")
 	group, ctx := errgroup.WithContext(th.ctx)
 	group.SetLimit(8)
 	for i := range cards * each {
@@ -169,7 +166,7 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 	if important.Annotations[gpuIndex] != neighbor.Annotations[gpuIndex] || hog.Annotations[gpuIndex] != small.Annotations[gpuIndex] {
 		t.Fatal("the pods are not where the test needs them")
 	}
-	go finishDeletions(th.ctx, th.Client)
+	go controlplane.FinishDeletions(th.ctx, th.Client)
 	urgent := th.awaitBound(th.create(pod("urgent", "high", "3", 14)))
 	if got, want := urgent.Annotations[gpuIndex], hog.Annotations[gpuIndex]; got != want {
 		t.Errorf("the pod is on GPU %s, want %s", got, want)

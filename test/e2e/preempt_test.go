@@ -1,13 +1,11 @@
 package e2e
 
 import (
-	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"outboard.dev/outboard/controlplane"
 )
@@ -37,7 +35,7 @@ profiles:
 	important := th.bound(webPod("web-middle", "middle", "100m"))
 	unimportant := th.bound(webPod("web-low", "low", "100m"))
 
-	go finishDeletions(th.ctx, th.Client)
+	go controlplane.FinishDeletions(th.ctx, th.Client)
 	urgent := th.create(webPod("web-high", "high", "3"))
 	th.awaitBound(urgent)
 
@@ -74,19 +72,4 @@ func (th *theater) priority(name string, value int32) {
 		_, err := th.Client.CoreV1().Pods("default").Create(th.ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil
 	})
-}
-
-// finishDeletions removes deleted pods, as a kubelet does.
-func finishDeletions(ctx context.Context, client kubernetes.Interface) {
-	watch, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return // the test then fails because the node has no room
-	}
-	defer watch.Stop()
-	for event := range watch.ResultChan() {
-		if pod, ok := event.Object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
-			// The pod may already be gone.
-			_ = controlplane.DeletePod(ctx, client, pod)
-		}
-	}
 }

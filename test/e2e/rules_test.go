@@ -71,7 +71,7 @@ func TestRulesAndPreemption(t *testing.T) {
 	if err := controlplane.DeletePod(th.ctx, th.Client, waits.Pod); err != nil { // otherwise it would use the room
 		t.Fatal(err)
 	}
-	go finishDeletions(th.ctx, th.Client)
+	go controlplane.FinishDeletions(th.ctx, th.Client)
 	th.awaitBound(th.create(controlplane.PodSpec{Name: "urgent", PriorityClass: "high", CPU: "3", Memory: "3Gi"}))
 	for _, d := range th.explain(o, "urgent").Decisions {
 		if d.Verb == "preempt" {

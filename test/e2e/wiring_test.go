@@ -64,7 +64,7 @@ func (th *theater) callVerbs(o *stage.Outboard, scheduler string) {
 	if pod := th.bound(controlplane.PodSpec{Name: "web", Image: "nginx", SchedulerName: scheduler}); pod.Spec.NodeName != "b" {
 		th.t.Errorf("the pod is on %s, its image on b", pod.Spec.NodeName)
 	}
-	go finishDeletions(th.ctx, th.Client)
+	go controlplane.FinishDeletions(th.ctx, th.Client)
 	urgent := gpuPod("urgent", 8)
 	urgent.PriorityClass, urgent.SchedulerName = "high", scheduler
 	th.awaitBound(th.create(urgent))
