@@ -59,7 +59,8 @@ func TestNominationEnds(t *testing.T) {
 	}
 	for what, end := range map[string]func(*state){
 		"bound by us": func(s *state) {
-			s.endBind("p", s.beginBind("p"), pod("n"), time.Now())
+			a := s.begin("p")
+			s.end(a, pod("n"), time.Now())
 		},
 		"seen bound": func(s *state) { s.setPod(pod("n")) },
 		"gone":       func(s *state) { s.removePod(pod("")) },
