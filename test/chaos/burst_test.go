@@ -52,8 +52,9 @@ extenders:
 // perSecond is how many pods are created per second.
 const perSecond = 250
 
-// If pods are created faster than Outboard may send requests, all are bound in the end, and each has
-// only its own claim. An API server on a busy machine may leave the outcome of a Binding unknown; that
+// If pods are created faster than Outboard may send requests, all are bound in the end, and after the next sweep each
+// has only its own claim: if the API server does not respond to a Binding or its withdrawal, the pod may be bound to
+// another node first. An API server on a busy machine may leave the outcome of a Binding unknown; that
 // Outboard's own limit does not is tested in cluster, without real time.
 func TestBurst(t *testing.T) {
 	b := burst{nodes: 12, cards: 4, pods: 300, limits: "clientConnection: {qps: 30, burst: 60}", patience: 5 * time.Minute}
@@ -103,18 +104,15 @@ func TestBurst(t *testing.T) {
 	took := time.Since(started)
 
 	c := &scene{Stage: set, t: t, ctx: ctx}
-	findings, err := c.audit("--grace=0s")
-	if err != nil || len(findings) > 0 {
-		t.Errorf("audit: %v: %v", findings, err)
-	}
+	final := c.settle()
 	metrics, err := measure.Scrape(ctx, http.DefaultClient, outboard.Admin+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	binds := func(outcome string) float64 { return metrics.Sum("outboard_cluster_binds_total", "outcome", outcome) }
-	t.Logf("%d pods created in %v, all bound after %v; throttled %.0f times, %.0f Bindings not sent, %.0f of unknown outcome, %.0f claims written",
+	t.Logf("%d pods created in %v, all bound after %v; throttled %.0f times, %.0f Bindings not sent, %.0f of unknown outcome, %.0f claims written\n%s",
 		b.pods, created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), binds("throttled"), binds("not_sent"), binds("unknown"),
-		metrics.Sum("outboard_ledger_claims_total", "outcome", "success"))
+		metrics.Sum("outboard_ledger_claims_total", "outcome", "success"), final)
 }
 
 // create creates the pods at a steady rate, or as fast as the API server accepts them.
