@@ -9,26 +9,23 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"outboard.dev/outboard/callmetrics"
 	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/extender"
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/service"
-	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/throttle"
 )
 
 // serving responds to calls with the profiles in use.
 type serving struct {
 	*service.Service
-	options  service.Options
-	inFlight *extender.InFlight
-	metrics  *callmetrics.Metrics
-	routes   atomic.Pointer[routes]
-	unknown  throttle.Log // calls of paths at which nothing is served
+	options service.Options
+	shared  *extender.Shared
+	metrics *callmetrics.Metrics
+	routes  atomic.Pointer[routes]
+	unknown throttle.Log // calls of paths at which nothing is served
 }
 
 // routes are the handlers of one configuration, by path.
@@ -40,11 +37,8 @@ type routes struct {
 func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
 
 func newServing(o service.Options) (s *serving, err error) {
-	s = &serving{options: o, inFlight: extender.NewInFlight(), metrics: callmetrics.New(o.Registry)}
+	s = &serving{options: o, shared: extender.NewShared(), metrics: callmetrics.New(o.Registry)}
 	o.Enforced = s.enforced
-	if o.Cluster != nil {
-		o.View = func(asking types.UID) *snapshot.View { return s.inFlight.Latest(o.Cluster, asking) }
-	}
 	s.Service, err = service.New(o)
 	return s, err
 }
@@ -66,7 +60,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 	e := p.Engines[profile.Path]
 	options := extender.Options{
 		Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange,
-		Reserve: server.Reserve, InFlight: s.inFlight, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
+		Reserve: server.Reserve, Shared: s.shared, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
 		SchedulerNames: profile.SchedulerNames,
 	}
 	for _, r := range profile.ManagedResources {

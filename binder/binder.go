@@ -25,6 +25,8 @@ type Cluster interface {
 	// PodByUID returns the trimmed pod in its latest known state, or nil. It may not show a Binding
 	// of Bind yet.
 	PodByUID(uid types.UID) *corev1.Pod
+	// Assumed returns the node on which the pod counts before it is bound; "" if there is none.
+	Assumed(uid types.UID) (node string)
 	// LivePod reads the pod from the API server; nil if it is gone.
 	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 	// TouchPod changes the resourceVersion of the pod, and returns the changed pod; nil if it is
@@ -42,10 +44,10 @@ type Cluster interface {
 
 // Binder binds pods with their claims. Its methods may be called concurrently.
 type Binder struct {
-	Engine   *engine.Engine
-	Cluster  Cluster
-	Ledgers  engine.Ledgers // nil if no policy of the engine allocates resources
-	InFlight *InFlight
+	Engine  *engine.Engine
+	Cluster Cluster
+	Ledgers engine.Ledgers // nil if no policy of the engine allocates resources
+	Earlier *Earlier
 	// Why returns the summary of the decisions about the pod, for its annotation [decision.Annotation]; "": none.
 	Why func(pod *corev1.Pod, node string) string
 }
@@ -70,6 +72,24 @@ func Settled(namespace, name string, uid types.UID, node string, pod *corev1.Pod
 		return false, fmt.Errorf("pod %s/%s is already bound to node %q", namespace, name, pod.Spec.NodeName)
 	}
 	return false, nil
+}
+
+// Resolve ends an earlier decision to bind the pod to another node, whose Binding may be on its way: it changes the pod, so that the API
+// server rejects that Binding if it has claims. It returns the current pod, and an error if the pod is bound or gone, or the API server
+// does not respond in time. Call it before the pod is assumed on the node.
+func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*corev1.Pod, error) {
+	former := b.Cluster.Assumed(pod.UID)
+	if former == "" || former == node {
+		return pod, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, touchTimeout)
+	defer cancel()
+	touched, err := b.Cluster.TouchPod(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s/%s is being bound to node %q, and that cannot be ended now: %w", pod.Namespace, pod.Name, former, err)
+	}
+	_, err = Settled(pod.Namespace, pod.Name, pod.UID, node, touched)
+	return touched, err
 }
 
 // releaseTimeout bounds the release of the claims of a pod that was not bound. The caller does not wait for it.

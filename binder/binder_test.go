@@ -1,6 +1,7 @@
 package binder_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ type apiServer struct {
 	ledgers map[snapshot.LedgerKey]snapshot.Ledger
 	claims  int // number of claims written
 
+	assumed   string // the node on which the pod counts before it is bound
 	throttled error
 	onBind    func(b binding.Binding) error // if not nil, replaces receive
 	onTouch   func() error                  // if not nil, runs before the pod is changed; its error is that of TouchPod
@@ -99,7 +101,7 @@ func (s *apiServer) bind(ctx context.Context, p *oneUnit, pod *corev1.Pod, node 
 	if err != nil {
 		return err
 	}
-	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, InFlight: new(binder.InFlight), Why: func(*corev1.Pod, string) string { return "why" }}
+	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Earlier: new(binder.Earlier), Why: func(*corev1.Pod, string) string { return "why" }}
 	return b.Bind(ctx, pod, binder.Target{View: s.view, Node: s.view.Node(node)})
 }
 
@@ -108,6 +110,8 @@ func (s *apiServer) changed() { s.version++; s.pod.ResourceVersion = fmt.Sprint(
 func (s *apiServer) View() *snapshot.View { return s.view }
 
 func (s *apiServer) Superseded(*snapshot.View) <-chan struct{} { return nil }
+
+func (s *apiServer) Assumed(types.UID) string { return s.assumed }
 
 func (s *apiServer) PodByUID(types.UID) *corev1.Pod { return s.pod }
 
@@ -388,4 +392,42 @@ func TestBoundPodHasItsClaim(t *testing.T) {
 			},
 		})
 	})
+}
+
+// A pod that is being bound to a node is not bound to another one before the API server has made the first Binding invalid.
+func TestResolve(t *testing.T) {
+	for name, tc := range map[string]struct {
+		assumed string
+		change  func(*apiServer)
+		failed  string // "": no error
+		touched bool
+	}{
+		"not decided":               {"", nil, "", false},
+		"decided for the same node": {"a", nil, "", false},
+		"decided for another node":  {"b", nil, "", true},
+		"bound to that node":        {"b", func(s *apiServer) { s.pod.Spec.NodeName = "b" }, `pod default/p is already bound to node "b"`, true},
+		"bound to this node":        {"b", func(s *apiServer) { s.pod.Spec.NodeName = "a" }, "", true},
+		"gone":                      {"b", func(s *apiServer) { s.pod = nil }, "pod default/p with UID u does not exist", false},
+		"no response": {"b", func(s *apiServer) { s.onTouch = func() error { return errors.New("no response") } },
+			`pod default/p is being bound to node "b", and that cannot be ended now: no response`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer()
+			pod := s.pod.DeepCopy()
+			if s.assumed = tc.assumed; tc.change != nil {
+				tc.change(s)
+			}
+			b := binder.Binder{Cluster: s}
+			current, err := b.Resolve(t.Context(), pod, "a")
+			if fmt.Sprint(err) != cmp.Or(tc.failed, "<nil>") {
+				t.Fatalf("got error %v, want %s", err, tc.failed)
+			}
+			if touched := s.pod != nil && s.pod.ResourceVersion != pod.ResourceVersion; touched != tc.touched {
+				t.Errorf("the pod was changed: %v, want %v", touched, tc.touched)
+			}
+			if err == nil && current.ResourceVersion != s.pod.ResourceVersion {
+				t.Errorf("got version %s of the pod, want %s", current.ResourceVersion, s.pod.ResourceVersion)
+			}
+		})
+	}
 }

@@ -23,37 +23,38 @@ const (
 	earlierRetention = 10 * time.Minute
 )
 
-// earlierPods holds how long other pods wait for pods that should be bound before them.
-type earlierPods struct {
+// Earlier holds since when pods wait for pods that should be bound before them, and that another replica binds. All Binders of a process
+// share one. The zero value is ready. Its methods may be called concurrently.
+type Earlier struct {
 	mu    sync.Mutex
 	since map[types.UID]time.Time // when the first wait for the pod started
 }
 
 // until returns when the wait for the pod ends, which may be before now.
-func (t *earlierPods) until(uid types.UID, now time.Time) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	since, known := t.since[uid]
+func (e *Earlier) until(uid types.UID, now time.Time) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	since, known := e.since[uid]
 	if !known {
-		for other, at := range t.since {
+		for other, at := range e.since {
 			if now.Sub(at) > earlierRetention {
-				delete(t.since, other)
+				delete(e.since, other)
 			}
 		}
-		if t.since == nil {
-			t.since = map[types.UID]time.Time{}
+		if e.since == nil {
+			e.since = map[types.UID]time.Time{}
 		}
 		since = now
-		t.since[uid] = now
+		e.since[uid] = now
 	}
 	return since.Add(earlierTimeout)
 }
 
 // settled removes a pod that need not be waited for any more.
-func (t *earlierPods) settled(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.since, uid)
+func (e *Earlier) settled(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.since, uid)
 }
 
 // awaitEarlier waits until the pods are bound or gone. It waits for pods that this process binds while they get bound
@@ -62,17 +63,17 @@ func (t *earlierPods) settled(uid types.UID) {
 func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) {
 	moved := time.Now()
 	for _, uid := range after {
-		b.InFlight.earlier.until(uid, moved) // start the time of all of them
+		b.Earlier.until(uid, moved) // start the time of all of them
 	}
 	for len(after) > 0 {
 		uid, now, view := after[0], time.Now(), b.Cluster.View()
 		if b.settled(uid, view.Node(node)) {
-			b.InFlight.earlier.settled(uid)
+			b.Earlier.settled(uid)
 			after, moved = after[1:], now
 			continue
 		}
-		until := b.InFlight.earlier.until(uid, now)
-		if b.InFlight.Now().includes(uid, node) {
+		until := b.Earlier.until(uid, now)
+		if b.Cluster.Assumed(uid) == node {
 			until = moved.Add(stallTimeout)
 		}
 		if !now.Before(until) {
@@ -91,5 +92,5 @@ func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UI
 // settled reports whether the pod is bound or gone, or its node is gone (nil).
 func (b *Binder) settled(uid types.UID, node *snapshot.Node) bool {
 	pod := b.Cluster.PodByUID(uid)
-	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid)
+	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid) && b.Cluster.Assumed(uid) == ""
 }

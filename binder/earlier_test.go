@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/binder"
@@ -20,6 +21,7 @@ import (
 type watched struct {
 	*apiServer
 	earlier atomic.Pointer[corev1.Pod] // nil: gone
+	assumed string                     // the node on which the earlier pod counts because this process binds it
 	next    chan struct{}              // closed when there is another View
 }
 
@@ -30,6 +32,13 @@ func (w *watched) PodByUID(uid types.UID) *corev1.Pod {
 	return w.apiServer.PodByUID(uid)
 }
 
+func (w *watched) Assumed(uid types.UID) string {
+	if uid == "earlier" {
+		return w.assumed
+	}
+	return ""
+}
+
 func (w *watched) Superseded(*snapshot.View) <-chan struct{} { return w.next }
 
 // TestBindWaitsForEarlierPods runs with a simulated clock.
@@ -37,7 +46,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 	const never = time.Hour
 	for _, tc := range []struct {
 		name     string
-		inFlight bool           // this process binds the earlier pod
+		binds    bool           // this process binds the earlier pod
 		after    time.Duration  // until change
 		change   func(*watched) // what happens to the earlier pod
 		cancel   time.Duration  // when the caller's context ends
@@ -55,9 +64,8 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWatched()
-				var inFlight binder.InFlight
-				if tc.inFlight {
-					defer inFlight.Begin("a", w.earlier.Load())()
+				if tc.binds {
+					w.assumed = "a"
 				}
 				switch {
 				case tc.after == 0:
@@ -67,7 +75,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
 				defer cancel()
-				if at := w.bindAfterEarlier(t, ctx, &inFlight); at < tc.from || at > tc.to {
+				if at := w.bindAfterEarlier(t, ctx, new(binder.Earlier)); at < tc.from || at > tc.to {
 					t.Errorf("the Binding is sent after %s, want %s to %s", at, tc.from, tc.to)
 				}
 			})
@@ -78,11 +86,11 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 // All pods together wait once for a pod that another replica does not bind.
 func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var inFlight binder.InFlight
-		if at := newWatched().bindAfterEarlier(t, t.Context(), &inFlight); at == 0 {
+		var earlier binder.Earlier
+		if at := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at == 0 {
 			t.Error("the first pod does not wait")
 		}
-		if at := newWatched().bindAfterEarlier(t, t.Context(), &inFlight); at != 0 {
+		if at := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at != 0 {
 			t.Errorf("the second pod waits for another %s", at)
 		}
 	})
@@ -90,7 +98,7 @@ func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 
 func newWatched() *watched {
 	w := &watched{apiServer: newAPIServer(), next: make(chan struct{})}
-	w.earlier.Store(named("earlier"))
+	w.earlier.Store(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "earlier", UID: "earlier"}})
 	return w
 }
 
@@ -102,7 +110,7 @@ func (w *watched) bindEarlier() {
 }
 
 // bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent.
-func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, inFlight *binder.InFlight) (sent time.Duration) {
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Earlier) (sent time.Duration) {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
 	if err != nil {
@@ -113,7 +121,7 @@ func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, inFlight *
 		sent = time.Since(started)
 		return w.receive(b)
 	}
-	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, InFlight: inFlight, Why: func(*corev1.Pod, string) string { return "" }}
+	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Earlier: earlier, Why: func(*corev1.Pod, string) string { return "" }}
 	if err := b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); err != nil {
 		t.Fatal(err)
 	}

@@ -121,9 +121,9 @@ func (c *Cluster) bind(ctx context.Context, b binding.Binding) (string, *BindErr
 	if err := ctx.Err(); err != nil {
 		return "", notSent(b, err)
 	}
-	attempt := c.state.begin(b.UID)
+	assumed := c.state.beginBind(b.UID)
 	var bound *corev1.Pod
-	defer func() { c.state.end(attempt, bound, time.Now()) }()
+	defer func() { c.state.endBind(b.UID, assumed, bound, time.Now()) }()
 
 	sent, err := c.post(ctx, b)
 	if err == nil {

@@ -59,8 +59,7 @@ func TestNominationEnds(t *testing.T) {
 	}
 	for what, end := range map[string]func(*state){
 		"bound by us": func(s *state) {
-			a := s.begin("p")
-			s.end(a, pod("n"), time.Now())
+			s.endBind("p", s.beginBind("p"), pod("n"), time.Now())
 		},
 		"seen bound": func(s *state) { s.setPod(pod("n")) },
 		"gone":       func(s *state) { s.removePod(pod("")) },

@@ -20,16 +20,17 @@ import (
 //
 // Events of the watch come in order, and each is the state at some moment not before that of the
 // last one, except after an etcd restore, when it is older. So events are applied as they come, and
-// resourceVersions are never compared. A pod that this process bound and the watch has not shown
-// bound replaces the watch's version.
+// resourceVersions are never compared. A pod with an [assumption] replaces the watch's version.
 type state struct {
-	// lookups guards pods and names, and ledgers. It is separate from mu so that looking up a pod
+	// lookups guards pods, names, assumed and ledgers. It is separate from mu so that looking up a pod
 	// does not wait while a View is created. Writers hold both.
 	lookups sync.RWMutex
 	// pods are the pods as shown by the watch.
 	pods map[types.UID]*corev1.Pod
 	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
 	names map[types.NamespacedName]*corev1.Pod
+	// assumed are the pods that are decided to be on a node.
+	assumed map[types.UID]*assumption
 	// ledgers are the Ledgers by name. lookups guards them, too.
 	ledgers map[string]*ledger.Object
 
@@ -38,8 +39,7 @@ type state struct {
 
 	mu       sync.Mutex
 	builder  snapshot.Builder
-	complete bool // everything was read once: Views may be published
-	binds    map[types.UID]*bind
+	complete bool                   // everything was read once: Views may be published
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID]struct{} // pods that are gone and have claims
 }
@@ -51,22 +51,13 @@ type published struct {
 	superseded chan struct{} // closed when there is a newer View
 }
 
-// bind is the state of a pod that is being bound, or that this process bound and the watch has not
-// shown bound.
-type bind struct {
-	calls   int         // current attempts
-	settled int         // increases when the watch shows the pod bound, or gone
-	assumed *corev1.Pod // the pod as bound by this process, or nil
-	since   time.Time   // when assumed was last confirmed
-}
-
 func newState() *state {
 	s := &state{
 		pods:    map[types.UID]*corev1.Pod{},
 		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
-		binds:   map[types.UID]*bind{},
+		assumed: map[types.UID]*assumption{},
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID]struct{}{},
 	}
@@ -211,12 +202,12 @@ func (s *state) setPod(pod *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.binds[pod.UID]; b != nil && pod.Spec.NodeName != "" {
-		s.settle(pod.UID, b)
-	}
-	if b := s.binds[pod.UID]; b != nil && b.assumed != nil {
-		s.store(pod) // as it was before it was bound
+	if a := s.assumed[pod.UID]; a != nil && a.pod != nil && pod.Spec.NodeName == "" {
+		s.store(pod) // as it was before the decision, or before it was bound
 	} else {
+		if a != nil && pod.Spec.NodeName != "" {
+			s.setAssumption(pod.UID, nil)
+		}
 		s.store(s.place(pod))
 	}
 	s.claimsEnd(pod.UID, false)
@@ -231,9 +222,7 @@ func (s *state) removePod(pod *corev1.Pod) {
 	s.lookups.Lock()
 	delete(s.pods, pod.UID)
 	s.lookups.Unlock()
-	if b := s.binds[pod.UID]; b != nil {
-		s.settle(pod.UID, b)
-	}
+	s.setAssumption(pod.UID, nil)
 	s.displace(pod)
 	s.claimsEnd(pod.UID, true)
 	s.requestPublish()
@@ -250,16 +239,7 @@ func (s *state) place(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// placeAssumed is like place, for a pod that the watch has not shown. If the watch has shown
-// another pod of that name, names keeps the other one.
-func (s *state) placeAssumed(pod *corev1.Pod) {
-	s.builder.SetPod(pod)
-	if named := s.named(pod.Namespace, pod.Name); named == nil || named.UID == pod.UID {
-		s.name(pod)
-	}
-}
-
-// displace undoes place and placeAssumed.
+// displace undoes place.
 func (s *state) displace(pod *corev1.Pod) {
 	s.builder.DeletePod(pod.UID)
 	// Another pod may have the name now.
@@ -280,97 +260,4 @@ func (s *state) name(pod *corev1.Pod) {
 	s.lookups.Lock()
 	defer s.lookups.Unlock()
 	s.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
-}
-
-// settle ends the assumption about a pod: the watch has shown it bound, or gone.
-func (s *state) settle(uid types.UID, b *bind) {
-	b.settled++
-	b.assumed = nil
-	s.forget(uid, b)
-}
-
-func (s *state) forget(uid types.UID, b *bind) {
-	if b.calls == 0 && b.assumed == nil {
-		delete(s.binds, uid)
-	}
-}
-
-// attempt is one attempt to bind a pod.
-type attempt struct {
-	uid     types.UID
-	bind    *bind
-	settled int
-}
-
-// begin must be called before the Binding is sent: what the watch shows from then on may be newer
-// than the Binding, even if its response comes later.
-func (s *state) begin(uid types.UID) attempt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.binds[uid]
-	if b == nil {
-		b = &bind{}
-		s.binds[uid] = b
-	}
-	b.calls++
-	return attempt{uid, b, b.settled}
-}
-
-// end ends an attempt. bound is the pod as it was bound, or nil if it was not. When end returns,
-// the View has the pod on its node.
-func (s *state) end(a attempt, bound *corev1.Pod, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.bind.calls--
-	seen := s.seen(a.uid)
-	shown := a.bind.settled != a.settled || onNode(seen) // the watch was faster
-	if onNode(bound) && !shown {
-		a.bind.assumed, a.bind.since = bound, now
-		s.placeAssumed(bound)
-	}
-	s.forget(a.uid, a.bind)
-	if bound != nil {
-		s.publishLocked() // includes what the watch has shown
-	}
-}
-
-// unconfirmed returns the pods that are assumed to be bound since before the time.
-func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var pods []*corev1.Pod
-	for _, b := range s.binds {
-		if b.assumed != nil && b.since.Before(before) {
-			pods = append(pods, b.assumed)
-		}
-	}
-	return pods
-}
-
-// resolve replaces the assumption about a pod with its state in the API server; nil if the pod is
-// gone. It has no effect if the assumption has changed meanwhile.
-func (s *state) resolve(assumed, truth *corev1.Pod, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.binds[assumed.UID]
-	if b == nil || b.assumed != assumed {
-		return
-	}
-	if onNode(truth) {
-		b.assumed, b.since = truth, now
-		s.placeAssumed(truth)
-	} else {
-		b.assumed = nil
-		s.forget(assumed.UID, b)
-		if seen := s.seen(assumed.UID); seen != nil {
-			s.place(seen)
-		} else {
-			s.displace(assumed)
-		}
-	}
-	s.publishLocked()
-}
-
-func onNode(pod *corev1.Pod) bool {
-	return pod != nil && pod.Spec.NodeName != "" && !snapshot.Ended(pod)
 }

@@ -41,7 +41,9 @@ type moment struct {
 
 // try is a Bind call in progress.
 type try struct {
-	attempt attempt
+	uid     types.UID
+	assumed *assumption
+	forget  func() // nil: Bind without Assume
 	name    string
 	node    string
 	sent    bool
@@ -137,7 +139,7 @@ func (w *world) list(at int) {
 // serve is the API server's part of a Bind call.
 func (w *world) serve(try *try) {
 	try.sent = true
-	pod := w.byUID(try.attempt.uid)
+	pod := w.byUID(try.uid)
 	switch {
 	case pod == nil || pod.Name != try.name:
 	case pod.Spec.NodeName == "" && !snapshot.Ended(pod):
@@ -150,11 +152,14 @@ func (w *world) serve(try *try) {
 
 // finish is the client's part of a Bind call after the response. Without a response the outcome is unknown.
 func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
+	uid := try.uid
+	if try.forget != nil {
+		defer try.forget()
+	}
 	if !try.success || !answered {
-		w.state.end(try.attempt, nil, time.Now())
+		w.state.endBind(uid, try.assumed, nil, time.Now())
 		return
 	}
-	uid := try.attempt.uid
 	var bound *corev1.Pod
 	switch seen := w.state.seen(uid); {
 	case try.already:
@@ -168,7 +173,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		bound = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: try.name, UID: uid}}
 		bound.Spec.NodeName = try.node
 	}
-	w.state.end(try.attempt, bound, time.Now())
+	w.state.endBind(uid, try.assumed, bound, time.Now())
 	if pod := w.byUID(uid); onNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
 		w.promised[uid] = promise{try.node, w.restores}
 		if got := w.counted()[uid]; got != try.node {
@@ -195,6 +200,14 @@ func (w *world) check(t *rapid.T) {
 	for uid := range w.gone {
 		if counted[uid] != "" {
 			t.Fatalf("pod %s is gone, but still counted on %s", uid, counted[uid])
+		}
+	}
+	for uid := range w.state.assumed {
+		if on := w.state.assumedOn(uid); on != "" && counted[uid] != on {
+			t.Fatalf("pod %s is decided to be on %s, and is counted on %q", uid, on, counted[uid])
+		}
+		if !slices.ContainsFunc(w.attempts, func(try *try) bool { return try.uid == uid }) && !w.state.assumed[uid].bound {
+			t.Fatalf("pod %s is assumed, and no call has to end", uid)
 		}
 	}
 	for uid, promise := range w.promised {
@@ -251,8 +264,8 @@ func (w *world) settle(t *rapid.T) {
 	if !slices.Equal(names, wantNames) {
 		t.Fatalf("the state has names %v, the API server has %v", names, wantNames)
 	}
-	if w.state.count() != known || len(w.state.binds) != 0 {
-		t.Fatalf("the state has %d counted pods, %d pods and %d bindings", w.state.count(), known, len(w.state.binds))
+	if w.state.count() != known || len(w.state.assumed) != 0 {
+		t.Fatalf("the state has %d counted pods, %d pods and %d assumptions", w.state.count(), known, len(w.state.assumed))
 	}
 }
 
@@ -295,7 +308,15 @@ func checkEndInTheTruth(t *rapid.T) {
 	}
 	begin := func(t *rapid.T) {
 		name := present(t)
-		w.attempts = append(w.attempts, &try{attempt: w.state.begin(w.now()[name].UID), name: name, node: nodes.Draw(t, "node"), begun: w.restores})
+		try := &try{uid: w.now()[name].UID, name: name, node: nodes.Draw(t, "node"), begun: w.restores}
+		if pod := w.state.seen(try.uid); rapid.Bool().Draw(t, "assume") && pod != nil {
+			try.forget = w.state.assume(pod, try.node)
+			if got := w.counted()[try.uid]; !onNode(pod) && got != try.node && w.state.assumedOn(try.uid) == try.node {
+				t.Fatalf("when Assume returns, pod %s is on %q in the view, not on %s", try.uid, got, try.node)
+			}
+		}
+		try.assumed = w.state.beginBind(try.uid)
+		w.attempts = append(w.attempts, try)
 	}
 	serve := func(t *rapid.T) { w.serve(w.attempts[anyTry(t, false)]) }
 	finish := func(t *rapid.T) {
@@ -340,6 +361,13 @@ func checkEndInTheTruth(t *rapid.T) {
 				w.deliver()
 			} else {
 				w.list(rapid.IntRange(w.at, len(w.moments)-1).Draw(t, "moment"))
+			}
+		},
+		"finish binding": func(t *rapid.T) { // another client has bound the pod
+			for _, try := range w.attempts {
+				if pod := w.byUID(try.uid); try.forget != nil && onNode(pod) && pod.Spec.NodeName == try.node && w.state.assumedOn(try.uid) == try.node {
+					w.state.finishBinding(try.uid, time.Now())
+				}
 			}
 		},
 		"begin":   begin,
@@ -408,7 +436,7 @@ func TestLateAnswerIsIgnored(t *testing.T) {
 	bind := func() {
 		bound := unbound.DeepCopy()
 		bound.Spec.NodeName = "a"
-		s.end(s.begin("1"), bound, time.Now())
+		s.endBind("1", s.beginBind("1"), bound, time.Now())
 	}
 	s.setPod(unbound)
 	bind()
@@ -423,11 +451,11 @@ func TestLateAnswerIsIgnored(t *testing.T) {
 // A pod that this process bound may be deleted, and another pod have its name, before the watch shows any of it.
 func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	s := newState()
-	first := s.begin("1")
+	first := s.beginBind("1")
 	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}}
 	s.setPod(second)
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	s.end(first, bound, time.Now())
+	s.endBind("1", first, bound, time.Now())
 	if got := s.named("ns", "p"); got != second {
 		t.Errorf("the name returns %v", got)
 	}

@@ -39,6 +39,8 @@ func (c *bindingCluster) View() *snapshot.View {
 	return c.view
 }
 
+func (c *bindingCluster) ViewFor(uid types.UID) *snapshot.View { return c.with(c.View(), uid) }
+
 func (c *bindingCluster) Superseded(view *snapshot.View) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

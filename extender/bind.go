@@ -71,16 +71,19 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		c.answer.Text = append(c.answer.Text, bound...)
 		return nil
 	}
-	target, err := h.admit(ctx, c, pod, args.Node)
+	b := binder.Binder{
+		Engine: h.Engine, Cluster: h.Cluster, Ledgers: h.Ledgers, Earlier: &h.Shared.earlier,
+		Why: func(pod *corev1.Pod, node string) string { return h.Log.Why(pod, h.Profile, node) },
+	}
+	if pod, err = b.Resolve(ctx, pod, args.Node); err != nil {
+		return err
+	}
+	target, forget, err := h.admit(ctx, c, pod, args.Node)
 	if err != nil {
 		return err
 	}
-	defer target.leave()
-	b := binder.Binder{
-		Engine: h.Engine, Cluster: h.Cluster, Ledgers: h.Ledgers, InFlight: &h.InFlight.InFlight,
-		Why: func(pod *corev1.Pod, node string) string { return h.Log.Why(pod, h.Profile, node) },
-	}
-	if err := b.Bind(ctx, pod, target.Target); err != nil {
+	defer forget()
+	if err := b.Bind(ctx, pod, target); err != nil {
 		return err
 	}
 	c.answer.Text = append(c.answer.Text, bound...)

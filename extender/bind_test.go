@@ -349,6 +349,8 @@ func (c *turnCluster) View() *snapshot.View {
 	return c.view
 }
 
+func (c *turnCluster) ViewFor(uid types.UID) *snapshot.View { return c.with(c.View(), uid) }
+
 // Superseded returns a closed channel: the next call of View may return another one.
 func (c *turnCluster) Superseded(*snapshot.View) <-chan struct{} {
 	another := make(chan struct{})

@@ -8,7 +8,6 @@ import (
 	"time"
 	"weak"
 
-	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
@@ -32,7 +31,6 @@ type call struct {
 	unresolvable []wire.Failure
 	record       *decision.Record
 	filtered     engine.Request // of a filter call
-	binding      *binder.Pods   // at the start of a filter call
 	kept         []int32        // the nodes that passed, while they are being scored
 	reserved     bool           // memory for decoding the body is reserved
 	decodesNodes bool           // requestNodes.begin was called, but not end
@@ -78,7 +76,7 @@ func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
 	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
 	c.reserved, c.podWeight, c.hypothetical = false, 0, false
-	c.filtered, c.binding = engine.Request{}, nil
+	c.filtered = engine.Request{}
 	c.answer.Reset()
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -34,7 +34,7 @@
 // kube-scheduler calls twice for a pod, filter and then prioritize. After the response to a filter call by names, the
 // handler immediately scores the nodes that passed, while their data are in the processor's caches. A prioritize call
 // with exactly the body that follows from that response gets these scores. So one View decides both calls, unless a
-// second has passed, or since the filter call a pod is being bound to one of the nodes, or pods were evicted for
+// second has passed, or since the filter call a pod has come to one of the nodes, a node has come or gone, or pods were evicted for
 // another pod. The handler computes nothing ahead for a scheduler that makes no prioritize calls.
 //
 // # Bind

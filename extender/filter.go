@@ -9,7 +9,6 @@ import (
 )
 
 func (h *Handler) filter(ctx context.Context, c *call) error {
-	c.binding = h.InFlight.Now() // before the View is read
 	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err
@@ -45,7 +44,7 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 // filtered records for later calls, and reports to h.Filtered, whether the pod fits.
 func (h *Handler) filtered(c *call, req engine.Request) {
 	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
-		h.InFlight.preempted.rejected(req.Pod, node, req.View, c.started)
+		h.Shared.preempted.rejected(req.Pod, node, req.View, c.started)
 	}
 	fits := c.record.Fit > 0
 	if h.Filtered == nil || fits && !c.known && !c.fitsInView() {

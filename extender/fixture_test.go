@@ -3,6 +3,7 @@ package extender_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,12 +32,57 @@ type fakeCluster struct {
 	liveErr error // the error of LivePod
 
 	mu       sync.Mutex
+	assumed  []assumed
 	byUID    map[types.UID]*corev1.Pod
 	bindings []binding.Binding
 	touches  int
 }
 
+type assumed struct {
+	pod  *corev1.Pod
+	node string
+}
+
 func (f *fakeCluster) View() *snapshot.View { return f.view }
+
+// ViewFor is View with the pods that are assumed, except this one.
+func (f *fakeCluster) ViewFor(uid types.UID) *snapshot.View {
+	return f.with(f.View(), uid)
+}
+
+func (f *fakeCluster) with(view *snapshot.View, except types.UID) *snapshot.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.assumed {
+		if node := view.Node(a.node); node != nil && a.pod.UID != except {
+			view = view.WithNodes(node.With(a.pod))
+		}
+	}
+	return view
+}
+
+func (f *fakeCluster) Assume(pod *corev1.Pod, node string) (forget func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.assumed = append(f.assumed, assumed{pod, node})
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		i := slices.Index(f.assumed, assumed{pod, node})
+		f.assumed = slices.Delete(f.assumed, i, i+1)
+	}
+}
+
+func (f *fakeCluster) Assumed(uid types.UID) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.assumed {
+		if a.pod.UID == uid {
+			return a.node
+		}
+	}
+	return ""
+}
 
 // Superseded returns no channel, because tests replace view without notification.
 func (f *fakeCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }

@@ -32,6 +32,11 @@ type Cluster interface {
 	// Synced returns nil once the cluster has been read. Until then the error describes what is missing, and why. View is incomplete
 	// until then.
 	Synced() error
+	// ViewFor returns the latest view for the evaluation of the pod, which does not count against itself.
+	ViewFor(pod types.UID) *snapshot.View
+	// Assume counts the pod on the node, with these annotations, in all views from now on. forget must be called once the pod is bound, or
+	// will not be.
+	Assume(pod *corev1.Pod, node string) (forget func())
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
@@ -67,8 +72,8 @@ type Options struct {
 	// Reserve adds bytes to the memory that the request with this context holds until its response; it may wait or
 	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
 	Reserve func(ctx context.Context, bytes int64) error
-	// InFlight is shared by all Handlers of the process. Nil: the Handler has its own.
-	InFlight *InFlight
+	// Shared is the same for all Handlers of the process. Nil: the Handler has its own.
+	Shared *Shared
 	// Log keeps the decisions; required.
 	Log *decision.Log
 	// Metrics is required; see callmetrics.New.
@@ -91,8 +96,8 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.InFlight == nil {
-		o.InFlight = NewInFlight()
+	if o.Shared == nil {
+		o.Shared = NewShared()
 	}
 	h := &Handler{Options: o, nodes: requestNodes{many: make(chan struct{}, 1)}}
 	if h.nodes.limit = maxNewNodes; o.Cluster == nil {

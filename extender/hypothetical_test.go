@@ -42,7 +42,6 @@ type replica struct {
 	builder  snapshot.Builder
 	nodes    []string
 	ledgers  *ledgerStore
-	inFlight *extender.InFlight
 	log      *decision.Log
 	requeuer *requeue.Requeuer
 	engine   *engine.Engine
@@ -57,6 +56,8 @@ func (r *replica) View() *snapshot.View {
 	defer r.mu.Unlock()
 	return r.view
 }
+
+func (r *replica) ViewFor(uid types.UID) *snapshot.View { return r.with(r.View(), uid) }
 
 // RetryPod is called by the Requeuer.
 func (r *replica) RetryPod(_ context.Context, _, name string, _ types.UID) (bool, error) {
@@ -76,7 +77,7 @@ func newReplica(t *testing.T, nodes int, pods ...*corev1.Pod) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{
-		fakeCluster: &fakeCluster{pods: pods}, t: t, ledgers: newLedgerStore(), inFlight: extender.NewInFlight(),
+		fakeCluster: &fakeCluster{pods: pods}, t: t, ledgers: newLedgerStore(),
 		log: decision.NewLog(0), engine: e, verbs: map[decision.Verb]http.Handler{},
 	}
 	if r.requeuer, err = requeue.New(requeue.Options{Cluster: r, Logger: slog.New(slog.DiscardHandler)}); err != nil {
@@ -84,7 +85,7 @@ func newReplica(t *testing.T, nodes int, pods ...*corev1.Pod) *replica {
 	}
 	observe := r.requeuer.Observer("/", e)
 	h := extender.New(extender.Options{
-		Profile: "/", Engine: e, Cluster: r, Ledgers: r.ledgers, InFlight: r.inFlight, Log: r.log,
+		Profile: "/", Engine: e, Cluster: r, Ledgers: r.ledgers, Log: r.log,
 		ManagedResources: []string{"aliyun.com/gpu-mem"},
 		Metrics:          callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 		Filtered: func(req engine.Request, fits bool, unknown []string) {
@@ -187,7 +188,7 @@ func (r *replica) state() map[string]any {
 	return map[string]any{
 		"records": records, "pending": pending, "heard": slices.Clone(r.heard), "history": history,
 		"generation": r.view.Generation(), "ledgers": fmt.Sprint(r.ledgers.ledgers), "claims": r.ledgers.claims,
-		"bindings": fmt.Sprint(r.bindings), "touches": r.touches, "inFlight": r.inFlight.Now() != nil,
+		"bindings": fmt.Sprint(r.bindings), "touches": r.touches, "assumed": len(r.assumed),
 	}
 }
 

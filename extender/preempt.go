@@ -48,13 +48,13 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	kept, err := h.evaluate(ctx, c, engine.Request{Pod: pod, View: view, Nominations: h.InFlight.preempted.now(view, c.started)}, given)
+	kept, err := h.evaluate(ctx, c, engine.Request{Pod: pod, View: view, Nominations: h.Shared.preempted.now(view, c.started)}, given)
 	c.record = c.result.Record
 	if err != nil {
 		return err
 	}
 	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
-		h.InFlight.preempted.answer(known, kept, view, time.Now())
+		h.Shared.preempted.answer(known, kept, view, time.Now())
 	}
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {
@@ -101,7 +101,7 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 // eviction that was not necessary, and kube-scheduler can neither evict nor bind without the API server. If no filter call
 // has rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
-	name, victims := h.InFlight.preempted.takeRejected(req.Pod.UID)
+	name, victims := h.Shared.preempted.takeRejected(req.Pod.UID)
 	node := req.View.Node(name)
 	if node == nil {
 		return "", nil

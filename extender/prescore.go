@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/binder"
 	"outboard.dev/outboard/decision"
 	"outboard.dev/outboard/engine"
 	"outboard.dev/outboard/extender/wire"
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 // after a filter call. A prioritize call whose body is the expected one, byte for byte, gets the response: one View
 // decides the whole scheduling attempt, as in kube-scheduler.
 //
-// A response is not used if, since the filter call, a pod is being bound to one of the nodes, or a preempt call has
+// A response is not used if, since the filter call, a pod has come to one of the nodes, or a node has come or gone, or a preempt call has
 // nominated another pod, or prescoreTimeout has passed. It is used once. A reload creates a Handler without responses.
 type prescores struct {
 	mu     sync.Mutex
@@ -47,7 +47,7 @@ type prescore struct {
 	record      *decision.Record
 	scores      *decision.Scores
 	filtered    time.Time // when the filter call came
-	binding     *binder.Pods
+	view        *snapshot.View
 	nominations *engine.Nominations
 }
 
@@ -86,17 +86,17 @@ func (p *prescores) put(c *call, nominations *engine.Nominations) {
 	p.next = (p.next + 1) % maxPrescores
 	s.body = c.request.AppendKept(s.body[:0], c.kept)
 	s.answer = wire.AppendHostPriorities(s.answer[:0], &c.request, c.kept, c.result.Totals)
-	s.record, s.filtered, s.binding, s.nominations = c.result.Record, c.started, c.binding, nominations
+	s.record, s.filtered, s.view, s.nominations = c.result.Record, c.started, c.filtered.View, nominations
 	s.scores, c.result.Scores = c.result.Scores, s.scores // reuse the memory of both
 }
 
 // prescored answers the prioritize call if its response is there and can be used.
 func (h *Handler) prescored(c *call) bool {
-	view, err := h.clusterView()
+	view, err := h.view("")
 	if err != nil {
 		return false
 	}
-	nominations := h.InFlight.preempted.now(view, c.started)
+	nominations := h.Shared.preempted.now(view, c.started)
 	p := &h.prescores
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (h *Handler) prescored(c *call) bool {
 	}
 	s := &p.latest[i]
 	s.body = s.body[:0]
-	if c.started.Sub(s.filtered) > prescoreTimeout || nominations != s.nominations || joined(h.InFlight.Now(), s.binding, c.body) {
+	if c.started.Sub(s.filtered) > prescoreTimeout || nominations != s.nominations || joined(s.view, view, c.body) {
 		return false
 	}
 	c.answer.Text = append(c.answer.Text, s.answer...)
@@ -116,16 +116,27 @@ func (h *Handler) prescored(c *call) bool {
 	return true
 }
 
-// joined reports whether one of the pods that is not among those before is being bound to a node in the body.
-func joined(pods, before *binder.Pods, body []byte) bool {
-	for node := range pods.ChangedSince(before) {
-		if !isSubset(pods.On(node), before.On(node)) && bytes.Contains(body, []byte(`"`+node+`"`)) {
+// joined reports whether the later view has another pod on one of the nodes in the body, or other nodes.
+func joined(view, later *snapshot.View, body []byte) bool {
+	if later.NodeIndex() != view.NodeIndex() {
+		return true
+	}
+	for node := range later.ChangedSince(view) {
+		if before := view.At(node.Row()); !isSubset(node.Pods, before.Pods) && bytes.Contains(body, []byte(`"`+node.Name+`"`)) {
 			return true
 		}
 	}
 	return false
 }
 
+// isSubset compares two lists of the pods of one node, which are in the same order.
 func isSubset(pods, of []*corev1.Pod) bool {
-	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !slices.Contains(of, pod) })
+	for _, pod := range pods {
+		i := slices.IndexFunc(of, func(p *corev1.Pod) bool { return p.UID == pod.UID })
+		if i < 0 {
+			return false
+		}
+		of = of[i+1:]
+	}
+	return true
 }

@@ -123,11 +123,19 @@ func TestPrioritizeIsAnsweredByTheViewOfFilter(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScoring(t, before, somePod(), waiting)
-				s.cluster.view = view(before, victim)
+				var b snapshot.Builder
+				b.SetPod(victim)
+				show := func(nodes []*corev1.Node) {
+					for _, n := range nodes {
+						b.SetNode(n)
+					}
+					s.cluster.view = b.View()
+				}
+				show(before)
 				if _, asked := s.call(decision.Filter, all); asked != 3 {
 					t.Fatalf("a filter call called the policy %d times, want once for each node", asked)
 				}
-				s.cluster.view = view(after, victim)
+				show(after)
 				tt.between(s)
 				got, asked := s.prioritize(tt.args)
 				if diff := cmp.Diff(tt.want, got); diff != "" || asked != tt.asked {

@@ -39,7 +39,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err := h.resolve(ctx, c, view); err != nil {
 		return engine.Request{}, err
 	}
-	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows, Nominations: h.InFlight.preempted.now(view, c.started)}, nil
+	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows, Nominations: h.Shared.preempted.now(view, c.started)}, nil
 }
 
 const (
@@ -52,18 +52,8 @@ const (
 	maxUnknown = 64
 )
 
-// view returns the latest view with the pods that are being bound, except the pod of the request.
-func (h *Handler) view(asking types.UID) (*snapshot.View, error) {
-	pods := h.InFlight.Now()
-	view, err := h.clusterView()
-	if err != nil {
-		return nil, err
-	}
-	return h.InFlight.Complete(view, pods, asking), nil
-}
-
-// clusterView returns the view of the cluster, or one with signals only if there is no cluster.
-func (h *Handler) clusterView() (*snapshot.View, error) {
+// view returns the latest view of the cluster for the evaluation of the pod, or one with signals only if there is no cluster.
+func (h *Handler) view(pod types.UID) (*snapshot.View, error) {
 	if h.Cluster == nil {
 		if h.View != nil {
 			return h.View(), nil
@@ -73,7 +63,7 @@ func (h *Handler) clusterView() (*snapshot.View, error) {
 	if err := h.Cluster.Synced(); err != nil {
 		return nil, err
 	}
-	return h.Cluster.View(), nil
+	return h.Cluster.ViewFor(pod), nil
 }
 
 // pod returns the pod of the request: the view's copy if that has the same version, and else the

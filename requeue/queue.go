@@ -31,8 +31,8 @@ type id struct {
 
 // evaluation identifies what a pod was evaluated with.
 type evaluation struct {
-	generation uint64 // of the View
-	engine     *engine.Engine
+	room   uint64 // of the View
+	engine *engine.Engine
 }
 
 // pendingPod is a pod that fits on no node. It is immutable: every change replaces it.

@@ -146,7 +146,7 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, e *engin
 	n := nodesOf(req, unknown)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	added, wasRequeued := r.queue.rejected(i, req.Pod, n, evaluation{req.View.Generation(), e}, time.Now())
+	added, wasRequeued := r.queue.rejected(i, req.Pod, n, evaluation{req.View.Room(), e}, time.Now())
 	if !added {
 		r.metrics.dropped.Inc()
 	}
@@ -154,7 +154,7 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, e *engin
 		r.metrics.requeues.WithLabelValues(outcomeRejected).Inc()
 	}
 	r.pendingCount.Store(int64(len(r.queue.pods)))
-	if wasRequeued || r.options.Cluster.View().Generation() != req.View.Generation() { // Run may have seen the newer View already
+	if wasRequeued || r.options.Cluster.View().Room() != req.View.Room() { // Run may have seen the newer View already
 		r.signal()
 	}
 }
@@ -257,7 +257,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 			continue
 		}
 		view := r.options.Cluster.View()
-		eval := evaluation{view.Generation(), e}
+		eval := evaluation{view.Room(), e}
 		if p.evaluated == eval {
 			continue
 		}

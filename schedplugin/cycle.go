@@ -26,8 +26,9 @@ type attempt struct {
 	view     *snapshot.View
 	infos    *infoTable
 	started  time.Time
-	scored   *scored     // after PreScore
-	recorded atomic.Bool // whether the verdicts of Filter are recorded
+	scored   *scored      // after PreScore
+	recorded atomic.Bool  // whether the verdicts of Filter are recorded
+	reserved *reservation // between Reserve and Unreserve or PostBind, which one goroutine after the other calls
 }
 
 // scored holds the nodes that fit. Their scores are in the infoTable.
@@ -79,7 +80,6 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 // PreFilter implements fwk.PreFilterPlugin. It prepares the policies.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
-	p.endShown()
 	a, err := p.begin(ctx, pod)
 	if err != nil {
 		p.recordError(pod, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -25,7 +24,6 @@ import (
 	"outboard.dev/outboard/server"
 	"outboard.dev/outboard/service"
 	signals "outboard.dev/outboard/signal/standard"
-	"outboard.dev/outboard/snapshot"
 )
 
 // New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use the given types; a nil list stands
@@ -53,27 +51,14 @@ type host struct {
 
 // process is the composition of cluster, signals, ledgers and engines that the plugins use.
 type process struct {
-	service  *service.Service
-	metrics  *verbs
-	inFlight binder.InFlight
-	reserved reservations
-}
-
-// latest returns the View as the policies would evaluate it for the pod; "": for no pod.
-func (p *process) latest(pod types.UID) *snapshot.View {
-	p.endShown()
-	return p.inFlight.Latest(p.service.Cluster, pod)
-}
-
-// endShown ends the reservations that are over.
-func (p *process) endShown() {
-	p.reserved.endShown(p.service.Cluster.View(), p.service.Cluster.PodByUID)
+	service *service.Service
+	metrics *verbs
+	earlier binder.Earlier
 }
 
 // newProcess returns the process with a service of the options.
 func newProcess(o service.Options) (*process, error) {
 	p := &process{metrics: &verbs{Metrics: callmetrics.New(o.Registry)}}
-	o.View = p.latest
 	var err error
 	p.service, err = service.New(o)
 	return p, err

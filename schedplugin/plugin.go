@@ -75,7 +75,7 @@ func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	return profile, current.Engines[profile.Path], nil
 }
 
-// view returns the latest View with the pods in flight except the pod itself. The first call waits until there is a View.
+// view returns the latest View for the evaluation of the pod. The first call waits until there is a View.
 func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error) {
 	cluster := p.service.Cluster
 	if cluster.Synced() != nil {
@@ -88,7 +88,7 @@ func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error
 			return nil, err
 		}
 	}
-	return p.inFlight.Latest(cluster, pod), nil
+	return cluster.ViewFor(pod), nil
 }
 
 // trimmed returns the trimmed pod.

@@ -28,6 +28,7 @@ func TestGroupIsPlacedAndReverted(t *testing.T) {
 	s := schedule(t, 7, onePerNode)
 	for round := range 2 {
 		var placed []*corev1.Pod
+		var states []*state
 		for i := range 8 {
 			pod := podNamed(fmt.Sprintf("member-%d-%d", round, i), web)
 			st, left := s.attempt(pod)
@@ -41,16 +42,18 @@ func TestGroupIsPlacedAndReverted(t *testing.T) {
 			if status := s.Reserve(t.Context(), st, pod, s.infos[i].node.Name); !status.IsSuccess() {
 				t.Fatal(status.AsError())
 			}
-			placed = append(placed, pod)
+			placed, states = append(placed, pod), append(states, st)
 		}
 		for i, pod := range placed {
-			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name)
-			s.Unreserve(t.Context(), &state{}, pod, s.infos[i].node.Name) // the framework may call it twice
+			s.Unreserve(t.Context(), states[i], pod, s.infos[i].node.Name)
+			s.Unreserve(t.Context(), states[i], pod, s.infos[i].node.Name) // the framework may call it twice
 			s.forget(pod, i)
 		}
 	}
-	if n := len(s.reserved.byUID); n > 0 {
-		t.Errorf("%d pods are still reserved", n)
+	for n := range s.service.Cluster.View().All() {
+		if len(n.Pods) > 0 {
+			t.Errorf("pod %s is still on node %s", n.Pods[0].Name, n.Name)
+		}
 	}
 }
 
@@ -68,19 +71,17 @@ func TestReservedPodsCount(t *testing.T) {
 		t.Errorf("the plugin binds a pod without claims: %v", status)
 	}
 	s.PostBind(t.Context(), st, first, "n0")
-	s.attempt(podNamed("third", web))
-	if s.reserved.of("first") == nil {
-		t.Error("the pod does not count although the view does not show it on its node")
+	if _, left := s.attempt(podNamed("third", web)); len(left) != 1 {
+		t.Error("the bound pod does not count before the watch shows it on its node")
 	}
 	bound := first.DeepCopy()
 	bound.Spec.NodeName = "n0"
 	if _, err := s.client.CoreV1().Pods("default").Update(t.Context(), bound, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the pod on its node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 1 })
-	s.attempt(podNamed("fourth", web))
-	if s.reserved.of("first") != nil {
-		t.Error("the pod counts as being bound although the view shows it")
+	s.eventually("the watch shows the pod on its node", func() bool { return s.service.Cluster.PodByUID("first").Spec.NodeName == "n0" })
+	if pods := s.service.Cluster.View().Node("n0").Pods; len(pods) != 1 {
+		t.Errorf("%d pods are on the node", len(pods))
 	}
 }
 
@@ -129,25 +130,71 @@ func TestReservedPodsAreShown(t *testing.T) {
 	}
 }
 
-// An attempt in one profile of kube-scheduler ends the reservations of another that are over.
-func TestReservationsOfIdleProfileEnd(t *testing.T) {
+// A pod that one profile of kube-scheduler binds counts for the others, and no longer than it exists, even if its own profile makes no
+// further attempt.
+func TestPodsOfAnIdleProfile(t *testing.T) {
 	s := schedule(t, 1, onePerNode, podNamed("first", web))
 	idle := newPlugin(s.process, arguments{}, s.handle)
 	first := podNamed("first", web)
 	st, _ := s.attempt(first)
 	idle.Reserve(t.Context(), st, first, "n0")
+	s.assume(first, 0)
 	idle.PostBind(t.Context(), st, first, "n0")
-	s.attempt(podNamed("second", web))
-	if s.reserved.of("first") == nil {
-		t.Error("the pod does not count although no View shows it")
+	if _, left := s.attempt(podNamed("second", web)); len(left) > 0 {
+		t.Errorf("the pod does not count although no watch shows it: another fits on %v", left)
 	}
 	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("first is gone", func() bool { return s.service.Cluster.PodByUID("first") == nil })
-	s.attempt(podNamed("third", web))
-	if s.reserved.of("first") != nil {
-		t.Error("the pod counts although it is gone")
+	s.eventually("first is gone", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 0 })
+	s.forget(first, 0)
+	if _, left := s.attempt(podNamed("third", web)); len(left) != 1 {
+		t.Errorf("the pod counts although it is gone: another fits on %v", left)
+	}
+}
+
+// A pod that fits nowhere because of a reservation is retried when the reservation is reverted, although that writes nothing.
+func TestPodsAreRetriedAfterAReservation(t *testing.T) {
+	s := schedule(t, 1, onePerNode, podNamed("first", web), podNamed("waiting", web))
+	first, waiting := podNamed("first", web), podNamed("waiting", web)
+	st, _ := s.attempt(first)
+	s.assume(first, 0)
+	s.Reserve(t.Context(), st, first, "n0")
+	if _, left := s.attempt(waiting); len(left) > 0 {
+		t.Fatalf("it fits on %v", left)
+	}
+	s.Unreserve(t.Context(), st, first, "n0")
+	s.forget(first, 0)
+	s.eventually("waiting is retried", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.activated["waiting"] > 0
+	})
+}
+
+// A pod is not retried while a reservation takes the place that it needs, whatever else changes: each attempt would double its backoff.
+func TestPodsAreNotRetriedBesideAReservation(t *testing.T) {
+	s := schedule(t, 1, onePerNode, podNamed("first", web), podNamed("waiting", web))
+	first, waiting := podNamed("first", web), podNamed("waiting", web)
+	st, _ := s.attempt(first)
+	s.assume(first, 0)
+	s.Reserve(t.Context(), st, first, "n0") // and then it waits in Permit
+	s.attempt(waiting)
+	for i := range 3 {
+		node := s.infos[0].node.DeepCopy()
+		node.Labels = map[string]string{"n": fmt.Sprint(i)}
+		if _, err := s.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually("the View has the node", func() bool { return s.service.Cluster.View().Node("n0").Object.Labels["n"] == fmt.Sprint(i) })
+	}
+	s.Unreserve(t.Context(), st, first, "n0")
+	s.eventually("it is retried", func() bool {
+		status, _ := s.service.Requeuer.Status("/", "waiting")
+		return status.Requeues > 0
+	})
+	if status, _ := s.service.Requeuer.Status("/", "waiting"); status.Requeues != 1 {
+		t.Errorf("it was retried %d times", status.Requeues)
 	}
 }
 
@@ -355,10 +402,9 @@ func TestDeletedPodsDoNotCount(t *testing.T) {
 	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the pod is gone", func() bool { return s.service.Cluster.PodByUID("first") == nil })
-	s.attempt(podNamed("second", web))
-	if s.reserved.of("first") != nil {
-		t.Error("the pod counts on its node although it is gone")
+	s.eventually("the pod is gone", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 0 })
+	if _, left := s.attempt(podNamed("second", web)); len(left) != 1 {
+		t.Errorf("the pod counts on its node although it is gone: another fits on %v", left)
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *Service) show(w http.ResponseWriter, profile *config.Profile, path stri
 		if !ok {
 			continue
 		}
-		answer, found := inspector.Inspect(s.latest(""), path)
+		answer, found := inspector.Inspect(s.Cluster.View(), path)
 		if !found {
 			continue
 		}

@@ -38,9 +38,6 @@ type Options struct {
 	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it is nil, the Requeuer writes to
 	// the pod instead.
 	Retry func(pod *corev1.Pod)
-	// View returns the latest View of the Cluster with the pods that the caller is binding, except the pod with the UID. Explanations
-	// and Inspectors show it. Nil: the caller binds no pods.
-	View func(asking types.UID) *snapshot.View
 	// Enforced, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
 	Enforced func(*Service, *Profiles)
 
@@ -150,14 +147,6 @@ func (s *Service) View() *snapshot.View {
 	return s.Cluster.View()
 }
 
-// latest returns the View of the Cluster as policies would evaluate it for the pod; "": for no pod.
-func (s *Service) latest(pod types.UID) *snapshot.View {
-	if s.options.View == nil {
-		return s.Cluster.View()
-	}
-	return s.options.View(pod)
-}
-
 // enforce uses the profiles from now on.
 func (s *Service) enforce(p *Profiles) {
 	for _, warning := range p.Config.Warnings {
@@ -250,7 +239,7 @@ func (s *Service) Source() explain.Source {
 	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.Cluster != nil {
-		source.View, source.Pod = s.latest, s.Cluster.PodByName
+		source.View, source.Pod = s.Cluster.ViewFor, s.Cluster.PodByName
 	}
 	return source
 }

@@ -31,6 +31,9 @@ type seen struct {
 }
 
 func (s *seen) View() *snapshot.View                        { return s.run.builder.View() }
+func (s *seen) ViewFor(types.UID) *snapshot.View            { return s.View() }
+func (s *seen) Assume(*corev1.Pod, string) func()           { return func() {} }
+func (s *seen) Assumed(types.UID) string                    { return "" }
 func (s *seen) Superseded(*snapshot.View) <-chan struct{}   { return nil }
 func (s *seen) Synced() error                               { return nil }
 func (s *seen) Pod(types.UID, string) *corev1.Pod           { return nil }

@@ -21,7 +21,7 @@ import (
 // A Builder is not safe for concurrent use.
 type Builder struct {
 	nodes   map[string]*nodeState
-	pods    map[types.UID]*corev1.Pod // the pods on a node, by UID
+	pods    map[types.UID]placedPod // the pods on a node, by UID
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	pools   map[string]*Ledger // cluster-wide ledgers, by resource
 	signals map[string]*Signal // by name
@@ -40,6 +40,12 @@ type Builder struct {
 	byRow          map[string]rowSignal
 	journal        journal
 	current        *View
+}
+
+// placedPod is a pod on a node.
+type placedPod struct {
+	pod  *corev1.Pod
+	node string
 }
 
 // nodeState is the state of one node name. object is nil while only other parts of the node exist.
@@ -102,27 +108,46 @@ func (b *Builder) DeleteNode(name string) {
 // see [View.Nominated]. SetPod ignores a pod that differs from the current one only in its
 // resourceVersion.
 func (b *Builder) SetPod(pod *corev1.Pod) {
-	b.nominate(pod)
-	if old := b.pods[pod.UID]; old != nil && same(old, pod) {
-		return
-	}
-	b.removePod(pod.UID)
 	if Ended(pod) {
-		b.journal.gone(pod.UID)
+		b.DeletePod(pod.UID)
 		return
 	}
 	b.journal.came(pod)
-	if pod.Spec.NodeName == "" {
+	b.place(pod, pod.Spec.NodeName)
+}
+
+// AssumePod is like SetPod, for a pod that is decided to be on the node, and that the API server has not shown there. Its spec.nodeName
+// is the node if the pod is bound, and else "". The History does not get the pod, and [View.Room] stays as it is.
+func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
+	if b.current == nil {
+		b.place(pod, node)
+		return
+	}
+	before := b.View()
+	b.place(pod, node)
+	if view := b.View(); view != before {
+		view.room = before.room
+	}
+}
+
+// place puts the pod on the node; "": on none.
+func (b *Builder) place(pod *corev1.Pod, node string) {
+	b.nominate(pod, node)
+	if old := b.pods[pod.UID]; old.node == node && node != "" && same(old.pod, pod) {
+		return
+	}
+	b.removePod(pod.UID)
+	if node == "" {
 		return
 	}
 	if b.pods == nil {
-		b.pods = map[types.UID]*corev1.Pod{}
+		b.pods = map[types.UID]placedPod{}
 	}
-	b.pods[pod.UID] = pod
-	state := b.state(pod.Spec.NodeName)
+	b.pods[pod.UID] = placedPod{pod, node}
+	state := b.state(node)
 	i, _ := slices.BinarySearchFunc(state.pods, pod, comparePods)
 	state.pods = slices.Insert(state.pods, i, pod)
-	b.touch(pod.Spec.NodeName)
+	b.touch(node)
 }
 
 // DeletePod removes the pod from its node, or its nomination. It ignores an unknown UID.
@@ -136,21 +161,21 @@ func (b *Builder) DeletePod(uid types.UID) {
 }
 
 func (b *Builder) removePod(uid types.UID) {
-	pod := b.pods[uid]
-	if pod == nil {
+	placed, ok := b.pods[uid]
+	if !ok {
 		return
 	}
 	delete(b.pods, uid)
-	state := b.nodes[pod.Spec.NodeName]
-	if i, ok := slices.BinarySearchFunc(state.pods, pod, comparePods); ok {
+	state := b.nodes[placed.node]
+	if i, ok := slices.BinarySearchFunc(state.pods, placed.pod, comparePods); ok {
 		state.pods = slices.Delete(state.pods, i, i+1)
 	}
-	b.touch(pod.Spec.NodeName)
-	b.dropIfEmpty(pod.Spec.NodeName)
+	b.touch(placed.node)
+	b.dropIfEmpty(placed.node)
 }
 
 // Pod returns the pod with the UID if it is on a node, or nil.
-func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid] }
+func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid].pod }
 
 // SetDisruptionBudget adds the budget, or replaces the one with the same namespace and name. It
 // ignores a budget that differs from the current one only in its resourceVersion.
@@ -274,9 +299,9 @@ func (b *Builder) View() *View {
 	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
 		return b.current
 	}
-	next := &View{generation: 1}
+	next := &View{generation: 1, room: 1}
 	if b.current != nil {
-		next.generation = b.current.generation + 1
+		next.generation, next.room = b.current.generation+1, b.current.room+1
 		next.objects = b.current.objects
 		next.index, next.budgets, next.pools, next.signals = b.current.index, b.current.budgets, b.current.pools, b.current.signals
 		next.nominated = b.current.nominated

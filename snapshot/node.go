@@ -17,8 +17,9 @@ type Node struct {
 	// Object is the trimmed Node object. It is never nil and must not be changed. Its maps may be
 	// nil.
 	Object *corev1.Node
-	// Pods are the pods bound to the node that have not ended (their phase is neither Succeeded nor
-	// Failed), ordered by namespace and name. A pod with a deletionTimestamp is still listed: what
+	// Pods are the pods on the node that have not ended (their phase is neither Succeeded nor
+	// Failed), ordered by namespace and name. One without spec.nodeName is decided to be on the node,
+	// with the annotations that it will probably get, and is not bound yet. A pod with a deletionTimestamp is still listed: what
 	// it holds is free only when it is gone. Neither the slice nor the pods may be changed.
 	Pods []*corev1.Pod
 	// Ledgers hold the claims on the node's units, in order of resource, including claims of pods
@@ -56,7 +57,7 @@ func (n *Node) Ledger(resource string) *Ledger {
 	return nil
 }
 
-// Has reports whether the pod with the UID is bound to the node.
+// Has reports whether the pod with the UID is on the node.
 func (n *Node) Has(uid types.UID) bool {
 	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
 }

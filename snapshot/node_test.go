@@ -301,23 +301,72 @@ func TestWithNodes(t *testing.T) {
 	}
 }
 
-// The copy has the nodes of the other View, but for those that replace them, and everything else from the receiver.
-func TestWithNodesOf(t *testing.T) {
+// A pod that asks is not on its node, and keeps its claims there. Nothing else changes.
+func TestWithoutPod(t *testing.T) {
 	var b snapshot.Builder
-	for _, name := range []string{"a", "b", "c"} {
-		b.SetNode(node(name))
+	b.SetNode(node("a"))
+	b.SetNode(node("b"))
+	b.SetPod(pod("p", "a"))
+	b.SetPod(pod("q", "a"))
+	b.SetLedger(&snapshot.Ledger{Resource: "r", Node: "a", Pods: []snapshot.LedgerPod{{UID: "p"}}})
+	view := b.View()
+	got := view.WithoutPod("a", "p")
+	if n := got.Node("a"); n.Has("p") || !n.Has("q") || n.Ledger("r").Pod("p") == nil {
+		t.Errorf("the node has %d pods, and the ledger %v", len(n.Pods), n.Ledger("r"))
 	}
-	first := b.View()
-	b.SetPod(pod("p", "b"))
-	next := b.View()
-	other := first.WithNodes(first.Node("a").With(pod("q", "a")), first.Node("c").With(pod("q", "c")))
-	got := next.WithNodesOf(other, next.Node("b"), next.Node("c"))
-	for name, want := range map[string]*snapshot.Node{"a": other.Node("a"), "b": next.Node("b"), "c": next.Node("c")} {
-		if n := got.Node(name); n != want || got.Version(n.Row()) != next.WithNodes(want).Version(n.Row()) {
-			t.Errorf("node %s has %d pods, want %d", name, len(n.Pods), len(want.Pods))
+	if got.Node("b") != view.Node("b") || !view.Node("a").Has("p") {
+		t.Error("another node or the receiver changed")
+	}
+	for _, node := range []string{"b", "unknown"} {
+		if view.WithoutPod(node, "p") != view {
+			t.Errorf("without a pod that is not on node %s, the View is another one", node)
 		}
 	}
-	if got.Generation() != next.Generation() || other.Node("c") == next.Node("c") {
-		t.Errorf("got generation %d, want %d", got.Generation(), next.Generation())
+}
+
+// A pod that is assumed makes no room, and every other change may.
+func TestRoom(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	b.SetPod(pod("before", ""))
+	last := b.View()
+	for _, step := range []struct {
+		what   string
+		change func()
+		room   bool
+	}{
+		{"a pod is assumed", func() { b.AssumePod(pod("p", ""), "a") }, false},
+		{"another is assumed", func() { b.AssumePod(pod("q", ""), "a") }, false},
+		{"the API server shows it", func() { p := pod("p", "a"); p.Labels = map[string]string{"a": "b"}; b.SetPod(p) }, true},
+		{"it ends", func() { b.DeletePod("p") }, true},
+		{"the other is forgotten", func() { b.SetPod(pod("q", "")) }, true},
+		{"a node changes while a pod is assumed", func() { b.SetNode(node("b")); b.AssumePod(pod("r", ""), "a") }, true},
+	} {
+		step.change()
+		next := b.View()
+		if next == last || (next.Room() > last.Room()) != step.room {
+			t.Errorf("%s: View %d with room %d, then View %d with room %d", step.what, last.Generation(), last.Room(), next.Generation(), next.Room())
+		}
+		last = next
+	}
+}
+
+// The History has the pods as the API server shows them, and not those that are only assumed.
+func TestHistoryWithoutAssumedPods(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("a"))
+	b.SetPod(pod("p", ""))
+	b.View()
+	b.AssumePod(pod("p", ""), "a")
+	b.AssumePod(pod("unknown", ""), "a")
+	b.DeletePod("unknown")
+	if events := b.View().History().Events; len(events) != 1 || events[0].Pod.Spec.NodeName != "" {
+		t.Errorf("got %d events", len(events))
+	}
+	b.SetPod(pod("p", "a"))
+	b.DeletePod("p")
+	b.SetNode(node("b"))
+	if events := b.View().History().Events; len(events) != 2 || !events[1].Gone {
+		t.Errorf("the bound pod that is gone is not in the History: %d events", len(events))
 	}
 }

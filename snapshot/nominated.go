@@ -15,9 +15,9 @@ import (
 // not in [Node.Pods].
 func (v *View) Nominated() map[string][]*corev1.Pod { return v.nominated }
 
-// nominate adds or removes the pod's nomination.
-func (b *Builder) nominate(pod *corev1.Pod) {
-	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName == "" || pod.DeletionTimestamp != nil || Ended(pod) {
+// nominate adds or removes the nomination of a pod that is on the node; "": on none.
+func (b *Builder) nominate(pod *corev1.Pod, node string) {
+	if node != "" || pod.Status.NominatedNodeName == "" || pod.DeletionTimestamp != nil || Ended(pod) {
 		if _, was := b.nominated[pod.UID]; was {
 			delete(b.nominated, pod.UID)
 			b.nominatedDirty = true

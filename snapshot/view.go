@@ -7,12 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // View is the state of the cluster at one moment. The zero View is an empty cluster. A nil *View is
 // not valid.
 type View struct {
 	generation uint64
+	room       uint64
 	index      *NodeIndex
 	objects    *NodeObjects
 	rows       rowTable
@@ -25,6 +27,10 @@ type View struct {
 
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
+
+// Room increases with the Generation, except from one View to the next if the later one only has more pods that were assumed: a pod that
+// did not fit before does not fit in that View either.
+func (v *View) Room() uint64 { return v.room }
 
 // Len returns the number of nodes.
 func (v *View) Len() int {
@@ -141,12 +147,14 @@ func (v *View) WithNodes(nodes ...*Node) *View {
 	return &with
 }
 
-// WithNodesOf returns a copy of the View with the nodes of another View, which has the same NodeIndex, except that these nodes replace
-// their own. They are made from nodes of either View as for [View.WithNodes].
-func (v *View) WithNodesOf(other *View, nodes ...*Node) *View {
-	with := *v
-	with.rows = other.rows.with(nodes)
-	return &with
+// WithoutPod returns a copy of the View without the pod on the node, for the evaluation of that pod itself. The pod keeps its claims. It
+// returns the View itself if the pod is not there.
+func (v *View) WithoutPod(node string, uid types.UID) *View {
+	n := v.Node(node)
+	if n == nil || !n.Has(uid) {
+		return v
+	}
+	return v.WithNodes(n.holding(slices.DeleteFunc(slices.Clone(n.Pods), func(pod *corev1.Pod) bool { return pod.UID == uid })))
 }
 
 // ChangedSince yields the nodes of the View that are not the same in an earlier one, which has the same NodeIndex. Its cost is that of

@@ -30,6 +30,9 @@ import (
 type stillCluster struct{ view *snapshot.View }
 
 func (c stillCluster) View() *snapshot.View                    { return c.view }
+func (c stillCluster) ViewFor(types.UID) *snapshot.View        { return c.view }
+func (stillCluster) Assume(*corev1.Pod, string) func()         { return func() {} }
+func (stillCluster) Assumed(types.UID) string                  { return "" }
 func (stillCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
 func (stillCluster) Synced() error                             { return nil }
 func (stillCluster) Pod(types.UID, string) *corev1.Pod         { return nil }

@@ -20,11 +20,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// with serves a profile of one policy, and the pods in flight.
-func with(p policy.Policy, inFlight *extender.InFlight, ledgers engine.Ledgers) func(*engine.Options, *extender.Options) {
+// with serves a profile of one policy, and what handlers share.
+func with(p policy.Policy, shared *extender.Shared, ledgers engine.Ledgers) func(*engine.Options, *extender.Options) {
 	return func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "Policy", Policy: p, Weight: 1}}
-		o.InFlight, o.Ledgers = inFlight, ledgers
+		o.Shared, o.Ledgers = shared, ledgers
 	}
 }
 
@@ -53,12 +53,12 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 			nodes := []*corev1.Node{gpuNode("one", 1), gpuNode("other", 1)}
 			cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p"), largeGPUPod("q")}}
 			cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
-			inFlight := extender.NewInFlight()
-			binds, asks := serve(t, cluster, with(test.binds(), inFlight, b)), serve(t, cluster, with(test.asks(), inFlight, b))
+			shared := extender.NewShared()
+			binds, asks := serve(t, cluster, with(test.binds(), shared, b)), serve(t, cluster, with(test.asks(), shared, b))
 			answered := make(chan string)
 			go func() { answered <- bindTo(t, binds, "p", "one") }()
 			<-arrived
-			reloaded := serve(t, cluster, with(test.asks(), inFlight, b))
+			reloaded := serve(t, cluster, with(test.asks(), shared, b))
 			for name, s := range map[string]server{"the other profile": asks, "a profile made meanwhile": reloaded} {
 				if got := fitting(t, s, largeGPUPod("q"), "one", "other"); !slices.Equal(got, []string{"other"}) {
 					t.Errorf("while p is being bound to one, in %s q fits on %q", name, got)
@@ -85,9 +85,9 @@ func TestProfilesCountTheSameNominations(t *testing.T) {
 	victim := on(sharing("victim", 0, 10), "one", "0")
 	important := sharing("important", 10, 10)
 	cluster := &fakeCluster{view: view(nodes, victim), pods: []*corev1.Pod{important, victim}}
-	inFlight := extender.NewInFlight()
+	shared := extender.NewShared()
 	gpus := func() server {
-		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), inFlight, newLedgerStore()))
+		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), shared, newLedgerStore()))
 	}
 	preempts, asks := gpus(), gpus()
 	preempts.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{

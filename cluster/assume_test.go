@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// shown returns where the latest View has the pod with the UID p: on which nodes, and whether it is bound there, or to which node it is
+// nominated.
+func shown(s *state) string {
+	on := ""
+	for n := range s.view().All() {
+		for _, pod := range n.Pods {
+			if pod.UID != "p" {
+				continue
+			}
+			on += "on " + n.Name
+			if pod.Spec.NodeName != "" {
+				on += ", bound"
+			}
+		}
+		if len(s.view().Nominated()[n.Name]) > 0 {
+			on += "nominated to " + n.Name
+		}
+	}
+	if on == "" {
+		return "nowhere"
+	}
+	return on
+}
+
+// TestAssumption follows the state machine in the comment of assumption, step by step.
+func TestAssumption(t *testing.T) {
+	pod := func(node string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node},
+			Status: corev1.PodStatus{NominatedNodeName: "c"},
+		}
+	}
+	type step struct {
+		do   string
+		want string // where the View has the pod
+	}
+	for name, steps := range map[string][]step{
+		"decided, and forgotten":        {{"assume a", "on a"}, {"forget", "nominated to c"}},
+		"decided and bound":             {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
+		"bound by another client":       {{"assume a", "on a"}, {"finish", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
+		"the watch is faster than bind": {{"assume a", "on a"}, {"watch a", "on a, bound"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}},
+		"bound elsewhere":               {{"assume a", "on a"}, {"watch b", "on b, bound"}, {"forget", "on b, bound"}},
+		"gone while it is decided":      {{"assume a", "on a"}, {"gone", "nowhere"}, {"forget", "nowhere"}},
+		"gone while it is bound":        {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone", "nowhere"}, {"forget", "nowhere"}},
+		"changed while it is decided":   {{"assume a", "on a"}, {"watch ", "on a"}, {"forget", "nominated to c"}},
+		"two calls for one node":        {{"assume a", "on a"}, {"assume a", "on a"}, {"forget", "on a"}, {"forget", "nominated to c"}},
+		"two calls, and one binds":      {{"assume a", "on a"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"forget", "on a, bound"}},
+		"decided anew":                  {{"assume a", "on a"}, {"assume b", "on b"}, {"forget", "on b"}, {"forget", "nominated to c"}},
+		"decided anew, bound before":    {{"assume a", "on a"}, {"assume b", "on b"}, {"bind a", "on a, bound"}},
+		"decided when it is bound":      {{"watch a", "on a, bound"}, {"assume b", "on a, bound"}, {"forget", "on a, bound"}},
+		"unconfirmed, and bound":        {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm a", "on a, bound"}},
+		"unconfirmed, and not bound":    {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm ", "nominated to c"}},
+		"unconfirmed, and gone":         {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone from the API", "nominated to c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState()
+			for _, node := range []string{"a", "b", "c"} {
+				s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+			}
+			s.setPod(pod(""))
+			s.setComplete()
+			var forgets []func()
+			now := time.Now()
+			for i, step := range steps {
+				var node string
+				before := s.view().Room()
+				switch _, err := fmt.Sscanf(step.do, "assume %s", &node); {
+				case err == nil:
+					forgets = append(forgets, s.assume(pod(""), node))
+					if s.view().Room() != before {
+						t.Errorf("step %d, %s, makes room", i, step.do)
+					}
+				case step.do == "forget":
+					forgets[0]()
+					forgets = forgets[1:]
+				case step.do == "finish":
+					s.finishBinding("p", now)
+				case step.do == "gone":
+					s.removePod(pod(""))
+				case step.do == "gone from the API":
+					s.resolve(s.unconfirmed(now.Add(time.Hour))[0], nil, now)
+				case step.do[:4] == "bind":
+					s.endBind("p", s.beginBind("p"), pod(step.do[5:]), now)
+				case step.do[:5] == "watch":
+					s.setPod(pod(step.do[6:]))
+					s.publish()
+				case step.do[:7] == "confirm":
+					s.resolve(s.unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
+				}
+				if step.do == "gone" {
+					s.publish()
+				}
+				if got := shown(s); got != step.want {
+					t.Fatalf("after step %d, %s, the pod is %s, want %s", i, step.do, got, step.want)
+				}
+			}
+		})
+	}
+}
+
+// A pod that asks where it fits does not count against itself while it is decided, and counts when it is bound.
+func TestViewFor(t *testing.T) {
+	c := &Cluster{state: newState()}
+	c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	c.state.setComplete()
+	has := func(asking types.UID) bool { return c.ViewFor(asking).Node("a").Has("p") }
+	forget := c.Assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}, "a")
+	if has("p") || !has("q") || !has("") || c.Assumed("p") != "a" {
+		t.Errorf("while it is decided: for itself %v, for another %v, for nobody %v, on %q", has("p"), has("q"), has(""), c.Assumed("p"))
+	}
+	c.FinishBinding("p")
+	forget()
+	if !has("p") || !has("q") || c.Assumed("p") != "" {
+		t.Errorf("when it is bound: for itself %v, for another %v, on %q", has("p"), has("q"), c.Assumed("p"))
+	}
+}
+
+func TestForgetTwicePanics(t *testing.T) {
+	s := newState()
+	forget := s.assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}, "a")
+	forget()
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	forget()
+}
+
+// BenchmarkAssume is a pod that is decided, and one that is forgotten, while others are decided.
+func BenchmarkAssume(b *testing.B) {
+	const nodes = 5000
+	node := func(i int) string { return fmt.Sprintf("node-%05d", i*7%nodes) }
+	for _, others := range []int{1, 50, 500, 5000} {
+		b.Run(fmt.Sprint(others), func(b *testing.B) {
+			b.ReportAllocs()
+			s := newState()
+			for i := range nodes {
+				s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}})
+			}
+			s.setComplete()
+			pods := make([]*corev1.Pod, b.N+others)
+			for i := range pods {
+				name := fmt.Sprint("pod-", i)
+				pods[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+			}
+			forgets := make([]func(), 0, len(pods))
+			for i := range others {
+				forgets = append(forgets, s.assume(pods[i], node(i)))
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				forgets = append(forgets, s.assume(pods[i+others], node(i+others)))
+				forgets[i]()
+			}
+		})
+	}
+}
