@@ -10,7 +10,7 @@ TOOLS := $(GO) tool -modfile=go.tools.mod
 # except tests of several processes.
 RACE = $(shell $(GO) list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 	grep -E '[[ ](sync|sync/atomic|golang.org/x/sync/errgroup|outboard.dev/outboard/policy/policytest)[] ]' | \
-	cut -d ' ' -f 1 | grep -vE '/(controlplane|examples|test|placement)(/|$$)')
+	cut -d ' ' -f 1 | grep -vE '/(examples|test|placement)(/|$$)')
 
 FUZZTIME ?= 10000x
 
@@ -26,7 +26,7 @@ PODS ?= openb_pod_list_default.csv
 BUILDVCS ?= auto
 OUTBOARD = $(GO) build -buildvcs=$(BUILDVCS) -o bin/outboard ./cmd/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests api tidy check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ test-all: test race fuzz scale figures ## run everything: make test, race, fuzz,
 unit: ## run the tests of make test, with a control plane that is already built
 	$(GO) test -vet=off -count 1 -timeout 30m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
 	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
-	$(GO) -C image test -vet=off -count 1 -timeout 30m ./...
+	$(GO) -C deploy/image test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
 
 scale: control-plane ## run tests of make test again with a thousand pods
@@ -118,7 +118,7 @@ compat: kubernetes ## place pods with the kube-schedulers of other Kubernetes ve
 IMAGE ?= outboard:dev
 
 image: ## write the container image for amd64 and arm64 to bin/image, as an OCI layout
-	$(GO) -C image run . -name $(IMAGE)
+	$(GO) -C deploy/image run . -name $(IMAGE)
 
 manifests: ## render deploy/chart into the manifests of deploy/
 	$(GO) test -run '^Test(Presets|ChartHasTheSchema)$$' ./deploy -update
@@ -128,6 +128,15 @@ docs: ## write the reference pages in docs/reference from the code
 	$(GO) test -run '^TestDescriptions$$' -count 1 ./app -update
 	$(GO) run ./docs/generate
 
+api: ## write test/project/api.txt, the list of what other modules can use
+	$(GO) test -vet=off -run '^TestAPI$$' -count 1 ./test/project -update
+
+# The root module has the versions of kubernetes/go.mod, which follow the release of Kubernetes there; the examples have those of the root.
+tidy: ## give all modules the versions of kubernetes/go.mod, and tidy them
+	$(GO) get $$($(GO) -C kubernetes list -m -f '{{.Path}}@{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' \
+		$$($(GO) list -m -f '{{if not (or .Indirect .Main)}}{{.Path}}{{end}}' all))
+	for file in $$(git ls-files '*go.mod'); do $(GO) -C $$(dirname $$file) mod tidy || exit 1; done
+
 check: format vet lint compile build ## check formatting, vet, lint, and that everything compiles
 
 format:
@@ -136,13 +145,13 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) -C kubernetes vet ./...
-	$(GO) -C image vet ./...
+	$(GO) -C deploy/image vet ./...
 	$(GO) -C deploy/render vet ./...
 
 lint:
 	$(TOOLS) staticcheck ./...
 	$(GO) -C kubernetes tool -modfile=../go.tools.mod staticcheck ./...
-	$(GO) -C image tool -modfile=../go.tools.mod staticcheck ./...
+	$(GO) -C deploy/image tool -modfile=../../go.tools.mod staticcheck ./...
 	$(GO) -C deploy/render tool -modfile=../../go.tools.mod staticcheck ./...
 	$(TOOLS) actionlint -shellcheck= -pyflakes=
 
@@ -159,10 +168,13 @@ control-plane: kubernetes prometheus helm ## build etcd, kube-apiserver, kube-sc
 helm:
 	@for version in v3 v4; do $(GO) -C deploy/render tool -n helm.sh/helm/$$version/cmd/helm > /dev/null || exit 1; done
 
-kubernetes prometheus:
-	@$(MAKE) --no-print-directory -C $@
+kubernetes:
+	@$(MAKE) --no-print-directory -C kubernetes
+
+prometheus:
+	@$(MAKE) --no-print-directory -C test/prometheus
 
 clean: ## remove all build output
 	rm -rf bin
 	$(MAKE) -C kubernetes clean
-	$(MAKE) -C prometheus clean
+	$(MAKE) -C test/prometheus clean

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/ledger"
-	"outboard.dev/outboard/ledger/audit"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/snapshot"
 )
 

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/wiring"
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring"
 )
 
 // renewalNotice is how long before a certificate expires the command reports that.

@@ -17,10 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/policies/standard"
-	"outboard.dev/outboard/wiring"
 )
 
 // certsDir runs the command and returns the files of the directory by name.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/service"
 )
 
 func checkCommand(types config.Types) *cobra.Command {

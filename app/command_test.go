@@ -16,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outboard.dev/outboard/atomicfile"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/service"
-	"outboard.dev/outboard/wiring/doctor"
+	"outboard.dev/outboard/internal/atomicfile"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 type doctorOptions struct {

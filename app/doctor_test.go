@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/docs"
-	"outboard.dev/outboard/wiring/doctor"
+	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 const ignorableBinder = `apiVersion: kubescheduler.config.k8s.io/v1

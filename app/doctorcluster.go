@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/ledger"
-	"outboard.dev/outboard/wiring/doctor"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 // readForDoctor reads the objects of the cluster that outboard doctor checks. A list that the user may not read is in Unlisted. It

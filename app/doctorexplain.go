@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"outboard.dev/outboard/config/strictyaml"
 	"outboard.dev/outboard/docs"
+	"outboard.dev/outboard/internal/config/strictyaml"
 )
 
 var (

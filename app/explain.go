@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/internal/explain"
 )
 
 func explainCommand() *cobra.Command {

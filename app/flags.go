@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/service"
 )
 
 // oneOf returns an error unless the value of the flag is one of the words.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/service"
 )
 
 func gpusCommand() *cobra.Command {

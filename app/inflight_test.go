@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/service"
 	"outboard.dev/outboard/snapshot"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 )
 
 func TestLimitMemory(t *testing.T) {

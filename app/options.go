@@ -1,7 +1,7 @@
 package app
 
 import (
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	policies "outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
@@ -9,24 +9,26 @@ import (
 )
 
 // Option changes the policies or signals of the command.
-type Option func(*config.Types)
+type Option func(*typeSet)
+
+type typeSet = config.Types
 
 // WithPolicies replaces the types of policies that configurations can name. Default
 // standard.Types(), of package policies/standard.
 func WithPolicies(types ...policy.Type) Option {
-	return func(t *config.Types) { t.Policies = types }
+	return func(t *typeSet) { t.Policies = types }
 }
 
 // WithSignals replaces the types of sources of signals that configurations can name.
 // Default standard.Types(), of package signal/standard.
 func WithSignals(types ...signal.Type) Option {
-	return func(t *config.Types) { t.Signals = types }
+	return func(t *typeSet) { t.Signals = types }
 }
 
 func typesOf(options []Option) config.Types {
-	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	t := typeSet{Policies: policies.Types(), Signals: signals.Types()}
 	for _, set := range options {
-		set(&types)
+		set(&t)
 	}
-	return types
+	return t
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/service"
 )
 
 // kube-scheduler shows the Error of a response in the pod's events, but nothing of a 403. So the

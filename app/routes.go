@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"outboard.dev/outboard/callmetrics"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/extender"
-	"outboard.dev/outboard/server"
-	"outboard.dev/outboard/service"
-	"outboard.dev/outboard/throttle"
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/extender"
+	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/throttle"
 )
 
 // serving responds to calls with the profiles in use.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/config/strictyaml"
-	"outboard.dev/outboard/wiring"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/wiring"
 )
 
 type schedulerConfigOptions struct {

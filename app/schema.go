@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 )
 
 func schemaCommand(types config.Types) *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/policy"
 )

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/filewatch"
-	"outboard.dev/outboard/server"
-	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/filewatch"
+	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/internal/service"
 )
 
 func serveCommand(types config.Types) *cobra.Command {

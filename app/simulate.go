@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/service"
-	"outboard.dev/outboard/simulate"
 )
 
 // maxMore is how many more pods --more tries to place at most.

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/extender/verify"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/extender/verify"
 )
 
 type verifyOptions struct {

@@ -16,12 +16,12 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/wiring"
 	policies "outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	signals "outboard.dev/outboard/signal/standard"
-	"outboard.dev/outboard/wiring"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated files of the chart")

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	policies "outboard.dev/outboard/policies/standard"
 	signals "outboard.dev/outboard/signal/standard"
 )

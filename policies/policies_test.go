@@ -20,7 +20,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	signals "outboard.dev/outboard/signal/standard"

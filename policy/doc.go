@@ -26,9 +26,8 @@
 //     ConfigMaps, the history of pods.
 //   - [Reserver]: a pod must claim units before it is bound.
 //   - [ClaimValidator], beside Reserver: units can fail, or pods must be bound in order.
-//
-// Two more interfaces belong to their callers: Precomputer of package engine, for expensive results
-// that many requests share, and Inspector of package service, for data that tools read.
+//   - [Precomputer]: the policy has expensive results that many requests share.
+//   - [Inspector]: the policy shows its state to people and tools.
 //
 // # Scores
 //

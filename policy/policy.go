@@ -178,6 +178,23 @@ const (
 // replaces it with a score.
 const NoOpinion int64 = -1
 
+// Precomputer is implemented by a Policy with expensive results that many requests share, such as a
+// model learned from [snapshot.View.History].
+type Precomputer interface {
+	// Precompute computes and keeps what requests with this View, and the views after it, will
+	// need. It makes them faster and never changes a decision. One goroutine at a time calls it,
+	// from time to time with the latest View, concurrently with requests.
+	Precompute(view *snapshot.View)
+}
+
+// Inspector is implemented by a Policy that shows its state to people and their tools.
+type Inspector interface {
+	// Inspect returns the value at a path below that of the profile, such as "inspect/node-1",
+	// which is then encoded as JSON. found is false if the path does not exist. Inspect is pure. The
+	// View has the pods that are being bound.
+	Inspect(view *snapshot.View, path string) (answer any, found bool)
+}
+
 // InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, that must
 // be called for every pod with certain resources, or that only scores. The configuration of a policy
 // may implement it as well: then errors about its signals and resources are reported together with

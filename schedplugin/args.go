@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/config/strictyaml"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/config/strictyaml"
 )
 
 // argsName is the name in errors of a configuration in the arguments.

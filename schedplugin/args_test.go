@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	policies "outboard.dev/outboard/policies/standard"
 	signals "outboard.dev/outboard/signal/standard"
 )

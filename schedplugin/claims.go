@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/binder"
-	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/decision"
 )
 
 // reservation is what Reserve has decided about the pod of a cycle.

@@ -1,9 +1,9 @@
 // Package schedplugin runs the policies of a profile inside kube-scheduler, as a plugin of its scheduling framework. The same
-// policies with the same configuration run behind kube-scheduler's extender calls (package extender); a build of kube-scheduler with
+// policies with the same configuration run behind kube-scheduler's extender calls (internal/extender); a build of kube-scheduler with
 // the plugin needs no calls:
 //
 //	func main() {
-//		outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(config.Types{}))
+//		outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(nil, nil))
 //		os.Exit(cli.Run(app.NewSchedulerCommand(outboard)))
 //	}
 //
@@ -12,7 +12,7 @@
 //
 // # Configuration
 //
-// The args of the plugin are a configuration file of Outboard, with two more fields; package config describes it:
+// The args of the plugin are a configuration file of Outboard, with two more fields, which docs/reference/configuration.md describes:
 //
 //	profiles:                       # of a KubeSchedulerConfiguration
 //	- schedulerName: default-scheduler

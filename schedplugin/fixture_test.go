@@ -20,11 +20,11 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/service"
 	policies "outboard.dev/outboard/policies/standard"
-	"outboard.dev/outboard/service"
 	signals "outboard.dev/outboard/signal/standard"
 )
 

@@ -14,29 +14,31 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/binder"
-	"outboard.dev/outboard/callmetrics"
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/filewatch"
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/filewatch"
+	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/internal/service"
 	policies "outboard.dev/outboard/policies/standard"
-	"outboard.dev/outboard/server"
-	"outboard.dev/outboard/service"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use the given types; a nil list stands
-// for the built-in ones. The plugins of one factory, one for each profile of kube-scheduler, share one configuration and all background
+// New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use these types of policies and of sources
+// of signals; a nil list stands for the built-in ones. The plugins of one factory, one for each profile of kube-scheduler, share one configuration and all background
 // work. Plugins of different factories share nothing.
-func New(types config.Types) func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	if types.Policies == nil {
-		types.Policies = policies.Types()
+func New(policyTypes []policy.Type, signalTypes []signal.Type) func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	if policyTypes == nil {
+		policyTypes = policies.Types()
 	}
-	if types.Signals == nil {
-		types.Signals = signals.Types()
+	if signalTypes == nil {
+		signalTypes = signals.Types()
 	}
-	h := &host{types: types}
+	h := &host{types: config.Types{Policies: policyTypes, Signals: signalTypes}}
 	return h.plugin
 }
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
 

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
 

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
 )
 
 const onePerNode = "profiles: [{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]\n"

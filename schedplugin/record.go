@@ -5,8 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )

@@ -10,7 +10,7 @@ import (
 
 // failure is an error in the events of pods that is no reason of a policy.
 type failure struct {
-	folder string
+	folder string // in internal
 	text   string // a string literal of the folder, with verbs
 	names  []string
 	do     string
@@ -39,8 +39,8 @@ var bindFailures = []failure{
 	{"extender", "binding needs the API server, and Outboard runs without a cluster", nil, "Set `clientConnection`, or remove `bindVerb` from kube-scheduler's configuration."},
 	{"binder", "the Binding was withdrawn, and the claims of the pod were released: %w", []string{"ERROR"}, "Nothing: kube-scheduler retries. `ERROR` is the cause."},
 	{"binder", "%w; its claims stay for now: %w", []string{"ERROR", "ERROR"}, "Nothing at first: the claims are released after `ledgers.reclaimAfter` unless the pod is bound. Resolve the cause."},
-	{"binding", "the pod has changed", nil, "Nothing: kube-scheduler retries with the new version of the pod."},
-	{"binding", "it is not known whether the pod was bound", nil, "See [When an answer is lost](../claims.md#when-an-answer-is-lost)."},
+	{"binder", "the pod has changed", nil, "Nothing: kube-scheduler retries with the new version of the pod."},
+	{"binder", "it is not known whether the pod was bound", nil, "See [When an answer is lost](../claims.md#when-an-answer-is-lost)."},
 	{"cluster", "too many pods are being bound concurrently", nil, "Increase `clientConnection.qps` and `clientConnection.burst`."},
 	{"ledger", "the API server does not serve %s: install the Ledger CRD: kubectl apply -f deploy/chart/crds/ledgers.yaml", []string{"ledgers.outboard.dev"}, "Run the command."},
 	{"ledger", "the object with the ledger's name is for another resource or node", nil, "Run `outboard audit`, and delete that Ledger if no pod needs it."},
@@ -88,7 +88,7 @@ func failures(d *document, root string) error {
 
 // check returns an error if the text is not in the code.
 func (f *failure) check(root string) error {
-	files, err := parseFolder(filepath.Join(root, f.folder))
+	files, err := parseFolder(filepath.Join(root, "internal", f.folder))
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (f *failure) check(root string) error {
 		})
 	}
 	if !found {
-		return fmt.Errorf("no text in %s contains %q", f.folder, f.text)
+		return fmt.Errorf("no text in internal/%s contains %q", f.folder, f.text)
 	}
 	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/app"
-	"outboard.dev/outboard/callmetrics"
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/internal/service"
 	policies "outboard.dev/outboard/policies/standard"
-	"outboard.dev/outboard/server"
-	"outboard.dev/outboard/service"
 	signals "outboard.dev/outboard/signal/standard"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 )

@@ -52,7 +52,9 @@ func text(e ast.Expr) (value string, ok bool) {
 }
 
 // metricFolders are the packages that define metrics.
-var metricFolders = []string{"app", "callmetrics", "cluster", "ledger", "requeue", "server", "service", "signal"}
+var metricFolders = []string{
+	"app", "internal/callmetrics", "internal/cluster", "internal/ledger", "internal/requeue", "internal/server", "internal/service", "signal",
+}
 
 var (
 	metricName = regexp.MustCompile(`^outboard_[a-z_]+$`)

@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

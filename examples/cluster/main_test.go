@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // signaling is a buffer that closes seen when it has the text.

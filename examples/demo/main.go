@@ -23,9 +23,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

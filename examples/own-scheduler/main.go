@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/schedplugin"
 
@@ -14,7 +13,7 @@ import (
 )
 
 func main() {
-	types := config.Types{Policies: append(standard.Types(), seats.Type())}
-	outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(types))
+	policies := append(standard.Types(), seats.Type())
+	outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(policies, nil))
 	os.Exit(cli.Run(app.NewSchedulerCommand(outboard)))
 }

@@ -85,12 +85,12 @@ var block = regexp.MustCompile(`(?s)(?:^|\n)(?:cat > scheduler.yaml <<'END'|` + 
 // ofTheDoctor returns the test data of package wiring/doctor.
 func ofTheDoctor(tb testing.TB) (all []sampleFile) {
 	tb.Helper()
-	for _, name := range matching(tb, "wiring/doctor/testdata/*.txtar") {
+	for _, name := range matching(tb, "internal/wiring/doctor/testdata/*.txtar") {
 		archive, err := txtar.ParseFile(name)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		f := sampleFile{"wiring/doctor/testdata/" + filepath.Base(name), string(archive.Files[0].Data), ""}
+		f := sampleFile{"internal/wiring/doctor/testdata/" + filepath.Base(name), string(archive.Files[0].Data), ""}
 		if i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "outboard.yaml" }); i >= 0 {
 			f.outboard = string(archive.Files[i].Data)
 		}

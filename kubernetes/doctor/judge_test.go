@@ -21,11 +21,11 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring/doctor"
 	"outboard.dev/outboard/policies/standard"
 	signals "outboard.dev/outboard/signal/standard"
-	"outboard.dev/outboard/wiring/doctor"
 )
 
 var (

@@ -19,8 +19,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"outboard.dev/outboard/internal/wiring/doctor"
 	"outboard.dev/outboard/schedplugin"
-	"outboard.dev/outboard/wiring/doctor"
 )
 
 // nowhere is the address of an API server that does not run. kube-scheduler does not connect before it has read its configuration.

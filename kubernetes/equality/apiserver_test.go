@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 

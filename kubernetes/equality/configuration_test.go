@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"

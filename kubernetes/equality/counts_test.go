@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 )
 
 // counts counts what the cases cover, so that the test detects a generator that draws no interesting cases.

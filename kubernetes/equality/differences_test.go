@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
 

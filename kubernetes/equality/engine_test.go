@@ -3,8 +3,8 @@ package equality
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
 

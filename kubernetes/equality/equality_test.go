@@ -19,10 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/kubescheduler"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
 

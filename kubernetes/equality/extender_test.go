@@ -20,11 +20,11 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"outboard.dev/outboard/callmetrics"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/extender"
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/extender"
 )
 
 // verdict is the result for one node.

@@ -29,8 +29,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/schedplugin"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
@@ -70,7 +70,7 @@ func startFramework(t fataler, text []byte, w *world, enabled []schedulerapi.Plu
 		t.Fatalf("%v", err)
 	}
 	registry := plugins.NewInTreeRegistry()
-	if err := registry.Register(schedplugin.Name, schedplugin.New(config.Types{Policies: policyTypes(&p.seen), Signals: []signal.Type{p.signals.source()}})); err != nil {
+	if err := registry.Register(schedplugin.Name, schedplugin.New(policyTypes(&p.seen), []signal.Type{p.signals.source()})); err != nil {
 		t.Fatalf("%v", err)
 	}
 	defaults, err := latest.Default()

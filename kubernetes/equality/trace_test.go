@@ -22,9 +22,9 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/schedplugin"
-	"outboard.dev/outboard/simulate"
 	"outboard.dev/outboard/snapshot"
 )
 

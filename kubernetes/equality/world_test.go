@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/binding"
-	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -228,9 +228,9 @@ func (k *keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapsh
 type apiServer struct {
 	*world
 	view    atomic.Pointer[snapshot.View]
-	bound   *binding.Binding // the latest one
-	pending *corev1.Pod      // the pod that is being placed, once observed; nil: not yet
-	live    *corev1.Pod      // the same pod, as the API server has it
+	bound   *binder.Binding // the latest one
+	pending *corev1.Pod     // the pod that is being placed, once observed; nil: not yet
+	live    *corev1.Pod     // the same pod, as the API server has it
 }
 
 // publish updates the observed state to the current world.
@@ -277,7 +277,7 @@ func (a *apiServer) TouchPod(context.Context, string, string, types.UID) (*corev
 
 func (a *apiServer) Throttle(ctx context.Context) (context.Context, error) { return ctx, nil }
 
-func (a *apiServer) Bind(_ context.Context, b binding.Binding) error {
+func (a *apiServer) Bind(_ context.Context, b binder.Binding) error {
 	a.bound = &b
 	return nil
 }

@@ -24,7 +24,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/schedplugin"
 )
 
@@ -63,7 +62,7 @@ func BenchmarkAttempt(b *testing.B) {
 	}{
 		{name: "stock"},
 		{name: "nothing", plugin: NewNothing},
-		{name: "outboard", plugin: schedplugin.New(config.Types{})},
+		{name: "outboard", plugin: schedplugin.New(nil, nil)},
 	}
 	for i := range arms {
 		arms[i].inTree = startWith(b, arms[i].plugin, objects)

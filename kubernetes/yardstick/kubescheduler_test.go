@@ -8,7 +8,7 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/kubescheduler"
+	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
 

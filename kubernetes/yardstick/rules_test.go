@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/rules"
 	"outboard.dev/outboard/policy"
 )

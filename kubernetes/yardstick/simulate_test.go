@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 )
 
 // TestPlaces compares where a simulation places a pod, without an extender, with the results of the filters of the default

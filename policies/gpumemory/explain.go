@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/snapshot"
 )
 

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/placement"
-	"outboard.dev/outboard/policies/gpumemory/strategy"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
@@ -71,7 +71,7 @@ func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 	return &rankedCycle{fitting, ranking}, nil
 }
 
-// Precompute implements engine.Precomputer.
+// Precompute implements policy.Precomputer.
 func (p *gpuMemory) Precompute(view *snapshot.View) {
 	if p.ranker != nil {
 		p.ranker.Precompute(view)

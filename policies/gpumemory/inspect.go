@@ -50,7 +50,7 @@ type inspectedPod struct {
 	Used      int64  `json:"usedGPU"`
 }
 
-// Inspect implements service.Inspector. At inspect and inspect/NODE it answers as the
+// Inspect implements policy.Inspector. At inspect and inspect/NODE it answers as the
 // gpushare extender does, at gpus and gpus/NODE with a [Report].
 func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found bool) {
 	kind, name, one := strings.Cut(path, "/")

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
-	"outboard.dev/outboard/placement"
-	"outboard.dev/outboard/policies/gpumemory/strategy"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"

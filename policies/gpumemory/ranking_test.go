@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/placement"
-	"outboard.dev/outboard/policies/gpumemory/strategy"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -232,7 +231,7 @@ func TestLeastWasteLearns(t *testing.T) {
 	}
 }
 
-var _ engine.Precomputer = (*gpuMemory)(nil)
+var _ policy.Precomputer = (*gpuMemory)(nil)
 
 // A policy without a strategy has nothing to precompute.
 func TestPrecomputeWithoutAStrategy(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"outboard.dev/outboard/policies/gpumemory/strategy"
+	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )

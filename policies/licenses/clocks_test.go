@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/policies/licenses"
 	"outboard.dev/outboard/policy/policytest"
 )

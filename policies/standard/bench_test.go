@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	signals "outboard.dev/outboard/signal/standard"

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
 )
 
 // largePods have about the largest size that the API server accepts, each in a field that policies

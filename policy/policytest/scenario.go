@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
 )
 
 // Getter gets ConfigMaps of the configured namespace. client-go's implements it.

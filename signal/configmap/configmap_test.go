@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/configmap"
-	"outboard.dev/outboard/signal/content"
 )
 
 var limits = signal.Limits{Values: 2, Bytes: 100}

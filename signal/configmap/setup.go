@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
 )
 
 // Config is a document in a ConfigMap.

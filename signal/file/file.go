@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"outboard.dev/outboard/filewatch"
+	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/internal/filewatch"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
 )
 
 // lookAgain is how often a file is checked that cannot be watched because it does not exist.

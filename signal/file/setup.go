@@ -3,8 +3,8 @@ package file
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
 )
 
 // Config is a document in a file, which is read again when it changes.

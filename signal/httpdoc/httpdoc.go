@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
-	"outboard.dev/outboard/signal/httpclient"
 )
 
 // accept is for servers that offer a document in several formats.

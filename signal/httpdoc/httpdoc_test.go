@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
 	"outboard.dev/outboard/signal/httpdoc"
 )
 

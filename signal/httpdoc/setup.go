@@ -3,9 +3,9 @@ package httpdoc
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/content"
-	"outboard.dev/outboard/signal/httpclient"
 )
 
 // Config is a document at a URL.

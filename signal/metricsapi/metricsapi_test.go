@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/metricsapi"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 var limits = signal.Limits{Values: 100, Bytes: 1 << 20}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/httpclient"
 )
 
 // This file implements a part of the HTTP API:

@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/httpclient"
 )
 
 // Source is a [signal.Source].

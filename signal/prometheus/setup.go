@@ -5,9 +5,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/httpclient"
 )
 
 // Config is an instant query.

@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"outboard.dev/outboard/controlplane"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/remote"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 var limits = signal.Limits{Values: 1000, Bytes: 16 << 20}

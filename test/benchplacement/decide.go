@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/placement"
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/strategies"
 )

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/engine"
-	"outboard.dev/outboard/placement"
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/snapshot"
 )
 

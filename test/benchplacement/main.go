@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/simulate"
 	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/strategies"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 )
 
 // trace writes a small trace: 6 nodes with two GPUs, and pods of several sizes.

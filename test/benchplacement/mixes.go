@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 )
 
 // This file draws mixes of pods that differ from the trace, to measure strategies with other pods.

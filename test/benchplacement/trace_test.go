@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 )
 
 // published is the GPU allocation of FGD in the paper, in percent, by the arrived requests: the

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policies/standard"
 )
 

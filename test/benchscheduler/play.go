@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/measure"
 )
 

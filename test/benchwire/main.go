@@ -20,7 +20,7 @@ func main() {
 			return serve(os.Args[2:])
 		}
 		var o options
-		flag.StringVar(&o.data, "data", filepath.Join("extender", "testdata", "wire"), "the folder with the recorded calls")
+		flag.StringVar(&o.data, "data", filepath.Join("internal", "extender", "testdata", "wire"), "the folder with the recorded calls")
 		flag.IntVar(&o.rounds, "rounds", 5, "how many times to play the calls")
 		flag.IntVar(&o.touch, "touch", 24, "MiB of memory to touch before each call")
 		flag.StringVar(&o.only, "only", "", "play only the recordings whose names contain this")

@@ -33,7 +33,7 @@ func TestPrioritizeBody(t *testing.T) {
 
 // The measured arm responds to its calls, also after the cluster has changed.
 func TestOutboardArmAnswers(t *testing.T) {
-	calls, err := readRecording("../../extender/testdata/wire/filter-5000-default.jsonl.gz")
+	calls, err := readRecording("../../internal/extender/testdata/wire/filter-5000-default.jsonl.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

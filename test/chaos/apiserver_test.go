@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 

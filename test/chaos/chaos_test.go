@@ -21,8 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger/audit"
+	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // cardSize is the memory of each GPU.

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // from is another build, for example of an earlier commit (make upgrade).

@@ -16,7 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/stage"
 )

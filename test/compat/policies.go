@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

@@ -20,12 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/decision"
-	"outboard.dev/outboard/explain"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/wiring/doctor"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
-	"outboard.dev/outboard/wiring/doctor"
 )
 
 // mode is whether kube-scheduler sends the names of nodes.

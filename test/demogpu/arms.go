@@ -5,9 +5,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/simulate"
 )
 
 // arm is one way to place pods.

@@ -11,7 +11,7 @@ import (
 	"io"
 	"os"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/measure"
 )
 

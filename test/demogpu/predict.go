@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/measure"
 )
 

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/simulate"
+	"outboard.dev/outboard/internal/simulate"
 )
 
 // trace is a cluster, and the pods that arrive.

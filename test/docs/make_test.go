@@ -160,7 +160,7 @@ func cloneTo(t *testing.T, root, clone string) {
 	shell(t, root, "git ls-files -z --modified --others --exclude-standard | while IFS= read -r -d '' file; do "+
 		"if [ -e \"$file\" ]; then mkdir -p \"$(dirname \""+clone+"/$file\")\" && cp \"$file\" \""+clone+"/$file\"; else rm -f \""+clone+"/$file\"; fi; done")
 	shell(t, clone, "git add --all && { git diff --cached --quiet || git -c user.name=test -c user.email=test commit --quiet --message changes; }")
-	for _, programs := range []string{"kubernetes/bin", "prometheus/bin"} {
+	for _, programs := range []string{"kubernetes/bin", "test/prometheus/bin"} {
 		if err := os.CopyFS(filepath.Join(clone, programs), os.DirFS(filepath.Join(root, programs))); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/config"
+	"outboard.dev/outboard/internal/config"
 	policies "outboard.dev/outboard/policies/standard"
 	signals "outboard.dev/outboard/signal/standard"
 )

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

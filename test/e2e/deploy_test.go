@@ -21,8 +21,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/wiring/doctor"
+	"outboard.dev/outboard/internal/wiring/doctor"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // The API server accepts the unmodified manifests. With the configurations in their ConfigMaps, the

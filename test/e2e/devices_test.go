@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // fpgas allocates FPGAs whose names are in an annotation of the node.

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/internal/wiring/doctor"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
-	"outboard.dev/outboard/wiring/doctor"
 )
 
 // doctor runs outboard doctor on a file and returns its findings, and the corrected file.
@@ -279,7 +279,7 @@ func TestDoctorReadsTheCluster(t *testing.T) {
 // corrected file.
 func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 	th := open(t)
-	archives, err := filepath.Glob(filepath.Join(th.Root, "wiring", "doctor", "testdata", "*.txtar"))
+	archives, err := filepath.Glob(filepath.Join(th.Root, "internal", "wiring", "doctor", "testdata", "*.txtar"))
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("no archives: %v", err)
 	}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	"outboard.dev/outboard/wiring/doctor"
+	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 // kubelet serves port-forwards to the loopback address of this machine, as a kubelet does for pods on the network of its host, and

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 

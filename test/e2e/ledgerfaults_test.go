@@ -11,8 +11,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 const twoSeats = `

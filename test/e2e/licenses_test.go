@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 const licensesKey = "outboard.dev/licenses"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

@@ -14,12 +14,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"outboard.dev/outboard/binding"
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // permission is one verb on one resource.
@@ -218,5 +218,5 @@ func (a *actor) takeBack(pod *corev1.Pod) {
 }
 
 func (a *actor) bind(pod *corev1.Pod, version string) error {
-	return a.cluster.Bind(a.ctx, binding.Binding{Namespace: "default", Name: pod.Name, UID: pod.UID, Node: "a", ResourceVersion: version})
+	return a.cluster.Bind(a.ctx, binder.Binding{Namespace: "default", Name: pod.Name, UID: pod.UID, Node: "a", ResourceVersion: version})
 }

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/decision"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 const nginx = "docker.io/library/nginx:latest"

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/explain"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

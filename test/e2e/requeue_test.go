@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/cluster"
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/stage"
 )

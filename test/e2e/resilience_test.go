@@ -15,9 +15,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // One scheduler has a required extender and an ignorable one. Without the ignorable one,

@@ -25,11 +25,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/signal/metricsapi"
 	"outboard.dev/outboard/signal/remote"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // The example does what its README says; a rule with a signal passes pods as soon as the signal

@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/engine"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/simulate"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 const leastWaste = `

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring/doctor"
 	"outboard.dev/outboard/policies/standard"
 	signals "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
-	"outboard.dev/outboard/wiring/doctor"
 )
 
 // wiring is a configuration of kube-scheduler beside one of Outboard. Both are a correct one with changes: pairs of a text and what

@@ -25,7 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

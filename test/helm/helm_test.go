@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // nodes are of all kinds that the presets distinguish. The metrics API measures that node "image" is busy.

@@ -17,7 +17,7 @@ import (
 const module = "outboard.dev/outboard"
 
 // rules limit the direct and indirect dependencies of packages. Every rule whose pattern matches a
-// package's path below the module applies to it.
+// package's path below the module, without internal/, applies to it.
 var rules = []struct {
 	packages string // a path.Match pattern, or prefix/... for a subtree
 	may      []string
@@ -28,31 +28,30 @@ var rules = []struct {
 	{"policy/claims", []string{"snapshot", "policy"}, "what policies with claims have in common knows none of them"},
 	{"policy/fields", nil, "values know nothing of what they are for"},
 	{"decision", nil, "records are plain data"},
-	{"binding", nil, "what a Binding says depends on nobody"},
 	{"engine", []string{"snapshot", "policy", "decision"}, "the engine does no I/O"},
 	{"placement", nil, "arithmetic knows nothing of pods and nodes"},
-	{"policies/*", []string{"snapshot", "policy", "policy/claims", "policy/fields", "placement", "policies/gpumemory/strategy", "policies/*"}, "a policy knows the contract only"},
-	{"policies/gpumemory/strategy", []string{"snapshot", "policy", "placement"}, "a strategy rates places, and knows no protocol of GPUs"},
+	{"policies/*", []string{"snapshot", "policy", "policy/claims", "policy/fields", "placement", "placement/strategy", "policies/*"}, "a policy knows the contract only"},
+	{"placement/strategy", []string{"snapshot", "policy", "placement"}, "a strategy rates places, and knows no protocol of GPUs"},
 	{"callmetrics", []string{"decision"}, "verbs are counted whoever calls"},
-	{"binder", []string{"binding", "snapshot", "policy", "decision", "engine"}, "binding pods depends on no wire and no client"},
-	{"extender", []string{"throttle", "binder", "callmetrics", "binding", "snapshot", "policy", "decision", "engine", "kubescheduler", "extender/wire"}, "the wire knows neither configuration nor cluster"},
+	{"binder", []string{"snapshot", "policy", "decision", "engine"}, "binding pods depends on no wire and no client"},
+	{"extender", []string{"throttle", "binder", "callmetrics", "snapshot", "policy", "decision", "engine", "kubescheduler", "extender/wire"}, "the wire knows neither configuration nor cluster"},
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
 	{"simulate", []string{"snapshot", "policy", "decision", "engine", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
-	{"cluster", []string{"binding", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
+	{"cluster", []string{"binder", "engine", "decision", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/manifest", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "policy/fields"}, "what follows sources knows none in particular"},
 	{"requeue", []string{"snapshot", "policy", "decision", "engine"}, "requeuing depends on what rejects pods, and on no client"},
 	{"signal/nodes", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signal/metricsapi", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signal/remote", []string{"signal", "snapshot", "policy", "policy/fields"}, "another cluster is a source of numbers, not of views"},
-	{"signal/content", []string{"signal", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "documents are bytes, wherever they come from"},
-	{"signal/httpclient", []string{"signal", "snapshot", "policy", "policy/fields"}, "requests know nothing of what is asked"},
-	{"signal/prometheus", []string{"signal", "signal/httpclient", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
-	{"signal/httpdoc", []string{"signal", "signal/httpclient", "signal/content", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
-	{"signal/configmap", []string{"signal", "signal/content", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
-	{"signal/file", []string{"signal", "signal/content", "signal/lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml", "filewatch"}, "a source knows what it reads"},
+	{"content", []string{"signal", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "documents are bytes, wherever they come from"},
+	{"httpclient", []string{"signal", "snapshot", "policy", "policy/fields"}, "requests know nothing of what is asked"},
+	{"signal/prometheus", []string{"signal", "httpclient", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
+	{"signal/httpdoc", []string{"signal", "httpclient", "content", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
+	{"signal/configmap", []string{"signal", "content", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
+	{"signal/file", []string{"signal", "content", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml", "filewatch"}, "a source knows what it reads"},
 	{"throttle", nil, "records are throttled whatever they say"},
 	{"server", []string{"filewatch", "throttle"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
@@ -67,22 +66,23 @@ var only = []struct {
 	imported string
 	by       []string
 }{
-	{"k8s.io/kube-scheduler/extender/...", []string{"extender", "extender/...", "test/baseline"}},
-	{"k8s.io/client-go/kubernetes/...", []string{"cluster", "signal/remote", "signal/configmap", "controlplane", "examples", "app", "test/..."}},
-	{module + "/policies/gpumemory/strategy", []string{"policies/gpumemory", "test/strategies"}},
+	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/baseline"}},
+	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "signal/remote", "signal/configmap", "examples", "app", "test/..."}},
+	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "test/strategies"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},
 }
 
 type pkg struct {
+	Name       string
 	ImportPath string
 	Imports    []string
 	Deps       []string
 }
 
-func packages(t *testing.T) []pkg {
+func listed(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=Name,ImportPath,Imports,Deps", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -111,18 +111,21 @@ func matches(path string, patterns ...string) bool {
 	})
 }
 
+// short returns the path without internal/.
+func short(path string) string { return strings.TrimPrefix(path, "internal/") }
+
 func TestImportsGoOneWay(t *testing.T) {
 	applied := map[string]bool{}
-	for _, p := range packages(t) {
+	for _, p := range listed(t) {
 		own := strings.TrimPrefix(p.ImportPath, module+"/")
 		for _, rule := range rules {
-			if !matches(own, rule.packages) {
+			if !matches(short(own), rule.packages) {
 				continue
 			}
 			applied[rule.packages] = true
 			for _, dep := range p.Deps {
 				dep, ours := strings.CutPrefix(dep, module+"/")
-				if ours && !matches(dep, rule.may...) {
+				if ours && !matches(short(dep), rule.may...) {
 					t.Errorf("%s depends on %s: %s", own, dep, rule.why)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 

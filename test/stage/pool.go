@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"outboard.dev/outboard/controlplane"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // restoreTimeout bounds the time to restore a control plane, which takes less than a second on an idle machine.

@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/certs"
-	"outboard.dev/outboard/config"
-	"outboard.dev/outboard/controlplane"
-	"outboard.dev/outboard/ledger"
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/test/controlplane"
 )
 
 // identity is the user Outboard runs as.

@@ -1,6 +1,6 @@
 package strategies
 
-import "outboard.dev/outboard/placement"
+import "outboard.dev/outboard/internal/placement"
 
 // BestFit rates a node by the remaining CPU and GPUs, each relative to the largest node and with
 // equal weight, as in the experiments of the FGD paper: the cost is 0..100, rounded up. For a share

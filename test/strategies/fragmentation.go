@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/internal/placement"
 )
 
 // typicalShare is the part of all pods that the typical shapes cover.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"

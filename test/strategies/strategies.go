@@ -4,9 +4,9 @@
 package strategies
 
 import (
-	"outboard.dev/outboard/placement"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/policies/gpumemory/strategy"
 	"outboard.dev/outboard/policy"
 )
 

@@ -10,11 +10,10 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"outboard.dev/outboard/config"
 	"outboard.dev/outboard/schedplugin"
 )
 
 func main() {
-	outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(config.Types{}))
+	outboard := app.WithPlugin(schedplugin.Name, schedplugin.New(nil, nil))
 	os.Exit(cli.Run(app.NewSchedulerCommand(outboard)))
 }

@@ -1,0 +1,128 @@
+package binder_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// watched is an API server whose pod "earlier" must be bound before the other one.
+type watched struct {
+	*apiServer
+	earlier atomic.Pointer[corev1.Pod] // nil: gone
+	assumed string                     // the node on which the earlier pod counts because this process binds it
+	next    chan struct{}              // closed when there is another View
+}
+
+func (w *watched) PodByUID(uid types.UID) *corev1.Pod {
+	if uid == "earlier" {
+		return w.earlier.Load()
+	}
+	return w.apiServer.PodByUID(uid)
+}
+
+func (w *watched) Assumed(uid types.UID) string {
+	if uid == "earlier" {
+		return w.assumed
+	}
+	return ""
+}
+
+func (w *watched) Superseded(*snapshot.View) <-chan struct{} { return w.next }
+
+// TestBindWaitsForEarlierPods runs with a simulated clock.
+func TestBindWaitsForEarlierPods(t *testing.T) {
+	const never = time.Hour
+	for _, tc := range []struct {
+		name     string
+		binds    bool           // this process binds the earlier pod
+		after    time.Duration  // until change
+		change   func(*watched) // what happens to the earlier pod
+		cancel   time.Duration  // when the caller's context ends
+		from, to time.Duration  // when the Binding is sent
+	}{
+		{"gone already", false, 0, func(w *watched) { w.earlier.Store(nil) }, never, 0, 0},
+		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 100 * time.Millisecond, 100 * time.Millisecond},
+		{"gone meanwhile", false, 100 * time.Millisecond, func(w *watched) { w.earlier.Store(nil); close(w.next) }, never,
+			100 * time.Millisecond, 100 * time.Millisecond},
+		{"never bound by another replica", false, never, nil, never, 100*time.Millisecond + 1, time.Second},
+		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 900 * time.Millisecond, 900 * time.Millisecond},
+		{"never bound by this process", true, never, nil, never, 900*time.Millisecond + 1, 2 * time.Second},
+		{"the caller gives up", true, never, nil, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWatched()
+				if tc.binds {
+					w.assumed = "a"
+				}
+				switch {
+				case tc.after == 0:
+					tc.change(w)
+				case tc.change != nil:
+					time.AfterFunc(tc.after, func() { tc.change(w) })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
+				defer cancel()
+				if at := w.bindAfterEarlier(t, ctx, new(binder.Earlier)); at < tc.from || at > tc.to {
+					t.Errorf("the Binding is sent after %s, want %s to %s", at, tc.from, tc.to)
+				}
+			})
+		})
+	}
+}
+
+// All pods together wait once for a pod that another replica does not bind.
+func TestBindWaitsOnceForTheSamePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var earlier binder.Earlier
+		if at := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at == 0 {
+			t.Error("the first pod does not wait")
+		}
+		if at := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at != 0 {
+			t.Errorf("the second pod waits for another %s", at)
+		}
+	})
+}
+
+func newWatched() *watched {
+	w := &watched{apiServer: newAPIServer(), next: make(chan struct{})}
+	w.earlier.Store(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "earlier", UID: "earlier"}})
+	return w
+}
+
+func (w *watched) bindEarlier() {
+	bound := w.earlier.Load().DeepCopy()
+	bound.Spec.NodeName = "a"
+	w.earlier.Store(bound)
+	close(w.next)
+}
+
+// bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent.
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Earlier) (sent time.Duration) {
+	t.Helper()
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	w.onBind = func(b binder.Binding) error {
+		sent = time.Since(started)
+		return w.receive(b)
+	}
+	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Earlier: earlier, Why: func(*corev1.Pod, string) string { return "" }}
+	if err := b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}

@@ -1,0 +1,62 @@
+package binder_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The planned annotations are those that Bind would write, and planning claims nothing.
+func TestWithPlannedClaims(t *testing.T) {
+	claimOf := func(pod string) *snapshot.Ledger {
+		return &snapshot.Ledger{
+			Resource: unit, Node: "a", Pods: []snapshot.LedgerPod{{UID: types.UID(pod), Node: "a", Annotations: map[string]string{unit: "held"}}},
+			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Claims: []snapshot.LedgerClaim{{Pod: types.UID(pod), Amount: 1}}}},
+		}
+	}
+	for _, tc := range []struct {
+		name     string
+		needs    string
+		ledger   *snapshot.Ledger
+		unusable bool
+		want     string // the annotation: "", "held" or "new"
+		claims   bool
+	}{
+		{"needs nothing", "nothing", nil, false, "", false},
+		{"no ledger", "a unit", nil, false, "new", true},
+		{"holds a claim", "a unit", claimOf("u"), false, "held", true},
+		{"holds a claim that cannot be used", "a unit", claimOf("u"), true, "new", true},
+		{"nothing is left", "a unit", claimOf("other"), false, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b snapshot.Builder
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+			if tc.ledger != nil {
+				b.SetLedger(tc.ledger)
+			}
+			view := b.View()
+			e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{unusable: func() bool { return tc.unusable }}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := newPod()
+			pod.Labels = map[string]string{"needs": tc.needs}
+			planned, claims := binder.WithPlannedClaims(context.Background(), e, view, pod, view.Node("a"))
+			got := planned.Annotations[unit]
+			if strings.HasPrefix(got, "20") { // a time
+				got = "new"
+			}
+			if got != tc.want || claims != tc.claims || pod.Annotations != nil {
+				t.Errorf("got annotation %q and claims %v, want %q and %v", planned.Annotations[unit], claims, tc.want, tc.claims)
+			}
+		})
+	}
+}

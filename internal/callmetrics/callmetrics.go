@@ -1,0 +1,88 @@
+// Package callmetrics counts and measures the calls of kube-scheduler, or of its plugin, by profile and verb.
+package callmetrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/internal/decision"
+)
+
+// Metrics counts and measures calls. All Handlers of a process share one Metrics.
+type Metrics struct {
+	duration       *prometheus.HistogramVec
+	nodes          *prometheus.HistogramVec
+	rejections     *prometheus.CounterVec
+	ignored        *prometheus.CounterVec
+	policyDuration *prometheus.HistogramVec
+}
+
+// New registers the metrics.
+func New(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outboard_request_duration_seconds",
+			Help:    "Duration of calls, by profile, verb and outcome (success, error).",
+			Buckets: prometheus.ExponentialBuckets(0.000025, 2, 18),
+		}, []string{"profile", "verb", "outcome"}),
+		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outboard_request_nodes",
+			Help:    "Nodes in a call, by profile and verb.",
+			Buckets: []float64{1, 10, 50, 100, 250, 500, 1000, 2500, 5000, 10000},
+		}, []string{"profile", "verb"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_rejected_nodes_total",
+			Help: "Nodes rejected, by profile, policy and reason.",
+		}, []string{"profile", "policy", "reason"}),
+		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_policy_ignored_errors_total",
+			Help: "Calls in which a policy failed and was ignored (failurePolicy: Ignore), by profile and policy.",
+		}, []string{"profile", "policy"}),
+		policyDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outboard_policy_duration_seconds",
+			Help:    "Duration of policies in a call, by profile, policy and verb.",
+			Buckets: prometheus.ExponentialBuckets(0.000001, 4, 12),
+		}, []string{"profile", "policy", "verb"}),
+	}
+	r.MustRegister(m.duration, m.nodes, m.rejections, m.ignored, m.policyDuration)
+	return m
+}
+
+// Verb counts and measures the calls of one verb of one profile. It is safe for concurrent use.
+type Verb struct {
+	*Metrics
+	profile, verb string
+}
+
+// Of returns the metrics of a verb of a profile. They exist from its first call on.
+func (m *Metrics) Of(profile string, verb decision.Verb) *Verb {
+	return &Verb{m, profile, string(verb)}
+}
+
+// Observe counts a call. The record may be nil.
+func (v *Verb) Observe(duration time.Duration, r *decision.Record, err error) {
+	outcome := "success"
+	if err != nil {
+		outcome = "error"
+	}
+	v.duration.WithLabelValues(v.profile, v.verb, outcome).Observe(duration.Seconds())
+	if r == nil {
+		return
+	}
+	if v.verb == string(decision.Filter) || v.verb == string(decision.Prioritize) {
+		v.nodes.WithLabelValues(v.profile, v.verb).Observe(float64(r.Nodes))
+	}
+	for i := range r.Rejections {
+		v.rejections.WithLabelValues(v.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
+	}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		if p.IgnoredError != "" {
+			v.ignored.WithLabelValues(v.profile, p.Name).Inc()
+		}
+		if p.Duration > 0 {
+			v.policyDuration.WithLabelValues(v.profile, p.Name, v.verb).Observe(p.Duration.Seconds())
+		}
+	}
+}

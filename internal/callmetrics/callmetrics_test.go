@@ -1,0 +1,130 @@
+package callmetrics_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/decision"
+)
+
+// expect compares all series with lines of name, label values in order of the label names, and value: that of a counter, or the
+// number and the sum of the observations of a histogram.
+func expect(t *testing.T, r *prometheus.Registry, want ...string) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			line := strings.TrimPrefix(family.GetName(), "outboard_")
+			for _, label := range m.GetLabel() {
+				line += " " + label.GetValue()
+			}
+			if h := m.GetHistogram(); h != nil {
+				line += fmt.Sprintf(": %d, %g", h.GetSampleCount(), h.GetSampleSum())
+			} else {
+				line += fmt.Sprintf(": %g", m.GetCounter().GetValue())
+			}
+			got = append(got, line)
+		}
+	}
+	if got, want := strings.Join(got, "\n"), strings.Join(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestObserve(t *testing.T) {
+	record := &decision.Record{
+		Nodes:      5,
+		Rejections: []decision.Rejection{{Policy: "GPUMemory", Code: "TooFewGPUs", Nodes: 3}, {Code: "NodeUnknown", Nodes: 1}},
+		Policies: []decision.Policy{
+			{Name: "GPUMemory", Duration: 2 * time.Second}, {Name: "PodLimit"},
+			{Name: "Cost", Duration: time.Second, IgnoredError: "no price"},
+		},
+	}
+	for _, tc := range []struct {
+		name   string
+		verb   decision.Verb
+		record *decision.Record
+		err    error
+		want   []string // after two calls
+	}{
+		{"without a record", decision.Filter, nil, errors.New("no pod"), []string{"request_duration_seconds error / filter: 2, 8"}},
+		{"filter", decision.Filter, record, nil, []string{
+			"policy_duration_seconds Cost / filter: 2, 2", "policy_duration_seconds GPUMemory / filter: 2, 4",
+			"policy_ignored_errors_total Cost /: 2",
+			"rejected_nodes_total  / NodeUnknown: 2", "rejected_nodes_total GPUMemory / TooFewGPUs: 6",
+			"request_duration_seconds success / filter: 2, 8", "request_nodes / filter: 2, 10",
+		}},
+		{"prioritize", decision.Prioritize, &decision.Record{Nodes: 7}, nil,
+			[]string{"request_duration_seconds success / prioritize: 2, 8", "request_nodes / prioritize: 2, 14"}},
+		{"a call about no nodes counts", decision.Filter, &decision.Record{}, nil,
+			[]string{"request_duration_seconds success / filter: 2, 8", "request_nodes / filter: 2, 0"}},
+		{"a failed call", decision.Prioritize, &decision.Record{Nodes: 7}, errors.New("canceled"),
+			[]string{"request_duration_seconds error / prioritize: 2, 8", "request_nodes / prioritize: 2, 14"}},
+		{"preempt and bind name no nodes to evaluate", decision.Bind, &decision.Record{Nodes: 1}, nil,
+			[]string{"request_duration_seconds success / bind: 2, 8"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := prometheus.NewRegistry()
+			verb := callmetrics.New(r).Of("/", tc.verb)
+			expect(t, r)
+			for range 2 {
+				verb.Observe(4*time.Second, tc.record, tc.err)
+			}
+			expect(t, r, tc.want...)
+		})
+	}
+}
+
+// The Verbs of all profiles count in the same metrics, and a reload makes new ones for the same profile, perhaps with other policies.
+func TestVerbsShareMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m := callmetrics.New(r)
+	took := func(policies ...string) *decision.Record {
+		record := new(decision.Record)
+		for _, name := range policies {
+			record.Policies = append(record.Policies, decision.Policy{Name: name, Duration: time.Second})
+		}
+		return record
+	}
+	m.Of("/a", decision.Preempt).Observe(time.Second, took("Cost"), nil)
+	m.Of("/a", decision.Preempt).Observe(time.Second, took("Devices", "Cost"), nil)
+	m.Of("/b", decision.Preempt).Observe(time.Second, took("Cost"), nil)
+	expect(t, r,
+		"policy_duration_seconds Cost /a preempt: 2, 2", "policy_duration_seconds Cost /b preempt: 1, 1", "policy_duration_seconds Devices /a preempt: 1, 1",
+		"request_duration_seconds success /a preempt: 2, 2", "request_duration_seconds success /b preempt: 1, 1")
+}
+
+// A call for a pod that concerns no policy has no policies in its record; it may be the first call.
+func TestObserveAfterARecordWithoutPolicies(t *testing.T) {
+	r := prometheus.NewRegistry()
+	verb := callmetrics.New(r).Of("/", decision.Bind)
+	verb.Observe(time.Second, new(decision.Record), nil)
+	verb.Observe(time.Second, &decision.Record{Policies: []decision.Policy{{Name: "Cost", Duration: time.Second}}}, nil)
+	expect(t, r, "policy_duration_seconds Cost / bind: 1, 1", "request_duration_seconds success / bind: 2, 2")
+}
+
+func TestObserveIsSafeForConcurrentUse(t *testing.T) {
+	r := prometheus.NewRegistry()
+	verb := callmetrics.New(r).Of("/", decision.Bind)
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			for range 100 {
+				verb.Observe(time.Second, &decision.Record{Policies: []decision.Policy{{Name: "Cost", Duration: time.Second}}}, nil)
+			}
+		})
+	}
+	calls.Wait()
+	expect(t, r, "policy_duration_seconds Cost / bind: 800, 800", "request_duration_seconds success / bind: 800, 800")
+}

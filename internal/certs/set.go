@@ -1,0 +1,174 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"outboard.dev/outboard/internal/atomicfile"
+)
+
+// The names of the files of a Set, without .crt and .key.
+const (
+	caName     = "ca"
+	serverName = "server"
+	clientName = "client"
+)
+
+// A Set is a CA with one server and one client certificate, as files of one directory: ca.crt, ca.key, server.crt,
+// server.key, client.crt and client.key. While a CA is replaced, ca.crt has the certificates of both CAs.
+type Set struct {
+	// Authority signs certificates. Nil in an empty set.
+	Authority *Authority
+
+	// CAs are the certificates of all trusted CAs as PEM, that of Authority first.
+	CAs []byte
+
+	// Server and Client are the zero value if they do not exist.
+	Server, Client Pair
+}
+
+// ReadSet reads the files of a directory. Without a directory or without files, the set is empty. It is an error if
+// ca.crt exists without the key of one of its CAs in ca.key, or the key without the certificate, because certificates
+// of another CA would not be trusted.
+func ReadSet(dir string) (*Set, error) {
+	s := &Set{}
+	ca, err := readPair(dir, caName)
+	if err != nil {
+		return nil, err
+	}
+	if s.Server, err = readPair(dir, serverName); err != nil {
+		return nil, err
+	}
+	if s.Client, err = readPair(dir, clientName); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, caName)
+	switch {
+	case ca.Cert == nil && ca.Key == nil && s.Server.Cert == nil && s.Client.Cert == nil:
+		return s, nil
+	case ca.Key == nil:
+		return nil, fmt.Errorf("%s.key does not exist: restore it, or use another directory and replace the CA everywhere", file)
+	case ca.Cert == nil:
+		return nil, fmt.Errorf("%s.crt does not exist: restore it, or use another directory and replace the CA everywhere", file)
+	}
+	s.Authority, err = signer(ca)
+	if err != nil {
+		return nil, fmt.Errorf("%s.crt with %s.key: %w", file, file, err)
+	}
+	s.CAs = append(bytes.Clone(s.Authority.pair.Cert), without(ca.Cert, s.Authority)...)
+	return s, nil
+}
+
+func readPair(dir, name string) (p Pair, err error) {
+	path := filepath.Join(dir, name)
+	if p.Cert, err = os.ReadFile(path + ".crt"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Pair{}, err
+	}
+	if p.Key, err = os.ReadFile(path + ".key"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Pair{}, err
+	}
+	return p, nil
+}
+
+// signer returns the authority of a key, whose certificate is one of several.
+func signer(ca Pair) (*Authority, error) {
+	var last error = errors.New("no certificate")
+	for cert := range blocks(ca.Cert) {
+		authority, err := LoadAuthority(Pair{Cert: cert, Key: ca.Key})
+		if err == nil {
+			return authority, nil
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// blocks yields the certificates of a file, each as PEM.
+func blocks(file []byte) func(yield func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type == "CERTIFICATE" && !yield(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})) {
+				return
+			}
+		}
+	}
+}
+
+// without returns the certificates of a file except that of the authority.
+func without(file []byte, a *Authority) (others []byte) {
+	for cert := range blocks(file) {
+		if block, _ := pem.Decode(cert); !bytes.Equal(block.Bytes, a.cert.Raw) {
+			others = append(others, cert...)
+		}
+	}
+	return others
+}
+
+// Rotating reports whether ca.crt has a CA that no longer signs.
+func (s *Set) Rotating() bool { return s.Authority != nil && len(without(s.CAs, s.Authority)) > 0 }
+
+// AddAuthority makes a the CA that signs, and keeps the certificate of the former one, if any, as trusted. It fails
+// if the certificate of an earlier CA is still trusted: complete that rotation first.
+func (s *Set) AddAuthority(a *Authority) error {
+	if s.Rotating() {
+		return errors.New("the former CA is still trusted: renew the certificates and remove it first")
+	}
+	s.Authority, s.CAs = a, append(bytes.Clone(a.pair.Cert), s.CAs...)
+	return nil
+}
+
+// RemoveOldAuthorities keeps only the CA that signs. It fails if that CA has not signed both certificates.
+func (s *Set) RemoveOldAuthorities() error {
+	alone := &Set{Authority: s.Authority, CAs: s.Authority.pair.Cert}
+	if _, err := alone.Check(s.Server, x509.ExtKeyUsageServerAuth); err != nil {
+		return fmt.Errorf("server certificate: %w", err)
+	}
+	if _, err := alone.Check(s.Client, x509.ExtKeyUsageClientAuth); err != nil {
+		return fmt.Errorf("client certificate: %w", err)
+	}
+	s.CAs = alone.CAs
+	return nil
+}
+
+// Check returns the certificate of a pair. It fails unless the key belongs to it, a trusted CA has signed it for the
+// usage, and it is valid now.
+func (s *Set) Check(p Pair, usage x509.ExtKeyUsage) (*x509.Certificate, error) {
+	if p.Key == nil {
+		return nil, errors.New("its key does not exist")
+	}
+	pair, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.CAs)
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
+	return pair.Leaf, err
+}
+
+// WriteFiles writes the files, each in one step as atomicfile.Write does. It creates the directory,
+// which only its owner can read, if it does not exist.
+func (s *Set) WriteFiles(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+	// The certificates before the key: if writing ends between them, the former CA continues to sign.
+	if err := atomicfile.Write(path(caName+".crt"), s.CAs, 0o644); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(path(caName+".key"), s.Authority.pair.Key, 0o600); err != nil {
+		return err
+	}
+	if err := s.Server.WriteFiles(path(serverName+".crt"), path(serverName+".key")); err != nil {
+		return err
+	}
+	return s.Client.WriteFiles(path(clientName+".crt"), path(clientName+".key"))
+}

@@ -1,0 +1,295 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/snapshot"
+)
+
+// BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if Unknown, and
+// [binder.ErrPodChanged] if Changed.
+type BindError struct {
+	Binding binder.Binding
+	// Unknown is true if the pod may or may not be bound to the node, now or later: its claim must
+	// be kept. If it is false, this call has not bound the pod and will not; an earlier call whose
+	// outcome was unknown still may.
+	Unknown bool
+	// BoundTo is another node that the pod is bound to; "" if there is none, or it is unknown.
+	BoundTo string
+	// Gone is true if there is no pod with that UID any more, or if it is being deleted and was
+	// never bound.
+	Gone bool
+	// Changed is true if the resourceVersion of the pod is not Binding.ResourceVersion.
+	Changed bool
+	// NotSent is true if the Binding has not left this process: it waited too long for the
+	// client-side rate limit, or there was no connection.
+	NotSent bool
+	// Err is the cause, nil if the other fields describe it.
+	Err error
+
+	text string
+}
+
+// Error describes the failure to an operator.
+func (e *BindError) Error() string {
+	if e.Err == nil {
+		return e.text
+	}
+	return e.text + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *BindError) Unwrap() error { return e.Err }
+
+// Is reports whether the error is one of the errors that decide about a claim.
+func (e *BindError) Is(target error) bool {
+	return target == binder.ErrOutcomeUnknown && e.Unknown || target == binder.ErrPodChanged && e.Changed
+}
+
+// Outcomes of Bind, in metrics.
+const (
+	outcomeSuccess        = "success"
+	outcomeAlreadyBound   = "already_bound" // to the requested node
+	outcomeBoundElsewhere = "bound_elsewhere"
+	outcomeNotFound       = "not_found"
+	outcomeRejected       = "rejected"
+	outcomeNotSent        = "not_sent"
+	outcomeThrottled      = "throttled" // by Throttle, before Bind
+	outcomeUnknown        = "unknown"
+)
+
+func (e *BindError) outcome() string {
+	switch {
+	case e.Unknown:
+		return outcomeUnknown
+	case e.BoundTo != "":
+		return outcomeBoundElsewhere
+	case e.Gone:
+		return outcomeNotFound
+	case e.NotSent:
+		return outcomeNotSent
+	}
+	return outcomeRejected
+}
+
+// Bind binds the pod to the node, with the annotations. Nil means that the pod is bound to that
+// node, by this call or an earlier one, and that the View counts it there. An error is a
+// *[BindError].
+//
+// Bind sends one Binding. It sends it again only if the API server has rejected it with 429, as
+// often as ctx allows. A Binding that has not left this process has no effect. If the response is
+// lost or does not determine the outcome, or the pod is bound already, Bind reads the pod from the
+// API server once, even if ctx has ended: it may then return up to [Options.LookupTimeout] later.
+// With a context of Throttle, for which the rate limit does not apply again, Bind sends the Binding
+// unless ctx has ended before, and waits for its response for up to [Options.BindTimeout], even if
+// ctx ends meanwhile.
+func (c *Cluster) Bind(ctx context.Context, b binder.Binding) error {
+	start := time.Now()
+	outcome, err := c.bind(ctx, b)
+	if err != nil {
+		outcome = err.outcome()
+	}
+	c.metrics.binds.WithLabelValues(outcome).Inc()
+	c.metrics.bindSeconds.WithLabelValues(outcome).Observe(time.Since(start).Seconds())
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+func (c *Cluster) bind(ctx context.Context, b binder.Binding) (string, *BindError) {
+	for _, field := range []struct{ name, value string }{
+		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
+	} {
+		if field.value == "" {
+			return "", fail(b, "binding has no "+field.name, nil)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", notSent(b, err)
+	}
+	assumed := c.state.beginBind(b.UID)
+	var bound *corev1.Pod
+	defer func() { c.state.endBind(b.UID, assumed, bound, time.Now()) }()
+
+	sent, err := c.post(ctx, b)
+	if err == nil {
+		bound = c.bound(ctx, b)
+		return outcomeSuccess, nil
+	}
+	if !sent {
+		return "", notSent(b, err)
+	}
+	if rejected(err) {
+		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
+		failure.Gone = apierrors.IsNotFound(err)
+		return "", failure
+	}
+	pod, lookupErr := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
+	if failure := classify(b, err, pod, lookupErr); failure != nil {
+		return "", failure
+	}
+	c.warnOfAnnotations(b, pod)
+	bound = pod
+	return outcomeAlreadyBound, nil
+}
+
+// post sends the Binding. sent is false if it certainly did not leave this process.
+func (c *Cluster) post(ctx context.Context, b binder.Binding) (sent bool, err error) {
+	var d sendTracker
+	if c.options.Client != nil { // whose transport is not tracked
+		d.mark()
+	}
+	if permitted(ctx) {
+		// The Binding is sent: wait for the response even if the caller gives up.
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	err = c.client.CoreV1().Pods(b.Namespace).Bind(d.watch(ctx), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Annotations: b.Annotations},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: b.Node},
+	}, metav1.CreateOptions{})
+	at := d.sent.Load()
+	if err != nil && at != nil && ctx.Err() != nil {
+		err = fmt.Errorf("the API server did not respond within %v: %w", time.Since(*at).Round(100*time.Millisecond), err)
+	}
+	return at != nil, c.denials.observe(writeBinding, err)
+}
+
+// rejected reports whether the API server has responded, and the Binding had and
+// will have no effect. A conflict does not count, because the pod may be bound to
+// this node.
+func rejected(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusConflict:
+		return false
+	default:
+		return 400 <= code && code < 500
+	}
+}
+
+// classify returns the outcome of a Binding that ended with err, given the pod as read from the API
+// server after that. Nil: the pod is bound to the node.
+func classify(b binder.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
+	unknown := func(text string, err error) *BindError {
+		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
+		failure.Unknown = true
+		return failure
+	}
+	switch {
+	case lookupErr != nil:
+		return unknown("", fmt.Errorf("%w; reading the pod: %w", err, lookupErr))
+	case pod == nil:
+		failure := fail(b, describe(b)+" with UID "+string(b.UID)+" no longer exists", nil)
+		failure.Gone = true
+		return failure
+	case pod.Spec.NodeName == b.Node:
+		return nil
+	case pod.Spec.NodeName != "":
+		failure := fail(b, fmt.Sprintf("%s is already bound to node %q", describe(b), pod.Spec.NodeName), nil)
+		failure.BoundTo = pod.Spec.NodeName
+		return failure
+	case pod.DeletionTimestamp != nil:
+		failure := fail(b, describe(b)+" is being deleted", nil)
+		failure.Gone = true
+		return failure
+	case apierrors.IsConflict(err):
+		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
+		failure.Changed = b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion
+		return failure
+	default:
+		return unknown("; it is not yet", err)
+	}
+}
+
+func notSent(b binder.Binding, err error) *BindError {
+	failure := fail(b, fmt.Sprintf("%s was not bound to node %q: the Binding was not sent", describe(b), b.Node), err)
+	failure.NotSent = true
+	return failure
+}
+
+func fail(b binder.Binding, text string, err error) *BindError {
+	return &BindError{Binding: b, Err: err, text: text}
+}
+
+func describe(b binder.Binding) string { return "pod " + b.Namespace + "/" + b.Name }
+
+// lookup reads the pod from the API server. Nil if it does not exist.
+func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
+	defer cancel()
+	pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if pod.UID != uid {
+		return nil, nil
+	}
+	snapshot.TrimPod(pod)
+	return pod, nil
+}
+
+// LivePod reads the pod from the API server, not from the cache. Nil if it does not exist.
+func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	return c.lookup(ctx, namespace, name, uid)
+}
+
+// bound returns the pod after it was bound. Nil if it is gone already.
+func (c *Cluster) bound(ctx context.Context, b binder.Binding) *corev1.Pod {
+	pod := c.state.seen(b.UID)
+	if pod == nil {
+		// The Binding was faster than the watch.
+		fresh, err := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
+		if err == nil {
+			return fresh
+		}
+		c.options.Logger.Warn("bound a pod that the watch does not show yet; until then, its annotations count and its resource requests do not",
+			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", err)
+		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID}}
+	}
+	bound := *pod
+	bound.ResourceVersion = ""
+	bound.Spec.NodeName = b.Node
+	bound.Status.NominatedNodeName = ""
+	bound.Annotations = make(map[string]string, len(pod.Annotations)+len(b.Annotations))
+	maps.Copy(bound.Annotations, pod.Annotations)
+	maps.Copy(bound.Annotations, b.Annotations)
+	return &bound
+}
+
+// warnOfAnnotations logs that a pod that another process bound lacks annotations of the Binding.
+// The pod already runs, so they cannot be added.
+func (c *Cluster) warnOfAnnotations(b binder.Binding, pod *corev1.Pod) {
+	var differ []string
+	for key, value := range b.Annotations {
+		if pod.Annotations[key] != value {
+			differ = append(differ, key)
+		}
+	}
+	if len(differ) > 0 {
+		slices.Sort(differ)
+		c.options.Logger.Warn("the pod was already bound to the node, with different annotations",
+			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "annotations", strings.Join(differ, " "))
+	}
+}

@@ -1,0 +1,427 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Options configure a Cluster. Config or Client is required.
+type Options struct {
+	// Config is the connection to the API server. New copies it, and replaces its rate limits and
+	// content type.
+	Config *rest.Config
+	// QPS and Burst limit the requests with Config, most of which are Bindings, to protect the API
+	// server from a scheduler that binds too many pods. Defaults: 200 and 400. A negative QPS means
+	// no limit.
+	QPS   float32
+	Burst int
+	// Client replaces Config in tests. Only with Config does the Cluster detect that the API server
+	// was unreachable, and that a response with Retry-After leaves the outcome of a Binding open.
+	Client kubernetes.Interface
+
+	// Informers are those of another component of the process that watches nodes, pods and disruption budgets. New adds
+	// handlers to them, so that nothing is watched twice. Their owner runs them. Nil: the Cluster watches these
+	// resources itself.
+	Informers informers.SharedInformerFactory
+
+	// Ledgers makes the Cluster watch Ledgers, too. It needs Config.
+	Ledgers bool
+	// ConfigMaps are the families of ConfigMaps to watch. Follow adds to Ledgers and ConfigMaps.
+	ConfigMaps []snapshot.ConfigMapSource
+
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+	// Registerer receives the metrics. Nil: none.
+	Registerer prometheus.Registerer
+
+	// BindTimeout bounds one attempt to write a Binding, in addition to the context of Bind.
+	// Default 10 s.
+	BindTimeout time.Duration
+	// LookupTimeout bounds reading one pod from the API server, for Bind. The context of Bind does
+	// not shorten it, because the outcome of a Binding must be found even if that context has
+	// ended. Default 2 s.
+	LookupTimeout time.Duration
+	// ThrottleTimeout bounds how long Throttle waits for the rate limit. Default 1 s, a part of
+	// kube-scheduler's httpTimeout.
+	ThrottleTimeout time.Duration
+	// ConfirmAfter is how long the Cluster counts a pod as bound after Bind without an event of the
+	// watch; then it reads the pod from the API server. Default 15 s.
+	ConfirmAfter time.Duration
+	// PublishInterval is the minimum time between two Views, except for those that Bind publishes.
+	// Default 5 ms.
+	PublishInterval time.Duration
+}
+
+func (o *Options) setDefaults() {
+	if o.QPS == 0 {
+		o.QPS = 200
+	}
+	if o.Burst == 0 {
+		o.Burst = 400
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.BindTimeout == 0 {
+		o.BindTimeout = 10 * time.Second
+	}
+	if o.LookupTimeout == 0 {
+		o.LookupTimeout = 2 * time.Second
+	}
+	if o.ThrottleTimeout == 0 {
+		o.ThrottleTimeout = time.Second
+	}
+	if o.ConfirmAfter == 0 {
+		o.ConfirmAfter = 15 * time.Second
+	}
+	if o.PublishInterval == 0 {
+		o.PublishInterval = 5 * time.Millisecond
+	}
+}
+
+// Cluster is a connection to a Kubernetes cluster. Its methods are safe for concurrent use.
+type Cluster struct {
+	options    Options
+	client     kubernetes.Interface
+	state      *state
+	limiter    *limiter      // nil: no limit
+	ledgers    *ledgerClient // nil with Options.Client
+	reflectors atomic.Pointer[[]*resourceReflector]
+	metrics    *metrics
+	clock      *ledger.Clock
+	failures   atomic.Uint64 // requests without a response of the API server, as counted by the transport
+	denials    denials
+	started    atomic.Bool
+
+	followMu sync.Mutex
+	resources
+	ctx     context.Context // of Run; nil before Run
+	running sync.WaitGroup  // what Run waits for
+}
+
+// New returns a Cluster that has no data until Run is called. It sends no request.
+func New(o Options) (*Cluster, error) {
+	o.setDefaults()
+	if o.Client == nil && o.Config == nil {
+		return nil, errors.New("cluster: neither Config nor Client is given")
+	}
+	if o.Ledgers && o.Client != nil {
+		return nil, errors.New("cluster: Ledgers needs Config, not Client")
+	}
+	c := &Cluster{options: o, client: o.Client, state: newState(), clock: ledger.NewClock(nil), metrics: newMetrics()}
+	if c.client == nil {
+		var err error
+		if c.client, err = c.newClient(o); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	c.resources = resources{o.Ledgers, o.ConfigMaps}
+	feeds, err := c.standardFeeds()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range c.resources.split() {
+		feeds = append(feeds, c.feedOf(r))
+	}
+	c.reflectors.Store(&feeds)
+	c.metrics.read(c)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(c.metrics.registry); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
+	config := rest.CopyConfig(o.Config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS, config.Burst, config.RateLimiter = o.QPS, o.Burst, nil
+	if config.UserAgent == "" {
+		config.UserAgent = "outboard"
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures, c.clock} })
+	var err error
+	if c.ledgers, err = newLedgerClient(config); err != nil {
+		return nil, err
+	}
+	// Ledgers have a rate limit of their own, so that claims can be released while Bindings wait.
+	if c.limiter = newLimiter(o.QPS, o.Burst); c.limiter != nil {
+		config.RateLimiter = c.limiter
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// standardFeeds are the feeds of nodes, pods and disruption budgets.
+func (c *Cluster) standardFeeds() ([]*resourceReflector, error) {
+	if c.options.Informers != nil {
+		return c.informerFeeds()
+	}
+	return []*resourceReflector{c.nodeFeed(), c.podFeed(), c.budgetFeed()}, nil
+}
+
+func (c *Cluster) nodeFeed() *resourceReflector {
+	var machines templates[nodeKey, *corev1.Node]
+	var images templates[string, []string]
+	return newResourceReflector(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
+		trim: snapshot.TrimNode,
+		intern: func(node *corev1.Node) {
+			internImages(&images, node)
+			if like := machines.swap(nodeKeyOf(node), node); like != nil {
+				internNode(node, like)
+			}
+			if before := c.View().Node(node.Name); before != nil {
+				internNode(node, before.Object)
+			}
+			machines.sweep(c.machines)
+			images.sweep(c.images)
+		},
+		set:    c.state.setNode,
+		remove: c.state.removeNode,
+		known:  c.state.allNodes,
+		done:   c.completed,
+	})
+}
+
+func (c *Cluster) machines(yield func(nodeKey, *corev1.Node) bool) {
+	for node := range c.View().All() {
+		if !yield(nodeKeyOf(node.Object), node.Object) {
+			return
+		}
+	}
+}
+
+func (c *Cluster) images(yield func(string, []string) bool) {
+	for node := range c.View().All() {
+		for _, image := range node.Object.Status.Images {
+			if len(image.Names) > 0 && !yield(image.Names[0], image.Names) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Cluster) podFeed() *resourceReflector {
+	var pods templates[podKey, *corev1.Pod]
+	return newResourceReflector(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
+		trim: trimPod,
+		intern: func(pod *corev1.Pod) {
+			if like := pods.swap(podKeyOf(pod), pod); like != nil {
+				internPod(pod, like)
+			}
+			if before := c.state.seen(pod.UID); before != nil {
+				internPod(pod, before) // cheap: parts that are shared already are not compared
+			}
+			pods.sweep(c.podTemplates)
+		},
+		set:    c.state.setPod,
+		remove: c.state.removePod,
+		known:  c.state.allPods,
+		done:   c.completed,
+	})
+}
+
+func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
+	for _, pod := range c.state.allPods() {
+		if !yield(podKeyOf(pod), pod) {
+			return
+		}
+	}
+}
+
+func (c *Cluster) budgetFeed() *resourceReflector {
+	return newResourceReflector(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
+		trim:   func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
+		set:    c.state.setBudget,
+		remove: c.state.removeBudget,
+		known:  c.state.allBudgets,
+		done:   c.completed,
+	})
+}
+
+func (c *Cluster) feed(resource string) *resourceReflector {
+	resource = c.unique(resource)
+	return &resourceReflector{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
+}
+
+// completed is called when a resource was listed for the first time.
+func (c *Cluster) completed() {
+	for _, f := range *c.reflectors.Load() {
+		if !f.read.Load() {
+			return
+		}
+	}
+	c.state.setComplete()
+}
+
+// Run watches the cluster until ctx ends, and then returns nil once everything that it started has
+// ended. Call it once. After it, View returns the last View, and Bind keeps working. Run retries
+// failed requests forever: see Synced.
+func (c *Cluster) Run(ctx context.Context) error {
+	if c.started.Swap(true) {
+		return errors.New("cluster: Run was called twice")
+	}
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(reported{c.options.Logger.Handler()}))
+	c.followMu.Lock()
+	c.ctx = ctx
+	for _, f := range *c.reflectors.Load() {
+		c.running.Go(func() { f.run(ctx) })
+	}
+	c.followMu.Unlock()
+	c.running.Go(func() { c.publish(ctx) })
+	c.running.Go(func() { c.confirm(ctx) })
+	<-ctx.Done()
+	c.followMu.Lock() // start nothing more
+	defer c.followMu.Unlock()
+	c.running.Wait()
+	return nil
+}
+
+// publish publishes changes as Views: a change after a pause immediately, and those that follow it
+// together after the interval. If creating a View takes long, because nodes come and go, the pause
+// after it is longer in proportion.
+func (c *Cluster) publish(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.state.changed:
+		}
+		start := time.Now()
+		c.state.publish()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(c.options.PublishInterval, 4*time.Since(start))):
+		}
+	}
+}
+
+// confirm reads pods from the API server that the watch should have shown as bound.
+func (c *Cluster) confirm(ctx context.Context) {
+	ticker := time.NewTicker(c.options.ConfirmAfter / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, assumed := range c.state.unconfirmed(now.Add(-c.options.ConfirmAfter)) {
+				pod, err := c.lookup(ctx, assumed.Namespace, assumed.Name, assumed.UID)
+				if err != nil {
+					break // the API server is unreachable; the pods still count as bound
+				}
+				c.state.resolve(assumed, pod, time.Now())
+			}
+		}
+	}
+}
+
+// View returns the latest view, without waiting. It is never nil, and empty until Synced returns
+// nil for the first time.
+func (c *Cluster) View() *snapshot.View { return c.state.view() }
+
+// Superseded returns a channel that is closed once View returns another View than this one.
+func (c *Cluster) Superseded(view *snapshot.View) <-chan struct{} {
+	if p := c.state.published.Load(); p.view == view {
+		return p.superseded
+	}
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// Clock returns the API server's time. Without Config it is this process's own.
+func (c *Cluster) Clock() *ledger.Clock { return c.clock }
+
+// KeepHistory sets whether Views have a History, from the next one on. It may change at any time:
+// the History then starts with the existing pods.
+func (c *Cluster) KeepHistory(keep bool) { c.state.keepHistory(keep) }
+
+// SetSignal adds the signal to the following Views, or replaces the one with its name.
+func (c *Cluster) SetSignal(s *snapshot.Signal) { c.state.setSignal(s) }
+
+// DeleteSignal removes the signal from the following Views.
+func (c *Cluster) DeleteSignal(name string) { c.state.deleteSignal(name) }
+
+// Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil. It may not find a
+// version of a bound pod that is in the View, because versions with the same relevant parts share
+// one object.
+func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
+	if pod := c.state.seen(uid); pod != nil && pod.ResourceVersion == resourceVersion && resourceVersion != "" {
+		return pod
+	}
+	return nil
+}
+
+// PodByName returns the trimmed pod in its latest known state, including what Bind has bound, or
+// nil. A pod that only Bind has shown has no resourceVersion.
+func (c *Cluster) PodByName(namespace, name string) *corev1.Pod {
+	return c.state.named(namespace, name)
+}
+
+// WaitForSync waits until Synced returns nil. The error is that of ctx.
+func (c *Cluster) WaitForSync(ctx context.Context) error {
+	for c.Synced() != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Synced returns nil once nodes, pods and disruption budgets have all been read and View shows them, and from then on.
+// Until then the error names what is missing, and the reason if a request failed.
+func (c *Cluster) Synced() error {
+	var missing []string
+	for _, f := range *c.reflectors.Load() {
+		if f.read.Load() {
+			continue
+		}
+		missing = append(missing, cmp.Or(f.warning(), f.resource))
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not read from the API server yet: %s", strings.Join(missing, ", "))
+	}
+	if c.View().Generation() == 0 {
+		return errors.New("everything was read from the API server, and the first view is not published yet")
+	}
+	return nil
+}
+
+// Warnings returns a line for each resource that was read before and cannot be read now, so that the View may be
+// outdated; and one for each kind of write that the API server denies.
+func (c *Cluster) Warnings() []string {
+	lines := c.denials.lines()
+	for _, f := range *c.reflectors.Load() {
+		if text := f.warning(); text != "" && f.read.Load() {
+			lines = append(lines, "cluster: "+text)
+		}
+	}
+	return lines
+}

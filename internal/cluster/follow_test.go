@@ -1,0 +1,64 @@
+package cluster_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The View has the objects of a later Follow call when it returns; a resource that cannot be read is not followed, and Follow
+// can be called again.
+func TestFollowLater(t *testing.T) {
+	cp, client := startServer(t) // without the CustomResourceDefinition of Ledgers
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	createNodes(t, client, "follow", "n")
+	for _, name := range []string{"a-follow-n", "b-follow-n"} {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"is": name}}
+		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry := prometheus.NewPedanticRegistry()
+	c := synced(t, cluster.Options{Config: cp.AdminConfig(), Registerer: registry})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a, b := snapshot.ConfigMapSource{Namespace: "default", Prefix: "a-"}, snapshot.ConfigMapSource{Namespace: "default", Prefix: "b-"}
+	says := func(source snapshot.ConfigMapSource, want string) {
+		t.Helper()
+		if got := c.View().Node("follow-n").ConfigMap(source)["is"]; got != want {
+			t.Errorf("ConfigMaps %s*: %q, want %q", source.Prefix, got, want)
+		}
+	}
+	if err := c.Follow(ctx, false, []snapshot.ConfigMapSource{a}); err != nil {
+		t.Fatal(err)
+	}
+	says(a, "a-follow-n")
+	says(b, "")
+	for range 2 {
+		err := c.Follow(ctx, true, []snapshot.ConfigMapSource{a, b})
+		if err == nil || !strings.Contains(err.Error(), "deploy/chart/crds/ledgers.yaml") || strings.Contains(err.Error(), "configmaps") {
+			t.Errorf("without Ledgers: %v", err)
+		}
+		says(b, "b-follow-n")
+		if err := c.Synced(); err != nil {
+			t.Errorf("Synced misses a resource that is not followed: %v", err)
+		}
+	}
+	// Nodes, pods, disruption budgets, and the namespace, which has two Follow calls.
+	if n, err := testutil.GatherAndCount(registry, "outboard_cluster_synced"); err != nil || n != 5 {
+		t.Errorf("%d resources have metrics (%v), want 5", n, err)
+	}
+}

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// ReleaseAnnotation is set on a pod before its claim is released because the pod stayed unbound,
+// the outcome of its Binding is unknown, or the claim cannot be used any more; its value is the
+// time. If a Binding arrived before, the pod has the annotation and keeps its claim.
+const ReleaseAnnotation = "outboard.dev/claim-release-started"
+
+// ledgerClient reads and writes Ledgers.
+type ledgerClient = gentype.ClientWithList[*ledger.Object, *ledger.ObjectList]
+
+func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
+	scheme := runtime.NewScheme()
+	ledger.AddToScheme(scheme)
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath = &ledger.GroupVersion, "/apis"
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return gentype.NewClientWithList(ledger.Resource.Resource, client, runtime.NewParameterCodec(scheme), "",
+		func() *ledger.Object { return new(ledger.Object) }, func() *ledger.ObjectList { return new(ledger.ObjectList) }), nil
+}
+
+func (c *Cluster) ledgerFeed() *resourceReflector {
+	return newResourceReflector(c.ledgers.GetClient(), c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
+		trim:   func(o *ledger.Object) { o.ManagedFields = nil },
+		set:    c.state.setLedger,
+		remove: c.state.removeLedger,
+		known:  c.state.allLedgers,
+		done:   c.completed,
+	})
+}
+
+// GetLedger reads a Ledger from the API server.
+func (c *Cluster) GetLedger(ctx context.Context, name string) (*ledger.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
+	defer cancel()
+	o, err := c.ledgers.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	o.ManagedFields = nil
+	return o, nil
+}
+
+// PutLedger creates the Ledger, or replaces the version with its resourceVersion.
+func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	var written *ledger.Object
+	var err error
+	if o.ResourceVersion == "" {
+		written, err = c.ledgers.Create(ctx, o, metav1.CreateOptions{})
+	} else {
+		written, err = c.ledgers.Update(ctx, o, metav1.UpdateOptions{})
+	}
+	if err = c.denials.observe(writeLedger, err); err != nil {
+		return nil, err
+	}
+	written.ManagedFields = nil
+	return written, nil
+}
+
+// DeleteLedger deletes exactly that version of the Ledger.
+func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
+	defer cancel()
+	return c.ledgers.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}})
+}
+
+// TouchPod changes the resourceVersion of the pod, by setting an annotation, and returns the
+// changed pod; nil if it is gone.
+func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	pod, err := c.stamp(ctx, namespace, name, uid, ReleaseAnnotation)
+	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
+		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
+			return nil, lookupErr
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	snapshot.TrimPod(pod)
+	return pod, nil
+}
+
+// Ledger returns the Ledger with the name in its latest known state, or nil.
+func (c *Cluster) Ledger(name string) *ledger.Object { return c.state.ledger(name) }
+
+// Ledgers returns all Ledgers in their latest known state, in no particular order.
+func (c *Cluster) Ledgers() []*ledger.Object { return c.state.allLedgers() }
+
+// PodByUID returns the trimmed pod as last shown by the watch, or nil.
+func (c *Cluster) PodByUID(uid types.UID) *corev1.Pod { return c.state.seen(uid) }
+
+func (s *state) ledger(name string) *ledger.Object {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.ledgers[name]
+}
+
+func (s *state) allLedgers() []*ledger.Object {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	all := make([]*ledger.Object, 0, len(s.ledgers))
+	for _, o := range s.ledgers {
+		all = append(all, o)
+	}
+	return all
+}
+
+func (s *state) setLedger(o *ledger.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetClaims(s.ledgers[o.Name])
+	s.lookups.Lock()
+	s.ledgers[o.Name] = o
+	s.lookups.Unlock()
+	for i := range o.Spec.Pods {
+		uid := o.Spec.Pods[i].UID
+		s.claims[uid] = append(s.claims[uid], o.Name)
+	}
+	s.showLedger(o)
+}
+
+func (s *state) removeLedger(o *ledger.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.ledgers[o.Name]
+	s.forgetClaims(known)
+	s.lookups.Lock()
+	delete(s.ledgers, o.Name)
+	s.lookups.Unlock()
+	if known != nil {
+		s.builder.DeleteLedger(known.Spec.Key())
+		s.requestPublish()
+	}
+}
+
+// forgetClaims removes this ledger from the pod index. It may be nil.
+func (s *state) forgetClaims(o *ledger.Object) {
+	if o == nil {
+		return
+	}
+	for i := range o.Spec.Pods {
+		uid := o.Spec.Pods[i].UID
+		names := slices.DeleteFunc(s.claims[uid], func(name string) bool { return name == o.Name })
+		if s.claims[uid] = names; len(names) == 0 {
+			delete(s.claims, uid)
+		}
+	}
+}
+
+// showLedger sets the ledger in the View, without the claims of pods that the watch has shown to be
+// gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
+// retried now.
+func (s *state) showLedger(o *ledger.Object) {
+	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool {
+		_, gone := s.gone[uid]
+		return gone
+	}))
+	s.requestPublish()
+}
+
+// claimsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
+// again.
+func (s *state) claimsEnd(uid types.UID, gone bool) {
+	if _, was := s.gone[uid]; was == gone {
+		return
+	}
+	names := s.claims[uid]
+	if gone && len(names) > 0 {
+		s.gone[uid] = struct{}{}
+	} else {
+		delete(s.gone, uid)
+	}
+	for _, name := range names {
+		s.showLedger(s.ledgers[name])
+	}
+	for uid := range s.gone { // few: pods whose claims are about to be released
+		if len(s.claims[uid]) == 0 {
+			delete(s.gone, uid)
+		}
+	}
+}

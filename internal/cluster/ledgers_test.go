@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// What a pod holds is free in the View as soon as the watch shows its deletion, although its claim stays in the Ledger a while
+// longer; it counts again if the pod comes back.
+func TestClaimsOfPodsThatAreGone(t *testing.T) {
+	s := newState()
+	s.setComplete()
+	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	object := func(pods ...types.UID) *ledger.Object {
+		o := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: snapshot.Ledger{Resource: "gpu", Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10}}}}
+		for _, uid := range pods {
+			o.Spec.Pods = append(o.Spec.Pods, snapshot.LedgerPod{UID: uid})
+			o.Spec.Units[0].Claims = append(o.Spec.Units[0].Claims, snapshot.LedgerClaim{Pod: uid, Amount: 3})
+		}
+		return o
+	}
+	pod := func(uid types.UID) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid)}, Spec: corev1.PodSpec{NodeName: "n"}}
+	}
+	used := func(step string, want int64) {
+		t.Helper()
+		s.publish()
+		if got := s.view().Node("n").Ledger("gpu").Unit("0").Used(); got != want {
+			t.Errorf("%s: %d used, want %d", step, got, want)
+		}
+	}
+	s.setPod(pod("a"))
+	s.setPod(pod("b"))
+	s.setLedger(object("a", "b", "c"))
+	used("claimed, c not seen yet", 9)
+	ended := pod("a")
+	ended.Status.Phase = corev1.PodSucceeded
+	s.setPod(ended)
+	used("a has ended", 6)
+	s.removePod(pod("b"))
+	used("b is gone", 3)
+	s.setLedger(object("a", "b", "c", "d"))
+	used("the Ledger says it again", 6)
+	s.setPod(pod("b"))
+	used("b is back, after a restore", 9)
+	s.setLedger(object("b", "c"))
+	used("the claim of a is taken back", 6)
+	s.removePod(pod("b"))
+	s.removeLedger(object())
+	used("the Ledger is gone", 0)
+	if len(s.gone) > 1 || len(s.claims) > 0 {
+		t.Errorf("got %v and %v in memory", s.gone, s.claims)
+	}
+}
+
+func TestConfigMapsOfNodes(t *testing.T) {
+	s := newState()
+	s.setComplete()
+	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	source := snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
+	k := &configMaps{state: s, sources: []snapshot.ConfigMapSource{source}, known: map[string]*corev1.ConfigMap{}}
+	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{"secret": "x"}}, Data: data}
+		k.trim(m)
+		return m
+	}
+	gpus := func(step, want string) {
+		t.Helper()
+		s.publish()
+		if got := s.view().Node("n").ConfigMap(source)["gpus"]; got != want {
+			t.Errorf("%s: got %q, want %q", step, got, want)
+		}
+	}
+	foreign := configMap("other", map[string]string{"password": "x"})
+	if foreign.Data != nil || foreign.Annotations != nil {
+		t.Errorf("the state has data of another ConfigMap: %v", foreign)
+	}
+	k.set(foreign)
+	gpus("none", "")
+	k.set(configMap("unhealthy-gpu-n", map[string]string{"gpus": "0"}))
+	gpus("set", "0")
+	replace([]*corev1.ConfigMap{configMap("unhealthy-gpu-n", map[string]string{"gpus": "0,2"}), foreign}, k.all, k.set, k.remove)
+	gpus("replaced", "0,2")
+	replace([]*corev1.ConfigMap{foreign}, k.all, k.set, k.remove)
+	gpus("not listed any more", "")
+	k.set(configMap("unhealthy-gpu-n", nil))
+	k.remove(configMap("unhealthy-gpu-n", nil))
+	gpus("removed", "")
+}

@@ -1,0 +1,261 @@
+package cluster_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
+
+	"outboard.dev/outboard/internal/cluster"
+)
+
+const (
+	memoryNodes = 5000
+	memoryPods  = 30000
+	// memoryEvents is the number of changes that follow: several heartbeats of every node, and as many changes of pods.
+	memoryEvents = 60000
+	// memoryPause is the time without changes after which memory counts as steady: the runtime returns unused memory in the
+	// background.
+	memoryPause = 10 * time.Second
+)
+
+// BenchmarkMemory measures outboard serve, built and started as by a user, with a large cluster: resident memory when it is
+// ready, the maximum during a stream of changes, after memoryPause without changes, and the overall maximum; then the reachable
+// heap; and the processor time of everything. OUTBOARD_TEST_MEMORY_PROFILE names a file for a heap profile.
+func BenchmarkMemory(b *testing.B) {
+	outboard := filepath.Join(b.TempDir(), "outboard")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", outboard, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	server := httptest.NewServer(largeCluster{})
+	defer server.Close()
+	defer server.CloseClientConnections()
+	for _, setting := range []string{"default", "GOGC=100"} {
+		b.Run(setting, func(b *testing.B) {
+			for b.Loop() {
+				measureMemory(b, outboard, server.URL, setting)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// measureMemory reports what one process takes, in MiB.
+func measureMemory(b *testing.B, outboard, url, setting string) {
+	admin, command := startServe(b, outboard, url, setting)
+	defer func() {
+		_ = command.Process.Kill()
+		_ = command.Wait() // it was killed
+		b.ReportMetric((command.ProcessState.UserTime() + command.ProcessState.SystemTime()).Seconds(), "CPU-s")
+	}()
+	pid := command.Process.Pid
+	until := func(condition func() bool) {
+		for deadline := time.Now().Add(3 * time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				b.Fatal("outboard serve is not ready in time")
+			}
+		}
+	}
+	until(func() bool {
+		status, _ := ask(admin + "/readyz")
+		return status == http.StatusOK
+	})
+	b.ReportMetric(resident(pid, "VmRSS"), "MiB-ready")
+	var changing float64
+	until(func() bool {
+		changing = max(changing, resident(pid, "VmRSS"))
+		_, metrics := ask(admin + "/metrics")
+		return strings.Contains(metrics, fmt.Sprintf("\noutboard_cluster_nodes %d\n", memoryNodes+1)) &&
+			strings.Contains(metrics, fmt.Sprintf("\noutboard_cluster_pods %d\n", memoryPods+1))
+	})
+	b.ReportMetric(changing, "MiB-changing")
+	time.Sleep(memoryPause)
+	b.ReportMetric(resident(pid, "VmRSS"), "MiB-steady")
+	b.ReportMetric(resident(pid, "VmHWM"), "MiB-peak")
+	_, profile := ask(admin + "/debug/pprof/heap?gc=1")
+	if file := os.Getenv("OUTBOARD_TEST_MEMORY_PROFILE"); file != "" {
+		if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_, stats := ask(admin + "/debug/pprof/heap?debug=1")
+	for line := range strings.Lines(stats) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "# HeapAlloc = "); ok {
+			bytes, _ := strconv.ParseFloat(value, 64)
+			b.ReportMetric(bytes/(1<<20), "MiB-live")
+		}
+	}
+}
+
+// startServe starts outboard serve and returns the URL of its admin listener.
+func startServe(b *testing.B, outboard, url, setting string) (string, *exec.Cmd) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	admin := free.Addr().String()
+	if err := free.Close(); err != nil {
+		b.Fatal(err)
+	}
+	kubeconfig := write(b, "kubeconfig", fmt.Sprintf(`
+clusters: [{name: c, cluster: {server: %q}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, url))
+	config := write(b, "outboard.yaml", fmt.Sprintf(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {address: "127.0.0.1:0"}
+admin: {address: %q, pprof: true}
+clientConnection: {kubeconfig: %q}
+log: {level: warn}
+profiles:
+- policies: [{type: ImageLocality}]
+`, admin, kubeconfig))
+	command := exec.CommandContext(b.Context(), outboard, "serve", "--config", config)
+	command.Stderr = os.Stderr
+	if strings.Contains(setting, "=") {
+		command.Env = append(os.Environ(), setting)
+	}
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return "http://" + admin, command
+}
+
+func write(b *testing.B, name, text string) string {
+	path := filepath.Join(b.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// ask returns the status of the response and its body; 0 without a response.
+func ask(url string) (int, string) {
+	response, err := http.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return response.StatusCode, string(body)
+}
+
+// resident returns a field of the process's status in MiB.
+func resident(pid int, field string) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			kib, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+// largeCluster is an API server that streams a large cluster, and then changes to it, to every watch.
+type largeCluster struct{}
+
+func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "" {
+		http.Error(w, "only watches", http.StatusNotImplemented)
+		return
+	}
+	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	version := corev1.SchemeGroupVersion
+	if kind == "poddisruptionbudgets" {
+		version = policyv1.SchemeGroupVersion
+	}
+	send := eventSender(w, version)
+	if r.URL.Query().Get("sendInitialEvents") == "" {
+		<-r.Context().Done() // a resumed watch gets no more events
+		return
+	}
+	end := metav1.ObjectMeta{ResourceVersion: "3000000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+	switch kind {
+	case "nodes":
+		for i := range memoryNodes {
+			send(watch.Added, cluster.ExampleNode(i))
+		}
+		send(watch.Bookmark, &corev1.Node{ObjectMeta: end})
+		for i := range memoryEvents / 2 {
+			node := cluster.ExampleNode(i % memoryNodes)
+			node.ResourceVersion = strconv.Itoa(4000000 + i)
+			for j := range node.Status.Conditions {
+				node.Status.Conditions[j].LastHeartbeatTime = metav1.NewTime(time.Unix(int64(2000000000+i), 0))
+			}
+			send(watch.Modified, node)
+		}
+		send(watch.Added, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "last", ResourceVersion: "5000000"}})
+	case "pods":
+		for i := range memoryPods {
+			send(watch.Added, podOf(i))
+		}
+		send(watch.Bookmark, &corev1.Pod{ObjectMeta: end})
+		for i := range memoryEvents / 2 {
+			pod := podOf((i * 7919) % memoryPods)
+			pod.ResourceVersion = strconv.Itoa(4000000 + i)
+			pod.Status.ContainerStatuses[0].RestartCount = int32(i)
+			if i%3 == 0 { // becomes unready, and ready again
+				pod.Status.Conditions[2].Status = corev1.ConditionFalse
+				send(watch.Modified, pod)
+				pod.Status.Conditions[2].Status = corev1.ConditionTrue
+				pod.Status.Conditions[2].LastTransitionTime = metav1.NewTime(time.Unix(int64(2000000000+i), 0))
+			}
+			send(watch.Modified, pod)
+		}
+		last := podOf(0)
+		last.Name, last.UID, last.Spec.NodeName = "last", "last", ""
+		send(watch.Added, last)
+	case "poddisruptionbudgets":
+		send(watch.Bookmark, &policyv1.PodDisruptionBudget{ObjectMeta: end})
+	}
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
+}
+
+func podOf(i int) *corev1.Pod {
+	return cluster.ExamplePod(i, fmt.Sprintf("service-%d-7d4b9c6f58-%05x", i%1500, i))
+}
+
+// eventSender returns a function that sends an event as the API server does.
+func eventSender(w http.ResponseWriter, version schema.GroupVersion) func(watch.EventType, k8sruntime.Object) {
+	info, ok := k8sruntime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), k8sruntime.ContentTypeProtobuf)
+	if !ok {
+		panic("no protobuf")
+	}
+	w.Header().Set("Content-Type", k8sruntime.ContentTypeProtobuf+";stream=watch")
+	stream := streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(w), scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, version))
+	events := restwatch.NewEncoder(stream, scheme.Codecs.EncoderForVersion(info.Serializer, version))
+	return func(kind watch.EventType, object k8sruntime.Object) {
+		_ = events.Encode(&watch.Event{Type: kind, Object: object}) // the watch may have ended
+		if kind == watch.Bookmark {
+			w.(http.Flusher).Flush()
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/cluster"
+)
+
+// bindServer is an API server that accepts every Binding.
+type bindServer struct {
+	*httptest.Server
+	bindings, lookups atomic.Int32
+	onBinding         func() // if not nil, called before the response
+}
+
+func newBindServer(t *testing.T) *bindServer {
+	b := &bindServer{}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !strings.HasSuffix(r.URL.Path, "/binding") {
+			b.lookups.Add(1)
+			name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+			pod := corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}
+			_ = json.NewDecoder(r.Body).Decode(&pod) // the annotations of a patch
+			pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = "default", name, types.UID(name), "1"
+			_ = json.NewEncoder(w).Encode(&pod)
+			return
+		}
+		b.bindings.Add(1)
+		if b.onBinding != nil {
+			b.onBinding()
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *bindServer) cluster(t *testing.T, o cluster.Options) *cluster.Cluster {
+	o.Config = &rest.Config{Host: b.URL}
+	c, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func bindingTo(node, pod string) binder.Binding {
+	return binder.Binding{Namespace: "default", Name: pod, UID: types.UID(pod), Node: node}
+}
+
+// A Binding that has not left this process certainly has no effect, so the outcome is known without a lookup.
+func TestBindingThatIsNotSent(t *testing.T) {
+	check := func(t *testing.T, err error) {
+		t.Helper()
+		failure := bindError(t, err)
+		if failure.Unknown || !failure.NotSent || !strings.Contains(err.Error(), `was not bound to node "n": the Binding was not sent: `) {
+			t.Errorf("NotSent %v, Unknown %v: %v", failure.NotSent, failure.Unknown, err)
+		}
+	}
+	t.Run("while it waited for the limit of requests", func(t *testing.T) {
+		api := newBindServer(t)
+		c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2}) // for a Binding, and a lookup of its pod
+		if err := c.Bind(t.Context(), bindingTo("n", "first")); err != nil {
+			t.Fatal(err)
+		}
+		before := api.lookups.Load()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		check(t, c.Bind(ctx, bindingTo("n", "second")))
+		if b, l := api.bindings.Load(), api.lookups.Load(); b != 1 || l != before {
+			t.Errorf("%d Bindings and %d lookups arrived, want 1 and %d", b, l, before)
+		}
+	})
+	t.Run("because no connection could be made", func(t *testing.T) {
+		api := newBindServer(t)
+		c := api.cluster(t, cluster.Options{})
+		api.Close()
+		check(t, c.Bind(t.Context(), bindingTo("n", "first")))
+	})
+	t.Run("but not when the answer is what is missing", func(t *testing.T) {
+		api := newBindServer(t)
+		api.onBinding = func() { panic(http.ErrAbortHandler) } // the connection ends
+		failure := bindError(t, api.cluster(t, cluster.Options{}).Bind(t.Context(), bindingTo("n", "first")))
+		if !failure.Unknown || failure.NotSent {
+			t.Errorf("NotSent %v, Unknown %v: %v", failure.NotSent, failure.Unknown, failure)
+		}
+	})
+}
+
+// Throttle delays Bindings and the lookups of their outcomes only once. All of them count.
+func TestThrottle(t *testing.T) {
+	api := newBindServer(t)
+	c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 2})
+	var throttled []context.Context
+	for range 2 {
+		ctx, err := c.Throttle(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		throttled = append(throttled, ctx)
+	}
+	if _, err := c.Throttle(t.Context()); !errors.Is(err, cluster.ErrThrottled) {
+		t.Errorf("third call: %v", err)
+	}
+	for i, ctx := range throttled {
+		if err := c.Bind(ctx, bindingTo("n", fmt.Sprint("p", i))); err != nil {
+			t.Error(err)
+		}
+	}
+	if b, l := api.bindings.Load(), api.lookups.Load(); b != 2 || l != 2 {
+		t.Errorf("got %d Bindings and %d lookups, want 2 of each", b, l)
+	}
+	// Some time has passed, and the error has it in tenths of a second.
+	delay := regexp.MustCompile(`the limit of 0\.001 requests per second to the API server would delay this one by (50m0s|49m5[0-9.]+s)$`)
+	if _, err := c.Throttle(t.Context()); err == nil || !delay.MatchString(err.Error()) {
+		t.Errorf("after 4 requests, with a burst of 2 and one request in 1,000 s: %v", err)
+	}
+}
+
+// After Throttle, the limit delays nothing that determines the outcome of the Binding, nor the change of the pod that makes a lost
+// Binding invalid. Therefore the limit makes the outcome of no Binding unknown.
+func TestThrottledBindingIsResolved(t *testing.T) {
+	api := newBindServer(t)
+	c := api.cluster(t, cluster.Options{QPS: 0.001, Burst: 1})
+	ctx, err := c.Throttle(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.onBinding = func() { panic(http.ErrAbortHandler) } // the response is lost
+	failure := bindError(t, c.Bind(ctx, bindingTo("n", "p")))
+	if lookups := api.lookups.Load(); !failure.Unknown || lookups != 1 {
+		t.Errorf("Unknown %v after %d lookups: %v", failure.Unknown, lookups, failure)
+	}
+	if _, err := c.TouchPod(context.WithoutCancel(ctx), "default", "p", "p"); err != nil {
+		t.Errorf("changing the pod: %v", err)
+	}
+}
+
+// After Throttle, Bind sends the Binding and reads its response, even if the caller gives up meanwhile.
+func TestThrottledBindingIsAnswered(t *testing.T) {
+	api := newBindServer(t)
+	c := api.cluster(t, cluster.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	api.onBinding = cancel
+	if ctx, err := c.Throttle(ctx); err != nil {
+		t.Fatal(err)
+	} else if err := c.Bind(ctx, bindingTo("n", "p")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller that stops waiting frees its place for the next one.
+func TestThrottleGivenUp(t *testing.T) {
+	c := newBindServer(t).cluster(t, cluster.Options{QPS: 0.001, Burst: 1, ThrottleTimeout: 1500 * time.Second})
+	if _, err := c.Throttle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // one caller can wait at a time
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Throttle(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller whose context has ended: %v", err)
+		}
+	}
+	unlimited := newBindServer(t).cluster(t, cluster.Options{QPS: -1})
+	for range 100 {
+		if _, err := unlimited.Throttle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

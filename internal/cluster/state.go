@@ -1,0 +1,263 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// state is the known state of the cluster. Its methods are safe for concurrent use; events of one
+// resource come from one goroutine.
+//
+// Events of the watch come in order, and each is the state at some moment not before that of the
+// last one, except after an etcd restore, when it is older. So events are applied as they come, and
+// resourceVersions are never compared. A pod with an [assumption] replaces the watch's version.
+type state struct {
+	// lookups guards pods, names, assumed and ledgers. It is separate from mu so that looking up a pod
+	// does not wait while a View is created. Writers hold both.
+	lookups sync.RWMutex
+	// pods are the pods as shown by the watch.
+	pods map[types.UID]*corev1.Pod
+	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
+	names map[types.NamespacedName]*corev1.Pod
+	// assumed are the pods that are decided to be on a node.
+	assumed map[types.UID]*assumption
+	// ledgers are the Ledgers by name. lookups guards them, too.
+	ledgers map[string]*ledger.Object
+
+	published atomic.Pointer[published]
+	changed   chan struct{} // capacity 1: there may be something to publish
+
+	mu       sync.Mutex
+	builder  snapshot.Builder
+	complete bool                   // everything was read once: Views may be published
+	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
+	gone     map[types.UID]struct{} // pods that are gone and have claims
+}
+
+// published is the current View.
+type published struct {
+	view       *snapshot.View
+	at         time.Time
+	superseded chan struct{} // closed when there is a newer View
+}
+
+func newState() *state {
+	s := &state{
+		pods:    map[types.UID]*corev1.Pod{},
+		names:   map[types.NamespacedName]*corev1.Pod{},
+		ledgers: map[string]*ledger.Object{},
+		changed: make(chan struct{}, 1),
+		assumed: map[types.UID]*assumption{},
+		claims:  map[types.UID][]string{},
+		gone:    map[types.UID]struct{}{},
+	}
+	s.published.Store(&published{view: &snapshot.View{}, at: time.Now(), superseded: make(chan struct{})})
+	s.builder.DropHistory()
+	return s
+}
+
+func (s *state) keepHistory(keep bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if keep {
+		s.builder.KeepHistory(maps.Values(s.pods))
+	} else {
+		s.builder.DropHistory()
+	}
+}
+
+// setComplete permits publishing Views, and publishes the first one.
+func (s *state) setComplete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complete = true
+	s.publishLocked()
+}
+
+func (s *state) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publishLocked()
+}
+
+func (s *state) view() *snapshot.View { return s.published.Load().view }
+
+// publishLocked stores the View while the lock is held, so that Views are stored in order of
+// generation.
+func (s *state) publishLocked() {
+	if !s.complete {
+		return
+	}
+	if v := s.builder.View(); v != s.view() {
+		last := s.published.Swap(&published{view: v, at: time.Now(), superseded: make(chan struct{})})
+		close(last.superseded)
+	}
+}
+
+func (s *state) setSignal(c *snapshot.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.SetSignal(c)
+	s.requestPublish()
+}
+
+func (s *state) deleteSignal(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.DeleteSignal(name)
+	s.requestPublish()
+}
+
+func (s *state) requestPublish() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *state) setNode(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.SetNode(node)
+	s.requestPublish()
+}
+
+func (s *state) removeNode(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.DeleteNode(node.Name)
+	s.requestPublish()
+}
+
+func (s *state) allNodes() []*corev1.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(s.builder.Nodes())
+}
+
+func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.SetDisruptionBudget(budget)
+	s.requestPublish()
+}
+
+func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
+	s.requestPublish()
+}
+
+func (s *state) allBudgets() []*policyv1.PodDisruptionBudget {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(s.builder.DisruptionBudgets())
+}
+
+// seen returns the pod as last shown by the watch, or nil.
+func (s *state) seen(uid types.UID) *corev1.Pod {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.pods[uid]
+}
+
+// named returns the pod with the name as it is counted, or nil.
+func (s *state) named(namespace, name string) *corev1.Pod {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.names[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// count returns the number of pods as shown by the watch.
+func (s *state) count() int {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return len(s.pods)
+}
+
+// allPods returns the pods as shown by the watch. It omits a pod that only this process has bound, which may be newer
+// than a list.
+func (s *state) allPods() []*corev1.Pod {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return slices.Collect(maps.Values(s.pods))
+}
+
+// setPod handles a pod shown by the watch.
+func (s *state) setPod(pod *corev1.Pod) {
+	if snapshot.Ended(pod) {
+		s.removePod(pod)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.assumed[pod.UID]; a != nil && a.pod != nil && pod.Spec.NodeName == "" {
+		s.store(pod) // as it was before the decision, or before it was bound
+	} else {
+		if a != nil && pod.Spec.NodeName != "" {
+			s.setAssumption(pod.UID, nil)
+		}
+		s.store(s.place(pod))
+	}
+	s.claimsEnd(pod.UID, false)
+	s.requestPublish()
+}
+
+// removePod handles an event of the watch that a pod is gone. It reads only the UID, namespace and
+// name.
+func (s *state) removePod(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookups.Lock()
+	delete(s.pods, pod.UID)
+	s.lookups.Unlock()
+	s.setAssumption(pod.UID, nil)
+	s.displace(pod)
+	s.claimsEnd(pod.UID, true)
+	s.requestPublish()
+}
+
+// place counts the pod on its node, if it has one, and returns the object to keep: the previous
+// one, if the pod differs only in its resourceVersion.
+func (s *state) place(pod *corev1.Pod) *corev1.Pod {
+	s.builder.SetPod(pod)
+	if kept := s.builder.Pod(pod.UID); kept != nil {
+		pod = kept
+	}
+	s.name(pod)
+	return pod
+}
+
+// displace undoes place.
+func (s *state) displace(pod *corev1.Pod) {
+	s.builder.DeletePod(pod.UID)
+	// Another pod may have the name now.
+	if named := s.named(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
+		s.lookups.Lock()
+		delete(s.names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		s.lookups.Unlock()
+	}
+}
+
+func (s *state) store(pod *corev1.Pod) {
+	s.lookups.Lock()
+	defer s.lookups.Unlock()
+	s.pods[pod.UID] = pod
+}
+
+func (s *state) name(pod *corev1.Pod) {
+	s.lookups.Lock()
+	defer s.lookups.Unlock()
+	s.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+}

@@ -1,0 +1,244 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Change is a field that differs between two configurations.
+type Change = strictyaml.Change
+
+// Changes returns the fields that differ between two configurations. Profiles are compared by path, and policies and signals by name;
+// those that then have no counterpart are compared in order. Indexes are those of the new configuration. Of a policy with another type
+// only the type is a change.
+func Changes(old, new *Config) []Change {
+	changes := NeedsRestart(old, new)
+	names := func(c *Config) (names []string) {
+		for _, s := range c.Signals {
+			names = append(names, s.Name)
+		}
+		return names
+	}
+	changes = append(changes, listChanges("signals", names(old), names(new), func(path string, i, j int) []Change {
+		return strictyaml.Diff(path, old.Signals[i].written, new.Signals[j].written)
+	})...)
+	return append(changes, listChanges("profiles", paths(old), paths(new), func(path string, i, j int) []Change {
+		return profileChanges(path, &old.Profiles[i], &new.Profiles[j])
+	})...)
+}
+
+// NeedsRestart returns the changes of fields that are read only when the process starts: those of Process. (The contents of certificate
+// files are not configuration; the server reloads them itself.)
+func NeedsRestart(old, new *Config) []Change { return differ("", old.Process, new.Process) }
+
+// RequiresRestart is said of a change of NeedsRestart.
+const RequiresRestart = "has no effect until Outboard is restarted"
+
+func differ(path string, old, new any) []Change {
+	encoded := func(v any) strictyaml.Value {
+		value, err := strictyaml.Encode(v)
+		if err != nil {
+			panic(err) // it was decoded, or encoded already
+		}
+		return value
+	}
+	return strictyaml.Diff(path, encoded(old), encoded(new))
+}
+
+func profileChanges(path string, old, new *Profile) []Change {
+	names := func(p *Profile) (names []string) {
+		for _, q := range p.Policies {
+			names = append(names, q.Name)
+		}
+		return names
+	}
+	before, after := *old, *new
+	before.Policies, after.Policies = nil, nil
+	return append(differ(path, before, after), listChanges(path+".policies", names(old), names(new), func(path string, i, j int) []Change {
+		p, q := old.Policies[i], new.Policies[j]
+		if p.Type != q.Type {
+			return []Change{{Path: path + ".type", Old: p.Type, New: q.Type}}
+		}
+		return differ(path, p, q)
+	})...)
+}
+
+// listChanges returns the changes of the list at path, whose items have these names. each returns those of item i of the old list, which
+// is item j of the new one.
+func listChanges(path string, old, new []string, each func(path string, i, j int) []Change) []Change {
+	var changes []Change
+	left := make([]bool, len(old)) // the items without a counterpart
+	for i, name := range old {
+		left[i] = !slices.Contains(new, name)
+	}
+	for j, name := range new {
+		at := fmt.Sprintf("%s[%d]", path, j)
+		i := slices.Index(old, name)
+		if i < 0 {
+			i = slices.Index(left, true)
+		}
+		if i < 0 {
+			changes = append(changes, Change{Path: at, New: name})
+			continue
+		}
+		left[i] = false
+		changes = append(changes, each(at, i, j)...)
+	}
+	for i, name := range old {
+		if left[i] {
+			changes = append(changes, Change{Path: fmt.Sprintf("%s[%d]", path, i), Old: name})
+		}
+	}
+	return changes
+}
+
+func paths(c *Config) (paths []string) {
+	for i := range c.Profiles {
+		paths = append(paths, c.Profiles[i].Path)
+	}
+	return paths
+}
+
+// Risks returns a line for each change between two valid configurations that makes calls fail, or lets kube-scheduler place pods without
+// the new one: kube-scheduler reads its own configuration only when it starts. view has the pods and their claims; nil if they are not
+// known.
+func Risks(old, new *Config, view *snapshot.View) []string {
+	var risks []string
+	served := map[string]bool{}
+	for i := range new.Profiles {
+		for _, r := range new.Profiles[i].Routes() {
+			served[r.Path] = true
+		}
+	}
+	for i := range old.Profiles {
+		p := &old.Profiles[i]
+		var gone []string
+		for _, r := range p.Routes() {
+			if !served[r.Path] {
+				gone = append(gone, r.Path)
+			}
+		}
+		if len(gone) > 0 {
+			risks = append(risks, fmt.Sprintf("profile %s: nothing serves %s any more: calls of kube-scheduler fail with status 404 until it is restarted with a configuration for the new file", p.Path, strings.Join(gone, ", ")))
+		}
+		if j := slices.Index(paths(new), p.Path); j >= 0 {
+			risks = append(risks, profileRisks(p, &new.Profiles[j])...)
+		}
+	}
+	return append(risks, claimRisks(old, new, view)...)
+}
+
+// profileRisks returns the risks of a profile that both configurations serve at the same path.
+func profileRisks(old, new *Profile) []string {
+	var risks []string
+	if narrowed := func() bool {
+		return len(old.SchedulerNames) == 0 || slices.ContainsFunc(old.SchedulerNames, func(name string) bool { return !slices.Contains(new.SchedulerNames, name) })
+	}; len(new.SchedulerNames) > 0 && narrowed() {
+		risks = append(risks, fmt.Sprintf("profile %s: bind accepts only pods with schedulerName %s: bind calls for the pods of other schedulers fail, and these pods stay pending", new.Path, strings.Join(new.SchedulerNames, " or ")))
+	}
+	if !slices.Equal(old.ManagedResources, new.ManagedResources) {
+		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
+	}
+	if claimer := claiming(new); claimer != "" && claiming(old) == "" {
+		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it is restarted with a configuration that has bindVerb for this profile", new.Path, claimer))
+	}
+	return risks
+}
+
+// claiming returns the name of a policy of the profile that claims resources; "" if none does.
+func claiming(p *Profile) string {
+	for _, q := range p.Policies {
+		if _, ok := q.Policy.(policy.Reserver); ok {
+			return q.Name
+		}
+	}
+	return ""
+}
+
+// claimRisks returns the risks of claims for which no policy of the new configuration is responsible.
+func claimRisks(old, new *Config, view *snapshot.View) []string {
+	const consequence = "Outboard does not count them, and kube-scheduler binds new pods without claims"
+	var risks []string
+	if view != nil {
+		orphaned := orphanedClaims(old, new, view)
+		for _, resource := range slices.Sorted(maps.Keys(orphaned)) {
+			risks = append(risks, fmt.Sprintf("%d pods hold claims of %s, which no policy allocates any more: %s", orphaned[resource], resource, consequence))
+		}
+		return risks
+	}
+	allocated := map[string]bool{}
+	claims := map[string]bool{} // by type of policy
+	for i := range new.Profiles {
+		p := &new.Profiles[i]
+		for _, r := range p.AllocatedResources() {
+			allocated[string(r.Name)] = true
+		}
+		for _, q := range p.Policies {
+			claims[q.Type] = true
+		}
+	}
+	for i := range old.Profiles {
+		p := &old.Profiles[i]
+		resources := p.AllocatedResources()
+		for _, r := range resources {
+			if !allocated[string(r.Name)] {
+				allocated[string(r.Name)] = true // once
+				risks = append(risks, fmt.Sprintf("no policy allocates %s any more: if pods hold claims of it, %s", r.Name, consequence))
+			}
+		}
+		if name := claiming(p); len(resources) == 0 && name != "" && !slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Name == name && claims[q.Type] }) {
+			risks = append(risks, fmt.Sprintf("no profile has %s any more: if pods hold claims of it, %s", name, consequence))
+		}
+	}
+	return risks
+}
+
+// eachClaim calls visit for each ledger in which the pod must have a claim to be bound to the node.
+func (c *Config) eachClaim(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		if !p.Manages(pod) {
+			continue
+		}
+		for _, q := range p.Policies {
+			reserver, ok := q.Policy.(policy.Reserver)
+			if !ok {
+				continue
+			}
+			keys, err := reserver.Ledgers(pod, n)
+			if err != nil {
+				continue // it cannot be bound, and so holds no claim of this policy
+			}
+			for _, key := range keys {
+				visit(key)
+			}
+		}
+	}
+}
+
+// orphanedClaims returns how many pods of the view hold claims for which a policy of the old configuration is responsible, and none of
+// the new one, by resource.
+func orphanedClaims(old, new *Config, view *snapshot.View) map[string]int {
+	orphaned := map[string]int{}
+	for n := range view.All() {
+		for _, pod := range n.Pods {
+			responsible := map[snapshot.LedgerKey]bool{}
+			new.eachClaim(n, pod, func(key snapshot.LedgerKey) { responsible[key] = true })
+			old.eachClaim(n, pod, func(key snapshot.LedgerKey) {
+				if !responsible[key] && view.Ledger(key).Pod(pod.UID) != nil {
+					responsible[key] = true // once
+					orphaned[key.Resource]++
+				}
+			})
+		}
+	}
+	return orphaned
+}

@@ -1,0 +1,81 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The pods with claims are counted for which no policy is responsible after a change, and no others.
+func TestRisksCountPodsWithClaims(t *testing.T) {
+	const gpus = "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"
+	const fpgas = "- path: /fpga\n  policies: [{type: Devices, config: {resource: example.com/fpga}}]\n"
+	const images = "- path: /images\n  policies: [{type: ImageLocality}]\n"
+	load := func(profiles string) *config.Config {
+		c, err := config.Parse("f", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n"+profiles), realTypes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var b snapshot.Builder
+	capacity := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("32"), "aliyun.com/gpu-count": resource.MustParse("2"), "example.com/fpga": resource.MustParse("2")}
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}})
+	ledgers := map[string]*snapshot.Ledger{}
+	for name, requested := range map[string]corev1.ResourceName{"a": "aliyun.com/gpu-mem", "b": "aliyun.com/gpu-mem", "c": "example.com/fpga", "unclaimed": "aliyun.com/gpu-mem", "other": "cpu"} {
+		uid := apitypes.UID(name)
+		b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{requested: resource.MustParse("1")}, Requests: corev1.ResourceList{requested: resource.MustParse("1")}},
+		}}}})
+		if len(name) > 1 {
+			continue
+		}
+		l := ledgers[string(requested)]
+		if l == nil {
+			l = &snapshot.Ledger{Resource: string(requested), Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16}}}
+			ledgers[l.Resource] = l
+		}
+		l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Name: name, Node: "n"})
+	}
+	for _, l := range ledgers {
+		b.SetLedger(l)
+	}
+	const gone = "%d pods hold claims of %s, which no policy allocates any more: "
+	for _, tt := range []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"nothing changes", gpus + fpgas, gpus + fpgas, nil},
+		{"in another profile", fpgas, "- policies: [{type: Devices, config: {resource: example.com/fpga}}, {type: ImageLocality}]\n  path: /fpga\n", nil},
+		{"GPUs", gpus + fpgas, fpgas, []string{fmt.Sprintf(gone, 2, "aliyun.com/gpu-mem")}},
+		{"devices", gpus + fpgas, gpus, []string{fmt.Sprintf(gone, 1, "example.com/fpga")}},
+		{"both", gpus + fpgas, images, []string{fmt.Sprintf(gone, 2, "aliyun.com/gpu-mem"), fmt.Sprintf(gone, 1, "example.com/fpga")}},
+		{"another resource", fpgas, strings.Replace(fpgas, "fpga}", "fpga2}", 1), []string{fmt.Sprintf(gone, 1, "example.com/fpga")}},
+		{"no claims before", images, gpus, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var claims []string
+			for _, risk := range config.Risks(load(tt.old), load(tt.new), b.View()) {
+				if strings.Contains(risk, "hold claims") {
+					claims = append(claims, risk)
+				}
+			}
+			if len(claims) != len(tt.want) {
+				t.Fatalf("got %q, want %q", claims, tt.want)
+			}
+			for i, want := range tt.want {
+				if !strings.HasPrefix(claims[i], want) {
+					t.Errorf("got %q, want %q", claims[i], want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,396 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The header of a file.
+const (
+	APIVersion = "outboard.dev/v1alpha1"
+	Kind       = "OutboardConfiguration"
+)
+
+// Config is a configuration file with its defaults filled in. It is read-only
+// once loaded.
+type Config struct {
+	Process
+	// Signals are the signals that policies read.
+	Signals []Signal
+	// Profiles are the sets of policies, each at its own URLs. At least one.
+	Profiles []Profile
+	// Warnings are about valid fields that are probably mistakes.
+	Warnings Errors
+}
+
+// Types are the types that a configuration file can name.
+type Types struct {
+	Policies []policy.Type
+	// Signals are the types of the sources of signals.
+	Signals []signal.Type
+}
+
+// Process is the part of a file that is read only when the process starts.
+type Process struct {
+	// APIVersion is "outboard.dev/v1alpha1". Required.
+	APIVersion string `json:"apiVersion"`
+	// Kind is "OutboardConfiguration". Required.
+	Kind string `json:"kind"`
+	// Serving is how kube-scheduler reaches Outboard.
+	Serving Serving `json:"serving"`
+	// Admin is the address of metrics, health and explanations.
+	Admin Admin `json:"admin"`
+	// ClientConnection is how Outboard reaches the API server.
+	ClientConnection ClientConnection `json:"clientConnection"`
+	// Ledgers configures claims.
+	Ledgers Ledgers `json:"ledgers"`
+	// Requeue configures the requeuing of pending pods.
+	Requeue Requeue `json:"requeue"`
+	// Log configures the log.
+	Log Log `json:"log"`
+}
+
+// document is a Config in the form of a file.
+type document struct {
+	*Process
+	// Signals are numbers from external sources that policies read.
+	Signals []strictyaml.Value `json:"signals"`
+	// Profiles are the sets of policies, each at its own URLs. At least one.
+	Profiles []Profile `json:"profiles"`
+}
+
+// Serving configures the listener that kube-scheduler calls.
+type Serving struct {
+	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
+	// free one. Default "127.0.0.1:8443".
+	Address string `json:"address"`
+	// Insecure accepts callers without authentication on an address that other hosts can reach:
+	// plain HTTP, or TLS without clientCAFile. Every client that reaches the address can then bind
+	// pods. Default false.
+	Insecure bool `json:"insecure"`
+	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP.
+	TLS *TLS `json:"tls"`
+	// HTTP2 offers HTTP/2 beside HTTP/1.1. A scheduler then uses one replica while its connection
+	// lives. Needs tls. Default false.
+	HTTP2 bool `json:"http2"`
+	// MaxBodyBytes is the maximum length of a request, 1Ki..64Gi. Default 128Mi.
+	MaxBodyBytes Bytes `json:"maxBodyBytes"`
+	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together,
+	// maxBodyBytes..1Ti. Default 256Mi.
+	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
+	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
+	// it is not ready, 0s..10m. Default 10s.
+	ShutdownDelay time.Duration `json:"shutdownDelay"`
+	// DrainTimeout is how long requests may take to complete after that, 1s..10m. Default 20s.
+	DrainTimeout time.Duration `json:"drainTimeout"`
+}
+
+// SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients lists others.
+const SchedulerClient = "system:kube-scheduler"
+
+// TLS configures TLS on the serving address. The files are PEM.
+type TLS struct {
+	// CertFile and KeyFile are the certificate with its chain, and its key. Required.
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
+	// ClientCAFile holds the CAs that sign the certificates of callers. "" (the default) requires
+	// no certificate.
+	ClientCAFile string `json:"clientCAFile"`
+	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; an empty list
+	// allows every caller with a certificate. Needs clientCAFile. Default [system:kube-scheduler]
+	// with clientCAFile, otherwise none.
+	AllowedClients []string `json:"allowedClients"`
+}
+
+// Admin configures the listener for metrics, health, explanations and the dashboard. It is plain
+// HTTP without authentication.
+type Admin struct {
+	// Address has the form of serving.address. It cannot be disabled: a graceful shutdown needs
+	// readiness probes. Default "127.0.0.1:8080".
+	Address string `json:"address"`
+	// AllowRemote permits an address that other hosts can reach, for probes and
+	// scrapers. Default false.
+	AllowRemote bool `json:"allowRemote"`
+	// AllowRemoteMetrics permits such an address, too, but other hosts can read only /metrics,
+	// /healthz and /readyz. Default false.
+	AllowRemoteMetrics bool `json:"allowRemoteMetrics"`
+	// Pprof adds /debug/pprof/, only on a loopback address. Default false.
+	Pprof bool `json:"pprof"`
+}
+
+// ClientConnection configures the connection to the API server. In a file it is a mapping,
+// or the word None.
+type ClientConnection struct {
+	// None uses only the requests, and no API server.
+	None bool `json:"-"`
+	// Kubeconfig is a file; "" (the default) uses the in-cluster configuration, or else
+	// ~/.kube/config.
+	Kubeconfig string `json:"kubeconfig"`
+	// Context is the context in the kubeconfig; "" (the default) is its current context.
+	Context string `json:"context"`
+	// QPS is the maximum average rate of requests, per second, 1..10000. Binding a pod takes one or
+	// two. Default 100.
+	QPS int `json:"qps" limits:"1..10000"`
+	// Burst is the maximum number of requests in a burst, qps..100000. Default 200.
+	Burst int `json:"burst" limits:"1..100000"`
+}
+
+// UnmarshalText reads the word None.
+func (c *ClientConnection) UnmarshalText(text []byte) error {
+	if string(text) != "None" {
+		return errors.New("must be a mapping, or the word None")
+	}
+	*c = ClientConnection{None: true}
+	return nil
+}
+
+// AmendSchema implements strictyaml.SchemaAmender.
+func (c *ClientConnection) AmendSchema(s *strictyaml.Schema) {
+	if word, err := (ClientConnection{None: true}).MarshalText(); err == nil {
+		s.Pattern = "^" + regexp.QuoteMeta(string(word)) + "$"
+	}
+}
+
+// MarshalText returns the word None, or errors.ErrUnsupported.
+func (c ClientConnection) MarshalText() ([]byte, error) {
+	if !c.None {
+		return nil, errors.ErrUnsupported
+	}
+	return []byte("None"), nil
+}
+
+// Ledgers configures claims, for policies that allocate resources.
+type Ledgers struct {
+	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h. Releasing the
+	// claim invalidates a Binding that is still being sent, and then kube-scheduler retries the
+	// pod: so use more than the API server takes to respond. Default 5m.
+	ReclaimAfter time.Duration `json:"reclaimAfter"`
+}
+
+// Requeue configures the requeuing of pending pods: kube-scheduler retries pods that Outboard
+// rejected, when they fit.
+type Requeue struct {
+	// PerSecond is the maximum number of pods requeued per second, 0..1000. Each one takes a write
+	// of the pod, which needs the permission to patch pods/status. 0 disables requeuing. Default
+	// 20.
+	PerSecond int `json:"perSecond" limits:"0..1000"`
+}
+
+// Log configures the log on standard error.
+type Log struct {
+	// Level is debug, info, warn or error. Default info.
+	Level string `json:"level" values:"debug,info,warn,error"`
+	// Format is json or text. Default text.
+	Format string `json:"format" values:"json,text"`
+}
+
+// Profile is a set of policies that one call evaluates.
+type Profile struct {
+	// Path is the path at which the profile is served, and its name in metrics and explanations. It
+	// starts with / and is unique. Default "/".
+	Path string `json:"path"`
+	// Verb is the only verb to serve, at the path itself. "" (the default) serves all four, at
+	// path/filter, path/prioritize, path/preempt and path/bind.
+	Verb decision.Verb `json:"verb" values:",filter,prioritize,preempt,bind"`
+	// ManagedResources are the extended resources of which a pod must request at least one to be
+	// evaluated by the profile. They must include those that its policies allocate. kube-scheduler
+	// does not call for other pods. None (the default): every pod. No resource may be in two
+	// profiles.
+	ManagedResources []ManagedResource `json:"managedResources"`
+	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
+	// None (the default): any.
+	SchedulerNames []string `json:"schedulerNames"`
+	// Shortlist makes filter return only this many of the nodes that fit, those with the best
+	// scores, 1..1000. 0 (the default) returns all.
+	Shortlist int `json:"shortlist" limits:"0..1000"`
+	// ScoreRange is the range in which scores are sent. Default Extender.
+	ScoreRange ScoreRange `json:"scoreRange" values:"Extender,Total"`
+	// Policies are evaluated in this order. 1..100.
+	Policies []Policy `json:"policies"`
+}
+
+// SetDefaults fills in the defaults.
+func (p *Profile) SetDefaults() { *p = Profile{Path: "/", ScoreRange: ExtenderRange} }
+
+// Route is one URL of a profile.
+type Route struct {
+	Verb decision.Verb
+	// Path is the path of the URL; calls to it are POST.
+	Path string
+}
+
+// Routes returns the URLs at which the profile is served.
+func (p *Profile) Routes() []Route {
+	if p.Verb != "" {
+		return []Route{{p.Verb, p.Path}}
+	}
+	prefix := p.Path
+	if prefix == "/" {
+		prefix = ""
+	}
+	var routes []Route
+	for _, v := range decision.Verbs() {
+		routes = append(routes, Route{v, prefix + "/" + string(v)})
+	}
+	return routes
+}
+
+// ScoreRange is the range in which the scores of a profile are sent to kube-scheduler.
+type ScoreRange string
+
+// The ranges.
+const (
+	// ExtenderRange sends 0..10, as kube-scheduler expects.
+	ExtenderRange ScoreRange = "Extender"
+	// TotalRange sends a node's total, the weighted sum of the policies' scores; the extender's
+	// weight in kube-scheduler's configuration must match this range.
+	TotalRange ScoreRange = "Total"
+)
+
+// ManagedResource is an extended resource that a profile manages.
+type ManagedResource struct {
+	// Name is a qualified extended resource name such as example.com/gpu-memory.
+	Name string `json:"name"`
+	// IgnoredByScheduler is true if kube-scheduler does not count the resource itself, by its
+	// configuration: then only policies do. Default false.
+	IgnoredByScheduler bool `json:"ignoredByScheduler"`
+}
+
+// Policy is one policy of a profile.
+type Policy struct {
+	// Type is the type of policy. Required.
+	Type string `json:"type"`
+	// Name is the policy's name in metrics and explanations, unique in its profile.
+	// Default: Type.
+	Name string `json:"name"`
+	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
+	Weight int64 `json:"weight" limits:"0..100"`
+	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy that claims
+	// resources cannot be ignored: without it, filter passes nodes to which bind cannot bind the pod.
+	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
+	// Config is the policy's own configuration, with its defaults. It is
+	// empty if the policy has none.
+	Config strictyaml.Value `json:"config"`
+
+	// Policy is the policy, built from Config.
+	Policy policy.Policy `json:"-"`
+
+	declared policy.InputReader // the decoded configuration, if Policy could not be built
+}
+
+// Inputs returns what the policy reads and allocates. If the policy could not be built, the result is what its configuration declares.
+func (p *Policy) Inputs() policy.Inputs {
+	if reader, ok := p.Policy.(policy.InputReader); ok {
+		return reader.Inputs()
+	}
+	if p.declared != nil {
+		return p.declared.Inputs()
+	}
+	return policy.Inputs{}
+}
+
+// Manages reports whether the profile is for the pod.
+func (p *Profile) Manages(pod *corev1.Pod) bool {
+	return len(p.ManagedResources) == 0 || slices.ContainsFunc(p.ManagedResources, func(r ManagedResource) bool {
+		return snapshot.NamesResource(pod, corev1.ResourceName(r.Name))
+	})
+}
+
+// SetDefaults fills in the defaults that do not depend on other fields.
+func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
+
+// Bytes is a number of bytes. In a file it is a whole number, or a number with a unit (k, M, G, T,
+// Ki, Mi, Gi, Ti).
+type Bytes int64
+
+var bytesText = regexp.MustCompile(`^[0-9]{1,15}(?:k|M|G|T|Ki|Mi|Gi|Ti)?$`)
+
+// UnmarshalJSON reads a number or a string with a unit.
+func (b *Bytes) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if data[0] == '"' {
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+	}
+	q, err := resource.ParseQuantity(text)
+	if !bytesText.MatchString(text) || err != nil {
+		return errors.New("must be a number of bytes such as 1048576, 256Mi or 1Gi")
+	}
+	*b = Bytes(q.Value())
+	return nil
+}
+
+// AmendSchema implements strictyaml.SchemaAmender.
+func (b *Bytes) AmendSchema(s *strictyaml.Schema) {
+	s.Type, s.Pattern, s.Minimum = strictyaml.SchemaTypes{"string", "integer"}, bytesText.String(), new(0.0)
+}
+
+// MarshalJSON writes the number with the largest unit for which it is whole.
+func (b Bytes) MarshalJSON() ([]byte, error) { return json.Marshal(b.String()) }
+
+// String returns the number with the largest unit for which it is whole.
+func (b Bytes) String() string {
+	units := []string{"", "Ki", "Mi", "Gi", "Ti"}
+	for len(units) > 1 && b != 0 && b%1024 == 0 {
+		b, units = b/1024, units[1:]
+	}
+	return fmt.Sprintf("%d%s", int64(b), units[0])
+}
+
+// Default returns a configuration with all defaults and no profile.
+func Default() *Config {
+	return &Config{Process: Process{
+		Serving: Serving{
+			Address:          "127.0.0.1:8443",
+			MaxBodyBytes:     128 << 20,
+			MaxInFlightBytes: 256 << 20,
+			ShutdownDelay:    10 * time.Second,
+			DrainTimeout:     20 * time.Second,
+		},
+		Admin:            Admin{Address: "127.0.0.1:8080"},
+		ClientConnection: ClientConnection{QPS: 100, Burst: 200},
+		Ledgers:          Ledgers{ReclaimAfter: 5 * time.Minute},
+		Requeue:          Requeue{PerSecond: 20},
+		Log:              Log{Level: "info", Format: "text"},
+	}}
+}
+
+// YAML returns the configuration as a file, with defaults filled in and paths of files made
+// absolute. Loading it gives the same configuration. It contains no secrets.
+func (c *Config) YAML() ([]byte, error) { return strictyaml.Marshal(c.document()) }
+
+func (c *Config) document() document {
+	d := document{Process: &c.Process, Profiles: c.Profiles}
+	for i := range c.Signals {
+		d.Signals = append(d.Signals, c.Signals[i].written)
+	}
+	return d
+}
+
+// IgnoredByScheduler returns the resources that kube-scheduler does not count itself: it ignores
+// those of all its extenders, for every pod.
+func (c *Config) IgnoredByScheduler() []corev1.ResourceName {
+	var ignored []corev1.ResourceName
+	for _, p := range c.Profiles {
+		for _, r := range p.ManagedResources {
+			if r.IgnoredByScheduler {
+				ignored = append(ignored, corev1.ResourceName(r.Name))
+			}
+		}
+	}
+	return ignored
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+
+	"outboard.dev/outboard/internal/config/strictyaml"
+)
+
+// Schema returns the JSON Schema of configuration files with policies and signals of the given
+// types. Fields, their types and their defaults are those of the Go types, and limits and values those of their tags (see
+// package policy/fields); [Parse] determines which fields are required. A file that loads is valid by the schema,
+// unless a value is only allowed together with several others. Not every file that is valid by the
+// schema loads.
+//
+// describe documents the fields; nil omits descriptions.
+func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
+	if describe == nil {
+		describe = func(reflect.Type, string) string { return "" }
+	}
+	b := schemaBuilder{types: types, describe: describe}
+	root := b.probed("", b.document, func(value any) any { return value })
+	root.Draft = "http://json-schema.org/draft-07/schema#"
+	root.Title = Kind
+	item := policyOf(root)
+	for i, config := range b.policies() {
+		then := &strictyaml.Schema{Properties: map[string]*strictyaml.Schema{configField: config}}
+		lacks := func(s *strictyaml.Schema) bool { return s.AnyOf != nil || s.OneOf != nil }
+		if config.Required != nil || slices.ContainsFunc(config.AllOf, lacks) {
+			then.Required = []string{configField}
+		} else {
+			config.AllowNull()
+		}
+		item.AllOf = append(item.AllOf, &strictyaml.Schema{
+			If: &strictyaml.Schema{
+				Properties: map[string]*strictyaml.Schema{typeField: {Const: types.Policies[i].Name}},
+				Required:   []string{typeField},
+			},
+			Then: then,
+		})
+	}
+	return root
+}
+
+// The fields of files from which a schema is built.
+var (
+	apiVersionField = strictyaml.FieldName[document]("APIVersion")
+	kindField       = strictyaml.FieldName[document]("Kind")
+	signalsField    = strictyaml.FieldName[document]("Signals")
+	profilesField   = strictyaml.FieldName[document]("Profiles")
+	policiesField   = strictyaml.FieldName[Profile]("Policies")
+	typeField       = strictyaml.FieldName[Policy]("Type")
+	configField     = strictyaml.FieldName[Policy]("Config")
+)
+
+// policyOf returns the schema of a policy in the schema of a file.
+func policyOf(root *strictyaml.Schema) *strictyaml.Schema {
+	return root.Properties[profilesField].Items.Properties[policiesField].Items
+}
+
+type schemaBuilder struct {
+	types    Types
+	describe strictyaml.Describe
+}
+
+// probed returns the schema that build returns, with what a prober finds about the value at path of
+// a document.
+func (b *schemaBuilder) probed(path string, build func() *strictyaml.Schema, document around) *strictyaml.Schema {
+	p := prober{parse: b.parse, needed: map[string][]string{}}
+	p.value(build(), path, []around{document})
+	schema := build()
+	p.value(schema, path, []around{document})
+	return schema
+}
+
+// parse returns the errors of a file with the document.
+func (b *schemaBuilder) parse(document any) Errors {
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic(err) // it has strings, numbers, booleans, lists and mappings
+	}
+	_, err = Parse("", text, b.types)
+	return placed(err)
+}
+
+// document returns the schema of a file, as far as Go types define it. The configurations of
+// policies may be anything.
+func (b *schemaBuilder) document() *strictyaml.Schema {
+	d := document{Process: &Default().Process}
+	root := strictyaml.SchemaOf(&d, b.describe)
+	root.Properties[apiVersionField].Enum = []any{APIVersion}
+	root.Properties[kindField].Enum = []any{Kind}
+	root.Properties[signalsField].Items = b.signal()
+	kind := policyOf(root).Properties[typeField]
+	for _, t := range b.types.Policies {
+		kind.Enum = append(kind.Enum, t.Name)
+	}
+	return root
+}
+
+// signal returns the schema of a signal, as far as Go types define it.
+func (b *schemaBuilder) signal() *strictyaml.Schema {
+	s := Signal{}
+	s.SetDefaults()
+	l := loader{types: b.types}
+	file := reflect.New(l.signalStruct())
+	file.Elem().Field(0).Set(reflect.ValueOf(s.Settings))
+	schema := strictyaml.SchemaOf(file.Interface(), b.describe)
+	for _, t := range b.types.Signals {
+		source := configuration(b, t.Name, t.New)
+		source.AllowNull()
+		schema.Properties[t.Name] = source
+	}
+	return schema
+}
+
+// policies returns the schemas of the configurations of the types of policies.
+func (b *schemaBuilder) policies() []*strictyaml.Schema {
+	path := profilesField + "[0]." + policiesField + "[0]." + configField
+	var configs []*strictyaml.Schema
+	for _, t := range b.types.Policies {
+		build := func() *strictyaml.Schema { return configuration(b, configField, t.New) }
+		configs = append(configs, b.probed(path, build, func(config any) any {
+			policies := []any{map[string]any{typeField: t.Name, configField: config}}
+			return map[string]any{apiVersionField: APIVersion, kindField: Kind, profilesField: []any{map[string]any{policiesField: policies}}}
+		}))
+	}
+	return configs
+}
+
+// errNotDecoded ends create after it has revealed the type of its configuration.
+var errNotDecoded = errors.New("not decoded")
+
+// configuration returns the schema of the configuration that create decodes, with its defaults, as
+// far as its Go type defines it. It is the schema of an empty mapping if create decodes nothing.
+// name is the field that has the configuration.
+func configuration[T any](b *schemaBuilder, name string, create func(func(any) error) (T, error)) *strictyaml.Schema {
+	var into any = &struct{}{}
+	_, _ = create(func(decoded any) error {
+		into = decoded
+		return errNotDecoded
+	})
+	schema := strictyaml.SchemaOf(into, b.describe)
+	t := reflect.TypeOf(into).Elem()
+	schema.SetDescription(b.describe(t, ""), t.Name(), name)
+	return schema
+}

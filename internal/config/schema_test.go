@@ -1,0 +1,463 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/tools/txtar"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/config/strictyaml"
+	policies "outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal/standard"
+)
+
+// compiled is the schema of files with the given types, compiled by another library.
+func compiled(t *testing.T, types config.Types) *jsonschema.Schema {
+	t.Helper()
+	text, err := json.Marshal(config.Schema(types, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("schema.json", document); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// rejections returns the paths at which the schema rejects a file, in the form of the loader's
+// errors. The path of an unknown field is the field's, and so is that of a missing field.
+func rejections(t *testing.T, schema *jsonschema.Schema, text string) []string {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	invalid := (*jsonschema.ValidationError)(nil)
+	if err := schema.Validate(document); err != nil && !errors.As(err, &invalid) {
+		t.Fatal(err)
+	} else if err == nil {
+		return nil
+	}
+	return pathsOf(invalid)
+}
+
+func pathsOf(e *jsonschema.ValidationError) []string {
+	at := ""
+	for _, step := range e.InstanceLocation {
+		at = childOf(at, step)
+	}
+	var paths []string
+	switch k := e.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			paths = append(paths, childOf(at, name))
+		}
+	case *kind.Required:
+		for _, name := range k.Missing {
+			paths = append(paths, childOf(at, name))
+		}
+	case *kind.AnyOf, *kind.OneOf:
+		return []string{at}
+	default:
+		if len(e.Causes) == 0 {
+			return []string{at}
+		}
+	}
+	for _, cause := range e.Causes {
+		paths = append(paths, pathsOf(cause)...)
+	}
+	return paths
+}
+
+func childOf(path, step string) string {
+	if _, err := strconv.Atoi(step); err == nil {
+		return path + "[" + step + "]"
+	}
+	if path == "" {
+		return step
+	}
+	return path + "." + step
+}
+
+// expressible are the errors that the schema must find.
+var expressible = regexp.MustCompile(`^Unknown field|^Unsupported value|: must be (a string|a mapping|a list|true or false|a whole number|a number such|a duration such|a quantity such)`)
+
+// exclusive are the rules of fields of which only one may be set. The schema rejects the mapping around them.
+var exclusive = regexp.MustCompile(`^cannot be set together with |^a signal has one source`)
+
+type inexpressibleRule struct {
+	why  string
+	rule *regexp.Regexp // of kind, value and rule of an error
+}
+
+// inexpressible are the errors that the schema need not find.
+var inexpressible = []inexpressibleRule{
+	{"a field does not go with others", regexp.MustCompile(`^Forbidden|: (needs|is for|scoringStrategy.type: LeastWaste) `)},
+	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|names the column|names the ConfigMap|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
+	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|at least qps)|: serving.address is |not a loopback address|: serves `)},
+	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces`)},
+	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|0 or more)`)},
+	{"1e9 is a whole number to others", regexp.MustCompile(`^Invalid value: 1e9:`)},
+	{"a string has a form of its own", regexp.MustCompile(`^Invalid value: ".*: (name part|prefix part|a valid label|a lowercase RFC 1123|must |not a valid selector|[0-9]+:[0-9]+: |is (joined|wrapped))`)},
+	{"the error is about the whole configuration", regexp.MustCompile(`^(1:1: syntax error|about the whole)`)},
+	{"the file is not one document of YAML", regexp.MustCompile(`^must be one document`)},
+}
+
+// checkFile checks that the schema accepts a file that loads, and otherwise finds the errors that
+// it can find, except errors about missing signals. It returns which of inexpressible it needs.
+func checkFile(t *testing.T, schema *jsonschema.Schema, name, text string, types config.Types) (needed []string) {
+	t.Helper()
+	_, err := config.Parse("f", []byte(text), types)
+	errs := withoutSignals(err)
+	paths := rejections(t, schema, text)
+	if len(errs) == 0 && len(paths) > 0 {
+		t.Errorf("%s loads, and the schema rejects it at %q\n%s", name, paths, text)
+	}
+	for _, e := range errs {
+		found := func(path string) bool { // the path is config if a required field of it is missing
+			if exclusive.MatchString(e.Rule) && path == e.Path[:max(0, strings.LastIndexByte(e.Path, '.'))] {
+				return true
+			}
+			return path == e.Path || strings.HasSuffix(path, ".config") && strings.HasPrefix(e.Path, path+".")
+		}
+		twice := func(other *config.Error) bool { return other.Path == e.Path && other.Kind == "Duplicate field" }
+		if slices.ContainsFunc(paths, found) || slices.ContainsFunc(errs, twice) {
+			continue
+		}
+		text := strings.Join(slices.DeleteFunc([]string{e.Kind, e.Value, e.Rule}, func(s string) bool { return s == "" }), ": ")
+		matches := func(i inexpressibleRule) bool { return i.rule.MatchString(text) }
+		if why := slices.IndexFunc(inexpressible, matches); why >= 0 && !expressible.MatchString(text) && !exclusive.MatchString(e.Rule) {
+			needed = append(needed, inexpressible[why].why)
+			continue
+		}
+		t.Errorf("%s: the schema does not find %s; it finds %q", name, e, paths)
+	}
+	return needed
+}
+
+// cases calls each with the files of the archives that are called name, or that have that extension
+// if it begins with a dot.
+func cases(t *testing.T, pattern, name string, each func(archive, text string)) {
+	t.Helper()
+	archives, err := filepath.Glob(pattern)
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no %s: %v", pattern, err)
+	}
+	for _, file := range archives {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if strings.HasSuffix(f.Name, name) {
+				each(file, string(f.Data))
+			}
+		}
+	}
+}
+
+// realTypes are the types that come with Outboard.
+var realTypes = config.Types{Policies: policies.Types(), Signals: standard.Types()}
+
+// scenario returns a file with the configuration of a policy from an archive of its folder.
+func scenario(archive, text string) string {
+	folder := filepath.Base(filepath.Dir(filepath.Dir(archive)))
+	for _, p := range realTypes.Policies {
+		if strings.EqualFold(p.Name, folder) {
+			indented := strings.ReplaceAll("\n"+strings.TrimSpace(text), "\n", "\n      ")
+			return fmt.Sprintf("%sprofiles:\n- policies:\n  - type: %s\n    config:%s\n", header, p.Name, indented)
+		}
+	}
+	return ""
+}
+
+const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+
+// The schema accepts every file that loads, and finds all errors of the others except those that a
+// schema cannot express.
+func TestSchema(t *testing.T) {
+	var needed []string
+	schema := compiled(t, types)
+	cases(t, "testdata/*.txtar", ".yaml", func(archive, text string) {
+		if _, err := yaml.YAMLToJSON([]byte(text)); err != nil {
+			return // the loader cannot parse it
+		}
+		needed = append(needed, checkFile(t, schema, archive, text, types)...)
+	})
+	schema = compiled(t, realTypes)
+	var valid []string
+	check := func(name, text string) {
+		found := checkFile(t, schema, name, text, realTypes)
+		needed = append(needed, found...)
+		if _, err := config.Parse("f", []byte(text), realTypes); len(withoutSignals(err)) == 0 {
+			valid = append(valid, text)
+		}
+	}
+	cases(t, "../../policies/*/testdata/*.txtar", "config.yaml", func(archive, text string) {
+		if text := scenario(archive, text); text != "" {
+			check(archive, text)
+		}
+	})
+	for name, text := range examples(t) {
+		check(name, text)
+	}
+	for _, i := range inexpressible {
+		if !slices.Contains(needed, i.why) {
+			t.Errorf("no error matches: %s", i.why)
+		}
+	}
+	t.Run("changed", func(t *testing.T) { checkChanged(t, schema, valid) })
+}
+
+// examples are the configurations in examples/.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"../../examples/*/*.yaml", "../../examples/from-the-tutorials/*/*.yaml"} {
+		matches, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, matches...)
+	}
+	found := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "kind: "+config.Kind) && !strings.Contains(file, "own-policy") {
+			found[file] = string(text)
+		}
+	}
+	if len(found) < 5 {
+		t.Errorf("there are %d configurations in examples", len(found))
+	}
+	return found
+}
+
+// withoutSignals returns the errors of the loader except those about missing signals, which
+// scenarios define elsewhere.
+func withoutSignals(err error) config.Errors {
+	errs := config.Errors(nil)
+	errors.As(err, &errs)
+	return slices.DeleteFunc(errs, func(e *config.Error) bool { return strings.HasPrefix(e.Rule, "there are no signals") })
+}
+
+// checkChanged checks that the schema accepts any file that loads, also generated files: valid ones
+// without some fields, or with values that the same field has elsewhere.
+func checkChanged(t *testing.T, schema *jsonschema.Schema, valid []string) {
+	var documents []map[string]any
+	values := map[string][]any{} // by field
+	for _, text := range valid {
+		var document map[string]any
+		if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, document)
+		gather(values, document)
+	}
+	loaded := 0
+	rapid.Check(t, func(t *rapid.T) {
+		for range 20 {
+			text, err := json.Marshal(change(t, values, rapid.SampledFrom(documents).Draw(t, "document")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = config.Parse("f", text, realTypes); len(withoutSignals(err)) > 0 {
+				continue
+			}
+			loaded++
+			document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := schema.Validate(document); err != nil {
+				t.Fatalf("%s\nloads, but %v", text, err)
+			}
+		}
+	})
+	if loaded == 0 {
+		t.Error("nothing loads")
+	}
+}
+
+// gather adds the values of all fields in v, and some that are possible for any field.
+func gather(values map[string][]any, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if values[name] == nil {
+				values[name] = []any{nil, "", "a", 0, 1, 50, true}
+			}
+			values[name] = append(values[name], value)
+			gather(values, value)
+		}
+	case []any:
+		for _, item := range v {
+			gather(values, item)
+		}
+	}
+}
+
+// change returns a copy of v without a few fields, or with other values of them.
+func change(t *rapid.T, values map[string][]any, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		changed := map[string]any{}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			switch rapid.IntRange(0, 19).Draw(t, name) {
+			case 0:
+			case 1, 2:
+				changed[name] = rapid.SampledFrom(values[name]).Draw(t, "value")
+			default:
+				changed[name] = change(t, values, v[name])
+			}
+		}
+		return changed
+	case []any:
+		var changed []any
+		for _, item := range v {
+			changed = append(changed, change(t, values, item))
+		}
+		return changed
+	}
+	return v
+}
+
+// The schema supports any type of policy that the contract permits: one without a configuration,
+// one that does not decode into a struct of its own, and one that contains itself.
+func TestSchemaOfOwnPolicies(t *testing.T) {
+	type tree struct {
+		Depth    int    `json:"depth"`
+		Children []tree `json:"children"`
+	}
+	own := func(name string, into any) policy.Type {
+		return policy.Type{Name: name, New: func(decode func(any) error) (policy.Policy, error) {
+			if into != nil {
+				if err := decode(into); err != nil {
+					return nil, err
+				}
+			}
+			return fake{}, nil
+		}}
+	}
+	types := config.Types{Policies: []policy.Type{own("None", nil), own("Any", new(any)), own("Later", new(strictyaml.Value)), own("Tree", new(tree))}}
+	schema := compiled(t, types)
+	for _, text := range []string{
+		"{type: None}", "{type: None, config: {}}", "{type: None, config: {a: 1}}", "{type: Any, config: [1]}", "{type: Later, config: {a: b}}",
+		"{type: Tree, config: {depth: 1, children: [{depth: 1}]}}", "{type: Tree, config: {depth: x}}", "{type: Tree, config: {dept: 1}}", "{type: Three}",
+	} {
+		for _, e := range checkFile(t, schema, text, header+"profiles:\n- policies:\n  - "+text+"\n", types) {
+			t.Errorf("%s: %s", text, e)
+		}
+	}
+}
+
+// The limits and values of the schema are those of validation: a value at a limit is valid, and the next one is not.
+func TestSchemaHasTheLimitsOfValidation(t *testing.T) {
+	root := config.Schema(realTypes, nil)
+	limit := regexp.MustCompile(`^must be (between|at least|more than) [0-9]`)
+	checked := 0
+	// try reports whether a file with the value at the path has an error about its limits or values.
+	try := func(path string, file any) bool {
+		text, err := json.Marshal(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked++
+		_, err = config.Parse("f", text, realTypes)
+		var errs config.Errors
+		errors.As(err, &errs)
+		return slices.ContainsFunc(errs, func(e *config.Error) bool {
+			return e.Path == path && (e.Kind == "Unsupported value" || limit.MatchString(e.Rule))
+		})
+	}
+	var visit func(s *strictyaml.Schema, path string, file func(any) any)
+	visit = func(s *strictyaml.Schema, path string, file func(any) any) {
+		for name, property := range s.Properties {
+			visit(property, childOf(path, name), func(value any) any { return file(map[string]any{name: value}) })
+		}
+		if s.Items != nil {
+			visit(s.Items, path+"[0]", func(value any) any { return file([]any{value}) })
+		}
+		if s.Enum != nil && s.Const == nil {
+			for _, value := range s.Enum {
+				if value != nil && try(path, file(value)) {
+					t.Errorf("%s: the schema allows %q, and validation does not", path, value)
+				}
+			}
+			if !try(path, file("none of them")) {
+				t.Errorf("%s: validation allows other values than %q", path, s.Enum)
+			}
+		}
+		if !s.Type.Has("integer") && !s.Type.Has("number") || s.Type.Has("string") {
+			return
+		}
+		next := func(limit, direction float64) float64 {
+			if s.Type.Has("integer") {
+				return limit + direction
+			}
+			return math.Nextafter(limit, direction*math.Inf(1))
+		}
+		for _, end := range []struct {
+			at        *float64
+			direction float64
+		}{{s.Minimum, -1}, {s.Maximum, 1}} {
+			if end.at == nil || math.Abs(*end.at) >= math.MaxInt32 { // of the type in Go
+				continue
+			}
+			if try(path, file(*end.at)) {
+				t.Errorf("%s: the schema allows %v, and validation does not", path, *end.at)
+			}
+			if outside := next(*end.at, end.direction); !try(path, file(outside)) {
+				t.Errorf("%s: validation allows %v, and the schema does not", path, outside)
+			}
+		}
+		if low := s.ExclusiveMinimum; low != nil && (!try(path, file(*low)) || try(path, file(next(*low, 1)))) {
+			t.Errorf("%s: the schema allows numbers above %v, and validation does not", path, *low)
+		}
+	}
+	visit(root, "", func(value any) any { return value })
+	for _, one := range root.Properties["profiles"].Items.Properties["policies"].Items.AllOf {
+		name := one.If.Properties["type"].Const
+		visit(one.Then.Properties["config"], "profiles[0].policies[0].config", func(value any) any {
+			return map[string]any{"apiVersion": config.APIVersion, "kind": config.Kind, "profiles": []any{map[string]any{
+				"policies": []any{map[string]any{"type": name, "config": value}},
+			}}}
+		})
+	}
+	if checked < 150 {
+		t.Errorf("only %d values are tried", checked)
+	}
+}

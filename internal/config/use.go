@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/policy"
+)
+
+// validateUse checks that what policies use exists.
+func (c *Config) validateUse() field.ErrorList {
+	var errs field.ErrorList
+	for i := range c.Profiles {
+		for j, p := range c.Profiles[i].Policies {
+			at := field.NewPath("profiles").Index(i).Child("policies").Index(j)
+			if _, ok := p.Policy.(policy.Reserver); ok {
+				errs = append(errs, c.validateReserver(at, &c.Profiles[i], &p)...)
+			}
+			errs = append(errs, c.validateSignalUse(at.Child("config"), p.Inputs().Signals)...)
+		}
+		errs = append(errs, c.Profiles[i].validateResources(field.NewPath("profiles").Index(i).Child("managedResources"))...)
+	}
+	return errs
+}
+
+// validateReserver checks a policy that claims resources.
+func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) field.ErrorList {
+	var errs field.ErrorList
+	if c.ClientConnection.None {
+		errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection is None"))
+	}
+	if p.FailurePolicy == policy.Ignore && profile.Verb != decision.Prioritize {
+		errs = append(errs, field.Invalid(at.Child("failurePolicy"), string(p.FailurePolicy), "must be Fail, because "+p.Type+" claims resources: without it, filter passes nodes to which bind cannot bind the pod"))
+	}
+	return errs
+}
+
+// validateResources checks that managedResources, if there are any, lists everything that policies allocate.
+func (p *Profile) validateResources(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(p.ManagedResources) == 0 {
+		return nil
+	}
+	for _, r := range p.AllocatedResources() {
+		if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(r.Name) }) {
+			errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: without it, kube-scheduler does not call for pods that request only %[1]s, and binds them without a claim", r.Name, r.Policy)))
+		}
+	}
+	return errs
+}
+
+// warnUnused warns about policies that have no effect.
+func (c *Config) warnUnused() field.ErrorList {
+	var warnings field.ErrorList
+	for i := range c.Profiles {
+		for j := range c.Profiles[i].Policies {
+			q := &c.Profiles[i].Policies[j]
+			if q.Weight == 0 && q.Inputs().ScoreOnly {
+				at := field.NewPath("profiles").Index(i).Child("policies").Index(j).Child("weight")
+				warnings = append(warnings, field.Invalid(at, q.Weight, q.Name+" has no effect: it only scores, and without a weight its scores do not count"))
+			}
+		}
+	}
+	return warnings
+}
+
+// warnUncounted warns about resources that neither kube-scheduler nor a policy counts.
+func (c *Config) warnUncounted() field.ErrorList {
+	var warnings field.ErrorList
+	for i, p := range c.Profiles {
+		counted := p.AllocatedResources()
+		for j, m := range p.ManagedResources {
+			if m.IgnoredByScheduler && !slices.ContainsFunc(counted, func(r AllocatedResource) bool { return string(r.Name) == m.Name }) {
+				at := field.NewPath("profiles").Index(i).Child("managedResources").Index(j).Child("ignoredByScheduler")
+				warnings = append(warnings, field.Invalid(at, true, "nothing counts "+m.Name+": kube-scheduler ignores it, and no policy of the profile allocates it"))
+			}
+		}
+	}
+	return warnings
+}
+
+// AllocatedResource is a resource that a policy allocates to pods.
+type AllocatedResource struct {
+	Name corev1.ResourceName
+	// Policy is the name of the policy.
+	Policy string
+}
+
+// AllocatedResources returns the resources that the policies of the profile allocate, in the order of the policies.
+func (p *Profile) AllocatedResources() []AllocatedResource {
+	var all []AllocatedResource
+	for i := range p.Policies {
+		q := &p.Policies[i]
+		for _, name := range q.Inputs().Resources {
+			if name != "" { // another error says that it is missing
+				all = append(all, AllocatedResource{name, q.Name})
+			}
+		}
+	}
+	return all
+}
+
+// validateSignalUse checks that the signals that a policy names exist.
+func (c *Config) validateSignalUse(at *field.Path, uses []policy.Signal) field.ErrorList {
+	var errs field.ErrorList
+	var names []string
+	for i := range c.Signals {
+		names = append(names, c.Signals[i].Name)
+	}
+	for _, use := range uses {
+		known := slices.Index(names, use.Name)
+		where := field.NewPath(at.String() + "." + use.Field)
+		switch {
+		case use.Name == "": // another error says that it is missing
+		case known < 0:
+			errs = append(errs, unknownSignal(where, use.Name, names))
+		case use.About != "" && c.Signals[known].About != "" && use.About != c.Signals[known].About:
+			errs = append(errs, field.Invalid(where, use.Name, fmt.Sprintf("must be about %s, but signals[%d] is about %s", use.About, known, c.Signals[known].About)))
+		}
+	}
+	return errs
+}
+
+func unknownSignal(at *field.Path, name string, names []string) *field.Error {
+	rule := "there are no signals"
+	if len(names) > 0 {
+		rule = "known signals: " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
+	}
+	if near := strictyaml.Nearest(name, names); near != "" {
+		rule = fmt.Sprintf("did you mean %q?", near)
+	}
+	return unsupported(at, name, rule)
+}

@@ -1,0 +1,280 @@
+package decision_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"outboard.dev/outboard/internal/decision"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var (
+	arrived  = time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
+	web      = decision.Pod{Namespace: "shop", Name: "web-7f", UID: "0b1d"}
+	policies = []decision.Policy{{Name: "GPUMemory", Weight: 5}, {Name: "Utilization", Weight: 2}}
+	scored   = []decision.ScoredNode{
+		{Node: "node-a", Total: 640, Scores: []decision.Score{
+			{Policy: "GPUMemory", Score: 100, Weight: 5}, {Policy: "Utilization", Score: 70, Weight: 2},
+		}},
+		{Node: "node-with-a-long-name", Total: 7, Scores: []decision.Score{
+			{Policy: "GPUMemory", Score: 1, Weight: 5}, {Policy: "Utilization", Score: 1, Weight: 2},
+		}},
+	}
+)
+
+// TestText compares the text of each record with testdata/NAME.txt.
+func TestText(t *testing.T) {
+	records := map[string]*decision.Record{
+		"empty": {},
+		"filter-all-fit": {
+			Verb: "filter", Profile: "/", Time: arrived, Duration: 412_345 * time.Nanosecond, Pod: web, Generation: 17,
+			Nodes: 3, Fit: 3, Returned: 3, Policies: policies, MaxTotal: 700,
+		},
+		"filter-rejections": {
+			Verb: "filter", Profile: "/", Time: arrived, Duration: 2 * time.Millisecond, Pod: web, Generation: 17, Cached: true,
+			Nodes: 30, Fit: 0, Returned: 0, MaxTotal: 700,
+			Policies: []decision.Policy{
+				{Name: "GPUMemory", Weight: 5},
+				{Name: "Utilization", Weight: 2, IgnoredError: "policy Utilization: panic: boom"},
+				{Name: "License", Unconcerned: true},
+			},
+			Rejections: []decision.Rejection{
+				{Policy: "GPUMemory", Code: "NoSingleGPU", Text: "no single GPU has enough free memory", Unit: "MiB", Nodes: 20, Nearest: []decision.Miss{
+					{Node: "node-a", Have: 7000, Want: 8192}, {Node: "node-b", Have: 512, Want: 8192}, {Node: "node-c", Have: 0, Want: 8192},
+				}},
+				{Policy: "GPUMemory", Code: "NoGPU", Text: "the node has no GPU", Unresolvable: true, Nodes: 9, Nearest: []decision.Miss{{Node: "node-x"}, {Node: "node-y"}}},
+				{Code: "NodeUnknown", Text: "node is not known to Outboard yet", Nodes: 1},
+			},
+		},
+		"filter-shortlist": {
+			Verb: "filter", Profile: "/gpu", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 18,
+			Nodes: 500, Fit: 499, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
+			Rejections: []decision.Rejection{{Policy: "GPUMemory", Code: "NoGPU", Text: "the node has no GPU", Nodes: 1}},
+		},
+		"prioritize": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Duration: 99 * time.Microsecond, Pod: web, Generation: 17,
+			Nodes: 2, Fit: 2, Returned: 2, Policies: policies, MaxTotal: 700, Top: scored,
+		},
+		"prioritize-chosen": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 2, Fit: 2, Returned: 2, MaxTotal: 700, Top: scored, Ties: 1,
+			Chosen: &decision.ChosenNode{ScoredNode: scored[1], Better: 1},
+		},
+		"prioritize-tied": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 60,
+			Chosen: &decision.ChosenNode{ScoredNode: decision.ScoredNode{Node: "node-z", Total: 640, Scores: scored[0].Scores}, Equal: 59},
+		},
+		"prioritize-chosen-outside": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 63, Fit: 63, Returned: 63, MaxTotal: 700, Top: scored[:1], Ties: 1,
+			Chosen: &decision.ChosenNode{ScoredNode: scored[1], Better: 40, Equal: 22},
+		},
+		"prioritize-wide": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, MaxTotal: 100, Ties: 1,
+			Top: []decision.ScoredNode{{Node: "node-a", Total: 5, Scores: []decision.Score{{Policy: strings.Repeat("Policy", 15), Score: 5, Weight: 1}}}},
+		},
+		"prioritize-one": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, Policies: policies, MaxTotal: 700,
+		},
+		"preempt": {
+			Verb: "preempt", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Policies: policies,
+			Preemptions: []decision.Preemption{
+				{Node: "node-a", Given: 2},
+				{Node: "node-b", Given: 1, Added: []string{"shop/cache-1", "batch/train-9"}},
+				{Node: "node-c", Given: 1, Dropped: "does not fit even without all pods of lower priority"},
+			},
+		},
+		"bind": {
+			Verb: "bind", Profile: "/", Time: arrived, Duration: 5 * time.Millisecond, Pod: web, Generation: 17, Bound: "node-a",
+		},
+		"bind-failed": {
+			Verb: "bind", Profile: "/", Time: arrived, Duration: 5 * time.Millisecond, Pod: web, Generation: 17, Bound: "node-a",
+			Error: "node node-a: no device has enough left (policy GPUMemory)\npolicy License: releasing: no answer",
+		},
+		"failed": {
+			Verb: "filter", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Nodes: 1, Policies: policies,
+			Error: `policy GPUMemory: annotation "x": "ten" is not a number`,
+		},
+		"claimed": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Nodes: 2, Fit: 2, Returned: 2,
+			MaxTotal: 100, Top: []decision.ScoredNode{
+				{Node: "node-a", Total: 100, HoldsClaim: true, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}},
+				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Score: 70, Weight: 1}}},
+			},
+		},
+		// Without a cluster, names and errors can contain any text of a caller.
+		"hostile": {
+			Verb: "bind", Profile: "/", Time: arrived, Pod: web, Bound: "node\x1b[2J", Error: "no such node: \"a\tb\"\nsecond line",
+			Policies: []decision.Policy{{Name: "P", IgnoredError: "policy P: \x00"}},
+			Rejections: []decision.Rejection{
+				{Policy: "P", Text: "too little", Unit: "MiB", Nodes: 1, Nearest: []decision.Miss{{Node: "a\nb", Have: 1, Want: 2}}},
+				{Policy: "P", Text: "broken", Nodes: 1, Nearest: []decision.Miss{{Node: "\u202eedon"}}},
+			},
+			MaxTotal: 100, Top: []decision.ScoredNode{{Node: "tab\tbed", Total: 5, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}}},
+			Preemptions: []decision.Preemption{{Node: "\r", Added: []string{"a/\x07"}}, {Node: "\r", Dropped: "no"}, {Node: "\r"}},
+		},
+	}
+	for name, record := range records {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			if err := record.Text(&b); err != nil {
+				t.Fatal(err)
+			}
+			file := "testdata/" + name + ".txt"
+			if *update {
+				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), b.String()); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+			for i, line := range strings.Split(b.String(), "\n") {
+				if strings.TrimRight(line, " ") != line {
+					t.Errorf("line %d ends in spaces: %q", i+1, line)
+				}
+			}
+		})
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestTextTellsTheWritersError(t *testing.T) {
+	full := errors.New("disk full")
+	if err := new(decision.Record).Text(failingWriter{full}); !errors.Is(err, full) {
+		t.Errorf("error is %v, want %v", err, full)
+	}
+}
+
+// JSON preserves all fields of a record, and each field has its own name.
+func TestJSON(t *testing.T) {
+	var record decision.Record
+	fill(reflect.ValueOf(&record).Elem())
+	encoded, err := json.Marshal(&record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded decision.Record
+	if err := json.Unmarshal(encoded, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(record, decoded); diff != "" {
+		t.Errorf("decoded (-encoded +decoded):\n%s", diff)
+	}
+	checkNames(t, reflect.TypeOf(record))
+}
+
+// The JSON leaves out empty fields of a decision.
+func TestJSONOfAnEmptyRecord(t *testing.T) {
+	encoded, err := json.Marshal(&decision.Record{Verb: "bind", Profile: "/", Time: arrived})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"time":"2026-03-04T05:06:07.089Z","durationNanoseconds":0,"verb":"bind","profile":"/","pod":{"namespace":"","name":""},"generation":0,"nodes":0,"fit":0,"returned":0}`
+	if diff := cmp.Diff(want, string(encoded)); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+	var decoded decision.Record
+	if err := json.Unmarshal(encoded, &decoded); err != nil || !cmp.Equal(decoded, decision.Record{Verb: "bind", Profile: "/", Time: arrived}, cmpopts.EquateEmpty()) {
+		t.Errorf("decoded %+v, error %v", decoded, err)
+	}
+}
+
+// fill sets every field to a value that is not its zero value.
+func fill(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(arrived))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case v.Kind() == reflect.String:
+		v.SetString("text with \"quotes\", <tags> & \u00e9")
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(1<<53 + 1) // more than a float64 holds
+	case v.CanUint():
+		v.SetUint(1<<63 + 1)
+	default:
+		panic("a field of a kind this test does not know: " + v.Type().String())
+	}
+}
+
+// checkNames fails the test unless every field has a camelCase name.
+func checkNames(t *testing.T, typ reflect.Type) {
+	for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[time.Time]() {
+		return
+	}
+	for i := range typ.NumField() {
+		field := typ.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous {
+			checkNames(t, field.Type) // embedded: its fields are among the others
+			continue
+		}
+		if name == "" || name == "-" || strings.ToLower(name[:1]) != name[:1] {
+			t.Errorf("%s.%s has the JSON name %q", typ, field.Name, name)
+		}
+		checkNames(t, field.Type)
+	}
+}
+
+// The size of a record is bounded, and the original does not change.
+func TestBounded(t *testing.T) {
+	long := strings.Repeat("é", 10_000)
+	r := decision.Record{Verb: "preempt", Error: long, Policies: []decision.Policy{{Name: "A", IgnoredError: long}}}
+	for range 1000 {
+		r.Rejections = append(r.Rejections, decision.Rejection{Text: long})
+		r.Preemptions = append(r.Preemptions, decision.Preemption{Node: "n", Added: make([]string, 1000)})
+	}
+	b := r.Bounded()
+	if len(b.Rejections) != 100 || len(b.Preemptions) != 100 || b.PreemptionsLeftOut != 900 || len(b.Preemptions[0].Added) != 21 {
+		t.Errorf("%d rejections, %d candidates with %d pods, %d left out", len(b.Rejections), len(b.Preemptions), len(b.Preemptions[0].Added), b.PreemptionsLeftOut)
+	}
+	for _, text := range []string{b.Error, b.Policies[0].IgnoredError, b.Rejections[0].Text} {
+		if len(text) > 1030 || !utf8.ValidString(text) || !strings.HasPrefix(text, "éé") {
+			t.Errorf("the text has %d bytes", len(text))
+		}
+	}
+	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.Policies[0].IgnoredError != long {
+		t.Error("the original has changed")
+	}
+	r.Error = ""
+	var text strings.Builder
+	if err := r.Bounded().Text(&text); err != nil || !strings.Contains(text.String(), "100 of 100 listed candidate nodes kept") || !strings.HasSuffix(text.String(), "    and 900 more candidate nodes\n") {
+		t.Errorf("%v: %.200s", err, text.String())
+	}
+	small := decision.Record{Error: "e", Rejections: []decision.Rejection{{Text: "x"}}}
+	if diff := cmp.Diff(&small, small.Bounded()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,64 @@
+package decision_test
+
+import (
+	"testing"
+
+	"outboard.dev/outboard/internal/decision"
+)
+
+func TestSummary(t *testing.T) {
+	filter := &decision.Record{Verb: "filter", Nodes: 30, Fit: 1, Rejections: []decision.Rejection{
+		{Nodes: 20, Text: "no single GPU has enough free memory"}, {Nodes: 9, Text: "the node has no GPU"},
+	}}
+	older := &decision.Record{Verb: "filter", Nodes: 1, Fit: 1}
+	shortlisted := &decision.Record{Verb: "filter", Nodes: 2, Fit: 2, Returned: 1, MaxTotal: 700, Top: scored}
+	prioritize := &decision.Record{Verb: "prioritize", Nodes: 2, MaxTotal: 700, Top: scored}
+	claimed := &decision.Record{Verb: "prioritize", MaxTotal: 700, Top: []decision.ScoredNode{
+		{Node: "node-a", Total: 700, HoldsClaim: true, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
+	}}
+	chosen := func(node string, better, equal int) *decision.Record {
+		return &decision.Record{Verb: "prioritize", Nodes: 63, MaxTotal: 700, Ties: 1, Top: scored, Chosen: &decision.ChosenNode{
+			ScoredNode: decision.ScoredNode{Node: node, Total: 300, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
+			Better:     better, Equal: equal,
+		}}
+	}
+	tied := &decision.Record{Verb: "prioritize", Nodes: 63, MaxTotal: 400, Ties: 63, Top: []decision.ScoredNode{{Node: "a", Total: 100}, {Node: "b", Total: 100}}}
+	unscored := &decision.Record{Verb: "prioritize", Nodes: 2}
+	bind := &decision.Record{Verb: "bind", Bound: "node-a"}
+
+	tests := []struct {
+		name    string
+		records []*decision.Record // latest first
+		node    string
+		want    string
+	}{
+		{"nothing is known", nil, "node-a", ""},
+		{"nothing about a choice", []*decision.Record{bind}, "node-a", ""},
+		{
+			"filter alone", []*decision.Record{filter, older}, "node-a",
+			"not scored, because only one node is left; 1 of 30 nodes fit; 20 no single GPU has enough free memory; 9 the node has no GPU",
+		},
+		{"filter alone, and several nodes are left", []*decision.Record{{Verb: "filter", Nodes: 3, Fit: 2}}, "node-a", "2 of 3 nodes fit"},
+		{
+			"filter and prioritize", []*decision.Record{prioritize, older}, "node-a",
+			"scored 640 of 700 (GPUMemory 100×5, Utilization 70×2); 1 of 1 node fit",
+		},
+		{"a shortlist", []*decision.Record{bind, shortlisted, filter}, "node-with-a-long-name", "scored 7 of 700 (GPUMemory 1×5, Utilization 1×2); 2 of 2 nodes fit"},
+		{"a node with a claim", []*decision.Record{claimed}, "node-a", "scored 700 of 700 (GPUMemory 60×5, holds a claim of the pod)"},
+		{"not among the best", []*decision.Record{chosen("node-z", 12, 0)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), less than 12 other nodes"},
+		{"one of many as good", []*decision.Record{chosen("node-z", 0, 62)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), as much as 62 other nodes"},
+		{"both", []*decision.Record{chosen("node-z", 1, 1)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), less than 1 other node, as much as 1 other node"},
+		{"the best", []*decision.Record{chosen("node-z", 0, 0)}, "node-z", "scored 300 of 700 (GPUMemory 60×5)"},
+		{"another was chosen", []*decision.Record{chosen("node-z", 0, 0)}, "node-a", "scored 640 of 700 (GPUMemory 100×5, Utilization 70×2)"},
+		{"not known", []*decision.Record{prioritize}, "node-z", "the best 2 nodes scored 640 to 7 of 700"},
+		{"not known among ties", []*decision.Record{tied}, "node-z", "the best 63 nodes scored 100 of 400"},
+		{"a call that scored nothing tells nothing", []*decision.Record{unscored, prioritize}, "node-a", "scored 640 of 700 (GPUMemory 100×5, Utilization 70×2)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := decision.Summary(tt.records, tt.node); got != tt.want {
+				t.Errorf("summary is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,305 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// A sequence of requests to one engine calls a policy without a signature as follows: Prepare once for a pod and a view. The
+// view holds a, b and c; the policy rejects b.
+func TestEvaluationsAreReused(t *testing.T) {
+	builder := new(snapshot.Builder)
+	for _, line := range []string{"a memory=9", "b memory=1", "c memory=9"} {
+		builder.SetNode(object(line))
+	}
+	first := builder.View()
+	builder.SetNode(object("a memory=8"))
+	second := builder.View()
+
+	type request struct {
+		verb   string // filter, score, explain or preempt
+		pod    *corev1.Pod
+		view   *snapshot.View
+		asked  []string
+		want   calls
+		cached bool
+	}
+	pod, changed, other := podOf("u", "1"), podOf("u", "2"), podOf("v", "1")
+	anonymous, unversioned := podOf("", "1"), podOf("u", "")
+	all := []string{"a", "b", "c"}
+
+	tests := []struct {
+		name      string
+		shortlist int
+		requests  []request
+	}{
+		{"filter, then prioritize those that fit", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"score", pod, first, []string{"a", "c"}, calls{Score: 2, NormalizeScore: 1}, true},
+		}},
+		{"filter with a shortlist, then prioritize", 1, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3, Score: 2, NormalizeScore: 1}, false},
+			{"score", pod, first, []string{"a"}, calls{Score: 1, NormalizeScore: 1}, true},
+		}},
+		{"prioritize, then filter", 0, []request{
+			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
+			{"filter", pod, first, all, calls{Filter: 3}, true},
+		}},
+		{"the same again", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", pod, first, []string{"c", "unknown"}, calls{Filter: 1}, true},
+			{"filter", podOf("u", "1"), first, all, calls{Filter: 3}, true}, // another object for the same pod
+		}},
+		{"another version of the pod", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", changed, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // the engine keeps only the latest pod
+		}},
+		{"another pod", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", other, first, all, calls{Prepare: 1, Filter: 3}, false},
+		}},
+		{"another view", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", pod, second, all, calls{Prepare: 1, Filter: 3}, false},
+			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
+		}},
+		{"a pod without UID is always prepared for", 0, []request{
+			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"score", anonymous, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
+		}},
+		{"nor is one without resourceVersion", 0, []request{
+			{"filter", unversioned, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"filter", unversioned, first, all, calls{Prepare: 1, Filter: 3}, false},
+		}},
+		{"explain and preempt prepare no second time, and ask every filter", 0, []request{
+			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
+			{"explain", pod, first, all, calls{Filter: 3, Score: 3, NormalizeScore: 1}, true},
+			{"preempt", pod, first, []string{"a"}, calls{Filter: 1}, true},
+			{"filter", pod, first, all, calls{Filter: 3}, true},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: toLargest}
+			e := newShortEngine(t, tt.shortlist, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
+			var result engine.Result
+			for i, r := range tt.requests {
+				req := asking(r.pod, r.view, r.asked...)
+				var err error
+				switch r.verb {
+				case "filter":
+					err = e.Filter(t.Context(), req, &result)
+				case "score":
+					err = e.Score(t.Context(), req, &result)
+				case "explain":
+					_, err = e.Explain(t.Context(), req)
+				case "preempt":
+					_, err = e.Preempt(t.Context(), engine.PreemptRequest{
+						Request: engine.Request{Pod: r.pod, View: r.view}, Candidates: []engine.Candidate{{Node: req.Nodes[0], Name: "a"}},
+					}, &result)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := p.calls(); got != r.want {
+					t.Errorf("request %d (%s %v): calls %+v, want %+v", i, r.verb, r.asked, got, r.want)
+				}
+				if got := result.Record.Cached; r.verb != "explain" && got != r.cached {
+					t.Errorf("request %d (%s %v): Cached is %t", i, r.verb, r.asked, got)
+				}
+			}
+		})
+	}
+}
+
+// A request that fails or is canceled leaves nothing incomplete in the cache.
+func TestFailedEvaluationIsNotReused(t *testing.T) {
+	view := viewOf("a memory=9", "b memory=1")
+	p := &fake{filter: atLeast("memory", 5, tooLittle)}
+	var fail error
+	p.prepare = func(context.Context) error { return fail }
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
+	req := asking(podOf("u", "1"), view, "a", "b")
+	var result engine.Result
+	fail = errAnnotation
+	if err := e.Filter(t.Context(), req, &result); err == nil {
+		t.Fatal("no error")
+	}
+	fail = nil
+	if err := e.Filter(t.Context(), req, &result); err != nil || kept(req, &result) != "a" || result.Record.Cached {
+		t.Errorf("kept %v, cached %t, error %v", result.Kept, result.Record.Cached, err)
+	}
+}
+
+// A sequence of requests calls a policy with a signature as follows: it does not call the policy about a node that passed, or
+// that has a score, for another pod with the same signature while the node does not change.
+func TestNodesAreCachedBySignature(t *testing.T) {
+	builder := new(snapshot.Builder)
+	var all []string
+	for i := range 10 {
+		all = append(all, fmt.Sprintf("n%d", i))
+		builder.SetNode(object(fmt.Sprintf("n%d memory=%d", i, i))) // the policy rejects five of them
+	}
+	first := builder.View()
+	builder.SetNode(object("n9 memory=8"))
+	builder.DeleteNode("n5")
+	builder.SetNode(object("n10 memory=7"))
+	second := builder.View()
+	passing := []string{"n5", "n6", "n7", "n8", "n9"}
+	many := append(slices.Clone(all[1:]), "unknown") // of the second view, and a node that it does not hold
+
+	type request struct {
+		verb      string
+		signature string
+		view      *snapshot.View
+		asked     []string
+		want      calls
+	}
+	for _, tt := range []struct {
+		name      string
+		normalize func([]int64)
+		requests  []request
+	}{
+		{"filter", nil, []request{
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}}, // the rejected nodes
+			{"filter", "t", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 5}},
+		}},
+		{"nodes change", nil, []request{
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
+			{"filter", "s", second, many, calls{Prepare: 1, Filter: 5}}, // n1 to n4, and n9, which has changed
+			{"filter", "s", second, many, calls{Prepare: 1, Filter: 4}},
+			{"score", "s", second, append(many[1:], "n10"), calls{Prepare: 1, Score: 8}},
+			{"score", "s", second, append(many[1:], "n10"), calls{Prepare: 1}},
+		}},
+		{"score", nil, []request{
+			{"score", "s", first, all, calls{Prepare: 1, Score: 10}},
+			{"score", "s", first, all, calls{Prepare: 1}},
+			{"score", "t", first, all, calls{Prepare: 1, Score: 10}},
+			{"filter", "s", first, all, calls{Prepare: 1, Filter: 10}},
+		}},
+		{"score and normalize", toLargest, []request{
+			{"score", "s", first, all, calls{Prepare: 1, Score: 10, NormalizeScore: 1}},
+			{"score", "s", first, all, calls{Prepare: 1, Score: 10, NormalizeScore: 1}},
+		}},
+		{"few nodes", nil, []request{
+			{"filter", "s", first, passing, calls{Prepare: 1, Filter: 5}},
+			{"filter", "s", first, passing, calls{Prepare: 1, Filter: 5}},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: tt.normalize}
+			e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
+			var result engine.Result
+			for i, r := range tt.requests {
+				p.signature = r.signature
+				req := asking(podOf(fmt.Sprintf("pod %d", i), "1"), r.view, r.asked...)
+				ask := e.Filter
+				if r.verb == "score" {
+					ask = e.Score
+				}
+				if err := ask(t.Context(), req, &result); err != nil {
+					t.Fatal(err)
+				}
+				if got := p.calls(); got != r.want {
+					t.Errorf("request %d (%s %v): calls %+v, want %+v", i, r.verb, r.asked, got, r.want)
+				}
+			}
+		})
+	}
+}
+
+// A node with another pod in flight is not the cached node.
+func TestCacheIsForNodesOfTheView(t *testing.T) {
+	var lines []string
+	for i := range 10 {
+		lines = append(lines, fmt.Sprintf("n%d", i))
+	}
+	view := viewOf(lines...)
+	p := &fake{signature: "s", score: func(n *snapshot.Node) int64 { return int64(len(n.Pods)) }}
+	e := newEngine(t, engine.WeightedPolicy{Name: "Pods", Policy: p, Weight: 1})
+	req := asking(podOf("u", "1"), view, lines...)
+	for _, with := range []int{0, 3, 0, 7} {
+		var pods []*corev1.Pod
+		for i := range with {
+			pods = append(pods, podOf(fmt.Sprint(i), "1"))
+		}
+		req.Nodes[4] = view.Node("n4").With(pods...)
+		var result engine.Result
+		if err := e.Score(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int64{0, 0, 0, 0, int64(with), 0, 0, 0, 0, 0}; !slices.Equal(result.Totals, want) {
+			t.Errorf("with %d more pods, the totals are %v, want %v", with, result.Totals, want)
+		}
+	}
+}
+
+// ignoreCached compares records without their fields about speed.
+var ignoreCached = cmpopts.IgnoreFields(decision.Record{}, "Cached")
+
+// Concurrent requests about the same pods, over several views, get the responses of a new engine.
+func TestCachesConcurrently(t *testing.T) {
+	members := []engine.WeightedPolicy{
+		{Name: "Memory", Policy: &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}, Weight: 1},
+		{Name: "GPUs", Policy: &fake{filter: atLeast("gpus", 2, tooFew), score: scoreBy("gpus"), normalize: toLargest}, Weight: 2},
+	}
+	builder := new(snapshot.Builder)
+	var views []*snapshot.View
+	for i := range 3 {
+		for n := range 50 {
+			builder.SetNode(object(fmt.Sprintf("n%02d memory=%d gpus=%d", n, (n*7+i)%10, (n*3+i)%5)))
+		}
+		views = append(views, builder.View())
+	}
+	for i := range members {
+		members[i].Policy.(*fake).signature = "the same for all pods"
+	}
+	pods := []*corev1.Pod{podOf("u", "1"), podOf("u", "2"), podOf("v", "1")}
+	e := newShortEngine(t, 3, members...)
+
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			var got, want engine.Result
+			for range 25 {
+				view := views[random.IntN(len(views))]
+				nodes := slices.Collect(view.All())
+				random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+				req := engine.Request{Pod: pods[random.IntN(len(pods))], View: view, Nodes: nodes[:random.IntN(len(nodes))]}
+				fresh := newShortEngine(t, 3, members...)
+				ask, askFresh := e.Filter, fresh.Filter
+				if random.IntN(2) == 0 {
+					ask, askFresh = e.Score, fresh.Score
+				}
+				if err := ask(t.Context(), req, &got); err != nil {
+					t.Error(err)
+				}
+				if err := askFresh(t.Context(), req, &want); err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(want, got, ignoreCached, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("goroutine %d: response (-fresh +got):\n%s", g, diff)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,111 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// A node on which the pod holds a claim of an earlier attempt is better than all others, also in levels and in a shortlist.
+func TestNodeWithAClaimScoresBest(t *testing.T) {
+	claimed := func(node string, uids ...types.UID) *snapshot.Ledger {
+		l := &snapshot.Ledger{Resource: "gpu", Node: node}
+		for _, uid := range uids {
+			l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Node: node})
+		}
+		return l
+	}
+	reserves := engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}}
+	scores := engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}
+	for _, tt := range []struct {
+		name    string
+		members []engine.WeightedPolicy
+		ledgers []*snapshot.Ledger
+		bound   string // the node that the pod is bound to
+		totals  string // of a, b, c
+		levels  string
+		kept    string // with a shortlist of 1
+	}{
+		{"none", []engine.WeightedPolicy{reserves, scores}, nil, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"of other pods", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"one", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other", "u")}, "", "[199 200 198]", "[9 10 9]", "b"},
+		{"two", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "u"), claimed("c", "u")}, "", "[199 200 200]", "[9 10 10]", "b"},
+		{"of a pool", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"of a pod that is bound", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "u")}, "b", "[200 2 198]", "[10 0 9]", "a"},
+		{"no policy hands anything out", []engine.WeightedPolicy{scores}, []*snapshot.Ledger{claimed("b", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b snapshot.Builder
+			for _, node := range []string{"a s=100", "b s=1", "c s=99"} {
+				b.SetNode(object(node))
+			}
+			for _, l := range tt.ledgers {
+				b.SetLedger(l)
+			}
+			if tt.bound != "" {
+				pod := podOf("u", "2")
+				pod.Spec.NodeName = tt.bound
+				b.SetPod(pod)
+			}
+			view := b.View()
+			req := asking(podOf("u", "1"), view, "a", "b", "c")
+			e := newShortEngine(t, 1, tt.members...)
+			var result engine.Result
+			if err := e.Score(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(result.Totals); got != tt.totals {
+				t.Errorf("got totals %s, want %s", got, tt.totals)
+			}
+			var holding []string
+			for _, n := range result.Record.Top {
+				if n.HoldsClaim {
+					holding = append(holding, n.Node)
+				}
+			}
+			explained, err := e.Explain(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range explained.Nodes {
+				if x.Total != result.Totals[i] || x.HoldsClaim != slices.Contains(holding, x.Node) {
+					t.Errorf("Explain returns total %d and HoldsClaim %v, Score %d and %q", x.Total, x.HoldsClaim, result.Totals[i], holding)
+				}
+			}
+			if got, want := strings.Join(holding, " "), map[string]string{"one": "b", "two": "b c"}[tt.name]; got != want {
+				t.Errorf("the record says that the pod holds a claim on %q, want %q", got, want)
+			}
+			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
+			if got := fmt.Sprint(result.Totals); got != tt.levels {
+				t.Errorf("got levels %s, want %s", got, tt.levels)
+			}
+			if err := e.Filter(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if got := kept(req, &result); got != tt.kept {
+				t.Errorf("a shortlist of 1 is %q, want %q", got, tt.kept)
+			}
+		})
+	}
+}
+
+// Without weights there are no totals, even if the pod holds a claim.
+func TestNodeWithAClaimWithoutWeights(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(object("a"))
+	b.SetLedger(&snapshot.Ledger{Resource: "gpu", Node: "a", Pods: []snapshot.LedgerPod{{UID: "u"}}})
+	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
+	var result engine.Result
+	for _, pod := range []*corev1.Pod{podOf("u", "1"), podOf("", "")} {
+		if err := e.Score(t.Context(), asking(pod, b.View(), "a"), &result); err != nil || result.Totals[0] != 0 {
+			t.Errorf("totals %v, error %v", result.Totals, err)
+		}
+	}
+}

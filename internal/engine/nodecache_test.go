@@ -1,0 +1,237 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"weak"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// modulo rejects each node whose label, plus the signature of the fake, is a multiple of 10, and scores the others by that sum.
+func modulo(signature *int) *fake {
+	sum := func(n *snapshot.Node) int64 { return (number(n, "memory") + int64(*signature)) % 10 }
+	return &fake{score: sum, filter: func(n *snapshot.Node) policy.Verdict {
+		if sum(n) == 0 {
+			return policy.Verdict{Reason: tooLittle}
+		}
+		return policy.Verdict{}
+	}}
+}
+
+// Pods of a hundred templates use the cache in a cluster of 5,000 nodes.
+func TestNodesAreCachedForAHundredSignatures(t *testing.T) {
+	const nodes, signatures = 5000, 100
+	var lines []string
+	for i := range nodes {
+		lines = append(lines, fmt.Sprintf("n%d memory=%d", i, 1+i%9))
+	}
+	view := viewOf(lines...)
+	signature := 0
+	p := modulo(&signature)
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
+	req := engine.Request{View: view, Nodes: slices.Collect(view.All())[:500]}
+	var result engine.Result
+	for turn := range 3 * signatures {
+		p.signature = fmt.Sprint(turn % signatures)
+		req.Pod = podOf(fmt.Sprint("pod ", turn), "1")
+		if err := e.Score(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		want := len(req.Nodes)
+		if turn >= signatures {
+			want = 0
+		}
+		if got := p.calls().Score; got != want {
+			t.Fatalf("request %d: the policy was called about %d nodes, want %d", turn, got, want)
+		}
+	}
+}
+
+// Requests with more signatures than the engine has caches for get the responses of an engine without a cache, and do not retain
+// memory in proportion to the cluster.
+func TestManySignatures(t *testing.T) {
+	const nodes, signatures, most = 5000, 400, 20_000 // bytes for each request; a cache takes 80,000
+	var lines []string
+	for i := range nodes {
+		lines = append(lines, fmt.Sprintf("n%d memory=%d", i, i%10))
+	}
+	view := viewOf(lines...)
+	all := slices.Collect(view.All())
+	signature := 0
+	p := modulo(&signature)
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
+	var result engine.Result
+	ask := func(turn int) {
+		signature = turn % signatures
+		p.signature = fmt.Sprint(signature)
+		req := engine.Request{Pod: podOf(fmt.Sprint("pod ", turn), "1"), View: view, Nodes: all[:100]}
+		if err := e.Filter(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.calls().Filter; got != 100 {
+			t.Fatalf("request %d: the policy was called about %d nodes, want 100", turn, got)
+		}
+		for _, i := range result.Kept {
+			if p.score(req.Nodes[i]) == 0 {
+				t.Fatalf("request %d keeps %s, which the policy rejects for signature %d", turn, req.Nodes[i].Name, signature)
+			}
+		}
+	}
+	for turn := range signatures {
+		ask(turn)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for turn := range signatures {
+		ask(signatures + turn)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / signatures; each > most {
+		t.Errorf("a request takes %d bytes of memory, want at most %d", each, most)
+	}
+}
+
+// The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any length of a signature. Everything
+// else that the engine keeps takes less than 2 MiB here.
+func TestMemoryOfCachesIsLimited(t *testing.T) {
+	for _, tt := range []struct{ nodes, signatures, length int }{
+		{10, 60_000, 0}, {10, 3000, 12_000}, {5000, 400, 0}, {20_000, 100, 0},
+	} {
+		t.Run(fmt.Sprintf("%d signatures of %d bytes, %d nodes", tt.signatures, tt.length, tt.nodes), func(t *testing.T) {
+			var builder snapshot.Builder
+			for i := range tt.nodes {
+				builder.SetNode(object(fmt.Sprint("n", i)))
+			}
+			view := builder.View()
+			p := &fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }}
+			e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
+			req := engine.Request{View: view, Nodes: slices.Collect(view.All())[:10]}
+			prefix := strings.Repeat("x", tt.length)
+			var result engine.Result
+			before := heap()
+			for i := range tt.signatures {
+				p.signature = fmt.Sprint(prefix, i)
+				req.Pod = podOf("u", fmt.Sprint(i))
+				if err := e.Filter(t.Context(), req, &result); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, most := heap()-before, int64(18<<20); got > most {
+				t.Errorf("the engine keeps %d bytes, want at most %d", got, most)
+			}
+			runtime.KeepAlive(e)
+		})
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// Caches do not keep nodes in memory after they have changed.
+func TestCachesKeepNoNodes(t *testing.T) {
+	var builder snapshot.Builder
+	set := func(memory int) *snapshot.View {
+		for i := range 10 {
+			builder.SetNode(object(fmt.Sprintf("n%d memory=%d", i, memory)))
+		}
+		return builder.View()
+	}
+	p := &fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }}
+	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
+	ask := func(signature, resourceVersion string, view *snapshot.View) {
+		p.signature = signature
+		req := engine.Request{Pod: podOf("u", resourceVersion), View: view, Nodes: slices.Collect(view.All())}
+		if err := e.Filter(t.Context(), req, new(engine.Result)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view := set(1)
+	old := weak.Make(view.Node("n5"))
+	ask("s", "1", view)
+	view = set(2)
+	ask("t", "2", view) // replaces the prepared evaluation of the pod
+	runtime.GC()
+	if n := old.Value(); n != nil {
+		t.Errorf("%s is still in memory, although only the cache for another signature used it", n.Name)
+	}
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(view)
+}
+
+// An engine responds as a new engine does to requests with any signatures, and for views of several builders with and without
+// pods in flight.
+func TestCachesAgainstNewEngine(t *testing.T) {
+	names := make([]string, 12)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		signature := 0
+		p := modulo(&signature)
+		options := engine.Options{Policies: []engine.WeightedPolicy{{Name: "Memory", Policy: p, Weight: 1}}}
+		e, err := engine.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var builders [2]snapshot.Builder
+		set := func(builder *snapshot.Builder, name string) {
+			builder.SetNode(object(fmt.Sprintf("%s memory=%d", name, rapid.IntRange(0, 9).Draw(t, "memory"))))
+		}
+		for i := range builders {
+			for _, name := range names {
+				set(&builders[i], name)
+			}
+		}
+		pods := 0
+		var got, want engine.Result
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				set(&builders[rapid.IntRange(0, 1).Draw(t, "builder")], rapid.SampledFrom(names).Draw(t, "node"))
+			},
+			"delete": func(t *rapid.T) {
+				builders[rapid.IntRange(0, 1).Draw(t, "builder")].DeleteNode(rapid.SampledFrom(names).Draw(t, "node"))
+			},
+			"ask": func(t *rapid.T) {
+				view := builders[rapid.IntRange(0, 1).Draw(t, "builder")].View()
+				if n := view.Node(rapid.SampledFrom(names).Draw(t, "in flight")); n != nil {
+					view = view.WithNodes(n.With(podOf("in flight", "1")))
+				}
+				pods++
+				signature = rapid.IntRange(0, 30).Draw(t, "signature")
+				p.signature = fmt.Sprint(signature)
+				req := asking(podOf(fmt.Sprint(pods), "1"), view, rapid.Permutation(names).Draw(t, "order")[:rapid.IntRange(6, len(names)).Draw(t, "asked")]...)
+				fresh, err := engine.New(options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask, askFresh := e.Filter, fresh.Filter
+				if rapid.Bool().Draw(t, "score") {
+					ask, askFresh = e.Score, fresh.Score
+				}
+				if err := errors.Join(ask(context.Background(), req, &got), askFresh(context.Background(), req, &want)); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got, ignoreCached, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("response (-fresh +got):\n%s", diff)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,24 @@
+package engine
+
+import "outboard.dev/outboard/internal/decision"
+
+func (e *Engine) newRecord(req Request, cached bool) *decision.Record {
+	return &decision.Record{
+		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
+		Generation: req.View.Generation(),
+		Cached:     cached,
+		Nodes:      len(req.Nodes),
+	}
+}
+
+// policies returns the part of each policy in the decision.
+func (ev *evaluation) policies() []decision.Policy {
+	policies := make([]decision.Policy, len(ev.members))
+	for i, m := range ev.members {
+		policies[i] = decision.Policy{Name: m.Name, Weight: m.Weight, Unconcerned: ev.state[i].unconcerned, Duration: ev.state[i].took}
+		if err := ev.state[i].ignored; err != nil {
+			policies[i].IgnoredError = err.Error()
+		}
+	}
+	return policies
+}

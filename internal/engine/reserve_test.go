@@ -1,0 +1,338 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// reserver is a policy that reserves the configured units from one ledger for each of its resources.
+type reserver struct {
+	name      string
+	resources []string
+	claims    map[string]string
+	verdict   policy.Verdict
+	err       error
+	panics    any // where it panics: "ledgers" or "reserve"
+}
+
+func (r *reserver) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return nil, nil
+}
+
+func (r *reserver) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	if r.panics == "ledgers" {
+		panic("boom")
+	}
+	var keys []snapshot.LedgerKey
+	for _, resource := range r.resources {
+		keys = append(keys, snapshot.LedgerKey{Resource: resource})
+	}
+	return keys, r.err
+}
+
+func (r *reserver) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	if r.panics == "reserve" {
+		panic("boom")
+	}
+	if ask.Pod == nil || ask.Node == nil || ask.Ledger == nil || ask.At.IsZero() {
+		panic("something is missing")
+	}
+	return policy.Claim{Annotations: r.claims, After: []types.UID{types.UID("before-" + r.name)}}, r.verdict
+}
+
+// diary is Ledgers that record their calls.
+type diary struct {
+	entries    []string // +resource claims, -resource releases
+	failing    map[string]error
+	cancelled  bool // whether the context of a release has ended
+	unbounded  bool
+	afterClaim func()
+}
+
+func (d *diary) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+	if err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	d.entries = append(d.entries, "+"+key.Resource)
+	if d.afterClaim != nil {
+		d.afterClaim()
+	}
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, d.failing["+"+key.Resource]
+}
+
+func (d *diary) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+	_, bounded := ctx.Deadline()
+	d.cancelled, d.unbounded = d.cancelled || ctx.Err() != nil, d.unbounded || !bounded
+	d.entries = append(d.entries, "-"+key.Resource)
+	return d.failing["-"+key.Resource]
+}
+
+func (d *diary) Revoke(_ context.Context, key snapshot.LedgerKey, _ snapshot.LedgerPod) error {
+	d.entries = append(d.entries, "!"+key.Resource)
+	return d.failing["!"+key.Resource]
+}
+
+func TestReserve(t *testing.T) {
+	used := &policy.Reason{Code: "Used", Text: "no device has enough left"}
+	errServer := errors.New("the API server does not respond")
+	gpu := reserver{name: "GPU", resources: []string{"gpu"}, claims: map[string]string{"gpu": "0"}}
+	license := reserver{name: "License", resources: []string{"a", "b"}, claims: map[string]string{"license": "7", "shared": "x"}}
+	other := reserver{name: "Other", resources: []string{"other"}}
+	nothing := reserver{name: "Nothing"}
+
+	tests := []struct {
+		name      string
+		policies  []reserver
+		failing   map[string]error
+		want      map[string]string
+		err       string // the whole text; "": no error
+		policyErr string // the policy of the *PolicyError in it; "": none
+		diary     string
+	}{
+		{name: "no reserver"},
+		{name: "one", policies: []reserver{gpu}, want: map[string]string{"gpu": "0"}, diary: "+gpu"},
+		{name: "one that hands out nothing", policies: []reserver{nothing}},
+		{
+			name: "several", policies: []reserver{gpu, nothing, license},
+			want: map[string]string{"gpu": "0", "license": "7", "shared": "x"}, diary: "+gpu +a +b",
+		},
+		{
+			name:     "several that agree about an annotation",
+			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "x"} })},
+			want:     map[string]string{"gpu": "0", "license": "7", "shared": "x"}, diary: "+a +b +gpu",
+		},
+		{
+			name:     "the first has not enough",
+			policies: []reserver{with(gpu, func(r *reserver) { r.verdict.Reason = used }), license},
+			err:      "node n: policy GPU: no device has enough left", policyErr: "GPU",
+		},
+		{
+			name:     "the last has not enough: the others are released, the last first, but not it",
+			policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
+			err:      "node n: policy Other: no device has enough left", policyErr: "Other", diary: "+gpu +a +b -b -a -gpu",
+		},
+		{
+			name: "a ledger that does not answer leaves open what is claimed", policies: []reserver{gpu, license},
+			failing: map[string]error{"+b": errServer},
+			err:     "node n: the API server does not respond", diary: "+gpu +a +b -a -gpu",
+		},
+		{
+			name: "a policy that cannot say which ledgers", policies: []reserver{gpu, with(license, func(r *reserver) { r.err = errors.New("bad annotation") })},
+			err: "policy License: bad annotation", policyErr: "License", diary: "+gpu -gpu",
+		},
+		{
+			name: "a panic", policies: []reserver{gpu, with(license, func(r *reserver) { r.panics = "ledgers" })},
+			err: "policy License: panic: boom", policyErr: "License", diary: "+gpu -gpu",
+		},
+		{
+			name: "a panic while choosing", policies: []reserver{gpu, with(license, func(r *reserver) { r.panics = "reserve" })},
+			err: "node n: policy License: panic: boom", policyErr: "License", diary: "+gpu -gpu",
+		},
+		{
+			name:     "two that disagree about an annotation: neither keeps its claim",
+			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })},
+			err:      `policy GPU: annotation "shared" is already set to another value by policy License`, policyErr: "GPU",
+			diary: "+a +b +gpu -gpu -b -a",
+		},
+		{
+			name: "two that hand out the same", policies: []reserver{gpu, with(gpu, func(r *reserver) { r.name = "Other" })},
+			err: "policy Other: it allocates gpu, and so does policy GPU", policyErr: "Other", diary: "+gpu -gpu",
+		},
+		{
+			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
+			failing: map[string]error{"-a": errServer},
+			err:     "node n: policy Other: no device has enough left\npolicy License: releasing: the API server does not respond", policyErr: "Other",
+			diary: "+gpu +a +b -b -a -gpu",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			members := []engine.WeightedPolicy{{Name: "Unrelated", Policy: &fake{}}}
+			for _, r := range tt.policies {
+				// A policy that may be ignored in filter and score must still make its claims.
+				members = append(members, engine.WeightedPolicy{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
+			}
+			e := newEngine(t, members...)
+			if got, want := e.Reserves(), len(tt.policies) > 0; got != want {
+				t.Errorf("Reserves is %v", got)
+			}
+			d := &diary{failing: tt.failing}
+			reservation, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+			if got := strings.Join(d.entries, " "); got != tt.diary {
+				t.Errorf("the ledgers have calls %q, want %q", got, tt.diary)
+			}
+			if tt.err != "" {
+				if err == nil || err.Error() != tt.err || reservation != nil {
+					t.Fatalf("reservation %v, error %v, want %s", reservation, err, tt.err)
+				}
+				failure := new(engine.PolicyError)
+				if errors.As(err, &failure) != (tt.policyErr != "") || failure.Policy != tt.policyErr {
+					t.Errorf("got an error of policy %q, want %q", failure.Policy, tt.policyErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, reservation.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if got, want := len(reservation.After), len(d.entries); got != want {
+				t.Errorf("after %v, want %d pods", reservation.After, want)
+			}
+			if got, want := reservation.Empty(), tt.diary == ""; got != want {
+				t.Errorf("Empty is %v", got)
+			}
+		})
+	}
+}
+
+func with(r reserver, change func(*reserver)) reserver {
+	change(&r)
+	return r
+}
+
+func TestReserveWithoutLedgers(t *testing.T) {
+	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
+	_, err := e.Reserve(t.Context(), nil, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	if want := "policy GPU: it allocates resources, but there are no ledgers for its claims"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// Release releases every claim, the last one first, and continues after a failure.
+func TestRelease(t *testing.T) {
+	d := &diary{failing: map[string]error{"-b": errors.New("no answer")}}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
+	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.entries = nil
+	err = r.Release(t.Context())
+	if got, want := fmt.Sprint(err), "policy P: releasing: no answer"; got != want {
+		t.Errorf("error %q, want %q", got, want)
+	}
+	if want := []string{"-c", "-b", "-a"}; !slices.Equal(d.entries, want) {
+		t.Errorf("the ledgers have calls %q, want %q", d.entries, want)
+	}
+}
+
+// Revoke does the same as Release, even if others rely on the claims.
+func TestRevoke(t *testing.T) {
+	d := &diary{failing: map[string]error{"!b": errors.New("no answer")}}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
+	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Revoke(t.Context())
+	if got, want := fmt.Sprint(err, d.entries), "policy P: revoking: no answer [+a +b !b !a]"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// validator is a reserver that may consider claims invalid.
+type validator struct {
+	reserver
+	bad *policy.Reason
+}
+
+func (v *validator) ValidateClaim(ask policy.ReserveRequest) ([]types.UID, policy.Verdict) {
+	if v.panics == "validate" {
+		panic("boom")
+	}
+	if ask.Pod == nil || ask.Node == nil || ask.View == nil || !ask.At.Equal(ask.Ledger.Pod(ask.Pod.UID).At) {
+		panic("something is missing")
+	}
+	return []types.UID{"before-again"}, policy.Verdict{Reason: v.bad}
+}
+
+// holding is a diary of ledgers in which the pod already holds a claim.
+type holding struct{ diary }
+
+func (k *holding) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	held := snapshot.LedgerPod{UID: pod.UID, Node: node, At: time.Unix(7, 0), Annotations: map[string]string{"gpu": "held"}}
+	_, err := choose(&snapshot.Ledger{Resource: key.Resource, Pods: []snapshot.LedgerPod{held}}, held.At)
+	k.entries = append(k.entries, "="+key.Resource)
+	return held, err
+}
+
+// A pod that holds a claim keeps it and its turn; the caller revokes a claim that its policy can no longer use.
+func TestReserveWithHeldClaim(t *testing.T) {
+	ill := &policy.Reason{Code: "Ill", Text: "the device is unhealthy"}
+	for _, tt := range []struct {
+		name     string
+		policy   policy.Policy
+		after    string
+		err      string
+		unusable bool
+	}{
+		{name: "that can always be used", policy: &reserver{resources: []string{"gpu"}}, after: "[]"},
+		{name: "that can be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}}, after: "[before-again]"},
+		{
+			name: "that cannot be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}, bad: ill}, unusable: true,
+			err: "node n: policy P: the existing claim of the pod cannot be used any more: the device is unhealthy",
+		},
+		{
+			name: "about which the policy panics", policy: &validator{reserver: reserver{resources: []string{"gpu"}, panics: "validate"}},
+			err: "node n: policy P: panic: boom",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := &holding{}
+			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy})
+			r, err := e.Reserve(t.Context(), k, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+			if tt.err == "" {
+				if err != nil || r.Annotations["gpu"] != "held" || fmt.Sprint(r.After) != tt.after {
+					t.Errorf("reservation %+v, error %v", r, err)
+				}
+				return
+			}
+			if err == nil || err.Error() != tt.err {
+				t.Fatalf("error %v, want %s", err, tt.err)
+			}
+			unusable := (*engine.UnusableClaimError)(nil)
+			if errors.As(err, &unusable) != tt.unusable {
+				t.Fatalf("error %#v", err)
+			}
+			if want := []string{"=gpu"}; !slices.Equal(k.entries, want) {
+				t.Errorf("the ledgers have calls %q, want %q", k.entries, want)
+			}
+			if !tt.unusable {
+				return
+			}
+			if err := unusable.Revoke(t.Context()); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
+				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
+			}
+		})
+	}
+}
+
+// If the request ends while claims are being made, the claims made so far are released within bounded time.
+func TestReserveRollsBackAfterCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
+	_, err := e.Reserve(ctx, d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	if !errors.Is(err, context.Canceled) || strings.Join(d.entries, " ") != "+a +b -a" {
+		t.Errorf("error %v after %v", err, d.entries)
+	}
+	if d.cancelled || d.unbounded {
+		t.Errorf("the context of the release has ended (%v) or never ends (%v)", d.cancelled, d.unbounded)
+	}
+}

@@ -1,0 +1,297 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScore(t *testing.T) {
+	memory := &fake{score: scoreBy("memory")}
+	cost := &fake{score: scoreBy("cost"), normalize: func(scores []int64) {
+		// The cheapest node is best.
+		cheapest := scores[0]
+		for _, s := range scores {
+			cheapest = min(cheapest, s)
+		}
+		for i, s := range scores {
+			scores[i] = max(0, 100-10*(s-cheapest))
+		}
+	}}
+	both := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}
+	view := viewOf("a memory=0 cost=307", "b memory=100 cost=309", "c memory=37 cost=305", "d memory=2 cost=400")
+
+	tests := []struct {
+		name     string
+		policies []engine.WeightedPolicy
+		asked    string
+		totals   []int64
+		max      int64
+	}{
+		{"no policy", nil, "a b", []int64{0, 0}, 0},
+		{"a policy that the pod does not concern", []engine.WeightedPolicy{{Name: "Indifferent", Policy: &fake{}, Weight: 1}}, "a b", []int64{0, 0}, 100},
+		{"one", []engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 1}}, "d a c b", []int64{2, 0, 37, 100}, 100},
+		{"a weight", []engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 3}}, "b c", []int64{300, 111}, 300},
+		{"nodes that do not fit are scored like all others", []engine.WeightedPolicy{{Name: "Both", Policy: both, Weight: 1}}, "a c d", []int64{0, 37, 2}, 100},
+		{"normalized among those asked", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "a b", []int64{100, 80}, 100},
+		{"normalized among others", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "a b c", []int64{80, 60, 100}, 100},
+		{
+			"weighted sum",
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 2}, {Name: "Cost", Policy: cost, Weight: 10}}, "a b c d",
+			[]int64{800, 200 + 600, 74 + 1000, 4}, 1200,
+		},
+		{
+			"unknown nodes have no total and no part in NormalizeScore, where 0 would be the cheapest",
+			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 1}, {Name: "Cost", Policy: cost, Weight: 1}}, "x a y b",
+			[]int64{0, 100, 0, 180}, 200,
+		},
+		{"unknown nodes only", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "x y", []int64{0, 0}, 100},
+		{"no node", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "", []int64{}, 100},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEngine(t, tt.policies...)
+			if e.MaxTotal() != tt.max {
+				t.Errorf("MaxTotal is %d, want %d", e.MaxTotal(), tt.max)
+			}
+			req := asking(podOf("u", "1"), view, strings.Fields(tt.asked)...)
+			var result engine.Result
+			if err := e.Score(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.totals, append([]int64{}, result.Totals...)); diff != "" {
+				t.Errorf("totals (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
+	p := &fake{
+		filter:    atLeast("memory", 5, tooLittle),
+		score:     func(*snapshot.Node) int64 { panic("asked for a score that nobody wants") },
+		normalize: toLargest,
+	}
+	e := newShortEngine(t, 1, engine.WeightedPolicy{Name: "Memory", Policy: p})
+	req := asking(podOf("u", "1"), viewOf("a memory=9", "b memory=9"), "a", "b")
+	var result engine.Result
+	if err := e.Score(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{0, 0}, result.Totals); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	if err := e.Filter(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.calls(); got.Score != 0 || got.NormalizeScore != 0 || got.Filter != 2 {
+		t.Errorf("got calls %+v, want no call of Score", got)
+	}
+}
+
+// A node about which a policy has no opinion gets the mean of the others' normalized scores, unless NormalizeScore sets its
+// score.
+func TestNoOpinion(t *testing.T) {
+	leaving := func(scores []int64) { // the others in tens of the largest
+		largest := max(1, slices.Max(scores))
+		for i, s := range scores {
+			if s != policy.NoOpinion {
+				scores[i] = 10 * s / largest
+			}
+		}
+	}
+	deciding := func(scores []int64) {
+		for i := range scores {
+			scores[i] = max(scores[i], 3)
+		}
+	}
+	view := viewOf("none s=-1", "nothing s=-1", "a s=90", "b s=85", "zero s=0", "large s=600")
+	for _, tt := range []struct {
+		asked     string
+		normalize func([]int64)
+		totals    []int64
+	}{
+		{"none", nil, []int64{50}},
+		{"none nothing", nil, []int64{50, 50}},
+		{"a none b", nil, []int64{90, 87, 85}},
+		{"zero none unknown", nil, []int64{0, 0, 0}},
+		{"none unknown a", nil, []int64{90, 0, 90}},
+		{"none zero large", leaving, []int64{5, 0, 10}},
+		{"none", leaving, []int64{50}},
+		{"none zero a", deciding, []int64{3, 3, 90}},
+	} {
+		e := newEngine(t, engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1})
+		var result engine.Result
+		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(tt.asked)...), &result); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.totals, result.Totals); diff != "" {
+			t.Errorf("%s: totals (-want +got):\n%s", tt.asked, diff)
+		}
+	}
+}
+
+// The largest possible total is that of the policies that score the pod.
+func TestLargestTotalForThePod(t *testing.T) {
+	scores := engine.WeightedPolicy{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
+	indifferent := engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 5}
+	filters := engine.WeightedPolicy{Name: "Filters", Policy: &fake{filter: whole}, Weight: 1}
+	failing := engine.WeightedPolicy{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, FailurePolicy: policy.Ignore}
+	weightless := engine.WeightedPolicy{Name: "Weightless", Policy: &fake{score: scoreBy("s")}}
+	view := viewOf("a s=100 large=101", "b s=55 large=1000")
+	for _, tt := range []struct {
+		name    string
+		members []engine.WeightedPolicy
+		max     int64
+		levels  []int64
+	}{
+		{"one of three", []engine.WeightedPolicy{indifferent, scores, filters}, 300, []int64{10, 5}},
+		{"one that is left out", []engine.WeightedPolicy{failing, scores}, 300, []int64{10, 5}},
+		{"all", []engine.WeightedPolicy{scores}, 300, []int64{10, 5}},
+		{"none: a claim counts all the same", []engine.WeightedPolicy{indifferent, filters, weightless}, 600, []int64{0, 0}},
+	} {
+		e := newEngine(t, tt.members...)
+		req := asking(podOf("u", "1"), view, "a", "b")
+		for turn := range 2 { // the policies may be prepared before the second turn
+			var result engine.Result
+			if err := e.Score(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if result.Record.MaxTotal != tt.max {
+				t.Errorf("%s, turn %d: the largest total is %d, want %d", tt.name, turn, result.Record.MaxTotal, tt.max)
+			}
+			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
+			if diff := cmp.Diff(tt.levels, result.Totals); diff != "" {
+				t.Errorf("%s, turn %d: levels (-want +got):\n%s", tt.name, turn, diff)
+			}
+		}
+		if all, err := e.Explain(t.Context(), req); err != nil || all.MaxTotal != tt.max {
+			t.Errorf("%s: Explain returns a largest total of %d, want %d (%v)", tt.name, all.MaxTotal, tt.max, err)
+		}
+	}
+}
+
+// A score outside 0..100 is an error of the policy, unless NormalizeScore maps it into the range.
+func TestScoreOutOfRange(t *testing.T) {
+	view := viewOf("a s=7", "b s=-2", "c s=101", "d s=100", "e s=0")
+	clamp := func(scores []int64) {
+		for i := range scores {
+			scores[i] = min(max(scores[i], 0), 100)
+		}
+	}
+	tests := []struct {
+		name      string
+		asked     string
+		normalize func([]int64)
+		want      string // the error; "": no error
+	}{
+		{"in range", "a d e", nil, ""},
+		{"negative", "a b c", nil, `policy Odd: score -2 for node "b": must be between 0 and 100`},
+		{"too large", "x a c b", nil, `policy Odd: score 101 for node "c": must be between 0 and 100`},
+		{"brought into range", "a b c", clamp, ""},
+		{"brought to what means no opinion", "a d", func(scores []int64) { scores[1] = policy.NoOpinion }, `policy Odd: score -1 for node "d": must be between 0 and 100`},
+		{"brought out of range", "d", func(scores []int64) { scores[0] = 1 << 40 }, `policy Odd: score 1099511627776 for node "d": must be between 0 and 100`},
+	}
+	for _, tt := range tests {
+		for _, shortlist := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s/shortlist %d", tt.name, shortlist), func(t *testing.T) {
+				e := newShortEngine(t, shortlist,
+					engine.WeightedPolicy{Name: "Even", Policy: &fake{score: func(*snapshot.Node) int64 { return 50 }}, Weight: 1},
+					engine.WeightedPolicy{Name: "Odd", Policy: &fake{score: scoreBy("s"), normalize: tt.normalize}, Weight: 1},
+				)
+				req := asking(podOf("u", "1"), view, strings.Fields(tt.asked)...)
+				var result engine.Result
+				err := e.Score(t.Context(), req, &result)
+				if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && got != tt.want {
+					t.Fatalf("got error %q, want %q", got, tt.want)
+				}
+				if tt.want == "" {
+					return
+				}
+				if result.Record.Error != tt.want || len(result.Totals) > 0 {
+					t.Errorf("the record's error is %q and the totals %v; want the same error and none", result.Record.Error, result.Totals)
+				}
+				if failure := new(engine.PolicyError); !errors.As(err, &failure) || failure.Policy != "Odd" || failure.Stack != nil {
+					t.Errorf("got error %#v, want a PolicyError of Odd without stack", err)
+				}
+			})
+		}
+	}
+}
+
+func TestScoreRecord(t *testing.T) {
+	var lines, names []string
+	for i := range 14 {
+		name := fmt.Sprintf("n%02d", i)
+		lines = append(lines, fmt.Sprintf("%s plain=%d relative=%d", name, (i*5)%14, 1000-100*(i/7)))
+		names = append(names, name)
+	}
+	view := viewOf(lines...)
+	e := newEngine(t,
+		engine.WeightedPolicy{Name: "FilterOnly", Policy: &fake{filter: whole}},
+		engine.WeightedPolicy{Name: "Plain", Policy: &fake{score: scoreBy("plain")}, Weight: 3},
+		engine.WeightedPolicy{Name: "Relative", Policy: &fake{score: scoreBy("relative"), normalize: toLargest}, Weight: 1},
+	)
+	req := asking(podOf("u", "1"), view, append([]string{"unknown"}, names...)...)
+	var result engine.Result
+	if err := e.Score(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	scored := func(node string, plain, relative int64) decision.ScoredNode {
+		return decision.ScoredNode{Node: node, Total: 3*plain + relative, Scores: []decision.Score{
+			{Policy: "Plain", Score: plain, Weight: 3},
+			{Policy: "Relative", Score: relative, Weight: 1},
+		}}
+	}
+	want := &decision.Record{
+		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "u"},
+		Generation: 1,
+		Nodes:      15, Fit: 15, Returned: 15, MaxTotal: 400,
+		Policies: []decision.Policy{{Name: "FilterOnly"}, {Name: "Plain", Weight: 3}, {Name: "Relative", Weight: 1}},
+		Top: []decision.ScoredNode{ // the best 10 of 14 known nodes
+			scored("n05", 11, 100), // total 133
+			scored("n02", 10, 100), // 130
+			scored("n11", 13, 90),  // 129
+			scored("n08", 12, 90),  // 126
+			scored("n04", 6, 100),  // 118
+			scored("n13", 9, 90),   // 117
+			scored("n01", 5, 100),  // 115
+			scored("n10", 8, 90),   // 114
+			scored("n07", 7, 90),   // 111
+			scored("n06", 2, 100),  // n03 follows with 103
+		},
+		Ties: 1,
+	}
+	if diff := cmp.Diff(want, result.Record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
+// Of equal totals, the node that comes first in the request is better.
+func TestScoreRecordTies(t *testing.T) {
+	view := viewOf("a s=5", "b s=5", "c s=7", "d s=5")
+	e := newEngine(t, engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1})
+	for _, asked := range []string{"a b c d", "d c b a", "b d a c"} {
+		var result engine.Result
+		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(asked)...), &result); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range result.Record.Top {
+			got = append(got, n.Node)
+		}
+		want := append([]string{"c"}, strings.Fields(strings.ReplaceAll(asked, "c", ""))...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("asked %s: top (-want +got):\n%s", asked, diff)
+		}
+	}
+}

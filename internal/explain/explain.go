@@ -1,0 +1,275 @@
+// Package explain explains why a pod is on its node, or pending: it returns the latest decisions
+// about the pod, and the results of every policy now for every node that kube-scheduler does not
+// rule out itself. The service provides explanations under /explain on its admin address
+// ([Handler]); the command `outboard explain` reads them ([Fetch]) and prints the [Document] as
+// text or JSON.
+package explain
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Path is the path of explanations on the admin address.
+const Path = "/explain"
+
+const (
+	// DefaultDecisions is the default number of decisions.
+	DefaultDecisions = 6
+	// DefaultNodes is the default number of nodes.
+	DefaultNodes = 20
+	maxLimit     = 10000
+	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are listed.
+	maxExamples = 3
+)
+
+// Document is an explanation.
+type Document struct {
+	// Pod is the pod, as namespace/name.
+	Pod string `json:"pod"`
+	// Known is true if Outboard knows the pod.
+	Known bool `json:"known"`
+	// Node is the node of the pod; "" if it is not bound, or unknown.
+	Node string `json:"node,omitempty"`
+	// Annotation is the value of the pod's [decision.Annotation]; "" if it has none.
+	Annotation string `json:"annotation,omitempty"`
+	// Gates are the pod's scheduling gates: kube-scheduler does not try the pod before they are
+	// removed.
+	Gates []string `json:"gates,omitempty"`
+	// Decisions are the latest decisions about the pod, latest first.
+	Decisions []*decision.Record `json:"decisions"`
+	// Now is what each profile would decide about the pod now; nil if the pod is bound or unknown,
+	// or there is no profile.
+	Now []Profile `json:"now,omitempty"`
+	// Signals are the current signals, by name.
+	Signals []Signal `json:"signals,omitempty"`
+	// Error says that the requested node does not exist; "" if it does, or none is requested.
+	Error string `json:"error,omitempty"`
+}
+
+// Signal is the current state of one signal.
+type Signal struct {
+	Name string `json:"name"`
+	// Values is how many numbers the signal has, and Stale how many of them are stale.
+	Values int `json:"values"`
+	Stale  int `json:"stale"`
+	// Newest is the time of the newest number; zero if there is none.
+	Newest time.Time `json:"newest,omitzero"`
+	// Error is why the last read failed; "" if it did not.
+	Error string `json:"error,omitempty"`
+}
+
+// Profile holds the current results of the policies of one profile.
+type Profile struct {
+	Profile string `json:"profile"`
+	// Unmanaged is true if the pod requests none of the profile's managedResources, so that kube-scheduler does not call the profile
+	// for it. Then all other fields are zero.
+	Unmanaged bool `json:"unmanaged,omitempty"`
+	// Nodes is for how many nodes kube-scheduler would call, and Fit how many of them fit.
+	Fit   int `json:"fit"`
+	Nodes int `json:"nodes"`
+	// Excluded are the other nodes, grouped by reason, the most frequent reason first.
+	Excluded []Exclusion `json:"excluded,omitempty"`
+	// MaxTotal is the largest total that a node can have for the pod.
+	MaxTotal int64 `json:"maxTotal"`
+	// Explanations are about the best nodes, best first; those that do not fit
+	// come last.
+	Explanations []engine.Explanation `json:"explanations"`
+	// Notes are the notes of policies about the pod as a whole.
+	Notes []engine.PolicyNotes `json:"notes,omitempty"`
+	// Pending describes the pod if this replica knows that it is pending because of this profile; nil otherwise.
+	Pending *Pending `json:"pending,omitempty"`
+	// Error is why the policies cannot evaluate the pod.
+	Error string `json:"error,omitempty"`
+}
+
+// Exclusion is one reason for which kube-scheduler rules nodes out itself.
+type Exclusion struct {
+	// Reason is kube-scheduler's text.
+	Reason string `json:"reason"`
+	Nodes  int    `json:"nodes"`
+	// Examples are the names of some of the nodes; the requested node comes first.
+	Examples []string `json:"examples"`
+}
+
+// Pending describes a pod for which Outboard rejected every node that kube-scheduler asked about.
+type Pending struct {
+	// Since is when that first happened.
+	Since time.Time `json:"since"`
+	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did; zero if never.
+	Requeues     int       `json:"requeues"`
+	LastRequeued time.Time `json:"lastRequeued,omitzero"`
+}
+
+// Source is the data behind a Handler.
+type Source struct {
+	Log *decision.Log
+	// Engines returns the engines by profile path.
+	Engines func() map[string]*engine.Engine
+	// View returns the View in which policies would evaluate the pod. View and Pod are nil when Outboard runs without a cluster.
+	View func(pod types.UID) *snapshot.View
+	Pod  func(namespace, name string) *corev1.Pod
+	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
+	Manages func(profile string, pod *corev1.Pod) bool
+	// Ignored returns the resources with ignoredByScheduler; nil: none.
+	Ignored func() []corev1.ResourceName
+	// Pending describes a pod that is pending because of a profile, or returns nil. Nil: Outboard requeues no pods.
+	Pending func(profile string, pod types.UID) *Pending
+	// Signals returns the state of the signals; nil if there are none.
+	Signals func() []Signal
+}
+
+// Handler serves GET requests with the query parameters namespace, pod (required), profile, node,
+// decisions and nodes. If there is no such profile, the status is 404, and the response lists the
+// profiles.
+func Handler(s Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		namespace, name := cmp.Or(q.Get("namespace"), "default"), q.Get("pod")
+		if name == "" {
+			http.Error(w, "the query must name a pod: ?namespace=NAMESPACE&pod=NAME", http.StatusBadRequest)
+			return
+		}
+		decisions, err := limit(q.Get("decisions"), DefaultDecisions)
+		if err != nil {
+			http.Error(w, "decisions: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		nodes, err := limit(q.Get("nodes"), DefaultNodes)
+		if err != nil {
+			http.Error(w, "nodes: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		profile := q.Get("profile")
+		engines := s.Engines()
+		if _, ok := engines[profile]; !ok && profile != "" {
+			http.Error(w, fmt.Sprintf("there is no profile %q: the profiles are %s", profile, strings.Join(slices.Sorted(maps.Keys(engines)), ", ")), http.StatusNotFound)
+			return
+		}
+		doc := Document{Pod: namespace + "/" + name}
+		if s.View != nil {
+			if node := q.Get("node"); node != "" && s.View("").Node(node) == nil {
+				doc.Error = fmt.Sprintf("node %q not found", node)
+			}
+			if pod := s.Pod(namespace, name); pod != nil {
+				doc.Known, doc.Node, doc.Annotation = true, pod.Spec.NodeName, pod.Annotations[decision.Annotation]
+				if doc.Node == "" {
+					for _, gate := range pod.Spec.SchedulingGates {
+						doc.Gates = append(doc.Gates, gate.Name)
+					}
+					doc.Now = s.now(r, engines, pod, profile, q.Get("node"), nodes)
+				}
+			}
+		}
+		doc.Decisions = s.Log.Find(decision.Query{Namespace: namespace, Name: name, Profile: profile, Node: doc.Node, Limit: decisions})
+		if s.Signals != nil {
+			doc.Signals = s.Signals()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(doc)
+	})
+}
+
+func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
+	view := s.View(pod.UID)
+	nodes, excluded := s.callNodes(view, pod, node)
+	var profiles []Profile
+	for path, e := range engines {
+		if only != "" && only != path {
+			continue
+		}
+		if s.Manages != nil && !s.Manages(path, pod) {
+			profiles = append(profiles, Profile{Profile: path, Unmanaged: true})
+			continue
+		}
+		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}
+		all, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes})
+		if err != nil {
+			p.Error = err.Error()
+		}
+		explanations := all.Nodes
+		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
+		if s.Pending != nil {
+			p.Pending = s.Pending(path, pod.UID)
+		}
+		for _, x := range explanations {
+			if x.Fits {
+				p.Fit++
+			}
+		}
+		slices.SortStableFunc(explanations, better)
+		if node != "" {
+			explanations = slices.DeleteFunc(explanations, func(x engine.Explanation) bool { return x.Node != node })
+		}
+		p.Explanations = explanations[:min(limit, len(explanations))]
+		profiles = append(profiles, p)
+	}
+	slices.SortFunc(profiles, func(a, b Profile) int { return cmp.Compare(a.Profile, b.Profile) })
+	return profiles
+}
+
+// callNodes returns the nodes for which kube-scheduler would call, and why it excludes the others.
+// first comes first among the examples of excluded nodes.
+func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
+	var ignored []corev1.ResourceName
+	if s.Ignored != nil {
+		ignored = s.Ignored()
+	}
+	filters := kubescheduler.For(pod, ignored...)
+	for n := range view.All() {
+		reason := cmp.Or(filters.Excludes(n.Object), filters.Lacks(n))
+		if reason == "" {
+			nodes = append(nodes, n)
+			continue
+		}
+		at := slices.IndexFunc(excluded, func(x Exclusion) bool { return x.Reason == reason })
+		if at < 0 {
+			at = len(excluded)
+			excluded = append(excluded, Exclusion{Reason: reason})
+		}
+		x := &excluded[at]
+		if x.Nodes++; n.Name == first {
+			x.Examples = slices.Insert(x.Examples, 0, first)
+		} else if len(x.Examples) < maxExamples {
+			x.Examples = append(x.Examples, n.Name)
+		}
+	}
+	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return nodes, excluded
+}
+
+func better(a, b engine.Explanation) int {
+	switch {
+	case a.Fits && !b.Fits:
+		return -1
+	case b.Fits && !a.Fits:
+		return 1
+	}
+	return cmp.Compare(b.Total, a.Total)
+}
+
+func limit(text string, otherwise int) (int, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > maxLimit {
+		return 0, fmt.Errorf("%q: must be a number between 0 and %d", text, maxLimit)
+	}
+	return n, nil
+}

@@ -1,0 +1,235 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+)
+
+// Fetch reads an explanation from a running service. admin is its admin address as a URL
+// (http://127.0.0.1:8080); query holds the parameters of Handler.
+func Fetch(ctx context.Context, client *http.Client, admin string, query url.Values) (*Document, error) {
+	target := strings.TrimRight(admin, "/") + Path + "?" + query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, fmt.Errorf("admin address %q: %w", admin, err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("calling the service: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+	if err != nil {
+		return nil, fmt.Errorf("reading the response of the service: %w", err)
+	}
+	if res.StatusCode == http.StatusNotFound && query.Get("profile") == "" {
+		return nil, fmt.Errorf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", admin)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the service at %s responded with %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
+	}
+	doc := new(Document)
+	if err := json.Unmarshal(body, doc); err != nil {
+		return nil, fmt.Errorf("the response of the service at %s is not an explanation: %w", admin, err)
+	}
+	return doc, nil
+}
+
+// Text writes the document as text. The error is that of w.
+func (d *Document) Text(w io.Writer) error {
+	var b strings.Builder
+	switch {
+	case d.Node != "":
+		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
+	case len(d.Gates) > 0:
+		fmt.Fprintf(&b, "Pod %s is gated: kube-scheduler tries it only after its scheduling gates are removed (%s).\n", d.Pod, strings.Join(d.Gates, ", "))
+	case d.Known:
+		fmt.Fprintf(&b, "Pod %s is on no node.\n", d.Pod)
+	default:
+		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
+	}
+	if d.Annotation != "" {
+		fmt.Fprintf(&b, "Its annotation %s says: %s\n", decision.Annotation, decision.Plain(d.Annotation))
+	}
+	if len(d.Decisions) == 0 {
+		b.WriteString("\nNo decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another\nreplica. Each replica records its own decisions.\n")
+	} else {
+		b.WriteString("\nDecisions, latest first:\n")
+	}
+	for _, r := range d.Decisions {
+		if err := r.Text(&b); err != nil {
+			return err
+		}
+	}
+	for i := range d.Now {
+		d.Now[i].text(&b)
+	}
+	signals(&b, d.Signals)
+	if d.Error != "" {
+		fmt.Fprintf(&b, "\n%s\n", d.Error)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (p *Profile) text(b *strings.Builder) {
+	if p.Unmanaged {
+		fmt.Fprintf(b, "\nkube-scheduler does not call profile %s for the pod, which requests none of the profile's managedResources.\n", p.Profile)
+		return
+	}
+	fmt.Fprintf(b, "\nNow, by profile %s: %d of %d nodes fit", p.Profile, p.Fit, p.Nodes)
+	if excluded := p.excluded(); excluded > 0 {
+		others := "others"
+		if excluded == 1 {
+			others = "other"
+		}
+		fmt.Fprintf(b, "; kube-scheduler excludes %d %s", excluded, others)
+	}
+	b.WriteString(".\n")
+	for _, x := range p.Excluded {
+		names := strings.Join(x.Examples, ", ")
+		if x.Nodes > len(x.Examples) {
+			names += ", …"
+		}
+		fmt.Fprintf(b, "  %d %s (%s)\n", x.Nodes, x.Reason, names)
+	}
+	if p.Pending != nil {
+		fmt.Fprintf(b, "  pending since %s", p.Pending.Since.UTC().Format(time.RFC3339))
+		if p.Pending.Requeues > 0 {
+			fmt.Fprintf(b, "; requeued %d times, last at %s", p.Pending.Requeues, p.Pending.LastRequeued.UTC().Format(time.RFC3339))
+		}
+		b.WriteString("\n")
+	}
+	if p.Error != "" {
+		fmt.Fprintf(b, "  error: %s\n", p.Error)
+	}
+	for _, n := range p.Notes {
+		for _, note := range n.Notes {
+			fmt.Fprintf(b, "  %s: %s\n", n.Policy, note)
+		}
+	}
+	if len(p.Explanations) == 0 {
+		return
+	}
+	p.table(b)
+	if rest := p.Nodes - len(p.Explanations); rest > 0 {
+		fmt.Fprintf(b, "  … and %d more nodes (--nodes N shows more, --node NAME one)\n", rest)
+	}
+	p.reasons(b)
+	p.notes(b)
+}
+
+func (p *Profile) excluded() int {
+	sum := 0
+	for _, x := range p.Excluded {
+		sum += x.Nodes
+	}
+	return sum
+}
+
+// table writes the result of each policy for each node, in a short form.
+func (p *Profile) table(b *strings.Builder) {
+	table := decision.Table{Head: []string{"node", "fits", fmt.Sprintf("total of %d", p.MaxTotal)}}
+	for _, o := range p.Explanations[0].Policies {
+		name := o.Policy
+		if o.Weight > 0 {
+			name += fmt.Sprintf(" ×%d", o.Weight)
+		}
+		table.Head = append(table.Head, name)
+	}
+	for _, x := range p.Explanations {
+		row := []string{x.Node, "yes", strconv.FormatInt(x.Total, 10)}
+		if !x.Fits {
+			row[1], row[2] = "no", "–"
+		}
+		if x.HoldsClaim {
+			row[1] += ", holds a claim"
+		}
+		for _, o := range x.Policies {
+			row = append(row, opinion(o))
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	table.Text(b, "  ")
+}
+
+// opinion returns the score, or the code of the rejection with its numbers.
+func opinion(o engine.PolicyOpinion) string {
+	switch {
+	case o.Code != "" && (o.Have != 0 || o.Want != 0):
+		return strings.TrimRight(fmt.Sprintf("%s: has %d, needs %d %s", o.Code, o.Have, o.Want, o.Unit), " ")
+	case o.Code != "":
+		return o.Code
+	case o.Scored:
+		return strconv.FormatInt(o.Score, 10)
+	}
+	return "–"
+}
+
+// reasons explains the codes in the table.
+func (p *Profile) reasons(b *strings.Builder) {
+	written := map[string]bool{}
+	for _, x := range p.Explanations {
+		for _, o := range x.Policies {
+			if o.Code == "" {
+				continue
+			}
+			text := fmt.Sprintf("  %s: %s, says %s", o.Code, o.Text, o.Policy)
+			if o.Unresolvable {
+				text += " (preemption would not help)"
+			}
+			if !written[text] {
+				written[text] = true
+				fmt.Fprintln(b, text)
+			}
+		}
+	}
+}
+
+// notes writes, below the table, which nominated pods count on each node, and the notes of policies.
+func (p *Profile) notes(b *strings.Builder) {
+	for _, x := range p.Explanations {
+		named := len(x.Nominated) > 0
+		if named {
+			fmt.Fprintf(b, "  %s\n      counts nominated pods: %s\n", x.Node, strings.Join(x.Nominated, ", "))
+		}
+		for _, o := range x.Policies {
+			for _, note := range o.Notes {
+				if !named {
+					fmt.Fprintf(b, "  %s\n", x.Node)
+					named = true
+				}
+				fmt.Fprintf(b, "      %s: %s\n", o.Policy, note)
+			}
+		}
+	}
+}
+
+// signals writes the state of the signals.
+func signals(b *strings.Builder, all []Signal) {
+	if len(all) == 0 {
+		return
+	}
+	b.WriteString("\nSignals:\n")
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  name\tvalues\tstale\tnewest\tlast error")
+	for _, s := range all {
+		newest := "–"
+		if !s.Newest.IsZero() {
+			newest = s.Newest.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "  %s\t%d\t%d\t%s\t%s\n", s.Name, s.Values, s.Stale, newest, s.Error)
+	}
+	table.Flush()
+}

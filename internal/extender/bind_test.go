@@ -1,0 +1,420 @@
+package extender_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/extender"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestBind(t *testing.T) {
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "better"})
+	t.Run("bound, with the reason why", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
+		s := serve(t, cluster)
+		s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better", "full")}))
+		s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "better")}))
+		if answer := s.post(t, "bind", args); answer != `{"Error":""}` {
+			t.Fatalf("got response %s", answer)
+		}
+		want := []binder.Binding{{Namespace: "default", Name: "p", UID: "u1", Node: "better", Annotations: map[string]string{
+			decision.Annotation: "scored 91 of 100 (Labels 91×1); 2 of 3 nodes fit; 1 no room for it",
+		}}}
+		if diff := cmp.Diff(want, cluster.bindings); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("bound to one of many nodes as good", func(t *testing.T) {
+		var nodes []*corev1.Node
+		var asked []string
+		for i := range 63 {
+			name := fmt.Sprintf("node-%02d", i)
+			nodes, asked = append(nodes, labelled(name, "score", "20")), append(asked, name)
+		}
+		cluster := &fakeCluster{view: view(nodes), pods: []*corev1.Pod{somePod()}}
+		s := serve(t, cluster)
+		s.post(t, "prioritize", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &asked}))
+		s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "node-42"}))
+		want := "scored 20 of 100 (Labels 20×1), as much as 62 other nodes"
+		if len(cluster.bindings) != 1 || cluster.bindings[0].Annotations[decision.Annotation] != want {
+			t.Errorf("bound %+v, want %q", cluster.bindings, want)
+		}
+		found := s.log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 2})
+		if chosen := found[1].Chosen; chosen == nil || chosen.Node != "node-42" || chosen.Total != 20 || found[1].Ties != 63 {
+			t.Errorf("got the record %+v of the scores", found[1])
+		}
+	})
+	t.Run("an error reaches the scheduler", func(t *testing.T) {
+		s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, bindErr: errors.New("pod default/p is already bound to node good")})
+		if answer := s.post(t, "bind", args); !strings.Contains(answer, "already bound to node good") {
+			t.Errorf("got response %s", answer)
+		}
+	})
+	t.Run("bound already", func(t *testing.T) {
+		there, elsewhere := somePod(), somePod()
+		there.Spec.NodeName, elsewhere.Spec.NodeName = "better", "good"
+		cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{there}}
+		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` {
+			t.Errorf("to the same node: %s", answer)
+		}
+		cluster.pods = []*corev1.Pod{elsewhere}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "already bound") {
+			t.Errorf("to another node: %s", answer)
+		}
+		if len(cluster.bindings) > 0 {
+			t.Errorf("got more Bindings: %+v", cluster.bindings)
+		}
+	})
+	t.Run("a pod that does not exist", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes)}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "does not exist") || len(cluster.bindings) > 0 {
+			t.Errorf("got response %s", answer)
+		}
+	})
+	t.Run("a pod newer than what we have seen", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(threeNodes), live: somePod()}
+		if answer := serve(t, cluster).post(t, "bind", args); answer != `{"Error":""}` || len(cluster.bindings) != 1 {
+			t.Errorf("got response %s", answer)
+		}
+	})
+	t.Run("a node we do not know", func(t *testing.T) {
+		cluster := &fakeCluster{view: view(nil), pods: []*corev1.Pod{somePod()}}
+		if answer := serve(t, cluster).post(t, "bind", args); !strings.Contains(answer, "not known") || len(cluster.bindings) > 0 {
+			t.Errorf("got response %s", answer)
+		}
+	})
+}
+
+// Two pods arrive at the same time, and one of them fits: while the first is being bound, the second must be rejected, although
+// no view has the first yet; after the first bind call has failed, another pod fits.
+func TestBindCountsPodsOnTheirWay(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one", "say", "full", "pods", "")}), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	bind := func(name, uid string) string {
+		return s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: name, PodNamespace: "default", PodUID: types.UID(uid), Node: "one"}))
+	}
+	answered := make(chan string)
+	go func() { answered <- bind("p", "u1") }()
+	<-arrived
+	if answer := bind("q", "u2"); !strings.Contains(answer, noRoom.Text) {
+		t.Errorf("the second pod: %s", answer)
+	}
+	proceed <- errors.New("refused")
+	if answer := <-answered; !strings.Contains(answer, "refused") {
+		t.Errorf("the first pod: %s", answer)
+	}
+	go func() { answered <- bind("q", "u2") }()
+	<-arrived
+	// The same pod again, because kube-scheduler's call has timed out.
+	again := make(chan string)
+	go func() { again <- bind("q", "u2") }()
+	<-arrived
+	proceed <- nil
+	proceed <- nil
+	for _, answer := range []string{<-answered, <-again} {
+		if answer != `{"Error":""}` {
+			t.Errorf("the second pod, with room: %s", answer)
+		}
+	}
+}
+
+// A pod that is bound to the node between two steps of another bind call also counts: it is no longer in flight, and the view
+// from before does not have it.
+func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
+	nodes := []*corev1.Node{labelled("one", "say", "full", "pods", "")}
+	first := somePod()
+	first.Name, first.UID, first.Spec.NodeName = "q", "u2", "one"
+	cluster := &fakeCluster{view: view(nodes), live: somePod()}
+	cluster.onLive = func(context.Context, string) error {
+		cluster.view = view(nodes, first)
+		return nil
+	}
+	answer := serve(t, cluster).post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
+	if !strings.Contains(answer, noRoom.Text) || len(cluster.bindings) > 0 {
+		t.Errorf("got response %s, and bound %v", answer, cluster.bindings)
+	}
+}
+
+// While a pod is being bound, filter and prioritize count it on its node, for other pods.
+func TestFilterCountsPodsOnTheirWay(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	nodes := []*corev1.Node{labelled("one", "say", "full", "pods", ""), labelled("other", "say", "full", "pods", "")}
+	cluster := &fakeCluster{view: view(nodes), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	fitting := func(pod *corev1.Pod, asked ...string) []string {
+		var result extenderv1.ExtenderFilterResult
+		answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &asked}))
+		if err := json.Unmarshal([]byte(answer), &result); err != nil || result.NodeNames == nil {
+			t.Fatalf("got response %s (%v)", answer, err)
+		}
+		return *result.NodeNames
+	}
+	expect := func(when string, pod *corev1.Pod, want ...string) {
+		t.Helper()
+		for range 2 { // the second call may use the cache
+			if got := fitting(pod, "unknown", "other", "one"); !slices.Equal(got, want) {
+				t.Errorf("%s, %s fits on %q, want %q", when, pod.Name, got, want)
+			}
+		}
+	}
+	expect("before", second, "other", "one")
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
+	}()
+	<-arrived
+	expect("while p is bound", second, "other")
+	expect("while p is bound", somePod(), "other", "one")
+	proceed <- errors.New("refused")
+	<-answered
+	expect("when p is not bound", second, "other", "one")
+}
+
+// oneUnit allocates the only unit of each node. A pod's annotation says that it holds the unit.
+type oneUnit struct{ shop }
+
+func (o *oneUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return o, nil
+}
+
+func (o *oneUnit) Filter(n *snapshot.Node) policy.Verdict {
+	if slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.Annotations["shop/unit"] != "" }) {
+		return policy.Verdict{Reason: noRoom}
+	}
+	return policy.Verdict{}
+}
+
+// For a while, a pod that is being bound has no claim in the view: until then it counts with its planned claim.
+func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
+	second := somePod()
+	second.Name, second.UID = "q", "u2"
+	arrived, proceed := make(chan struct{}), make(chan error)
+	units := &oneUnit{}
+	cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one"), labelled("other")}), pods: []*corev1.Pod{somePod(), second}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.WeightedPolicy{{Name: "OneUnit", Policy: units, Weight: 1}}
+		o.Ledgers = units
+	})
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "one"}))
+	}()
+	<-arrived
+	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: second, NodeNames: names("one", "other")}))
+	if result := decode[extenderv1.ExtenderFilterResult](t, answer); result.NodeNames == nil || !slices.Equal(*result.NodeNames, []string{"other"}) {
+		t.Errorf("while the unit of one is being allocated, filter returns %s", answer)
+	}
+	proceed <- nil
+	if answer := <-answered; answer != `{"Error":""}` {
+		t.Errorf("the first pod: %s", answer)
+	}
+	if units.claimed != 1 {
+		t.Errorf("got %d claims, want that of the first pod", units.claimed)
+	}
+}
+
+// While a pod is being bound to a node, however long that takes, calls about the same node get their responses.
+func TestG9FilterDoesNotWaitForBind(t *testing.T) {
+	arrived, proceed := make(chan struct{}), make(chan error)
+	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
+	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+	s := serve(t, cluster)
+	answered := make(chan string)
+	go func() {
+		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"}))
+	}()
+	<-arrived
+	for _, verb := range []string{"filter", "prioritize"} {
+		s.post(t, verb, encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &[]string{"good"}}))
+	}
+	proceed <- nil
+	if answer := <-answered; answer != `{"Error":""}` {
+		t.Errorf("bind: %s", answer)
+	}
+}
+
+// shop is a policy that allocates one unit, and the ledgers with its claims.
+type shop struct {
+	labels
+	sold              bool
+	after             []types.UID
+	claimed, released int
+	revoked           int
+}
+
+func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	return []snapshot.LedgerKey{{Resource: "shop/unit"}}, nil
+}
+
+func (s *shop) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	if s.sold {
+		return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Sold", Text: "no unit is left"}}
+	}
+	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}, After: s.after}, policy.Verdict{}
+}
+
+func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+	if err != nil {
+		return snapshot.LedgerPod{}, err
+	}
+	s.claimed++
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, nil
+}
+
+func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
+	s.released++
+	return nil
+}
+
+func (s *shop) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
+	s.revoked++
+	return nil
+}
+
+// Bind waits for the pods that must be bound first while they are in flight: not for one that does not exist, and not for one on
+// the node.
+func TestBindWaitsForItsTurn(t *testing.T) {
+	other := somePod()
+	other.Name, other.UID = "other", "u2"
+	onNode := other.DeepCopy()
+	onNode.Spec.NodeName = "good"
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	cluster := &turnCluster{fakeCluster: fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod(), other}}, next: view(threeNodes, onNode)}
+	counter := &shop{after: []types.UID{"u2", "gone"}}
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
+		o.Ledgers = counter
+	})
+	if answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args)); answer.Error != "" {
+		t.Fatal(answer.Error)
+	}
+	if !cluster.bound {
+		t.Error("bind did not wait for the pod that must be bound first")
+	}
+}
+
+// If too many pods are being bound, a bind call fails before it makes a claim.
+func TestBindIsThrottledBeforeItClaims(t *testing.T) {
+	counter := &shop{}
+	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound concurrently")}
+	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
+		o.Ledgers = counter
+	})
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	if answer := s.post(t, "bind", args); !strings.Contains(answer, "too many pods") || counter.claimed > 0 || len(cluster.bindings) > 0 {
+		t.Errorf("got response %s after %d claims and %d Bindings", answer, counter.claimed, len(cluster.bindings))
+	}
+}
+
+// turnCluster shows the pod that must be bound first on its node after several calls of View.
+type turnCluster struct {
+	fakeCluster
+	next  *snapshot.View
+	looks int
+	bound bool // the Binding came after that
+}
+
+func (c *turnCluster) View() *snapshot.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looks++; c.looks > 5 {
+		return c.next
+	}
+	return c.view
+}
+
+func (c *turnCluster) ViewFor(uid types.UID) *snapshot.View { return c.with(c.View(), uid) }
+
+// Superseded returns a closed channel: the next call of View may return another one.
+func (c *turnCluster) Superseded(*snapshot.View) <-chan struct{} {
+	another := make(chan struct{})
+	close(another)
+	return another
+}
+
+func (c *turnCluster) Bind(ctx context.Context, b binder.Binding) error {
+	c.bound = c.View() == c.next
+	return c.fakeCluster.Bind(ctx, b)
+}
+
+func TestBindWithClaims(t *testing.T) {
+	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
+	changed, there := somePod(), somePod()
+	changed.ResourceVersion, there.ResourceVersion, there.Spec.NodeName = "78", "77", "good"
+	unknown := fmt.Errorf("%w: connection lost", binder.ErrOutcomeUnknown)
+	for _, tt := range []struct {
+		name              string
+		sold              bool
+		err               error
+		live              *corev1.Pod
+		claimed, released int
+		versions          []string // of the pod, in the Bindings
+		failed            string
+		touchErr          error
+		revoked           int
+	}{
+		{"bound", false, nil, nil, 1, 0, []string{"77"}, "", nil, 0},
+		{"nothing left: no Binding", true, nil, nil, 0, 0, nil, "node good: policy Shop: no unit is left", nil, 0},
+		{"certainly not bound: released", false, errors.New("refused"), nil, 1, 1, []string{"77"}, "refused", nil, 0},
+		{"unknown, and the pod cannot be changed: kept", false, unknown, nil, 1, 0, []string{"77"},
+			"it is not known whether the pod was bound: connection lost; its claims stay for now: changing pod default/p: no answer", errors.New("no answer"), 0},
+		{"unknown: withdrawn", false, unknown, nil, 1, 0, []string{"77"},
+			"the Binding was withdrawn, and the claims of the pod were released: it is not known whether the pod was bound: connection lost", nil, 1},
+		{"unknown, and the Binding came first", false, unknown, there, 1, 0, []string{"77"}, "", nil, 0},
+		{"the pod has changed: claimed and bound anew", false, nil, changed, 2, 1, []string{"77", "78"}, "", nil, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			counter := &shop{sold: tt.sold}
+			pod := somePod()
+			pod.ResourceVersion = "77"
+			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live, touchErr: tt.touchErr}
+			s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
+				e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
+				o.Ledgers = counter
+			})
+			answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args))
+			if answer.Error != tt.failed {
+				t.Errorf("got Error %q, want %q", answer.Error, tt.failed)
+			}
+			if counter.claimed != tt.claimed || counter.released != tt.released || counter.revoked != tt.revoked {
+				t.Errorf("got %d claims, %d releases and %d revocations", counter.claimed, counter.released, counter.revoked)
+			}
+			var versions []string
+			for _, b := range cluster.bindings {
+				versions = append(versions, b.ResourceVersion)
+				if b.Annotations["shop/unit"] != "7" {
+					t.Errorf("binding without its annotation: %+v", b)
+				}
+			}
+			if !slices.Equal(versions, tt.versions) {
+				t.Errorf("got Bindings of versions %q, want %q", versions, tt.versions)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package extender
+
+import (
+	"context"
+	"slices"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/extender/wire"
+)
+
+func (h *Handler) filter(ctx context.Context, c *call) error {
+	req, err := h.decode(ctx, c)
+	if err != nil {
+		return err
+	}
+	if h.manages(req.Pod) {
+		c.filtered = req
+		err = h.Engine.Filter(ctx, req, &c.result)
+	} else {
+		unmanaged(req, &c.result)
+	}
+	c.record = c.result.Record
+	if err != nil {
+		return err
+	}
+	c.failed, c.unresolvable = c.failed[:0], c.unresolvable[:0]
+	// A shortlist keeps the response short.
+	if c.record.Returned == c.record.Fit || c.record.Fit == 0 {
+		for _, r := range c.result.Rejected {
+			if r.Unresolvable {
+				c.unresolvable = append(c.unresolvable, wire.Failure{Index: r.Index, Text: r.Reason.Text})
+			} else {
+				c.failed = append(c.failed, wire.Failure{Index: r.Index, Text: r.Reason.Text})
+			}
+		}
+	}
+	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
+	if !c.hypothetical {
+		h.filtered(c, req)
+	}
+	return nil
+}
+
+// filtered records for later calls, and reports to h.Filtered, whether the pod fits.
+func (h *Handler) filtered(c *call, req engine.Request) {
+	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
+		h.Shared.preempted.rejected(req.Pod, node, req.View, c.started)
+	}
+	fits := c.record.Fit > 0
+	if h.Filtered == nil || fits && !c.known && !c.fitsInView() {
+		return
+	}
+	var unknown []string
+	if !fits && !c.known {
+		unknown = c.unknown()
+	}
+	h.Filtered(req, fits, unknown)
+}
+
+// fitsInView reports whether a node that passed is in the view.
+func (c *call) fitsInView() bool {
+	return slices.ContainsFunc(c.result.Kept, func(i int32) bool { return c.rows[i] >= 0 })
+}
+
+// rejects reports whether the call rejects the node.
+func (c *call) rejects(node string) bool {
+	return slices.ContainsFunc(c.result.Rejected, func(r engine.Rejected) bool { return string(c.request.Name(int(r.Index))) == node })
+}
+
+// unknown returns the names of requested nodes that are nil. It copies them, at most maxUnknown,
+// because they may be kept while the pod is pending.
+func (c *call) unknown() []string {
+	var names []string
+	for i, n := range c.nodes {
+		if n == nil && len(names) < maxUnknown {
+			names = append(names, string(c.request.Name(i)))
+		}
+	}
+	return names
+}
+
+func (h *Handler) prioritize(ctx context.Context, c *call) error {
+	if h.prescored(c) {
+		return nil
+	}
+	req, err := h.decode(ctx, c)
+	if err != nil {
+		return err
+	}
+	if h.manages(req.Pod) {
+		err = h.Engine.Score(ctx, req, &c.result)
+	} else {
+		unmanaged(req, &c.result)
+	}
+	c.record = c.result.Record
+	if err != nil {
+		return err
+	}
+	h.scale(&c.result)
+	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, nil, c.result.Totals)
+	return nil
+}
+
+// scale converts totals to the scores of the response.
+func (h *Handler) scale(result *engine.Result) {
+	if !h.Fine {
+		engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
+	}
+	subtractLeast(result.Totals)
+}
+
+// subtractLeast subtracts the lowest score from all scores, so that the response can omit the nodes that have it.
+// kube-scheduler compares the sums of the scores of nodes, so a constant makes no difference.
+func subtractLeast(scores []int64) {
+	if len(scores) == 0 {
+		return
+	}
+	least := slices.Min(scores)
+	for i := range scores {
+		scores[i] -= least
+	}
+}

@@ -1,0 +1,285 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/extender/wire"
+)
+
+const (
+	threeNames = `{"Pod":{},"NodeNames":["a","b","c"]}`
+	threeNodes = `{"Pod":{},"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]}}`
+	oddNames   = "{\"Pod\":{},\"NodeNames\":[\n  \"a\\u0062\" ,\n  \"\\\"<é>\\\"\",\n  \"c\"\n]}"
+)
+
+func TestAppendFilterResult(t *testing.T) {
+	for _, tc := range []struct {
+		name                 string
+		request              string
+		kept                 []int32
+		failed, unresolvable []wire.Failure
+		want                 string
+	}{
+		{"all names", threeNames, []int32{0, 1, 2}, nil, nil,
+			`{"Nodes":null,"NodeNames":["a","b","c"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"some names", threeNames, []int32{0, 2}, []wire.Failure{{1, "no GPU"}}, nil,
+			`{"Nodes":null,"NodeNames":["a","c"],"FailedNodes":{"b":"no GPU"},"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{0, "no GPU"}, {2, "no GPU"}}, []wire.Failure{{1, "no license"}},
+			`{"Nodes":null,"NodeNames":[],"FailedNodes":{"a":"no GPU","c":"no GPU"},"FailedAndUnresolvableNodes":{"b":"no license"},"Error":""}`},
+		{"texts that need escapes", threeNames, []int32{0}, []wire.Failure{{1, "a \"b\"\n"}}, []wire.Failure{{2, "größer als \xff"}},
+			`{"Nodes":null,"NodeNames":["a"],"FailedNodes":{"b":"a \"b\"\n"},"FailedAndUnresolvableNodes":{"c":"größer als \ufffd"},"Error":""}`},
+		{"names as they were spelled", oddNames, []int32{0, 2}, []wire.Failure{{1, "x"}}, nil,
+			`{"Nodes":null,"NodeNames":["a\u0062","c"],"FailedNodes":{"\"<é>\"":"x"},"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"neighbours with what is between them", oddNames, []int32{1, 2}, nil, nil,
+			"{\"Nodes\":null,\"NodeNames\":[\"\\\"<é>\\\"\",\n  \"c\"],\"FailedNodes\":null,\"FailedAndUnresolvableNodes\":null,\"Error\":\"\"}"},
+		{"all nodes", threeNodes, []int32{0, 1, 2}, nil, nil,
+			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
+		{"some nodes", threeNodes, []int32{0, 2}, nil, []wire.Failure{{1, "no GPU"}},
+			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":{"b":"no GPU"},"Error":""}`},
+		{"no nodes: an empty list, not null", threeNodes, nil, []wire.Failure{{0, "x"}, {1, "x"}, {2, "y"}}, nil,
+			`{"Nodes":{"metadata":{},"items":[]},"NodeNames":null,"FailedNodes":{"a":"x","b":"x","c":"y"},"FailedAndUnresolvableNodes":null,"Error":""}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := decoded(t, tc.request)
+			got := filterResult(t, r, tc.kept, tc.failed, tc.unresolvable)
+			if string(got) != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			requireFilterResult(t, r, got, tc.kept, tc.failed, tc.unresolvable)
+		})
+	}
+}
+
+// filterResult returns the answer as written.
+func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable []wire.Failure) []byte {
+	t.Helper()
+	var a wire.Answer
+	a.AppendFilterResult(r, kept, failed, unresolvable)
+	var written bytes.Buffer
+	n, err := a.WriteTo(&written)
+	if err != nil || n != int64(a.Len()) || written.Len() != a.Len() {
+		t.Fatalf("wrote %d bytes and returned %d, %v; the answer has %d", written.Len(), n, err, a.Len())
+	}
+	return written.Bytes()
+}
+
+// Long runs of adjacent nodes are not copied, and keep their place.
+func TestFilterResultSplicesLongRuns(t *testing.T) {
+	names := make([]string, 3000)
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/256, i%256))
+	}
+	r := decoded(t, `{"Pod":{},"NodeNames":[`+strings.Join(names, ",")+`]}`)
+	var kept []int32
+	var failed []wire.Failure
+	for i := range int32(len(names)) {
+		if i%1000 == 3 || i == 1500 {
+			failed = append(failed, wire.Failure{Index: i, Text: "no GPU"})
+		} else {
+			kept = append(kept, i)
+		}
+	}
+	requireFilterResult(t, r, filterResult(t, r, kept, failed, nil), kept, failed, nil)
+
+	var a wire.Answer
+	a.AppendFilterResult(r, kept, failed, nil)
+	if len(a.Text) > a.Len()/2 {
+		t.Errorf("the answer copies %d of %d bytes", len(a.Text), a.Len())
+	}
+	a.Reset()
+	if a.Len() != 0 {
+		t.Errorf("%d bytes after Reset", a.Len())
+	}
+}
+
+// requireFilterResult checks that kube-scheduler decodes the intended result from the answer.
+func requireFilterResult(t tester, r *wire.Request, answer []byte, kept []int32, failed, unresolvable []wire.Failure) {
+	t.Helper()
+	want := extenderv1.ExtenderFilterResult{FailedNodes: failuresMap(r, failed), FailedAndUnresolvableNodes: failuresMap(r, unresolvable)}
+	switch r.Mode() {
+	case wire.Names:
+		names := []string{}
+		for _, i := range kept {
+			names = append(names, string(r.Name(int(i))))
+		}
+		want.NodeNames = &names
+	case wire.Nodes:
+		want.Nodes = &corev1.NodeList{Items: []corev1.Node{}}
+		for _, i := range kept {
+			var node corev1.Node
+			if err := json.Unmarshal(r.Node(int(i)), &node); err != nil {
+				t.Fatal(err)
+			}
+			want.Nodes.Items = append(want.Nodes.Items, node)
+		}
+	}
+	var got extenderv1.ExtenderFilterResult
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("kube-scheduler decodes another result (-want +got):\n%s", diff)
+	}
+}
+
+func failuresMap(r *wire.Request, failures []wire.Failure) extenderv1.FailedNodesMap {
+	if len(failures) == 0 {
+		return nil
+	}
+	m := extenderv1.FailedNodesMap{}
+	for _, f := range failures {
+		m[string(r.Name(int(f.Index)))] = string([]rune(f.Text))
+	}
+	return m
+}
+
+func TestAppendHostPriorities(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		request string
+		nodes   []int32
+		scores  []int64
+		want    string
+	}{
+		{"names", threeNames, nil, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
+		{"nodes", threeNodes, nil, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
+		{"with zeros", threeNames, nil, []int64{0, 7, 0}, `[{"Host":"b","Score":7}]`},
+		{"nothing but zeros", threeNames, nil, []int64{0, 0, 0}, `[]`},
+		{"some nodes", threeNames, []int32{0, 2}, []int64{10, 3}, `[{"Host":"a","Score":10},{"Host":"c","Score":3}]`},
+		{"some nodes with zeros", threeNodes, []int32{1, 2}, []int64{0, 3}, `[{"Host":"c","Score":3}]`},
+		{"no nodes", threeNames, []int32{}, nil, `[]`},
+		{"names as they were spelled", oddNames, nil, []int64{1, 2, 3}, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
+		{"large", threeNames, nil, []int64{math.MinInt64, math.MaxInt64, -1}, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := decoded(t, tc.request)
+			got := wire.AppendHostPriorities([]byte("before"), r, tc.nodes, tc.scores)
+			if string(got) != "before"+tc.want {
+				t.Errorf("got  %s\nwant before%s", got, tc.want)
+			}
+			requirePriorities(t, r, got[len("before"):], tc.nodes, tc.scores)
+		})
+	}
+}
+
+// AppendKept produces the body that kube-scheduler sends next.
+func TestAppendKept(t *testing.T) {
+	const body = `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","b","c","d"]}`
+	for _, tc := range []struct {
+		kept []int32
+		want string
+	}{
+		{[]int32{0, 1, 2, 3}, body},
+		{[]int32{1, 2}, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["b","c"]}`},
+		{[]int32{0, 2, 3}, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","c","d"]}`},
+		{nil, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":[]}`},
+	} {
+		if got := decoded(t, body).AppendKept([]byte("before"), tc.kept); string(got) != "before"+tc.want {
+			t.Errorf("of nodes %v: %s, want before%s", tc.kept, got, tc.want)
+		}
+	}
+}
+
+// requirePriorities decodes the answer as kube-scheduler does: it has the nonzero scores of the nodes, or all nonzero scores if
+// nodes is nil.
+func requirePriorities(t tester, r *wire.Request, answer []byte, nodes []int32, scores []int64) {
+	t.Helper()
+	want := extenderv1.HostPriorityList{}
+	for k, score := range scores {
+		i := k
+		if nodes != nil {
+			i = int(nodes[k])
+		}
+		if score != 0 {
+			want = append(want, extenderv1.HostPriority{Host: string(r.Name(i)), Score: score})
+		}
+	}
+	var got extenderv1.HostPriorityList
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("kube-scheduler decodes other scores (-want +got):\n%s", diff)
+	}
+}
+
+func TestAppendError(t *testing.T) {
+	for text, want := range map[string]string{
+		"request has no Pod":  "request has no Pod",
+		"bad \"name\" \xff\n": "bad \"name\" \ufffd\n",
+		"":                    "unknown error",
+	} {
+		answer := wire.AppendError(nil, text)
+		var got extenderv1.ExtenderFilterResult
+		if err := json.Unmarshal(answer, &got); err != nil {
+			t.Fatalf("%v in %s", err, answer)
+		}
+		if diff := cmp.Diff(extenderv1.ExtenderFilterResult{Error: want}, got); diff != "" {
+			t.Errorf("filter decodes another result (-want +got):\n%s", diff)
+		}
+		var list extenderv1.HostPriorityList
+		if err := json.Unmarshal(answer, &list); err == nil {
+			t.Errorf("prioritize decodes the error as scores: %s", answer)
+		}
+	}
+}
+
+// dst grows at most once, so that a caller's pool soon has buffers of the final size, and an answer of 58 MB is not copied.
+func TestAnswersAllocateOnce(t *testing.T) {
+	var grown []byte
+	once := testing.AllocsPerRun(50, func() { grown = slices.Grow([]byte(nil), 1000) }) // 2 with the race detector
+	if cap(grown) < 1000 {
+		t.Fatal("slices.Grow allocated nothing")
+	}
+	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 50)} {
+		r := &wire.Request{}
+		if err := r.Decode(body); err != nil {
+			t.Fatal(err)
+		}
+		var kept []int32
+		var failed, unresolvable []wire.Failure
+		scores := make([]int64, r.Len())
+		for i := range int32(r.Len()) {
+			scores[i] = int64(i) % 11
+			switch i % 5 {
+			case 0:
+				failed = append(failed, wire.Failure{Index: i, Text: "no single GPU has enough free memory"})
+			case 1:
+				unresolvable = append(unresolvable, wire.Failure{Index: i, Text: "no license"})
+			default:
+				kept = append(kept, i)
+			}
+		}
+		var a wire.Answer
+		for answer, appendTo := range map[string]func(dst []byte) []byte{
+			"filter": func(dst []byte) []byte {
+				a.Reset()
+				a.Text = dst
+				a.AppendFilterResult(r, kept, failed, unresolvable)
+				return a.Text
+			},
+			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, nil, scores) },
+			"error":      func(dst []byte) []byte { return wire.AppendError(dst, "request has no Pod") },
+		} {
+			pooled := appendTo(nil)
+			into := testing.AllocsPerRun(50, func() { appendTo(pooled[:0]) })
+			if into != 0 {
+				t.Errorf("%s, %s: %v allocations with sufficient capacity", name, answer, into)
+			}
+			if fresh := testing.AllocsPerRun(50, func() { appendTo(nil) }); fresh != into+once {
+				t.Errorf("%s, %s: %v allocations for a new answer, want %v", name, answer, fresh-into, once)
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package kubescheduler_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestExcludes(t *testing.T) {
+	taint := func(effect corev1.TaintEffect) corev1.NodeSpec {
+		return corev1.NodeSpec{Taints: []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: effect}}}
+	}
+	cordoned := corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}}
+	all := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	zones := func(values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: values},
+			}}},
+		}}}
+	}
+	for name, tt := range map[string]struct {
+		pod  corev1.PodSpec
+		node corev1.NodeSpec
+		want string
+	}{
+		"anything":                 {},
+		"cordoned":                 {node: cordoned, want: kubescheduler.Unschedulable},
+		"cordoned, tolerated":      {pod: corev1.PodSpec{Tolerations: all}, node: cordoned},
+		"tainted":                  {node: taint(corev1.TaintEffectNoSchedule), want: kubescheduler.UntoleratedTaint},
+		"tainted, NoExecute":       {node: taint(corev1.TaintEffectNoExecute), want: kubescheduler.UntoleratedTaint},
+		"tainted, a preference":    {node: taint(corev1.TaintEffectPreferNoSchedule)},
+		"tainted, tolerated":       {pod: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "dedicated", Value: "gpu"}}}, node: taint(corev1.TaintEffectNoSchedule)},
+		"tainted, other tolerated": {pod: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "dedicated", Value: "cpu"}}}, node: taint(corev1.TaintEffectNoSchedule), want: kubescheduler.UntoleratedTaint},
+		"tainted, less tolerated":  {pod: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpLt, Value: "10"}}}, node: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "dedicated", Value: "5", Effect: corev1.TaintEffectNoSchedule}}}},
+		"selected":                 {pod: corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}}},
+		"not selected":             {pod: corev1.PodSpec{NodeSelector: map[string]string{"zone": "b"}}, want: kubescheduler.AffinityMismatch},
+		"affinity":                 {pod: corev1.PodSpec{Affinity: zones("b", "a")}},
+		"no affinity":              {pod: corev1.PodSpec{Affinity: zones("b", "c")}, want: kubescheduler.AffinityMismatch},
+		"this node":                {pod: corev1.PodSpec{NodeName: "n"}},
+		"another node":             {pod: corev1.PodSpec{NodeName: "m"}, want: kubescheduler.OtherName},
+		"another, cordoned node":   {pod: corev1.PodSpec{NodeName: "m"}, node: cordoned, want: kubescheduler.OtherName},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}, Spec: tt.node}
+		if got := kubescheduler.For(&corev1.Pod{Spec: tt.pod}).Excludes(n); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestLacks(t *testing.T) {
+	requesting := func(list corev1.ResourceList) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list}}}}}
+	}
+	of := func(cpu, gpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), "example.com/gpu": resource.MustParse(gpu)}
+	}
+	object := &corev1.Node{Status: corev1.NodeStatus{Allocatable: of("4", "2")}}
+	object.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
+	n := snapshot.NewNode(object, requesting(of("1500m", "1")))
+	for name, tt := range map[string]struct {
+		requests corev1.ResourceList
+		ignored  corev1.ResourceName
+		want     string
+	}{
+		"nothing":          {},
+		"all that is left": {requests: of("2500m", "1")},
+		"a bit more":       {requests: of("2501m", "1"), want: "Insufficient cpu"},
+		"one GPU more":     {requests: of("1", "2"), want: "Insufficient example.com/gpu"},
+		"ignored":          {requests: of("1", "2"), ignored: "example.com/gpu"},
+		"not there":        {requests: corev1.ResourceList{"example.com/fpga": resource.MustParse("1")}, want: "Insufficient example.com/fpga"},
+		"zero":             {requests: corev1.ResourceList{"example.com/fpga": resource.MustParse("0")}},
+	} {
+		if got := kubescheduler.For(requesting(tt.requests), tt.ignored).Lacks(n); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	full := snapshot.NewNode(object, requesting(nil), requesting(nil))
+	if got := kubescheduler.For(requesting(nil)).Lacks(full); got != "Too many pods" {
+		t.Errorf("with as many pods as the node may have: %q", got)
+	}
+}

@@ -1,0 +1,296 @@
+// Package audit checks a cluster's claims for inconsistencies: units with more allocated than they have, claims that no
+// pod needs, and bound pods that lack the annotations of their claims. It does not trust the ledgers alone: code of its
+// own adds up what the annotations of bound pods say.
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Input is the state of a cluster, as read from the API server. The lists may be of different moments: see [Confirm].
+type Input struct {
+	Ledgers []ledger.Object
+	Pods    []corev1.Pod
+	Nodes   []corev1.Node
+	// Now is the time from which the ages of claims are counted.
+	Now time.Time
+	// Grace is how long a pod may hold a claim without being bound.
+	Grace time.Duration
+	// SizesFrom is the key of the node annotation or label with the memory of each GPU; "" if all GPUs of a node have
+	// the same size.
+	SizesFrom string
+}
+
+// Kind is the kind of a finding.
+type Kind string
+
+const (
+	// Overallocated: more of a unit is allocated than it had when its last claim was made.
+	Overallocated Kind = "overallocated"
+	// Overcommitted: more of a unit is allocated than it has now, because hardware was replaced or removed.
+	Overcommitted Kind = "overcommitted"
+	// Leaked: a ledger holds a claim that no pod needs.
+	Leaked Kind = "leaked"
+	// Unannotated: a bound pod lacks an annotation of its claim, or has another value.
+	Unannotated Kind = "unannotated"
+	// Unclaimed: a bound pod has the annotations of an allocation, but no ledger holds a claim of it. This is a note:
+	// another tool bound it, or its ledger was deleted.
+	Unclaimed Kind = "unclaimed"
+)
+
+// kinds are all kinds, the most severe first.
+var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unclaimed}
+
+// Note reports whether a finding of this kind is not an error.
+func (k Kind) Note() bool { return k == Unclaimed }
+
+// CountedBy is the source of the numbers of an Overallocated or Overcommitted finding.
+type CountedBy string
+
+const (
+	Claims      CountedBy = "claims"      // claims in the ledger
+	Annotations CountedBy = "annotations" // annotations of bound pods
+)
+
+// Finding is one inconsistency. Fields that do not apply are zero.
+type Finding struct {
+	Kind      Kind      `json:"kind"`
+	Resource  string    `json:"resource"`
+	Node      string    `json:"node,omitempty"` // "" also for a pool of licenses
+	Unit      string    `json:"unit,omitempty"`
+	CountedBy CountedBy `json:"countedBy,omitempty"`
+	// Used and Capacity are in the resource's unit.
+	Used     int64 `json:"used,omitempty"`
+	Capacity int64 `json:"capacity,omitempty"`
+	// Holders are the pods involved, in order of namespace and name.
+	Holders []Holder `json:"holders"`
+	// Detail is a further explanation.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Holder is a pod and the amount it holds. Namespace and Name are "" when only the UID is known.
+type Holder struct {
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	UID       types.UID `json:"uid"`
+	Amount    int64     `json:"amount,omitempty"`
+}
+
+// Audit returns all findings, the most severe first. It does not change the input.
+func Audit(in Input) []Finding {
+	a := &auditor{
+		Input:  in,
+		pods:   make(map[types.UID]*corev1.Pod, len(in.Pods)),
+		nodes:  make(map[string]*corev1.Node, len(in.Nodes)),
+		claims: map[claimKey]bool{},
+	}
+	for i := range in.Pods {
+		a.pods[in.Pods[i].UID] = &in.Pods[i]
+	}
+	for i := range in.Nodes {
+		a.nodes[in.Nodes[i].Name] = &in.Nodes[i]
+	}
+	for i := range in.Ledgers {
+		l := &in.Ledgers[i].Spec
+		for _, unit := range l.Units {
+			for _, c := range unit.Claims {
+				a.claims[claimKey{l.Resource, l.Node, c.Pod}] = true
+			}
+			a.auditUnit(l, &unit)
+		}
+		a.auditOrphans(l)
+		for j := range l.Pods {
+			a.auditClaim(l, &l.Pods[j])
+		}
+	}
+	a.auditGPUShare()
+	slices.SortStableFunc(a.findings, compare)
+	return a.findings
+}
+
+// Confirm returns the findings that are certain after two audits of a running cluster, second being the later one. Pods
+// come and go while one audit lists its objects, so a claim may seem to be leaked; it is if both audits report it. An
+// Overallocated finding comes from a single list, and is an error even if it is gone in the second audit.
+func Confirm(first, second []Finding) []Finding {
+	var confirmed []Finding
+	for _, f := range second {
+		if f.Kind == Overallocated || contains(first, f) {
+			confirmed = append(confirmed, f)
+		}
+	}
+	for _, f := range first {
+		if f.Kind == Overallocated && !contains(second, f) {
+			confirmed = append(confirmed, f)
+		}
+	}
+	slices.SortStableFunc(confirmed, compare)
+	return confirmed
+}
+
+func contains(all []Finding, f Finding) bool {
+	return slices.ContainsFunc(all, func(other Finding) bool { return compare(f, other) == 0 })
+}
+
+// compare orders findings. Findings that compare as equal are about the same thing, though their numbers may differ.
+func compare(a, b Finding) int {
+	order := cmp.Or(
+		cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)),
+		cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.CountedBy, b.CountedBy),
+	)
+	if order != 0 || a.Unit != "" {
+		return order
+	}
+	return slices.CompareFunc(a.Holders, b.Holders, compareHolders)
+}
+
+func compareHolders(a, b Holder) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// auditor is the state of one audit.
+type auditor struct {
+	Input
+	pods     map[types.UID]*corev1.Pod
+	nodes    map[string]*corev1.Node
+	claims   map[claimKey]bool
+	findings []Finding
+}
+
+// claimKey identifies the claims of a pod in one ledger.
+type claimKey struct {
+	resource, node string
+	pod            types.UID
+}
+
+func (a *auditor) find(f Finding) {
+	slices.SortFunc(f.Holders, compareHolders)
+	a.findings = append(a.findings, f)
+}
+
+// share is what one pod holds of one unit.
+type share struct {
+	Holder
+	// at is when the claim was made; zero if unknown.
+	at time.Time
+	// size is the unit's capacity when the claim was made; 0 if unknown.
+	size int64
+}
+
+// auditUnit compares the claims on a unit with its capacity, by the ledger and by the node.
+func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
+	capacity := unit.Capacity
+	if l.Resource == memoryResource && l.Node != "" {
+		capacity = min(capacity, a.gpuSize(l.Node, unit.Name))
+	}
+	used := unit.Used()
+	if used <= capacity {
+		return
+	}
+	var shares []share
+	for _, c := range unit.Claims {
+		s := share{Holder: Holder{UID: c.Pod, Amount: c.Amount}}
+		if p := l.Pod(c.Pod); p != nil {
+			s.Namespace, s.Name, s.at = p.Namespace, p.Name, p.At
+			if s.size = gpuSizes(p.Annotations)[unit.Name]; s.size == 0 && p.At.Equal(l.LastAt) {
+				s.size = unit.Capacity // the capacity was written together with this claim
+			}
+		}
+		shares = append(shares, s)
+	}
+	a.find(Finding{
+		Kind: excess(shares), Resource: l.Resource, Node: l.Node, Unit: unit.Name, CountedBy: Claims,
+		Used: used, Capacity: capacity, Holders: holders(shares),
+	})
+}
+
+// excess returns why the shares exceed the capacity: some were allocated although too little was left, or the capacity
+// is smaller than it was. Every claim that is older than another one existed when that was made.
+func excess(shares []share) Kind {
+	slices.SortStableFunc(shares, func(a, b share) int { return a.at.Compare(b.at) })
+	var sum int64
+	for _, s := range shares {
+		if sum += s.Amount; s.size > 0 && sum > s.size {
+			return Overallocated
+		}
+	}
+	return Overcommitted
+}
+
+func holders(shares []share) []Holder {
+	list := make([]Holder, len(shares))
+	for i, s := range shares {
+		list[i] = s.Holder
+	}
+	return list
+}
+
+// auditOrphans finds claims whose pod the ledger does not name. No replica releases these.
+func (a *auditor) auditOrphans(l *snapshot.Ledger) {
+	amounts := map[types.UID]int64{}
+	for _, unit := range l.Units {
+		for _, c := range unit.Claims {
+			if l.Pod(c.Pod) == nil {
+				amounts[c.Pod] += c.Amount
+			}
+		}
+	}
+	for uid, amount := range amounts {
+		a.find(Finding{
+			Kind: Leaked, Resource: l.Resource, Node: l.Node, Holders: []Holder{{UID: uid, Amount: amount}},
+			Detail: "the ledger does not name the pod",
+		})
+	}
+}
+
+// auditClaim checks whether the pod still needs its claim, and has the annotations of it.
+func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
+	holder := Holder{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+	for i := range l.Units {
+		holder.Amount += l.Units[i].Amount(p.UID)
+	}
+	found := func(kind Kind, detail string) {
+		a.find(Finding{Kind: kind, Resource: l.Resource, Node: l.Node, Holders: []Holder{holder}, Detail: detail})
+	}
+	pod := a.pods[p.UID]
+	switch {
+	case pod == nil:
+		found(Leaked, "the pod is deleted")
+	case snapshot.Ended(pod):
+		found(Leaked, "the pod has ended")
+	case pod.Spec.NodeName == "":
+		if age := a.Now.Sub(p.At); age > a.Grace {
+			found(Leaked, fmt.Sprintf("the pod is not bound and has held the claim for %v", age.Round(time.Second)))
+		}
+	case l.Node != "" && pod.Spec.NodeName != l.Node:
+		found(Leaked, fmt.Sprintf("the pod is bound to node %s", pod.Spec.NodeName))
+	default:
+		if wrong := differences(pod, p.Annotations); len(wrong) > 0 {
+			found(Unannotated, strings.Join(wrong, ", "))
+		}
+	}
+}
+
+// differences returns how the pod's annotations differ from those of its claim, demanded.
+func differences(pod *corev1.Pod, demanded map[string]string) []string {
+	var wrong []string
+	for key, want := range demanded {
+		switch got, ok := pod.Annotations[key]; {
+		case !ok:
+			wrong = append(wrong, fmt.Sprintf("the pod lacks annotation %s: %q", key, want))
+		case got != want && !pluginWrites(key):
+			wrong = append(wrong, fmt.Sprintf("the pod's annotation %s is %q and should be %q", key, got, want))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}

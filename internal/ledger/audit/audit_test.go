@@ -1,0 +1,376 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/snapshot"
+)
+
+var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// node has GPUs of equal size.
+func node(name string, cards, size int64) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+			"aliyun.com/gpu-count": *resource.NewQuantity(cards, resource.DecimalSI),
+			"aliyun.com/gpu-mem":   *resource.NewQuantity(cards*size, resource.DecimalSI),
+		}},
+	}
+}
+
+// given are the annotations of a pod that holds this much of a GPU of this size.
+func given(card string, amount, size int) map[string]string {
+	return map[string]string{
+		"ALIYUN_COM_GPU_MEM_IDX": card, "ALIYUN_COM_GPU_MEM_POD": fmt.Sprint(amount), "ALIYUN_COM_GPU_MEM_DEV": fmt.Sprint(size),
+		"ALIYUN_COM_GPU_MEM_ASSIGNED": "false", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1",
+	}
+}
+
+// pod requests this much memory, and is bound unless node is "".
+func pod(name, node string, memory int64, annotations map[string]string) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Annotations: annotations},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: make([]corev1.Container, 1)},
+	}
+	if memory > 0 {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-mem": *resource.NewQuantity(memory, resource.DecimalSI)}
+	}
+	return p
+}
+
+func with(p corev1.Pod, change func(*corev1.Pod)) corev1.Pod {
+	change(&p)
+	return p
+}
+
+// claim is what a pod holds of a unit.
+type claim struct {
+	pod, unit   string
+	amount      int64
+	age         time.Duration
+	annotations map[string]string
+}
+
+// book is a ledger in which the last claim is the latest.
+func book(resource, node string, capacity map[string]int64, claims ...claim) ledger.Object {
+	l := snapshot.Ledger{Resource: resource, Node: node}
+	for _, name := range []string{"0", "1", "pool"} {
+		if c, ok := capacity[name]; ok {
+			l.Units = append(l.Units, snapshot.LedgerUnit{Name: name, Capacity: c})
+		}
+	}
+	for _, c := range claims {
+		unit := l.Unit(c.unit)
+		unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: types.UID(c.pod), Amount: c.amount})
+		if l.Pod(types.UID(c.pod)) == nil {
+			l.LastAt = now.Add(-c.age)
+			l.Pods = append(l.Pods, snapshot.LedgerPod{
+				UID: types.UID(c.pod), Namespace: "ns", Name: c.pod, Node: node, At: l.LastAt, Annotations: c.annotations,
+			})
+		}
+	}
+	return ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: node + resource}, Spec: l}
+}
+
+const memory = "aliyun.com/gpu-mem"
+
+func TestAudit(t *testing.T) {
+	two := map[string]int64{"0": 16, "1": 16}
+	for _, tt := range []struct {
+		name    string
+		ledgers []ledger.Object
+		pods    []corev1.Pod
+		nodes   []corev1.Node
+		sizes   string
+		want    []string
+	}{
+		{name: "nothing"},
+		{
+			name:    "full, and right",
+			nodes:   []corev1.Node{node("n", 2, 16)},
+			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 10, time.Hour, given("0", 10, 16)}, claim{"b", "0", 6, time.Second, given("0", 6, 16)})},
+			pods:    []corev1.Pod{pod("a", "n", 10, given("0", 10, 16)), pod("b", "", 6, nil)},
+		},
+		{
+			name:    "claims exceed the capacity that the latest of them was written with",
+			ledgers: []ledger.Object{book("licenses/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 6, 2 * time.Second, nil}, claim{"b", "pool", 5, time.Second, nil})},
+			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "m", 0, nil)},
+			want:    []string{"overallocated  licenses/x pool: 11 of 10 by claims: ns/a has 6, ns/b has 5"},
+		},
+		{
+			name:    "claims exceed a capacity that shrank before the latest of another unit",
+			ledgers: []ledger.Object{book("x", "n", map[string]int64{"0": 8, "1": 8}, claim{"a", "0", 6, time.Minute, nil}, claim{"b", "0", 6, time.Minute, nil}, claim{"c", "1", 1, 0, nil})},
+			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "n", 0, nil), pod("c", "n", 0, nil)},
+			want:    []string{"overcommitted  x 0 on node n: 12 of 8 by claims: ns/a has 6, ns/b has 6"},
+		},
+		{
+			name:    "claims exceed what the node has had at any time",
+			nodes:   []corev1.Node{node("n", 2, 16)},
+			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 32, "1": 16}, claim{"a", "0", 12, time.Hour, given("0", 12, 16)}, claim{"b", "0", 8, time.Second, given("0", 8, 16)})},
+			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "", 8, nil)},
+			want:    []string{memory + " 0 on node n: 20 of 16 by claims: ns/a has 12, ns/b has 8"},
+		},
+		{
+			name:    "annotations exceed what the node has, whatever ledgers say",
+			nodes:   []corev1.Node{node("n", 2, 16)},
+			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 12, time.Hour, given("0", 12, 16)})},
+			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "n", 8, given("0", 8, 16))},
+			want: []string{
+				"overallocated  " + memory + " 0 on node n: 20 of 16 by annotations: ns/a has 12, ns/b has 8",
+				"unclaimed      " + memory + " on node n: ns/b has 8: no ledger holds a claim of the pod: another tool bound it, or its ledger was deleted",
+			},
+		},
+		{
+			name:  "what the pod asks for counts when its annotation says less, and not what ended pods had",
+			nodes: []corev1.Node{node("n", 1, 16)},
+			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 16},
+				claim{"a", "0", 9, time.Hour, given("0", 1, 16)}, claim{"b", "0", 7, time.Hour, given("0", 7, 16)})},
+			pods: []corev1.Pod{
+				pod("a", "n", 9, given("0", 1, 16)), pod("b", "n", 8, given("0", 7, 16)),
+				with(pod("c", "n", 16, given("0", 16, 16)), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+			},
+			want: []string{"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 9, ns/b has 8"},
+		},
+		{
+			name:  "a lie about much more than there can be does not make the sum overflow",
+			nodes: []corev1.Node{node("n", 1, 16)},
+			pods:  []corev1.Pod{pod("a", "n", 8, given("0", 9223372036854775807, 16)), pod("b", "n", 8, given("0", 9223372036854775807, 16))},
+			want:  []string{"overallocated  ", "unclaimed", "unclaimed"},
+		},
+		{
+			name:    "hardware shrank",
+			nodes:   []corev1.Node{node("n", 2, 8)},
+			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "1", 10, time.Hour, given("1", 10, 16)})},
+			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16))},
+			want: []string{
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by annotations: ns/a has 10",
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by claims: ns/a has 10",
+			},
+		},
+		{
+			name:    "hardware shrank, and then more was given away",
+			nodes:   []corev1.Node{node("n", 2, 8)},
+			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 8, "1": 8}, claim{"a", "1", 10, time.Hour, given("1", 10, 16)}, claim{"b", "1", 2, time.Minute, given("1", 2, 8)})},
+			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "", 2, nil)},
+			want: []string{
+				"overallocated  " + memory + " 1 on node n: 12 of 8 by claims: ns/a has 10, ns/b has 2",
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by annotations",
+			},
+		},
+		{
+			name:    "the card, or the node, is gone",
+			nodes:   []corev1.Node{node("n", 1, 16)},
+			ledgers: []ledger.Object{book(memory, "gone", two, claim{"b", "0", 4, time.Hour, given("0", 4, 16)})},
+			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "gone", 4, given("0", 4, 16))},
+			want: []string{
+				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by annotations: ns/b has 4",
+				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by claims: ns/b has 4",
+				"overcommitted  " + memory + " 1 on node n: 10 of 0 by annotations: ns/a has 10",
+				"unclaimed    ",
+			},
+		},
+		{
+			name: "cards of different sizes",
+			nodes: []corev1.Node{
+				func() corev1.Node {
+					n := node("n", 2, 24)
+					n.Labels = map[string]string{"sizes": "16-32"}
+					return n
+				}(),
+				func() corev1.Node {
+					n := node("m", 2, 24)
+					n.Annotations = map[string]string{"sizes": "16, 32"}
+					return n
+				}(),
+			},
+			sizes: "sizes",
+			pods: []corev1.Pod{
+				pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16)),
+				pod("c", "m", 32, given("1", 32, 32)), pod("d", "m", 17, given("0", 17, 16)),
+			},
+			want: []string{"overallocated  " + memory + " 0 on node m: 17 of 16", "overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed", "unclaimed", "unclaimed"},
+		},
+		{
+			name:  "several cards: equal shares, told shares, and whole cards",
+			nodes: []corev1.Node{node("n", 4, 16)},
+			pods: []corev1.Pod{
+				pod("a", "n", 12, given("0,1", 12, 16)),
+				pod("b", "n", 22, with(pod("", "", 0, given("0,1", 22, 16)), func(p *corev1.Pod) {
+					p.Annotations["scheduler.framework.gpushare.allocation"] = `{"0":{"0":11,"1":10},"1":{"1":1}}`
+				}).Annotations),
+				with(pod("c", "n", 0, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "2,3", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "32"}), func(p *corev1.Pod) {
+					p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-count": resource.MustParse("2")}
+				}),
+				pod("d", "n", 1, given("3", 1, 16)),
+			},
+			want: []string{
+				"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
+				"overallocated  " + memory + " 1 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
+				"overallocated  " + memory + " 3 on node n: 17 of 16 by annotations: ns/c has 16, ns/d has 1",
+				"unclaimed", "unclaimed", "unclaimed", "unclaimed",
+			},
+		},
+		{
+			name: "claims that nobody needs",
+			ledgers: []ledger.Object{
+				book("x", "n", map[string]int64{"0": 99, "1": 99}, claim{"gone", "0", 1, time.Second, nil}, claim{"ended", "0", 2, time.Second, nil}, claim{"ended", "1", 2, time.Second, nil},
+					claim{"failed", "0", 3, time.Second, nil}, claim{"elsewhere", "0", 4, time.Second, nil}, claim{"waiting", "0", 5, 61 * time.Second, nil}, claim{"young", "0", 6, 59 * time.Second, nil}),
+				book("y", "", map[string]int64{"pool": 99}, claim{"elsewhere", "pool", 1, time.Hour, nil}), // a pool is on every node
+			},
+			pods: []corev1.Pod{
+				with(pod("ended", "n", 0, nil), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+				with(pod("failed", "n", 0, nil), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+				with(pod("gone", "n", 0, nil), func(p *corev1.Pod) { p.UID = "another" }),
+				pod("elsewhere", "m", 0, nil), pod("waiting", "", 0, nil), pod("young", "", 0, nil),
+			},
+			want: []string{
+				"leaked         x on node n: ns/elsewhere has 4: the pod is bound to node m",
+				"leaked         x on node n: ns/ended has 4: the pod has ended",
+				"leaked         x on node n: ns/failed has 3: the pod has ended",
+				"leaked         x on node n: ns/gone has 1: the pod is deleted",
+				"leaked         x on node n: ns/waiting has 5: the pod is not bound and has held the claim for 1m1s",
+			},
+		},
+		{
+			name: "a claim of which the ledger does not say whose it is",
+			ledgers: []ledger.Object{func() ledger.Object {
+				o := book("x", "n", two, claim{"a", "0", 1, 0, nil}, claim{"a", "1", 2, 0, nil})
+				o.Spec.Pods = nil
+				return o
+			}()},
+			want: []string{"leaked         x on node n: pod with UID a has 3: the ledger does not name the pod"},
+		},
+		{
+			name:  "annotations that differ from those demanded",
+			nodes: []corev1.Node{node("n", 2, 16)},
+			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 4, time.Hour, given("0", 4, 16)},
+				claim{"b", "0", 4, time.Hour, given("0", 4, 16)}, claim{"served", "0", 4, time.Hour, given("0", 4, 16)})},
+			pods: []corev1.Pod{
+				pod("a", "n", 4, given("1", 4, 16)), pod("b", "n", 4, nil),
+				pod("served", "n", 4, with(pod("", "", 0, given("0", 4, 16)), func(p *corev1.Pod) {
+					maps.Copy(p.Annotations, map[string]string{"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "2"})
+				}).Annotations),
+			},
+			want: []string{
+				`unannotated    ` + memory + ` on node n: ns/a has 4: the pod's annotation ALIYUN_COM_GPU_MEM_IDX is "1" and should be "0"`,
+				`unannotated    ` + memory + ` on node n: ns/b has 4: the pod lacks annotation ALIYUN_COM_GPU_MEM_ASSIGNED: "false", the pod lacks`,
+			},
+		},
+		{
+			name:  "bound by nobody who knows of GPUs",
+			nodes: []corev1.Node{node("n", 2, 16)},
+			pods:  []corev1.Pod{pod("a", "n", 4, nil), pod("b", "n", 4, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "-1"}), pod("c", "n", 0, nil), pod("d", "", 4, nil)},
+			want: []string{
+				"unannotated    " + memory + " on node n: ns/a has 4: no annotation ALIYUN_COM_GPU_MEM_IDX names its GPU",
+				"unannotated    " + memory + " on node n: ns/b has 4: no annotation ALIYUN_COM_GPU_MEM_IDX names its GPU",
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			findings := audit.Audit(audit.Input{
+				Ledgers: tt.ledgers, Pods: tt.pods, Nodes: tt.nodes, Now: now, Grace: time.Minute, SizesFrom: tt.sizes,
+			})
+			for i := range max(len(findings), len(tt.want)) {
+				switch {
+				case i >= len(findings):
+					t.Errorf("missing: %s", tt.want[i])
+				case i >= len(tt.want):
+					t.Errorf("unexpected: %s", findings[i])
+				case !strings.Contains(findings[i].String(), tt.want[i]):
+					t.Errorf("%s\nwant:\n%s", findings[i], tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// A finding in only one of two passes may be due to a change between them; an overallocation is in one list.
+func TestConfirm(t *testing.T) {
+	holder := func(name string, amount int64) []audit.Holder {
+		return []audit.Holder{{Namespace: "ns", Name: name, UID: types.UID(name), Amount: amount}}
+	}
+	overallocated := audit.Finding{Kind: audit.Overallocated, Resource: "x", Node: "n", Unit: "0", Used: 9, Capacity: 8, Holders: holder("a", 9)}
+	more := overallocated
+	more.Used, more.Holders = 10, holder("b", 10)
+	other := overallocated
+	other.Unit = "1"
+	leak := audit.Finding{Kind: audit.Leaked, Resource: "x", Node: "n", Holders: holder("a", 1)}
+	older := leak
+	older.Detail = "older"
+	another := leak
+	another.Holders = holder("b", 1)
+
+	for _, tt := range []struct {
+		name                string
+		first, second, want []audit.Finding
+	}{
+		{"clean", nil, nil, nil},
+		{"a leak that goes away", []audit.Finding{leak}, nil, nil},
+		{"a leak that is new", nil, []audit.Finding{leak}, nil},
+		{"one goes, one comes", []audit.Finding{leak}, []audit.Finding{another}, nil},
+		{"a leak that stays", []audit.Finding{leak, another}, []audit.Finding{older}, []audit.Finding{older}},
+		{"overallocated before", []audit.Finding{overallocated}, nil, []audit.Finding{overallocated}},
+		{"overallocated since", nil, []audit.Finding{overallocated}, []audit.Finding{overallocated}},
+		{"overallocated ever more", []audit.Finding{overallocated}, []audit.Finding{more}, []audit.Finding{more}},
+		{"overallocated here and there", []audit.Finding{other}, []audit.Finding{overallocated}, []audit.Finding{overallocated, other}},
+	} {
+		if got := audit.Confirm(tt.first, tt.second); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	in := audit.Input{
+		Now: now, Nodes: []corev1.Node{node("n", 1, 16)},
+		Ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 16}, claim{"gone", "0", 4, time.Hour, given("0", 4, 16)})},
+		Pods:    []corev1.Pod{pod("a", "n", 4, given("0", 4, 16))},
+	}
+	findings := audit.Audit(in)
+	for _, tt := range []struct {
+		name     string
+		findings []audit.Finding
+		ok       bool
+		want     string
+	}{
+		{"clean", nil, true, "1 ledgers with 1 claims, 1 nodes, 1 pods: no findings\n"},
+		{"a note", findings[1:], true, "findings: 0; notes: 1\n"},
+		{"a finding and a note", findings, false, "findings: 1; notes: 1\n"},
+	} {
+		report := audit.NewReport(in, tt.findings)
+		var text, data bytes.Buffer
+		if err := report.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(text.String(), tt.want) || strings.Count(text.String(), "\n") != len(tt.findings)+1 {
+			t.Errorf("%s: %s\nwant at its end: %s", tt.name, text.String(), tt.want)
+		}
+		if err := report.WriteJSON(&data); err != nil {
+			t.Fatal(err)
+		}
+		var read struct {
+			OK       bool            `json:"ok"`
+			Findings []audit.Finding `json:"findings"`
+		}
+		if err := json.Unmarshal(data.Bytes(), &read); err != nil {
+			t.Fatal(err)
+		}
+		if read.OK != tt.ok || report.OK() != tt.ok || read.Findings == nil || fmt.Sprint(read.Findings) != fmt.Sprint(append([]audit.Finding{}, tt.findings...)) {
+			t.Errorf("%s: %s", tt.name, data.String())
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// claimOf is the pod's claim in the ledger of gpuOnA, or nil.
+func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	o := w.server.ledgers[ledger.Name(gpuOnA)]
+	if o == nil {
+		return nil
+	}
+	return o.Spec.Pod(uid)
+}
+
+// A write that is repeated because its response was lost finds its own claim. Only this attempt relies on the claim, so this
+// attempt can release it.
+func TestClaimWhoseAnswerWasLostIsNotShared(t *testing.T) {
+	w := newWorld(t, 1)
+	k := w.replicas[0].keeper
+	w.server.faults = []fault{lostAfter}
+	held, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held.Shared {
+		t.Error("the claim is shared")
+	}
+	if err := k.Release(t.Context(), gpuOnA, held); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.claimOf("p"); left != nil {
+		t.Errorf("after the release the ledger has %+v", *left)
+	}
+}
+
+// If another attempt also relies on that claim, neither can release it.
+func TestClaimThatTwoAttemptsRelyOnIsShared(t *testing.T) {
+	w := newWorld(t, 2)
+	pod := w.server.addPod("p")
+	w.server.faults = []fault{lostAfter}
+	for _, r := range w.replicas {
+		if _, err := r.keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := *w.claimOf("p")
+	if err := w.replicas[1].keeper.Release(t.Context(), gpuOnA, second); err != nil {
+		t.Fatal(err)
+	}
+	if w.claimOf("p") == nil || !second.Shared {
+		t.Errorf("one of two attempts released the claim %+v for both", second)
+	}
+}
+
+// A request that ends while its claim waits, or is being written, leaves no claim, because no attempt relies on it.
+func TestClaimGivenUpLeavesNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	k := w.replicas[0].keeper
+	w.server.block = make(chan struct{})
+	answered := map[string]chan error{}
+	cancels := map[string]context.CancelFunc{}
+	for _, name := range []string{"writing", "waiting", "stays"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		answered[name], cancels[name] = make(chan error, 1), cancel
+		pod := w.server.addPod(types.UID(name))
+		go func() {
+			_, err := k.Claim(ctx, gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
+			answered[name] <- err
+		}()
+		for name == "writing" && !k.Busy(gpuOnA) || name == "waiting" && k.Waiting(gpuOnA) < 1 || name == "stays" && k.Waiting(gpuOnA) < 2 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for _, name := range []string{"writing", "waiting"} {
+		cancels[name]()
+		if err := <-answered[name]; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	close(w.server.block)
+	if err := <-answered["stays"]; err != nil {
+		t.Error(err)
+	}
+	// Operations on one ledger run in order, so none is pending after this one.
+	if err := k.Release(t.Context(), gpuOnA, snapshot.LedgerPod{UID: "nobody"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[types.UID]bool{"writing": false, "waiting": false, "stays": true} {
+		if got := w.claimOf(name) != nil; got != want {
+			t.Errorf("%s: the ledger holds a claim: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// Claim uses an existing claim of the pod only if choose accepts it; a rejected claim stays until it is revoked.
+func TestClaimThatCannotBeUsed(t *testing.T) {
+	w := newWorld(t, 2)
+	here, there := w.replicas[0].keeper, w.replicas[1].keeper
+	pod := w.server.addPod("p")
+	pick := choose(w.capacity[gpuOnA], 3)
+	first, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
+	if err != nil || !shared.Shared {
+		t.Fatalf("claim %+v, error %v", shared, err)
+	}
+	unhealthy := errors.New("the device is unhealthy")
+	held, err := here.Claim(t.Context(), gpuOnA, pod, "a", func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
+		if len(l.Pods) == 0 {
+			return pick(l, at) // nothing has been read yet
+		}
+		if !at.Equal(first.At) || l.Unit(first.Annotations["unit"]).Amount("p") != 3 {
+			t.Errorf("choose got ledger %+v at %v", l, at)
+		}
+		return policy.Claim{}, unhealthy
+	})
+	if !errors.Is(err, unhealthy) || held.Token != shared.Token {
+		t.Fatalf("claim %+v, error %v", held, err)
+	}
+	if kept := w.claimOf("p"); kept == nil || kept.Token != shared.Token {
+		t.Fatalf("the ledger holds %+v", kept)
+	}
+	// Another attempt now relies on it.
+	again, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, attempt := range []struct {
+		held snapshot.LedgerPod
+		gone bool
+	}{{held, false}, {again, true}} {
+		if err := here.Revoke(t.Context(), gpuOnA, attempt.held); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.claimOf("p") == nil; got != attempt.gone {
+			t.Errorf("revoked with token %s: the claim is gone: %v, want %v", attempt.held.Token, got, attempt.gone)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+var gpuOnA = snapshot.LedgerKey{Resource: "gpu", Node: "a"}
+
+// For many pods and replicas, and one node on which some of the pods fit: as many pods get a claim as fit, whatever requests are
+// lost. With -race it also checks that no data is shared without a lock.
+func TestG7G12ManyClaimsAtOnce(t *testing.T) {
+	w := newWorld(t, 4)
+	for i := range 40 {
+		w.server.faults = append(w.server.faults, fault(i%5))
+	}
+	var claims sync.WaitGroup
+	var mu sync.Mutex
+	held := 0
+	for i := range 60 {
+		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
+		replica := w.replicas[i%len(w.replicas)]
+		claims.Go(func() {
+			_, err := replica.keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				held++
+			case !errors.Is(err, errNoRoom):
+				t.Error(err)
+			}
+		})
+	}
+	claims.Wait()
+	w.server.deliver(func(int) int { return 0 })
+	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
+	if held != 20 || len(spec.Pods) != 20 || spec.Units[0].Used() != 10 || spec.Units[1].Used() != 10 {
+		t.Errorf("%d Claim calls succeeded, the ledger has %d claims, of %d and %d; want 20, of 10 and 10", held, len(spec.Pods), spec.Units[0].Used(), spec.Units[1].Used())
+	}
+}
+
+// Claims that arrive during a write are written together.
+func TestClaimsAreWrittenTogether(t *testing.T) {
+	w := newWorld(t, 1)
+	k := w.replicas[0].keeper
+	w.server.block = make(chan struct{})
+	var claims sync.WaitGroup
+	for i := range 20 {
+		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
+		claims.Go(func() {
+			if _, err := k.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1)); err != nil {
+				t.Error(err)
+			}
+		})
+		for i == 0 && !k.Busy(gpuOnA) { // the first is being written, alone
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for k.Waiting(gpuOnA) < 19 {
+		time.Sleep(time.Millisecond)
+	}
+	close(w.server.block)
+	claims.Wait()
+	if w.server.puts != 2 {
+		t.Errorf("%d writes for 20 claims, want 2", w.server.puts)
+	}
+}
+
+// A claim that cannot be written does not prevent others in the same write.
+func TestOneClaimDoesNotSpoilTheOthers(t *testing.T) {
+	w := newWorld(t, 1)
+	k := w.replicas[0].keeper
+	bad := func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
+		c, err := choose(w.capacity[gpuOnA], 1)(l, at)
+		c.Units, c.Amounts[0] = []policy.Capacity{{Unit: "2", Capacity: 100}}, policy.Amount{Unit: "2", Amount: 11}
+		return c, err
+	}
+	w.server.limit = 10
+	w.server.block = make(chan struct{})
+	outcomes := map[string]error{}
+	var mu sync.Mutex
+	var claims sync.WaitGroup
+	for i, c := range []struct {
+		name   string
+		choose func(*snapshot.Ledger, time.Time) (policy.Claim, error)
+	}{{"first", choose(w.capacity[gpuOnA], 1)}, {"bad", bad}, {"good", choose(w.capacity[gpuOnA], 1)}} {
+		pod := w.server.addPod(types.UID(c.name))
+		claims.Go(func() {
+			_, err := k.Claim(t.Context(), gpuOnA, pod, "a", c.choose)
+			mu.Lock()
+			outcomes[c.name] = err
+			mu.Unlock()
+		})
+		for i > 0 && k.Waiting(gpuOnA) < i || i == 0 && !k.Busy(gpuOnA) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	close(w.server.block)
+	claims.Wait()
+	if outcomes["first"] != nil || outcomes["good"] != nil || outcomes["bad"] == nil {
+		t.Errorf("outcomes %v", outcomes)
+	}
+}
+
+func TestClaimErrors(t *testing.T) {
+	w := newWorld(t, 1)
+	k := w.replicas[0].keeper
+	pod := w.server.addPod("p")
+	units := []policy.Capacity{{Unit: "0", Capacity: 4}}
+	for name, tc := range map[string]struct {
+		claim policy.Claim
+		want  string
+	}{
+		"of nothing":        {policy.Claim{Units: units}, "the claim has no amounts"},
+		"of no unit":        {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "1", Amount: 1}}}, `the claim names unit "1", which does not exist`},
+		"of 0":              {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0"}}}, "a claim of 0 of unit"},
+		"of less":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: -1}}}, "a claim of -1 of unit"},
+		"of more":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 5}}}, "a claim of 5 of unit \"0\": 0 of 4 are claimed already"},
+		"of very much":      {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1<<63 - 1}}}, "0 of 4 are claimed already"},
+		"of one unit twice": {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1}, {Unit: "0", Amount: 1}}}, "a second claim of unit"},
+	} {
+		_, err := k.Claim(t.Context(), gpuOnA, pod, "a", func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return tc.claim, nil })
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("a claim %s: %v, want %s", name, err, tc.want)
+		}
+	}
+	if len(w.server.ledgers) != 0 {
+		t.Error("the Keeper wrote the ledger")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.Claim(ctx, gpuOnA, pod, "a", choose(units, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that has ended: %v", err)
+	}
+}
+
+// Another Claim for a pod, by this or another Keeper, returns the same claim.
+func TestG1SameClaimAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	pod := w.server.addPod("p")
+	var first snapshot.LedgerPod
+	for i := range 1000 {
+		held, err := w.replicas[i%2].keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = held
+		}
+		if held.Annotations["unit"] != first.Annotations["unit"] || held.Annotations["at"] != first.Annotations["at"] || !held.At.Equal(first.At) {
+			t.Fatalf("got claim %d %v, the first was %v", i, held, first)
+		}
+	}
+	if spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec; len(spec.Pods) != 1 || spec.Units[0].Used()+spec.Units[1].Used() != 3 {
+		t.Errorf("ledger %v", spec)
+	}
+}
+
+// The units of a pod that is gone are free immediately, before any sweep, and no other pod loses its claim.
+func TestClaimsOfPodsThatAreGoneMakeRoom(t *testing.T) {
+	w := newWorld(t, 1)
+	r := w.replicas[0]
+	units := []policy.Capacity{{Unit: "0", Capacity: 10}}
+	claim := func(uid types.UID, amount int64) error {
+		_, err := r.keeper.Claim(t.Context(), gpuOnA, w.server.pods[uid], "a", choose(units, amount))
+		return err
+	}
+	for _, uid := range []types.UID{"ended", "deleted", "runs", "new"} {
+		w.server.addPod(uid)
+	}
+	for _, uid := range []types.UID{"ended", "deleted", "runs"} {
+		if err := claim(uid, 3); err != nil {
+			t.Fatal(err)
+		}
+		w.server.pods[uid].Spec.NodeName = "a"
+	}
+	if err := claim("new", 4); !errors.Is(err, errNoRoom) {
+		t.Errorf("all run: %v", err)
+	}
+	w.server.pods["ended"].Status.Phase = corev1.PodSucceeded
+	delete(w.server.pods, "deleted")
+	if err := claim("new", 7); err != nil {
+		t.Errorf("two are gone: %v", err)
+	}
+	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
+	if spec.Pod("runs") == nil || spec.Pod("ended") != nil || spec.Pod("deleted") != nil {
+		t.Errorf("remaining claims: %v", spec.Pods)
+	}
+}
+
+// The claim of a pod that is gone is free even if the API server does not respond at first: Claim repeats the lookup, and does
+// not fail because of that claim.
+func TestClaimAsksAgainWhetherAPodIsGone(t *testing.T) {
+	w := newWorld(t, 1)
+	api := &silent{server: w.server}
+	k := keep(t, api, w.server)
+	units := []policy.Capacity{{Unit: "0", Capacity: 10}}
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("old"), "a", choose(units, 8)); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.server.pods, "old")
+	api.lost = 2
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("new"), "a", choose(units, 6)); err != nil {
+		t.Errorf("Claim: %v, want success: the pod with the only other claim is gone", err)
+	}
+	if api.lost > 0 {
+		t.Error("Claim did not repeat the lookup that got no response")
+	}
+	api.lost = 1
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("small"), "a", choose(units, 4)); err != nil || api.lost == 0 {
+		t.Errorf("Claim of free units: %v; lookup of other pods: %t", err, api.lost == 0)
+	}
+}
+
+// silent is an API server whose next responses about pods are lost.
+type silent struct {
+	*server
+	lost int
+}
+
+func (s *silent) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	if s.lost > 0 {
+		s.lost--
+		return nil, errLost
+	}
+	return s.server.LivePod(ctx, namespace, name, uid)
+}
+
+// The ledger of a node that has not existed for a long time is deleted once it has no claims, and not before.
+func TestLedgersOfNodesThatAreGone(t *testing.T) {
+	w := newWorld(t, 1)
+	r := w.replicas[0]
+	pod := w.server.addPod("p")
+	if _, err := r.keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+		t.Fatal(err)
+	}
+	w.server.pods["p"].Spec.NodeName = "a"
+	now := time.Now()
+	for step, want := range []bool{true, true, true, true, false} {
+		r.cache.look()
+		r.sweeper.Sweep(t.Context(), now)
+		if got := w.server.ledgers[ledger.Name(gpuOnA)] != nil; got != want {
+			t.Fatalf("step %d: the ledger exists: %v, want %v", step, got, want)
+		}
+		if step == 1 {
+			delete(w.server.pods, "p")
+		}
+		now = now.Add(2 * reclaimAfter)
+	}
+}
+
+func TestNames(t *testing.T) {
+	names := map[string]snapshot.LedgerKey{}
+	for _, key := range []snapshot.LedgerKey{
+		{Resource: "aliyun.com/gpu-mem", Node: "node-1"}, {Resource: "aliyun.com/gpu-mem"}, {Resource: "gpu-mem", Node: "node-1.aliyun.com"},
+		{Resource: "License/MATLAB", Node: ""}, {Resource: "license/matlab", Node: ""}, {Resource: "ä/ö", Node: ""}, {Resource: "-", Node: "n"},
+		{Resource: strings.Repeat("r", 300), Node: strings.Repeat("n", 253)}, {Resource: strings.Repeat("r", 300), Node: strings.Repeat("n", 252)},
+	} {
+		name := ledger.Name(key)
+		if other, taken := names[name]; taken {
+			t.Errorf("%v and %v are both %q", key, other, name)
+		}
+		names[name] = key
+		if len(name) > 253 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			t.Errorf("%v is %q: %v", key, name, validation.IsDNS1123Subdomain(name))
+		}
+	}
+	if got := ledger.Name(snapshot.LedgerKey{Resource: "aliyun.com/gpu-mem", Node: "node-1"}); !strings.HasPrefix(got, "node-1.aliyun.com-gpu-mem-") {
+		t.Errorf("name %q is not readable", got)
+	}
+}

@@ -1,0 +1,195 @@
+// Package strategy ranks nodes, and the GPUs of a node, by the cost of placing a pod there. The cost depends on the
+// state of the node and on which pods usually come, which is learned from the history of the View. The package is
+// independent of any protocol: [Options] describe what a node has and what a pod requests.
+package strategy
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Strategy is a way to rate places.
+type Strategy struct {
+	// Name is the name of the strategy in explanations.
+	Name string
+	// Rater returns the Rater for a mix of pods that usually come, and for these kinds of nodes.
+	Rater func(mix *placement.Mix, nodes []placement.Kind) Rater
+	// RemembersAll is true if the strategy learns from all pods of the history, and not only from the latest.
+	RemembersAll bool
+}
+
+// Rater rates placements. It is immutable.
+type Rater struct {
+	// Rate returns the possible placements of the shape on the node, with the cost of each.
+	Rate func(*placement.Node, placement.Shape) placement.Offers
+	// Waste is not nil if Rate is its method: then the prices, which depend on what is free in the
+	// whole cluster, are added to the costs.
+	Waste *placement.Waste
+}
+
+// LeastWaste prefers the placements that waste the least of what the usual pods could use; see [placement.Waste].
+func LeastWaste() Strategy {
+	return Strategy{Name: "LeastWaste", Rater: func(mix *placement.Mix, nodes []placement.Kind) Rater {
+		w := placement.NewWaste(mix, nodes)
+		return Rater{Rate: w.Rate, Waste: w}
+	}}
+}
+
+// Options configure a Ranker.
+type Options struct {
+	Strategy Strategy
+	// Node returns what is free of a node. It depends on the node alone.
+	Node func(*snapshot.Node) placement.Node
+	// Shape returns what a pod requests, bound or not; possible is false if no node can serve it.
+	Shape func(*corev1.Pod) (s placement.Shape, possible bool)
+}
+
+// keptModels is how many models are kept: the current one, the next one, and one for late requests.
+const keptModels = 3
+
+// Ranker ranks nodes by a strategy. Its results depend only on the View: what it keeps from View to View only makes it
+// faster. It is safe for concurrent use.
+type Ranker struct {
+	options Options
+	states  *snapshot.Fact[*nodeState]
+	latest  atomic.Pointer[clusterState]
+
+	mu     sync.Mutex
+	models []*workloadModel // the latest one first
+}
+
+// New returns a Ranker.
+func New(o Options) *Ranker {
+	r := &Ranker{options: o}
+	r.states = snapshot.NewFact(func(n *snapshot.Node) *nodeState { return newNodeState(n, o.Node(n)) })
+	return r
+}
+
+// clusterState is the state of a View, for the strategy. It is immutable.
+type clusterState struct {
+	ranker *Ranker
+	view   *snapshot.View
+	model  *workloadModel
+	kinds  *kinds
+	supply *placement.Supply // nil if there are no prices
+	prices *placement.Prices
+}
+
+// kinds are the kinds of the nodes, by row; rows without a node have the zero Kind, which has no
+// GPUs.
+type kinds struct {
+	nodes int
+	rows  []placement.Kind
+}
+
+func (k *kinds) equal(other *kinds) bool {
+	return k == other || k.nodes == other.nodes && slices.Equal(k.rows, other.rows)
+}
+
+// state returns the state of the View.
+func (r *Ranker) state(view *snapshot.View) *clusterState {
+	last := r.latest.Load()
+	if last != nil && last.view == view {
+		return last
+	}
+	s := &clusterState{ranker: r, view: view}
+	if last == nil || last.view.NodeIndex() != view.NodeIndex() || !s.follow(last) {
+		s.begin()
+	}
+	r.latest.Store(s)
+	return s
+}
+
+// Precompute learns the next model before requests need it.
+func (r *Ranker) Precompute(view *snapshot.View) {
+	s := r.state(view)
+	if next := placement.NextModelPods(came(view), view.Len()); next != s.model.after {
+		r.model(view, s.kinds, next)
+	}
+}
+
+// begin reads every node.
+func (s *clusterState) begin() {
+	s.kinds = s.ranker.kindsOf(s.view)
+	s.model = s.ranker.model(s.view, s.kinds, placement.ModelPods(came(s.view), s.view.Len()))
+	if s.model.Waste == nil {
+		return
+	}
+	s.supply = placement.NewSupply(s.model.Waste)
+	for n := range s.view.All() {
+		s.supply.Add(&(*s.ranker.states.Of(n)).node)
+	}
+	s.prices = s.supply.Prices()
+}
+
+// follow reads the nodes that have changed since the last state. It returns false if all nodes must
+// be read.
+func (s *clusterState) follow(last *clusterState) bool {
+	states := s.ranker.states
+	var changed []int
+	for row := range s.view.Rows() {
+		if s.view.At(row) == last.view.At(row) {
+			continue
+		}
+		changed = append(changed, row)
+		if (*states.Of(s.view.At(row))).kind != last.kinds.rows[row] {
+			return false
+		}
+	}
+	s.kinds = last.kinds
+	if s.model = s.ranker.model(s.view, s.kinds, placement.ModelPods(came(s.view), s.view.Len())); s.model != last.model {
+		return false
+	}
+	if s.supply, s.prices = last.supply, last.prices; s.supply == nil || len(changed) == 0 {
+		return true
+	}
+	s.supply = last.supply.Clone()
+	for _, row := range changed {
+		s.supply.Remove(&(*states.Of(last.view.At(row))).node)
+		s.supply.Add(&(*states.Of(s.view.At(row))).node)
+	}
+	s.prices = s.supply.Prices()
+	return true
+}
+
+func (r *Ranker) kindsOf(view *snapshot.View) *kinds {
+	k := &kinds{nodes: view.Len(), rows: make([]placement.Kind, view.Rows())}
+	for n := range view.All() {
+		k.rows[n.Row()] = (*r.states.Of(n)).kind
+	}
+	return k
+}
+
+// best returns the best of the offers, by cost and price.
+func (s *clusterState) best(offers *placement.Offers, shape placement.Shape) (best placement.Offer, found bool) {
+	for _, o := range offers.All() {
+		if s.prices != nil {
+			o.Cost += s.prices.Of(shape, o.Terms)
+		}
+		if !found || o.Cost < best.Cost {
+			best, found = o, true
+		}
+	}
+	return best, found
+}
+
+// GPU returns the index of the GPU with the lowest cost for a share of the pod, given what is free
+// of the node, or [placement.FirstFree] if the strategy does not choose.
+func (r *Ranker) GPU(view *snapshot.View, pod *corev1.Pod, node *placement.Node) int {
+	shape, possible := r.options.Shape(pod)
+	if view == nil || !possible || !shape.Shares() {
+		return placement.FirstFree
+	}
+	s := r.state(view)
+	offers := s.model.Rate(node, shape)
+	if best, found := s.best(&offers, shape); found {
+		return int(best.GPU)
+	}
+	return placement.FirstFree
+}

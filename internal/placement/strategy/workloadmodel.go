@@ -1,0 +1,81 @@
+package strategy
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/snapshot"
+)
+
+// workloadModel is what the strategy learned from the pods that came, for the kinds of nodes.
+type workloadModel struct {
+	start *snapshot.HistoryStart
+	after int // number of pods that had come
+	kinds *kinds
+
+	once sync.Once
+	Rater
+}
+
+// model returns what is learned from the first after pods that came. It takes long only on first
+// use.
+func (r *Ranker) model(view *snapshot.View, k *kinds, after int) *workloadModel {
+	var start *snapshot.HistoryStart
+	if h := view.History(); h != nil {
+		start = h.Start
+	}
+	r.mu.Lock()
+	i := slices.IndexFunc(r.models, func(m *workloadModel) bool { return m.start == start && m.after == after && m.kinds.equal(k) })
+	var m *workloadModel
+	if i >= 0 {
+		m = r.models[i]
+		r.models = slices.Delete(r.models, i, i+1)
+	} else {
+		m = &workloadModel{start: start, after: after, kinds: k}
+	}
+	r.models = slices.Insert(r.models, 0, m)
+	r.models = r.models[:min(len(r.models), keptModels)]
+	r.mu.Unlock()
+	m.once.Do(func() { m.Rater = r.options.Strategy.Rater(r.mix(view, after), k.rows) })
+	return m
+}
+
+// mix returns what the first after pods that came requested. It computes a shape once for each pod
+// that came and once for each that went.
+func (r *Ranker) mix(view *snapshot.View, after int) *placement.Mix {
+	h, remembers := view.History(), view.Len()
+	if r.options.Strategy.RemembersAll {
+		remembers = math.MaxInt32
+	}
+	learner := placement.NewLearner(remembers)
+	if h == nil {
+		return learner.Mix()
+	}
+	seen := h.Start.Came
+	for _, e := range h.Events {
+		if seen >= after {
+			break
+		}
+		if !e.Gone {
+			seen++
+		}
+		s, possible := r.options.Shape(e.Pod)
+		switch {
+		case !possible:
+		case e.Gone:
+			learner.Depart(s)
+		default:
+			learner.Arrive(s)
+		}
+	}
+	return learner.Mix()
+}
+
+func came(view *snapshot.View) int {
+	if h := view.History(); h != nil {
+		return h.Came
+	}
+	return 0
+}

@@ -1,0 +1,196 @@
+package requeue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	// maxPending bounds the number of pods in the queue: with 5,000 nodes, one takes about 1 KiB.
+	maxPending = 10_000
+	// firstBackoff and maxBackoff bound the time between two requeues of a pod.
+	firstBackoff = time.Second
+	maxBackoff   = 5 * time.Minute
+	// maxWait is how long the Requeuer waits for the outcome of a requeue before the next.
+	maxWait = time.Second
+)
+
+// id is a pod that one profile rejected.
+type id struct {
+	profile string
+	uid     types.UID
+}
+
+// evaluation identifies what a pod was evaluated with.
+type evaluation struct {
+	room   uint64 // of the View
+	engine *engine.Engine
+}
+
+// pendingPod is a pod that fits on no node. It is immutable: every change replaces it.
+type pendingPod struct {
+	id
+	namespace, name string
+	priority        int32
+	created         time.Time
+
+	since        time.Time // when it was first rejected
+	lastCall     time.Time // when kube-scheduler last called for it
+	nodes        nodes
+	evaluated    evaluation // the last one, by which it fits on no node
+	requeues     int        // since it was first rejected
+	failures     int        // requeues since the backoff last started again
+	lastRequeued time.Time  // zero: never
+	notBefore    time.Time  // the end of the backoff
+}
+
+// nodes are the nodes that kube-scheduler asked about.
+//
+// After a node is deleted, a new node may get its row, and then counts as a node that kube-scheduler asked about.
+// kube-scheduler retries all pods when a node is added, which corrects that.
+type nodes struct {
+	rows  []uint64 // a bit for each row of the View
+	names []string // of the nodes that were not in the View
+}
+
+func nodesOf(req engine.Request, unknown []string) nodes {
+	n := nodes{rows: make([]uint64, (req.View.Rows()+63)/64), names: unknown}
+	for _, node := range req.Nodes {
+		switch {
+		case node == nil:
+		case node.Row() < 0:
+			n.names = append(n.names, node.Name)
+		default:
+			n.rows[node.Row()/64] |= 1 << (node.Row() % 64)
+		}
+	}
+	return n
+}
+
+// in appends the nodes that are in the view.
+func (n nodes) in(view *snapshot.View, dst []*snapshot.Node) []*snapshot.Node {
+	for i, bits := range n.rows {
+		for row := i * 64; bits != 0; row, bits = row+1, bits>>1 {
+			if bits&1 == 0 {
+				continue
+			}
+			if node := view.At(row); node != nil {
+				dst = append(dst, node)
+			}
+		}
+	}
+	for _, name := range n.names {
+		if node := view.Node(name); node != nil {
+			dst = append(dst, node)
+		}
+	}
+	return dst
+}
+
+// requeuedPod is a pod that was requeued and whose outcome is not known yet.
+type requeuedPod struct {
+	id
+	at   time.Time
+	fits bool // a filter call has found a node; the pod is about to be bound
+}
+
+// queue holds the pending pods, and the one being requeued. It has no clock; its owner synchronizes access.
+type queue struct {
+	pods    map[id]*pendingPod
+	current *requeuedPod
+}
+
+// rejected records that the pod fits on none of the nodes. added is false if the queue is full; wasRequeued reports whether
+// the pod was being requeued and no node had fit since.
+func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, e evaluation, now time.Time) (added, wasRequeued bool) {
+	if wasRequeued = q.current != nil && q.current.id == i; wasRequeued {
+		wasRequeued = !q.current.fits
+		q.current = nil
+	}
+	next := pendingPod{id: i, namespace: pod.Namespace, name: pod.Name, created: pod.CreationTimestamp.Time, since: now}
+	if before := q.pods[i]; before != nil {
+		next = *before
+		if slices.Equal(n.rows, before.nodes.rows) {
+			n.rows = before.nodes.rows // share the memory
+		}
+	} else if len(q.pods) >= maxPending {
+		return false, wasRequeued
+	}
+	next.priority = corev1helpers.PodPriority(pod)
+	next.lastCall, next.nodes, next.evaluated = now, n, e
+	q.pods[i] = &next
+	return true, wasRequeued
+}
+
+// passed records that the pod fits on a node. It reports whether the pod was being requeued.
+func (q *queue) passed(i id) (wasRequeued bool) {
+	delete(q.pods, i)
+	if q.current == nil || q.current.id != i || q.current.fits {
+		return false
+	}
+	q.current.fits = true
+	return true
+}
+
+// stillRejected records that the pod still fits on no node, unless the pod has changed in the queue since.
+func (q *queue) stillRejected(p *pendingPod, e evaluation) {
+	if q.pods[p.id] == p {
+		next := *p
+		next.evaluated = e
+		q.pods[p.id] = &next
+	}
+}
+
+// remove removes the pod, unless it has changed in the queue since.
+func (q *queue) remove(p *pendingPod) {
+	if q.pods[p.id] == p {
+		delete(q.pods, p.id)
+	}
+}
+
+// requeue makes the pod the one being requeued. It returns false if the pod has changed in the queue since.
+func (q *queue) requeue(p *pendingPod, now time.Time) bool {
+	if q.pods[p.id] != p {
+		return false
+	}
+	next := *p
+	if now.Sub(p.lastRequeued) > 2*backoff(p.failures) {
+		next.failures = 0
+	}
+	next.requeues++
+	next.failures++
+	next.lastRequeued, next.notBefore = now, now.Add(backoff(next.failures))
+	q.pods[p.id] = &next
+	q.current = &requeuedPod{id: p.id, at: now}
+	return true
+}
+
+// backoff returns the time until a pod may be requeued again after this many failures.
+func backoff(failures int) time.Duration {
+	return min(firstBackoff<<min(max(failures-1, 0), 20), maxBackoff)
+}
+
+// due returns the pods whose backoff has ended, the most urgent first, and when the next backoff of the others ends;
+// zero if there are no others.
+func (q *queue) due(now time.Time) (pods []*pendingPod, next time.Time) {
+	for _, p := range q.pods {
+		if !p.notBefore.After(now) {
+			pods = append(pods, p)
+		} else if next.IsZero() || p.notBefore.Before(next) {
+			next = p.notBefore
+		}
+	}
+	slices.SortFunc(pods, func(a, b *pendingPod) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.failures, b.failures), a.created.Compare(b.created),
+			cmp.Compare(a.uid, b.uid), cmp.Compare(a.profile, b.profile))
+	})
+	return pods, next
+}

@@ -1,0 +1,332 @@
+package requeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Cluster is the part of a cluster that a Requeuer uses.
+type Cluster interface {
+	// View returns the latest view. It is never nil.
+	View() *snapshot.View
+	// Superseded returns a channel that is closed once View returns another View than this one.
+	Superseded(view *snapshot.View) <-chan struct{}
+	// PodByUID returns the trimmed pod in its latest known state, or nil.
+	PodByUID(uid types.UID) *corev1.Pod
+	// RetryPod makes kube-scheduler retry the pod. found is false if the pod does not exist.
+	RetryPod(ctx context.Context, namespace, name string, uid types.UID) (found bool, err error)
+}
+
+// Options configure a Requeuer.
+type Options struct {
+	// Cluster is required.
+	Cluster Cluster
+	// PerSecond is the maximum number of pods requeued per second, 1 or more. Default 20.
+	PerSecond int
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+	// Registerer receives the metrics. Nil: none.
+	Registerer prometheus.Registerer
+}
+
+const (
+	// pauseFactor is how long the Requeuer pauses, relative to the time it has spent evaluating pods.
+	pauseFactor = 4
+	// idleInterval is how often it removes deleted pods while nothing else happens.
+	idleInterval = time.Minute
+	// errorPause and forbiddenPause are how long it writes nothing after the API server has failed, or denied a write.
+	errorPause     = time.Second
+	forbiddenPause = 5 * time.Minute
+)
+
+// Requeuer tracks pending pods and requeues them. Its methods are safe for concurrent use.
+type Requeuer struct {
+	options      Options
+	metrics      *metrics
+	pendingCount atomic.Int64  // len(queue.pods)
+	changed      chan struct{} // capacity 1; sent to when there may be work
+
+	mu      sync.Mutex
+	queue   queue
+	engines map[string]*engine.Engine
+
+	// Only Run uses these.
+	notBefore       time.Time // no pod is requeued before
+	lastWriteFailed bool      // the last write failed, and that was logged
+	nodes           []*snapshot.Node
+}
+
+// New returns a Requeuer.
+func New(o Options) (*Requeuer, error) {
+	if o.Cluster == nil {
+		return nil, errors.New("requeue: Cluster is required")
+	}
+	if o.PerSecond < 0 {
+		return nil, errors.New("requeue: PerSecond must not be negative")
+	}
+	if o.PerSecond == 0 {
+		o.PerSecond = 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	r := &Requeuer{options: o, changed: make(chan struct{}, 1), queue: queue{pods: map[id]*pendingPod{}}}
+	r.metrics = newMetrics(&r.pendingCount)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(r.metrics); err != nil {
+			return nil, fmt.Errorf("requeue: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Use replaces the engines, by profile. Pods that another engine rejected are evaluated again.
+func (r *Requeuer) Use(engines map[string]*engine.Engine) {
+	r.mu.Lock()
+	r.engines = engines
+	r.mu.Unlock()
+	r.signal()
+}
+
+// Observer returns the function to call for every filter call of a profile: see extender.Options.Filtered.
+func (r *Requeuer) Observer(profile string, e *engine.Engine) func(req engine.Request, fits bool, unknown []string) {
+	return func(req engine.Request, fits bool, unknown []string) {
+		i := id{profile, req.Pod.UID}
+		switch {
+		case fits && r.pendingCount.Load() > 0:
+			r.passed(i)
+		case !fits && i.uid != "" && len(req.Nodes) > 0 && !snapshot.Gated(req.Pod):
+			r.rejected(i, req, unknown, e)
+		}
+	}
+}
+
+// Status describes a pending pod.
+type Status struct {
+	// Since is when Outboard first rejected the pod.
+	Since time.Time
+	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did; zero if never.
+	Requeues     int
+	LastRequeued time.Time
+}
+
+// Status returns the status of a pod that the profile rejected; ok is false if the pod is not pending because of it.
+func (r *Requeuer) Status(profile string, pod types.UID) (status Status, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.queue.pods[id{profile, pod}]; p != nil {
+		return Status{p.since, p.requeues, p.lastRequeued}, true
+	}
+	return Status{}, false
+}
+
+func (r *Requeuer) passed(i id) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue.passed(i) {
+		r.metrics.requeues.WithLabelValues(outcomeSuccess).Inc()
+	}
+	r.pendingCount.Store(int64(len(r.queue.pods)))
+}
+
+func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, e *engine.Engine) {
+	n := nodesOf(req, unknown)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	added, wasRequeued := r.queue.rejected(i, req.Pod, n, evaluation{req.View.Room(), e}, time.Now())
+	if !added {
+		r.metrics.dropped.Inc()
+	}
+	if wasRequeued {
+		r.metrics.requeues.WithLabelValues(outcomeRejected).Inc()
+	}
+	r.pendingCount.Store(int64(len(r.queue.pods)))
+	if wasRequeued || r.options.Cluster.View().Room() != req.View.Room() { // Run may have seen the newer View already
+		r.signal()
+	}
+}
+
+func (r *Requeuer) signal() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run requeues pods until ctx ends. Call it once.
+func (r *Requeuer) Run(ctx context.Context) {
+	for {
+		view := r.options.Cluster.View()
+		wait, worked := r.step(ctx)
+		if !sleep(ctx, pauseFactor*worked) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.options.Cluster.Superseded(view):
+		case <-r.changed:
+		case <-time.After(wait):
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// step requeues at most one pod. It returns how long to wait unless something changes, and how long it has evaluated
+// pods.
+func (r *Requeuer) step(ctx context.Context) (wait, worked time.Duration) {
+	now := time.Now()
+	if wait := r.awaitOutcome(now); wait > 0 {
+		return wait, 0
+	}
+	if wait := r.notBefore.Sub(now); wait > 0 {
+		return wait, 0
+	}
+	pod, wait := r.nextFitting(ctx, now)
+	worked = time.Since(now)
+	r.metrics.evaluating.Add(worked.Seconds())
+	if pod != nil {
+		r.requeue(ctx, pod)
+		return 0, worked
+	}
+	return wait, worked
+}
+
+// awaitOutcome records the outcome of the last requeue. It returns how long to wait if that is not known yet.
+func (r *Requeuer) awaitOutcome(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.queue.current
+	if current == nil {
+		return 0
+	}
+	outcome := outcomeTimeout
+	if pod := r.options.Cluster.PodByUID(current.uid); pod == nil || pod.Spec.NodeName != "" {
+		outcome = outcomeSuccess // perhaps kube-scheduler asked another replica
+	} else if wait := maxWait - now.Sub(current.at); wait > 0 {
+		return wait
+	}
+	if !current.fits {
+		r.metrics.requeues.WithLabelValues(outcome).Inc()
+	}
+	r.queue.current = nil
+	return 0
+}
+
+// nextFitting returns the most urgent pod that now fits on a node. If there is none, it returns how long to wait unless
+// the View changes.
+func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod, time.Duration) {
+	r.mu.Lock()
+	pods, next := r.queue.due(now)
+	engines := r.engines
+	r.mu.Unlock()
+	for _, p := range pods {
+		if ctx.Err() != nil {
+			break
+		}
+		pod, e := r.options.Cluster.PodByUID(p.uid), engines[p.profile]
+		switch {
+		case pod == nil && now.Sub(p.lastCall) < idleInterval: // kube-scheduler may see a new pod before Outboard does
+			continue
+		case pod == nil, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, e == nil:
+			r.update(func(q *queue) { q.remove(p) })
+			continue
+		}
+		view := r.options.Cluster.View()
+		eval := evaluation{view.Room(), e}
+		if p.evaluated == eval {
+			continue
+		}
+		r.nodes = p.nodes.in(view, r.nodes[:0])
+		fits, err := e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes})
+		if fits {
+			return p, 0
+		}
+		if err == nil || ctx.Err() == nil { // a filter call would fail in the same way
+			r.update(func(q *queue) { q.stillRejected(p, eval) })
+		}
+	}
+	if next.IsZero() {
+		return nil, idleInterval
+	}
+	return nil, min(idleInterval, next.Sub(now))
+}
+
+func (r *Requeuer) update(change func(*queue)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.queue)
+	r.pendingCount.Store(int64(len(r.queue.pods)))
+}
+
+// requeue requeues the pod, unless it has changed in the queue since.
+func (r *Requeuer) requeue(ctx context.Context, p *pendingPod) {
+	now := time.Now()
+	r.mu.Lock()
+	ok := r.queue.requeue(p, now) // before the write: kube-scheduler may ask before the write returns
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	r.notBefore = now.Add(time.Second / time.Duration(r.options.PerSecond))
+	found, err := r.options.Cluster.RetryPod(ctx, p.namespace, p.name, p.uid)
+	if found && err == nil {
+		r.metrics.patches.Inc()
+		if r.lastWriteFailed {
+			r.options.Logger.Info("requeuing pending pods works again")
+		}
+		r.lastWriteFailed = false
+		return
+	}
+	r.notRequeued(p, err)
+}
+
+// notRequeued records that a pod was not requeued because it does not exist, or because of the error.
+func (r *Requeuer) notRequeued(p *pendingPod, err error) {
+	outcome := outcomeNotFound
+	r.update(func(q *queue) {
+		if q.current != nil && q.current.id == p.id {
+			q.current = nil
+		}
+		if err == nil {
+			delete(q.pods, p.id)
+		}
+	})
+	if err != nil {
+		outcome, r.notBefore = outcomeError, time.Now().Add(errorPause)
+		hint := ""
+		if apierrors.IsForbidden(err) {
+			r.notBefore = time.Now().Add(forbiddenPause)
+			hint = "grant the verb patch on pods/status, or set requeue.perSecond to 0"
+		}
+		if !r.lastWriteFailed {
+			r.options.Logger.Warn("cannot requeue a pending pod that now fits", "pod", p.namespace+"/"+p.name, "error", err, "hint", hint)
+		}
+		r.lastWriteFailed = true
+	}
+	r.metrics.requeues.WithLabelValues(outcome).Inc()
+}

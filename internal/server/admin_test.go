@@ -1,0 +1,162 @@
+package server_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"outboard.dev/outboard/internal/server"
+)
+
+func TestReadyzListsEveryCheck(t *testing.T) {
+	var synced atomic.Bool
+	r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Checks: []server.Check{
+		{Name: "informers", Ready: func() error {
+			if !synced.Load() {
+				return errors.New("nodes not synced")
+			}
+			return nil
+		}},
+		{Name: "ledger", Ready: func() error { return nil }},
+	}}})
+	r.log.wait(t, "serving", 1)
+	if status, body := r.get(t, "/readyz"); status != 503 || body != "[+] serving: ok\n[-] informers: nodes not synced\n[+] ledger: ok\n" {
+		t.Errorf("before: %d\n%s", status, body)
+	}
+	synced.Store(true)
+	if status, body := r.get(t, "/readyz"); status != 200 || body != "[+] serving: ok\n[+] informers: ok\n[+] ledger: ok\n" {
+		t.Errorf("after: %d\n%s", status, body)
+	}
+	if status, body := r.get(t, "/healthz"); status != 200 || body != "ok\n" {
+		t.Errorf("/healthz: %d %q", status, body)
+	}
+}
+
+func TestAdminServesWhatItIsGiven(t *testing.T) {
+	r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
+		"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) }),
+		"/broken":        http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("broken") }),
+	}}})
+	for path, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"/explain/p1":   {200, "p1"},
+		"/metrics":      {200, "outboard_server_open_connections 0"},
+		"/broken":       {500, "internal error"},
+		"/missing":      {404, ""},
+		"/debug/pprof/": {404, ""},
+	} {
+		if status, body := r.get(t, path); status != want.status || !strings.Contains(body, want.text) {
+			t.Errorf("GET %s = %d %q, want %d with %q", path, status, body, want.status, want.text)
+		}
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
+		req, _ := http.NewRequestWithContext(t.Context(), method, r.adminURL+"/explain/p1", nil)
+		resp, err := newClient(t, nil).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
+			t.Errorf("%s = %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+		}
+	}
+}
+
+func TestPprofIsServedWhenAskedFor(t *testing.T) {
+	r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Pprof: true}})
+	if status, body := r.get(t, "/debug/pprof/goroutine?debug=1"); status != 200 || !strings.Contains(body, "goroutine profile") {
+		t.Errorf("%d %q", status, body)
+	}
+}
+
+func TestAdminKeepsToLoopback(t *testing.T) {
+	for _, tc := range []struct {
+		address string
+		allow   bool
+		want    string // part of the error; "" for none
+	}{
+		{"127.0.0.1:0", false, ""},
+		{"localhost:0", false, ""},
+		{"0.0.0.0:0", true, ""},
+		{"0.0.0.0:0", false, "not a loopback address"},
+		{":0", false, "not a loopback address"},
+		{"[::]:0", false, "not a loopback address"},
+		{"10.0.0.1:0", false, "not a loopback address"},
+		{"nonsense", false, "admin address"},
+	} {
+		s, err := server.New(server.Options{Handler: echo, Address: "127.0.0.1:0", ShutdownDelay: -1, Logger: slog.New(slog.DiscardHandler), Admin: server.AdminOptions{Address: tc.address, AllowRemote: tc.allow}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Listen()
+		if err == nil {
+			runToItsEnd(t, s)
+		}
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Listen() with admin on %q (remote: %v): %v, want %q", tc.address, tc.allow, err, tc.want)
+		}
+	}
+}
+
+func TestListenTellsWhichAddress(t *testing.T) {
+	r := start(t, server.Options{Handler: echo})
+	for _, opts := range []server.Options{
+		{Handler: echo, Address: r.addr, Admin: server.AdminOptions{Address: "127.0.0.1:0"}},
+		{Handler: echo, Address: "127.0.0.1:0", Admin: server.AdminOptions{Address: r.addr}},
+		{Handler: echo, Address: "nonsense"},
+	} {
+		s, err := server.New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "address") {
+			t.Errorf("Run() = %v, want an error about the address", err)
+		}
+	}
+}
+
+// Other hosts can reach metrics and health, and nothing else. The address to which a request comes decides that.
+func TestAllowRemoteMetrics(t *testing.T) {
+	explain := map[string]http.Handler{"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}
+	all := map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 200, "/debug/pprof/": 200} // status by path
+	some := map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 403, "/debug/pprof/": 403, "/metrics/": 403, "//explain/p": 403}
+	to := func(address net.Addr) func(*server.Server) {
+		return func(s *server.Server) { s.SetAdminLocalAddr(address) }
+	}
+	for _, tt := range []struct {
+		name       string
+		everything bool
+		adjust     func(*server.Server)
+		want       map[string]int
+	}{
+		{"to an IPv4 address", false, to(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}), some},
+		{"to an IPv6 address", false, to(&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}), some},
+		{"to an unknown address", false, to(nil), some},
+		{"to loopback", false, func(*server.Server) {}, all},
+		{"everything, to an IPv4 address", true, to(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}), all},
+		{"everything, to loopback", true, func(*server.Server) {}, all},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			admin := server.AdminOptions{Address: "0.0.0.0:0", AllowRemoteMetrics: true, AllowRemote: tt.everything, Handlers: explain, Pprof: true}
+			r := start(t, server.Options{Handler: echo, Admin: admin}, tt.adjust)
+			_, port, err := net.SplitHostPort(r.AdminAddr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.adminURL = "http://" + net.JoinHostPort("127.0.0.1", port)
+			r.log.wait(t, "serving", 1)
+			for path, want := range tt.want {
+				if status, body := r.get(t, path); status != want {
+					t.Errorf("GET %s = %d %q, want %d", path, status, body, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,249 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"outboard.dev/outboard/internal/throttle"
+)
+
+// A credential is one valid set of certificate, key and client CAs. It is immutable; a reload creates a new one.
+type credential struct {
+	config  *tls.Config
+	clients *x509.CertPool // nil: callers need no certificate
+	leaf    *x509.Certificate
+	caUntil time.Time // when the first of the client CAs expires
+}
+
+// An identifier holds the current credential and decides which callers are allowed.
+type identifier struct {
+	opts    TLSOptions
+	http2   bool
+	logger  *slog.Logger
+	metrics *metrics
+	refused throttle.Log
+	current atomic.Pointer[credential]
+}
+
+// files returns the files of a credential.
+func (o TLSOptions) files() []string {
+	files := []string{o.CertFile, o.KeyFile}
+	if o.ClientCAFile != "" {
+		files = append(files, o.ClientCAFile)
+	}
+	return files
+}
+
+// load makes a set of files the current credential, if it is valid as a whole.
+func (id *identifier) load(files map[string][]byte) error {
+	cert, err := tls.X509KeyPair(files[id.opts.CertFile], files[id.opts.KeyFile])
+	if err != nil {
+		return fmt.Errorf("certificate %s with key %s: %w", id.opts.CertFile, id.opts.KeyFile, err)
+	}
+	c := &credential{leaf: cert.Leaf}
+	if id.opts.ClientCAFile != "" {
+		if c.clients, c.caUntil, err = parseAuthorities(files[id.opts.ClientCAFile]); err != nil {
+			return fmt.Errorf("client CA %s: %w", id.opts.ClientCAFile, err)
+		}
+		id.metrics.certExpiry.WithLabelValues(certClientCA).Set(float64(c.caUntil.Unix()))
+	}
+	c.config = id.config(c, cert)
+	id.current.Store(c)
+	id.metrics.certExpiry.WithLabelValues(certServing).Set(float64(cert.Leaf.NotAfter.Unix()))
+	if now := time.Now(); now.After(cert.Leaf.NotAfter) {
+		id.logger.Warn("serving certificate has expired", "file", id.opts.CertFile, "notAfter", cert.Leaf.NotAfter)
+	}
+	return nil
+}
+
+func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
+	config := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{cert},
+		NextProtos:   []string{"http/1.1"},
+		// A resumed session would keep the verdict of earlier CAs.
+		SessionTicketsDisabled: true,
+	}
+	if id.http2 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if c.clients != nil {
+		// verify requires and verifies the certificate, by the rules for every request. tls.RequireAndVerifyClientCert
+		// would reject the same callers, but report the reason only in a log line.
+		config.ClientAuth = tls.RequestClientCert
+		config.ClientCAs = c.clients
+	}
+	return config
+}
+
+// verify checks the caller in the handshake. It uses the current CAs, not those at the start of the handshake: the
+// client may have received its new certificate in between.
+func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
+	verdict := id.current.Load().check(state.PeerCertificates, nil)
+	if verdict.refused != "" {
+		id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
+		id.refused.Log(id.logger, slog.LevelWarn, "handshake "+verdict.refused, "caller refused in the handshake",
+			"reason", verdict.refused, "error", verdict.err, "caller", callerName(state.PeerCertificates), "remote", remote.String())
+	}
+	return verdict.err
+}
+
+// serverConfig returns the configuration of the listener; every handshake uses the current credential.
+func (id *identifier) serverConfig() *tls.Config {
+	config := id.current.Load().config.Clone()
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		current := id.current.Load()
+		if current.clients == nil {
+			return current.config, nil
+		}
+		config, remote := current.config.Clone(), hello.Conn.RemoteAddr()
+		config.VerifyConnection = func(state tls.ConnectionState) error { return id.verify(state, remote) }
+		return config, nil
+	}
+	return config
+}
+
+// parseAuthorities returns the certificates in PEM data, which must contain at least one and nothing else.
+func parseAuthorities(data []byte) (*x509.CertPool, time.Time, error) {
+	pool := x509.NewCertPool()
+	var until time.Time
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, until, fmt.Errorf("contains a %s: must contain only certificates", block.Type)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, until, err
+		}
+		pool.AddCert(cert)
+		if until.IsZero() || cert.NotAfter.Before(until) {
+			until = cert.NotAfter
+		}
+	}
+	if until.IsZero() {
+		return nil, until, errors.New("contains no PEM certificate")
+	}
+	return pool, until, nil
+}
+
+// A verdict is whether a certificate is allowed, by one credential.
+type verdict struct {
+	under   *credential
+	until   time.Time // when the certificate, or one in its chain, expires
+	refused string    // reason, as in the metric; "" if the caller is allowed
+	err     error
+}
+
+// check verifies a certificate chain. It compares names only if allowed is not empty.
+func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict {
+	refuse := func(reason string, err error) *verdict { return &verdict{under: c, refused: reason, err: err} }
+	if len(chain) == 0 {
+		return refuse(refusedNoCertificate, errors.New("client certificate required"))
+	}
+	intermediates := x509.NewCertPool()
+	for _, cert := range chain[1:] {
+		intermediates.AddCert(cert)
+	}
+	verified, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: c.clients, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return refuse(refusal(err), fmt.Errorf("client certificate: %w", err))
+	}
+	if len(allowed) > 0 && !slices.ContainsFunc(certNames(chain[0]), func(name string) bool {
+		return slices.Contains(allowed, name)
+	}) {
+		return refuse(refusedName, fmt.Errorf("client %q is not allowed to call: add a name of its certificate to serving.tls.allowedClients", callerName(chain)))
+	}
+	v := &verdict{under: c}
+	for _, path := range verified { // the best path determines how long the certificate is valid
+		until := path[0].NotAfter
+		for _, cert := range path[1:] {
+			if cert.NotAfter.Before(until) {
+				until = cert.NotAfter
+			}
+		}
+		if until.After(v.until) {
+			v.until = until
+		}
+	}
+	return v
+}
+
+func refusal(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &unknown):
+		return refusedAuthority
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return refusedExpired
+	default:
+		return refusedInvalid
+	}
+}
+
+func certNames(cert *x509.Certificate) []string {
+	names := append([]string{cert.Subject.CommonName}, cert.DNSNames...)
+	for _, uri := range cert.URIs {
+		names = append(names, uri.String())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// callerName returns one name of the caller, for messages.
+func callerName(chain []*x509.Certificate) string {
+	if len(chain) > 0 {
+		if names := certNames(chain[0]); len(names) > 0 {
+			return names[0]
+		}
+	}
+	return ""
+}
+
+// verdictOf returns the verdict on the connection of a request. Verifying costs as much as a small call, so the
+// connection caches the verdict until the credential changes or the certificate expires.
+func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState) *verdict {
+	var chain []*x509.Certificate
+	if state != nil {
+		chain = state.PeerCertificates
+	}
+	now, kept := id.current.Load(), &sessionOf(ctx).verdict
+	if v := kept.Load(); v != nil && v.under == now && (v.refused != "" || time.Now().Before(v.until)) {
+		return v
+	}
+	v := now.check(chain, id.opts.AllowedClients)
+	kept.Store(v)
+	return v
+}
+
+// admit responds with 403 and returns false if the caller is not allowed.
+func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
+	if id.opts.ClientCAFile == "" {
+		return true
+	}
+	verdict := id.verdictOf(r.Context(), r.TLS)
+	if verdict.refused == "" {
+		return true
+	}
+	id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
+	id.refused.Log(id.logger, slog.LevelWarn, verdict.refused, "caller refused", "reason", verdict.refused, "error", verdict.err,
+		"remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
+	// Close the connection: this caller may return with a newer certificate.
+	w.Header().Set("Connection", "close")
+	hangUp(w, r)
+	if verdict.refused != refusedName || id.opts.Refused == nil || !id.opts.Refused(w, r, verdict.err) {
+		http.Error(w, verdict.err.Error(), http.StatusForbidden)
+	}
+	return false
+}

@@ -1,0 +1,480 @@
+package server_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/server"
+)
+
+func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
+	p := newPKI(t)
+	hour := time.Hour
+	now := time.Now()
+	const scheduler = "system:kube-scheduler"
+	tests := []struct {
+		name    string
+		allowed []string
+		cert    *tls.Certificate
+		status  int    // 0: the handshake fails
+		reason  string // of the metric
+		text    string // in the response
+	}{
+		{"allowed by common name", []string{"other", scheduler},
+			p.issue(t, p.clientCA, certs.Request{CommonName: scheduler, Client: true}), 200, "", "hello"},
+		{"allowed by DNS name", []string{"scheduler.example"},
+			p.issue(t, p.clientCA, certs.Request{Hosts: []string{"scheduler.example"}, Client: true}), 200, "", "hello"},
+		{"allowed by URI", []string{"spiffe://cluster/scheduler"},
+			p.issue(t, p.clientCA, certs.Request{URIs: []string{"spiffe://cluster/scheduler"}, Client: true}), 200, "", "hello"},
+		{"whoever has a certificate", nil,
+			p.issue(t, p.clientCA, certs.Request{Client: true}), 200, "", "hello"},
+		{"another name", []string{scheduler},
+			p.issue(t, p.clientCA, certs.Request{CommonName: "kubelet", Client: true}), 403, "name_not_allowed", `client "kubelet" is not allowed`},
+		{"the name in other letters", []string{scheduler},
+			p.issue(t, p.clientCA, certs.Request{CommonName: "System:Kube-Scheduler", Client: true}), 403, "name_not_allowed", "not allowed"},
+		{"the name as a part", []string{scheduler},
+			p.issue(t, p.clientCA, certs.Request{CommonName: scheduler + "x", Client: true}), 403, "name_not_allowed", "not allowed"},
+		{"the name as organization", []string{scheduler},
+			p.issue(t, p.clientCA, certs.Request{CommonName: "x", Organizations: []string{scheduler}, Client: true}), 403, "name_not_allowed", "not allowed"},
+		{"no name, and the empty name allowed", []string{""},
+			p.issue(t, p.clientCA, certs.Request{Client: true}), 403, "name_not_allowed", "not allowed"},
+		{"no certificate", nil, nil, 0, "no_certificate", ""},
+		{"unknown authority", nil,
+			p.issue(t, newAuthority(t), certs.Request{CommonName: scheduler, Client: true}), 0, "unknown_authority", ""},
+		{"the server's authority", nil,
+			p.issue(t, p.serverCA, certs.Request{CommonName: scheduler, Client: true}), 0, "unknown_authority", ""},
+		{"expired", nil,
+			p.issue(t, p.clientCA, certs.Request{CommonName: scheduler, Client: true, NotBefore: now.Add(-2 * hour), NotAfter: now.Add(-hour)}), 0, "expired", ""},
+		{"not yet valid", nil,
+			p.issue(t, p.clientCA, certs.Request{CommonName: scheduler, Client: true, NotBefore: now.Add(hour)}), 0, "expired", ""},
+		{"a server's certificate", nil,
+			p.issue(t, p.clientCA, certs.Request{CommonName: scheduler, Server: true, Hosts: []string{"x"}}), 0, "invalid_certificate", ""},
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, tc := range tests {
+			t.Run(tls.VersionName(version)+"/"+tc.name, func(t *testing.T) {
+				var effects atomic.Int64
+				r := start(t, server.Options{TLS: p.options(tc.allowed...), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					effects.Add(1)
+					echo(w, r)
+				})})
+				config := p.config(tc.cert)
+				config.MinVersion, config.MaxVersion = version, version
+				status, answer, err := post(newClient(t, config), "https://"+r.addr+"/bind", "hello")
+
+				if tc.status == 0 && err == nil || tc.status != 0 && (err != nil || status != tc.status) {
+					t.Fatalf("POST: got %d %q, %v; want status %d", status, answer, err, tc.status)
+				}
+				if !strings.Contains(answer, tc.text) {
+					t.Errorf("got response %q, want one with %q", answer, tc.text)
+				}
+				if got, want := effects.Load() == 1, tc.status == 200; got != want {
+					t.Errorf("handler called: %v, want %v", got, want)
+				}
+				if tc.reason == "" {
+					return
+				}
+				if got := r.metric(t, "outboard_server_refused_callers_total", tc.reason); got != 1 {
+					t.Errorf("refused callers for %q: %v, want 1", tc.reason, got)
+				}
+				r.log.wait(t, "reason="+tc.reason, 1)
+				if strings.Contains(r.log.all(), "hello") {
+					t.Errorf("the log holds the body:\n%s", r.log.all())
+				}
+			})
+		}
+	}
+}
+
+// The option Refused can respond to a caller without an allowed name and explain the reason; the handler never gets the call.
+// The server refuses other callers as before, and the log has their addresses.
+func TestRefusedCallersAreAnswered(t *testing.T) {
+	p := newPKI(t)
+	opts := p.options("system:kube-scheduler")
+	opts.Refused = func(w http.ResponseWriter, r *http.Request, err error) bool {
+		if r.URL.Path == "/other" {
+			return false
+		}
+		_, _ = fmt.Fprintf(w, "why: %v", err)
+		return true
+	}
+	r := start(t, server.Options{TLS: opts, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the handler was called")
+	})})
+	known := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "kubelet", Client: true})))
+	const why = `client "kubelet" is not allowed to call: add a name of its certificate to serving.tls.allowedClients`
+	for path, want := range map[string]struct {
+		status int
+		answer string
+	}{"/bind": {200, "why: " + why}, "/other": {403, why}} {
+		status, answer, err := post(known, "https://"+r.addr+path, "hello")
+		if err != nil || status != want.status || strings.TrimSpace(answer) != want.answer {
+			t.Errorf("POST %s = %d %q, %v", path, status, answer, err)
+		}
+	}
+	if got := r.metric(t, "outboard_server_refused_callers_total", "name_not_allowed"); got != 2 {
+		t.Errorf("refused callers: %v, want 2", got)
+	}
+	if _, _, err := post(newClient(t, p.config(nil)), "https://"+r.addr+"/bind", "hello"); err == nil {
+		t.Error("a caller without a certificate gets a response")
+	}
+	r.log.wait(t, "caller refused in the handshake", 1)
+	for line := range strings.Lines(r.log.all()) {
+		if strings.Contains(line, "caller refused") && !strings.Contains(line, "remote=127.0.0.1:") {
+			t.Errorf("the log does not have the caller's address: %s", line)
+		}
+	}
+}
+
+func TestWithoutClientCACallersNeedNoCertificate(t *testing.T) {
+	p := newPKI(t)
+	opts := p.options()
+	opts.ClientCAFile = ""
+	r := start(t, server.Options{TLS: opts, Handler: echo})
+	mustPost(t, newClient(t, p.config(nil)), "https://"+r.addr, "hello", 200)
+}
+
+func TestOldTLSIsRefused(t *testing.T) {
+	p := newPKI(t)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	config := p.config(p.issue(t, p.clientCA, certs.Request{Client: true}))
+	config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, _, err := post(newClient(t, config), "https://"+r.addr, ""); err == nil {
+		t.Error("the server accepts TLS 1.1")
+	}
+}
+
+// Certificates, key and client authorities change many times under load, in the order that administrators use: they add the new
+// authority before its first use, and remove the old one after its last use.
+func TestRotationUnderLoadFailsNobody(t *testing.T) {
+	for name, http2 := range map[string]bool{"http1": false, "http2": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPKI(t)
+			r := start(t, server.Options{
+				TLS: p.options("caller"), HTTP2: http2, Handler: echo, MaxConnectionAge: 20 * time.Millisecond,
+			})
+			l := newLoad(t, p, "https://"+r.addr, http2)
+			l.renew(p.issue(t, p.clientCA, certs.Request{CommonName: "caller", Client: true}))
+			l.start(t)
+			const rotations = 6
+			reloads := 0
+			reloaded := func() { reloads++; r.log.wait(t, "reloaded the TLS files", reloads) }
+			for range rotations {
+				p.writeServerPair(t)
+				reloaded()
+				next := newAuthority(t)
+				p.writeClientCA(t, p.clientCA, next)
+				reloaded()
+				l.renew(p.issue(t, next, certs.Request{CommonName: "caller", Client: true}))
+				l.waitRenewed()
+				p.clientCA = next
+				p.writeClientCA(t, next)
+				reloaded()
+			}
+			l.stop()
+			t.Logf("%d calls, %d handshakes, %d failed, %d rotations", l.calls.Load(), l.handshakes.Load(), l.failed.Load(), rotations)
+		})
+	}
+}
+
+// A load is a set of clients that call continuously, some with a new connection for every call.
+type load struct {
+	url                       string
+	current                   atomic.Pointer[tls.Certificate] // presented in new handshakes
+	workers                   []*worker
+	running                   sync.WaitGroup
+	done                      chan struct{}
+	progress                  chan struct{}
+	calls, handshakes, failed atomic.Int64
+}
+
+type worker struct {
+	client    *http.Client
+	presented atomic.Pointer[tls.Certificate] // in the last handshake
+}
+
+func newLoad(t *testing.T, p *pki, url string, http2 bool) *load {
+	l := &load{url: url, done: make(chan struct{}), progress: make(chan struct{}, 1)}
+	for i := range 4 { // the number of concurrent handshakes; with HTTP/2 a connection has two seconds to begin
+		w := &worker{}
+		config := p.config(nil)
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			l.handshakes.Add(1)
+			w.presented.Store(l.current.Load())
+			return w.presented.Load(), nil
+		}
+		w.client = newClient(t, config)
+		transport := w.client.Transport.(*http.Transport)
+		transport.ForceAttemptHTTP2, transport.DisableKeepAlives = http2, i%2 == 0
+		l.workers = append(l.workers, w)
+	}
+	return l
+}
+
+func (l *load) renew(cert *tls.Certificate) { l.current.Store(cert) }
+
+func (l *load) start(t *testing.T) {
+	for _, w := range l.workers {
+		l.running.Go(func() {
+			for {
+				select {
+				case <-l.done:
+					return
+				default:
+				}
+				l.calls.Add(1)
+				if status, answer, err := post(w.client, l.url, "hello"); err != nil || status != 200 {
+					l.failed.Add(1)
+					t.Errorf("call during rotation: %d %q, %v", status, answer, err)
+				}
+				select {
+				case l.progress <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+}
+
+// waitRenewed waits until every client has presented the current certificate.
+func (l *load) waitRenewed() {
+	for _, w := range l.workers {
+		for w.presented.Load() != l.current.Load() {
+			<-l.progress
+		}
+	}
+}
+
+func (l *load) stop() {
+	close(l.done)
+	l.running.Wait()
+}
+
+func TestBadNewFilesKeepTheOld(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(t *testing.T, p *pki)
+		want  string
+	}{
+		{"certificate is garbage", func(t *testing.T, p *pki) { p.overwrite(t, "tls.crt", "garbage") }, "tls.crt"},
+		{"key of another", func(t *testing.T, p *pki) {
+			pair, err := p.serverCA.Issue(certs.Request{Client: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.overwrite(t, "tls.key", string(pair.Key))
+		}, "private key does not match"},
+		{"authorities are empty", func(t *testing.T, p *pki) { p.overwrite(t, "ca.crt", "") }, "contains no PEM certificate"},
+		{"authorities are a key", func(t *testing.T, p *pki) { p.overwrite(t, "ca.crt", string(p.clientCA.Pair().Key)) }, "must contain only certificates"},
+		{"authorities are broken", func(t *testing.T, p *pki) {
+			p.overwrite(t, "ca.crt", string(p.clientCA.Pair().Cert)+"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+		}, "ca.crt"},
+		{"certificate is gone", func(t *testing.T, p *pki) {
+			if err := os.Remove(p.file("tls.crt")); err != nil {
+				t.Fatal(err)
+			}
+		}, "no such file"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPKI(t)
+			r := start(t, server.Options{TLS: p.options(), Handler: echo})
+			former := p.config(p.issue(t, p.clientCA, certs.Request{Client: true}))
+
+			tc.spoil(t, p)
+			line := r.log.wait(t, "cannot reload", 1)
+			if !strings.Contains(line, tc.want) {
+				t.Errorf("logged %q, want %q", line, tc.want)
+			}
+			if got := r.metric(t, "outboard_server_tls_reloads_total", "error"); got < 1 {
+				t.Errorf("failed reloads: %v, want at least 1", got)
+			}
+			mustPost(t, newClient(t, former), "https://"+r.addr, "hello", 200)
+
+			next := newAuthority(t)
+			p.writeClientCA(t, p.clientCA, next)
+			p.writeServerPair(t)
+			renewed := newClient(t, p.config(p.issue(t, next, certs.Request{Client: true})))
+			for n := 1; ; n++ { // the server may load both files in one reload or in two
+				r.log.wait(t, "reloaded the TLS files", n)
+				if status, _, err := post(renewed, "https://"+r.addr, "hello"); err == nil && status == 200 {
+					break
+				}
+			}
+		})
+	}
+}
+
+// overwrite replaces a file in one step.
+func (p *pki) overwrite(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(p.file("tmp"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.file("tmp"), p.file(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An identity belongs to the connection, but trust does not: removing the authority also ends the trust in existing connections.
+func TestOpenConnectionsLoseTrustWithTheirAuthority(t *testing.T) {
+	p := newPKI(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var effects atomic.Int64
+	r := start(t, server.Options{TLS: p.options(), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		effects.Add(1)
+		if r.URL.Path == "/hold" {
+			entered <- struct{}{}
+			<-leave
+		}
+		echo(w, r)
+	})})
+	url := "https://" + r.addr
+	busy := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "busy", Client: true})))
+	idle := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "idle", Client: true})))
+	mustPost(t, idle, url, "", 200)
+	held := make(chan error)
+	go func() {
+		_, _, err := post(busy, url+"/hold", "")
+		held <- err
+	}()
+	<-entered
+
+	next := newAuthority(t)
+	p.writeClientCA(t, next)
+	r.log.wait(t, "reloaded the TLS files", 1)
+	leave <- struct{}{}
+	if err := <-held; err != nil {
+		t.Fatalf("the call in progress during the reload failed: %v", err)
+	}
+	before := effects.Load()
+
+	var reused bool
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}
+	req, _ := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "POST", url, strings.NewReader(""))
+	resp, err := busy.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if !reused || resp.StatusCode != http.StatusForbidden || !resp.Close {
+		t.Errorf("call on the open connection (reused: %v) = %d (close: %v), want 403 and the end of the connection", reused, resp.StatusCode, resp.Close)
+	}
+	// Closed by the reload, or refused like the other one if it became idle only after the reload.
+	if status, answer, err := post(idle, url, ""); err == nil && status != http.StatusForbidden {
+		t.Errorf("call of a client that was idle during the reload = %d %q", status, answer)
+	}
+	if effects.Load() != before {
+		t.Error("the handler was called for an untrusted caller")
+	}
+	renewed := newClient(t, p.config(p.issue(t, next, certs.Request{CommonName: "busy", Client: true})))
+	mustPost(t, renewed, url, "", 200)
+}
+
+// A client cannot know that the server no longer trusts its certificate on an open connection: the reload closes idle ones.
+func TestReloadEndsIdleConnectionsWithoutTrust(t *testing.T) {
+	p := newPKI(t)
+	next := newAuthority(t)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	p.writeClientCA(t, p.clientCA, next)
+	r.log.wait(t, "reloaded the TLS files", 1)
+	connect := func(by *certs.Authority) (*tls.Conn, *bufio.Reader) {
+		c, err := tls.Dial("tcp", r.addr, p.config(p.issue(t, by, certs.Request{Client: true})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c, bufio.NewReader(c)
+	}
+	call := func(c *tls.Conn, answers *bufio.Reader) {
+		t.Helper()
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("got response %v, %v; want 200", resp, err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, oldAnswers := connect(p.clientCA)
+	kept, keptAnswers := connect(next)
+	call(old, oldAnswers)
+	call(kept, keptAnswers)
+
+	p.writeClientCA(t, next)
+	if b, err := oldAnswers.ReadByte(); err == nil {
+		t.Errorf("the untrusted connection sends %q, want its end", b)
+	}
+	call(kept, keptAnswers)
+	if got := r.metric(t, "outboard_server_refused_callers_total", "unknown_authority"); got != 0 {
+		t.Errorf("%v refused requests, want none", got)
+	}
+}
+
+func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
+	p := newPKI(t)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	end := time.Now().Add(4 * time.Second)
+	client := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{Client: true, NotAfter: end})))
+	mustPost(t, client, "https://"+r.addr, "", 200)
+	for {
+		status, _, err := post(client, "https://"+r.addr, "")
+		if err != nil {
+			t.Fatal(err) // the open connection was closed before the server refused a call on it
+		}
+		if status == http.StatusForbidden {
+			break
+		}
+		if time.Now().After(end.Add(time.Minute)) {
+			t.Fatal("the server still accepts the certificate long after it expired")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := r.metric(t, "outboard_server_refused_callers_total", "expired"); got != 1 {
+		t.Errorf("refused for expiry: %v, want 1", got)
+	}
+}
+
+func TestExpiryIsAMetric(t *testing.T) {
+	p := newPKI(t)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	for _, cert := range []string{"serving", "client_ca"} {
+		if got := r.metric(t, "outboard_server_certificate_expiry_timestamp_seconds", cert); got < float64(time.Now().Unix()) {
+			t.Errorf("%s expires at %v, want a time in the future", cert, got)
+		}
+	}
+}
+
+// Probes that open the port and disconnect, and plain HTTP on the TLS port, must not fill the log.
+func TestHandshakeNoiseIsForDebugging(t *testing.T) {
+	p := newPKI(t)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	for range 50 {
+		dial(t, r.addr).Close()
+	}
+	if _, _, err := post(newClient(t, nil), "http://"+r.addr, ""); err != nil {
+		t.Fatal(err)
+	}
+	r.log.wait(t, "TLS handshake error", 1)
+	log := r.log.all()
+	if strings.Contains(log, "WARN") || strings.Contains(log, "ERROR") {
+		t.Errorf("the log has probes as errors or warnings:\n%s", log)
+	}
+	if n := strings.Count(log, "TLS handshake error"); n > 10 {
+		t.Errorf("%d lines about probes, want at most 10", n)
+	}
+}

@@ -1,0 +1,65 @@
+package server_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/internal/server"
+)
+
+func TestNewRefusesBadOptions(t *testing.T) {
+	p := newPKI(t)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		opts server.Options
+		want []string
+	}{
+		{"nothing", server.Options{}, []string{"handler is required"}},
+		{"several faults are told together",
+			server.Options{BodyTimeout: -1, MaxConnections: -2, HTTP2: true},
+			[]string{"handler is required", "body timeout -1ns", "max connections -2", "http/2 needs tls"}},
+		{"less room than one body", server.Options{Handler: echo, MaxBodyBytes: 100, MaxInFlightBytes: 99}, []string{"max in-flight bytes 99 must be at least max body bytes 100"}},
+		{"no key", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x"}}, []string{"certificate file and a key file"}},
+		{"names without authority", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x", KeyFile: "y", AllowedClients: []string{"a"}}}, []string{"allowed clients need a client CA file"}},
+		{"missing file", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("missing.crt"), KeyFile: p.file("tls.key")}}, []string{"missing.crt", "no such file"}},
+		{"empty certificate", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: empty, KeyFile: p.file("tls.key")}}, []string{empty}},
+		{"empty authorities", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("tls.crt"), KeyFile: p.file("tls.key"), ClientCAFile: empty}}, []string{empty, "no PEM certificate"}},
+		{"check without function", server.Options{Handler: echo, Admin: server.AdminOptions{Checks: []server.Check{{Name: "c"}}}}, []string{`readiness check "c"`}},
+		{"pattern taken", server.Options{Handler: echo, Admin: server.AdminOptions{Handlers: map[string]http.Handler{"/readyz": echo}}}, []string{`admin handler "/readyz"`}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := server.New(tc.opts)
+			for _, want := range tc.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("New() error = %v, want one with %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestMetricsAreRegisteredOnceOrNotAtAll(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	opts := server.Options{Handler: echo, Registerer: registry}
+	if _, err := server.New(opts); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.New(opts); err == nil {
+		t.Error("a second server has the same metrics as the first")
+	}
+	for range 2 {
+		if _, err := server.New(server.Options{Handler: echo}); err != nil {
+			t.Errorf("without a registerer: %v", err)
+		}
+	}
+}

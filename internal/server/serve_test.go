@@ -1,0 +1,258 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/server"
+)
+
+// runToItsEnd runs a server that is already stopped when it starts.
+func runToItsEnd(t *testing.T, s *server.Server) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run() returned %v", err)
+	}
+}
+
+func TestPanicsAreSurvived(t *testing.T) {
+	r := start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/before":
+			panic("before the answer")
+		case "/within":
+			fmt.Fprint(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			panic("within the answer")
+		case "/abort":
+			panic(http.ErrAbortHandler)
+		}
+		echo(w, r)
+	})})
+	client := newClient(t, nil)
+	if status, answer, err := post(client, "http://"+r.addr+"/before", "secret"); err != nil || status != 500 || strings.Contains(answer, "before") {
+		t.Errorf("panic before the response: got %d %q, %v; want 500 without the reason", status, answer, err)
+	}
+	if _, answer, err := post(client, "http://"+r.addr+"/within", "secret"); err == nil {
+		t.Errorf("panic during the response: %q looks complete", answer)
+	}
+	if _, _, err := post(client, "http://"+r.addr+"/abort", ""); err == nil {
+		t.Error("an aborted response looks complete")
+	}
+	mustPost(t, client, "http://"+r.addr, "hello", 200)
+	if got := r.metric(t, "outboard_server_panics_total"); got != 2 {
+		t.Errorf("%v panics, want 2", got)
+	}
+	line := r.log.wait(t, "handler panicked", 2)
+	if !strings.Contains(line, "within the answer") || !strings.Contains(line, "serve_test.go") || strings.Contains(r.log.all(), "secret") {
+		t.Errorf("logged %q, want the reason, the stack and no body", line)
+	}
+}
+
+func TestHugeHeaderIsRefused(t *testing.T) {
+	r := start(t, server.Options{Handler: echo})
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.addr, nil)
+	req.Header.Set("X", strings.Repeat("x", 64<<10))
+	resp, err := newClient(t, nil).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got status %d, want 431", resp.StatusCode)
+	}
+}
+
+// Many connections that never finish a header use up the maximum. The server closes them for real callers, with TLS and without.
+func TestSlowlorisDoesNotKeepCallersOut(t *testing.T) {
+	p := newPKI(t)
+	for name, tls := range map[string]*server.TLSOptions{"plain": nil, "tls": p.options("caller")} {
+		t.Run(name, func(t *testing.T) {
+			const maximum, hostile = 32, 500
+			r := start(t, server.Options{TLS: tls, MaxConnections: maximum, ReadHeaderTimeout: time.Hour, Handler: echo})
+			url, client, beginning := "http://"+r.addr, newClient(t, nil), "POST / HTTP/1.1\r\nX: "
+			if tls != nil {
+				beginning = "\x16\x03\x01" // of a handshake
+				url, client = "https://"+r.addr, newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "caller", Client: true})))
+			}
+			mustPost(t, client, url, "hello", 200)
+			for i := range hostile {
+				fmt.Fprint(dial(t, r.addr), beginning)
+				if i%50 == 0 {
+					mustPost(t, client, url, "hello", 200) // on its own connection
+				}
+			}
+			client.CloseIdleConnections()
+			mustPost(t, client, url, "hello", 200) // on a new one
+			if got := r.metric(t, "outboard_server_open_connections"); got > maximum {
+				t.Errorf("%v open connections, the maximum is %d", got, maximum)
+			}
+			if got := r.metric(t, "outboard_server_connections_total", "evicted"); got < hostile-maximum {
+				t.Errorf("%v connections evicted, want at least %d", got, hostile-maximum)
+			}
+		})
+	}
+}
+
+// When every connection serves a request, the server closes a new connection and none of these.
+func TestBusyConnectionsAreNotEvicted(t *testing.T) {
+	const maximum = 4
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := start(t, server.Options{MaxConnections: maximum, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	})})
+	var calls sync.WaitGroup
+	for range maximum {
+		client := newClient(t, nil)
+		calls.Go(func() {
+			if status, _, err := post(client, "http://"+r.addr, "x"); err != nil || status != 200 {
+				t.Errorf("call in progress: %d, %v", status, err)
+			}
+		})
+		<-entered
+	}
+	if _, err := io.ReadAll(dial(t, r.addr)); err == nil {
+		t.Log("closed") // or reset
+	}
+	if got := r.metric(t, "outboard_server_connections_total", "refused"); got != 1 {
+		t.Errorf("%v connections refused, want 1", got)
+	}
+	close(leave)
+	calls.Wait()
+}
+
+// All kinds of hostile callers together; the server serves the honest caller, and its memory stays within the limit.
+func TestHostileCallersTogether(t *testing.T) {
+	const room = 4 << 20
+	var r *replica
+	r = start(t, server.Options{
+		MaxConnections: 64, MaxBodyBytes: room, MaxInFlightBytes: room, BusyTimeout: 10 * time.Millisecond, BodyTimeout: 100 * time.Millisecond,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			echo(w, req)
+			if held := r.metric(t, "outboard_server_in_flight_body_bytes"); held > room+64*16<<10 {
+				t.Errorf("%v bytes held, the limit is %d", held, room)
+			}
+		}),
+	})
+	const header = "POST / HTTP/1.1\r\nHost: x\r\n"
+	attacks := map[string]func(c net.Conn){
+		"declared 1 GiB":   func(c net.Conn) { fmt.Fprintf(c, header+"Content-Length: %d\r\n\r\n", 1<<30) },
+		"a drip of a body": func(c net.Conn) { fmt.Fprintf(c, header+"Content-Length: %d\r\n\r\nx", room) },
+		"endless chunks": func(c net.Conn) {
+			fmt.Fprint(c, header+"Transfer-Encoding: chunked\r\n\r\n")
+			chunk := "10000\r\n" + strings.Repeat("x", 0x10000) + "\r\n"
+			for {
+				if _, err := io.WriteString(c, chunk); err != nil {
+					return
+				}
+			}
+		},
+		"gzip":             func(c net.Conn) { fmt.Fprint(c, header+"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello") },
+		"endless header":   func(c net.Conn) { fmt.Fprint(c, header+"X: "+strings.Repeat("x", 1<<16)) },
+		"not HTTP":         func(c net.Conn) { fmt.Fprint(c, strings.Repeat("\x00\xff", 1000)) },
+		"both lengths":     func(c net.Conn) { fmt.Fprint(c, header+"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nhello") },
+		"negative length":  func(c net.Conn) { fmt.Fprint(c, header+"Content-Length: -5\r\n\r\nhello") },
+		"broken chunk":     func(c net.Conn) { fmt.Fprint(c, header+"Transfer-Encoding: chunked\r\n\r\nzzz\r\n") },
+		"never reads":      func(c net.Conn) { fmt.Fprint(c, strings.Repeat(header+"Content-Length: 5\r\n\r\nhello", 1000)) },
+		"opens and leaves": func(c net.Conn) { c.Close() },
+	}
+	var running sync.WaitGroup
+	for range 5 {
+		for _, attack := range attacks {
+			c := dial(t, r.addr)
+			_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+			running.Go(func() {
+				attack(c)
+				_, _ = io.Copy(io.Discard, c)
+				c.Close()
+			})
+		}
+		client := newClient(t, nil)
+		if got := mustPost(t, client, "http://"+r.addr, "hello", 200); got != "hello" {
+			t.Errorf("honest call: got %q", got)
+		}
+		client.CloseIdleConnections()
+	}
+	running.Wait()
+	for r.metric(t, "outboard_server_open_connections") > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
+		t.Errorf("%v bytes held at the end", got)
+	}
+	if got := r.metric(t, "outboard_server_panics_total"); got != 0 {
+		t.Errorf("%v panics", got)
+	}
+}
+
+// The server asks a client that keeps its connection open to make a new one, and the client loses no call.
+func TestOldConnectionsAreRenewed(t *testing.T) {
+	r := start(t, server.Options{MaxConnectionAge: time.Nanosecond, Handler: echo})
+	client := newClient(t, nil)
+	for range 3 {
+		mustPost(t, client, "http://"+r.addr, "hello", 200)
+	}
+	if got := r.metric(t, "outboard_server_connections_total", "accepted"); got != 3 {
+		t.Errorf("%v connections for 3 calls, want 3", got)
+	}
+	r = start(t, server.Options{MaxConnectionAge: -1, Handler: echo})
+	c := dial(t, r.addr)
+	answers := bufio.NewReader(c)
+	for range 3 {
+		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil || resp.Close {
+			t.Fatalf("got response %v, %v; want one that keeps the connection open", resp, err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnswersKeepTheirLength(t *testing.T) {
+	r := start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		w.WriteHeader(http.StatusEarlyHints)
+		fmt.Fprint(w, "hello")
+	})})
+	c := dial(t, r.addr)
+	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answers := bufio.NewReader(c)
+	for _, want := range []int{103, 200} {
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("got response %v, %v; want %d", resp, err, want)
+		}
+	}
+}
+
+func TestHTTP2IsOfferedOnlyWhenAskedFor(t *testing.T) {
+	p := newPKI(t)
+	for http2, want := range map[bool]int{false: 1, true: 2} {
+		r := start(t, server.Options{TLS: p.options(), HTTP2: http2, Handler: echo})
+		client := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{Client: true})))
+		client.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+		resp, err := client.Post("https://"+r.addr, "", strings.NewReader(strings.Repeat("x", 1<<20)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.ProtoMajor != want || n != 1<<20 {
+			t.Errorf("HTTP2 %v: got HTTP/%d with %d bytes", http2, resp.ProtoMajor, n)
+		}
+	}
+}

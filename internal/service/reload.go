@@ -1,0 +1,198 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/filewatch"
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	// followTimeout is how long a reload waits until the objects that the new policies read are in the cache.
+	followTimeout = 15 * time.Second
+	// retryReloadEvery is the time between two attempts to apply the same file.
+	retryReloadEvery = 10 * time.Second
+	// maxChanges bounds how many changed fields are logged.
+	maxChanges = 20
+)
+
+// Outcomes of a reload, as label values.
+const (
+	reloadSuccess = "success"
+	reloadError   = "error"
+)
+
+// reloads counts reloads, and holds the outcome of the last one.
+type reloads struct {
+	total      *prometheus.CounterVec // by outcome
+	successful prometheus.Gauge
+	succeeded  prometheus.Gauge
+	failure    atomic.Pointer[error] // of the last one; nil if it succeeded
+}
+
+func newReloads(registry *prometheus.Registry) *reloads {
+	r := &reloads{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_config_reloads_total",
+			Help: "Reloads of the configuration file, by outcome (success, error).",
+		}, []string{"outcome"}),
+		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_config_last_reload_successful",
+			Help: "1 if the current configuration file is active, 0 if it cannot be loaded.",
+		}),
+		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_config_last_reload_success_timestamp_seconds",
+			Help: "Time when the active configuration was loaded, in Unix seconds.",
+		}),
+	}
+	for _, outcome := range []string{reloadSuccess, reloadError} {
+		r.total.WithLabelValues(outcome)
+	}
+	registry.MustRegister(r.total, r.successful, r.succeeded)
+	r.loaded()
+	return r
+}
+
+// loaded records that a configuration was applied.
+func (r *reloads) loaded() {
+	r.failure.Store(nil)
+	r.successful.Set(1)
+	r.succeeded.SetToCurrentTime()
+}
+
+// failed records that a configuration could not be loaded or applied.
+func (r *reloads) failed(err error) {
+	r.failure.Store(&err)
+	r.successful.Set(0)
+	r.total.WithLabelValues(reloadError).Inc()
+}
+
+// warnings returns a line if the last reload failed.
+func (r *reloads) warnings() []string {
+	if err := r.failure.Load(); err != nil {
+		return []string{"cannot reload the configuration; the previous one stays in force: " + strings.Join(strings.Fields((*err).Error()), " ")}
+	}
+	return nil
+}
+
+// Reload applies a changed configuration file, if it is valid.
+func (s *Service) Reload(data []byte) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	s.reloadLocked(data)
+}
+
+func (s *Service) reloadLocked(data []byte) {
+	s.retry = nil
+	c, err := config.Parse(s.options.File, data, s.options.Types)
+	if err != nil {
+		s.reloadFailed(Listed(err))
+		return
+	}
+	p, err := s.prepare(c)
+	if err != nil {
+		s.retry = data
+		s.reloadFailed(err)
+		return
+	}
+	former := s.Current().Config
+	for _, change := range config.NeedsRestart(s.options.Config, c) {
+		s.logger.Warn("a configuration change "+config.RequiresRestart, "change", change.String())
+	}
+	var view *snapshot.View
+	if s.Cluster != nil {
+		view = s.Cluster.View()
+	}
+	for _, risk := range config.Risks(former, c, view) {
+		s.logger.Warn("a configuration change is risky", "risk", risk)
+	}
+	s.enforce(p)
+	s.reloads.loaded()
+	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
+	s.logger.Info("reloaded the configuration", "changed", changes(former, c))
+}
+
+// retryReloads retries, until ctx ends, to apply a valid configuration that failed for a reason outside the file, such as a
+// missing permission.
+func (s *Service) retryReloads(ctx context.Context) {
+	ticker := time.NewTicker(retryReloadEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s.reloading.Lock()
+		if s.retry != nil {
+			s.reloadLocked(s.retry)
+		}
+		s.reloading.Unlock()
+	}
+}
+
+// prepare provisions the configuration, and watches the objects that its policies read.
+func (s *Service) prepare(c *config.Config) (*Profiles, error) {
+	p, err := s.provision(c)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.Cluster != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
+		defer cancel()
+		if err = s.Cluster.Follow(ctx, p.requirements.ledgers, p.requirements.configMaps); err != nil {
+			err = fmt.Errorf("its policies need more of the cluster: %w", err)
+		}
+	case !p.requirements.none():
+		err = errors.New("its policies need an API server, and the process was started with clientConnection: None: restart it")
+	}
+	if err != nil {
+		closeSources(p.signals)
+		return nil, err
+	}
+	return p, nil
+}
+
+// changes describes the fields in which two configurations differ.
+func changes(former, c *config.Config) string {
+	var lines []string
+	for _, change := range config.Changes(former, c) {
+		lines = append(lines, change.String())
+	}
+	if more := len(lines) - maxChanges; more > 0 {
+		lines = append(lines[:maxChanges:maxChanges], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// WatchFailed records that the configuration file cannot be watched or read.
+func (s *Service) WatchFailed(err error) {
+	if errors.Is(err, filewatch.ErrNoNotifications) {
+		s.logger.Warn("cannot watch the configuration file; polling it", "error", err)
+		return
+	}
+	s.reloadFailed(err)
+}
+
+func (s *Service) reloadFailed(err error) {
+	s.reloads.failed(err)
+	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", err)
+}
+
+// Listed returns an error whose text has each error of a configuration file on its own line.
+func Listed(err error) error {
+	var errs config.Errors
+	if errors.As(err, &errs) {
+		return fmt.Errorf("the configuration is not valid:\n  %s", strings.ReplaceAll(errs.Error(), "\n", "\n  "))
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package service
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/internal/filewatch"
+)
+
+// reloading is a service without a cluster, and its log.
+type reloading struct {
+	*Service
+	t    *testing.T
+	file string
+	log  bytes.Buffer
+}
+
+const alone = header + "clientConnection: None\n"
+
+func newReloading(t *testing.T, text string) *reloading {
+	t.Helper()
+	r := &reloading{t: t, file: filepath.Join(t.TempDir(), "outboard.yaml")}
+	r.Service = newService(t, r.file, text, standardTypes(), Connection{}, &r.log)
+	return r
+}
+
+// says reloads, and fails the test unless the log then contains the text.
+func (r *reloading) says(text, want string) {
+	r.t.Helper()
+	r.log.Reset()
+	r.Reload([]byte(text))
+	if !strings.Contains(r.log.String(), want) {
+		r.t.Errorf("the log is\n%swant %q", r.log.String(), want)
+	}
+}
+
+// The service requests a restart for differences from the configuration at the start of the
+// process, after any number of reloads.
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
+	r := newReloading(t, alone+policies)
+	const warning = `msg="a configuration change has no effect until Outboard is restarted" change="log.level: info → debug"`
+	r.says(alone+"log: {level: debug}\n"+policies, warning)
+	r.says(alone+"log: {level: debug}\n"+policies+"  shortlist: 5\n", warning)
+	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
+	if strings.Contains(r.log.String(), warning) {
+		t.Errorf("back to the start: %s", r.log.String())
+	}
+}
+
+func TestReloadSaysWhatChanged(t *testing.T) {
+	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	r.says(alone+"profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="profiles[0].shortlist: 0 → 5; profiles[0].policies[0].weight: 1 → 3"`)
+	many := alone + "profiles:\n- policies:\n"
+	for range 30 {
+		many += "  - {type: ImageLocality, name: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"
+	}
+	r.says(many, "and 12 more")
+}
+
+// Explanations know which profile manages a pod, with the configuration in use.
+func TestExplanationsKnowManagedPods(t *testing.T) {
+	const any, some = "profiles:\n- policies: [{type: ImageLocality}]\n", "profiles:\n- managedResources: [{name: example.com/a}]\n  policies: [{type: ImageLocality}]\n"
+	requests := func(name corev1.ResourceName) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse("1")}}}}}}
+	}
+	r := newReloading(t, alone+any)
+	manages := r.Source().Manages
+	if !manages("/", requests("example.com/b")) {
+		t.Error("a profile without managedResources does not manage a pod")
+	}
+	r.says(alone+some, "reloaded the configuration")
+	if manages("/", requests("example.com/b")) || !manages("/", requests("example.com/a")) || manages("/gone", requests("example.com/a")) {
+		t.Error("a profile with managedResources does not manage exactly the pods that request one of them")
+	}
+}
+
+// The metric and the warning show a failed reload until the file loads again.
+func TestFailedReloadShows(t *testing.T) {
+	const good = alone + "profiles:\n- policies: [{type: ImageLocality}]\n"
+	r := newReloading(t, good)
+	shows := func(step string, want float64, warning string) {
+		t.Helper()
+		if got := testutil.ToFloat64(r.reloads.successful); got != want {
+			t.Errorf("%s: successful is %v, want %v", step, got, want)
+		}
+		if got := strings.Join(r.Warnings(), "\n"); !strings.Contains(got, warning) || (got == "") != (warning == "") {
+			t.Errorf("%s: warnings %q, want %q", step, got, warning)
+		}
+	}
+	shows("at the start", 1, "")
+	r.says(strings.Replace(good, "policies", "polices", 1), "cannot reload the configuration")
+	shows("broken", 0, `profiles[0].polices: Unknown field: did you mean "policies"?`)
+	r.says(good, "reloaded the configuration")
+	shows("mended", 1, "")
+	r.WatchFailed(filewatch.ErrNoNotifications)
+	shows("polling", 1, "")
+	for outcome, want := range map[string]float64{"success": 1, "error": 1} {
+		if got := testutil.ToFloat64(r.reloads.total.WithLabelValues(outcome)); got != want {
+			t.Errorf("%v reloads with outcome %s, want %v", got, outcome, want)
+		}
+	}
+}
+
+// A process without a cluster cannot start to need one.
+func TestReloadCannotConnect(t *testing.T) {
+	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	for _, text := range []string{
+		header + "profiles:\n- policies: [{type: GPUMemory}]\n",
+		header + "signals: [{name: a, nodes: {label: a}}]\nprofiles:\n- policies: [{type: ImageLocality}]\n",
+	} {
+		r.says(text, "started with clientConnection: None: restart it")
+	}
+}

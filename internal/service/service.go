@@ -1,0 +1,270 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Options are the parts of a Service.
+type Options struct {
+	// File is the configuration file, for reloads.
+	File string
+	// Config is the configuration with which the process starts, and Types are the policies and signals that it can name.
+	Config *config.Config
+	Types  config.Types
+	// Connection is to the API server. With the zero value, policies see only the nodes in requests.
+	Connection
+	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it is nil, the Requeuer writes to
+	// the pod instead.
+	Retry func(pod *corev1.Pod)
+	// Enforced, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
+	Enforced func(*Service, *Profiles)
+
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+}
+
+// Service has the signals, ledgers, requeuing, reloads, records and explanations for the policies of a configuration. A reload
+// replaces the [Profiles] as a whole. Its methods may be called concurrently.
+type Service struct {
+	Connection
+	// Log has the latest decisions. The caller adds them.
+	Log *decision.Log
+	// Requeuer is nil if no pod is requeued.
+	Requeuer *requeue.Requeuer
+
+	options     Options
+	logger      *slog.Logger
+	claims      sync.Once     // closes claimed
+	claimed     chan struct{} // closed once a policy allocates resources
+	signalViews *signalViews  // the Views without a cluster; nil with one
+	signals     *signal.Manager
+	reloads     *reloads
+	current     atomic.Pointer[Profiles]
+	enforced    chan struct{} // capacity 1: current has changed
+
+	reloading sync.Mutex
+	retry     []byte // the file to apply again; nil: none
+}
+
+// Profiles are the engines of one configuration.
+type Profiles struct {
+	Config  *config.Config
+	Engines map[string]*engine.Engine // by path
+
+	requirements requirements
+	signals      []signal.Followed
+}
+
+// Reserves reports whether a policy allocates resources, and so uses ledgers.
+func (p *Profiles) Reserves() bool { return p.requirements.ledgers }
+
+// New returns a Service of Options.Config. It reads nothing yet.
+func New(o Options) (*Service, error) {
+	s := &Service{
+		Connection: o.Connection, options: o, logger: o.Logger, claimed: make(chan struct{}),
+		Log: decision.NewLog(0), reloads: newReloads(o.Registry), enforced: make(chan struct{}, 1),
+	}
+	following := signal.Options{Logger: o.Logger, Registerer: o.Registry}
+	var err error
+	if s.Cluster == nil {
+		s.signalViews = newSignalViews()
+		following.Publisher = s.signalViews
+	} else {
+		if o.Config.Requeue.PerSecond > 0 {
+			if s.Requeuer, err = requeue.New(s.requeueOptions()); err != nil {
+				return nil, err
+			}
+		}
+		following.Publisher, following.Now = s.Cluster, s.Cluster.Clock().Earliest
+	}
+	if s.signals, err = signal.NewManager(following); err != nil {
+		return nil, err
+	}
+	p, err := s.provision(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	s.enforce(p)
+	return s, nil
+}
+
+// retriesPerSecond is how many pods the Requeuer requeues per second with Options.Retry, which writes nothing.
+const retriesPerSecond = 1000
+
+func (s *Service) requeueOptions() requeue.Options {
+	o := requeue.Options{Cluster: s.Cluster, PerSecond: s.options.Config.Requeue.PerSecond, Logger: s.logger, Registerer: s.options.Registry}
+	if s.options.Retry != nil {
+		o.Cluster, o.PerSecond = retrying{s.Cluster, s.options.Retry}, retriesPerSecond
+	}
+	return o
+}
+
+// retrying is a cluster that retries pods without a write.
+type retrying struct {
+	*cluster.Cluster
+	retry func(pod *corev1.Pod)
+}
+
+// RetryPod implements requeue.Cluster.
+func (r retrying) RetryPod(_ context.Context, namespace, name string, uid types.UID) (found bool, err error) {
+	if r.PodByUID(uid) == nil {
+		return false, nil
+	}
+	r.retry(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}})
+	return true, nil
+}
+
+// Current returns the profiles in use.
+func (s *Service) Current() *Profiles { return s.current.Load() }
+
+// View returns the latest View. Without a cluster it has only signals.
+func (s *Service) View() *snapshot.View {
+	if s.Cluster == nil {
+		return s.signalViews.View()
+	}
+	return s.Cluster.View()
+}
+
+// enforce uses the profiles from now on.
+func (s *Service) enforce(p *Profiles) {
+	for _, warning := range p.Config.Warnings {
+		s.logger.Warn("the configuration is probably not what you intend", "warning", warning.Error())
+	}
+	if s.Cluster != nil {
+		s.Cluster.KeepHistory(p.requirements.history)
+	}
+	if p.requirements.ledgers {
+		s.claims.Do(func() { close(s.claimed) })
+	}
+	s.signals.Follow(p.signals)
+	s.current.Store(p)
+	if s.options.Enforced != nil {
+		s.options.Enforced(s, p)
+	}
+	select {
+	case s.enforced <- struct{}{}:
+	default:
+	}
+	if s.Requeuer != nil {
+		s.Requeuer.Use(p.Engines)
+	}
+}
+
+// provision makes the engines and opens the sources of the configuration. The Service does not use them yet.
+func (s *Service) provision(c *config.Config) (*Profiles, error) {
+	p := &Profiles{Config: c, requirements: requirementsOf(c), Engines: map[string]*engine.Engine{}}
+	for i := range c.Profiles {
+		e, err := EngineOf(&c.Profiles[i], time.Now)
+		if err != nil {
+			return nil, err
+		}
+		p.Engines[c.Profiles[i].Path] = e
+	}
+	var err error
+	p.signals, err = followed(c, s.signalCluster())
+	return p, err
+}
+
+// EngineOf returns the engine of a profile. clock may be nil.
+func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, error) {
+	members := make([]engine.WeightedPolicy, 0, len(profile.Policies))
+	for _, m := range profile.Policies {
+		members = append(members, engine.WeightedPolicy{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
+	}
+	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
+	}
+	return e, nil
+}
+
+// signalCluster returns the cluster for sources of signals.
+func (s *Service) signalCluster() signal.Cluster {
+	if s.Cluster == nil {
+		return signal.Cluster{}
+	}
+	return signal.Cluster{View: s.Cluster.View, Client: s.Client}
+}
+
+// Warnings returns lines about problems that do not make calls fail.
+func (s *Service) Warnings() []string {
+	lines := append(s.reloads.warnings(), s.signals.Warnings()...)
+	if s.Cluster != nil {
+		lines = append(lines, s.Cluster.Warnings()...)
+	}
+	if s.Keeper != nil && s.current.Load().requirements.ledgers {
+		lines = append(lines, s.Keeper.Warnings()...)
+	}
+	return lines
+}
+
+// Source returns the data for explanations.
+func (s *Service) Source() explain.Source {
+	source := explain.Source{Log: s.Log, Engines: func() map[string]*engine.Engine { return s.current.Load().Engines }}
+	if s.Requeuer != nil {
+		source.Pending = func(profile string, pod types.UID) *explain.Pending {
+			if status, ok := s.Requeuer.Status(profile, pod); ok {
+				return (*explain.Pending)(&status)
+			}
+			return nil
+		}
+	}
+	source.Manages = func(path string, pod *corev1.Pod) bool {
+		profiles := s.current.Load().Config.Profiles
+		i := slices.IndexFunc(profiles, func(p config.Profile) bool { return p.Path == path })
+		return i >= 0 && profiles[i].Manages(pod)
+	}
+	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
+	source.Signals = func() []explain.Signal { return explained(s.signals) }
+	if s.Cluster != nil {
+		source.View, source.Pod = s.Cluster.ViewFor, s.Cluster.PodByName
+	}
+	return source
+}
+
+// AdminOptions returns the options of the listener for metrics, health and explanations.
+func (s *Service) AdminOptions() server.AdminOptions {
+	c := s.options.Config.Admin
+	options := server.AdminOptions{
+		Address: c.Address, AllowRemote: c.AllowRemote, AllowRemoteMetrics: c.AllowRemoteMetrics, Pprof: c.Pprof,
+		Gatherer: s.options.Registry,
+		Handlers: map[string]http.Handler{
+			"GET " + explain.Path:      explain.Handler(s.Source()),
+			"GET " + InspectPath + "/": http.HandlerFunc(s.InspectAny),
+		},
+		Checks:   []server.Check{{Name: "signals", Ready: s.signals.Tried}},
+		Warnings: s.Warnings,
+	}
+	if s.Cluster != nil {
+		options.Checks = append(options.Checks, server.Check{Name: "cluster", Ready: s.Cluster.Synced})
+	}
+	return options
+}
+
+// Binding returns the cluster for a Binder. The Service must have a cluster.
+func (s *Service) Binding() *cluster.Cluster { return s.Cluster }
+
+// Ledgers returns the ledgers for a Binder. The Service must have a cluster.
+func (s *Service) Ledgers() engine.Ledgers { return s.Keeper }

@@ -1,0 +1,95 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
+)
+
+// followed opens the sources of the configuration. They read nothing yet.
+func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, error) {
+	var all []signal.Followed
+	for _, s := range c.Signals {
+		f, err := follow(s, cluster)
+		if err != nil {
+			closeSources(all)
+			return nil, fmt.Errorf("signal %s: %w", s.Name, err)
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+func follow(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
+	if s.Type.NeedsCluster && cluster.Client == nil {
+		return signal.Followed{}, errors.New("it needs an API server, and the process was started with clientConnection: None: restart it")
+	}
+	text, err := strictyaml.Marshal(s.Config)
+	if err != nil {
+		return signal.Followed{}, err
+	}
+	source, err := s.Open(cluster)
+	return signal.Followed{Settings: s.Settings, About: s.About, Config: s.Type.Name + ":\n" + string(text), Source: source}, err
+}
+
+// closeSources closes sources that were never read.
+func closeSources(all []signal.Followed) {
+	for _, f := range all {
+		if closer, ok := f.Source.(io.Closer); ok {
+			closer.Close()
+		}
+	}
+}
+
+// signalViews publishes Views with only signals, for a Service without a cluster.
+type signalViews struct {
+	mu      sync.Mutex
+	builder snapshot.Builder
+	view    atomic.Pointer[snapshot.View]
+}
+
+func newSignalViews() *signalViews {
+	c := &signalViews{}
+	c.view.Store(c.builder.View())
+	return c
+}
+
+// SetSignal publishes the signal.
+func (c *signalViews) SetSignal(s *snapshot.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.builder.SetSignal(s)
+	c.view.Store(c.builder.View())
+}
+
+// DeleteSignal removes the signal from later Views.
+func (c *signalViews) DeleteSignal(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.builder.DeleteSignal(name)
+	c.view.Store(c.builder.View())
+}
+
+// View returns the latest View.
+func (c *signalViews) View() *snapshot.View { return c.view.Load() }
+
+// explained returns the states of the signals, for explanations.
+func explained(m *signal.Manager) []explain.Signal {
+	var all []explain.Signal
+	for _, s := range m.Statuses() {
+		e := explain.Signal{Name: s.Name, Values: s.Values, Stale: s.Stale, Newest: s.Newest}
+		if s.Err != nil {
+			e.Error = s.Err.Error()
+		}
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,77 @@
+package simulate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policies/gpumemory"
+)
+
+func list(pairs ...any) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i].(string))] = resource.MustParse(fmt.Sprint(pairs[i+1]))
+	}
+	return l
+}
+
+// machine has this many GPUs of 16 units.
+func machine(name string, gpus int) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+	n.Status.Allocatable = list("cpu", 32, "memory", "64Gi", "pods", 110)
+	if gpus > 0 {
+		n.Status.Allocatable[gpuMemory], n.Status.Allocatable[gpuCount] = *resource.NewQuantity(int64(16*gpus), resource.DecimalSI), *resource.NewQuantity(int64(gpus), resource.DecimalSI)
+	}
+	n.Status.Capacity = n.Status.Allocatable
+	return n
+}
+
+func machines(count, gpus int) []*corev1.Node {
+	var all []*corev1.Node
+	for i := range count {
+		all = append(all, machine(fmt.Sprintf("n%02d", i), gpus))
+	}
+	return all
+}
+
+// job requests this many units of one GPU, and runs this long.
+func job(name string, units int, lifetime time.Duration) Job {
+	requested := list("cpu", "1", "memory", "1Gi")
+	if units > 0 {
+		requested[gpuMemory] = *resource.NewQuantity(int64(units), resource.DecimalSI)
+	}
+	return Job{Lifetime: lifetime, Pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: requested, Limits: requested}}}},
+	}}
+}
+
+// gpuEngine runs only GPUMemory.
+func gpuEngine(t testing.TB, strategy gpumemory.ScoringStrategyType, shortlist int) *engine.Engine {
+	t.Helper()
+	config := gpumemory.Defaults()
+	config.ScoringStrategy.Type, config.MultiGPU = strategy, true
+	p, err := gpumemory.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: shortlist})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func world(t testing.TB, nodes []*corev1.Node, strategy gpumemory.ScoringStrategyType) *World {
+	return &World{
+		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ExtenderWeight: 1, ResourceScore: LeastAllocated},
+		Extender: Extender{Engine: gpuEngine(t, strategy, 1)},
+	}
+}

@@ -1,0 +1,269 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+// ResourceScore is the scoring strategy of NodeResourcesFit.
+type ResourceScore string
+
+const (
+	// LeastAllocated prefers the nodes with the most left, as kube-scheduler does.
+	LeastAllocated ResourceScore = "LeastAllocated"
+	// MostAllocated prefers those with the least left.
+	MostAllocated ResourceScore = "MostAllocated"
+)
+
+// Scheduler configures the part of kube-scheduler; see the package documentation.
+type Scheduler struct {
+	// PercentageOfNodesToScore is kube-scheduler's field, 0..100; 0 is its adaptive default.
+	PercentageOfNodesToScore int
+	// ResourceScore is LeastAllocated or MostAllocated.
+	ResourceScore ResourceScore
+	// FirstOfEqual chooses the first of several equal nodes, in order of name, instead of a random one.
+	FirstOfEqual bool
+	// Ties changes the choice among equal nodes for the same seed, while the same pods come.
+	Ties uint64
+	// ExtenderWeight is the weight of the extender's scores, 1 or more.
+	ExtenderWeight int64
+	// NoPrioritize makes no prioritize calls.
+	NoPrioritize bool
+}
+
+const (
+	minNodesToFind     = 100 // kube-scheduler's minFeasibleNodesToFind
+	minPercentageFound = 5   // and minFeasibleNodesPercentageToFind
+	maxNodeScore       = 100
+	levels             = 10 // an extender's highest score
+)
+
+// Extender is the extender that kube-scheduler calls.
+type Extender struct {
+	Engine *engine.Engine
+	// Fine sends scores as they are: scoreRange: Total.
+	Fine bool
+	// Managed are the managedResources of the extender; none: it is called for every pod.
+	Managed []corev1.ResourceName
+	// Ignored are the resources with ignoredByScheduler.
+	Ignored []corev1.ResourceName
+}
+
+// errNowhere means that the pod fits on no node.
+var errNowhere = errors.New("the pod fits on no node")
+
+// run schedules pods one after the other.
+type run struct {
+	*cluster
+	scheduler Scheduler
+	extender  Extender
+	onBound   func(*corev1.Pod) // World.Bound; may be nil
+	random    *rand.Rand
+	next      int // index of the node at which the next search starts
+	result    engine.Result
+	found     []*node
+	viewNodes []*snapshot.Node
+	scores    []int64
+}
+
+// schedule finds a node for the pod and binds it there; the error is errNowhere if there is none.
+func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
+	if ctx.Err() != nil { // without a configuration, no policy looks at the context
+		return context.Cause(ctx)
+	}
+	needs := r.needs(pod)
+	n, err := r.choose(ctx, pod, needs)
+	if err != nil {
+		return err
+	}
+	e := r.extender.Engine
+	if !r.concerned(pod) {
+		e = nil
+	}
+	if err := r.bind(ctx, e, pod, n, needs); err != nil || r.onBound == nil {
+		return err
+	}
+	r.onBound(r.builder.Pod(pod.UID))
+	return nil
+}
+
+func (r *run) concerned(pod *corev1.Pod) bool {
+	if r.extender.Engine == nil || len(r.extender.Managed) == 0 {
+		return r.extender.Engine != nil
+	}
+	return r.manages(pod.Spec.Containers) || r.manages(pod.Spec.InitContainers)
+}
+
+func (r *run) manages(containers []corev1.Container) bool {
+	for i := range containers {
+		c := &containers[i].Resources
+		for _, name := range r.extender.Managed {
+			_, requested := c.Requests[name]
+			if _, limited := c.Limits[name]; requested || limited {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// choose returns the node to which to bind the pod.
+func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
+	r.filter(pod, needs)
+	if r.concerned(pod) && len(r.found) > 0 {
+		if err := r.callFilter(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	switch len(r.found) {
+	case 0:
+		return nil, errNowhere
+	case 1:
+		return r.found[0], nil
+	}
+	r.score(pod, needs)
+	if r.concerned(pod) && !r.scheduler.NoPrioritize && r.extender.Engine.MaxTotal() > 0 {
+		if err := r.callPrioritize(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	best := slices.Max(r.scores)
+	equal := r.found[:0]
+	for i, n := range r.found {
+		if r.scores[i] == best {
+			equal = append(equal, n)
+		}
+	}
+	if r.scheduler.FirstOfEqual {
+		return slices.MinFunc(equal, func(a, b *node) int { return compareNames(a.object.Name, b.object.Name) }), nil
+	}
+	return equal[r.random.IntN(len(equal))], nil
+}
+
+func compareNames(a, b string) int { return cmp.Compare(a, b) }
+
+// filter sets r.found to nodes on which the pod fits, up to the number that kube-scheduler looks
+// for.
+func (r *run) filter(pod *corev1.Pod, needs []need) {
+	filters := kubescheduler.For(pod)
+	r.found = r.found[:0]
+	limit := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
+	looked := 0
+	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
+		n := r.nodes[(r.next+looked)%len(r.nodes)]
+		if n.fits(needs) && filters.Excludes(n.object) == "" {
+			r.found = append(r.found, n)
+		}
+	}
+	if len(r.nodes) > 0 {
+		r.next = (r.next + looked) % len(r.nodes)
+	}
+}
+
+// NodesToFind returns how many feasible nodes kube-scheduler looks for, out of all nodes, before it
+// stops. percentage is percentageOfNodesToScore, where 0 is the adaptive default.
+func NodesToFind(all, percentage int) int {
+	if all < minNodesToFind {
+		return all
+	}
+	if percentage == 0 {
+		percentage = max(minPercentageFound, 50-all/125)
+	}
+	return min(all, max(minNodesToFind, all*percentage/100))
+}
+
+// request returns the engine's request for the nodes found.
+func (r *run) request(pod *corev1.Pod) engine.Request {
+	view := r.builder.View()
+	r.viewNodes = r.viewNodes[:0]
+	for _, n := range r.found {
+		r.viewNodes = append(r.viewNodes, view.Node(n.object.Name))
+	}
+	return engine.Request{Pod: pod, View: view, Nodes: r.viewNodes}
+}
+
+func (r *run) callFilter(ctx context.Context, pod *corev1.Pod) error {
+	if err := r.extender.Engine.Filter(ctx, r.request(pod), &r.result); err != nil {
+		return err
+	}
+	for at, i := range r.result.Kept { // i ≥ at
+		r.found[at] = r.found[i]
+	}
+	r.found = r.found[:len(r.result.Kept)]
+	return nil
+}
+
+func (r *run) callPrioritize(ctx context.Context, pod *corev1.Pod) error {
+	if err := r.extender.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
+		return err
+	}
+	if !r.extender.Fine {
+		engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal, engine.MaxExtenderScore)
+	}
+	for i, total := range r.result.Totals {
+		r.scores[i] += total * r.scheduler.ExtenderWeight * (maxNodeScore / levels)
+	}
+	return nil
+}
+
+// score sets r.scores to the scores of kube-scheduler's own plugins for the nodes found.
+func (r *run) score(pod *corev1.Pod, needs []need) {
+	var requested [podsResource]int64
+	for _, want := range needs {
+		if want.resource < podsResource {
+			requested[want.resource] = want.amount
+		}
+	}
+	more := scoredOf(pod)
+	r.scores = r.scores[:0]
+	for _, n := range r.found {
+		score := n.fit(more, r.scheduler.ResourceScore)
+		if requested != [podsResource]int64{} { // otherwise the other plugin has no opinion
+			// Since v1.36 this scores the change by the pod, not the result.
+			score += maxNodeScore/2 + (maxNodeScore/2+n.balance(&requested)-n.balance(new([podsResource]int64)))/2
+		}
+		r.scores = append(r.scores, score)
+	}
+}
+
+// fit returns NodeResourcesFit's score of the node with more added.
+func (n *node) fit(more scored, kind ResourceScore) int64 {
+	more.add(n.scored, 1)
+	sum, resources := int64(0), int64(0)
+	for i, used := range more {
+		capacity := n.capacity[i]
+		if capacity == 0 {
+			continue
+		}
+		resources++
+		used = min(used, capacity)
+		if kind != MostAllocated {
+			used = capacity - used
+		}
+		sum += used * maxNodeScore / capacity
+	}
+	return sum / max(1, resources)
+}
+
+// balance returns how balanced the use of CPU and memory would be with more added, up to
+// maxNodeScore: NodeResourcesBalancedAllocation's balancedResourceScore.
+func (n *node) balance(more *[podsResource]int64) int64 {
+	var fraction [podsResource]float64
+	for i, capacity := range n.capacity[:podsResource] {
+		if capacity == 0 {
+			return maxNodeScore // one resource alone is always balanced
+		}
+		fraction[i] = math.Min(1, float64(capacity-n.free[i]+more[i])/float64(capacity))
+	}
+	return int64((1 - math.Abs(fraction[0]-fraction[1])/2) * maxNodeScore)
+}

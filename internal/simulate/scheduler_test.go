@@ -1,0 +1,328 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/extender"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/snapshot"
+)
+
+// seen is the simulated cluster as the extender observes a real one.
+type seen struct {
+	run *run
+	pod *corev1.Pod
+}
+
+func (s *seen) View() *snapshot.View                       { return s.run.builder.View() }
+func (s *seen) ViewFor(types.UID) *snapshot.View           { return s.View() }
+func (s *seen) Assume(*corev1.Pod, string) func()          { return func() {} }
+func (s *seen) Assumed(types.UID) string                   { return "" }
+func (s *seen) Superseded(*snapshot.View) <-chan struct{}  { return nil }
+func (s *seen) Synced() error                              { return nil }
+func (s *seen) Pod(types.UID, string) *corev1.Pod          { return nil }
+func (s *seen) PodByName(_, _ string) *corev1.Pod          { return s.pod }
+func (s *seen) PodByUID(types.UID) *corev1.Pod             { return s.pod }
+func (s *seen) Bind(context.Context, binder.Binding) error { return nil }
+func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
+	return s.pod, nil
+}
+func (s *seen) Throttle(ctx context.Context) (context.Context, error) { return ctx, nil }
+func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
+	return s.pod, nil
+}
+
+// Over the wire, the extender returns for every pod of a stream exactly the nodes and scores that the simulation uses, for any
+// earlier calls.
+func TestDecisionsAreTheExtenders(t *testing.T) {
+	for _, shortlist := range []int{0, 1, 3} {
+		for _, strategy := range []gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.LeastWaste} {
+			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
+				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
+				w.Extender.Engine = gpuEngine(t, strategy, shortlist)
+				r := w.begin(11)
+				cluster := &seen{run: r}
+				handler := extender.New(extender.Options{
+					Engine: gpuEngine(t, strategy, shortlist), Cluster: cluster,
+					Log: decision.NewLog(0), Metrics: callmetrics.New(prometheus.NewRegistry()),
+				})
+				shapes := []int{3, 7, 10, 16, 0, 5}
+				compared := 0
+				for i := range 120 {
+					pod := instance(job("p", shapes[r.random.IntN(len(shapes))], 0).Pod, fmt.Sprint(i), r.now)
+					r.arrive(pod)
+					cluster.pod = pod
+					needs := r.needs(pod)
+					r.filter(pod, needs)
+					requested := names(r.found)
+					if len(requested) == 0 {
+						continue
+					}
+					if err := r.callFilter(t.Context(), pod); err != nil {
+						t.Fatal(err)
+					}
+					var kept extenderv1.ExtenderFilterResult
+					call(t, handler.Verb(decision.Filter), pod, requested, &kept)
+					if kept.Error != "" || kept.NodeNames == nil && len(r.found) > 0 || kept.NodeNames != nil && !slices.Equal(*kept.NodeNames, names(r.found)) {
+						t.Fatalf("pod %d: the extender returns nodes %v (%s), the simulation %v", i, kept.NodeNames, kept.Error, names(r.found))
+					}
+					if len(r.found) == 0 {
+						continue
+					}
+					var priorities extenderv1.HostPriorityList
+					call(t, handler.Verb(decision.Prioritize), pod, names(r.found), &priorities)
+					r.scores = make([]int64, len(r.found))
+					if err := r.callPrioritize(t.Context(), pod); err != nil {
+						t.Fatal(err)
+					}
+					told := map[string]int64{} // above the lowest score, which the extender omits
+					for _, p := range priorities {
+						told[p.Host] = 10 * p.Score
+					}
+					lowest := slices.Min(r.scores)
+					for j, score := range r.scores {
+						if told[r.found[j].object.Name] != score-lowest {
+							t.Fatalf("pod %d: the extender returns scores %v, the simulation %v", i, priorities, r.scores)
+						}
+					}
+					compared++
+					if err := r.bind(t.Context(), w.Extender.Engine, pod, r.found[0], needs); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if compared < 40 {
+					t.Errorf("the test compared only %d decisions", compared)
+				}
+			})
+		}
+	}
+}
+
+func names(nodes []*node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.object.Name)
+	}
+	return all
+}
+
+func call(t *testing.T, handler http.Handler, pod *corev1.Pod, nodes []string, into any) {
+	t.Helper()
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body)))
+	if err := json.Unmarshal(recorder.Body.Bytes(), into); err != nil {
+		t.Fatalf("%v: %s", err, recorder.Body)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	tainted, cordoned, labelled, small := machine("tainted", 0), machine("cordoned", 0), machine("labelled", 0), machine("small", 0)
+	tainted.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
+	cordoned.Spec.Unschedulable = true
+	labelled.Labels = map[string]string{"zone": "a"}
+	small.Status.Allocatable = list("cpu", 1, "memory", "1Gi", "pods", 1)
+	w := &World{Nodes: []*corev1.Node{tainted, cordoned, labelled, small}}
+	full := job("full", 0, 0).Pod
+	full.Spec.NodeName = "labelled"
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.Pod)
+		want   []string
+	}{
+		{"any", func(*corev1.Pod) {}, []string{"labelled", "small"}},
+		{"too much CPU for one", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("cpu", "1100m") }, []string{"labelled"}},
+		{"more memory than any has", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("memory", "65Gi") }, nil},
+		{"a resource that nobody has", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("example.com/thing", 1) }, nil},
+		{"an init container", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", 2)}}}
+		}, []string{"labelled"}},
+		{"a selector", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }, []string{"labelled"}},
+		{"tolerations", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, []string{"cordoned", "labelled", "small", "tainted"}},
+	} {
+		r := w.begin(1)
+		pod := job("p", 0, 0).Pod
+		tt.change(pod)
+		r.filter(pod, r.needs(pod))
+		if got := names(r.found); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	resized := job("resized", 0, 0).Pod
+	resized.Spec.NodeName = "labelled"
+	resized.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu", 31), Resources: &corev1.ResourceRequirements{Requests: list("cpu", 31)}}}
+	pods := &World{Nodes: w.Nodes, Running: []*corev1.Pod{resized}}
+	r, two := pods.begin(1), job("two", 0, 0).Pod
+	two.Spec.Containers[0].Resources.Requests = list("cpu", 2)
+	if r.filter(two, r.needs(two)); len(r.found) > 0 {
+		t.Errorf("with a pod on labelled that holds 31 of 32 cores, regardless of its requests: %v", names(r.found))
+	}
+	r = w.begin(1) // the number of pods is limited, too
+	first := instance(job("p", 0, 0).Pod, "1", r.now)
+	if err := r.bind(t.Context(), nil, first, r.byName["small"], r.needs(first)); err != nil {
+		t.Fatal(err)
+	}
+	tiny := job("tiny", 0, 0).Pod
+	tiny.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	if r.filter(tiny, r.needs(tiny)); !slices.Equal(names(r.found), []string{"labelled"}) {
+		t.Errorf("with one pod on small, which has capacity for one: %v", names(r.found))
+	}
+}
+
+func TestSampling(t *testing.T) {
+	for _, tt := range []struct{ nodes, percentage, want int }{
+		{50, 0, 50}, {50, 10, 50}, {1213, 0, 497}, {1213, 100, 1213}, {1213, 10, 121}, {1213, 1, 100}, {5000, 0, 500}, {10000, 0, 500},
+	} {
+		r := &run{cluster: &cluster{nodes: make([]*node, tt.nodes)}, scheduler: Scheduler{PercentageOfNodesToScore: tt.percentage}}
+		if got := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore); got != tt.want {
+			t.Errorf("%d nodes, %d %%: %d, want %d", tt.nodes, tt.percentage, got, tt.want)
+		}
+	}
+	w := &World{Nodes: machines(250, 0), Scheduler: Scheduler{PercentageOfNodesToScore: 40}}
+	r := w.begin(1)
+	pod := job("p", 0, 0).Pod
+	for _, want := range []string{"n00", "n189", "n29"} { // in order of name; then from where the previous search ended
+		if r.filter(pod, r.needs(pod)); len(r.found) != 100 {
+			t.Fatalf("got %d nodes", len(r.found))
+		}
+		if got := r.found[0].object.Name; got != r.nodes[(r.next+150)%250].object.Name {
+			t.Errorf("the search begins at %s (%s)", got, want)
+		}
+	}
+}
+
+func TestScores(t *testing.T) {
+	// 32 cores and 64 GiB, of which the first pod requests a quarter, and a half.
+	first := list("cpu", 8, "memory", "32Gi")
+	for _, tt := range []struct {
+		name      string
+		kind      ResourceScore
+		used      corev1.ResourceList
+		requested corev1.ResourceList
+		want      int64
+	}{
+		// (75 + 50) ÷ 2; balance falls from 100 by half of the difference of a quarter, to 87: 50 + (50 - 13) ÷ 2.
+		{"the first", LeastAllocated, nil, first, 62 + 68},
+		{"the first, full nodes preferred", MostAllocated, nil, first, 37 + 68},
+		// (25 + 50) ÷ 2; balance falls from 87 to 87.
+		{"all cores but two quarters", LeastAllocated, first, list("cpu", 16, "memory", 0), 37 + 75},
+		// (50 + 49) ÷ 2, with 200 MiB for a pod without a memory request; balance rises from 87 to 100.
+		{"what makes it even", LeastAllocated, first, list("cpu", 8), 49 + 81},
+		// (99 + 99) ÷ 2, with 100m for a pod without a CPU request, and no balance.
+		{"nothing", LeastAllocated, nil, nil, 99},
+		// (74 + 74) ÷ 2: running pods without requests count with 100m and 200 MiB, too; they change no balance.
+		{"beside a pod that says nothing", LeastAllocated, corev1.ResourceList{}, list("cpu", 8, "memory", "16Gi"), 74 + 75},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &World{Nodes: machines(2, 0), Scheduler: Scheduler{ResourceScore: tt.kind}}
+			if tt.used != nil {
+				running := job("running", 0, 0).Pod
+				running.Spec.NodeName = "n00"
+				running.Spec.Containers[0].Resources.Requests = tt.used
+				w.Running = append(w.Running, running)
+			}
+			r := w.begin(1)
+			pod := job("p", 0, 0).Pod
+			pod.Spec.Containers[0].Resources.Requests = tt.requested
+			r.filter(pod, r.needs(pod))
+			if r.score(pod, r.needs(pod)); r.scores[0] != tt.want {
+				t.Errorf("got score %d, want %d", r.scores[0], tt.want)
+			}
+		})
+	}
+}
+
+// A resource that a node does not have is left out of its score, and each container without requests counts.
+func TestScoresOfWhatIsMissing(t *testing.T) {
+	node := machine("n00", 0)
+	delete(node.Status.Allocatable, corev1.ResourceMemory)
+	pod := job("p", 0, 0).Pod
+	pod.Spec.Containers[0].Resources.Requests = nil
+	for range 31 {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{})
+	}
+	for kind, want := range map[ResourceScore]int64{LeastAllocated: 90, MostAllocated: 10} { // 32 × 100m of 32 cores
+		r := (&World{Nodes: []*corev1.Node{node}, Scheduler: Scheduler{ResourceScore: kind}}).begin(1)
+		r.filter(pod, r.needs(pod))
+		if r.score(pod, r.needs(pod)); !slices.Equal(r.scores, []int64{want}) {
+			t.Errorf("%s: got scores %d, want %d", kind, r.scores, want)
+		}
+	}
+}
+
+func TestEqualNodes(t *testing.T) {
+	got := map[string]int{}
+	for _, first := range []bool{false, true} {
+		w := &World{Nodes: machines(4, 0), Scheduler: Scheduler{FirstOfEqual: first}}
+		for seed := range uint64(100) {
+			r := w.begin(seed)
+			pod := job("p", 0, 0).Pod
+			n, err := r.choose(t.Context(), pod, r.needs(pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[n.object.Name]++; first && n.object.Name != "n00" {
+				t.Errorf("%s is not the first", n.object.Name)
+			}
+		}
+	}
+	if len(got) != 4 || got["n03"] < 10 || got["n00"] < 110 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestPodsThatAreNotManaged(t *testing.T) {
+	w := world(t, machines(2, 1), gpumemory.BinPack)
+	w.Extender.Managed = []corev1.ResourceName{gpuMemory}
+	r := w.begin(1)
+	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {
+		t.Error("the extender gets calls for the wrong pods")
+	}
+	inits := job("none", 0, 0).Pod
+	inits.Spec.InitContainers = job("some", 1, 0).Pod.Spec.Containers
+	if !r.concerned(inits) {
+		t.Error("the extender gets no call for a pod whose init container requests the resource")
+	}
+	w.Extender.Engine = nil
+	if w.begin(1).concerned(job("some", 1, 0).Pod) {
+		t.Error("the scheduler has no extender")
+	}
+}
+
+// Resources that kube-scheduler is configured to ignore do not count, for running pods and for new pods.
+func TestIgnoredResources(t *testing.T) {
+	running := job("runs", 10, 0).Pod
+	running.Spec.NodeName = "n00"
+	w := &World{Nodes: machines(1, 1), Running: []*corev1.Pod{running}}
+	pod := job("p", 7, 0).Pod
+	r := w.begin(1)
+	if r.filter(pod, r.needs(pod)); len(r.found) > 0 {
+		t.Error("a node with 6 of 16 units left has room for 7")
+	}
+	w.Extender.Ignored = []corev1.ResourceName{gpuMemory}
+	r = w.begin(1)
+	if r.filter(pod, r.needs(pod)); len(r.found) != 1 {
+		t.Error("an ignored resource counts")
+	}
+}

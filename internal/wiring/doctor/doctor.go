@@ -1,0 +1,256 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring"
+)
+
+// Severity is the severity of a finding.
+type Severity string
+
+// The severities.
+const (
+	// Error: kube-scheduler rejects the file, or places pods wrongly or not at all.
+	Error Severity = "ERROR"
+	// Warning: calls work under usual conditions only.
+	Warning Severity = "WARNING"
+	// Info: for information.
+	Info Severity = "INFO"
+)
+
+// Finding is one problem of a file.
+type Finding struct {
+	// Code is stable and in CamelCase.
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+	// File and Line, from 1, are the place. Line is 0 if the place is not in the file.
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"`
+	// Field is the path of the field; "" is the file as a whole.
+	Field string `json:"field,omitempty"`
+	// Message is the problem, Why its consequence, and Fix the correction.
+	Message string `json:"message"`
+	Why     string `json:"why"`
+	Fix     string `json:"fix,omitempty"`
+	// Fixable says that the function Fix makes the correction.
+	Fixable bool `json:"fixable"`
+
+	edits   []edit
+	refused bool // kube-scheduler does not start
+}
+
+// Input is the file to check, with what to compare it with. File and Data are required.
+type Input struct {
+	// File is the name of the file, and Data its content: a KubeSchedulerConfiguration, or a manifest
+	// with a ConfigMap that holds one.
+	File string
+	Data []byte
+	// Config is the configuration of Outboard, from the file ConfigFile. nil: unknown.
+	Config     *config.Config
+	ConfigFile string
+	// Cluster has the objects of a cluster. nil: unknown.
+	Cluster *Cluster
+	// Version is the version of kube-scheduler, such as 1.37 or v1.37.0. Default: that of the
+	// cluster, if one is known.
+	Version string
+	// ReadFile reads a file that the file to check names, and ReadConfigFile one that Config names. nil: none can be read.
+	ReadFile, ReadConfigFile func(name string) ([]byte, error)
+	// Unread has what could not be read, and so is not checked.
+	Unread []Omission
+	// Now is the time for which certificates are checked.
+	Now time.Time
+	// CertificateDir is the directory that Fix names for certificates. Default
+	// wiring.Directory.
+	CertificateDir string
+
+	deployed     bool               // the file is from the cluster: File is the place of its object
+	wired        []deployed         // the containers in the namespace with a configuration
+	outboardHere *appsv1.Deployment // the only one in the namespace that runs Outboard
+}
+
+// Check returns the findings: the most severe ones first, of these those in the file first, and those by line.
+func Check(in Input) ([]Finding, error) {
+	c, err := examine(in)
+	if err != nil {
+		return nil, err
+	}
+	_, _, reasons := c.fix()
+	return c.report(reasons), nil
+}
+
+// checker checks one file.
+type checker struct {
+	Input
+	doc      document
+	minor    int // of kube-scheduler; 0 is unknown
+	findings []Finding
+	broken   []string // the paths of fields whose values are unknown
+
+	omissions []Omission
+}
+
+func examine(in Input) (*checker, error) {
+	in.CertificateDir = strings.TrimRight(cmp.Or(in.CertificateDir, wiring.Directory), "/")
+	if in.Version == "" && in.Cluster != nil {
+		in.Version = in.schedulerVersion()
+	}
+	c := &checker{Input: in, omissions: slices.Clone(in.Unread)}
+	var err error
+	if c.minor, err = minorOf(in.Version); err != nil {
+		return nil, err
+	}
+	if c.read() {
+		c.checkAll()
+	} else {
+		c.omit("the fields of the file", "it must be readable first")
+	}
+	c.decoded()
+	return c, nil
+}
+
+// ordered returns the findings in the order for readers.
+func (c *checker) ordered() []Finding {
+	severities := []Severity{Error, Warning, Info}
+	all := slices.Clone(c.findings)
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		elsewhere := func(f Finding) string { return strings.TrimPrefix(f.File, c.File) }
+		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)),
+			strings.Compare(elsewhere(a), elsewhere(b)), cmp.Compare(a.Line, b.Line))
+	})
+	return all
+}
+
+func (c *checker) checkAll() {
+	c.configuration()
+	c.schedulerProfiles()
+	all := c.extenders()
+	for i := range all {
+		all[i].urlPrefix()
+	}
+	if c.Config != nil {
+		c.findOutboard(all)
+	}
+	for i := range all {
+		all[i].tls()
+		all[i].appended()
+		all[i].check()
+	}
+	c.amongExtenders(all)
+	c.sameCalls(all)
+	if c.Config != nil {
+		c.profiles(all)
+	} else {
+		c.omit("Outboard's configuration", "--config names it")
+	}
+	if c.Cluster != nil {
+		c.cluster()
+	} else {
+		c.omit("the cluster", "--cluster reads it")
+	}
+	if c.minor == 0 {
+		c.omit("what differs between versions of kube-scheduler", "--kubernetes-version names the version")
+	}
+}
+
+// extenders returns the extenders of the file.
+func (c *checker) extenders() []extenderAt {
+	all := make([]extenderAt, len(c.doc.config.Extenders))
+	for i := range all {
+		all[i] = extenderAt{checker: c, extender: &c.doc.config.Extenders[i], path: fmt.Sprintf("extenders[%d]", i)}
+	}
+	return all
+}
+
+// at adds a finding about the field at path, with the edits that correct it. It adds none about a field whose value is unknown.
+func (c *checker) at(severity Severity, code, path, message, why, fix string, edits ...edit) {
+	if c.unknownValue(path) {
+		return
+	}
+	c.findings = append(c.findings, Finding{
+		Code: code, Severity: severity, File: c.File, Line: c.doc.line(path), Field: path,
+		Message: message, Why: why, Fix: fix, Fixable: len(edits) > 0, edits: edits,
+	})
+}
+
+// refuse adds a finding for which kube-scheduler does not start. why may be empty.
+func (c *checker) refuse(code, path, message, why, fix string, edits ...edit) {
+	n := len(c.findings)
+	c.at(Error, code, path, message, strings.TrimPrefix(why+": "+rejected, ": "), fix, edits...)
+	for i := n; i < len(c.findings); i++ {
+		c.findings[i].refused = true
+	}
+}
+
+// meant is refuse for a finding with only one correction, such as a misspelled name. The following checks are about the corrected
+// configuration.
+func (c *checker) meant(code, path, message, why, fix string, edits ...edit) {
+	c.refuse(code, path, message, why, fix, edits...)
+	for _, e := range edits {
+		if err := e.apply(c.doc.tree); err != nil {
+			c.broken = append(c.broken, path)
+		}
+	}
+}
+
+// unknownValue reports whether the value of the field, of one around it, or of a part of it is unknown. Extenders and profiles have
+// fields that are known nevertheless.
+func (c *checker) unknownValue(path string) bool {
+	inside := func(path, outer string) bool {
+		rest, ok := strings.CutPrefix(path, outer)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	return slices.ContainsFunc(c.broken, func(broken string) bool {
+		return inside(path, broken) || strings.Contains(path, ".") && inside(broken, path)
+	})
+}
+
+// elsewhere adds a finding whose place is not in the file.
+func (c *checker) elsewhere(severity Severity, code, where, field, message, why, fix string) {
+	c.findings = append(c.findings, Finding{
+		Code: code, Severity: severity, File: where, Field: field, Message: message, Why: why, Fix: fix,
+	})
+}
+
+// Correction returns the correction of the finding as one line of text.
+func (f *Finding) Correction() string {
+	return fmt.Sprintf("%s: corrected [%s] %s%s\n", f.place(), f.Code, strings.TrimPrefix(f.Field+": ", ": "), f.Fix)
+}
+
+// place is the file with the line.
+func (f *Finding) place() string {
+	if f.Line > 0 {
+		return fmt.Sprintf("%s:%d", f.File, f.Line)
+	}
+	return f.File
+}
+
+// Text returns the finding as lines of text, one if it is for information.
+func (f *Finding) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: [%s %s] ", f.place(), f.Severity, f.Code)
+	if f.Field != "" {
+		b.WriteString(f.Field + ": ")
+	}
+	if f.Severity == Info {
+		fmt.Fprintf(&b, "%s: %s\n", f.Message, f.Why)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s\n    Why: %s.\n", f.Message, f.Why)
+	if f.Fix != "" {
+		fmt.Fprintf(&b, "    Fix: %s.", f.Fix)
+		if f.Fixable {
+			b.WriteString(" --fix does this.")
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "    See: outboard doctor --explain %s\n", f.Code)
+	return b.String()
+}

@@ -1,0 +1,269 @@
+package doctor
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/wiring"
+	"outboard.dev/outboard/policy/fields"
+)
+
+// mostWeight is the sum of the weights of the plugins that are on by default. With a larger weight, the score of
+// an extender can exceed the sum of their scores.
+const mostWeight = 12
+
+// leastPreemption is the minimum httpTimeout for preemption.
+const leastPreemption = 2 * time.Second
+
+// extenderAt is an extender of the file.
+type extenderAt struct {
+	*checker
+	extender *extender
+	path     string
+	outboard bool // it calls Outboard, as far as one can know
+}
+
+// report adds a finding about a field of the extender, or about the extender if name is "".
+func (e *extenderAt) report(severity Severity, code, name, message, why, fix string, edits ...edit) {
+	e.at(severity, code, e.field(name), message, why, fix, edits...)
+}
+
+// field returns the path of a field of the extender.
+func (e *extenderAt) field(name string) string { return strings.TrimSuffix(e.path+"."+name, ".") }
+
+// set corrects a field of the extender.
+func (e *extenderAt) set(name, text string) edit { return set(e.path+"."+name, text) }
+
+// urlPrefix checks urlPrefix. Nothing that depends on a wrong one is checked.
+func (e *extenderAt) urlPrefix() {
+	text := e.extender.URLPrefix
+	u, err := url.Parse(text)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && validPort(u.Port()) {
+		return
+	}
+	var edits []edit
+	if corrected := "https://" + text; e.extender.EnableHTTPS && text != "" && !strings.Contains(text, "://") {
+		edits = []edit{setText(e.field("urlPrefix"), corrected)}
+	}
+	e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", text), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu", edits...)
+	e.broken = append(e.broken, e.field("urlPrefix"))
+}
+
+// appended checks that a verb becomes the end of the path when kube-scheduler appends a slash and the verb to urlPrefix.
+func (e *extenderAt) appended() {
+	if e.unknownValue(e.field("urlPrefix")) {
+		return
+	}
+	text := e.extender.URLPrefix
+	if i := strings.IndexAny(text, "?#"); i >= 0 {
+		severity, why, edits := Warning, "kube-scheduler appends the verbs to it, so that all calls have the same path: an extender that finds the verb in the path serves none", []edit(nil)
+		if e.outboard {
+			severity, why, edits = Error, "kube-scheduler appends the verbs to it, and not to the path: every call fails with status 404", []edit{setText(e.field("urlPrefix"), text[:i])}
+		}
+		e.report(severity, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix ends with %q after the path", text[i:]), why, "write scheme, host and path only", edits...)
+		e.extender.URLPrefix = text[:i] // the other findings are about that
+	}
+	for _, v := range decision.Verbs() {
+		name, field := *wiring.VerbField(&e.extender.Extender, v), string(v)+"Verb"
+		if corrected := strings.TrimLeft(name, "/"); corrected != name && corrected != "" && !e.outboard {
+			e.report(Warning, "DoubleSlash", field, fmt.Sprintf("%s is %q", field, name),
+				"kube-scheduler puts a slash before it, and calls "+e.urlOf(v)+": Outboard and many other servers respond with status 404, or with a redirect",
+				"write "+field+": "+corrected, setText(e.field(field), corrected))
+		}
+	}
+}
+
+// sameCalls reports extenders, other than Outboard, by which kube-scheduler makes the same call twice for a pod.
+func (c *checker) sameCalls(all []extenderAt) {
+	for i := range all {
+		for j := range i {
+			e, before := &all[i], &all[j]
+			if e.outboard || c.unknownValue(e.field("urlPrefix")) || c.unknownValue(before.field("urlPrefix")) {
+				continue
+			}
+			equal := reflect.DeepEqual(e.extender, before.extender)
+			if !equal && len(e.extender.ManagedResources) > 0 && len(before.extender.ManagedResources) > 0 {
+				continue // a resource belongs to one extender, so they are called for other pods
+			}
+			twice := slices.DeleteFunc(decision.Verbs(), func(v decision.Verb) bool { return e.urlOf(v) == "" || e.urlOf(v) != before.urlOf(v) })
+			if len(twice) == 0 {
+				continue
+			}
+			why := "kube-scheduler makes the same call twice for one pod"
+			if slices.Contains(twice, decision.Prioritize) {
+				why += ", and adds the scores twice"
+			}
+			fix, edits := "remove one of the two", []edit(nil)
+			if equal {
+				fix, edits = "remove it: "+before.path+" is equal", []edit{remove(e.path)}
+			}
+			e.report(Warning, "DuplicateExtender", "urlPrefix", fmt.Sprintf("%s also calls %s", before.path, e.urlOf(twice[0])), why, fix, edits...)
+			break
+		}
+	}
+}
+
+func (e *extenderAt) check() {
+	x := e.extender
+	if x.FilterVerb+x.PrioritizeVerb+x.PreemptVerb+x.BindVerb == "" && !slices.ContainsFunc(x.ManagedResources, ignored) {
+		e.report(Warning, "NoVerb", "", "there is no filterVerb, prioritizeVerb, preemptVerb or bindVerb", "kube-scheduler never calls the extender", "add the verbs that it serves, or remove it")
+	}
+	if x.BindVerb != "" && x.Ignorable {
+		e.report(Error, "IgnorableBinder", "ignorable", "the extender binds pods and is ignorable",
+			"kube-scheduler 1.30 and later binds pods without the extender while it does not respond, and so without what it allocates to them",
+			"set ignorable: false", e.set("ignorable", "false"))
+	}
+	if x.PrioritizeVerb != "" && x.Weight <= 0 {
+		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: "+e.rightWeight(), e.set("weight", e.rightWeight()))
+	}
+	if x.Weight > mostWeight && !e.ownWeight() {
+		e.report(Warning, "LargeWeight", "weight", fmt.Sprintf("weight is %d", x.Weight),
+			fmt.Sprintf("kube-scheduler multiplies scores of 0..10 by the weight and by 10, and its own plugins, whose weights add up to %d, have scores of 0..100: the score of the extender can exceed those of all plugins together. The weight is no percentage", mostWeight),
+			"write the weight that a plugin of the same importance would have, such as 1 to 5")
+	}
+	if !x.NodeCacheCapable && x.FilterVerb != "" && e.since(33) {
+		e.report(Error, "EmptyNodeInfos", "nodeCacheCapable", "kube-scheduler 1.33 and later forgets the pods of nodes that it sent as whole nodes to a filter",
+			"after the call its own plugins score every node as idle: NodeResourcesFit and NodeResourcesBalancedAllocation no longer spread or pack pods",
+			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection is None", e.namesOnly()...)
+	}
+	if r := x.ManagedResources; x.PreemptVerb != "" && len(r) > 0 && !slices.ContainsFunc(r, counted) && e.minor < 38 {
+		e.report(Info, "PreemptNeverCalled", "preemptVerb", "kube-scheduler 1.37 and earlier does not call it for want of "+r[0].Name,
+			"it evicts pods only on nodes that it rejected itself, and it does not count resources with ignoredByScheduler: true", "")
+	}
+	e.timeout()
+	e.managedNames()
+	e.strictForAllPods()
+}
+
+func ignored(r schedulerv1.ExtenderManagedResource) bool { return r.IgnoredByScheduler }
+func counted(r schedulerv1.ExtenderManagedResource) bool { return !r.IgnoredByScheduler }
+
+// validPort reports whether the port of a URL is one, or the default of the scheme.
+func validPort(port string) bool {
+	n, err := strconv.Atoi(port)
+	return port == "" || err == nil && len(validation.IsValidPortNum(n)) == 0
+}
+
+// ownWeight reports whether the weight is the sum of the weights of Outboard's policies.
+func (e *extenderAt) ownWeight() bool {
+	for _, m := range e.matches() {
+		var sum int64
+		for _, p := range m.profile.Policies {
+			sum += p.Weight
+		}
+		if e.extender.Weight <= sum {
+			return true
+		}
+	}
+	return false
+}
+
+// rightWeight is the weight that scheduler-config writes for the only profile that the extender calls; else 1.
+func (e *extenderAt) rightWeight() string {
+	if all := e.matches(); e.outboard && len(all) == 1 {
+		if weight, _ := wiring.Weight(all[0].profile); weight > 0 {
+			return strconv.FormatInt(weight, 10)
+		}
+	}
+	return "1"
+}
+
+// namesOnly returns the correction of nodeCacheCapable, if it is certain.
+func (e *extenderAt) namesOnly() []edit {
+	if e.Config == nil || e.Config.ClientConnection.None || len(e.matches()) == 0 {
+		return nil
+	}
+	return []edit{e.set("nodeCacheCapable", "true")}
+}
+
+func (e *extenderAt) timeout() {
+	x := e.extender
+	want := wiring.StrictTimeout
+	if x.Ignorable {
+		want = wiring.SoftTimeout
+	}
+	fix := e.set("httpTimeout", want.String())
+	switch d := x.HTTPTimeout.Duration; {
+	case d < 0:
+		e.report(Error, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "kube-scheduler places one pod at a time, and waits without end while an extender does not respond", "set httpTimeout: "+want.String(), fix)
+	case d == 0:
+		message := "httpTimeout is 5s by default"
+		if !e.doc.root.At(e.field("httpTimeout")).IsZero() {
+			message = "httpTimeout is 0, which means 5s"
+		}
+		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", "set httpTimeout: "+want.String(), fix)
+	case d > 5*time.Second:
+		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), "set httpTimeout: "+want.String(), fix)
+	case x.PreemptVerb != "" && d < leastPreemption:
+		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String(), e.set("httpTimeout", wiring.StrictTimeout.String()))
+	}
+}
+
+func (e *extenderAt) managedNames() {
+	for i, r := range e.extender.ManagedResources {
+		at := fmt.Sprintf("managedResources[%d].name", i)
+		if errs := fields.ExtendedResource(field.NewPath("name"), r.Name); len(errs) > 0 {
+			e.refuse("ManagedResourceName", e.field(at), fmt.Sprintf("%q: %s", r.Name, errs[0].Detail), "", "write the qualified name of an extended resource, such as example.com/gpu")
+		}
+	}
+}
+
+// amongExtenders reports resources and verbs that only one extender can have.
+func (c *checker) amongExtenders(all []extenderAt) {
+	first := map[string]string{}
+	for i, x := range c.doc.config.Extenders {
+		path := all[i].path
+		for j, r := range x.ManagedResources {
+			at := fmt.Sprintf("%s.managedResources[%d]", path, j)
+			before, twice := first[r.Name]
+			if !twice {
+				first[r.Name] = at
+				continue
+			}
+			var edits []edit
+			if strings.HasPrefix(before, path+".") {
+				edits = []edit{remove(at)}
+			}
+			c.refuse("ManagedResourceTwice", at+".name", fmt.Sprintf("%s is also %s, on line %d", r.Name, before, c.doc.line(before)),
+				"a resource belongs to one extender", "remove one of the two", edits...)
+		}
+	}
+	c.binders(all)
+}
+
+// binders reports several extenders that bind. Those whose profiles allocate nothing need no bindVerb.
+func (c *checker) binders(all []extenderAt) {
+	var binders, idle []string
+	for i := range all {
+		e := &all[i]
+		if e.extender.BindVerb == "" {
+			continue
+		}
+		binders = append(binders, e.path)
+		matches := e.matches()
+		if e.outboard && len(matches) > 0 && !slices.ContainsFunc(matches, func(m match) bool { return allocates(m.profile) != "" }) {
+			idle = append(idle, e.path)
+		}
+	}
+	if len(binders) < 2 {
+		return
+	}
+	at, fix, edits := binders[1], "put the policies that allocate resources in one profile, or run a scheduler for each", []edit(nil)
+	if len(idle) == len(binders)-1 {
+		at, fix = idle[0], "remove bindVerb of "+strings.Join(idle, " and ")+": no policy of the profile allocates resources"
+		for _, path := range idle {
+			edits = append(edits, remove(path+".bindVerb"))
+		}
+	}
+	c.refuse("SeveralBinders", at+".bindVerb", strings.Join(binders, " and ")+" have bindVerb", "kube-scheduler accepts one extender that binds", fix, edits...)
+}

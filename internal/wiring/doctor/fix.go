@@ -1,0 +1,153 @@
+package doctor
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"outboard.dev/outboard/internal/wiring"
+)
+
+// maxCorrections bounds how often Fix corrects a file: a correction may reveal other findings.
+const maxCorrections = 500
+
+// Fixed is a corrected file.
+type Fixed struct {
+	Data []byte
+	// Corrected are the findings that Fix has corrected, with the lines of the former file. Line is 0 if only a correction before
+	// revealed the finding.
+	Corrected []Finding
+	// Left are the findings of the corrected file, with its lines. They say why Fix does not correct them.
+	Left []Finding
+}
+
+// Fix corrects the file. It makes one correction at a time, and keeps only those after
+// which the file has fewer findings with that code, and neither more errors than before nor a new one for which kube-scheduler does not
+// start. If the corrections contradict each other, the file stays as it is.
+func Fix(in Input) (*Fixed, error) {
+	c, err := examine(in)
+	if err != nil {
+		return nil, err
+	}
+	next, corrected, reasons := c.fix()
+	for i, f := range corrected {
+		corrected[i].Line = 0
+		if j := slices.IndexFunc(c.findings, func(former Finding) bool { return former.key() == f.key() }); j >= 0 {
+			corrected[i].Line = c.findings[j].Line
+		}
+	}
+	return &Fixed{next.Data, corrected, next.report(reasons)}, nil
+}
+
+// fix returns the examination of the corrected file, the findings that it corrected, and why the corrections that the file still needs
+// are not made, by [Finding.key].
+func (c *checker) fix() (now *checker, corrected []Finding, reasons map[string]string) {
+	now, reasons = c, map[string]string{}
+	for range maxCorrections {
+		i := slices.IndexFunc(now.findings, func(f Finding) bool { return f.Fixable && reasons[f.key()] == "" })
+		if i < 0 {
+			return now, corrected, reasons
+		}
+		f := now.findings[i]
+		if next, why := now.correct(f); why != "" {
+			reasons[f.key()] = why
+		} else {
+			now, corrected, reasons = next, append(corrected, f), map[string]string{}
+		}
+	}
+	for _, f := range c.findings {
+		reasons[f.key()] = "it contradicts other corrections"
+	}
+	return c, nil, reasons
+}
+
+func (f *Finding) key() string { return f.Code + " " + f.Field }
+
+// report returns the findings in the order for readers, with the reasons why Fix does not make corrections.
+func (c *checker) report(reasons map[string]string) []Finding {
+	all := c.ordered()
+	for i := range all {
+		if f := &all[i]; f.Fixable && reasons[f.key()] != "" {
+			f.Fixable = false
+			f.Fix += "; --fix does not, because " + reasons[f.key()]
+		}
+	}
+	return all
+}
+
+// correct returns the examination of the file with the correction of one finding, or why it is not made.
+func (c *checker) correct(f Finding) (next *checker, why string) {
+	in := c.Input
+	var err error
+	if in.Data, err = c.edited(f.edits); err != nil {
+		return nil, err.Error()
+	}
+	if bytes.Equal(in.Data, c.Data) {
+		return nil, "another error is in the way"
+	}
+	if next, err = examine(in); err != nil {
+		return nil, err.Error()
+	}
+	// After any correction, the running kube-scheduler has loaded another file.
+	severe := func(f *Finding) bool { return f.Severity == Error && f.Code != "SchedulerNotRestarted" }
+	same := func(g *Finding) bool { return g.Code == f.Code }
+	switch {
+	case next.doc.config.Kind == "" && c.doc.config.Kind != "":
+		return nil, "the file would not be readable"
+	case next.count(refused) > c.count(refused), next.count(severe) > c.count(severe):
+		return nil, "the file would have another error: " + next.newer(c)
+	case next.count(same) >= c.count(same):
+		return nil, "the problem would remain"
+	}
+	return next, ""
+}
+
+func refused(f *Finding) bool { return f.refused }
+
+func (c *checker) count(counted func(*Finding) bool) (n int) {
+	for i := range c.findings {
+		if counted(&c.findings[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// newer describes an error that the former examination did not have.
+func (c *checker) newer(former *checker) string {
+	for _, f := range c.findings {
+		known := slices.ContainsFunc(former.findings, func(g Finding) bool { return g.key() == f.key() && g.Severity == f.Severity })
+		if f.Severity == Error && !known {
+			return fmt.Sprintf("%s: %s", cmp.Or(f.Field, f.Code), f.Message)
+		}
+	}
+	return "the same once more"
+}
+
+// edited returns the file with edits of the configuration.
+func (c *checker) edited(edits []edit) ([]byte, error) {
+	text := c.doc.source.Data
+	document, err := parseYAML(text)
+	if err != nil {
+		return nil, err
+	}
+	if edits[0].op == convert {
+		result, _, err := wiring.Migrate(c.File, text, wiring.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return replaced(&c.doc.source.Text, []byte(lines(commentsOf(document), string(result))))
+	}
+	document.Content[0] = plain(document.Content[0])
+	for _, e := range edits {
+		if err := e.apply(document.Content[0]); err != nil {
+			return nil, err
+		}
+	}
+	result, err := encode(document, text)
+	if err != nil {
+		return nil, err
+	}
+	return replaced(&c.doc.source.Text, result)
+}

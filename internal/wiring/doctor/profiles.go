@@ -1,0 +1,447 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/wiring"
+	"outboard.dev/outboard/policy"
+)
+
+// match is a profile of Outboard that an extender calls.
+type match struct {
+	profile *config.Profile
+	verbs   []decision.Verb // the verbs that it calls where the profile serves them
+}
+
+// prefix returns the host and the path of urlPrefix.
+func (e *extenderAt) prefix() (host, prefix string) {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil {
+		return "", ""
+	}
+	return u.Host, strings.TrimRight(u.Path, "/")
+}
+
+// address returns the host and the port that the extender calls, with "loopback" for all names of this machine.
+func (e *extenderAt) address() string {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(hostOf(u.Hostname()), portOf(u))
+}
+
+func hostOf(name string) string {
+	if ip := net.ParseIP(name); name == "localhost" || ip != nil && ip.IsLoopback() {
+		return "loopback"
+	}
+	return name
+}
+
+// called returns the path at which kube-scheduler calls a verb; "" if it does not.
+func (e *extenderAt) called(v decision.Verb) string {
+	u, err := url.Parse(e.urlOf(v))
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}
+
+// urlOf returns the URL at which kube-scheduler calls a verb; "" if it does not.
+func (e *extenderAt) urlOf(v decision.Verb) string {
+	name := *wiring.VerbField(&e.extender.Extender, v)
+	if name == "" {
+		return ""
+	}
+	return strings.TrimRight(e.extender.URLPrefix, "/") + "/" + name
+}
+
+// matches returns the profiles that are served below urlPrefix, or at a path that the extender calls.
+func (e *extenderAt) matches() []match {
+	if e.Config == nil {
+		return nil
+	}
+	_, prefix := e.prefix()
+	var all []match
+	for i := range e.Config.Profiles {
+		p := &e.Config.Profiles[i]
+		m := match{profile: p}
+		for _, route := range p.Routes() {
+			if e.called(route.Verb) == route.Path {
+				m.verbs = append(m.verbs, route.Verb)
+			}
+		}
+		if len(m.verbs) > 0 || p.Verb == "" && strings.TrimRight(p.Path, "/") == prefix {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// findOutboard finds the extenders that call Outboard: by its address, by the names in its certificate, by its Service in the
+// namespace, by the resources of a profile, by the path of a profile that no other extender calls, or by the address of such an extender.
+func (c *checker) findOutboard(all []extenderAt) {
+	taken := map[*config.Profile]bool{}
+	for i := range all {
+		if e := &all[i]; e.atServing() || e.inCertificate() || e.deployedHere() || e.sameResources() {
+			e.outboard = true
+			for _, m := range e.matches() {
+				taken[m.profile] = true
+			}
+		}
+	}
+	for i := range all {
+		for _, m := range all[i].matches() {
+			if len(m.verbs) > 0 && !taken[m.profile] {
+				all[i].outboard, taken[m.profile] = true, true
+			}
+		}
+	}
+	addresses := map[string]bool{}
+	for i := range all {
+		addresses[all[i].address()] = addresses[all[i].address()] || all[i].outboard
+	}
+	for i := range all {
+		all[i].outboard = addresses[all[i].address()]
+	}
+}
+
+// atServing reports whether the extender calls serving.address. Port 0 is any port: the system chooses one when Outboard starts.
+func (e *extenderAt) atServing() bool {
+	u, invalid := url.Parse(e.extender.URLPrefix)
+	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	if invalid != nil || err != nil {
+		return false
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return hostOf(host) == hostOf(u.Hostname()) && (port == "0" || port == portOf(u))
+}
+
+// inCertificate reports whether the extender calls a name in Outboard's certificate.
+func (e *extenderAt) inCertificate() bool {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil || e.Config.Serving.TLS == nil || hostOf(u.Hostname()) == "loopback" {
+		return false
+	}
+	chain := certificates(e.readOrOmit(e.Config.Serving.TLS.CertFile, e.ReadConfigFile))
+	return len(chain) > 0 && chain[0].VerifyHostname(u.Hostname()) == nil
+}
+
+// sameResources reports whether the extender has the managed resources of a profile.
+func (e *extenderAt) sameResources() bool {
+	theirs := map[string]bool{}
+	for _, r := range e.extender.ManagedResources {
+		theirs[r.Name] = true
+	}
+	return len(theirs) > 0 && slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool {
+		return len(p.ManagedResources) == len(theirs) && !slices.ContainsFunc(p.ManagedResources, func(r config.ManagedResource) bool { return !theirs[r.Name] })
+	})
+}
+
+// profiles compares the extenders with Outboard's configuration.
+func (c *checker) profiles(all []extenderAt) {
+	callers := map[*config.Profile][]*extenderAt{}
+	lost := 0 // extenders that call no profile, and are reported
+	unreachable := ""
+	for i := range all {
+		e := &all[i]
+		matches := e.matches()
+		if c.unknownValue(e.field("urlPrefix")) {
+			continue
+		}
+		if !e.outboard {
+			e.report(Info, "ForeignExtender", "urlPrefix", "this extender is not Outboard, as far as "+e.ConfigFile+" says",
+				"kube-scheduler drops the text of responses with another status than 200, and pods get events without a reason; outboard verify checks what any extender responds", "")
+			continue
+		}
+		e.port()
+		if at := e.unreachable(); at != "" && unreachable == "" {
+			unreachable = at
+		}
+		e.served(matches)
+		if len(matches) == 0 {
+			lost++
+		}
+		for _, m := range matches {
+			callers[m.profile] = append(callers[m.profile], e)
+		}
+	}
+	for i := range c.Config.Profiles {
+		p := &c.Config.Profiles[i]
+		severity := Warning
+		if len(callers) == 0 {
+			severity = Error
+		}
+		switch {
+		case len(callers[p]) > 0 && p.Verb == "":
+			c.callersOf(p, callers[p])
+		case len(callers[p]) > 0 || len(all) == 0:
+		case lost > 0:
+			lost--
+		default:
+			c.at(severity, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, "its policies are not used", "outboard scheduler-config prints the extender for it")
+		}
+	}
+	if unreachable != "" {
+		fix := "set serving.address: 0.0.0.0:8443"
+		if t := c.Config.Serving.TLS; t == nil || t.ClientCAFile == "" {
+			fix += ", with serving.tls.clientCAFile"
+		}
+		c.elsewhere(Error, "LoopbackAddress", c.ConfigFile, "serving.address", fmt.Sprintf("Outboard listens at %s, and %s", c.Config.Serving.Address, unreachable),
+			"only callers on the same machine or in the same pod reach a loopback address: every call fails",
+			fix+"; if the Helm chart installs the file, ignore this: the chart sets serving.address")
+	}
+	for _, w := range c.Config.Warnings {
+		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
+		c.findings[len(c.findings)-1].Line = w.Line
+	}
+	if c.Config.Serving.HTTP2 {
+		c.elsewhere(Warning, "HTTP2", c.ConfigFile, "serving.http2", "HTTP/2 is offered", "kube-scheduler then sends all calls over one connection, and so to one replica, for as long as that replica lives", "remove http2")
+	}
+}
+
+// port checks that a call of this machine arrives at serving.address. Ports of Services on nodes arrive there, too.
+func (e *extenderAt) port() {
+	u, err := url.Parse(e.extender.URLPrefix)
+	if err != nil || hostOf(u.Hostname()) != "loopback" {
+		return
+	}
+	_, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	n, _ := strconv.Atoi(portOf(u))
+	if err != nil || port == portOf(u) || port == "0" || onNodes(n) {
+		return
+	}
+	corrected := *u
+	corrected.Host = net.JoinHostPort(u.Hostname(), port)
+	e.report(Error, "WrongPort", "urlPrefix", fmt.Sprintf("the port is %s, and Outboard listens at %s", portOf(u), e.Config.Serving.Address), "every call fails", "write port "+port, setText(e.field("urlPrefix"), corrected.String()))
+}
+
+// onNodes reports whether a port is one that Services have on nodes, by default.
+func onNodes(port int) bool { return port >= 30000 && port <= 32767 }
+
+// unreachable says what the extender calls if Outboard listens at a loopback address, and the call does not arrive there; "" if it does.
+// Without TLS, PlainHTTP and TLSNotServed report calls of other machines.
+func (e *extenderAt) unreachable() string {
+	u, invalid := url.Parse(e.extender.URLPrefix)
+	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	if invalid != nil || err != nil || hostOf(host) != "loopback" {
+		return ""
+	}
+	n, _ := strconv.Atoi(portOf(u))
+	switch same := hostOf(u.Hostname()) == "loopback"; {
+	case same && onNodes(n) && port != portOf(u) && port != "0":
+		return fmt.Sprintf("%s calls port %d of a node", e.path, n)
+	case !same && e.Config.Serving.TLS != nil:
+		return e.path + " calls " + u.Host
+	}
+	return ""
+}
+
+// served checks that Outboard serves the verbs that kube-scheduler calls.
+func (e *extenderAt) served(matches []match) {
+	_, prefix := e.prefix()
+	if len(matches) == 0 {
+		e.nothingServed(prefix)
+		return
+	}
+	for _, v := range decision.Verbs() {
+		path := e.called(v)
+		if path == "" || slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, v) }) {
+			continue
+		}
+		var near []edit
+		if slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == "" }) {
+			near = []edit{e.set(string(v)+"Verb", string(v))}
+		}
+		if all := e.routes(v); len(all) == 0 {
+			e.report(Error, "VerbNotServed", string(v)+"Verb", fmt.Sprintf("no profile serves %s", v), "every such call fails with status 404", "remove it", remove(e.path+"."+string(v)+"Verb"))
+		} else {
+			e.report(Error, "VerbNotServed", string(v)+"Verb", fmt.Sprintf("Outboard does not serve %s at %s", v, path), "every such call fails with status 404", "call what a profile serves: "+strings.Join(all, ", "), near...)
+		}
+	}
+}
+
+// nothingServed reports an extender that calls Outboard below a path without profile.
+func (e *extenderAt) nothingServed(prefix string) {
+	var paths []string
+	for _, p := range e.Config.Profiles {
+		paths = append(paths, p.Path)
+	}
+	var edits []edit
+	if u, err := url.Parse(e.extender.URLPrefix); err == nil && len(paths) == 1 && e.Config.Profiles[0].Verb == "" {
+		u.Path = strings.TrimRight(paths[0], "/")
+		edits = []edit{setText(e.field("urlPrefix"), u.String())}
+	}
+	e.report(Error, "VerbNotServed", "urlPrefix", fmt.Sprintf("Outboard has no profile with path %q", cmp.Or(prefix, "/")), "every call fails with status 404",
+		"write the path of a profile: "+strings.Join(paths, ", "), edits...)
+}
+
+// routes are the paths at which a verb is served.
+func (e *extenderAt) routes(v decision.Verb) []string {
+	var all []string
+	for i := range e.Config.Profiles {
+		for _, r := range e.Config.Profiles[i].Routes() {
+			if r.Verb == v {
+				all = append(all, r.Path)
+			}
+		}
+	}
+	return all
+}
+
+// callersOf checks the extenders that call a profile: together they call all verbs that it needs, each of them once.
+func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
+	first := map[decision.Verb]*extenderAt{}
+	for _, e := range callers {
+		twice := ""
+		for _, v := range decision.Verbs() {
+			switch {
+			case e.called(v) == "":
+			case first[v] == nil:
+				first[v] = e
+			default:
+				twice = fmt.Sprintf("%s also calls %s of the profile %s", first[v].path, v, p.Path)
+			}
+		}
+		if twice != "" {
+			e.report(Warning, "DuplicateExtender", "urlPrefix", twice, "kube-scheduler calls Outboard twice for one pod, and adds its scores twice", "use one extender for a profile")
+		} else {
+			e.managed(p)
+		}
+		e.mode()
+	}
+	main := callers[0]
+	if first[decision.Bind] != nil {
+		main = first[decision.Bind]
+	}
+	main.needed(p, first)
+	if first[decision.Bind] != nil {
+		main.accepts(p)
+	}
+}
+
+// needed checks that kube-scheduler calls the verbs without which claims go wrong.
+func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
+	allocates := allocates(p)
+	if allocates == "" {
+		return
+	}
+	if called[decision.Filter] == nil {
+		e.report(Error, "FilterNotCalled", "filterVerb", "filterVerb is not set, and "+allocates+" allocates resources", "kube-scheduler sends pods to nodes without room for them: bind fails, and the pods stay pending", "set filterVerb: filter", e.set("filterVerb", "filter"))
+	}
+	if called[decision.Bind] == nil {
+		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the claims and annotations by which they get their resources", "set bindVerb: bind", e.set("bindVerb", "bind"))
+	}
+	if called[decision.Preempt] == nil {
+		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt", e.set("preemptVerb", "preempt"))
+	}
+}
+
+// allocates returns the name of a policy of the profile that allocates resources; "" if none does.
+func allocates(p *config.Profile) (name string) {
+	for _, q := range p.Policies {
+		if _, ok := q.Policy.(policy.Reserver); ok {
+			name = q.Name
+		}
+	}
+	return name
+}
+
+// mode checks what kube-scheduler sends of nodes.
+func (e *extenderAt) mode() {
+	switch none := e.Config.ClientConnection.None; {
+	case none && e.extender.NodeCacheCapable:
+		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection is None", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server", e.set("nodeCacheCapable", "false"))
+	case !none && !e.extender.NodeCacheCapable:
+		e.report(Warning, "WholeNodes", "nodeCacheCapable", "kube-scheduler sends whole nodes, and Outboard knows them", "a call has hundreds of times as many bytes", "set nodeCacheCapable: true", e.set("nodeCacheCapable", "true"))
+	}
+}
+
+// accepts checks that bind accepts the pods of kube-scheduler's profiles.
+func (e *extenderAt) accepts(p *config.Profile) {
+	if len(p.SchedulerNames) == 0 {
+		return
+	}
+	refused := slices.DeleteFunc(e.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
+	message := fmt.Sprintf("schedulerNames of the profile %s are %s, without %s", p.Path, strings.Join(p.SchedulerNames, ", "), strings.Join(refused, ", "))
+	switch len(refused) {
+	case 0:
+	case len(e.doc.config.schedulerNames()):
+		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind every pod of this kube-scheduler", "set profiles[].schedulerNames of Outboard to the name of this kube-scheduler's profile, or remove them")
+	default:
+		e.report(Info, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind pods of "+strings.Join(refused, ", "), "")
+	}
+}
+
+// managed checks that both sides list the same resources.
+func (e *extenderAt) managed(p *config.Profile) {
+	if len(p.ManagedResources) == 0 {
+		e.allocated(p)
+		return
+	}
+	theirs := map[string]bool{}
+	for _, r := range e.extender.ManagedResources {
+		theirs[r.Name] = r.IgnoredByScheduler
+	}
+	var list, differ []string
+	for _, r := range p.ManagedResources {
+		list = append(list, item(r.Name, r.IgnoredByScheduler))
+		switch ignored, there := theirs[r.Name]; {
+		case !there:
+			differ = append(differ, r.Name+" is missing")
+		case ignored != r.IgnoredByScheduler:
+			differ = append(differ, fmt.Sprintf("ignoredByScheduler of %s is %t", r.Name, ignored))
+		}
+		delete(theirs, r.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(theirs)) {
+		differ = append(differ, name+" is not one of the profile's")
+	}
+	if len(differ) > 0 {
+		e.managedDiffer(p, differ, list)
+	}
+}
+
+// allocated checks an extender of a profile for all pods: it may be limited to some pods, if these include all
+// that request the resources that a policy allocates.
+func (e *extenderAt) allocated(p *config.Profile) {
+	if len(e.extender.ManagedResources) == 0 {
+		return
+	}
+	var list, differ []string
+	for _, r := range e.extender.ManagedResources {
+		list = append(list, item(r.Name, r.IgnoredByScheduler))
+	}
+	for _, r := range p.AllocatedResources() {
+		if !slices.ContainsFunc(e.extender.ManagedResources, func(m schedulerv1.ExtenderManagedResource) bool { return m.Name == string(r.Name) }) {
+			differ, list = append(differ, fmt.Sprintf("%s is missing, which %s allocates", r.Name, r.Policy)), append(list, item(string(r.Name), false))
+		}
+	}
+	if len(differ) > 0 {
+		e.managedDiffer(p, differ, list)
+	}
+}
+
+// item is a managed resource as YAML.
+func item(name string, ignored bool) string {
+	return fmt.Sprintf("- name: %s\n  ignoredByScheduler: %t\n", quoted(name), ignored)
+}
+
+func (e *extenderAt) managedDiffer(p *config.Profile, differ, list []string) {
+	e.report(Error, "ManagedResourcesDiffer", "managedResources", "the list does not go with profile "+p.Path+": "+strings.Join(differ, "; "),
+		"kube-scheduler and Outboard disagree on which pods are Outboard's, or on which of them counts a resource: kube-scheduler binds pods without calling Outboard, or no node has room",
+		"list the same in both files", set(e.path+".managedResources", strings.Join(list, "")))
+}

@@ -1,0 +1,112 @@
+package wiring_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/wiring"
+)
+
+// TestMigrate runs testdata/migrate/*.txtar: each has a Policy and the result, whose comments have
+// the notes. Run with -update to write what is now.
+func TestMigrate(t *testing.T) {
+	golden(t, "testdata/migrate/*.txtar", func(t *testing.T, policy txtar.File) []txtar.File {
+		result, notes, err := wiring.Migrate(policy.Name, policy.Data, wiring.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		strictly(t, result)
+		return []txtar.File{{Name: "scheduler.yaml", Data: result}, {Name: "notes", Data: []byte(strings.Join(append(notes, ""), "\n"))}}
+	})
+}
+
+// A Policy that is written and converted again has the same extenders.
+func TestMigrateWritten(t *testing.T) {
+	for _, text := range []string{
+		"profiles:\n" + images, mutualTLS + "profiles:\n" + gpus + images, "clientConnection: None\nprofiles:\n" + images,
+		"profiles:\n- path: /a/image_score\n  verb: prioritize\n  policies: [{type: ImageLocality}]\n",
+	} {
+		w, err := wiring.New(load(t, text), wiring.Options{For: wiring.NodePort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := w.LegacyPolicy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, notes, err := wiring.Migrate("policy.json", policy, wiring.Options{})
+		if err != nil || len(notes) > 0 {
+			t.Fatalf("%v %q", err, notes)
+		}
+		if diff := cmp.Diff(w.Extenders(), strictly(t, result).Extenders); diff != "" {
+			t.Errorf("the extenders differ (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestMigrateTimeouts(t *testing.T) {
+	for timeout, noted := range map[string]bool{"-5": true, "0": false, "30": true, "5000000000": false} {
+		_, notes, err := wiring.Migrate("policy.json", []byte(`{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "httpTimeout": `+timeout+`}]}`), wiring.Options{})
+		if err != nil || strings.Contains(strings.Join(notes, "\n"), "every call fails") != noted {
+			t.Errorf("httpTimeout %s: notes %q, error %v", timeout, notes, err)
+		}
+	}
+}
+
+func TestMigrateErrors(t *testing.T) {
+	for _, tt := range []struct{ name, policy, want string }{
+		{"no JSON", "{", ": not valid YAML"},
+		{"a wrong value", "{\"kind\": \"Policy\",\n\"extenders\": [{\"weight\": \"5\"}]}", "policy.json:2: extenders[0].weight: Invalid value"},
+		{"nothing", `{"kind": "Policy"}`, "this is not a Policy"},
+		{"another kind", "kind: Pod", "kind is Pod: must be Policy"},
+		{"an old configuration with a file", "apiVersion: componentconfig/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {file: {path: /p.json}}}\n", "version componentconfig/v1alpha1, whose Policy is the file /p.json"},
+		{"an old configuration with a ConfigMap", "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {configMap: {name: p, namespace: kube-system}}}\n", "the ConfigMap kube-system/p"},
+		{"a configuration", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n", "doctor --fix"},
+		{"another ConfigMap", "kind: ConfigMap\ndata: {a: b, c: d}\n", "no key of the ConfigMap"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := wiring.Migrate("policy.json", []byte(tt.policy), wiring.Options{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want it to say %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever a Policy says, what it is converted to can be read.
+func FuzzMigrate(f *testing.F) {
+	archives, err := filepath.Glob("testdata/migrate/*.txtar")
+	if err != nil || len(archives) == 0 {
+		f.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	f.Add([]byte(`{"kind": "Policy", "predicates": [{"name": "bell \u0007, line \u2028 and end"}], "extenders": [{"urlPrefix": "http://a #b", "tlsConfig": {"caFile": "\n"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		result, _, err := wiring.Migrate("policy.json", data, wiring.Options{})
+		if err != nil {
+			return
+		}
+		root, err := strictyaml.Parse("scheduler.yaml", result)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, result)
+		}
+		var header struct {
+			Kind string `json:"kind"`
+		}
+		_ = root.Decode(&header) // the other fields are those of kube-scheduler
+		if header.Kind != "KubeSchedulerConfiguration" {
+			t.Errorf("the kind is %q:\n%s", header.Kind, result)
+		}
+	})
+}

@@ -1,0 +1,352 @@
+package wiring
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/policy"
+)
+
+// Timeouts of the extenders that are written. kube-scheduler places one pod at a time and waits for
+// every call.
+const (
+	// StrictTimeout leaves time for preemption, for which Outboard evaluates candidates for up to 1.5 s.
+	StrictTimeout = 3 * time.Second
+	// SoftTimeout is short: when it ends, the pod is placed without Outboard.
+	SoftTimeout = time.Second
+)
+
+// Options say how kube-scheduler reaches Outboard. The zero value is a kube-scheduler on the same
+// host.
+type Options struct {
+	// For is where kube-scheduler runs.
+	For Topology
+	// URL is where kube-scheduler reaches Outboard: scheme, host and perhaps port. Default: by topology and
+	// serving.address.
+	URL string
+	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does not have it. Default: by topology.
+	ServerName string
+	// Namespace is the namespace of Outboard and of its Service. Default [Namespace].
+	Namespace string
+	// LeaseNamespace is the namespace of a second scheduler's lease, leaderElection.resourceNamespace. Default: Namespace.
+	LeaseNamespace string
+	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
+	// [Directory].
+	CertificateDir string
+	// Certificates are the files of certificates, absolute or in CertificateDir. Default: those of a mounted Secret of type
+	// kubernetes.io/tls for [Sidecar] and [Service], and those of outboard certs for the other topologies.
+	Certificates Certificates
+	// SchedulerKubeconfig is the kubeconfig of kube-scheduler, an absolute path. Default for [Kubeadm]: that of kubeadm; otherwise none:
+	// the configuration of the pod in which kube-scheduler runs.
+	SchedulerKubeconfig string
+	// SchedulerName is the name of a second scheduler, not for [Kubeadm]. Default for [Sidecar] and [Service]: what a profile names
+	// first in schedulerNames, or else outboard-scheduler. Without a name, [SameHost] and [NodePort] are the cluster's own scheduler.
+	SchedulerName string
+	// Profiles are the paths of the profiles to call. Default: all.
+	Profiles []string
+	// Strict makes the extender of every profile strict, with bind.
+	Strict bool
+}
+
+// Wiring is the part of kube-scheduler's configuration that makes it call the profiles of a configuration.
+type Wiring struct {
+	entries    []entry
+	schedulers []string // names of kube-scheduler's profiles; none is the default one
+	options    Options
+}
+
+// entry is an extender with the texts of its comments.
+type entry struct {
+	schedulerv1.Extender
+	profile *config.Profile
+	strict  bool
+	why     string // the reason why it is strict or soft
+	weight  string // the reason for its weight
+}
+
+// New decides on the extenders for the configuration.
+func New(c *config.Config, o Options) (*Wiring, error) {
+	if err := o.completeNamespaces(); err != nil {
+		return nil, err
+	}
+	if o.remote() && c.Serving.TLS == nil && !c.Serving.Insecure {
+		// A file that serves its own host only is not yet what this kube-scheduler calls. The chart serves it with TLS.
+		served := *c
+		served.Serving.TLS = &config.TLS{ClientCAFile: "ca.crt"}
+		c = &served
+	}
+	if o.URL == "" {
+		var err error
+		if o.URL, err = o.For.url(&c.Serving, o.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkURL(o.URL, &c.Serving); err != nil {
+		return nil, err
+	}
+	if rule := hostRule(o.ServerName); o.ServerName != "" && rule != "" {
+		return nil, fmt.Errorf("--server-name=%q: must be a DNS name or an IP address: %s", o.ServerName, rule)
+	}
+	o.URL = strings.TrimRight(o.URL, "/")
+	o.ServerName = cmp.Or(o.ServerName, o.For.serverName(o.URL, o.Namespace))
+	o.CertificateDir = strings.TrimRight(cmp.Or(o.CertificateDir, Directory), "/")
+	if !path.IsAbs(o.CertificateDir) {
+		return nil, fmt.Errorf("certificate directory %q: must be an absolute path: kube-scheduler looks for a relative one in its working directory", o.CertificateDir)
+	}
+	if o.SchedulerKubeconfig != "" && !path.IsAbs(o.SchedulerKubeconfig) {
+		return nil, fmt.Errorf("--scheduler-kubeconfig=%q: must be an absolute path: kube-scheduler looks for a relative one in its working directory", o.SchedulerKubeconfig)
+	}
+	profiles, err := selected(c, o.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	w := &Wiring{options: o}
+	for _, p := range profiles {
+		w.entries = append(w.entries, w.entry(c, p))
+	}
+	// kube-scheduler calls ignorable extenders last, in whatever order they are written.
+	slices.SortStableFunc(w.entries, func(a, b entry) int { return cmp.Compare(rank(a.strict), rank(b.strict)) })
+	return w, errors.Join(w.oneBinder(), w.nameSchedulers(profiles))
+}
+
+// completeNamespaces fills in the defaults of both namespaces, and checks them.
+func (o *Options) completeNamespaces() error {
+	o.Namespace = cmp.Or(o.Namespace, Namespace)
+	if wrong := validation.IsDNS1123Label(o.Namespace); len(wrong) > 0 {
+		return fmt.Errorf("--namespace=%q: %s", o.Namespace, wrong[0])
+	}
+	if o.LeaseNamespace != "" && !o.second() {
+		return fmt.Errorf("--leader-elect-resource-namespace=%q: only a second scheduler has a lease of its own: name it with --scheduler-name, or leave out the flag", o.LeaseNamespace)
+	}
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, o.Namespace)
+	if wrong := validation.IsDNS1123Label(o.LeaseNamespace); len(wrong) > 0 {
+		return fmt.Errorf("--leader-elect-resource-namespace=%q: %s", o.LeaseNamespace, wrong[0])
+	}
+	return nil
+}
+
+func rank(strict bool) int {
+	if strict {
+		return 0
+	}
+	return 1
+}
+
+// selected returns the profiles with these paths, or all.
+func selected(c *config.Config, paths []string) ([]*config.Profile, error) {
+	var profiles []*config.Profile
+	var known []string
+	for i := range c.Profiles {
+		known = append(known, c.Profiles[i].Path)
+		if len(paths) == 0 || slices.Contains(paths, c.Profiles[i].Path) {
+			profiles = append(profiles, &c.Profiles[i])
+		}
+	}
+	for _, p := range paths {
+		if !slices.Contains(known, p) {
+			return nil, fmt.Errorf("no profile has the path %q: there are %s", p, strings.Join(known, ", "))
+		}
+	}
+	return profiles, nil
+}
+
+func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
+	e := entry{profile: p}
+	e.strict, e.why = w.strictness(p)
+	e.HTTPTimeout = metav1.Duration{Duration: SoftTimeout}
+	if e.strict {
+		e.HTTPTimeout.Duration = StrictTimeout
+	}
+	e.Ignorable = !e.strict
+	e.NodeCacheCapable = !c.ClientConnection.None
+	for _, r := range p.ManagedResources {
+		e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource(r))
+	}
+	e.setVerbs(p, allocates(p) || w.options.Strict, c.ClientConnection.None)
+	if e.PrioritizeVerb != "" {
+		e.Weight, e.weight = Weight(p)
+	}
+	prefix := p.Path
+	if p.Verb != "" {
+		prefix = path.Dir(p.Path)
+	}
+	e.URLPrefix = w.options.URL + strings.TrimRight(prefix, "/")
+	if t := c.Serving.TLS; t != nil {
+		e.EnableHTTPS = true
+		files := w.options.certificates()
+		e.TLSConfig = &schedulerv1.ExtenderTLSConfig{CAFile: files.CA, ServerName: w.options.ServerName}
+		if t.ClientCAFile != "" {
+			e.TLSConfig.CertFile, e.TLSConfig.KeyFile = files.Cert, files.Key
+		}
+	}
+	return e
+}
+
+// setVerbs sets the verbs to call. Without a cluster, a profile can neither preempt nor bind.
+func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
+	if p.Verb != "" {
+		*VerbField(&e.Extender, p.Verb) = path.Base(p.Path)
+		return
+	}
+	// Without filter, kube-scheduler places pods although the extender does not respond, and there is no shortlist.
+	if e.strict || p.Shortlist > 0 || weights(p) == 0 || !scoreOnly(p) {
+		e.FilterVerb = string(decision.Filter)
+	}
+	if weights(p) > 0 {
+		e.PrioritizeVerb = string(decision.Prioritize)
+	}
+	if e.strict && !noCluster {
+		e.PreemptVerb = string(decision.Preempt)
+		if bind {
+			e.BindVerb = string(decision.Bind)
+		}
+	}
+}
+
+// VerbField returns the field of an extender that names the path of a verb.
+func VerbField(e *schedulerv1.Extender, v decision.Verb) *string {
+	switch v {
+	case decision.Filter:
+		return &e.FilterVerb
+	case decision.Prioritize:
+		return &e.PrioritizeVerb
+	case decision.Preempt:
+		return &e.PreemptVerb
+	default:
+		return &e.BindVerb
+	}
+}
+
+// strictness says whether the extender of a profile is strict, and why.
+func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
+	none := "no pod is placed while Outboard does not respond"
+	if !w.options.second() {
+		none += ", not even Outboard's own if this kube-scheduler is to place them"
+	}
+	switch {
+	case len(p.ManagedResources) > 0:
+		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
+	case allocates(p):
+		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so " + none + ". To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
+	case p.Verb == decision.Bind || p.Verb == decision.Preempt:
+		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."
+	case w.options.Strict:
+		return true, "Strict, and for every pod: " + none + "."
+	}
+	return false, "Soft: pods are placed without Outboard while it does not respond. It sees a pod on its node when its watch of the API server shows it."
+}
+
+// allocates says whether a policy of the profile allocates resources.
+func allocates(p *config.Profile) bool {
+	return slices.ContainsFunc(p.Policies, func(q config.Policy) bool {
+		_, ok := q.Policy.(policy.Reserver)
+		return ok
+	})
+}
+
+// scoreOnly says whether no policy of the profile filters nodes.
+func scoreOnly(p *config.Profile) bool {
+	return !slices.ContainsFunc(p.Policies, func(q config.Policy) bool { return !q.Inputs().ScoreOnly })
+}
+
+// weights is the sum of the weights of the profile's policies.
+func weights(p *config.Profile) (sum int64) {
+	for _, q := range p.Policies {
+		sum += q.Weight
+	}
+	return sum
+}
+
+// Weight returns the weight of the extender for a profile, and why.
+func Weight(p *config.Profile) (int64, string) {
+	if p.ScoreRange == config.TotalRange {
+		return 1, "scoreRange is Total: kube-scheduler multiplies the weighted sum of the scores by this and by 10."
+	}
+	return weights(p), "Scores are 0..10, and kube-scheduler multiplies them by this and by 10: with the sum of the policies' weights, a policy counts like a plugin of kube-scheduler with the same weight."
+}
+
+// oneBinder returns an error if kube-scheduler would not accept the extenders.
+func (w *Wiring) oneBinder() error {
+	var binders []string
+	for _, e := range w.entries {
+		if e.BindVerb != "" {
+			binders = append(binders, e.profile.Path)
+		}
+	}
+	if len(binders) < 2 {
+		return nil
+	}
+	return fmt.Errorf("kube-scheduler accepts one extender with bind, and the profiles %s need it: put their policies in one profile, or write a file for each and run a scheduler for each", strings.Join(binders, ", "))
+}
+
+// nameSchedulers decides on kube-scheduler's own profiles.
+func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
+	var named []string
+	for _, p := range profiles {
+		for _, name := range p.SchedulerNames {
+			if !slices.Contains(named, name) {
+				named = append(named, name)
+			}
+		}
+	}
+	switch {
+	case w.options.For == Kubeadm && w.options.SchedulerName != "":
+		return errors.New("--scheduler-name: the scheduler of --for kubeadm is the cluster's own, whose name does not change: leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport")
+	case w.options.second():
+		name := w.options.SchedulerName
+		if name == "" {
+			name = secondScheduler
+			if others := slices.DeleteFunc(slices.Clone(named), isDefaultScheduler); len(others) > 0 {
+				name = others[0]
+			}
+		}
+		if err := checkSchedulerName(name); err != nil {
+			return err
+		}
+		w.schedulers = []string{name}
+	case len(named) > 0 && !slices.Equal(named, []string{defaultScheduler}):
+		w.schedulers = append([]string{defaultScheduler}, slices.DeleteFunc(named, isDefaultScheduler)...)
+	}
+	for _, p := range profiles {
+		if w.options.second() && len(p.SchedulerNames) > 0 && !slices.Contains(p.SchedulerNames, w.schedulers[0]) {
+			return fmt.Errorf("profile %s binds pods of %s only, and the scheduler's name is %s", p.Path, strings.Join(p.SchedulerNames, ", "), w.schedulers[0])
+		}
+	}
+	return nil
+}
+
+func isDefaultScheduler(name string) bool { return name == defaultScheduler }
+
+// checkSchedulerName returns an error unless a second scheduler can have the name.
+func checkSchedulerName(name string) error {
+	if isDefaultScheduler(name) {
+		return fmt.Errorf("scheduler name %q: it is that of the cluster's own scheduler, and both would place the same pods: give the second scheduler another name", name)
+	}
+	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
+		return fmt.Errorf("scheduler name %q: it is also the name of a lease, so %s", name, msgs[0])
+	}
+	return nil
+}
+
+// second says whether the scheduler is not the cluster's own.
+func (o *Options) second() bool { return o.For.second() || o.SchedulerName != "" }
+
+// Extenders returns the extenders, strict ones first.
+func (w *Wiring) Extenders() []schedulerv1.Extender {
+	var all []schedulerv1.Extender
+	for _, e := range w.entries {
+		all = append(all, e.Extender)
+	}
+	return all
+}

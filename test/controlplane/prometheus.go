@@ -1,0 +1,98 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// PrometheusOptions say how to start a Prometheus server.
+type PrometheusOptions struct {
+	// BinDir is the directory of prometheus. Default: test/prometheus/bin of the checkout
+	// that the working directory is in.
+	BinDir string
+	// Config is the configuration, and WebConfig that of its listener (TLS, users);
+	// both as YAML. File names must be absolute. Default: nothing is scraped, and
+	// anybody is answered.
+	Config, WebConfig string
+	// Address is where it listens. Default: a free port of the loopback address.
+	Address string
+	// Args are further arguments.
+	Args []string
+}
+
+// Prometheus is a running Prometheus server. It needs no control plane.
+type Prometheus struct {
+	*Process
+	// Address is where it listens, as host:port.
+	Address string
+	reaper  *reaper
+}
+
+var listeningOn = regexp.MustCompile(`msg="Listening on" component=web address=(\S+)`)
+
+// StartPrometheus starts a Prometheus server and returns when it answers queries. It
+// lives no longer than this process, however that ends. The context bounds the start
+// only.
+func StartPrometheus(ctx context.Context, opts PrometheusOptions) (_ *Prometheus, err error) {
+	binDir, err := findBinaries(opts.BinDir, "test/prometheus", "prometheus")
+	if err != nil {
+		return nil, fmt.Errorf("prometheus: %w", err)
+	}
+	dir := filepath.Join(os.TempDir(), "outboard-prometheus-"+rand.Text())
+	p := &Prometheus{}
+	if p.reaper, err = startReaper(dir); err != nil {
+		return nil, fmt.Errorf("prometheus: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("prometheus: %w", err), p.Stop())
+		}
+	}()
+	config, webConfig := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "web.yml")
+	for file, text := range map[string]string{config: opts.Config, webConfig: opts.WebConfig} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	address := opts.Address
+	if address == "" {
+		address = loopback + ":0"
+	}
+	p.Process, err = launch(p.reaper, Command{
+		Name: "prometheus", Path: filepath.Join(binDir, "prometheus"), Dir: dir,
+		Args: append([]string{
+			"--config.file=" + config, "--web.config.file=" + webConfig, "--web.listen-address=" + address,
+			"--storage.tsdb.path=" + filepath.Join(dir, "data"),
+		}, opts.Args...),
+	}, filepath.Join(dir, "prometheus.log"))
+	if err != nil {
+		return nil, err
+	}
+	return p, p.await(ctx, p.ready)
+}
+
+// ready finds out what its log says: asking would take the credentials that WebConfig
+// asks for.
+func (p *Prometheus) ready(context.Context) error {
+	log := p.Log()
+	listening := listeningOn.FindStringSubmatch(log)
+	if listening == nil || !strings.Contains(log, "Server is ready to receive web requests") {
+		return errors.New("it does not say that it is ready")
+	}
+	p.Address = listening[1]
+	return nil
+}
+
+// Stop ends the server at once and removes its data and its log.
+func (p *Prometheus) Stop() error {
+	if p.Process != nil {
+		p.Kill()
+	}
+	return p.reaper.finish()
+}
