@@ -328,6 +328,7 @@ func TestWithoutPod(t *testing.T) {
 func TestRoom(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("a"))
+	b.SetNode(node("b"))
 	b.SetPod(pod("before", ""))
 	last := b.View()
 	for _, step := range []struct {
@@ -337,10 +338,12 @@ func TestRoom(t *testing.T) {
 	}{
 		{"a pod is assumed", func() { b.AssumePod(pod("p", ""), "a") }, false},
 		{"another is assumed", func() { b.AssumePod(pod("q", ""), "a") }, false},
+		{"it is assumed on another node", func() { b.AssumePod(pod("q", ""), "b") }, true},
+		{"it is bound with other annotations", func() { p := pod("q", "b"); p.Annotations = map[string]string{"a": "b"}; b.AssumePod(p, "b") }, true},
 		{"the API server shows it", func() { p := pod("p", "a"); p.Labels = map[string]string{"a": "b"}; b.SetPod(p) }, true},
 		{"it ends", func() { b.DeletePod("p") }, true},
 		{"the other is forgotten", func() { b.SetPod(pod("q", "")) }, true},
-		{"a node changes while a pod is assumed", func() { b.SetNode(node("b")); b.AssumePod(pod("r", ""), "a") }, true},
+		{"a node changes while a pod is assumed", func() { b.SetNode(node("c")); b.AssumePod(pod("r", ""), "a") }, true},
 	} {
 		step.change()
 		next := b.View()
