@@ -34,7 +34,7 @@ type Ledger struct {
 	Units []LedgerUnit `json:"units,omitempty"`
 	// Pods are those with claims, in order of At.
 	Pods []LedgerPod `json:"pods,omitempty"`
-	// LastAt is the latest At of all claims ever made.
+	// LastAt is the At of the claim made last.
 	LastAt time.Time `json:"lastAt,omitzero"`
 }
 

@@ -78,12 +78,7 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 		return *held, nil
 	}
 	base := clone(*l)
-	at := now.UTC().Truncate(minStep)
-	for _, earliest := range [...]time.Time{l.LastAt.Add(minStep), o.created.UTC()} {
-		if at.Before(earliest) {
-			at = earliest
-		}
-	}
+	at := timeOfClaim(l, o.created, now)
 	chosen, err := o.choose(&base, at)
 	if err != nil {
 		return snapshot.LedgerPod{}, err
@@ -98,6 +93,21 @@ func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.Ledge
 	}
 	*l = base
 	return held, nil
+}
+
+// maxAhead is by how much the latest claim of a pool may be in the future. A later time is from a clock that was wrong once.
+const maxAhead = time.Hour
+
+// timeOfClaim returns the time of a new claim, which is later than all others. Claims of a pool, which have no order, do not follow a clock
+// that was wrong.
+func timeOfClaim(l *snapshot.Ledger, created, now time.Time) time.Time {
+	at := now.UTC().Truncate(minStep)
+	for _, earliest := range [...]time.Time{l.LastAt.Add(minStep), created.UTC()} {
+		if at.Before(earliest) && (l.Node != "" || earliest.Sub(at) <= maxAhead) {
+			at = earliest
+		}
+	}
+	return at
 }
 
 // addClaim adds a claim to the ledger, or returns why it is invalid. After an error, l must not be used.
