@@ -54,7 +54,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		return err
 	}
 	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
-		h.Shared.preempted.answer(known, kept, view, time.Now())
+		h.Shared.preempted.answer(h.Cluster, known, kept, view, time.Now())
 	}
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {

@@ -29,6 +29,7 @@ const (
 type preempted struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*preemptedPod
+	exists  func(uid types.UID) bool // in the API server, as far as this process knows
 	current atomic.Pointer[settledNominations] // nil: none
 }
 
@@ -50,8 +51,8 @@ type settledNominations struct {
 	nominations *engine.Nominations
 }
 
-// answer adds the response to a preempt call for a pod. It keeps nothing of the request.
-func (p *preempted) answer(pod *corev1.Pod, kept []engine.Candidate, view *snapshot.View, now time.Time) {
+// answer adds the response to a preempt call for a pod that the cluster knows. It keeps nothing of the request.
+func (p *preempted) answer(cluster Cluster, pod *corev1.Pod, kept []engine.Candidate, view *snapshot.View, now time.Time) {
 	nodes := engine.Likeliest(kept)
 	nodes = nodes[:min(len(nodes), maxLikeliest)]
 	for i, c := range nodes {
@@ -64,6 +65,7 @@ func (p *preempted) answer(pod *corev1.Pod, kept []engine.Candidate, view *snaps
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.exists = func(uid types.UID) bool { return cluster.PodByUID(uid) != nil }
 	if len(nodes) == 0 || len(p.pods) >= maxPreempted && p.pods[pod.UID] == nil {
 		return
 	}
@@ -137,7 +139,8 @@ func (p *preempted) settle(view *snapshot.View, now time.Time) {
 	var all []engine.Nomination
 	for uid, pod := range p.pods {
 		expires := pod.answered.Add(nominationTimeout)
-		if !pod.settle(view, uid) && (pod.seen || now.After(expires)) {
+		deleted := p.exists != nil && !p.exists(uid)
+		if !pod.settle(view, uid) && (pod.seen || deleted || now.After(expires)) {
 			delete(p.pods, uid)
 			continue
 		}

@@ -246,6 +246,28 @@ func TestPreemptedNodeIsKept(t *testing.T) {
 	step("gone", "n")
 }
 
+// A pod that is deleted before kube-scheduler nominates it does not count on any node.
+func TestPreemptingPodIsDeleted(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, important, small)
+	g.see(nodes, onN, onM)
+	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
+		t.Fatalf("preempt returns %q", got)
+	}
+	if got := g.fits(small, "n", "m"); got != "" {
+		t.Errorf("small fits on %q before important is deleted", got)
+	}
+	g.cluster.mu.Lock()
+	g.cluster.pods = []*corev1.Pod{small}
+	g.cluster.mu.Unlock()
+	g.see(nodes, onN, onM)
+	if got := g.fits(small, "n", "m"); got != "n m" {
+		t.Errorf("small fits on %q after important was deleted", got)
+	}
+}
+
 // The effect of a response ends when kube-scheduler nominates the pod elsewhere, or nowhere.
 func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
