@@ -22,7 +22,7 @@ type infoTable struct {
 	// homes is an open-addressing table by the address of the NodeInfo. It has the position in slots plus 1, or 0. Its size is a power
 	// of two, and at least half of it is free.
 	homes []int32
-	infos int
+	infos []fwk.NodeInfo // of the snapshot
 }
 
 // infoSlot holds a NodeInfo and the row of its node. It caches the node for the latest state of the NodeInfo.
@@ -38,16 +38,17 @@ type infoSlot struct {
 	same       bool  // node is that of the View
 }
 
-// with returns a table of all NodeInfos of the snapshot: the receiver, which may be nil, while no node is added or deleted.
+// with returns a table of all NodeInfos of the snapshot: the receiver, which may be nil, while no node is added or deleted. kube-scheduler
+// makes another list when it adds or deletes a node, which may be before or after the View does.
 func (t *infoTable) with(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
-	if t != nil && t.index == view.NodeIndex() && t.infos >= len(infos) {
+	if t != nil && t.index == view.NodeIndex() && startsWith(t.infos, infos) {
 		return t
 	}
 	size := 2
 	for size < 2*len(infos) {
 		size *= 2
 	}
-	next := &infoTable{index: view.NodeIndex(), slots: make([]infoSlot, 0, len(infos)), homes: make([]int32, size), infos: len(infos)}
+	next := &infoTable{index: view.NodeIndex(), slots: make([]infoSlot, 0, len(infos)), homes: make([]int32, size), infos: infos}
 	for _, info := range infos {
 		n := view.Node(info.Node().Name)
 		at, ok := next.home(info)
@@ -68,6 +69,11 @@ func (t *infoTable) with(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
 		next.homes[at] = int32(len(next.slots))
 	}
 	return next
+}
+
+// startsWith reports whether part is the same list as whole, or the first part of that.
+func startsWith(whole, part []fwk.NodeInfo) bool {
+	return len(part) == 0 || len(part) <= len(whole) && &part[0] == &whole[0]
 }
 
 // find returns the position in slots of the NodeInfo, or -1: the framework also evaluates copies, and nodes that the View does not have
