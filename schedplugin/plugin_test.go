@@ -235,6 +235,34 @@ func TestRejectedPodsAreRetried(t *testing.T) {
 	})
 }
 
+// kube-scheduler asks for each pending pod whether it fits on a new node, and holds the lock of its queue meanwhile. The plugin evaluates
+// only pods for which that takes microseconds.
+func TestNewNodesForLargePods(t *testing.T) {
+	s := schedule(t, 1, `profiles: [{policies: [{type: Rules, config: {filter: [{name: Never, expression: 'pod.metadata.name == ""'}]}}]}]`)
+	keys := func(n int) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprint("k", i)] = "v"
+		}
+		return m
+	}
+	for _, tt := range []struct {
+		name        string
+		annotations map[string]string
+		want        fwk.QueueingHint
+	}{
+		{"ordinary", keys(20), fwk.QueueSkip},
+		{"many annotations", keys(10000), fwk.Queue},
+		{"a large annotation", map[string]string{"k": strings.Repeat("v", 200<<10)}, fwk.Queue},
+	} {
+		pod := podNamed("waiting", nil)
+		pod.Annotations = tt.annotations
+		if hint, err := s.fitsNewNode(logger, pod, nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}); err != nil || hint != tt.want {
+			t.Errorf("%s: %v, %v; want %v", tt.name, hint, err, tt.want)
+		}
+	}
+}
+
 // The framework evaluates hypothetical nodes: without the pods that preemption evicts, and with
 // nominated pods. The plugin records neither as a decision for the pod.
 func TestSupposedNodes(t *testing.T) {

@@ -52,11 +52,23 @@ func (p *plugin) untracked(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.Queuei
 	return fwk.QueueSkip, nil
 }
 
-// fitsNewNode queues the pod if it fits on the node, which has no pods yet.
+const (
+	// mostKeys is the number of labels and annotations above which a hint does not evaluate a pod, and mostBytes the size.
+	mostKeys  = 100
+	mostBytes = 32 << 10
+)
+
+// ordinary reports whether the evaluation of the pod surely takes microseconds: the cost of an expression grows with the pod.
+func ordinary(pod *corev1.Pod) bool {
+	return len(pod.Labels)+len(pod.Annotations) <= mostKeys && pod.Size() <= mostBytes
+}
+
+// fitsNewNode queues the pod if it fits on the node, which has no pods yet. kube-scheduler holds the lock of its queue meanwhile, and calls
+// for each pending pod: a pod that is not ordinary is queued without evaluation.
 func (p *plugin) fitsNewNode(_ klog.Logger, pod *corev1.Pod, _, newObj any) (fwk.QueueingHint, error) {
 	object, ok := newObj.(*corev1.Node)
 	_, e, err := p.profile()
-	if !ok || err != nil {
+	if !ok || err != nil || !ordinary(pod) {
 		return fwk.Queue, nil
 	}
 	node := snapshot.NewNode(snapshot.TrimmedNode(object))
