@@ -153,7 +153,7 @@ func TestAllocationAnnotation(t *testing.T) {
 }
 
 // TestWholeGPUsOfAnnotations: a pod with whole GPUs holds them whatever size they have when they
-// come back, and a pod with unknown GPUs holds all of them.
+// come back, and no more of them than it requests, whatever its annotation says.
 func TestWholeGPUsOfAnnotations(t *testing.T) {
 	pod := placed("old", 0, "1")
 	pod.Spec.Containers[0].Resources.Limits = list(0, 1)
@@ -164,7 +164,14 @@ func TestWholeGPUsOfAnnotations(t *testing.T) {
 	w.node = gpuNode("n", 2, 24)
 	expect(t, "larger", usage(w.snapshot(), gpumemory.Defaults()), "0:0/24 1:24/24 ")
 	pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] = "?"
-	expect(t, "unknown", usage(w.snapshot(), gpumemory.Defaults()), "0:24/24 1:24/24 ")
+	expect(t, "unknown", usage(w.snapshot(), gpumemory.Defaults()), "0:24/24 1:0/24 ")
+	w.pods = append(w.pods, placed("share", 6, "0"))
+	expect(t, "unknown, beside another pod", usage(w.snapshot(), gpumemory.Defaults()), "0:6/24 1:24/24 ")
+	w.pods = append(w.pods, placed("another", 6, "1"))
+	expect(t, "unknown, beside pods on all GPUs", usage(w.snapshot(), gpumemory.Defaults()), "0:6/24 1:6/24 2:0/0 ")
+	w.pods = w.pods[:1]
+	pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] = "1,0"
+	expect(t, "more than it requests", usage(w.snapshot(), gpumemory.Defaults()), "0:0/24 1:24/24 ")
 }
 
 // TestG8UnhealthyGPUs: only the index of a GPU marks it as unhealthy.

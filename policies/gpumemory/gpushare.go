@@ -132,6 +132,9 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 		return all
 	}
 	indexes := gpusOf(pod, hw)
+	if memory == 0 {
+		indexes = wholeGPUs(indexes, count)
+	}
 	for _, h.gpu = range indexes {
 		if h.amount = hw.whole(h.gpu); memory > 0 {
 			h.amount = (memory-1)/int64(len(indexes)) + 1
@@ -139,6 +142,14 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 		all = append(all, h)
 	}
 	return all
+}
+
+// wholeGPUs returns the GPUs that a pod has that requests count of them.
+func wholeGPUs(indexes []int, count int64) []int {
+	if slices.Equal(indexes, []int{everyGPU}) {
+		return slices.Repeat([]int{anyGPU}, int(min(count, maxGPUs)))
+	}
+	return indexes[:min(int64(len(indexes)), count)]
 }
 
 // gpusOf returns which GPUs the pod has according to its annotations.

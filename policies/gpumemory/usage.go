@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,10 @@ import (
 const (
 	// maxGPUs bounds the GPUs of a node; each is a unit of its ledger.
 	maxGPUs = snapshot.MaxLedgerUnits
-	// everyGPU is the index of an unknown GPU.
+	// everyGPU is the index of an unknown GPU: a part of it counts on each.
 	everyGPU = -1
+	// anyGPU is the index of an unknown GPU that a pod holds whole: holdings replaces it with one that no other pod holds.
+	anyGPU = -2
 )
 
 // hardware is what a node reports about its GPUs.
@@ -148,7 +151,7 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		all = annotated(all, pod, hw)
 	}
 	if ledger == nil {
-		return all
+		return chosen(all, hw)
 	}
 	for _, unit := range ledger.Units {
 		index, err := strconv.Atoi(unit.Name)
@@ -160,6 +163,21 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 			namespace, name := c.Name()
 			all = append(all, holding{pod: Holder{namespace, name, claim.Pod}, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
 		}
+	}
+	return chosen(all, hw)
+}
+
+// chosen replaces anyGPU, so that a pod holds no more whole GPUs than it requests, whatever its annotations say.
+func chosen(all []holding, hw *hardware) []holding {
+	for i := range all {
+		if all[i].gpu != anyGPU {
+			continue
+		}
+		free := 0
+		for slices.ContainsFunc(all, func(h holding) bool { return h.gpu == free }) {
+			free++
+		}
+		all[i].gpu, all[i].amount = free, hw.whole(free)
 	}
 	return all
 }
