@@ -37,6 +37,7 @@ var bindFailures = []failure{
 	{"extender", "pod %s has schedulerName %q, which is not among the schedulerNames of profile %s: %s", []string{"POD", "NAME", "PATH", "NAMES"}, "Add the scheduler to `schedulerNames` of the profile."},
 	{"extender", "pod %s requests none of the managedResources of profile %s: %s", []string{"POD", "PATH", "RESOURCES"}, "Make the `managedResources` of kube-scheduler's configuration and of the profile equal: `outboard doctor`."},
 	{"extender", "binding needs the API server, and Outboard runs without a cluster", nil, "Set `clientConnection`, or remove `bindVerb` from kube-scheduler's configuration."},
+	{"binder", "another pod must be bound to node %s first, and that takes long: the pod with UID %s", []string{"NODE", "UID"}, "Nothing: kube-scheduler retries. If it is frequent, the API server is slow."},
 	{"binder", "the Binding was withdrawn, and the claims of the pod were released: %w", []string{"ERROR"}, "Nothing: kube-scheduler retries. `ERROR` is the cause."},
 	{"binder", "%w; its claims stay for now: %w", []string{"ERROR", "ERROR"}, "Nothing at first: the claims are released after `ledgers.reclaimAfter` unless the pod is bound. Resolve the cause."},
 	{"binder", "the pod has changed", nil, "Nothing: kube-scheduler retries with the new version of the pod."},

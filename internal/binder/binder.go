@@ -144,7 +144,9 @@ func (b *Binder) reserveAndBind(ctx context.Context, pod *corev1.Pod, target Tar
 	if err != nil {
 		return err
 	}
-	b.awaitEarlier(ctx, node.Name, reservation.After)
+	if err := b.awaitEarlier(ctx, node.Name, reservation.After); err != nil {
+		return release(ctx, reservation, err)
+	}
 	to := Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
 	if why := b.Why(pod, node.Name); why != "" {
 		to.Annotations[decision.Annotation] = why
@@ -170,10 +172,14 @@ func (b *Binder) reserveAndBind(ctx context.Context, pod *corev1.Pod, target Tar
 			return nil
 		}
 	}
-	// Release the claims even if the caller is gone already.
+	return release(ctx, reservation, err)
+}
+
+// release releases the claims of a pod that was not bound, even if the caller is gone already, and returns the cause.
+func release(ctx context.Context, reservation *engine.Reservation, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	return errors.Join(err, reservation.Release(ctx))
+	return errors.Join(cause, reservation.Release(ctx))
 }
 
 // touchTimeout bounds changing a pod, so that few calls wait for an unreachable API server.

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ const (
 	// which is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may
 	// never come.
 	earlierTimeout = 500 * time.Millisecond
-	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound.
-	stallTimeout = time.Second
+	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound: then it is not bound either, and
+	// kube-scheduler retries it. It is below the usual httpTimeout, so that kube-scheduler learns the cause.
+	stallTimeout = 2 * time.Second
 	// earlierRetention is how long the start of a wait is kept. It is longer than the usual life of a claim whose pod
 	// is not bound.
 	earlierRetention = 10 * time.Minute
@@ -57,10 +59,10 @@ func (e *Earlier) settled(uid types.UID) {
 	delete(e.since, uid)
 }
 
-// awaitEarlier waits until the pods are bound or gone. It waits for pods that this process binds while they get bound
-// one after the other, and for pods of other replicas, which may have been killed, at most earlierTimeout for all
-// waiting pods together.
-func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) {
+// awaitEarlier waits until the pods are bound or gone. For pods of other replicas, which may have been killed, it waits at most
+// earlierTimeout for all waiting pods together. It returns an error if a pod that this process binds is still not bound: to bind another
+// one before it would give both the wrong units.
+func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) error {
 	moved := time.Now()
 	for _, uid := range after {
 		b.Earlier.until(uid, moved) // start the time of all of them
@@ -72,21 +74,25 @@ func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UI
 			after, moved = after[1:], now
 			continue
 		}
-		until := b.Earlier.until(uid, now)
-		if b.Cluster.Assumed(uid) == node {
+		until, ours := b.Earlier.until(uid, now), b.Cluster.Assumed(uid) == node
+		if ours {
 			until = moved.Add(stallTimeout)
 		}
 		if !now.Before(until) {
+			if ours {
+				return fmt.Errorf("another pod must be bound to node %s first, and that takes long: the pod with UID %s", node, uid)
+			}
 			after = after[1:]
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return fmt.Errorf("waiting for the pod with UID %s to be bound to node %s first: %w", uid, node, context.Cause(ctx))
 		case <-b.Cluster.Superseded(view):
 		case <-time.After(until.Sub(now)):
 		}
 	}
+	return nil
 }
 
 // settled reports whether the pod is bound or gone, or its node is gone (nil).

@@ -49,16 +49,17 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 		after    time.Duration  // until change
 		change   func(*watched) // what happens to the earlier pod
 		cancel   time.Duration  // when the caller's context ends
-		from, to time.Duration  // when the Binding is sent
+		from, to time.Duration  // when the Binding is sent; or when Bind returns an error
+		fails    bool
 	}{
-		{"gone already", false, 0, func(w *watched) { w.earlier.Store(nil) }, never, 0, 0},
-		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 100 * time.Millisecond, 100 * time.Millisecond},
+		{"gone already", false, 0, func(w *watched) { w.earlier.Store(nil) }, never, 0, 0, false},
+		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 100 * time.Millisecond, 100 * time.Millisecond, false},
 		{"gone meanwhile", false, 100 * time.Millisecond, func(w *watched) { w.earlier.Store(nil); close(w.next) }, never,
-			100 * time.Millisecond, 100 * time.Millisecond},
-		{"never bound by another replica", false, never, nil, never, 100*time.Millisecond + 1, time.Second},
-		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 900 * time.Millisecond, 900 * time.Millisecond},
-		{"never bound by this process", true, never, nil, never, 900*time.Millisecond + 1, 2 * time.Second},
-		{"the caller gives up", true, never, nil, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond},
+			100 * time.Millisecond, 100 * time.Millisecond, false},
+		{"never bound by another replica", false, never, nil, never, 100*time.Millisecond + 1, time.Second, false},
+		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 900 * time.Millisecond, 900 * time.Millisecond, false},
+		{"never bound by this process", true, never, nil, never, 900*time.Millisecond + 1, 3 * time.Second, true},
+		{"the caller gives up", true, never, nil, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,8 +75,12 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
 				defer cancel()
-				if at := w.bindAfterEarlier(t, ctx, new(binder.Earlier)); at < tc.from || at > tc.to {
-					t.Errorf("the Binding is sent after %s, want %s to %s", at, tc.from, tc.to)
+				at, err := w.bindAfterEarlier(t, ctx, new(binder.Earlier))
+				if at < tc.from || at > tc.to || (err != nil) != tc.fails {
+					t.Errorf("after %s: %v; want %s to %s, an error: %t", at, err, tc.from, tc.to, tc.fails)
+				}
+				if held := w.claimed(); tc.fails && held != "" {
+					t.Errorf("the pod that is not bound holds a claim: %s", held)
 				}
 			})
 		})
@@ -86,11 +91,11 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var earlier binder.Earlier
-		if at := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at == 0 {
-			t.Error("the first pod does not wait")
+		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at == 0 || err != nil {
+			t.Errorf("the first pod waits for %s: %v", at, err)
 		}
-		if at := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at != 0 {
-			t.Errorf("the second pod waits for another %s", at)
+		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at != 0 || err != nil {
+			t.Errorf("the second pod waits for another %s: %v", at, err)
 		}
 	})
 }
@@ -108,21 +113,21 @@ func (w *watched) bindEarlier() {
 	close(w.next)
 }
 
-// bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent.
-func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Earlier) (sent time.Duration) {
+// bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent, or Bind failed without one.
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Earlier) (at time.Duration, err error) {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	started := time.Now()
+	started, sent := time.Now(), false
 	w.onBind = func(b binder.Binding) error {
-		sent = time.Since(started)
+		at, sent = time.Since(started), true
 		return w.receive(b)
 	}
 	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Earlier: earlier, Why: func(*corev1.Pod, string) string { return "" }}
-	if err := b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); err != nil {
-		t.Fatal(err)
+	if err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
+		at = time.Since(started)
 	}
-	return sent
+	return at, err
 }

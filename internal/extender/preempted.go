@@ -29,7 +29,7 @@ const (
 type preempted struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*preemptedPod
-	exists  func(uid types.UID) bool // in the API server, as far as this process knows
+	exists  func(uid types.UID) bool           // in the API server, as far as this process knows
 	current atomic.Pointer[settledNominations] // nil: none
 }
 
