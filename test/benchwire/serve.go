@@ -180,6 +180,9 @@ func (c *memoryCluster) Synced() error { return nil }
 // View implements extender.Cluster.
 func (c *memoryCluster) View() *snapshot.View { return c.view.Load() }
 
+// ViewFor implements extender.Cluster: no pod is assumed.
+func (c *memoryCluster) ViewFor(types.UID) *snapshot.View { return c.view.Load() }
+
 // Pod implements extender.Cluster.
 func (c *memoryCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	if pod := c.byUID[uid]; pod != nil && pod.ResourceVersion == resourceVersion {
