@@ -29,7 +29,7 @@ func written(t *testing.T) v1.ImageIndex {
 	var dir string
 	for range 2 {
 		dir = filepath.Join(t.TempDir(), "layout")
-		digest, err := write(t.Context(), options{root: "..", layout: dir, name: "outboard:test", platforms: []string{"linux/" + runtime.GOARCH}})
+		digest, err := write(t.Context(), options{root: "../..", layout: dir, name: "outboard:test", platforms: []string{"linux/" + runtime.GOARCH}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func checkSBOM(t *testing.T, path string) {
 	if d.Packages[0].Name != "outboard.dev/outboard" || versions["stdlib"] != strings.TrimPrefix(runtime.Version(), "go") {
 		t.Errorf("the SBOM describes %s, with Go %s", d.Packages[0].Name, versions["stdlib"])
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "-C", "..", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "-C", "../..", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go").Output()
 	if want := strings.TrimSpace(string(out)); err != nil || versions["k8s.io/client-go"] != want {
 		t.Errorf("the SBOM has k8s.io/client-go %q, and go.mod has %q (%v)", versions["k8s.io/client-go"], want, err)
 	}

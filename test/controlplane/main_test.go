@@ -107,7 +107,7 @@ func within(t *testing.T) context.Context {
 // kubernetesVersion returns the version that kubernetes/go.mod requires.
 func kubernetesVersion(t *testing.T) string {
 	t.Helper()
-	goMod, err := os.ReadFile(filepath.Join("..", "kubernetes", "go.mod"))
+	goMod, err := os.ReadFile(filepath.Join("..", "..", "kubernetes", "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
