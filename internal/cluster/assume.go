@@ -29,6 +29,14 @@ type assumption struct {
 	bound bool        // the API server has accepted the Binding
 	since time.Time   // when that was last confirmed
 	calls int         // the callers of Assume and Bind that have not ended
+	// begun numbers the calls of Bind, and boundBy is the one that has bound the pod.
+	begun, boundBy int
+}
+
+// bindCall is a call of Bind.
+type bindCall struct {
+	*assumption
+	number int
 }
 
 // Assume counts the pod on the node, with these annotations, in all Views from now on. Call forget once the pod is bound, or will not be
@@ -124,7 +132,7 @@ func (s *state) assumedOn(uid types.UID) string {
 
 // beginBind must be called before the Binding is sent: what the watch shows from then on may be newer than the Binding, even if its
 // response comes later.
-func (s *state) beginBind(uid types.UID) *assumption {
+func (s *state) beginBind(uid types.UID) bindCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.assumed[uid]
@@ -133,16 +141,21 @@ func (s *state) beginBind(uid types.UID) *assumption {
 		s.setAssumption(uid, a)
 	}
 	a.calls++
-	return a
+	a.begun++
+	return bindCall{a, a.begun}
 }
 
-// endBind ends a Bind. bound is the pod as it was bound, or nil if it was not. When endBind returns, the View has the pod on its node.
-func (s *state) endBind(uid types.UID, a *assumption, bound *corev1.Pod, now time.Time) {
+// endBind ends a Bind. bound is the pod as it was bound, or nil if it was not. When endBind returns, the View has the pod on its node, unless
+// a later Bind has bound it: two can only succeed if etcd was restored in between.
+func (s *state) endBind(uid types.UID, call bindCall, bound *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	a := call.assumption
 	switch {
 	case s.assumed[uid] != a: // the watch was faster
+	case a.bound && a.boundBy > call.number:
 	case onNode(bound) && !onNode(s.seen(uid)):
+		a.boundBy = call.number
 		s.setBound(a, bound, now)
 	}
 	s.end(uid, a)

@@ -112,6 +112,26 @@ func TestAssumption(t *testing.T) {
 	}
 }
 
+// The API server binds a pod, etcd is restored to the moment before, and the API server binds the pod to another node. The response to the
+// first Binding arrives last.
+func TestResponseFromBeforeARestore(t *testing.T) {
+	s := newState()
+	for _, node := range []string{"a", "b"} {
+		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+	}
+	pod := func(node string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node}}
+	}
+	s.setPod(pod(""))
+	s.setComplete()
+	first, second := s.beginBind("p"), s.beginBind("p")
+	s.endBind("p", second, pod("b"), time.Now())
+	s.endBind("p", first, pod("a"), time.Now())
+	if got := shown(s); got != "on b, bound" {
+		t.Errorf("the pod is %s", got)
+	}
+}
+
 // A pod that asks where it fits does not count against itself while it is decided, and counts when it is bound.
 func TestViewFor(t *testing.T) {
 	c := &Cluster{state: newState()}

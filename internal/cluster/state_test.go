@@ -42,7 +42,7 @@ type moment struct {
 // try is a Bind call in progress.
 type try struct {
 	uid     types.UID
-	assumed *assumption
+	assumed bindCall
 	forget  func() // nil: Bind without Assume
 	name    string
 	node    string
