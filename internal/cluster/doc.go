@@ -3,7 +3,7 @@
 //
 //	API server ── watch ──► state ──► View ──► requests
 //	     ▲                    ▲
-//	     └───── Binding ──── Bind: on its node in the View before Bind returns
+//	     └───── Binding ──── Assume, Bind: on its node in the View before they return
 //
 // # Reading
 //
@@ -28,9 +28,11 @@
 // [Cluster.Throttle] waits for the rate limit before the pod's claims are made, so that its Binding
 // does not wait.
 //
+// [Cluster.Assume] counts a pod on its node in every View from the decision on; assume.go has the states of such a pod.
+//
 // [Cluster.Bind] writes nodeName and annotations in one transaction, for exactly the pod with the
-// given UID, and is idempotent. From then on the View counts the pod on its node, although the
-// watch may show it later. The rules for such a pod:
+// given UID, and is idempotent. From then on the View has the pod as bound, although the watch
+// may show it later. The rules for such a pod:
 //
 //   - The watch shows it bound: that version replaces the assumed one.
 //   - The watch shows it deleted or ended: it is gone.

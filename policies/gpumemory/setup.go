@@ -46,7 +46,7 @@ const (
 	// SpreadNodes prefers nodes whose GPUs are emptier.
 	SpreadNodes = ScoringStrategyType(policy.Spread)
 	// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods
-	// that usually come could use; see [placement.Waste].
+	// that usually come could use.
 	LeastWaste ScoringStrategyType = "LeastWaste"
 )
 
@@ -105,7 +105,8 @@ func New(config Config) (policy.Policy, error) {
 }
 
 // NewWith returns the policy with another strategy than those of the configuration, to compare
-// it with these. The type of the scoring strategy is as with LeastWaste.
+// it with these; other modules cannot name one. The type of the scoring strategy is as with
+// LeastWaste.
 func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
 	config.ScoringStrategy.Type = LeastWaste
 	if errs := config.validate(); len(errs) > 0 {

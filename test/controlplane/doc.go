@@ -15,8 +15,8 @@
 //
 // and found from any directory of the checkout. [Options].BinDir names another
 // directory, such as that of envtest, which lacks kube-scheduler only: it is taken from
-// the checkout (make -C kubernetes bin/kube-scheduler). Tests in your own module name
-// another kube-scheduler, too:
+// the checkout (make -C kubernetes bin/kube-scheduler). To
+// run another kube-scheduler, name it:
 //
 //	cp, err := controlplane.Start(ctx, controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")})
 //	_, err = cp.StartScheduler(ctx, controlplane.SchedulerOptions{Path: "/usr/local/bin/kube-scheduler"})

@@ -1,7 +1,7 @@
-// Package prometheus holds the tests of signal/prometheus against a real Prometheus server. They
-// are in a package of their own because the code that starts the server imports most of client-go,
-// and fuzzing signal/prometheus would compile it again.
-package prometheus
+// Package monitoring holds the tests that need a real Prometheus server: of signal/prometheus, and of the alerts and the dashboard of the
+// chart. They are in a package of their own because the code that starts the server imports most of client-go, and fuzzing
+// signal/prometheus would compile it again.
+package monitoring
 
 import (
 	"context"

@@ -67,7 +67,7 @@ var only = []struct {
 	by       []string
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/baseline"}},
-	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "signal/remote", "signal/configmap", "examples", "app", "test/..."}},
+	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "signal/remote", "signal/configmap", "app", "test/..."}},
 	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "test/strategies"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},
