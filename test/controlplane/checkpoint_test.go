@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,7 +66,7 @@ func disturb(t *testing.T, cp *controlplane.ControlPlane) []*controlplane.Proces
 	kubectl(t, cp, "", "patch", "clusterrole/view", "--type=merge", `-p={"rules":[],"metadata":{"labels":{"left":"yes"}}}`)
 	kubectl(t, cp, "", "annotate", "namespace/default", "node/kept", "left=yes")
 	kubectl(t, cp, "", "create", "-f", "testdata/left.yaml")
-	kubectl(t, cp, "", "wait", "--for=condition=Established", "crd/lefts.example.outboard.dev")
+	established(t, cp, "crd/lefts.example.outboard.dev")
 	kubectl(t, cp, fmt.Sprintf(customResource, "Left", "left"), "create", "-f", "-")
 	scheduler, err := cp.StartScheduler(t.Context(), controlplane.SchedulerOptions{})
 	if err != nil {
@@ -89,7 +91,7 @@ func disturb(t *testing.T, cp *controlplane.ControlPlane) []*controlplane.Proces
 func TestRestore(t *testing.T) {
 	cp := planeOf(t, controlplane.Options{})
 	kubectl(t, cp, kept, "create", "-f", "-")
-	kubectl(t, cp, "", "wait", "--for=condition=Established", "crd/kepts.example.outboard.dev")
+	established(t, cp, "crd/kepts.example.outboard.dev")
 	kubectl(t, cp, fmt.Sprintf(customResource, "Kept", "kept"), "create", "-f", "-")
 	lasting := runProcess(t, cp, "lasting")
 	checkpoint, err := cp.Checkpoint(t.Context())
@@ -218,6 +220,18 @@ func kubectl(t *testing.T, cp *controlplane.ControlPlane, input string, args ...
 		t.Fatal(err)
 	}
 	return string(out)
+}
+
+// established waits until the API server serves the resource. kubectl wait fails as long as the CRD has no list of conditions.
+func established(t *testing.T, cp *controlplane.ControlPlane, crd string) {
+	t.Helper()
+	for ctx := within(t); cp.Kubectl(ctx, "wait", "--for=condition=Established", crd).Run() != nil; {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s is not established: %v", crd, context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 func runProcess(t *testing.T, cp *controlplane.ControlPlane, name string) *controlplane.Process {

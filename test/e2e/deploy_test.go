@@ -208,9 +208,10 @@ func (th *theater) installForeignCRDs() {
 		for _, file := range f.crds {
 			path := filepath.Join(module.Dir, file)
 			th.apply(nil, "--server-side", "-f", path)
-			if out, err := th.Kubectl(th.ctx, "wait", "--for=condition=Established", "--timeout=2m", "-f", path).CombinedOutput(); err != nil {
-				th.t.Fatalf("%v: %s", err, out)
-			}
+			// kubectl wait fails as long as the CRD has no list of conditions.
+			th.eventually("the CRDs of "+f.module+" are established", func() bool {
+				return th.Kubectl(th.ctx, "wait", "--for=condition=Established", "--timeout=2m", "-f", path).Run() == nil
+			})
 		}
 	}
 }
