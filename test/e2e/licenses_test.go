@@ -37,7 +37,7 @@ func (th *theater) finish(pod *corev1.Pod) {
 // audited fails the test if `outboard audit` finds anything.
 func (th *theater) audited() {
 	th.t.Helper()
-	out, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--recheck", "0").CombinedOutput()
+	out, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig()).CombinedOutput()
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "no findings") {
 		th.t.Errorf("outboard audit: %v\n%s", err, out)
 	}
