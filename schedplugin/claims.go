@@ -33,7 +33,7 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	case node == nil:
 		return nil // no policy sees the pod there
 	}
-	planned, claims := binder.WithPlannedClaims(ctx, c.engine, c.view, c.pod, c.engine.CountNominated(c.view, nil, c.pod, node))
+	planned, claims := binder.WithPlannedClaims(ctx, c.engine, c.view, c.pod, c.engine.CountNominated(c.view, c.pod, node))
 	if claims {
 		if err := p.checkOrder(); err != nil {
 			return fwk.AsStatus(err)
@@ -84,7 +84,7 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
 	if node == nil {
 		return unknownNode(name)
 	}
-	return b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, nil, pod, node)})
+	return b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, pod, node)})
 }
 
 // PostBind implements fwk.PostBindPlugin. The pod counts on the node until the watch shows it there.

@@ -26,7 +26,7 @@ type Builder struct {
 	pools   map[string]*Ledger // cluster-wide ledgers, by resource
 	signals map[string]*Signal // by name
 	// nominated are the nominated pods, by UID.
-	nominated map[types.UID]*corev1.Pod
+	nominated map[types.UID]*nominee
 
 	dirty          map[string]struct{} // names of nodes to build anew
 	setChanged     bool                // a node was added or deleted
@@ -119,12 +119,21 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 // AssumePod is like SetPod, for a pod that is decided to be on the node, and that the API server has not shown there. Its spec.nodeName
 // is the node if the pod is bound, and else "". The History does not get the pod, and [View.Room] stays as it is if the pod was on no node.
 func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
-	if b.current == nil || b.Pod(pod.UID) != nil { // it may leave another node, or hold less than was planned
+	if b.Pod(pod.UID) != nil { // it may leave another node, or hold less than was planned
 		b.place(pod, node)
 		return
 	}
+	b.withoutRoom(func() { b.place(pod, node) })
+}
+
+// withoutRoom makes a change with which no pod fits that did not fit before.
+func (b *Builder) withoutRoom(change func()) {
+	if b.current == nil {
+		change()
+		return
+	}
 	before := b.View()
-	b.place(pod, node)
+	change()
 	if view := b.View(); view != before {
 		view.room = before.room
 	}
@@ -152,10 +161,7 @@ func (b *Builder) place(pod *corev1.Pod, node string) {
 
 // DeletePod removes the pod from its node, or its nomination. It ignores an unknown UID.
 func (b *Builder) DeletePod(uid types.UID) {
-	if _, was := b.nominated[uid]; was {
-		delete(b.nominated, uid)
-		b.nominatedDirty = true
-	}
+	b.denominate(uid)
 	b.removePod(uid)
 	b.journal.gone(uid)
 }
@@ -345,7 +351,7 @@ func (b *Builder) View() *View {
 		b.poolsDirty = false
 	}
 	if b.nominatedDirty {
-		next.nominated = b.nominatedByNode()
+		next.nominated = b.nominations()
 		b.nominatedDirty = false
 	}
 	next.history = b.journal.history(next.Len())

@@ -103,9 +103,11 @@ func showAll(v *snapshot.View) string {
 	for _, b := range v.DisruptionBudgets() {
 		text += b.Namespace + "/" + b.Name + "{" + b.Labels["v"] + "}\n"
 	}
-	for _, node := range slices.Sorted(maps.Keys(v.Nominated())) {
-		for _, p := range v.Nominated()[node] {
-			text += fmt.Sprintf("%s <- %s\n", node, p.UID)
+	for _, node := range []string{"a", "b"} {
+		for _, n := range v.Nominated() {
+			if _, ok := n.Node(node); ok {
+				text += fmt.Sprintf("%s <- %s\n", node, n.Pod.UID)
+			}
 		}
 	}
 	return text

@@ -22,13 +22,13 @@ type View struct {
 	pools      map[string]*Ledger // by resource
 	signals    map[string]*Signal // by name
 	history    *History
-	nominated  map[string][]*corev1.Pod // by node
+	nominated  []*Nomination
 }
 
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
 
-// Room increases with the Generation, except from one View to the next if the later one only has more assumed pods: a pod that
+// Room increases with the Generation, except from one View to the next if the later one only has more assumed or nominated pods: a pod that
 // did not fit before does not fit in that View either.
 func (v *View) Room() uint64 { return v.room }
 

@@ -62,6 +62,40 @@ func (c *Cluster) ViewFor(uid types.UID) *snapshot.View {
 // FinishBinding says that the pod is bound to the node for which it was assumed, by another client than this Cluster.
 func (c *Cluster) FinishBinding(uid types.UID) { c.state.finishBinding(uid, time.Now()) }
 
+const (
+	// nominationTimeout is how long after the response to a preempt call the nomination may take to show. It usually takes milliseconds,
+	// and seconds on a loaded control plane. A pod gets no nomination only if kube-scheduler has stopped, or another extender allows no
+	// node.
+	nominationTimeout = 30 * time.Second
+	// maxExpected bounds the pods whose nominations are expected at one time.
+	maxExpected = 1024
+)
+
+// Nominate counts the pod on the nodes, to one of which kube-scheduler is about to nominate it, in all Views from now on: see
+// [snapshot.Builder.Nominate]. If the watch does not show the nomination for half a minute, the pod does not count any more.
+func (c *Cluster) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+	c.state.nominate(pod.UID, nodes)
+}
+
+func (s *state) nominate(uid types.UID, nodes []snapshot.NominatedNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := s.seen(uid)
+	if pod == nil || s.expected >= maxExpected {
+		return
+	}
+	s.expected++
+	forget := s.builder.Nominate(pod, nodes)
+	s.publishLocked()
+	time.AfterFunc(nominationTimeout, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.expected--
+		forget()
+		s.publishLocked()
+	})
+}
+
 func (s *state) assume(pod *corev1.Pod, node string) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // shown returns where the latest View has the pod with the UID p: on which nodes, and whether it is bound there, or to which node it is
@@ -25,8 +28,10 @@ func shown(s *state) string {
 				on += ", bound"
 			}
 		}
-		if len(s.view().Nominated()[n.Name]) > 0 {
-			on += "nominated to " + n.Name
+		for _, nomination := range s.view().Nominated() {
+			if _, ok := nomination.Node(n.Name); ok {
+				on += "nominated to " + n.Name
+			}
 		}
 	}
 	if on == "" {
@@ -189,4 +194,41 @@ func BenchmarkAssume(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A pod counts on the nodes to one of which it will be nominated, until it is nominated elsewhere or for half a minute, and not at all if it
+// is unknown, for example because it was deleted.
+func TestNominate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState()
+		s.setComplete()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+		nodes := []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}}
+		expect := func(when string, want int) {
+			t.Helper()
+			if got := len(s.view().Nominated()); got != want {
+				t.Errorf("%s: %d nominated pods, want %d", when, got, want)
+			}
+		}
+		s.nominate("p", nodes)
+		expect("unknown", 0)
+		s.setPod(pod)
+		s.nominate("p", nodes)
+		expect("expected", 1)
+		time.Sleep(nominationTimeout - time.Second)
+		expect("almost half a minute later", 1)
+		s.nominate("p", nodes)
+		time.Sleep(2 * time.Second)
+		expect("expected again", 1)
+		time.Sleep(nominationTimeout)
+		expect("half a minute later", 0)
+		s.nominate("p", nodes)
+		s.removePod(pod)
+		s.publish()
+		expect("deleted", 0)
+		time.Sleep(nominationTimeout)
+		if s.expected != 0 {
+			t.Errorf("%d nominations are still expected", s.expected)
+		}
+	})
 }

@@ -39,7 +39,7 @@ func TestNominationsOfSchedulers(t *testing.T) {
 		s.setComplete()
 		s.setPod(pod)
 		s.publish()
-		if got := len(s.view().Nominated()["n"]) == 1; got != tc.counts {
+		if got := len(s.view().Nominated()) == 1; got != tc.counts {
 			t.Errorf("nominated by %s: counts: %v, want %v", tc.what, got, tc.counts)
 		}
 		if pod.ManagedFields != nil {
@@ -74,12 +74,12 @@ func TestNominationEnds(t *testing.T) {
 		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 		s.setPod(pod(""))
 		s.publish()
-		if len(s.view().Nominated()["n"]) != 1 {
+		if len(s.view().Nominated()) != 1 {
 			t.Fatalf("%s: the pod is not nominated at first", what)
 		}
 		end(s)
 		s.publish()
-		if n := len(s.view().Nominated()["n"]); n != 0 {
+		if n := len(s.view().Nominated()); n != 0 {
 			t.Errorf("%s: the pod is still nominated", what)
 		}
 	}

@@ -42,6 +42,7 @@ type state struct {
 	complete bool                   // everything was read once: Views may be published
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID]struct{} // pods that are gone and have claims
+	expected int                    // the calls of nominate in the last nominationTimeout
 }
 
 // published is the current View.

@@ -78,7 +78,7 @@
 // what the pod would get if the pods evicted for it, and all pods with a deletionTimestamp, were
 // gone. If it would get nothing then, and the View does not show yet which pods are evicted, the
 // engine assumes that all less important pods are gone. The View holds the nominations
-// ([snapshot.View.Nominated]); Request.Nominations adds those that it does not show yet.
+// ([snapshot.View.Nominated]).
 //
 // # Errors
 //

@@ -105,7 +105,8 @@ func maxTotal(members []WeightedPolicy) int64 {
 type Request struct {
 	// Pod is not nil and is trimmed (snapshot.TrimPod). The engine does not change it.
 	Pod *corev1.Pod
-	// View is not nil. Without a cluster it is empty.
+	// View is not nil. Without a cluster it is empty. The pods nominated to a node count there if they are at least as important as Pod,
+	// as in kube-scheduler's own filters: a node fits if it fits both with and without them.
 	View *snapshot.View
 	// Nodes are the requested nodes, each once. They are nodes of the View, nodes that exist only
 	// in the request, or nil for unknown names.
@@ -113,11 +114,6 @@ type Request struct {
 	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not in the View. If it is nil, the
 	// engine reads them from the nodes, which takes longer.
 	Rows []int32
-	// Nominations are those that the View does not show yet. Nil: none.
-	//
-	// The pods nominated to a node, by the View or by this field, count there if they are at least as important as Pod,
-	// as in kube-scheduler's own filters: a node fits if it fits both with and without them.
-	Nominations *Nominations
 }
 
 // Result is the result of a Request. The next call with the same Result reuses its slices, but not
@@ -185,7 +181,7 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
 	ev := &evaluation{key: evaluationKey{view: req.View}}
 	ev.begin(e, req, false)
-	nominations := e.nominations(req.View, req.Nominations)
+	nominations := e.nominations(req.View)
 	decide := func(ev *evaluation) error {
 		for i, n := range req.Nodes {
 			if i%checkInterval == 0 && ctx.Err() != nil {

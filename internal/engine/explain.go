@@ -75,7 +75,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 	var result Result
 	var known, plain []*snapshot.Node
 	var indices []int32
-	nominations := e.nominations(req.View, req.Nominations)
+	nominations := e.nominations(req.View)
 	for _, n := range req.Nodes {
 		if n != nil {
 			indices = append(indices, int32(len(known)))

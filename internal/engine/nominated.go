@@ -16,45 +16,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Nomination is a pod for which other pods are evicted from a node.
-type Nomination struct {
-	// Pod is not bound.
-	Pod  *corev1.Pod
-	Node string
-	// Victims are the pods evicted for it.
-	Victims []types.UID
-	// Uncertain is true if kube-scheduler may have chosen another node.
-	Uncertain bool
-}
-
-// Nominations are nominations that a View does not show yet, usually because a preempt call was answered a moment ago.
-// They are immutable. Nil holds none.
-type Nominations struct{ byNode map[string][]Nomination }
-
-// NewNominations returns Nominations, or nil if there are none.
-func NewNominations(all []Nomination) *Nominations {
-	if len(all) == 0 {
-		return nil
-	}
-	byNode := map[string][]Nomination{}
-	for _, n := range all {
-		byNode[n.Node] = append(byNode[n.Node], n)
-	}
-	return &Nominations{byNode}
-}
-
-// of returns the nominations to the node.
-func (n *Nominations) of(node string) []Nomination {
-	if n == nil {
-		return nil
-	}
-	return n.byNode[node]
-}
-
 // nominations are the nodes of one View that have nominated pods.
 type nominations struct {
 	view  *snapshot.View
-	more  *Nominations
 	byRow []*nominatedNode
 }
 
@@ -62,7 +26,7 @@ type nominations struct {
 // reused while they stay the same.
 type nominatedNode struct {
 	node *snapshot.Node
-	pods []Nomination
+	pods []*snapshot.Nomination
 	// planned are the pods with the annotations that they will probably get.
 	planned []*corev1.Pod
 	// with is the node with all of them.
@@ -70,30 +34,25 @@ type nominatedNode struct {
 }
 
 // nominations returns the nodes of the view that have nominated pods, or nil if there are none.
-func (e *Engine) nominations(view *snapshot.View, more *Nominations) *nominations {
+func (e *Engine) nominations(view *snapshot.View) *nominations {
 	last := e.nominated.Load()
-	if last != nil && last.view == view && last.more == more {
+	if last != nil && last.view == view {
 		return last
 	}
-	if len(view.Nominated()) == 0 && more == nil {
+	if len(view.Nominated()) == 0 {
 		return nil
 	}
-	names := map[string]struct{}{}
-	for name := range view.Nominated() {
-		names[name] = struct{}{}
-	}
-	if more != nil {
-		for name := range more.byNode {
-			names[name] = struct{}{}
+	byNode := map[*snapshot.Node][]*snapshot.Nomination{}
+	for _, n := range view.Nominated() {
+		for _, c := range n.Nodes {
+			if node := view.Node(c.Name); node != nil {
+				byNode[node] = append(byNode[node], n)
+			}
 		}
 	}
-	next := &nominations{view: view, more: more, byRow: make([]*nominatedNode, view.Rows())}
-	for name := range names {
-		node := view.Node(name)
-		if node == nil {
-			continue
-		}
-		row, pods := node.Row(), merge(view.Nominated()[name], more.of(name), name)
+	next := &nominations{view: view, byRow: make([]*nominatedNode, view.Rows())}
+	for node, pods := range byNode {
+		row := node.Row()
 		if last != nil && row < len(last.byRow) && last.byRow[row].is(node, pods) {
 			next.byRow[row] = last.byRow[row]
 			continue
@@ -105,39 +64,20 @@ func (e *Engine) nominations(view *snapshot.View, more *Nominations) *nomination
 	return next
 }
 
-// merge returns the nominations of the view, completed from more, and those that only more has, the most important pod
-// first.
-func merge(pods []*corev1.Pod, more []Nomination, node string) []Nomination {
-	all := make([]Nomination, 0, len(pods)+len(more))
-	for _, pod := range pods {
-		all = append(all, Nomination{Pod: pod, Node: node})
-	}
-	for _, m := range more {
-		if i := slices.IndexFunc(all, func(n Nomination) bool { return n.Pod.UID == m.Pod.UID }); i >= 0 {
-			all[i].Victims = m.Victims
-		} else {
-			all = append(all, m)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Nomination) int { return snapshot.CompareNominated(a.Pod, b.Pod) })
-	return all
-}
-
 // is reports whether n was made from the node and the pods. n may be nil.
-func (n *nominatedNode) is(node *snapshot.Node, pods []Nomination) bool {
-	return n != nil && n.node == node && slices.EqualFunc(n.pods, pods, func(a, b Nomination) bool {
-		return a.Pod == b.Pod && a.Uncertain == b.Uncertain && slices.Equal(a.Victims, b.Victims)
-	})
+func (n *nominatedNode) is(node *snapshot.Node, pods []*snapshot.Nomination) bool {
+	return n != nil && n.node == node && slices.Equal(n.pods, pods)
 }
 
 // plan returns the pods with the annotations that each will probably get on the node: those that it would get if the
 // pods evicted for it, and all pods with a deletionTimestamp, were gone already. If a pod would get nothing then,
 // because the evicted pods are not known here, plan assumes that all less important pods are gone.
-func (e *Engine) plan(node *snapshot.Node, pods []Nomination) []*corev1.Pod {
+func (e *Engine) plan(node *snapshot.Node, pods []*snapshot.Nomination) []*corev1.Pod {
 	planned := make([]*corev1.Pod, 0, len(pods))
 	for _, n := range pods {
+		to, _ := n.Node(node.Name)
 		rest := node.Without(func(pod *corev1.Pod) bool {
-			return pod.DeletionTimestamp != nil || slices.Contains(n.Victims, pod.UID)
+			return pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
 		})
 		annotations, ok := e.wouldGet(n.Pod, rest.With(planned...))
 		if !ok {
@@ -200,7 +140,7 @@ var noView = new(snapshot.View)
 
 // counting returns the node with the nominated pods that count for the pod: those of the same or higher importance, as
 // in kube-scheduler's own filters. n may have pods that the node of the View does not have. If certain is true,
-// uncertain nominations do not count.
+// pods that may be nominated to another node do not count.
 func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool) *snapshot.Node {
 	if ns == nil || n == nil || uint(n.Row()) >= uint(len(ns.byRow)) || ns.byRow[n.Row()] == nil {
 		return n
@@ -208,7 +148,7 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 	nominated := ns.byRow[n.Row()]
 	count := make([]*corev1.Pod, 0, len(nominated.planned))
 	for i, p := range nominated.planned {
-		if corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID != pod.UID && !(certain && nominated.pods[i].Uncertain) {
+		if corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID != pod.UID && !(certain && len(nominated.pods[i].Nodes) > 1) {
 			count = append(count, p)
 		}
 	}
@@ -221,7 +161,7 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 // withNominated returns the nodes of the request, each with the nominated pods that count for the pod of the request.
 // It returns the slice of the request if there are none, and scratch memory otherwise.
 func (e *Engine) withNominated(req Request, s *scratch) []*snapshot.Node {
-	ns := e.nominations(req.View, req.Nominations)
+	ns := e.nominations(req.View)
 	if ns == nil {
 		return req.Nodes
 	}
@@ -234,8 +174,8 @@ func (e *Engine) withNominated(req Request, s *scratch) []*snapshot.Node {
 
 // CountNominated returns the node with the nominated pods that count for the pod, so that the pod is not allocated what
 // they will need.
-func (e *Engine) CountNominated(view *snapshot.View, more *Nominations, pod *corev1.Pod, node *snapshot.Node) *snapshot.Node {
-	return e.nominations(view, more).counting(node, pod, false)
+func (e *Engine) CountNominated(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) *snapshot.Node {
+	return e.nominations(view).counting(node, pod, false)
 }
 
 // Likeliest returns the candidates from which kube-scheduler chooses if no other extender drops any: by its own
@@ -293,7 +233,7 @@ func (c cost) compare(other cost) int {
 // PlannedNominated returns the pod with the UID if the View shows it nominated to the node, with the annotations of what it will
 // probably get there; else nil.
 func (e *Engine) PlannedNominated(view *snapshot.View, node *snapshot.Node, uid types.UID) *corev1.Pod {
-	ns := e.nominations(view, nil)
+	ns := e.nominations(view)
 	if ns == nil || uint(node.Row()) >= uint(len(ns.byRow)) || ns.byRow[node.Row()] == nil {
 		return nil
 	}

@@ -73,24 +73,19 @@ func TestNominatedPodsCount(t *testing.T) {
 			var b snapshot.Builder
 			b.SetNode(object("a"))
 			b.SetNode(object("b"))
-			without := b.View()
 			for _, pod := range tc.nominated {
 				b.SetPod(pod)
 			}
-			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy, Weight: 1})
-			request := func(view *snapshot.View, more *engine.Nominations) engine.Request {
-				req := asking(tc.asking, view, "a")
-				req.Nominations = more
-				return req
-			}
-			var told []engine.Nomination
+			var expected snapshot.Builder
+			expected.SetNode(object("a"))
+			expected.SetNode(object("b"))
 			for _, pod := range tc.nominated {
-				told = append(told, engine.Nomination{Pod: pod, Node: pod.Status.NominatedNodeName})
+				expected.Nominate(pod, []snapshot.NominatedNode{{Name: pod.Status.NominatedNodeName}})
 			}
+			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy, Weight: 1})
 			for by, req := range map[string]engine.Request{
-				"the view":    request(b.View(), nil),
-				"the request": request(without, engine.NewNominations(told)),
-				"both":        request(b.View(), engine.NewNominations(told)),
+				"the API server": asking(tc.asking, b.View(), "a"),
+				"a preempt call": asking(tc.asking, expected.View(), "a"),
 			} {
 				var result engine.Result
 				if err := e.Filter(t.Context(), req, &result); err != nil {
@@ -144,24 +139,29 @@ func TestNominatedPodsCountInScores(t *testing.T) {
 func TestPreemptCountsNominatedPods(t *testing.T) {
 	low := nominee("low", 0, "")
 	low.Spec.NodeName = "a"
-	var b snapshot.Builder
-	b.SetNode(object("a"))
-	b.SetPod(low)
-	view := b.View()
+	on := func(node string, victims ...types.UID) snapshot.NominatedNode {
+		return snapshot.NominatedNode{Name: node, Victims: victims}
+	}
 	for _, tc := range []struct {
 		what      string
-		nominated []engine.Nomination
+		nominated *corev1.Pod
+		to        []snapshot.NominatedNode
 		room      int
 		want      string
 	}{
-		{"nobody", nil, 1, "victims [low]"},
-		{"one, and room for one", []engine.Nomination{{Pod: nominee("high", 10, ""), Node: "a", Victims: []types.UID{"low"}}}, 1, "dropped"},
-		{"one, and room for two", []engine.Nomination{{Pod: nominee("high", 10, ""), Node: "a"}}, 2, "victims [low]"},
-		{"one less important", []engine.Nomination{{Pod: nominee("lower", 2, ""), Node: "a"}}, 1, "victims [low]"},
-		{"one, perhaps", []engine.Nomination{{Pod: nominee("high", 10, ""), Node: "a", Uncertain: true}}, 1, "victims [low]"},
+		{"nobody", nominee("high", 10, ""), nil, 1, "victims [low]"},
+		{"one, and room for one", nominee("high", 10, ""), []snapshot.NominatedNode{on("a", "low")}, 1, "dropped"},
+		{"one, and room for two", nominee("high", 10, ""), []snapshot.NominatedNode{on("a")}, 2, "victims [low]"},
+		{"one less important", nominee("lower", 2, ""), []snapshot.NominatedNode{on("a")}, 1, "victims [low]"},
+		{"one, perhaps", nominee("high", 10, ""), []snapshot.NominatedNode{on("a"), on("b")}, 1, "victims [low]"},
 	} {
+		var b snapshot.Builder
+		b.SetNode(object("a"))
+		b.SetPod(low)
+		b.Nominate(tc.nominated, tc.to)
+		view := b.View()
 		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(tc.room)})
-		req := engine.Request{Pod: nominee("p", 5, ""), View: view, Nominations: engine.NewNominations(tc.nominated)}
+		req := engine.Request{Pod: nominee("p", 5, ""), View: view}
 		var result engine.Result
 		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
 			Request: req, Candidates: []engine.Candidate{{Node: view.Node("a"), Name: "a", Victims: []types.UID{"low"}}},

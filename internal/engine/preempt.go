@@ -68,7 +68,7 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 	err := e.run(ctx, Request{Pod: req.Pod, View: req.View}, result, func(ev *evaluation) error {
 		p := preemption{
 			evaluation:  ev,
-			nominations: e.nominations(req.View, req.Nominations),
+			nominations: e.nominations(req.View),
 			budgets:     sync.OnceValue(func() budgets { return newBudgets(req.View.DisruptionBudgets()) }),
 			tries:       min(maxTries, maxTriesInAll/max(len(req.Candidates), 1)),
 			enough:      func() bool { return req.Enough != nil && req.Enough() },

@@ -44,7 +44,9 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 // filtered records for later calls, and reports to h.Filtered, whether the pod fits.
 func (h *Handler) filtered(c *call, req engine.Request) {
 	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
-		h.Shared.preempted.rejected(req.Pod, node, req.View, c.started)
+		if _, ok := nominatedTo(node, req.Pod.UID, req.View); ok {
+			h.Shared.rejected.add(req.Pod.UID, node)
+		}
 	}
 	fits := c.record.Fit > 0
 	if h.Filtered == nil || fits && !c.known && !c.fitsInView() {

@@ -32,10 +32,64 @@ type fakeCluster struct {
 	liveErr error // the error of LivePod
 
 	mu       sync.Mutex
+	builder  snapshot.Builder // of the views of see
 	assumed  []assumed
 	byUID    map[types.UID]*corev1.Pod
 	bindings []binder.Binding
 	touches  int
+}
+
+// see publishes a view of the nodes and pods. Other pods are gone, unless they are in pods.
+func (f *fakeCluster) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.builder.View()
+	for n := range before.All() {
+		if !slices.ContainsFunc(nodes, func(other *corev1.Node) bool { return other.Name == n.Name }) {
+			f.builder.DeleteNode(n.Name)
+		}
+		for _, pod := range n.Pods {
+			f.leave(pod, pods)
+		}
+	}
+	for _, n := range before.Nominated() {
+		f.leave(n.Pod, pods)
+	}
+	for _, n := range nodes {
+		f.builder.SetNode(n)
+	}
+	for _, p := range pods {
+		f.builder.SetPod(p)
+	}
+	f.view = f.builder.View()
+}
+
+// leave removes the pod from its node unless the list has it.
+func (f *fakeCluster) leave(pod *corev1.Pod, list []*corev1.Pod) {
+	same := func(other *corev1.Pod) bool { return other.UID == pod.UID }
+	if slices.ContainsFunc(list, same) {
+		return
+	}
+	if i := slices.IndexFunc(f.pods, same); i >= 0 && f.pods[i].Spec.NodeName == "" {
+		f.builder.SetPod(f.pods[i])
+	} else {
+		f.builder.DeletePod(pod.UID)
+	}
+}
+
+func (f *fakeCluster) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.view != f.builder.View() { // a test has set it
+		for n := range f.view.All() {
+			f.builder.SetNode(n.Object)
+			for _, p := range n.Pods {
+				f.builder.SetPod(p)
+			}
+		}
+	}
+	f.builder.Nominate(pod, nodes)
+	f.view = f.builder.View()
 }
 
 type assumed struct {

@@ -39,7 +39,6 @@ const hypotheticalCalls = 100_000
 type replica struct {
 	*fakeCluster
 	t        *testing.T
-	builder  snapshot.Builder
 	nodes    []string
 	ledgers  *ledgerStore
 	log      *decision.Log

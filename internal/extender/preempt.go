@@ -48,13 +48,13 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	kept, err := h.evaluate(ctx, c, engine.Request{Pod: pod, View: view, Nominations: h.Shared.preempted.now(view, c.started)}, given)
+	kept, err := h.evaluate(ctx, c, engine.Request{Pod: pod, View: view}, given)
 	c.record = c.result.Record
 	if err != nil {
 		return err
 	}
 	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
-		h.Shared.preempted.answer(h.Cluster, known, kept, view, time.Now())
+		h.Cluster.Nominate(known, chosenFrom(kept))
 	}
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {
@@ -101,11 +101,12 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 // eviction that was not necessary, and kube-scheduler can neither evict nor bind without the API server. If no filter call
 // has rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
-	name, victims := h.Shared.preempted.takeRejected(req.Pod.UID)
+	name := h.Shared.rejected.take(req.Pod.UID)
 	node := req.View.Node(name)
 	if node == nil {
 		return "", nil
 	}
+	nominated, _ := nominatedTo(name, req.Pod.UID, req.View)
 	gone := map[types.UID]bool{}
 	fits := func() bool {
 		req.Nodes = []*snapshot.Node{node.Without(func(pod *corev1.Pod) bool { return gone[pod.UID] })}
@@ -117,7 +118,7 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	}
 	var evicted []*corev1.Pod
 	for _, pod := range node.Pods {
-		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(req.Pod) && (pod.DeletionTimestamp != nil || slices.Contains(victims, pod.UID)) {
+		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(req.Pod) && (pod.DeletionTimestamp != nil || slices.Contains(nominated.Victims, pod.UID)) {
 			evicted = append(evicted, pod)
 			gone[pod.UID] = true
 		}
@@ -142,6 +143,33 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 		return "", nil
 	}
 	return why, nil
+}
+
+// nominatedTo returns the nomination of the pod to the node; ok is false if the view has none.
+func nominatedTo(node string, uid types.UID, view *snapshot.View) (to snapshot.NominatedNode, ok bool) {
+	for _, n := range view.Nominated() {
+		if n.Pod.UID == uid {
+			return n.Node(node)
+		}
+	}
+	return to, false
+}
+
+// chosenFrom returns the nodes to one of which kube-scheduler will nominate a pod that gets these candidates, with their pods to evict. It
+// keeps nothing of the request.
+func chosenFrom(kept []engine.Candidate) []snapshot.NominatedNode {
+	likeliest := engine.Likeliest(kept)
+	var nodes []snapshot.NominatedNode
+	for _, c := range likeliest[:min(len(likeliest), maxLikeliest)] {
+		n := snapshot.NominatedNode{Name: c.Node.Name}
+		for _, pod := range c.Node.Pods {
+			if slices.Contains(c.Victims, pod.UID) {
+				n.Victims = append(n.Victims, pod.UID)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
 }
 
 // victimWeight is the memory for evaluating and responding, in bytes for each victim.

@@ -2,12 +2,9 @@ package extender_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +14,6 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -95,27 +91,7 @@ func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*core
 	})}
 }
 
-// see publishes a view of the nodes and pods.
-func (g *gpuProfile) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
-	g.cluster.mu.Lock()
-	defer g.cluster.mu.Unlock()
-	var b snapshot.Builder
-	if g.cluster.view != nil { // the generation grows
-		for range g.cluster.view.Generation() {
-			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
-			b.View()
-			b.DeleteNode("gone")
-			b.View()
-		}
-	}
-	for _, n := range nodes {
-		b.SetNode(n)
-	}
-	for _, p := range pods {
-		b.SetPod(p)
-	}
-	g.cluster.view = b.View()
-}
+func (g *gpuProfile) see(nodes []*corev1.Node, pods ...*corev1.Pod) { g.cluster.see(nodes, pods...) }
 
 // fits returns on which of the nodes the pod fits.
 func (g *gpuProfile) fits(pod *corev1.Pod, nodes ...string) string {
@@ -259,9 +235,7 @@ func TestPreemptingPodIsDeleted(t *testing.T) {
 	if got := g.fits(small, "n", "m"); got != "" {
 		t.Errorf("small fits on %q before important is deleted", got)
 	}
-	g.cluster.mu.Lock()
 	g.cluster.pods = []*corev1.Pod{small}
-	g.cluster.mu.Unlock()
 	g.see(nodes, onN, onM)
 	if got := g.fits(small, "n", "m"); got != "n m" {
 		t.Errorf("small fits on %q after important was deleted", got)
@@ -293,36 +267,6 @@ func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	if got := g.fits(small, "n", "m"); got != "n m" {
 		t.Errorf("small fits on %q, without nominated pods", got)
 	}
-}
-
-// On a control plane under load, the watch shows a nomination seconds after the response to the preempt call. Other pods cannot
-// use the freed resources meanwhile.
-func TestPreemptedNodeIsKeptUntilTheNominationIsSeen(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1)}
-	low, important, small := on(sharing("low", 0, 10), "n", "0"), sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, important)
-	synctest.Test(t, func(t *testing.T) {
-		call := func(verb decision.Verb, args any) string {
-			w := httptest.NewRecorder()
-			g.Config.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/"+string(verb), strings.NewReader(encode(t, args))))
-			return w.Body.String()
-		}
-		fits := func() bool {
-			answer := decode[extenderv1.ExtenderFilterResult](t, call(decision.Filter, extenderv1.ExtenderArgs{Pod: small, NodeNames: &[]string{"n"}}))
-			return len(*answer.NodeNames) > 0
-		}
-		g.see(nodes, low)
-		call(decision.Preempt, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}})
-		time.Sleep(20 * time.Second)
-		g.see(nodes)
-		if fits() {
-			t.Error("another pod fits after the eviction and before the view shows the nomination")
-		}
-		time.Sleep(time.Minute)
-		if !fits() {
-			t.Error("another pod does not fit, although no pod was nominated for a minute")
-		}
-	})
 }
 
 // kube-scheduler retries a nominated pod when it sees that the pods evicted for it are gone, which may be before the view shows
@@ -405,22 +349,24 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 		draw := func() *corev1.Pod {
 			return sharing(fmt.Sprint("p", rapid.IntRange(0, 6).Draw(t, "pod")), rapid.Int32Range(0, 3).Draw(t, "priority"), rapid.Int64Range(1, 16).Draw(t, "GiB"))
 		}
-		var told []engine.Nomination
+		forget := func() {}
 		t.Repeat(map[string]func(*rapid.T){
-			"runs":        func(t *rapid.T) { b.SetPod(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU"))) },
-			"is deleted":  func(t *rapid.T) { b.SetPod(terminating(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU")))) },
-			"is gone":     func(t *rapid.T) { b.DeletePod(draw().UID) },
-			"nominated":   func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
-			"nominated2":  func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
-			"nobody told": func(*rapid.T) { told = nil },
-			"told": func(t *rapid.T) {
-				told = append(slices.Clip(told), engine.Nomination{
-					Pod: draw(), Node: node.Draw(t, "node"), Victims: []types.UID{draw().UID}, Uncertain: rapid.Bool().Draw(t, "uncertain"),
-				})
+			"runs":       func(t *rapid.T) { b.SetPod(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU"))) },
+			"is deleted": func(t *rapid.T) { b.SetPod(terminating(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU")))) },
+			"is gone":    func(t *rapid.T) { b.DeletePod(draw().UID) },
+			"nominated":  func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
+			"nominated2": func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
+			"forgotten":  func(*rapid.T) { forget() },
+			"expected": func(t *rapid.T) {
+				var nodes []snapshot.NominatedNode
+				for _, name := range rapid.SliceOfNDistinct(node, 1, 2, rapid.ID[string]).Draw(t, "nodes") {
+					nodes = append(nodes, snapshot.NominatedNode{Name: name, Victims: []types.UID{draw().UID}})
+				}
+				forget = b.Nominate(draw(), nodes)
 			},
 			"": func(t *rapid.T) {
 				view := b.View()
-				req := engine.Request{Pod: draw(), View: view, Nodes: []*snapshot.Node{view.Node("n"), view.Node("m")}, Nominations: engine.NewNominations(told)}
+				req := engine.Request{Pod: draw(), View: view, Nodes: []*snapshot.Node{view.Node("n"), view.Node("m")}}
 				var got, want engine.Result
 				if err := kept.Filter(t.Context(), req, &got); err != nil {
 					t.Fatal(err)
@@ -432,7 +378,6 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 					t.Fatalf("kept %v, and a new engine %v", got.Kept, want.Kept)
 				}
 				without := req
-				without.Nominations = nil
 				var b snapshot.Builder
 				for n := range view.All() {
 					b.SetNode(n.Object)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender/wire"
 	"outboard.dev/outboard/snapshot"
 )
@@ -42,13 +41,12 @@ type prescores struct {
 
 // prescore is the response to an expected prioritize call.
 type prescore struct {
-	body        []byte // of the expected call; empty: already used
-	answer      []byte
-	record      *decision.Record
-	scores      *decision.Scores
-	filtered    time.Time // when the filter call came
-	view        *snapshot.View
-	nominations *engine.Nominations
+	body     []byte // of the expected call; empty: already used
+	answer   []byte
+	record   *decision.Record
+	scores   *decision.Scores
+	filtered time.Time // when the filter call came
+	view     *snapshot.View
 }
 
 // prescore computes the response to the prioritize call that follows the response to the filter call.
@@ -67,7 +65,7 @@ func (h *Handler) prescore(ctx context.Context, c *call) {
 		return // the prioritize call will return the error
 	}
 	h.scale(&c.result)
-	h.prescores.put(c, req.Nominations)
+	h.prescores.put(c)
 }
 
 // wanted reports whether a prioritize call is likely to follow.
@@ -79,14 +77,14 @@ func (p *prescores) wanted() bool {
 }
 
 // put keeps the scores in c.result of the nodes in c.kept.
-func (p *prescores) put(c *call, nominations *engine.Nominations) {
+func (p *prescores) put(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.latest[p.next]
 	p.next = (p.next + 1) % maxPrescores
 	s.body = c.request.AppendKept(s.body[:0], c.kept)
 	s.answer = wire.AppendHostPriorities(s.answer[:0], &c.request, c.kept, c.result.Totals)
-	s.record, s.filtered, s.view, s.nominations = c.result.Record, c.started, c.filtered.View, nominations
+	s.record, s.filtered, s.view = c.result.Record, c.started, c.filtered.View
 	s.scores, c.result.Scores = c.result.Scores, s.scores // reuse the memory of both
 }
 
@@ -96,7 +94,6 @@ func (h *Handler) prescored(c *call) bool {
 	if err != nil {
 		return false
 	}
-	nominations := h.Shared.preempted.now(view, c.started)
 	p := &h.prescores
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +104,7 @@ func (h *Handler) prescored(c *call) bool {
 	}
 	s := &p.latest[i]
 	s.body = s.body[:0]
-	if c.started.Sub(s.filtered) > prescoreTimeout || nominations != s.nominations || joined(s.view, view, c.body) {
+	if c.started.Sub(s.filtered) > prescoreTimeout || joined(s.view, view, c.body) {
 		return false
 	}
 	c.answer.Text = append(c.answer.Text, s.answer...)
@@ -116,9 +113,9 @@ func (h *Handler) prescored(c *call) bool {
 	return true
 }
 
-// joined reports whether the later view has another pod on one of the nodes in the body, or other nodes.
+// joined reports whether the later view has another pod on one of the nodes in the body, other nodes, or other nominations.
 func joined(view, later *snapshot.View, body []byte) bool {
-	if later.NodeIndex() != view.NodeIndex() {
+	if later.NodeIndex() != view.NodeIndex() || !slices.Equal(later.Nominated(), view.Nominated()) {
 		return true
 	}
 	for node := range later.ChangedSince(view) {

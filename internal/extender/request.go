@@ -39,7 +39,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err := h.resolve(ctx, c, view); err != nil {
 		return engine.Request{}, err
 	}
-	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows, Nominations: h.Shared.preempted.now(view, c.started)}, nil
+	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows}, nil
 }
 
 const (

@@ -15,7 +15,7 @@ import (
 type Shared struct {
 	earlier   binder.Earlier
 	admission chan struct{} // capacity 1; held while a pod is being admitted
-	preempted preempted
+	rejected  rejections
 }
 
 // NewShared returns what the Handlers of a process share.
@@ -43,9 +43,8 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	if err := h.allowed(pod, node); err != nil {
 		return target, nil, err
 	}
-	nominations := h.Shared.preempted.now(view, c.started)
 	record := c.record
-	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{node}, Nominations: nominations}, &c.result)
+	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{node}}, &c.result)
 	record.Policies, record.Rejections = c.result.Record.Policies, c.result.Record.Rejections
 	if err != nil {
 		return target, nil, err
@@ -53,7 +52,7 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	if len(c.result.Rejected) > 0 {
 		return target, nil, fmt.Errorf("node %q does not fit any more: %s", name, c.result.Rejected[0].Reason.Text)
 	}
-	target = binder.Target{View: view, Node: h.Engine.CountNominated(view, nominations, pod, node)}
+	target = binder.Target{View: view, Node: h.Engine.CountNominated(view, pod, node)}
 	planned, _ := binder.WithPlannedClaims(ctx, h.Engine, view, pod, target.Node)
 	return target, h.Cluster.Assume(planned, name), nil
 }

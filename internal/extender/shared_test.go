@@ -84,7 +84,8 @@ func TestProfilesCountTheSameNominations(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("one", 1)}
 	victim := on(sharing("victim", 0, 10), "one", "0")
 	important := sharing("important", 10, 10)
-	cluster := &fakeCluster{view: view(nodes, victim), pods: []*corev1.Pod{important, victim}}
+	cluster := &fakeCluster{pods: []*corev1.Pod{important, victim}}
+	cluster.see(nodes, victim)
 	shared := extender.NewShared()
 	gpus := func() server {
 		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), shared, newLedgerStore()))

@@ -173,7 +173,7 @@ func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n
 	if e != nil {
 		view := c.builder.View()
 		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
-		reservation, err := e.Reserve(ctx, claims, view, pod, e.CountNominated(view, nil, pod, view.Node(n.object.Name)))
+		reservation, err := e.Reserve(ctx, claims, view, pod, e.CountNominated(view, pod, view.Node(n.object.Name)))
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (m *inMemory) ask(view *snapshot.View, pod *corev1.Pod, nodes []*corev1.Nod
 
 // reserve claims the units of the pod on the node.
 func (m *inMemory) reserve(view *snapshot.View, pod *corev1.Pod, node string, claims engine.Ledgers) (map[string]string, error) {
-	reservation, err := m.engine.Reserve(background, claims, view, pod, m.engine.CountNominated(view, nil, pod, view.Node(node)))
+	reservation, err := m.engine.Reserve(background, claims, view, pod, m.engine.CountNominated(view, pod, view.Node(node)))
 	if err != nil {
 		return nil, err
 	}

@@ -126,19 +126,17 @@ func (p *licenses) sameBound(last, next *snapshot.View) bool {
 // hold none: pods were evicted to make room for them. A pod that needs more than there is does not count.
 func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View, s *floatingSeats) int64 {
 	var sum int64
-	for _, pods := range view.Nominated() {
-		for _, pod := range pods {
-			if pod.UID == asking.UID || corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(asking) || s.all.Pod(pod.UID) != nil {
-				continue
-			}
-			needs, err := p.needs(pod)
-			if err != nil {
-				continue
-			}
-			for _, need := range needs {
-				if need.feature == f && need.seats <= s.total-s.reserved {
-					sum = snapshot.AddAmounts(sum, need.seats)
-				}
+	for _, n := range view.Nominated() {
+		if n.Pod.UID == asking.UID || corev1helpers.PodPriority(n.Pod) < corev1helpers.PodPriority(asking) || s.all.Pod(n.Pod.UID) != nil {
+			continue
+		}
+		needs, err := p.needs(n.Pod)
+		if err != nil {
+			continue
+		}
+		for _, need := range needs {
+			if need.feature == f && need.seats <= s.total-s.reserved {
+				sum = snapshot.AddAmounts(sum, need.seats)
 			}
 		}
 	}

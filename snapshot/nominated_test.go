@@ -1,0 +1,100 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// TestNominee follows the state machine in the comment of nominee, step by step.
+func TestNominee(t *testing.T) {
+	nominated := func(node string) *corev1.Pod {
+		p := pod("p", "")
+		p.Status.NominatedNodeName = node
+		return p
+	}
+	to := func(names ...string) (nodes []snapshot.NominatedNode) {
+		for _, name := range names {
+			nodes = append(nodes, snapshot.NominatedNode{Name: name, Victims: []types.UID{types.UID("on-" + name)}})
+		}
+		return nodes
+	}
+	type step struct {
+		do   string
+		want string // the nodes of the nomination, with the victims
+	}
+	for name, steps := range map[string][]step{
+		"only the API server knows":             {{"set a", "a"}, {"set b", "b"}, {"set", ""}},
+		"expected, and nominated":               {{"expect a b", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}, {"set b", "b[on-b]"}, {"set", ""}},
+		"forgotten":                             {{"expect a b", "a[on-a] b[on-b]"}, {"forget", ""}, {"set a", "a"}},
+		"forgotten when it is nominated":        {{"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a]"}, {"forget", "a[on-a]"}},
+		"the watch is behind":                   {{"expect a", "a[on-a]"}, {"set", "a[on-a]"}, {"set c", "c a[on-a]"}, {"set a", "a[on-a]"}},
+		"nominated elsewhere, and forgotten":    {{"expect a", "a[on-a]"}, {"set c", "c a[on-a]"}, {"forget", "c"}},
+		"nominated, and then elsewhere":         {{"expect a", "a[on-a]"}, {"set a", "a[on-a]"}, {"set c", "c"}, {"set a", "a"}},
+		"expected where it is nominated":        {{"set a", "a"}, {"expect a b", "a[on-a]"}},
+		"expected anew":                         {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}},
+		"expected anew, then the first is over": {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}, {"forget first", "b[on-b]"}, {"forget", ""}},
+		"bound":                                 {{"expect a", "a[on-a]"}, {"bound a", ""}, {"forget", ""}},
+		"assumed":                               {{"expect a", "a[on-a]"}, {"assume a", ""}, {"expect b", ""}, {"set a", "a"}},
+		"deleted":                               {{"expect a", "a[on-a]"}, {"delete", ""}, {"forget", ""}},
+		"being deleted":                         {{"expect a", "a[on-a]"}, {"terminate", ""}},
+		"expected nowhere":                      {{"expect", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b snapshot.Builder
+			b.SetNode(node("a"))
+			b.SetPod(pod("p", ""))
+			b.View()
+			var forgets []func()
+			latest := pod("p", "")
+			for i, step := range steps {
+				do, names, _ := strings.Cut(step.do, " ")
+				before := b.View()
+				switch do {
+				case "set":
+					latest = nominated(names)
+					b.SetPod(latest)
+				case "expect":
+					forgets = append(forgets, b.Nominate(latest, to(strings.Fields(names)...)))
+				case "forget":
+					if names == "first" {
+						forgets[0]()
+					} else {
+						forgets[len(forgets)-1]()
+					}
+				case "bound":
+					b.SetPod(pod("p", names))
+				case "assume":
+					b.AssumePod(pod("p", ""), names)
+				case "delete":
+					b.DeletePod("p")
+				case "terminate":
+					p := pod("p", "")
+					p.DeletionTimestamp = &metav1.Time{}
+					b.SetPod(p)
+				}
+				got := ""
+				for _, n := range b.View().Nominated() {
+					for _, c := range n.Nodes {
+						got += " " + c.Name
+						if len(c.Victims) > 0 {
+							got += fmt.Sprint(c.Victims)
+						}
+					}
+				}
+				if got = strings.TrimSpace(got); got != step.want {
+					t.Fatalf("after step %d, %s: %q, want %q", i, step.do, got, step.want)
+				}
+				if do == "expect" && len(before.Nominated()) == 0 && b.View().Room() != before.Room() {
+					t.Errorf("step %d, %s, makes room", i, step.do)
+				}
+			}
+		})
+	}
+}
