@@ -2,7 +2,6 @@ package binder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -91,114 +90,73 @@ func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*co
 	return touched, err
 }
 
-// releaseTimeout bounds the release of the claims of a pod that was not bound. The caller does not wait for it.
-const releaseTimeout = 10 * time.Second
+const (
+	// touchTimeout bounds changing a pod, so that few calls wait for an unreachable API server.
+	touchTimeout = 2 * time.Second
+	// removeTimeout bounds the release or revocation of a claim.
+	removeTimeout = 5 * time.Second
+)
 
-// bindAttempts is how often Bind tries to bind a pod that changes meanwhile.
-const bindAttempts = 4
-
-// Bind binds the pod, which is trimmed, to the target. It retries if the pod has changed, or holds a claim that must be withdrawn first.
+// Bind binds the pod, which is trimmed, to the target. It retries if the pod has changed, or holds a claim that must be withdrawn first. What
+// undoes an earlier step does not stop when ctx ends.
 func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) error {
 	ctx, err := b.Cluster.Throttle(ctx) // before anything is claimed
 	if err != nil {
 		return err
 	}
-	namespace, name, uid := pod.Namespace, pod.Name, pod.UID
-	for attempt := 1; ; attempt++ {
-		if done, err := Settled(namespace, name, uid, target.Node.Name, pod); done || err != nil {
-			return err
-		}
-		err := b.reserveAndBind(ctx, pod, target)
-		unusable := (*engine.UnusableClaimError)(nil)
-		switch {
-		case err == nil:
-			return nil
-		case attempt == bindAttempts:
-			return err
-		case errors.Is(err, ErrPodChanged):
-			pod, err = b.Cluster.LivePod(ctx, namespace, name, uid)
-		case errors.As(err, &unusable):
-			if pod, err = b.withdraw(ctx, pod, unusable.Revoke); err != nil {
-				err = fmt.Errorf("node %s: %w: %w", target.Node.Name, unusable, err)
-			}
-		default:
-			return err
-		}
-		if err != nil {
-			return err
-		}
+	p, next := begin(b.Engine, target, pod)
+	for next.action != done {
+		p, next = p.step(b.do(ctx, p, next))
 	}
+	return next.err
 }
 
-// reserveAndBind makes the pod's claims, and binds it.
-//
-// Claims that no bind attempt relies on any more are released after a while, and this process may
-// be stopped between the two steps for any time. Therefore the pod is changed before a claim is
-// released, and the Binding of a pod with claims has the resourceVersion that was read before the
-// claim was made: either the Binding comes first and the claim stays, or the API server rejects the
-// Binding, and Bind starts over. This function does the same if the outcome of the Binding
-// is unknown.
-func (b *Binder) reserveAndBind(ctx context.Context, pod *corev1.Pod, target Target) error {
-	node := target.Node
-	reservation, err := b.Engine.Reserve(ctx, b.Ledgers, target.View, pod, node)
-	if err != nil {
-		return err
+// Reserve makes the claims of the pod on the target in ledgers that are not in the API server, and does not bind the pod.
+func (b *Binder) Reserve(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
+	p, next := begin(b.Engine, target, pod)
+	for next.action == claim || next.action == release {
+		p, next = p.step(b.do(ctx, p, next))
 	}
-	if err := b.awaitEarlier(ctx, node.Name, reservation.After); err != nil {
-		return release(ctx, reservation, err)
+	if p.cause != nil {
+		return engine.Reservation{}, p.cause
 	}
-	to := Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Annotations: map[string]string{}}
-	if why := b.Why(pod, node.Name); why != "" {
-		to.Annotations[decision.Annotation] = why
-	}
-	maps.Copy(to.Annotations, reservation.Annotations)
-	if !reservation.Empty() {
-		to.ResourceVersion = pod.ResourceVersion
-	}
-	err = b.Cluster.Bind(ctx, to)
-	switch {
-	case err == nil, reservation.Empty():
-		return err
-	case errors.Is(err, ErrOutcomeUnknown):
-		touched, withdrawErr := b.withdraw(ctx, pod, reservation.Revoke)
-		switch {
-		case withdrawErr != nil:
-			return fmt.Errorf("%w; its claims stay for now: %w", err, withdrawErr)
-		case touched == nil || touched.Spec.NodeName == "":
-			return fmt.Errorf("the Binding was withdrawn, and the claims of the pod were released: %w", err)
-		}
-		var bound bool
-		if bound, err = Settled(pod.Namespace, pod.Name, pod.UID, node.Name, touched); bound {
-			return nil
-		}
-	}
-	return release(ctx, reservation, err)
+	return p.held, next.err
 }
 
-// release releases the claims of a pod that was not bound, even if the caller is gone already, and returns the cause.
-func release(ctx context.Context, reservation *engine.Reservation, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	return errors.Join(cause, reservation.Release(ctx))
-}
-
-// touchTimeout bounds changing a pod, so that few calls wait for an unreachable API server.
-const touchTimeout = 2 * time.Second
-
-// withdraw changes the pod, so that the API server rejects all Bindings sent before, which have an earlier
-// resourceVersion. If the pod is not bound then, withdraw revokes its claims. It returns the current pod, or nil if it
-// is gone. It does not stop when ctx ends.
-func (b *Binder) withdraw(ctx context.Context, pod *corev1.Pod, revoke func(context.Context) error) (*corev1.Pod, error) {
-	touching, cancel := context.WithTimeout(context.WithoutCancel(ctx), touchTimeout)
-	defer cancel()
-	touched, err := b.Cluster.TouchPod(touching, pod.Namespace, pod.Name, pod.UID)
-	if err != nil {
-		return nil, fmt.Errorf("changing pod %s/%s: %w", pod.Namespace, pod.Name, err)
+// do performs a task of the protocol.
+func (b *Binder) do(ctx context.Context, p protocol, t task) result {
+	namespace, name, uid := p.pod.Namespace, p.pod.Name, p.pod.UID
+	switch limit := touchTimeout; t.action {
+	case release, revoke:
+		limit = removeTimeout
+		fallthrough
+	case touch:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
 	}
-	if touched != nil && touched.Spec.NodeName != "" {
-		return touched, nil
+	var r result
+	switch t.action {
+	case claim:
+		r.held, r.err = t.claim.Make(ctx, b.Ledgers)
+	case await:
+		r.err = b.awaitEarlier(ctx, p.target.Node.Name, t.after)
+	case bind:
+		annotations := map[string]string{}
+		if why := b.Why(p.pod, p.target.Node.Name); why != "" {
+			annotations[decision.Annotation] = why
+		}
+		maps.Copy(annotations, t.binding.Annotations)
+		t.binding.Annotations = annotations
+		r.err = b.Cluster.Bind(ctx, t.binding)
+	case read:
+		r.pod, r.err = b.Cluster.LivePod(ctx, namespace, name, uid)
+	case touch:
+		r.pod, r.err = b.Cluster.TouchPod(ctx, namespace, name, uid)
+	case release:
+		r.err = t.held.Release(ctx, b.Ledgers)
+	case revoke:
+		r.err = t.held.Revoke(ctx, b.Ledgers)
 	}
-	revoking, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	return touched, revoke(revoking)
+	return r
 }

@@ -14,11 +14,12 @@ import (
 // WithPlannedClaims returns the pod with the annotations that it would get on the node now. claims is false if it needs no claim.
 // If it cannot get what it needs, Reserve returns the error later.
 func WithPlannedClaims(ctx context.Context, e *engine.Engine, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) (planned *corev1.Pod, claims bool) {
-	reservation, err := e.Reserve(ctx, plan{view}, view, pod, node)
+	b := Binder{Engine: e, Ledgers: plan{view}}
+	reservation, err := b.Reserve(ctx, pod, Target{view, node})
 	if err != nil {
 		return pod, true
 	}
-	return engine.WithAnnotations(pod, reservation.Annotations), !reservation.Empty()
+	return engine.WithAnnotations(pod, reservation.Annotations), len(reservation.Held) > 0
 }
 
 // plan implements engine.Ledgers with the ledgers of the View, and changes nothing.

@@ -10,8 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
+
+// reserver is a policy that reserves units from one ledger for each of its resources.
+type reserver struct {
+	fake
+	resources []string
+}
+
+func (r *reserver) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	var keys []snapshot.LedgerKey
+	for _, resource := range r.resources {
+		keys = append(keys, snapshot.LedgerKey{Resource: resource})
+	}
+	return keys, nil
+}
+
+func (r *reserver) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	return policy.Claim{}, policy.Verdict{}
+}
 
 // A node on which the pod holds a claim of an earlier attempt is better than all others, also in levels and in a shortlist.
 func TestNodeWithAClaimScoresBest(t *testing.T) {

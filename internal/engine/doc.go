@@ -1,5 +1,5 @@
 // Package engine runs the policies of one profile over a view: filter, score, preempt and reserve.
-// All methods but [Engine.Reserve] are pure: they do no I/O, start no goroutines, and read no clock
+// All methods of an Engine are pure: they do no I/O, start no goroutines, and read no clock
 // other than the optional one that measures policies. Decisions depend on the options and the
 // request alone. Caches reduce the work of later requests and never change a decision. A request
 // ends within a few nodes after its context ends.

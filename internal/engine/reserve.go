@@ -16,10 +16,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// rollBackTime bounds the releases after a failed Reserve, which continue when the request has
-// ended.
-const rollBackTime = 5 * time.Second
-
 // Ledgers stores claims. All replicas see the same claims, which survive the end of any replica.
 type Ledgers interface {
 	// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the
@@ -42,50 +38,41 @@ type Ledgers interface {
 // given time. It is pure.
 type Choose = func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 
-// Reservation holds the claims that all policies made for a pod.
-type Reservation struct {
-	// Annotations are those of all claims; nil if there are none.
-	Annotations map[string]string
+// Claim is what one policy allocates to a pod on a node from one ledger. It is immutable.
+type Claim struct {
+	Policy string
+	Key    snapshot.LedgerKey
+
+	reserver policy.Reserver
+	request  policy.ReserveRequest // without the ledger
+}
+
+// HeldClaim is a claim that the ledger holds.
+type HeldClaim struct {
+	Claim
+	Pod snapshot.LedgerPod
 	// After are pods that should be bound first; see [policy.Claim].
 	After []types.UID
-
-	ledgers Ledgers
-	held    []heldClaim
 }
 
-type heldClaim struct {
-	policy string
-	key    snapshot.LedgerKey
-	pod    snapshot.LedgerPod
+// Reservation holds the claims of a pod. It is a value: With returns another one.
+type Reservation struct {
+	Held []HeldClaim
+	// Annotations are those of all claims; nil if there are none.
+	Annotations map[string]string
 }
 
-// UnusableClaimError is the error of Reserve if the pod holds a claim of an earlier attempt that
-// its policy cannot use any more.
+// UnusableClaimError is the error of a claim if the pod holds one of an earlier attempt that its policy cannot use any more.
 type UnusableClaimError struct {
-	Policy string
 	Reason string // why the policy cannot use it
-
-	ledgers Ledgers
-	claim   heldClaim
+	Claim  HeldClaim
 }
 
 func (e *UnusableClaimError) Error() string {
 	return "the existing claim of the pod cannot be used any more: " + e.Reason
 }
 
-// Revoke removes the claim. See [Reservation.Revoke].
-func (e *UnusableClaimError) Revoke(ctx context.Context) error {
-	if err := e.ledgers.Revoke(ctx, e.claim.key, e.claim.pod); err != nil {
-		return &PolicyError{Policy: e.Policy, Err: fmt.Errorf("revoking: %w", err)}
-	}
-	return nil
-}
-
-// Empty reports whether the pod has no claims.
-func (r *Reservation) Empty() bool { return len(r.held) == 0 }
-
-// Reserves reports whether a policy of the profile allocates resources, so that Reserve needs
-// ledgers.
+// Reserves reports whether a policy of the profile allocates resources, so that claims need ledgers.
 func (e *Engine) Reserves() bool {
 	return slices.ContainsFunc(e.members, func(m WeightedPolicy) bool {
 		_, ok := m.Policy.(policy.Reserver)
@@ -93,78 +80,73 @@ func (e *Engine) Reserves() bool {
 	})
 }
 
-// Reserve claims resources on the node for the pod, for every Reserver in the order of the profile.
-// It is the only method of the engine that does I/O, all of it through ledgers, which may be nil if
-// no policy reserves. Policies get view as ReserveRequest.View;
-// it may be older than the ledger. If a claim fails, Reserve releases the
-// claims made before it, the last first, even if ctx has ended; the error contains the cause, and
-// any failure to release. It wraps an *[UnusableClaimError] if an existing claim of the pod must be
-// revoked first.
-func (e *Engine) Reserve(ctx context.Context, ledgers Ledgers, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) (*Reservation, error) {
-	r := &Reservation{ledgers: ledgers}
+// Claims returns what the policies allocate to the pod on the node, in the order of the profile. Nothing is written before [Claim.Make].
+// Policies get view as ReserveRequest.View; it may be older than the ledgers.
+func (e *Engine) Claims(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) ([]Claim, error) {
+	var claims []Claim
 	for _, m := range e.members {
 		reserver, ok := m.Policy.(policy.Reserver)
 		if !ok {
 			continue
 		}
-		if err := r.claim(ctx, m.Name, reserver, policy.ReserveRequest{Pod: pod, Node: node, View: view}); err != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTime)
-			defer cancel()
-			return nil, errors.Join(err, r.Release(ctx))
+		var keys []snapshot.LedgerKey
+		err := guard(m.Name, func() (err error) {
+			keys, err = reserver.Ledgers(pod, node)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			for _, c := range claims {
+				if c.Key == key { // Ledgers.Claim would return it as this policy's own
+					return nil, &PolicyError{Policy: m.Name, Err: fmt.Errorf("it allocates %s, and so does policy %s", key.Resource, c.Policy)}
+				}
+			}
+			claims = append(claims, Claim{m.Name, key, reserver, policy.ReserveRequest{Pod: pod, Node: node, View: view}})
 		}
 	}
-	return r, nil
+	return claims, nil
 }
 
-// claim makes the claims of one policy.
-func (r *Reservation) claim(ctx context.Context, name string, reserver policy.Reserver, ask policy.ReserveRequest) error {
-	pod, node := ask.Pod, ask.Node
-	var keys []snapshot.LedgerKey
-	err := guard(name, func() (err error) {
-		keys, err = reserver.Ledgers(pod, node)
-		return err
+// Make makes the claim in the ledger; ledgers may be nil if no policy reserves. The error wraps an *[UnusableClaimError] if an existing claim of the pod must be revoked first.
+func (c Claim) Make(ctx context.Context, ledgers Ledgers) (HeldClaim, error) {
+	if ledgers == nil {
+		return HeldClaim{}, &PolicyError{Policy: c.Policy, Err: errors.New("it allocates resources, but there are no ledgers for its claims")}
+	}
+	held, node := HeldClaim{Claim: c}, c.request.Node.Name
+	var err error
+	held.Pod, err = ledgers.Claim(ctx, c.Key, c.request.Pod, node, func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
+		claim, err := c.choose(l, at)
+		held.After = claim.After
+		return claim, err
 	})
+	if unusable := (*UnusableClaimError)(nil); errors.As(err, &unusable) {
+		unusable.Claim = held
+	}
 	if err != nil {
-		return err
+		return HeldClaim{}, fmt.Errorf("node %s: %w", node, err)
 	}
-	if len(keys) > 0 && r.ledgers == nil {
-		return &PolicyError{Policy: name, Err: errors.New("it allocates resources, but there are no ledgers for its claims")}
+	return held, nil
+}
+
+// choose returns what to claim from the ledger. If the pod holds a claim already, made at that time, choose checks it, and only After of
+// the result counts.
+func (c Claim) choose(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
+	ask := c.request
+	ask.Ledger, ask.At = l, at
+	if l.Pod(ask.Pod.UID) != nil {
+		claim.After, err = validate(c.Policy, c.reserver, ask)
+		return claim, err
 	}
-	for _, key := range keys {
-		for _, c := range r.held {
-			if c.key == key { // Claim would return it as this policy's own
-				return &PolicyError{Policy: name, Err: fmt.Errorf("it allocates %s, and so does policy %s", key.Resource, c.policy)}
-			}
+	err = guard(c.Policy, func() error {
+		var verdict policy.Verdict
+		if claim, verdict = c.reserver.Reserve(ask); !verdict.Fits() {
+			return errors.New(verdict.Reason.Text)
 		}
-		var after []types.UID
-		held, err := r.ledgers.Claim(ctx, key, pod, node.Name, func(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
-			ask.Ledger, ask.At = l, at
-			if l.Pod(pod.UID) != nil {
-				after, err = validate(name, reserver, ask)
-				return policy.Claim{}, err
-			}
-			err = guard(name, func() error {
-				var verdict policy.Verdict
-				if claim, verdict = reserver.Reserve(ask); !verdict.Fits() {
-					return errors.New(verdict.Reason.Text)
-				}
-				return nil
-			})
-			after = claim.After
-			return claim, err
-		})
-		if unusable := (*UnusableClaimError)(nil); errors.As(err, &unusable) {
-			unusable.ledgers, unusable.claim = r.ledgers, heldClaim{name, key, held}
-		}
-		if err != nil {
-			return fmt.Errorf("node %s: %w", node.Name, err)
-		}
-		r.After = append(r.After, after...)
-		if err := r.add(heldClaim{name, key, held}); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
+	return claim, err
 }
 
 // validate checks whether the policy can use the existing claim of the pod in ask.Ledger, and
@@ -177,55 +159,58 @@ func validate(name string, reserver policy.Reserver, ask policy.ReserveRequest) 
 	err = guard(name, func() error {
 		var verdict policy.Verdict
 		if after, verdict = validator.ValidateClaim(ask); !verdict.Fits() {
-			return &UnusableClaimError{Policy: name, Reason: verdict.Reason.Text}
+			return &UnusableClaimError{Reason: verdict.Reason.Text}
 		}
 		return nil
 	})
 	return after, err
 }
 
-// add keeps the claim. It fails if two policies set an annotation to different values.
-func (r *Reservation) add(c heldClaim) error {
-	earlier := r.held
-	r.held = append(r.held, c)
-	for _, key := range slices.Sorted(maps.Keys(c.pod.Annotations)) {
-		for _, other := range earlier {
-			if value, taken := other.pod.Annotations[key]; taken && value != c.pod.Annotations[key] {
-				return &PolicyError{
-					Policy: c.policy,
-					Err:    fmt.Errorf("annotation %q is already set to another value by policy %s", key, other.policy),
+// With returns the reservation with one more claim. The error says that two policies set an annotation to different values; the reservation
+// has the claim nevertheless, so that it can be released.
+func (r Reservation) With(held HeldClaim) (Reservation, error) {
+	next := Reservation{Held: append(slices.Clip(r.Held), held), Annotations: maps.Clone(r.Annotations)}
+	for _, key := range slices.Sorted(maps.Keys(held.Pod.Annotations)) {
+		for _, other := range r.Held {
+			if value, taken := other.Pod.Annotations[key]; taken && value != held.Pod.Annotations[key] {
+				return next, &PolicyError{
+					Policy: held.Policy,
+					Err:    fmt.Errorf("annotation %q is already set to another value by policy %s", key, other.Policy),
 				}
 			}
 		}
 	}
-	if r.Annotations == nil && len(c.pod.Annotations) > 0 {
-		r.Annotations = map[string]string{}
+	if next.Annotations == nil && len(held.Pod.Annotations) > 0 {
+		next.Annotations = map[string]string{}
 	}
-	maps.Copy(r.Annotations, c.pod.Annotations)
+	maps.Copy(next.Annotations, held.Pod.Annotations)
+	return next, nil
+}
+
+// After are the pods that should be bound first.
+func (r Reservation) After() []types.UID {
+	var after []types.UID
+	for _, held := range r.Held {
+		after = append(after, held.After...)
+	}
+	return after
+}
+
+// Release removes the claim. Call it only when it is certain that the pod does not get bound with it.
+func (h HeldClaim) Release(ctx context.Context, ledgers Ledgers) error {
+	if err := ledgers.Release(ctx, h.Key, h.Pod); err != nil {
+		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("releasing: %w", err)}
+	}
 	return nil
 }
 
-// Release removes all claims, the last first, and continues if one cannot be removed. Call it only
-// when it is certain that the pod does not get bound to the node with this reservation.
-func (r *Reservation) Release(ctx context.Context) error {
-	return r.giveBack(ctx, "releasing", Ledgers.Release)
-}
-
-// Revoke removes all claims as Release does, including those that earlier attempts to bind the pod
-// rely on. Call it only when the pod was changed after Reserve and is not bound: Bindings that name
-// an earlier version of the pod fail from then on.
-func (r *Reservation) Revoke(ctx context.Context) error {
-	return r.giveBack(ctx, "revoking", Ledgers.Revoke)
-}
-
-func (r *Reservation) giveBack(ctx context.Context, doing string, give func(Ledgers, context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error) error {
-	var errs []error
-	for _, c := range slices.Backward(r.held) {
-		if err := give(r.ledgers, ctx, c.key, c.pod); err != nil {
-			errs = append(errs, &PolicyError{Policy: c.policy, Err: fmt.Errorf("%s: %w", doing, err)})
-		}
+// Revoke removes the claim as Release does, also if earlier attempts to bind the pod rely on it. Call it only when the pod was changed after
+// the claim was made and is not bound: Bindings that name an earlier version of the pod fail from then on.
+func (h HeldClaim) Revoke(ctx context.Context, ledgers Ledgers) error {
+	if err := ledgers.Revoke(ctx, h.Key, h.Pod); err != nil {
+		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("revoking: %w", err)}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // guard calls code of a policy. Its error or panic becomes a *PolicyError.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -173,7 +174,8 @@ func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n
 	if e != nil {
 		view := c.builder.View()
 		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
-		reservation, err := e.Reserve(ctx, claims, view, pod, e.CountNominated(view, pod, view.Node(n.object.Name)))
+		b := binder.Binder{Engine: e, Ledgers: claims}
+		reservation, err := b.Reserve(ctx, pod, binder.Target{View: view, Node: e.CountNominated(view, pod, view.Node(n.object.Name))})
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package equality
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
@@ -55,7 +56,8 @@ func (m *inMemory) ask(view *snapshot.View, pod *corev1.Pod, nodes []*corev1.Nod
 
 // reserve claims the units of the pod on the node.
 func (m *inMemory) reserve(view *snapshot.View, pod *corev1.Pod, node string, claims engine.Ledgers) (map[string]string, error) {
-	reservation, err := m.engine.Reserve(background, claims, view, pod, m.engine.CountNominated(view, pod, view.Node(node)))
+	b := binder.Binder{Engine: m.engine, Ledgers: claims}
+	reservation, err := b.Reserve(background, pod, binder.Target{View: view, Node: m.engine.CountNominated(view, pod, view.Node(node))})
 	if err != nil {
 		return nil, err
 	}

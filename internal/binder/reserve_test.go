@@ -1,4 +1,4 @@
-package engine_test
+package binder_test
 
 import (
 	"context"
@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -51,6 +53,13 @@ func (r *reserver) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 		panic("something is missing")
 	}
 	return policy.Claim{Annotations: r.claims, After: []types.UID{types.UID("before-" + r.name)}}, r.verdict
+}
+
+// unrelated is a policy that allocates nothing.
+type unrelated struct{}
+
+func (unrelated) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return nil, nil
 }
 
 // diary is Ledgers that record their calls.
@@ -132,11 +141,11 @@ func TestReserve(t *testing.T) {
 		},
 		{
 			name: "a policy that cannot say which ledgers", policies: []reserver{gpu, with(license, func(r *reserver) { r.err = errors.New("bad annotation") })},
-			err: "policy License: bad annotation", policyErr: "License", diary: "+gpu -gpu",
+			err: "policy License: bad annotation", policyErr: "License",
 		},
 		{
 			name: "a panic", policies: []reserver{gpu, with(license, func(r *reserver) { r.panics = "ledgers" })},
-			err: "policy License: panic: boom", policyErr: "License", diary: "+gpu -gpu",
+			err: "policy License: panic: boom", policyErr: "License",
 		},
 		{
 			name: "a panic while choosing", policies: []reserver{gpu, with(license, func(r *reserver) { r.panics = "reserve" })},
@@ -150,7 +159,7 @@ func TestReserve(t *testing.T) {
 		},
 		{
 			name: "two that hand out the same", policies: []reserver{gpu, with(gpu, func(r *reserver) { r.name = "Other" })},
-			err: "policy Other: it allocates gpu, and so does policy GPU", policyErr: "Other", diary: "+gpu -gpu",
+			err: "policy Other: it allocates gpu, and so does policy GPU", policyErr: "Other",
 		},
 		{
 			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
@@ -161,7 +170,7 @@ func TestReserve(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			members := []engine.WeightedPolicy{{Name: "Unrelated", Policy: &fake{}}}
+			members := []engine.WeightedPolicy{{Name: "Unrelated", Policy: unrelated{}}}
 			for _, r := range tt.policies {
 				// A policy that may be ignored in filter and score must still make its claims.
 				members = append(members, engine.WeightedPolicy{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
@@ -171,12 +180,12 @@ func TestReserve(t *testing.T) {
 				t.Errorf("Reserves is %v", got)
 			}
 			d := &diary{failing: tt.failing}
-			reservation, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+			reservation, err := reserve(t.Context(), e, d)
 			if got := strings.Join(d.entries, " "); got != tt.diary {
 				t.Errorf("the ledgers have calls %q, want %q", got, tt.diary)
 			}
 			if tt.err != "" {
-				if err == nil || err.Error() != tt.err || reservation != nil {
+				if err == nil || err.Error() != tt.err || len(reservation.Held) > 0 {
 					t.Fatalf("reservation %v, error %v, want %s", reservation, err, tt.err)
 				}
 				failure := new(engine.PolicyError)
@@ -191,14 +200,27 @@ func TestReserve(t *testing.T) {
 			if diff := cmp.Diff(tt.want, reservation.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
-			if got, want := len(reservation.After), len(d.entries); got != want {
-				t.Errorf("after %v, want %d pods", reservation.After, want)
-			}
-			if got, want := reservation.Empty(), tt.diary == ""; got != want {
-				t.Errorf("Empty is %v", got)
+			if after, held, want := len(reservation.After()), len(reservation.Held), len(d.entries); after != want || held != want {
+				t.Errorf("%d claims, and %d pods before, want %d", held, after, want)
 			}
 		})
 	}
+}
+
+func newEngine(t *testing.T, policies ...engine.WeightedPolicy) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{Policies: policies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// reserve makes the claims of a pod on the node n.
+func reserve(ctx context.Context, e *engine.Engine, ledgers engine.Ledgers) (engine.Reservation, error) {
+	b := binder.Binder{Engine: e, Ledgers: ledgers}
+	node := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	return b.Reserve(ctx, newPod(), binder.Target{View: new(snapshot.View), Node: node})
 }
 
 func with(r reserver, change func(*reserver)) reserver {
@@ -208,41 +230,9 @@ func with(r reserver, change func(*reserver)) reserver {
 
 func TestReserveWithoutLedgers(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
-	_, err := e.Reserve(t.Context(), nil, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	_, err := reserve(t.Context(), e, nil)
 	if want := "policy GPU: it allocates resources, but there are no ledgers for its claims"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
-	}
-}
-
-// Release releases every claim, the last one first, and continues after a failure.
-func TestRelease(t *testing.T) {
-	d := &diary{failing: map[string]error{"-b": errors.New("no answer")}}
-	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b", "c"}}})
-	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.entries = nil
-	err = r.Release(t.Context())
-	if got, want := fmt.Sprint(err), "policy P: releasing: no answer"; got != want {
-		t.Errorf("error %q, want %q", got, want)
-	}
-	if want := []string{"-c", "-b", "-a"}; !slices.Equal(d.entries, want) {
-		t.Errorf("the ledgers have calls %q, want %q", d.entries, want)
-	}
-}
-
-// Revoke does the same as Release, even if others rely on the claims.
-func TestRevoke(t *testing.T) {
-	d := &diary{failing: map[string]error{"!b": errors.New("no answer")}}
-	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
-	r, err := e.Reserve(t.Context(), d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = r.Revoke(t.Context())
-	if got, want := fmt.Sprint(err, d.entries), "policy P: revoking: no answer [+a +b !b !a]"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -296,9 +286,9 @@ func TestReserveWithHeldClaim(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			k := &holding{}
 			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy})
-			r, err := e.Reserve(t.Context(), k, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+			r, err := reserve(t.Context(), e, k)
 			if tt.err == "" {
-				if err != nil || r.Annotations["gpu"] != "held" || fmt.Sprint(r.After) != tt.after {
+				if err != nil || r.Annotations["gpu"] != "held" || fmt.Sprint(r.After()) != tt.after {
 					t.Errorf("reservation %+v, error %v", r, err)
 				}
 				return
@@ -316,7 +306,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 			if !tt.unusable {
 				return
 			}
-			if err := unusable.Revoke(t.Context()); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
+			if err := unusable.Claim.Revoke(t.Context(), k); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
 				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
 			}
 		})
@@ -328,7 +318,7 @@ func TestReserveRollsBackAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
-	_, err := e.Reserve(ctx, d, new(snapshot.View), podOf("u", "1"), snapshot.NewNode(object("n")))
+	_, err := reserve(ctx, e, d)
 	if !errors.Is(err, context.Canceled) || strings.Join(d.entries, " ") != "+a +b -a" {
 		t.Errorf("error %v after %v", err, d.entries)
 	}
