@@ -202,6 +202,7 @@ func TestNominate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState()
 		s.setComplete()
+		c := &Cluster{state: s}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 		nodes := []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}}
 		expect := func(when string, want int) {
@@ -210,23 +211,23 @@ func TestNominate(t *testing.T) {
 				t.Errorf("%s: %d nominated pods, want %d", when, got, want)
 			}
 		}
-		s.nominate("p", nodes)
+		c.Nominate(pod, nodes)
 		expect("unknown", 0)
 		s.setPod(pod)
-		s.nominate("p", nodes)
+		c.Nominate(pod, nodes)
 		expect("expected", 1)
 		time.Sleep(nominationTimeout - time.Second)
 		expect("almost half a minute later", 1)
-		s.nominate("p", nodes)
+		c.Nominate(pod, nodes)
 		time.Sleep(2 * time.Second)
 		expect("expected again", 1)
-		time.Sleep(nominationTimeout)
+		time.Sleep(nominationTimeout + time.Second)
 		expect("half a minute later", 0)
-		s.nominate("p", nodes)
+		c.Nominate(pod, nodes)
 		s.removePod(pod)
 		s.publish()
 		expect("deleted", 0)
-		time.Sleep(nominationTimeout)
+		time.Sleep(nominationTimeout + time.Second)
 		if s.expected != 0 {
 			t.Errorf("%d nominations are still expected", s.expected)
 		}

@@ -121,9 +121,9 @@ func (c *Cluster) bind(ctx context.Context, b binder.Binding) (string, *BindErro
 	if err := ctx.Err(); err != nil {
 		return "", notSent(b, err)
 	}
-	assumed := c.state.beginBind(b.UID)
+	call := c.state.beginBind(b.UID)
 	var bound *corev1.Pod
-	defer func() { c.state.endBind(b.UID, assumed, bound, time.Now()) }()
+	defer func() { c.state.endBind(b.UID, call, bound, time.Now()) }()
 
 	sent, err := c.post(ctx, b)
 	if err == nil {

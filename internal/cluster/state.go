@@ -30,7 +30,7 @@ type state struct {
 	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
 	names map[types.NamespacedName]*corev1.Pod
 	// assumed are the pods that are decided to be on a node.
-	assumed map[types.UID]*assumption
+	assumed map[types.UID]assumption
 	// ledgers are the Ledgers by name. lookups guards them, too.
 	ledgers map[string]*ledger.Object
 
@@ -58,7 +58,7 @@ func newState() *state {
 		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
-		assumed: map[types.UID]*assumption{},
+		assumed: map[types.UID]assumption{},
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID]struct{}{},
 	}
@@ -203,14 +203,9 @@ func (s *state) setPod(pod *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := s.assumed[pod.UID]; a != nil && a.pod != nil && pod.Spec.NodeName == "" {
-		s.store(pod) // as it was before the decision, or before it was bound
-	} else {
-		if a != nil && pod.Spec.NodeName != "" {
-			s.setAssumption(pod.UID, nil)
-		}
-		s.store(s.place(pod))
-	}
+	s.store(pod)
+	next, e := s.assumed[pod.UID].watch(pod)
+	s.apply(pod.UID, next, e)
 	s.claimsEnd(pod.UID, false)
 	s.requestPublish()
 }
@@ -223,21 +218,22 @@ func (s *state) removePod(pod *corev1.Pod) {
 	s.lookups.Lock()
 	delete(s.pods, pod.UID)
 	s.lookups.Unlock()
-	s.setAssumption(pod.UID, nil)
+	next, e := s.assumed[pod.UID].watch(nil)
+	s.apply(pod.UID, next, e)
 	s.displace(pod)
 	s.claimsEnd(pod.UID, true)
 	s.requestPublish()
 }
 
-// place counts the pod on its node, if it has one, and returns the object to keep: the previous
-// one, if the pod differs only in its resourceVersion.
-func (s *state) place(pod *corev1.Pod) *corev1.Pod {
+// place counts the pod, which the watch shows, on its node, if it has one. If the pod differs from the previous object only in its
+// resourceVersion, place keeps that one.
+func (s *state) place(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
-	if kept := s.builder.Pod(pod.UID); kept != nil {
+	if kept := s.builder.Pod(pod.UID); kept != nil && kept != pod {
 		pod = kept
+		s.store(pod)
 	}
 	s.name(pod)
-	return pod
 }
 
 // displace undoes place.

@@ -42,7 +42,7 @@ type moment struct {
 // try is a Bind call in progress.
 type try struct {
 	uid     types.UID
-	assumed bindCall
+	call    int
 	forget  func() // nil: Bind without Assume
 	name    string
 	node    string
@@ -157,7 +157,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		defer try.forget()
 	}
 	if !try.success || !answered {
-		w.state.endBind(uid, try.assumed, nil, time.Now())
+		w.state.endBind(uid, try.call, nil, time.Now())
 		return
 	}
 	var bound *corev1.Pod
@@ -173,7 +173,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		bound = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: try.name, UID: uid}}
 		bound.Spec.NodeName = try.node
 	}
-	w.state.endBind(uid, try.assumed, bound, time.Now())
+	w.state.endBind(uid, try.call, bound, time.Now())
 	if pod := w.byUID(uid); onNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
 		w.promised[uid] = promise{try.node, w.restores}
 		if got := w.counted()[uid]; got != try.node {
@@ -315,7 +315,7 @@ func checkEndInTheTruth(t *rapid.T) {
 				t.Fatalf("when Assume returns, pod %s is on %q in the view, not on %s", try.uid, got, try.node)
 			}
 		}
-		try.assumed = w.state.beginBind(try.uid)
+		try.call = w.state.beginBind(try.uid)
 		w.attempts = append(w.attempts, try)
 	}
 	serve := func(t *rapid.T) { w.serve(w.attempts[anyTry(t, false)]) }
