@@ -38,7 +38,7 @@ var rules = []struct {
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "ledger"}, "the audit shares no code with those it audits"},
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
-	{"simulate", []string{"snapshot", "policy", "decision", "engine", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
+	{"simulate", []string{"snapshot", "policy", "decision", "engine", "binder", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
 	{"cluster", []string{"binder", "engine", "decision", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/manifest", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "policy/fields"}, "what follows sources knows none in particular"},
