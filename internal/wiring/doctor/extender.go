@@ -44,19 +44,31 @@ func (e *extenderAt) field(name string) string { return strings.TrimSuffix(e.pat
 // set corrects a field of the extender.
 func (e *extenderAt) set(name, text string) edit { return set(e.path+"."+name, text) }
 
-// urlPrefix checks urlPrefix. Nothing that depends on a wrong one is checked.
+// urlPrefix checks urlPrefix. If it has one right correction, the following checks are about the corrected one, so that a correction
+// reveals no new errors; otherwise nothing that depends on it is checked.
 func (e *extenderAt) urlPrefix() {
 	text := e.extender.URLPrefix
-	u, err := url.Parse(text)
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && validPort(u.Port()) {
+	if validPrefix(text) {
 		return
 	}
 	var edits []edit
-	if corrected := "https://" + text; e.extender.EnableHTTPS && text != "" && !strings.Contains(text, "://") {
+	corrected := "https://" + text
+	certain := e.extender.EnableHTTPS && !strings.Contains(text, "://") && validPrefix(corrected)
+	if certain {
 		edits = []edit{setText(e.field("urlPrefix"), corrected)}
 	}
 	e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", text), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu", edits...)
-	e.broken = append(e.broken, e.field("urlPrefix"))
+	if certain {
+		e.extender.URLPrefix = corrected
+	} else {
+		e.broken = append(e.broken, e.field("urlPrefix"))
+	}
+}
+
+// validPrefix reports whether kube-scheduler can call a urlPrefix.
+func validPrefix(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && validPort(u.Port())
 }
 
 // appended checks that a verb becomes the end of the path when kube-scheduler appends a slash and the verb to urlPrefix.

@@ -171,9 +171,13 @@ func (c *checker) profiles(all []extenderAt) {
 		if at := e.unreachable(); at != "" && unreachable == "" {
 			unreachable = at
 		}
-		e.served(matches)
+		if len(matches) == 0 {
+			matches = e.nothingServed()
+		}
 		if len(matches) == 0 {
 			lost++
+		} else {
+			e.served(matches)
 		}
 		for _, m := range matches {
 			callers[m.profile] = append(callers[m.profile], e)
@@ -252,11 +256,6 @@ func (e *extenderAt) unreachable() string {
 
 // served checks that Outboard serves the verbs that kube-scheduler calls.
 func (e *extenderAt) served(matches []match) {
-	_, prefix := e.prefix()
-	if len(matches) == 0 {
-		e.nothingServed(prefix)
-		return
-	}
 	for _, v := range decision.Verbs() {
 		path := e.called(v)
 		if path == "" || slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, v) }) {
@@ -274,19 +273,27 @@ func (e *extenderAt) served(matches []match) {
 	}
 }
 
-// nothingServed reports an extender that calls Outboard below a path without profile.
-func (e *extenderAt) nothingServed(prefix string) {
+// nothingServed reports an extender that calls Outboard below a path without profile. If it has one right correction, the following checks
+// are about the corrected urlPrefix, and nothingServed returns the profiles that are served below that one.
+func (e *extenderAt) nothingServed() []match {
 	var paths []string
 	for _, p := range e.Config.Profiles {
 		paths = append(paths, p.Path)
 	}
-	var edits []edit
+	corrected, edits := "", []edit(nil)
 	if u, err := url.Parse(e.extender.URLPrefix); err == nil && len(paths) == 1 && e.Config.Profiles[0].Verb == "" {
 		u.Path = strings.TrimRight(paths[0], "/")
-		edits = []edit{setText(e.field("urlPrefix"), u.String())}
+		corrected = u.String()
+		edits = []edit{setText(e.field("urlPrefix"), corrected)}
 	}
+	_, prefix := e.prefix()
 	e.report(Error, "VerbNotServed", "urlPrefix", fmt.Sprintf("Outboard has no profile with path %q", cmp.Or(prefix, "/")), "every call fails with status 404",
 		"write the path of a profile: "+strings.Join(paths, ", "), edits...)
+	if corrected == "" {
+		return nil
+	}
+	e.extender.URLPrefix = corrected
+	return e.matches()
 }
 
 // routes are the paths at which a verb is served.
