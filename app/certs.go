@@ -56,7 +56,8 @@ client.crt and client.key. What exists is kept, in particular the CA: you can ru
 command again. Keep ca.key secret, and back it up: certificates of another CA are not
 trusted until you have replaced ca.crt everywhere.
 
---renew issues both certificates again, with the same names unless you specify others. It
+--renew issues both certificates again, with the same names unless you specify others:
+--server-name replaces all names of the server, and the command lists those that are gone. It
 keeps their keys, so that a program that reads the two files one after the other never finds
 a certificate without its key. --new-keys replaces the keys, too: a connection that
 kube-scheduler opens in that moment may fail.
@@ -137,6 +138,7 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 			return nil, fmt.Errorf("%w: renew the certificates with --renew first", err)
 		}
 	}
+	former := set.Server.Cert
 	server, err := o.server(set)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.file("server.crt"), err)
@@ -151,7 +153,7 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 			return nil, err
 		}
 	}
-	return set, o.report(report, set)
+	return set, o.report(report, set, parsed(former))
 }
 
 func (o certsOptions) file(name string) string { return filepath.Join(o.dir, name) }
@@ -270,8 +272,18 @@ func hosts(cert *x509.Certificate) []string {
 	return names
 }
 
-// report prints a line for each certificate.
-func (o certsOptions) report(w io.Writer, set *certs.Set) error {
+// lost returns the names of a former certificate for which the current one is not.
+func lost(former, current *x509.Certificate) []string {
+	if former == nil {
+		return nil
+	}
+	return slices.DeleteFunc(hosts(former), func(name string) bool {
+		return slices.Contains(hosts(current), name) || current.VerifyHostname(name) == nil
+	})
+}
+
+// report prints a line for each certificate, and what the new ones can break. former is the server's certificate before, or nil.
+func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certificate) error {
 	server, client := parsed(set.Server.Cert), parsed(set.Client.Cert)
 	var lines []string
 	line := func(file string, cert *x509.Certificate, names string) {
@@ -294,6 +306,10 @@ func (o certsOptions) report(w io.Writer, set *certs.Set) error {
 	}
 	line("server.crt", server, strings.Join(hosts(server), ", "))
 	line("client.crt", client, client.Subject.CommonName)
+	if dropped := lost(former, server); len(dropped) > 0 {
+		lines = append(lines, fmt.Sprintf("server.crt is no longer for %s: each kube-scheduler that calls Outboard by such a name refuses it. To keep them, run the command again with --server-name %s.",
+			strings.Join(dropped, ", "), strings.Join(append(dropped, hosts(server)...), ",")))
+	}
 	if o.renew && set.Rotating() {
 		lines = append(lines, "kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before "+
 			"you distribute these certificates: otherwise all calls fail as soon as the open connections end.")

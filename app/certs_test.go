@@ -174,6 +174,37 @@ func TestCertsRenew(t *testing.T) {
 	}
 }
 
+// --server-name replaces the names, so the command lists those that are gone, and how to keep them.
+func TestCertsListsLostNames(t *testing.T) {
+	dir := t.TempDir()
+	certsDir(t, dir)
+	const lost = "server.crt is no longer for outboard.outboard-system.svc, localhost, ::1: "
+	out, err := execute(t, "certs", "--dir", dir, "--renew", "--server-name", "127.0.0.1,outboard.example")
+	if err != nil || !strings.Contains(out, lost) {
+		t.Errorf("%q is not in the output: %v\n%s", lost, err, out)
+	}
+	_, names, _ := strings.Cut(out, " --server-name ")
+	names, _, _ = strings.Cut(names, ".\n")
+	for _, want := range []string{names, "*.example,outboard.example", "more.example,outboard.example,*.example"} {
+		out, err = execute(t, "certs", "--dir", dir, "--renew", "--server-name", want)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(out, "no longer") {
+		t.Errorf("all names are kept:\n%s", out)
+	}
+	out, err = execute(t, "certs", "--dir", dir, "--renew", "--server-name", "*.example")
+	if err != nil || strings.Contains(out, "no longer") {
+		t.Errorf("*.example is for all names: %v\n%s", err, out)
+	}
+	certsDir(t, dir, "--renew", "--server-name", names)
+	files := filesOf(t, dir)
+	if got := leafOf(t, files["server.crt"], files["server.key"]).DNSNames; !slices.Contains(got, "outboard.outboard-system.svc") || !slices.Contains(got, "outboard.example") {
+		t.Errorf("with the names of the message, the certificate is for %v", got)
+	}
+}
+
 // At each step of a rotation, both sides trust the certificate of the other, even if only one side
 // has the files of the next step.
 func TestCertsRotatesTheCA(t *testing.T) {
