@@ -56,7 +56,7 @@ equivalent. --legacy-policy prints such a Policy.`,
 			if o.from != "" {
 				return o.migrate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			return o.print(cmd.OutOrStdout(), types)
+			return o.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), types)
 		},
 	}
 	flags := cmd.Flags()
@@ -104,8 +104,8 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 	return nil
 }
 
-// print writes the configuration for kube-scheduler to out, or to the directory.
-func (o *schedulerConfigOptions) print(out io.Writer, types config.Types) error {
+// print writes the configuration for kube-scheduler to out, or to the directory, and to notes what the user still has to do.
+func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types) error {
 	if o.topology != "" {
 		var words []string
 		for _, t := range wiring.Topologies() {
@@ -126,6 +126,11 @@ func (o *schedulerConfigOptions) print(out io.Writer, types config.Types) error 
 	w, err := wiring.New(c, o.Options)
 	if err != nil {
 		return err
+	}
+	if note := w.Note(); note != "" {
+		if _, err := fmt.Fprintln(notes, "note: "+note); err != nil {
+			return err
+		}
 	}
 	switch {
 	case o.legacy:

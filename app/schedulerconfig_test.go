@@ -15,6 +15,7 @@ import (
 func TestSchedulerConfig(t *testing.T) {
 	config := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	secure := file(t, header+"serving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
+	anywhere := file(t, header+"serving: {address: '0.0.0.0:8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	policy := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(policy, []byte(`{"kind": "Policy", "alwaysCheckAllPredicates": true, "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter", "enableHttps": true}]}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -25,7 +26,9 @@ func TestSchedulerConfig(t *testing.T) {
 		want []string // in the output, or in the error
 	}{
 		{"extenders", []string{"--config", config}, []string{"urlPrefix: http://127.0.0.1:8443\n", "bindVerb: bind\n", "ignorable: false\n"}},
-		{"a Service", []string{"--config", config, "--for", "service"}, []string{"urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
+		{"a Service", []string{"--config", config, "--for", "service"}, []string{"note: serving.address is 127.0.0.1:8443, a loopback address", "urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
+		{"a Service before a loopback address", []string{"--config", secure, "--for", "service"},
+			[]string{"serving.address is 127.0.0.1:8443, a loopback address, which only callers on the same machine or in the same pod reach: set serving.address: 0.0.0.0:8443"}},
 		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
 		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: no equivalent", "enableHTTPS: true\n"}},
 		{"a Policy has no name of a scheduler", []string{"--config", config, "--legacy-policy", "--scheduler-name", "a"}, []string{"a Policy has no name of a scheduler: leave out --scheduler-name"}},
@@ -41,7 +44,7 @@ func TestSchedulerConfig(t *testing.T) {
 			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
 		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system"},
 			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
-		{"names of certificates", []string{"--config", secure, "--for", "service", "--certificate-dir", "/tls", "--ca", "/pki/ca.pem", "--cert", "client.crt", "--key", "client.key"},
+		{"names of certificates", []string{"--config", anywhere, "--for", "service", "--certificate-dir", "/tls", "--ca", "/pki/ca.pem", "--cert", "client.crt", "--key", "client.key"},
 			[]string{"caFile: /pki/ca.pem\n", "certFile: /tls/client.crt\n", "keyFile: /tls/client.key\n"}},
 		{"a kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},
 		{"a relative kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "scheduler.conf"}, []string{"must be an absolute path"}},

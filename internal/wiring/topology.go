@@ -111,15 +111,39 @@ func (t Topology) url(s *config.Serving, namespace string) (string, error) {
 
 // remote says whether kube-scheduler calls from another host or pod than Outboard's.
 func (o *Options) remote() bool {
-	if o.URL == "" || o.For == Service || o.For == NodePort {
-		return o.For == Service || o.For == NodePort
+	if o.URL == "" || o.For.ofCluster() {
+		return o.For.ofCluster()
 	}
 	u, err := url.Parse(o.URL)
-	if err != nil {
-		return false // checkURL reports it
+	return err == nil && !isLoopback(u.Hostname()) // checkURL reports the error
+}
+
+// ownHostOnly is about an Outboard that listens at a loopback address, which this kube-scheduler does not reach. It returns an error if no
+// call can arrive, and a note if something else may set the address or forward the calls: the chart does the former with any file, and
+// a file with serving.tls is not meant for the chart alone.
+func (o *Options) ownHostOnly(s *config.Serving) (note string, err error) {
+	host, _, invalid := net.SplitHostPort(s.Address)
+	if invalid != nil || !isLoopback(host) || !o.remote() {
+		return "", nil
 	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return err == nil && !ip.IsLoopback() || err != nil && u.Hostname() != "localhost"
+	problem := fmt.Sprintf("serving.address is %s, a loopback address, which only callers on the same machine or in the same pod reach: ", s.Address)
+	const fix = "set serving.address: 0.0.0.0:8443"
+	switch {
+	case o.For.ofCluster() && s.TLS != nil:
+		return "", errors.New(problem + fix)
+	case s.TLS != nil:
+		return problem + fix + ", unless something on the machine of Outboard forwards the calls", nil
+	}
+	return problem + fix + " with serving.tls, unless the Helm chart installs the file: the chart sets both", nil
+}
+
+// ofCluster says whether kube-scheduler calls a Service of Outboard, by its name or at a port of a node.
+func (t Topology) ofCluster() bool { return t == Service || t == NodePort }
+
+// isLoopback says whether only callers on the same machine reach the host.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
 // serverName returns the name in Outboard's certificate if the URL has an IP address that is not in it: certificates are issued for the

@@ -64,6 +64,7 @@ type Wiring struct {
 	entries    []entry
 	schedulers []string // names of kube-scheduler's profiles; none is the default one
 	options    Options
+	note       string
 }
 
 // entry is an extender with the texts of its comments.
@@ -80,6 +81,10 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	if err := o.completeNamespaces(); err != nil {
 		return nil, err
 	}
+	note, err := o.ownHostOnly(&c.Serving)
+	if err != nil {
+		return nil, err
+	}
 	if o.remote() && c.Serving.TLS == nil && !c.Serving.Insecure {
 		// A file that serves its own host only is not yet what this kube-scheduler calls. The chart serves it with TLS.
 		served := *c
@@ -87,7 +92,6 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 		c = &served
 	}
 	if o.URL == "" {
-		var err error
 		if o.URL, err = o.For.url(&c.Serving, o.Namespace); err != nil {
 			return nil, err
 		}
@@ -111,7 +115,7 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Wiring{options: o}
+	w := &Wiring{options: o, note: note}
 	for _, p := range profiles {
 		w.entries = append(w.entries, w.entry(c, p))
 	}
@@ -341,6 +345,9 @@ func checkSchedulerName(name string) error {
 
 // second says whether the scheduler is not the cluster's own.
 func (o *Options) second() bool { return o.For.second() || o.SchedulerName != "" }
+
+// Note says what the user still has to do so that the calls arrive; "" if nothing.
+func (w *Wiring) Note() string { return w.note }
 
 // Extenders returns the extenders, strict ones first.
 func (w *Wiring) Extenders() []schedulerv1.Extender {

@@ -213,6 +213,41 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
+// A kube-scheduler in another pod does not reach a loopback address, unless the chart or a proxy changes what the file says.
+func TestLoopbackAddress(t *testing.T) {
+	const tls = "serving: {tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt}}\n"
+	local := strings.Replace(tls, "{tls", "{address: 'localhost:9000', tls", 1)
+	const problem = "a loopback address, which only callers on the same machine or in the same pod reach: set serving.address: 0.0.0.0:8443"
+	for _, tt := range []struct {
+		name, serving string
+		options       wiring.Options
+		err, note     string
+	}{
+		{"a Service", tls, wiring.Options{For: wiring.Service}, "serving.address is 127.0.0.1:8443, " + problem, ""},
+		{"a Service at another URL", tls, wiring.Options{For: wiring.Service, URL: "https://10.96.0.20"}, "serving.address is 127.0.0.1:8443, " + problem, ""},
+		{"a NodePort", local, wiring.Options{For: wiring.NodePort}, "serving.address is localhost:9000, " + problem, ""},
+		{"the chart", "", wiring.Options{For: wiring.Service}, "", "serving.address is 127.0.0.1:8443, " + problem + " with serving.tls, unless the Helm chart installs the file: the chart sets both"},
+		{"another host", local, wiring.Options{URL: "https://10.0.0.5"}, "", "serving.address is localhost:9000, " + problem + ", unless something on the machine of Outboard forwards the calls"},
+		{"the same host", local, wiring.Options{}, "", ""},
+		{"the same host by a URL", local, wiring.Options{For: wiring.Kubeadm, URL: "https://127.0.0.1:9000"}, "", ""},
+		{"the same pod", tls, wiring.Options{For: wiring.Sidecar}, "", ""},
+		{"all addresses", mutualTLS, wiring.Options{For: wiring.Service}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := wiring.New(load(t, tt.serving+"profiles:\n"+images), tt.options)
+			if err != nil {
+				if err.Error() != tt.err {
+					t.Errorf("the error is %q, want %q", err, tt.err)
+				}
+				return
+			}
+			if tt.err != "" || w.Note() != tt.note {
+				t.Errorf("the note is %q, want %q, and the error %q", w.Note(), tt.note, tt.err)
+			}
+		})
+	}
+}
+
 // The namespace of Outboard is in the URL of the Service and in the name of the certificate, and that of the lease is the same unless
 // another is given.
 func TestNamespace(t *testing.T) {
