@@ -70,7 +70,7 @@ func TestAudit(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"clean", []map[string][]string{clean}, nil, 0, "2 ledgers with 1 claims, 1 nodes, 2 pods: no findings"},
+		{"clean", []map[string][]string{clean}, nil, 0, "ledgers: 2, claims: 1, nodes: 1, pods: 2; no findings"},
 		{"a leak", []map[string][]string{leak}, []string{quick}, 1, "leaked         x: ns/gone: the pod is deleted\n"},
 		{"a leak, as JSON", []map[string][]string{leak}, []string{quick, "-o", "json"}, 1, `"kind": "leaked"`},
 		{"a leak that goes away", []map[string][]string{leak, clean}, []string{quick}, 0, "no findings"},

@@ -411,10 +411,14 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 		return err
 	}
 	beside := ""
-	if len(s.plan.Pending) > 0 {
-		beside = fmt.Sprintf(" (without placing the %d pending pods first)", len(s.plan.Pending))
+	if n := len(s.plan.Pending); n > 0 {
+		beside = fmt.Sprintf(" (without placing the pending pods first: %d)", n)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more pods like %s/%s fit%s\n", name, count, like.Namespace, like.Name, beside)
+	pods, fit := "pods", "fit"
+	if count == 1 {
+		pods, fit = "pod", "fits"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more %s like %s/%s %s%s\n", name, count, pods, like.Namespace, like.Name, fit, beside)
 	return err
 }
 

@@ -170,7 +170,7 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 	if view != nil {
 		orphaned := orphanedClaims(old, new, view)
 		for _, resource := range slices.Sorted(maps.Keys(orphaned)) {
-			risks = append(risks, fmt.Sprintf("%d pods hold claims of %s, which no policy allocates any more: %s", orphaned[resource], resource, consequence))
+			risks = append(risks, fmt.Sprintf("no policy allocates %s any more, and there are claims of it (pods with claims: %d): %s", resource, orphaned[resource], consequence))
 		}
 		return risks
 	}

@@ -48,23 +48,23 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 	for _, l := range ledgers {
 		b.SetLedger(l)
 	}
-	const gone = "%d pods hold claims of %s, which no policy allocates any more: "
+	const gone = "no policy allocates %s any more, and there are claims of it (pods with claims: %d): "
 	for _, tt := range []struct {
 		name, old, new string
 		want           []string
 	}{
 		{"nothing changes", gpus + fpgas, gpus + fpgas, nil},
 		{"in another profile", fpgas, "- policies: [{type: Devices, config: {resource: example.com/fpga}}, {type: ImageLocality}]\n  path: /fpga\n", nil},
-		{"GPUs", gpus + fpgas, fpgas, []string{fmt.Sprintf(gone, 2, "aliyun.com/gpu-mem")}},
-		{"devices", gpus + fpgas, gpus, []string{fmt.Sprintf(gone, 1, "example.com/fpga")}},
-		{"both", gpus + fpgas, images, []string{fmt.Sprintf(gone, 2, "aliyun.com/gpu-mem"), fmt.Sprintf(gone, 1, "example.com/fpga")}},
-		{"another resource", fpgas, strings.Replace(fpgas, "fpga}", "fpga2}", 1), []string{fmt.Sprintf(gone, 1, "example.com/fpga")}},
+		{"GPUs", gpus + fpgas, fpgas, []string{fmt.Sprintf(gone, "aliyun.com/gpu-mem", 2)}},
+		{"devices", gpus + fpgas, gpus, []string{fmt.Sprintf(gone, "example.com/fpga", 1)}},
+		{"both", gpus + fpgas, images, []string{fmt.Sprintf(gone, "aliyun.com/gpu-mem", 2), fmt.Sprintf(gone, "example.com/fpga", 1)}},
+		{"another resource", fpgas, strings.Replace(fpgas, "fpga}", "fpga2}", 1), []string{fmt.Sprintf(gone, "example.com/fpga", 1)}},
 		{"no claims before", images, gpus, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var claims []string
 			for _, risk := range config.Risks(load(tt.old), load(tt.new), b.View()) {
-				if strings.Contains(risk, "hold claims") {
+				if strings.Contains(risk, "there are claims") {
 					claims = append(claims, risk)
 				}
 			}

@@ -107,7 +107,7 @@ func (p *Profile) text(b *strings.Builder) {
 	if p.Pending != nil {
 		fmt.Fprintf(b, "  pending since %s", p.Pending.Since.UTC().Format(time.RFC3339))
 		if p.Pending.Requeues > 0 {
-			fmt.Fprintf(b, "; requeued %d times, last at %s", p.Pending.Requeues, p.Pending.LastRequeued.UTC().Format(time.RFC3339))
+			fmt.Fprintf(b, "; requeues: %d, last at %s", p.Pending.Requeues, p.Pending.LastRequeued.UTC().Format(time.RFC3339))
 		}
 		b.WriteString("\n")
 	}
@@ -124,7 +124,7 @@ func (p *Profile) text(b *strings.Builder) {
 	}
 	p.table(b)
 	if rest := p.Nodes - len(p.Explanations); rest > 0 {
-		fmt.Fprintf(b, "  … and %d more nodes (--nodes N shows more, --node NAME one)\n", rest)
+		fmt.Fprintf(b, "  … and %d more (--nodes N shows more nodes, --node NAME one)\n", rest)
 	}
 	p.reasons(b)
 	p.notes(b)

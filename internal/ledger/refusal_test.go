@@ -143,7 +143,7 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 			stand("0", 0, "")
 			api.without = tc.without
 			sweeps(10)
-			stand("1", 1, "ledgers: cannot delete 1 unneeded claims or ledgers: grant the permission \""+tc.without+"\": ")
+			stand("1", 1, "ledgers: cannot delete unneeded claims or ledgers (1): grant the permission \""+tc.without+"\": ")
 			if w.server.ledgers[ledger.Name(gpuOnA)] == nil {
 				t.Fatal("the ledger does not exist")
 			}

@@ -132,7 +132,7 @@ func (k *Keeper) Warnings() []string {
 	defer k.mu.Unlock()
 	var lines []string
 	for _, r := range k.missing {
-		lines = append(lines, fmt.Sprintf("ledgers: cannot delete %d unneeded claims or ledgers: grant the permission %q: %v", r.count, r.permission, r.err))
+		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded claims or ledgers (%d): grant the permission %q: %v", r.count, r.permission, r.err))
 	}
 	return lines
 }

@@ -36,6 +36,9 @@ func (r *Rule) effect() string {
 	if r.Reject {
 		return "rejects"
 	}
+	if r.Penalty == 1 {
+		return "subtracts 1 point"
+	}
 	return fmt.Sprintf("subtracts %d points", r.Penalty)
 }
 

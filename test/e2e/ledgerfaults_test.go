@@ -92,7 +92,7 @@ func TestReclaimWithoutPermission(t *testing.T) {
 	th.nodes(gpus("gpu-node", 1, 16))
 	o := th.outboard(gpushare + "ledgers: {reclaimAfter: 1s}\n")
 	th.abandon("gpu-node")
-	const warning = `[!] ledgers: cannot delete 1 unneeded claims or ledgers: grant the permission "patch pods/status": `
+	const warning = `[!] ledgers: cannot delete unneeded claims or ledgers (1): grant the permission "patch pods/status": `
 	th.eventually("/readyz warns", func() bool { return strings.Contains(th.get(o.Admin+"/readyz"), warning) })
 	if ready := th.get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") {
 		t.Errorf("it is not ready:\n%s", ready)

@@ -317,7 +317,7 @@ func TestRequeueFails(t *testing.T) {
 	}
 	th.eventually("it was requeued three times", func() bool { return patches() >= 3 })
 	why, err := exec.CommandContext(th.ctx, th.Binary(), "explain", "waits", "--admin", o.Admin).CombinedOutput()
-	if told := regexp.MustCompile(`(?m)^  pending since \S+; requeued [0-9]+ times, last at \S+$`); err != nil || !told.Match(why) {
+	if told := regexp.MustCompile(`(?m)^  pending since \S+; requeues: [0-9]+, last at \S+$`); err != nil || !told.Match(why) {
 		t.Errorf("%v\n%s", err, why)
 	}
 	if got := th.attempts(o, "waits"); got != tried {

@@ -280,7 +280,7 @@ func (u *user) audit(preset string, first int) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		out, err := u.sh("outboard audit --recheck 0")
-		if err == nil && strings.Contains(out, fmt.Sprintf(" with %d claims, ", want)) && strings.HasSuffix(out, ": no findings\n") {
+		if err == nil && strings.Contains(out, fmt.Sprintf(" claims: %d, ", want)) && strings.HasSuffix(out, "; no findings\n") {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -347,9 +347,9 @@ func TestReport(t *testing.T) {
 		ok       bool
 		want     string
 	}{
-		{"clean", nil, true, "1 ledgers with 1 claims, 1 nodes, 1 pods: no findings\n"},
-		{"a note", findings[1:], true, "findings: 0; notes: 1\n"},
-		{"a finding and a note", findings, false, "findings: 1; notes: 1\n"},
+		{"clean", nil, true, "ledgers: 1, claims: 1, nodes: 1, pods: 1; no findings\n"},
+		{"a note", findings[1:], true, "findings: 0, notes: 1\n"},
+		{"a finding and a note", findings, false, "findings: 1, notes: 1\n"},
 	} {
 		report := audit.NewReport(in, tt.findings)
 		var text, data bytes.Buffer

@@ -63,14 +63,14 @@ func (r *Report) WriteText(w io.Writer) error {
 			wrong++
 		}
 	}
-	fmt.Fprintf(&text, "%d ledgers with %d claims, %d nodes, %d pods: ", r.Ledgers, r.Claims, r.Nodes, r.Pods)
+	fmt.Fprintf(&text, "ledgers: %d, claims: %d, nodes: %d, pods: %d; ", r.Ledgers, r.Claims, r.Nodes, r.Pods)
 	switch {
 	case wrong == 0 && notes == 0:
 		text.WriteString("no findings\n")
 	case wrong == 0:
-		fmt.Fprintf(&text, "findings: 0; notes: %d\n", notes)
+		fmt.Fprintf(&text, "findings: 0, notes: %d\n", notes)
 	default:
-		fmt.Fprintf(&text, "findings: %d; notes: %d\n", wrong, notes)
+		fmt.Fprintf(&text, "findings: %d, notes: %d\n", wrong, notes)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err

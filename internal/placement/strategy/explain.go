@@ -60,7 +60,7 @@ func explainSlots(a *placement.SlotAccount) string {
 		what += fmt.Sprintf(" and %s cores", strconv.FormatFloat(float64(a.CPU)/1000, 'f', -1, 64))
 	}
 	if a.Broken == 0 {
-		return fmt.Sprintf("uses a GPU that would be part of a slot %s once pods on the node end; the cluster has %d free slots.", what, a.Free)
+		return fmt.Sprintf("uses a GPU that would be part of a slot %s once pods on the node end. Free slots in the cluster: %d.", what, a.Free)
 	}
 	return fmt.Sprintf("uses up %d of the cluster's %d free slots %s; with a probability of %.2f, more slots will be requested than are free.", a.Broken, a.Free, what, a.Likely)
 }

@@ -298,7 +298,11 @@ func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool)
 		}
 	}
 	if pods > 0 {
-		e.report(Warning, "PodLevelResources", at, fmt.Sprintf("%d pods, such as %s, request %s for the pod or an ephemeral container, and for no other container", pods, first, name), "kube-scheduler does not call extenders for them", "request the resource in a container")
+		who := "pod " + first + " requests"
+		if pods > 1 {
+			who = fmt.Sprintf("%d pods, such as %s, request", pods, first)
+		}
+		e.report(Warning, "PodLevelResources", at, fmt.Sprintf("%s %s for the pod or an ephemeral container, and for no other container", who, name), "kube-scheduler does not call extenders for them", "request the resource in a container")
 	}
 }
 
