@@ -23,8 +23,10 @@ PODS ?= openb_pod_list_default.csv
 
 # The go command stamps the version and the commit, whatever GOFLAGS says, so that the command, the image and the metrics name the same.
 # Outside of a repository, and in a worktree, there is no commit. Where git refuses to read the repository, set BUILDVCS=false.
-BUILDVCS ?= auto
-OUTBOARD = $(GO) build -buildvcs=$(BUILDVCS) -o bin/outboard ./cmd/outboard
+export BUILDVCS ?= auto
+
+# Compiles the command with lines that say how far it is: the first time takes minutes.
+OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
 .PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests api tidy check format vet lint compile build control-plane clean
 
@@ -52,20 +54,25 @@ test-all: test race fuzz scale figures ## run everything: make test, race, fuzz,
 # so go test need not repeat it for each package. Without -count 1, go test repeats earlier results although a program that a test builds
 # and runs, or a file outside the module, has changed.
 unit: ## run the tests of make test, with a control plane that is already built
+	@echo 'compiling and running the tests of Outboard; the packages with the longest tests come first, and go test prints each after those before it'
 	$(GO) test -vet=off -count 1 -timeout 30m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
+	@echo 'compiling and running the tests of the modules kubernetes, deploy/image and deploy/render'
 	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/image test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
 
 scale: control-plane ## run tests of make test again with a thousand pods
+	@echo 'running tests with a thousand pods'
 	$(GO) test -vet=off -timeout 30m -run '^Test(RequeueOneOfMany|G1RetriedBindKeepsTheGPU)$$' -count 1 ./test/e2e -args -pods 1000
 
 figures: control-plane ## repeat the published measurements on a small scale
+	@echo 'repeating the published measurements on a small scale'
 	$(GO) test -vet=off -count 1 -timeout 30m $$($(GO) list ./... | grep -E '$(FIGURES)')
 
 # Skipped are tests of allocations, because the detector allocates, too; scenarios, which have no concurrency; and the 80 broken
 # extenders of verify, which run the same code as other extenders.
 race: ## run the tests of concurrent packages under the race detector
+	@echo 'compiling and running the tests of concurrent packages under the race detector'
 	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|Scenarios|EachBrokenExtender' -timeout 30m $(RACE)
 
 fuzz: ## run each fuzz target for FUZZTIME
@@ -159,13 +166,14 @@ compile:
 	$(GO) build ./...
 
 build: ## build the command, bin/outboard
-	$(OUTBOARD)
+	@$(OUTBOARD)
 
 # Minutes the first time, nothing afterwards.
 control-plane: kubernetes prometheus helm ## build etcd, kube-apiserver, kube-scheduler, kubectl, Prometheus and Helm, for tests
 
 # go tool keeps the programs in its cache, where test/helm finds them. To compile them beside tests would slow the control plane down.
 helm:
+	@echo 'compiling Helm 3 and 4'
 	@for version in v3 v4; do $(GO) -C deploy/render tool -n helm.sh/helm/$$version/cmd/helm > /dev/null || exit 1; done
 
 kubernetes:

@@ -18,6 +18,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func build(ctx context.Context, report *report, p program, ldflags, output strin
 	}
 	partial := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".partial")
 	defer os.Remove(partial)
-	if err := runReported(goCommand(ctx, "build", "-v", "-tags", p.tags, "-ldflags", ldflags, "-o", partial, p.pkg), report); err != nil {
+	if err := runReported(goCommand(ctx, "build", "-v", "-buildvcs="+cmp.Or(os.Getenv("BUILDVCS"), "auto"), "-tags", p.tags, "-ldflags", ldflags, "-o", partial, p.pkg), report); err != nil {
 		return err
 	}
 	return os.Rename(partial, output)

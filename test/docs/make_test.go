@@ -49,7 +49,10 @@ func TestMake(t *testing.T) {
 	}
 	commit := strings.TrimSpace(shell(t, clone, "git rev-parse HEAD"))
 	checkVersion(t, clone, commit)
-	shell(t, clone, "GOFLAGS=-buildvcs=false make build") // as some environments set it for tests
+	built := shell(t, clone, "GOFLAGS=-buildvcs=false make build") // as some environments set it for tests
+	if !strings.Contains(built, "outboard: built in ") {
+		t.Errorf("make build does not say how far it is:\n%s", built)
+	}
 	checkVersion(t, clone, commit)
 	var index struct {
 		Manifests []struct{ Digest string }
