@@ -123,10 +123,15 @@ func (u *user) settle(helm, outboard string) error {
 	return errors.Join(errs...)
 }
 
-// types is sh for a command that must succeed.
+// types is sh for a command that must succeed. Meanwhile, rollouts end, for which kubectl rollout status waits.
 func (u *user) types(line string) string {
 	u.t.Helper()
+	ctx, cancel := context.WithCancel(u.ctx)
+	var rollouts sync.WaitGroup
+	rollouts.Go(func() { u.rollOut(ctx) })
 	out, err := u.sh(line)
+	cancel()
+	rollouts.Wait()
 	if err != nil {
 		u.t.Fatal(err)
 	}

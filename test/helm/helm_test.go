@@ -5,6 +5,7 @@ package helm
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,10 +137,59 @@ outboard certs --dir tls --namespace gpu-team --secrets | kubectl apply -f -`},
 		{line: documented("docs/install.md", "--for service > scheduler.yaml")},
 		{documented("docs/install.md", "helm upgrade"), "own", both},
 	}},
+	{"the page on upgrading", "v3", "outboard-system", []step{
+		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
+		{documented("docs/upgrading.md", "ledgers.yaml"), "gpu-sharing", nil},
+		{documented("docs/upgrading.md", "helm upgrade"), "gpu-sharing", []string{outboard}},
+		{documented("docs/upgrading.md", "helm rollback"), "gpu-sharing", []string{outboard}},
+		{line: documented("docs/install.md", "helm uninstall")},
+	}},
 	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
 		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
 	}},
 }
+
+// withoutSecondScheduler installs Outboard for the cluster's own kube-scheduler.
+var withoutSecondScheduler = documented("docs/install.md", "scheduler.enabled=false")
+
+// Each block of each page with a command of Helm is run, as typed.
+func TestEveryBlock(t *testing.T) {
+	run := []string{withoutSecondScheduler}
+	for _, l := range lifecycles {
+		for _, s := range l.steps {
+			run = append(run, s.line)
+		}
+	}
+	found := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin"):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		page, err := os.ReadFile(path)
+		for _, m := range commands.FindAllSubmatch(page, -1) {
+			if !helmCommand.Match(m[1]) {
+				continue
+			}
+			if found++; !slices.Contains(run, string(m[1])) {
+				t.Errorf("%s: no test runs\n%s", path, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d blocks have a command of Helm: %v", found, err)
+	}
+}
+
+var (
+	commands    = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+	helmCommand = regexp.MustCompile(`(?m)^helm `)
+)
 
 // documented returns the first commands of the page that contain the text, as typed.
 func documented(page, text string) string {
@@ -147,7 +197,7 @@ func documented(page, text string) string {
 	if err != nil {
 		panic(err) // the page was renamed
 	}
-	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllSubmatch(content, -1) {
+	for _, m := range commands.FindAllSubmatch(content, -1) {
 		if strings.Contains(string(m[1]), text) {
 			return string(m[1])
 		}
@@ -185,7 +235,7 @@ func TestLifecycles(t *testing.T) {
 func TestWithoutSecondScheduler(t *testing.T) {
 	u := open(t, "v4")
 	u.types(documented("docs/install.md", "--for kubeadm"))
-	u.types(documented("docs/install.md", "scheduler.enabled=false"))
+	u.types(withoutSecondScheduler)
 	if got := u.applied(""); !slices.Equal(got, []string{outboard}) {
 		t.Errorf("pods of %v are new, want those of outboard alone", got)
 	}
