@@ -40,8 +40,9 @@ type releaseOperation struct {
 
 // outcome is the result of an operation.
 type outcome struct {
-	held snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
-	err  error              // why nothing is claimed
+	held    snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
+	err     error              // why nothing is claimed
+	failure error              // why nothing could be written, as opposed to what choose returned
 }
 
 // apply applies the operations in order, and returns the changed ledger. It is pure: its result depends on its arguments only.

@@ -30,7 +30,7 @@ type Sweeper struct{ s *sweeper }
 
 // NewSweeper returns the sweeper that Run would use.
 func (k *Keeper) NewSweeper() Sweeper {
-	return Sweeper{newSweeper(k)}
+	return Sweeper{&sweeper{keeper: k}}
 }
 
 // Sweep runs one sweep.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,23 +83,8 @@ type Keeper struct {
 	roundTrip atomic.Int64
 
 	mu      sync.Mutex
-	queues  map[string]*writeQueue // by ledger name; those with pending operations, or written by this Keeper
-	missing []missingPermission    // of the latest sweep; immutable
-}
-
-// writeQueue holds the pending operations on one ledger. Keeper.mu guards its fields.
-type writeQueue struct {
-	key     snapshot.LedgerKey
-	pending []*request
-	writing bool    // a goroutine writes it
-	written *Object // the latest version written or read by this Keeper; nil: unknown
-	missing bool    // a sweep since then did not find it in the cache
-}
-
-// request is an operation that a caller waits for.
-type request struct {
-	operation
-	done chan outcome // capacity 1
+	queues  map[string]*queue   // by ledger name; those with pending operations, or written by this Keeper
+	missing []missingPermission // of the latest sweep; immutable
 }
 
 // New returns a Keeper.
@@ -105,21 +92,13 @@ func New(o Options) (*Keeper, error) {
 	if o.API == nil || o.Cache == nil {
 		return nil, errors.New("ledger: API and Cache are required")
 	}
-	for _, d := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{{&o.ReclaimAfter, 5 * time.Minute}, {&o.SweepInterval, 5 * time.Second}, {&o.WriteTimeout, 20 * time.Second}, {&o.RetryPause, 20 * time.Millisecond}} {
-		if *d.value == 0 {
-			*d.value = d.standard
-		}
-	}
+	o.ReclaimAfter, o.SweepInterval = cmp.Or(o.ReclaimAfter, 5*time.Minute), cmp.Or(o.SweepInterval, 5*time.Second)
+	o.WriteTimeout, o.RetryPause = cmp.Or(o.WriteTimeout, 20*time.Second), cmp.Or(o.RetryPause, 20*time.Millisecond)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	k := &Keeper{options: o, metrics: newMetrics(), queues: map[string]*writeQueue{}}
+	k := &Keeper{options: o, metrics: newMetrics(), queues: map[string]*queue{}}
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(k.metrics); err != nil {
 			return nil, fmt.Errorf("ledger: %w", err)
@@ -139,9 +118,6 @@ func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.
 	result, err := k.submit(ctx, key, operation{claim: &claimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}})
 	k.metrics.claim(result.err, err)
 	if err != nil {
-		if !errors.Is(err, errNotBegun) && !errors.Is(err, ErrNotServed) {
-			k.enqueue(key, operation{release: &releaseOperation{entry.UID, entry.Token, false}})
-		}
 		return snapshot.LedgerPod{}, fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
 	return result.held, result.err
@@ -166,119 +142,140 @@ func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o releaseO
 	return nil
 }
 
-// errNotBegun means that an operation was canceled before anything was written.
-var errNotBegun = errors.New("the claim was not written: it was still queued behind other writes")
-
-// submit queues the operation and waits until it is written or ctx ends. If ctx ends, it cancels an operation that has
-// not begun.
+// submit queues the operation and waits until it is written or ctx ends. After an error, the queue withdraws the operation.
 func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
-	q, r := k.enqueue(key, o)
+	s := &submission{operation: o, done: make(chan outcome, 1)}
+	k.change(key, func(q *queue) { q.add(s) })
 	select {
-	case result := <-r.done:
-		var failed *writeError
-		if errors.As(result.err, &failed) {
-			return outcome{}, failed.err
+	case result := <-s.done:
+		if err := result.failure; err != nil && !errors.Is(err, ErrNotServed) {
+			k.change(key, func(q *queue) { _ = q.withdraw(s) })
 		}
-		return result, nil
+		return result, result.failure
 	case <-ctx.Done():
-		if k.cancel(q, r) {
-			return outcome{}, fmt.Errorf("%w: %w", errNotBegun, context.Cause(ctx))
-		}
-		return outcome{}, fmt.Errorf("it is unknown whether the claim was written: %w", context.Cause(ctx))
+		var known error
+		k.change(key, func(q *queue) { known = q.withdraw(s) })
+		return outcome{}, fmt.Errorf("%w: %w", known, context.Cause(ctx))
 	}
 }
 
-// enqueue adds the operation behind the pending ones of the ledger. Operations that arrive during a write are written together
-// next, so that many pods can be bound to one node in the time of a few writes.
-func (k *Keeper) enqueue(key snapshot.LedgerKey, o operation) (*writeQueue, *request) {
-	r := &request{operation: o, done: make(chan outcome, 1)}
+// change changes the queue of the ledger. A goroutine writes the operations that are pending then.
+func (k *Keeper) change(key snapshot.LedgerKey, f func(q *queue)) {
 	name := Name(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	q := k.queues[name]
 	if q == nil {
-		q = &writeQueue{key: key}
+		q = &queue{key: key}
 		k.queues[name] = q
 	}
-	q.pending = append(q.pending, r)
-	if !q.writing {
+	f(q)
+	if !q.writing && len(q.pending) > 0 {
 		q.writing = true
-		go k.work(name, q)
-	}
-	return q, r
-}
-
-// cancel removes a pending request from the queue, and reports whether it was still pending.
-func (k *Keeper) cancel(q *writeQueue, r *request) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	i := slices.Index(q.pending, r)
-	if i >= 0 {
-		q.pending = slices.Delete(q.pending, i, i+1)
-	}
-	return i >= 0
-}
-
-// writeError is a failure to write, as opposed to what choose returned.
-type writeError struct{ err error }
-
-func (e *writeError) Error() string { return e.err.Error() }
-
-// work writes the pending operations until there are none. Only one goroutine works on a writeQueue.
-func (k *Keeper) work(name string, q *writeQueue) {
-	for {
-		k.mu.Lock()
-		batch := q.pending
-		q.pending = nil
-		if len(batch) == 0 {
-			q.writing = false
-			k.mu.Unlock()
-			return
-		}
-		written := q.written
-		k.mu.Unlock()
-
-		ctx, cancel := context.WithTimeout(context.Background(), k.options.WriteTimeout)
-		operations := make([]operation, len(batch))
-		for i, r := range batch {
-			operations[i] = r.operation
-		}
-		outcomes, object := k.write(ctx, name, q.key, operations, written)
-		cancel()
-
-		k.mu.Lock()
-		q.written, q.missing = object, false
-		k.mu.Unlock()
-		for i, r := range batch {
-			r.done <- outcomes[i]
-		}
-		k.yield(q)
+		go k.work(q)
 	}
 }
 
 // longestYield bounds how long a writer yields if the API server is slow.
 const longestYield = 250 * time.Millisecond
 
-// yield lets other replicas write the ledger before this Keeper writes it again. A writer whose version is current would
+// work writes the pending operations until there are none. Only one goroutine works on a queue.
+//
+// After each write, it lets other replicas write the ledger before this Keeper writes it again. A writer whose version is current would
 // otherwise be faster each time than a writer that has to learn the new version first. Meanwhile, more operations arrive,
 // which are then written together. The random part prevents two writers from yielding at the same time each time.
-func (k *Keeper) yield(q *writeQueue) {
-	k.mu.Lock()
-	waiting := len(q.pending) > 0
-	k.mu.Unlock()
-	if waiting {
-		time.Sleep(min(longestYield, time.Duration((0.5+mathrand.Float64())*float64(k.roundTrip.Load()))))
+func (k *Keeper) work(q *queue) {
+	for {
+		k.mu.Lock()
+		batch, w := q.take()
+		k.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		w = k.write(w)
+		k.mu.Lock()
+		more := q.wrote(w.object)
+		k.mu.Unlock()
+		for i, s := range batch {
+			s.done <- w.outcomes[i]
+		}
+		if more {
+			time.Sleep(min(longestYield, time.Duration((0.5+mathrand.Float64())*float64(k.roundTrip.Load()))))
+		}
 	}
 }
 
-// newest returns the ledger as it probably is: the API server rejects a write to an older version.
-func (k *Keeper) newest(name string, written *Object) *Object {
-	cached := k.options.Cache.Ledger(name)
-	switch {
-	case cached == nil:
-		return written
-	case written == nil, written.UID != cached.UID, written.Generation < cached.Generation:
-		return cached
+// lastPause is the longest pause between two attempts.
+const lastPause = time.Second
+
+// write performs the requests of a writing until it has ended.
+func (k *Keeper) write(w writing) writing {
+	ctx, cancel := context.WithTimeout(context.Background(), k.options.WriteTimeout)
+	defer cancel()
+	name, wait := Name(w.key), k.options.RetryPause
+	for w.request.kind != written {
+		var r response
+		switch w.request.kind {
+		case readLedger:
+			r.object, r.err = k.options.API.GetLedger(ctx, name)
+		case examineClaims:
+			r.claims = slices.Clone(w.request.claims)
+			k.examine(ctx, r.claims)
+		case putLedger:
+			started := time.Now()
+			r.object, r.err = k.options.API.PutLedger(ctx, w.request.object)
+			took := time.Since(started)
+			k.metrics.write(took, outdated(w.request.object, r.err), r.err)
+			if r.err == nil {
+				k.roundTrip.Store(int64(took))
+			}
+		case pause:
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+				wait = min(2*wait, lastPause)
+			}
+		}
+		r.now, r.cached, r.ended = k.options.Now(), k.options.Cache.Ledger(name), ctx.Err() != nil
+		w = w.next(r)
 	}
-	return written
+	return w
+}
+
+// examine reads and changes the pods of claims until each examination has ended.
+func (k *Keeper) examine(ctx context.Context, claims []examination) {
+	inParallel(len(claims), func(i int) {
+		for e := &claims[i]; ; {
+			var pod *corev1.Pod
+			var err error
+			switch e.request {
+			case readCachedPod:
+				pod = k.options.Cache.PodByUID(e.claim.UID)
+			case readPod:
+				pod, err = k.options.API.LivePod(ctx, e.claim.Namespace, e.claim.Name, e.claim.UID)
+			case touchPod:
+				pod, err = k.options.API.TouchPod(ctx, e.claim.Namespace, e.claim.Name, e.claim.UID)
+			default:
+				return
+			}
+			*e = e.next(pod, err)
+		}
+	})
+}
+
+// maxParallel bounds how many pods are read, or ledgers written, at the same time. A bind call that waits for the client-side rate
+// limit waits for at most that many of these requests.
+const maxParallel = 8
+
+// inParallel calls f with 0 to n-1, at most maxParallel of them at the same time, and returns when all have returned.
+func inParallel(n int, f func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(maxParallel)
+	for i := range n {
+		group.Go(func() error {
+			f(i)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors
 }

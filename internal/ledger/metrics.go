@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Why claims are released in the background, in metrics.
@@ -64,11 +63,13 @@ func (m *metrics) claim(refused, failed error) {
 	m.claims.WithLabelValues(outcome).Inc()
 }
 
-func (m *metrics) write(took time.Duration, err error) {
+// write counts a write; outdated: another writer was faster.
+func (m *metrics) write(took time.Duration, outdated bool, err error) {
 	outcome := "success"
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+	case outdated:
 		outcome = "conflict"
+		m.conflicts.Inc()
 	case err != nil:
 		outcome = "error"
 	}

@@ -3,23 +3,20 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cacheDelay is the minimum age of a claim before a sweep reads its pod from the API server if the cache lacks it: usually the
-// cache has it a moment later.
-const cacheDelay = 2 * time.Second
-
 // sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so that clocks that
 // differ, or are changed, cannot make a claim old.
 type sweeper struct {
 	keeper *Keeper
-	seen   map[claimID]time.Time
-	empty  map[types.UID]time.Time // ledgers without claims whose node is gone
+	seen   map[claimID]time.Time // also each ledger without claims whose node is gone, without a token
 	// missing are the permissions that the current sweep lacks.
 	missing []missingPermission
 }
@@ -31,10 +28,6 @@ type missingPermission struct {
 	err        error
 }
 
-func newSweeper(k *Keeper) *sweeper {
-	return &sweeper{keeper: k, seen: map[claimID]time.Time{}, empty: map[types.UID]time.Time{}}
-}
-
 type claimID struct {
 	ledger, token string
 	uid           types.UID
@@ -43,7 +36,7 @@ type claimID struct {
 // Run releases claims that are no longer needed, until ctx ends: those of pods that are deleted, have ended, or are bound to
 // another node, and of pods that are not bound in time. It deletes the ledgers of deleted nodes that have no claims.
 func (k *Keeper) Run(ctx context.Context) {
-	s := newSweeper(k)
+	s := sweeper{keeper: k}
 	ticker := time.NewTicker(k.options.SweepInterval)
 	defer ticker.Stop()
 	for {
@@ -58,11 +51,18 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // sweep checks all ledgers once. If ctx ends, it stops and reports nothing.
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
-	seen, empty := map[claimID]time.Time{}, map[types.UID]time.Time{}
-	overcommitted := 0
-	var suspects []suspect
+	k, seen, overcommitted := s.keeper, map[claimID]time.Time{}, 0
+	age := func(id claimID) time.Duration {
+		since, known := s.seen[id]
+		if !known {
+			since = now
+		}
+		seen[id] = since
+		return now.Sub(since)
+	}
+	var suspects []examination
 	var unused []*Object
-	for _, o := range s.keeper.options.Cache.Ledgers() {
+	for _, o := range k.options.Cache.Ledgers() {
 		for i := range o.Spec.Units {
 			if o.Spec.Units[i].Used() > o.Spec.Units[i].Capacity {
 				overcommitted++
@@ -70,17 +70,13 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 		}
 		for i := range o.Spec.Pods {
 			p := &o.Spec.Pods[i]
-			id := claimID{o.Name, p.Token, p.UID}
-			since, known := s.seen[id]
-			if !known {
-				since = now
-			}
-			seen[id] = since
-			if age := now.Sub(since); s.keeper.suspected(&o.Spec, p, age) {
-				suspects = append(suspects, suspect{ledger: &o.Spec, pod: p, age: age})
+			e := examination{ledger: &o.Spec, claim: p, age: age(claimID{o.Name, p.Token, p.UID}), limit: k.options.ReclaimAfter}
+			if e = e.next(k.options.Cache.PodByUID(p.UID), nil); e.request != keepClaim {
+				suspects = append(suspects, e)
 			}
 		}
-		if s.unused(o, now, empty) {
+		if o.Spec.Node != "" && len(o.Spec.Pods) == 0 && k.options.Cache.View().Node(o.Spec.Node) == nil &&
+			age(claimID{ledger: o.Name, uid: o.UID}) >= k.options.ReclaimAfter {
 			unused = append(unused, o)
 		}
 	}
@@ -90,10 +86,58 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.seen, s.empty = seen, empty
-	s.keeper.metrics.overcommitted.Set(float64(overcommitted))
-	s.keeper.report(s.missing)
-	s.keeper.prune()
+	s.seen = seen
+	k.metrics.overcommitted.Set(float64(overcommitted))
+	k.report(s.missing)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.queues, func(_ string, q *queue) bool { return q.forget() })
+}
+
+// reclaim releases the claims that are no longer needed by the API server. The suspects of one ledger are next to each other.
+func (s *sweeper) reclaim(ctx context.Context, suspects []examination) {
+	k := s.keeper
+	k.examine(ctx, suspects)
+	var ledgers [][]*examination
+	for i := range suspects {
+		e := &suspects[i]
+		switch n := len(ledgers); {
+		case e.request != releaseClaim:
+		case n > 0 && ledgers[n-1][0].ledger == e.ledger:
+			ledgers[n-1] = append(ledgers[n-1], e)
+		default:
+			ledgers = append(ledgers, []*examination{e})
+		}
+	}
+	inParallel(len(ledgers), func(i int) {
+		var releases sync.WaitGroup // of one ledger, which are written together
+		for _, e := range ledgers[i] {
+			releases.Go(func() {
+				e.err, e.permission = k.release(ctx, e.ledger.Key(), e.release()), "update "+Resource.GroupResource().String()
+			})
+		}
+		releases.Wait()
+	})
+	for i := range suspects {
+		if suspects[i].err == nil || ctx.Err() == nil {
+			s.account(&suspects[i])
+		}
+	}
+}
+
+// account counts and logs what became of the claim. What could not be read or written is tried again in the next sweep.
+func (s *sweeper) account(e *examination) {
+	k, pod := s.keeper, e.claim.Namespace+"/"+e.claim.Name
+	switch {
+	case e.err != nil && s.lacksPermission(e.permission, e.err), e.reason == "":
+	case e.err != nil:
+		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(e.ledger.Key()), "pod", pod, "error", e.err)
+	default:
+		k.metrics.released.WithLabelValues(e.reason).Inc()
+		if e.reason == reclaimed {
+			k.options.Logger.Info("released the claim of a pod that was not bound", "ledger", Name(e.ledger.Key()), "pod", pod, "for", e.age)
+		}
+	}
 }
 
 // lacksPermission reports whether the error means that a permission is missing, and records it.
@@ -137,20 +181,6 @@ func (k *Keeper) Warnings() []string {
 	return lines
 }
 
-// unused reports whether the ledger has no claims and is that of a node that was deleted a while ago. It adds the ledgers of deleted nodes
-// that have no claims to empty.
-func (s *sweeper) unused(o *Object, now time.Time, empty map[types.UID]time.Time) bool {
-	if o.Spec.Node == "" || len(o.Spec.Pods) > 0 || s.keeper.options.Cache.View().Node(o.Spec.Node) != nil {
-		return false
-	}
-	since, known := s.empty[o.UID]
-	if !known {
-		since = now
-	}
-	empty[o.UID] = since
-	return now.Sub(since) >= s.keeper.options.ReclaimAfter
-}
-
 // delete deletes the ledgers.
 func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
 	k := s.keeper
@@ -159,23 +189,6 @@ func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
 	for i, err := range errs {
 		if err != nil && ctx.Err() == nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
 			k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", ledgers[i].Name, "error", err)
-		}
-	}
-}
-
-// prune removes the queues of ledgers that are up to date in the cache, or deleted: a ledger just written is in the cache
-// before a second sweep. A removed ledger is read again when it is needed.
-func (k *Keeper) prune() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name, b := range k.queues {
-		cached := k.options.Cache.Ledger(name)
-		switch {
-		case b.writing:
-		case b.written == nil, b.missing && cached == nil, cached != nil && k.newest(name, b.written) == cached:
-			delete(k.queues, name)
-		default:
-			b.missing = cached == nil
 		}
 	}
 }

@@ -1,10 +1,11 @@
 package ledger
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,158 +14,221 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-const (
-	// lastPause is the longest pause between two attempts.
-	lastPause = time.Second
-	// maxRejections is how often the API server may reject a valid change of the ledger just read before the Keeper gives up.
-	maxRejections = 3
-)
+// maxRejections is how often the API server may reject a valid change of the ledger just read before the Keeper gives up.
+const maxRejections = 3
 
-// write makes the operations in one write, and returns their outcomes and the ledger as it is now, or nil if that is unknown.
+// writing is the write of operations to one ledger. It is a value without client, clock or goroutine: next returns the following state, and
+// a Keeper performs the request of each state.
+//
+//	readCache     ── the operations succeed on the latest known ledger ───► putLedger
+//	              ── one fails: the latest known ledger may be stale ─────► readLedger
+//	readLedger    ── the operations succeed ──────────────────────────────► putLedger
+//	              ── one fails: other claims may be no longer needed ─────► examineClaims
+//	examineClaims ── these claims are released, and the rest is written ──► putLedger
+//	putLedger     ── written ─────────────────────────────────────────────► end
+//	              ── another writer was faster: the cache is newer ───────► as after readCache
+//	              ── another writer was faster: the cache is not newer ───► readLedger
+//	              ── invalid ─────────────────────────────────────────────► readLedger; from the second time on, one operation at a time
+//	any           ── nothing changes ─────────────────────────────────────► end
+//	              ── denied, not served, or the time of the write ended ──► end
+//	              ── the outcome is unknown, as after a lost response ────► pause ──► readLedger
 //
 // The API server accepts a change only if the version that it was made from is current. So if the response to an
 // attempt is lost, the write is repeated after reading: either the first attempt was written, and its claims are in the
 // ledger; or it was not, and if it arrives later, the API server rejects it.
-func (k *Keeper) write(ctx context.Context, name string, key snapshot.LedgerKey, operations []operation, written *Object) ([]outcome, *Object) {
-	base := k.newest(name, written)
-	if base == nil {
-		base = newObject(key)
-	}
-	read, refusals, pause := false, 0, k.options.RetryPause
-	for {
-		var err error
-		if base == nil {
-			if base, err = k.read(ctx, name, key); err == nil {
-				read = true
-			}
-		}
-		if err == nil {
-			next, outcomes := apply(base.Spec, operations, k.options.Now())
-			if anyRejected(outcomes) && !read {
-				base = nil // the cached ledger may be stale
-				continue
-			}
-			if anyRejected(outcomes) {
-				var drops []operation
-				drops, err = k.finishedClaims(ctx, base)
-				next, outcomes = apply(base.Spec, append(drops, operations...), k.options.Now())
-				outcomes = outcomes[len(drops):]
-			}
-			if !anyRejected(outcomes) {
-				err = nil // what is unknown about other claims does not matter
-			}
-			if err == nil && reflect.DeepEqual(next, clone(base.Spec)) {
-				return outcomes, base
-			}
-			if err == nil {
-				var object *Object
-				if object, err = k.put(ctx, base, next); err == nil {
-					return outcomes, object
-				}
-			}
-		}
-		tried := base
-		base = nil
-		switch {
-		case errors.Is(err, ErrNotServed):
-			return failed(operations, err), nil
-		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-			k.metrics.conflicts.Inc() // another writer was faster
-			if newest := k.newest(name, tried); newest != tried {
-				base, read = newest, false // the cache has what the other writer wrote
-			}
-		case apierrors.IsInvalid(err) && len(operations) > 1 && refusals > 0:
-			return k.writeEach(ctx, name, key, operations) // so that an invalid one does not fail the others
-		case apierrors.IsInvalid(err) && refusals < maxRejections:
-			refusals++
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), errors.Is(err, errForeign):
-			return failed(operations, err), nil
-		default:
-			select {
-			case <-ctx.Done():
-				return failed(operations, err), nil
-			case <-time.After(pause):
-				pause = min(2*pause, lastPause)
-			}
-		}
-		if ctx.Err() != nil {
-			return failed(operations, err), nil
-		}
-	}
+//
+// testdata/writing.txt has a history of each transition.
+type writing struct {
+	key        snapshot.LedgerKey
+	operations []operation
+	outcomes   []outcome // of the first operations, which have ended
+	single     bool      // the others are written one by one
+	object     *Object   // the latest known ledger; nil: unknown
+	read       bool      // object was read from the API server during this write
+	refusals   int       // how often the API server found the change invalid
+	proposed   []outcome // if the request to put the ledger succeeds
+	failure    error     // why the write pauses
+	request    request
 }
 
-// writeEach makes the operations one by one.
-func (k *Keeper) writeEach(ctx context.Context, name string, key snapshot.LedgerKey, operations []operation) (outcomes []outcome, written *Object) {
-	for _, o := range operations {
-		var one []outcome
-		one, written = k.write(ctx, name, key, []operation{o}, written)
-		outcomes = append(outcomes, one...)
+// request is what a writing needs next.
+type request struct {
+	kind   requestKind
+	object *Object       // putLedger: the changed ledger
+	claims []examination // examineClaims
+}
+
+type requestKind string
+
+const (
+	readCache     requestKind = "" // only the time and the cached ledger
+	readLedger    requestKind = "readLedger"
+	examineClaims requestKind = "examineClaims"
+	putLedger     requestKind = "putLedger"
+	pause         requestKind = "pause"
+	written       requestKind = "written" // the end: there is an outcome for each operation
+)
+
+// response is the response to a request.
+type response struct {
+	now    time.Time
+	cached *Object       // the ledger in the cache; nil: none
+	ended  bool          // the time of the write has ended
+	object *Object       // as read or put
+	claims []examination // which have ended
+	err    error         // from the API server
+}
+
+// current returns the operations that are written together now.
+func (w writing) current() []operation {
+	rest := w.operations[len(w.outcomes):]
+	if w.single {
+		rest = rest[:1]
 	}
-	return outcomes, written
+	return rest
+}
+
+// next returns the state after the response to the request.
+func (w writing) next(r response) writing {
+	if notServed(w.request.object, r.err) {
+		return w.fail(r, fmt.Errorf("%w (%w)", ErrNotServed, r.err))
+	}
+	switch w.request.kind {
+	case readCache:
+		if w.object = newest(r.cached, w.object); w.object == nil {
+			w.object = newObject(w.key)
+		}
+		return w.propose(r)
+	case readLedger:
+		w.object, w.read = r.object, true
+		switch {
+		case apierrors.IsNotFound(r.err):
+			w.object = newObject(w.key)
+		case r.err != nil:
+			return w.fail(r, fmt.Errorf("reading: %w", r.err))
+		case r.object.Spec.Key() != w.key:
+			return w.fail(r, fmt.Errorf("%w: resource %q on node %q", errForeign, r.object.Spec.Resource, r.object.Spec.Node))
+		}
+		return w.propose(r)
+	case examineClaims:
+		return w.propose(r)
+	case putLedger:
+		newer := newest(r.cached, w.object)
+		switch {
+		case r.err == nil:
+			return w.end(w.proposed, r.object)
+		case r.ended, !outdated(w.request.object, r.err):
+			return w.fail(r, r.err)
+		case newer == w.object:
+			return w.reread()
+		}
+		w.object, w.read = newer, false // the cache has what the other writer wrote
+		return w.propose(r)
+	case pause:
+		if r.ended {
+			return w.fail(r, w.failure)
+		}
+		return w.reread()
+	}
+	panic("ledger: a response to a write that has ended")
+}
+
+// propose applies the operations to the ledger, after the releases of claims that turned out to be unneeded. A claim whose pod could not be
+// read may be unneeded, too, unless the permission is missing: then it stays, and sweeps report it.
+func (w writing) propose(r response) writing {
+	var releases []operation
+	var unknown error
+	for _, e := range r.claims {
+		if e.request == releaseClaim {
+			o := e.release()
+			releases = append(releases, operation{release: &o})
+		} else if e.err != nil && !apierrors.IsForbidden(e.err) {
+			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.claim.Namespace, e.claim.Name, e.err)
+		}
+	}
+	next, outcomes := apply(w.object.Spec, append(releases, w.current()...), r.now)
+	outcomes = outcomes[len(releases):]
+	rejected := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err != nil })
+	switch {
+	case rejected && !w.read:
+		return w.reread()
+	case rejected && w.request.kind != examineClaims:
+		w.request = request{kind: examineClaims}
+		for i := range w.object.Spec.Pods { // at any age, but only pods that cannot be bound anymore
+			e := examination{ledger: &w.object.Spec, claim: &w.object.Spec.Pods[i], age: cacheDelay, limit: math.MaxInt64}
+			w.request.claims = append(w.request.claims, e)
+		}
+	case rejected && unknown != nil:
+		return w.fail(r, unknown)
+	case reflect.DeepEqual(next, clone(w.object.Spec)):
+		return w.end(outcomes, w.object)
+	default:
+		object := w.object.DeepCopyObject().(*Object)
+		object.Spec = next
+		object.summarize()
+		w.proposed, w.request = outcomes, request{kind: putLedger, object: object}
+	}
+	return w
+}
+
+// reread reads the ledger, which is unknown.
+func (w writing) reread() writing {
+	w.object, w.request = nil, request{kind: readLedger}
+	return w
+}
+
+// fail tries again, or ends the current operations.
+func (w writing) fail(r response, err error) writing {
+	invalid, final := apierrors.IsInvalid(err), apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
+	switch {
+	case r.ended, final, errors.Is(err, ErrNotServed), errors.Is(err, errForeign), invalid && w.refusals == maxRejections:
+		return w.end(slices.Repeat([]outcome{{failure: err}}, len(w.current())), nil)
+	case invalid && w.refusals > 0 && len(w.current()) > 1:
+		w.single = true // so that an invalid one does not fail the others
+		return w.end(nil, nil)
+	case invalid:
+		w.refusals++
+		return w.reread()
+	}
+	w.object, w.failure, w.request = nil, err, request{kind: pause}
+	return w
+}
+
+// end ends the current operations with these outcomes, and begins with the next ones. The ledger is as given, or unknown if nil.
+func (w writing) end(outcomes []outcome, object *Object) writing {
+	w.outcomes = slices.Concat(w.outcomes, outcomes)
+	w.object, w.read, w.refusals, w.request = object, false, 0, request{kind: readCache}
+	if len(w.outcomes) == len(w.operations) {
+		w.request.kind = written
+	}
+	return w
+}
+
+// newest returns the ledger as it probably is: the API server rejects a write to an older version.
+func newest(cached, written *Object) *Object {
+	switch {
+	case cached == nil:
+		return written
+	case written == nil, written.UID != cached.UID, written.Generation < cached.Generation:
+		return cached
+	}
+	return written
+}
+
+// outdated reports whether the API server rejected the object because another writer was faster.
+func outdated(o *Object, err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && !notServed(o, err)
 }
 
 // ErrNotServed means that the API server does not have the Ledger resource.
 var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply -f deploy/chart/crds/ledgers.yaml", Resource.GroupResource())
 
-// notServed reports whether an error is about the resource, and not about one object: the API server does not serve the
-// resource, or is deleting its definition.
-func notServed(err error) bool {
-	return apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+// notServed reports whether an error of reading a ledger, or of putting the object, is about the resource, and not about one object: the API
+// server does not serve the resource, or is deleting its definition.
+func notServed(o *Object, err error) bool {
+	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) &&
+		(apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || o != nil && o.ResourceVersion == "") // no missing object can prevent creating one
 }
 
 // errForeign means that the object with the name of a ledger has another key.
 var errForeign = errors.New("the object with the ledger's name is for another resource or node")
-
-// read returns the ledger from the API server, or a new one if it does not exist.
-func (k *Keeper) read(ctx context.Context, name string, key snapshot.LedgerKey) (*Object, error) {
-	object, err := k.options.API.GetLedger(ctx, name)
-	if notServed(err) {
-		return nil, fmt.Errorf("%w (%w)", ErrNotServed, err)
-	}
-	if apierrors.IsNotFound(err) {
-		return newObject(key), nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading: %w", err)
-	}
-	if object.Spec.Key() != key {
-		return nil, fmt.Errorf("%w: resource %q on node %q", errForeign, object.Spec.Resource, object.Spec.Node)
-	}
-	return object, nil
-}
-
-func (k *Keeper) put(ctx context.Context, base *Object, next snapshot.Ledger) (*Object, error) {
-	object := base.DeepCopyObject().(*Object)
-	object.Spec = next
-	object.summarize()
-	started := time.Now()
-	written, err := k.options.API.PutLedger(ctx, object)
-	took := time.Since(started)
-	k.metrics.write(took, err)
-	if err == nil {
-		k.roundTrip.Store(int64(took))
-	}
-	if notServed(err) || apierrors.IsNotFound(err) && object.ResourceVersion == "" { // no missing object can prevent creating one
-		return nil, fmt.Errorf("%w (%w)", ErrNotServed, err)
-	}
-	return written, err
-}
-
-// anyRejected reports whether an operation failed.
-func anyRejected(outcomes []outcome) bool {
-	for _, o := range outcomes {
-		if o.err != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func failed(operations []operation, err error) []outcome {
-	outcomes := make([]outcome, len(operations))
-	for i := range outcomes {
-		outcomes[i].err = &writeError{err}
-	}
-	return outcomes
-}
