@@ -29,37 +29,32 @@ type examination struct {
 	limit   time.Duration // the age from which the claim of a pod that may still be bound is released
 	request podRequest
 	reason  string // why the claim is released: a label value of the metric
-	err     error  // why the claim stays although it may not be needed
-	// permission is the one that is missing if err is Forbidden.
-	permission string
+	err     error  // of the request: why the claim stays although it may not be needed
 }
 
-// podRequest is what an examination needs next. That of a request to the API server is its permission.
+// podRequest is what an examination needs next: the permission for it, if it is a request to the API server.
 type podRequest string
 
 const (
 	readCachedPod podRequest = ""
 	readPod       podRequest = "get pods"
 	touchPod      podRequest = "patch pods/status"
-	keepClaim     podRequest = "keep"    // the end
-	releaseClaim  podRequest = "release" // the end
+	keepClaim     podRequest = "keep"                        // the end
+	releaseClaim  podRequest = "update ledgers.outboard.dev" // the end: release makes the operation
 )
 
 // next returns the state after the response to the request: the pod, or nil if it does not exist.
 func (e examination) next(pod *corev1.Pod, err error) examination {
+	if e.err != nil || e.request == keepClaim || e.request == releaseClaim {
+		panic("ledger: a response to an examination that has ended")
+	}
 	asked, n := e.request, needOf(pod, e.ledger, e.claim)
 	expired := n == unbound && e.age >= e.limit
-	e.request = keepClaim
+	e.request, e.err = keepClaim, err
 	switch {
-	case asked == keepClaim, asked == releaseClaim:
-		panic("ledger: a response to an examination that has ended")
 	case err != nil:
-		e.err, e.permission = err, string(asked)
-	case asked == readCachedPod && pod == nil:
-		if e.age >= cacheDelay {
-			e.request = readPod
-		}
-	case asked == readCachedPod && (n == finishedWith || expired):
+		e.request = asked
+	case asked == readCachedPod && (expired || n == finishedWith && (pod != nil || e.age >= cacheDelay)):
 		e.request = readPod
 	case asked == readPod && n == finishedWith:
 		e.request, e.reason = releaseClaim, finished
@@ -73,8 +68,8 @@ func (e examination) next(pod *corev1.Pod, err error) examination {
 }
 
 // release is the operation that releases the claim.
-func (e examination) release() releaseOperation {
-	return releaseOperation{e.claim.UID, e.claim.Token, true}
+func (e examination) release() operation {
+	return operation{release: &releaseOperation{e.claim.UID, e.claim.Token, true}}
 }
 
 // need is whether a pod needs its claim.

@@ -126,17 +126,17 @@ func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.
 // Release releases a claim that only the caller relies on; a claim that others rely on, too, stays. Call it only when the
 // caller's Binding certainly has, and will have, no effect.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	return k.release(ctx, key, releaseOperation{held.UID, held.Token, false})
+	return k.release(ctx, key, operation{release: &releaseOperation{held.UID, held.Token, false}})
 }
 
 // Revoke removes a claim, unless another attempt has relied on it since held was returned. Call it only when the pod
 // was changed after that and is not bound: Bindings sent before, by any replica, fail from then on.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	return k.release(ctx, key, releaseOperation{held.UID, held.Token, true})
+	return k.release(ctx, key, operation{release: &releaseOperation{held.UID, held.Token, true}})
 }
 
-func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o releaseOperation) error {
-	if _, err := k.submit(ctx, key, operation{release: &o}); err != nil {
+func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o operation) error {
+	if _, err := k.submit(ctx, key, o); err != nil {
 		return fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
 	return nil
@@ -176,8 +176,12 @@ func (k *Keeper) change(key snapshot.LedgerKey, f func(q *queue)) {
 	}
 }
 
-// longestYield bounds how long a writer yields if the API server is slow.
-const longestYield = 250 * time.Millisecond
+const (
+	// longestYield bounds how long a writer yields if the API server is slow.
+	longestYield = 250 * time.Millisecond
+	// lastPause is the longest pause between two attempts.
+	lastPause = time.Second
+)
 
 // work writes the pending operations until there are none. Only one goroutine works on a queue.
 //
@@ -204,9 +208,6 @@ func (k *Keeper) work(q *queue) {
 		}
 	}
 }
-
-// lastPause is the longest pause between two attempts.
-const lastPause = time.Second
 
 // write performs the requests of a writing until it has ended.
 func (k *Keeper) write(w writing) writing {
@@ -245,7 +246,7 @@ func (k *Keeper) write(w writing) writing {
 // examine reads and changes the pods of claims until each examination has ended.
 func (k *Keeper) examine(ctx context.Context, claims []examination) {
 	inParallel(len(claims), func(i int) {
-		for e := &claims[i]; ; {
+		for e := &claims[i]; e.err == nil; {
 			var pod *corev1.Pod
 			var err error
 			switch e.request {

@@ -60,5 +60,5 @@ func (q *queue) wrote(object *Object) bool {
 func (q *queue) forget() bool {
 	swept := q.swept
 	q.swept = true
-	return !q.writing && (swept || q.written == nil)
+	return swept && !q.writing
 }

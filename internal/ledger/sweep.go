@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so that clocks that
@@ -94,27 +96,21 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	maps.DeleteFunc(k.queues, func(_ string, q *queue) bool { return q.forget() })
 }
 
-// reclaim releases the claims that are no longer needed by the API server. The suspects of one ledger are next to each other.
+// reclaim releases the claims that are no longer needed by the API server.
 func (s *sweeper) reclaim(ctx context.Context, suspects []examination) {
 	k := s.keeper
 	k.examine(ctx, suspects)
-	var ledgers [][]*examination
+	byLedger := map[*snapshot.Ledger][]*examination{}
 	for i := range suspects {
-		e := &suspects[i]
-		switch n := len(ledgers); {
-		case e.request != releaseClaim:
-		case n > 0 && ledgers[n-1][0].ledger == e.ledger:
-			ledgers[n-1] = append(ledgers[n-1], e)
-		default:
-			ledgers = append(ledgers, []*examination{e})
+		if e := &suspects[i]; e.request == releaseClaim {
+			byLedger[e.ledger] = append(byLedger[e.ledger], e)
 		}
 	}
+	ledgers := slices.Collect(maps.Values(byLedger))
 	inParallel(len(ledgers), func(i int) {
 		var releases sync.WaitGroup // of one ledger, which are written together
 		for _, e := range ledgers[i] {
-			releases.Go(func() {
-				e.err, e.permission = k.release(ctx, e.ledger.Key(), e.release()), "update "+Resource.GroupResource().String()
-			})
+			releases.Go(func() { e.err = k.release(ctx, e.ledger.Key(), e.release()) })
 		}
 		releases.Wait()
 	})
@@ -129,7 +125,7 @@ func (s *sweeper) reclaim(ctx context.Context, suspects []examination) {
 func (s *sweeper) account(e *examination) {
 	k, pod := s.keeper, e.claim.Namespace+"/"+e.claim.Name
 	switch {
-	case e.err != nil && s.lacksPermission(e.permission, e.err), e.reason == "":
+	case e.err != nil && s.lacksPermission(string(e.request), e.err), e.reason == "":
 	case e.err != nil:
 		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(e.ledger.Key()), "pod", pod, "error", e.err)
 	default:

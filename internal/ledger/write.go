@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -40,14 +39,14 @@ const maxRejections = 3
 // testdata/writing.txt has a history of each transition.
 type writing struct {
 	key        snapshot.LedgerKey
-	operations []operation
-	outcomes   []outcome // of the first operations, which have ended
-	single     bool      // the others are written one by one
-	object     *Object   // the latest known ledger; nil: unknown
-	read       bool      // object was read from the API server during this write
-	refusals   int       // how often the API server found the change invalid
-	proposed   []outcome // if the request to put the ledger succeeds
-	failure    error     // why the write pauses
+	operations []operation // which are written together
+	rest       []operation // which are written one by one after these
+	outcomes   []outcome   // of the operations before these
+	object     *Object     // the latest known ledger; nil: unknown
+	read       bool        // object was read from the API server during this write
+	refusals   int         // how often the API server found the change invalid
+	proposed   []outcome   // if the request to put the ledger succeeds
+	failure    error       // why the write pauses
 	request    request
 }
 
@@ -79,26 +78,16 @@ type response struct {
 	err    error         // from the API server
 }
 
-// current returns the operations that are written together now.
-func (w writing) current() []operation {
-	rest := w.operations[len(w.outcomes):]
-	if w.single {
-		rest = rest[:1]
-	}
-	return rest
-}
-
 // next returns the state after the response to the request.
 func (w writing) next(r response) writing {
 	if notServed(w.request.object, r.err) {
-		return w.fail(r, fmt.Errorf("%w (%w)", ErrNotServed, r.err))
+		return w.giveUp(fmt.Errorf("%w (%w)", ErrNotServed, r.err))
 	}
 	switch w.request.kind {
 	case readCache:
 		if w.object = newest(r.cached, w.object); w.object == nil {
 			w.object = newObject(w.key)
 		}
-		return w.propose(r)
 	case readLedger:
 		w.object, w.read = r.object, true
 		switch {
@@ -107,11 +96,9 @@ func (w writing) next(r response) writing {
 		case r.err != nil:
 			return w.fail(r, fmt.Errorf("reading: %w", r.err))
 		case r.object.Spec.Key() != w.key:
-			return w.fail(r, fmt.Errorf("%w: resource %q on node %q", errForeign, r.object.Spec.Resource, r.object.Spec.Node))
+			return w.giveUp(fmt.Errorf("the object with the ledger's name is for another resource or node: resource %q on node %q", r.object.Spec.Resource, r.object.Spec.Node))
 		}
-		return w.propose(r)
 	case examineClaims:
-		return w.propose(r)
 	case putLedger:
 		newer := newest(r.cached, w.object)
 		switch {
@@ -123,14 +110,15 @@ func (w writing) next(r response) writing {
 			return w.reread()
 		}
 		w.object, w.read = newer, false // the cache has what the other writer wrote
-		return w.propose(r)
 	case pause:
 		if r.ended {
-			return w.fail(r, w.failure)
+			return w.giveUp(w.failure)
 		}
 		return w.reread()
+	default:
+		panic("ledger: a response to a write that has ended")
 	}
-	panic("ledger: a response to a write that has ended")
+	return w.propose(r)
 }
 
 // propose applies the operations to the ledger, after the releases of claims that turned out to be unneeded. A claim whose pod could not be
@@ -140,13 +128,12 @@ func (w writing) propose(r response) writing {
 	var unknown error
 	for _, e := range r.claims {
 		if e.request == releaseClaim {
-			o := e.release()
-			releases = append(releases, operation{release: &o})
+			releases = append(releases, e.release())
 		} else if e.err != nil && !apierrors.IsForbidden(e.err) {
 			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.claim.Namespace, e.claim.Name, e.err)
 		}
 	}
-	next, outcomes := apply(w.object.Spec, append(releases, w.current()...), r.now)
+	next, outcomes := apply(w.object.Spec, append(releases, w.operations...), r.now)
 	outcomes = outcomes[len(releases):]
 	rejected := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err != nil })
 	switch {
@@ -177,14 +164,14 @@ func (w writing) reread() writing {
 	return w
 }
 
-// fail tries again, or ends the current operations.
+// fail tries again, or gives up.
 func (w writing) fail(r response, err error) writing {
 	invalid, final := apierrors.IsInvalid(err), apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 	switch {
-	case r.ended, final, errors.Is(err, ErrNotServed), errors.Is(err, errForeign), invalid && w.refusals == maxRejections:
-		return w.end(slices.Repeat([]outcome{{failure: err}}, len(w.current())), nil)
-	case invalid && w.refusals > 0 && len(w.current()) > 1:
-		w.single = true // so that an invalid one does not fail the others
+	case r.ended, final, invalid && w.refusals == maxRejections:
+		return w.giveUp(err)
+	case invalid && w.refusals > 0 && len(w.operations) > 1:
+		w.rest = w.operations // so that an invalid one does not fail the others
 		return w.end(nil, nil)
 	case invalid:
 		w.refusals++
@@ -194,12 +181,17 @@ func (w writing) fail(r response, err error) writing {
 	return w
 }
 
-// end ends the current operations with these outcomes, and begins with the next ones. The ledger is as given, or unknown if nil.
+// giveUp ends the operations with this failure.
+func (w writing) giveUp(err error) writing {
+	return w.end(slices.Repeat([]outcome{{failure: err}}, len(w.operations)), nil)
+}
+
+// end ends the operations with these outcomes, and begins with the next one. The ledger is as given, or unknown if nil.
 func (w writing) end(outcomes []outcome, object *Object) writing {
 	w.outcomes = slices.Concat(w.outcomes, outcomes)
-	w.object, w.read, w.refusals, w.request = object, false, 0, request{kind: readCache}
-	if len(w.outcomes) == len(w.operations) {
-		w.request.kind = written
+	w.object, w.read, w.refusals, w.request = object, false, 0, request{kind: written}
+	if len(w.rest) > 0 {
+		w.operations, w.rest, w.request.kind = w.rest[:1], w.rest[1:], readCache
 	}
 	return w
 }
@@ -229,6 +221,3 @@ func notServed(o *Object, err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) &&
 		(apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || o != nil && o.ResourceVersion == "") // no missing object can prevent creating one
 }
-
-// errForeign means that the object with the name of a ledger has another key.
-var errForeign = errors.New("the object with the ledger's name is for another resource or node")
