@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -43,6 +44,22 @@ func TestClaimWhoseAnswerWasLostIsNotShared(t *testing.T) {
 	if left := w.claimOf("p"); left != nil {
 		t.Errorf("after the release the ledger has %+v", *left)
 	}
+}
+
+// A claim whose write failed with an unknown outcome is released even if the cache does not show it yet.
+func TestClaimWhoseWriteFailedIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		k := keep(t, w.server, w.server, func(o *ledger.Options) { o.RetryPause = time.Hour })
+		w.server.faults = []fault{lostAfter}
+		if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); !errors.Is(err, errLost) {
+			t.Fatalf("got error %v, want that of the lost response", err)
+		}
+		synctest.Wait()
+		if left := w.claimOf("p"); left != nil {
+			t.Errorf("the ledger has %+v, on which no attempt relies", *left)
+		}
+	})
 }
 
 // If another attempt also relies on that claim, neither can release it.

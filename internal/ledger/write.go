@@ -20,23 +20,24 @@ const maxRejections = 3
 // a Keeper performs the request of each state.
 //
 //	readCache     ── the operations succeed on the latest known ledger ───► putLedger
-//	              ── one fails: the latest known ledger may be stale ─────► readLedger
+//	              ── one fails, or nothing changes: it may be stale ──────► readLedger
 //	readLedger    ── the operations succeed ──────────────────────────────► putLedger
 //	              ── one fails: other claims may be no longer needed ─────► examineClaims
+//	              ── nothing changes ─────────────────────────────────────► end
 //	examineClaims ── these claims are released, and the rest is written ──► putLedger
+//	              ── nothing changes ─────────────────────────────────────► end
 //	putLedger     ── written ─────────────────────────────────────────────► end
 //	              ── another writer was faster: the cache is newer ───────► as after readCache
 //	              ── another writer was faster: the cache is not newer ───► readLedger
 //	              ── invalid ─────────────────────────────────────────────► readLedger; from the second time on, one operation at a time
-//	any           ── nothing changes ─────────────────────────────────────► end
-//	              ── denied, not served, or the time of the write ended ──► end
+//	any           ── denied, not served, or the time of the write ended ──► end
 //	              ── the outcome is unknown, as after a lost response ────► pause ──► readLedger
 //
 // The API server accepts a change only if the version that it was made from is current. So if the response to an
 // attempt is lost, the write is repeated after reading: either the first attempt was written, and its claims are in the
 // ledger; or it was not, and if it arrives later, the API server rejects it.
 //
-// testdata/writing.txt has a history of each transition.
+// testdata/writing.txtar has a history of each transition.
 type writing struct {
 	key        snapshot.LedgerKey
 	operations []operation // which are written together
@@ -136,8 +137,9 @@ func (w writing) propose(r response) writing {
 	next, outcomes := apply(w.object.Spec, append(releases, w.operations...), r.now)
 	outcomes = outcomes[len(releases):]
 	rejected := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err != nil })
+	unchanged := reflect.DeepEqual(next, clone(w.object.Spec))
 	switch {
-	case rejected && !w.read:
+	case (rejected || unchanged) && !w.read:
 		return w.reread()
 	case rejected && w.request.kind != examineClaims:
 		w.request = request{kind: examineClaims}
@@ -147,7 +149,7 @@ func (w writing) propose(r response) writing {
 		}
 	case rejected && unknown != nil:
 		return w.fail(r, unknown)
-	case reflect.DeepEqual(next, clone(w.object.Spec)):
+	case unchanged:
 		return w.end(outcomes, w.object)
 	default:
 		object := w.object.DeepCopyObject().(*Object)
