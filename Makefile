@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-scheduler bench-placement hostile demo-gpu compat image manifests api tidy check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image manifests api tidy check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,11 @@ upgrade: control-plane ## upgrade from commit FROM to this checkout and back, wh
 bench: control-plane ## run the benchmarks, each beside its baseline
 	$(GO) run ./test/benchwire
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# For example: make bench-layers BENCH='-rounds 2 -only plugin'. BENCH=-help lists the flags.
+bench-layers: ## measure what each part that exists for speed alone saves (docs/performance.md)
+	@$(GO) build -o bin/benchwire ./test/benchwire
+	@bin/benchwire -layers $(BENCH)
 
 # For example: make bench-scheduler BENCH='-quick', or BENCH='-nodes 5000 -arms stock,outboard-8 -rounds 9'. BENCH=-help lists the flags.
 bench-scheduler: kubernetes ## measure how fast kube-scheduler places pods with and without extenders (docs/performance.md)

@@ -6,40 +6,33 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"outboard.dev/outboard/test/measure"
 )
 
-// The plugin's part of an attempt with 5,000 nodes, of which kube-scheduler evaluates 500, for pods
+// The plugin's part of an attempt with 5,000 nodes, of which kube-scheduler evaluates some, for pods
 // that are bound one by one.
 func BenchmarkAttempt(b *testing.B) {
-	const nodes, sampled = 5000, 500
-	var objects []runtime.Object
-	for i := range nodes {
-		for j := range 6 {
-			pod := podNamed(fmt.Sprintf("p%d-%d", i, j), map[string]string{"app": fmt.Sprint(j)})
-			pod.Spec.NodeName = fmt.Sprintf("n%d", i)
-			pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "app:1"}}
-			objects = append(objects, pod)
-		}
-	}
-	s := schedule(b, nodes, `profiles: [{policies: [{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}]}]`, objects...)
-	for _, object := range objects {
-		pod := object.(*corev1.Pod)
-		var i, j int
-		fmt.Sscanf(pod.Name, "p%d-%d", &i, &j)
-		s.assume(pod, i)
-	}
-	var all []fwk.NodeInfo
-	for _, info := range s.infos {
-		all = append(all, info)
+	const cheap, gpus = "ImageLocality and PodLimit", "GPUMemory and Rules"
+	profiles := map[string]string{
+		cheap: `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`,
+		gpus: `{type: GPUMemory}, {type: Rules, config: {filter: [{name: Room, expression: 'usage.free["pods"].isGreaterThan(podRequests["pods"])'}],
+			score: [{name: Free, expression: 'usage.free["pods"].asInteger()'}]}}`,
 	}
 	for _, arm := range []struct {
-		name                string
-		templates, inFlight int
-	}{{"OneTemplate", 1, 0}, {"ManyTemplates", 100, 0}, {"InFlight", 1, 500}} {
+		name, profile                string
+		sampled, templates, inFlight int
+	}{
+		{"OneTemplate/" + cheap + ", 500", cheap, 500, 1, 0}, {"OneTemplate/" + cheap + ", 5000", cheap, 5000, 1, 0},
+		{"OneTemplate/" + gpus + ", 500", gpus, 500, 1, 0}, {"OneTemplate/" + gpus + ", 5000", gpus, 5000, 1, 0},
+		{"ManyTemplates", cheap, 500, 100, 0}, {"InFlight", cheap, 500, 1, 500},
+	} {
 		b.Run(arm.name, func(b *testing.B) {
+			s, all := crowd(b, profiles[arm.profile])
 			b.ReportAllocs()
 			for i := range arm.inFlight {
 				pod, st := podNamed(fmt.Sprint("in flight ", i), web), &state{}
@@ -47,16 +40,58 @@ func BenchmarkAttempt(b *testing.B) {
 				s.Reserve(b.Context(), st, pod, all[i*7].Node().Name)
 				defer s.Unreserve(b.Context(), st, pod, "")
 			}
+			var used float64
+			b.ResetTimer()
 			for i := range b.N {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: "new", ResourceVersion: fmt.Sprint(i), Labels: web}}
 				pod.Spec.Containers = []corev1.Container{{Name: "c", Image: fmt.Sprintf("app:%d", i%arm.templates)}}
+				if arm.profile == gpus {
+					pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("6")}
+				}
 				b.StopTimer()
 				touch()
 				b.StartTimer()
-				s.play(b.Context(), pod, all, i*sampled%nodes, sampled)
+				since := measure.Used()
+				s.play(b.Context(), pod, all, i*arm.sampled%crowdNodes, arm.sampled)
+				used += measure.Used() - since
 			}
+			b.ReportMetric(used/float64(b.N), "cpu-µs/op")
 		})
 	}
+}
+
+const crowdNodes = 5000
+
+// crowd starts the plugin with a profile of the policies, in a cluster with 6 pods on each of 5,000 nodes with GPUs.
+func crowd(b *testing.B, policies string) (*scheduler, []fwk.NodeInfo) {
+	size := corev1.ResourceList{"pods": resource.MustParse("110"), "aliyun.com/gpu-mem": resource.MustParse("128"), "aliyun.com/gpu-count": resource.MustParse("8")}
+	var infos []*nodeInfo
+	var objects []runtime.Object
+	for i := range crowdNodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}, Status: corev1.NodeStatus{Capacity: size, Allocatable: size}}
+		objects = append(objects, node)
+		infos = append(infos, &nodeInfo{node: node})
+		for j := range 6 {
+			pod := podNamed(fmt.Sprintf("p%d-%d", i, j), map[string]string{"app": fmt.Sprint(j)})
+			pod.Spec.NodeName = fmt.Sprintf("n%d", i)
+			pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "app:1"}}
+			objects = append(objects, pod)
+		}
+	}
+	s := schedule(b, 0, `profiles: [{policies: [`+policies+`]}]`, objects...)
+	s.infos = infos
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			var node int
+			fmt.Sscanf(pod.Spec.NodeName, "n%d", &node)
+			s.assume(pod, node)
+		}
+	}
+	var all []fwk.NodeInfo
+	for _, info := range s.infos {
+		all = append(all, info)
+	}
+	return s, all
 }
 
 // play runs the plugin's part of an attempt in which kube-scheduler evaluates the NodeInfos from the first on.

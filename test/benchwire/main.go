@@ -1,5 +1,6 @@
 // Command benchwire measures the processor time of filter and prioritize calls of kube-scheduler. It replays recorded calls, in
-// their order, and compares Outboard with the handler of tutorials and with an extender that only responds.
+// their order, and compares Outboard with the handler of tutorials and with an extender that only responds; or, with -layers, with
+// itself without each part that exists for speed alone.
 package main
 
 import (
@@ -21,11 +22,15 @@ func main() {
 		}
 		var o options
 		flag.StringVar(&o.data, "data", filepath.Join("internal", "extender", "testdata", "wire"), "the folder with the recorded calls")
-		flag.IntVar(&o.rounds, "rounds", 5, "how many times to play the calls")
+		flag.IntVar(&o.rounds, "rounds", 9, "how many times to play the calls")
 		flag.IntVar(&o.touch, "touch", 24, "MiB of memory to touch before each call")
-		flag.StringVar(&o.only, "only", "", "play only the recordings whose names contain this")
+		flag.StringVar(&o.only, "only", "", "play only the recordings, or with -layers make only the tables, whose names contain this")
 		flag.StringVar(&o.also, "also", "", "another build of this command to measure, too")
+		layers := flag.Bool("layers", false, "compare Outboard with itself without each part that exists for speed alone")
 		flag.Parse()
+		if *layers {
+			return runLayers(ctx, o, os.Stdout)
+		}
 		return run(ctx, o, os.Stdout)
 	})
 }
@@ -58,30 +63,38 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// compare plays one recording to all arms, in turn.
-func compare(ctx context.Context, o options, path string, out io.Writer) (err error) {
-	calls, err := readRecording(path)
+// compare plays one recording to the arms.
+func compare(ctx context.Context, o options, path string, out io.Writer) error {
+	calls, err := readRecording(path, cheapProfile)
 	if err != nil {
 		return err
 	}
-	var arms []*arm
+	arms, err := play(ctx, o, calls, path, startable(o.also))
+	if err != nil {
+		return err
+	}
+	return report(out, len(calls), len(calls[0].names), arms)
+}
+
+// play plays the calls of the recording to all arms, in turn.
+func play(ctx context.Context, o options, calls []call, path string, startable []starting) (arms []*arm, err error) {
 	defer func() {
 		for _, a := range arms {
 			err = errors.Join(err, a.Stop())
 		}
 	}()
-	for _, start := range startable(o.also) {
+	for _, start := range startable {
 		a, err := startArm(ctx, start, path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		arms = append(arms, a)
 	}
 	p := player{calls: calls, cold: make([]byte, o.touch<<20)}
 	for range o.rounds {
 		if err := p.playRound(ctx, arms); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return report(out, len(calls), len(calls[0].names), arms)
+	return arms, nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"net/http"
 	"os"
 	"time"
@@ -19,14 +21,14 @@ const (
 	changePath = "/change"
 )
 
-// starting is an arm that can be started: a name, the binary, and what it serves.
-type starting struct{ name, binary, serves string }
+// starting is an arm that can be started: a name, the binary, what it serves, and with which profile.
+type starting struct{ name, binary, serves, profile string }
 
 // startable are the arms, of which the first is the one that the others are compared with.
 func startable(also string) []starting {
-	all := []starting{{tutorialArm, os.Args[0], tutorialArm}, {idealArm, os.Args[0], idealArm}, {outboardArm, os.Args[0], outboardArm}}
+	all := []starting{{tutorialArm, os.Args[0], tutorialArm, ""}, {idealArm, os.Args[0], idealArm, ""}, {outboardArm, os.Args[0], outboardArm, cheapProfile}}
 	if also != "" {
-		all = append(all, starting{"also", also, outboardArm})
+		all = append(all, starting{"also", also, outboardArm, cheapProfile})
 	}
 	return all
 }
@@ -41,6 +43,7 @@ type arm struct {
 	spent  spent   // in this round
 	rounds []spent // per pair of calls
 	sizes  [2]int  // of the latest answers, in bytes
+	digest hash.Hash64
 }
 
 // spent is processor time, in nanoseconds.
@@ -49,11 +52,11 @@ type spent struct{ filter, prioritize float64 }
 func (s spent) pair() float64 { return s.filter + s.prioritize }
 
 func startArm(ctx context.Context, s starting, recording string) (*arm, error) {
-	server, err := measure.StartServer(ctx, s.binary, serveArgument, s.serves, recording)
+	server, err := measure.StartServer(ctx, s.binary, serveArgument, s.serves, recording, s.profile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	return &arm{starting: s, Server: server, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}, nil
+	return &arm{starting: s, Server: server, digest: fnv.New64a(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}, nil
 }
 
 // used is the processor time that the arm's process has used so far, in nanoseconds.
@@ -90,6 +93,7 @@ func (a *arm) post(path string, body []byte) error {
 	if _, err := a.answer.ReadFrom(res.Body); err != nil {
 		return fmt.Errorf("%s: %w", a.name, err)
 	}
+	_, _ = a.digest.Write(a.answer.Bytes()) // never fails
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %s: %.200s", a.name, res.Status, &a.answer)
 	}

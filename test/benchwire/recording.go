@@ -19,8 +19,14 @@ type call struct {
 	names []string
 }
 
-// readRecording reads filter calls by names, one JSON document on each line.
-func readRecording(path string) ([]call, error) {
+// The resources of a recorded pod, and of one that also requests a share of a GPU.
+var (
+	resources    = []byte(`"resources":{"requests":{`)
+	gpuResources = []byte(`"resources":{"limits":{"aliyun.com/gpu-mem":"6"},"requests":{`)
+)
+
+// readRecording reads filter calls by names, one JSON document on each line. For the profile with GPUs, their pods request one.
+func readRecording(path, profile string) ([]call, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -36,6 +42,9 @@ func readRecording(path string) ([]call, error) {
 	}
 	var calls []call
 	for _, body := range bytes.Split(bytes.TrimSpace(text), []byte{'\n'}) {
+		if profile == gpuProfile {
+			body = bytes.Replace(body, resources, gpuResources, 1)
+		}
 		var args struct {
 			Pod       *corev1.Pod
 			NodeNames []string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,23 +22,25 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policies/podlimit"
+	"outboard.dev/outboard/policies/rules"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/baseline"
 	"outboard.dev/outboard/test/measure"
 )
 
-// serveArgument makes the command serve one arm: benchwire serve NAME RECORDING.
+// serveArgument makes the command serve one arm: benchwire serve NAME RECORDING PROFILE.
 const serveArgument = "serve"
 
 func serve(args []string) error {
-	if len(args) != 2 {
-		return errors.New("serve takes the name of an arm and a recording")
+	if len(args) != 3 {
+		return errors.New("serve takes the name of an arm, a recording and a profile")
 	}
-	name, path := args[0], args[1]
+	name, path, profile := args[0], args[1], args[2]
 	if name == outboardArm {
-		return serveOutboard(path)
+		return serveOutboard(path, profile)
 	}
 	handler := map[string]http.HandlerFunc{tutorialArm: baseline.Tutorial, idealArm: baseline.Ideal(0)}[name]
 	if handler == nil {
@@ -47,14 +50,14 @@ func serve(args []string) error {
 }
 
 // serveOutboard serves like outboard serve, with a cluster in memory instead of an API server.
-func serveOutboard(path string) error {
+func serveOutboard(path, profile string) error {
 	debug.SetGCPercent(50)
-	calls, err := readRecording(path)
+	calls, err := readRecording(path, profile)
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	handler, err := newOutboard(calls, registry)
+	handler, err := newOutboard(calls, profile, registry)
 	if err != nil {
 		return err
 	}
@@ -73,9 +76,13 @@ func serveOutboard(path string) error {
 }
 
 // newOutboard returns a handler for the calls, and for requests that change the cluster.
-func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, error) {
+func newOutboard(calls []call, profile string, registry *prometheus.Registry) (http.Handler, error) {
 	c := newCluster(calls)
-	e, err := newEngine()
+	policies, err := policiesOf(profile)
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.New(engine.Options{Clock: time.Now, Policies: policies})
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +96,17 @@ func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, err
 	return mux, nil
 }
 
-// newEngine has two cheap policies: one that compares what a pod needs with what a node has, and one that counts pods.
-func newEngine() (*engine.Engine, error) {
+// The profiles have two cheap policies, one that compares what a pod needs with what a node has, and one that counts pods; and two
+// policies that compute more, for a pod that requests a share of a GPU.
+const (
+	cheapProfile = "ImageLocality and PodLimit"
+	gpuProfile   = "GPUMemory and Rules"
+)
+
+func policiesOf(profile string) ([]engine.WeightedPolicy, error) {
+	if profile == gpuProfile {
+		return gpuPolicies()
+	}
 	images, err := imagelocality.New(imagelocality.Defaults())
 	if err != nil {
 		return nil, err
@@ -101,9 +117,22 @@ func newEngine() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.New(engine.Options{Clock: time.Now, Policies: []engine.WeightedPolicy{
-		{Name: "ImageLocality", Weight: 1, Policy: images}, {Name: "PodLimit", Weight: 1, Policy: pods},
-	}})
+	return []engine.WeightedPolicy{{Name: "ImageLocality", Weight: 1, Policy: images}, {Name: "PodLimit", Weight: 1, Policy: pods}}, nil
+}
+
+func gpuPolicies() ([]engine.WeightedPolicy, error) {
+	gpus, err := gpumemory.New(gpumemory.Defaults())
+	if err != nil {
+		return nil, err
+	}
+	config := rules.Defaults()
+	config.Filter = []rules.FilterRule{{Name: "Room", Expression: `usage.free["cpu"].isGreaterThan(podRequests["cpu"])`}}
+	config.Score = []rules.ScoreRule{{Name: "Cores", Expression: `usage.free["cpu"].asInteger()`}}
+	expressions, err := rules.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return []engine.WeightedPolicy{{Name: "GPUMemory", Weight: 1, Policy: gpus}, {Name: "Rules", Weight: 1, Policy: expressions}}, nil
 }
 
 const (
@@ -112,6 +141,12 @@ const (
 	// boundPods is how many pods are bound before the first one is deleted.
 	boundPods = 3000
 )
+
+// nodeSize includes 8 GPUs of 16 GiB.
+var nodeSize = corev1.ResourceList{
+	"cpu": resource.MustParse("32"), "memory": resource.MustParse("128Gi"), "pods": resource.MustParse("110"),
+	"aliyun.com/gpu-mem": resource.MustParse("128"), "aliyun.com/gpu-count": resource.MustParse("8"),
+}
 
 // memoryCluster is a cluster that changes on request. It does not bind pods.
 type memoryCluster struct {
@@ -145,7 +180,7 @@ func nodeName(i int) string { return fmt.Sprintf("node-%05d", i%clusterNodes) }
 func newNode(i int, images []corev1.ContainerImage) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{"rack": strconv.Itoa(i / 20)}},
-		Status:     corev1.NodeStatus{Images: slices.Clone(images)},
+		Status:     corev1.NodeStatus{Images: slices.Clone(images), Capacity: nodeSize, Allocatable: nodeSize},
 	}
 	snapshot.TrimNode(node)
 	return node
@@ -169,6 +204,9 @@ func (c *memoryCluster) change() {
 	pod.UID = types.UID(fmt.Sprintf("bound-%d", c.changes%boundPods))
 	pod.Name = string(pod.UID)
 	pod.Spec.NodeName = nodeName(7919 * c.changes)
+	pod.Annotations = map[string]string{
+		"ALIYUN_COM_GPU_MEM_IDX": strconv.Itoa(c.changes % 8), "ALIYUN_COM_GPU_MEM_POD": "6", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+	}
 	c.changes++
 	c.builder.SetPod(&pod)
 	c.view.Store(c.builder.View())

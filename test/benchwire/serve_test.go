@@ -31,13 +31,19 @@ func TestPrioritizeBody(t *testing.T) {
 	}
 }
 
-// The measured arm responds to its calls, also after the cluster has changed.
+// The measured arm responds to its calls with either profile, also after the cluster has changed.
 func TestOutboardArmAnswers(t *testing.T) {
-	calls, err := readRecording("../../internal/extender/testdata/wire/filter-5000-default.jsonl.gz")
+	for _, profile := range []string{cheapProfile, gpuProfile} {
+		t.Run(profile, func(t *testing.T) { testAnswers(t, profile) })
+	}
+}
+
+func testAnswers(t *testing.T, profile string) {
+	calls, err := readRecording("../../internal/extender/testdata/wire/filter-5000-default.jsonl.gz", profile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := newOutboard(calls, prometheus.NewRegistry())
+	handler, err := newOutboard(calls, profile, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

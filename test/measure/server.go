@@ -75,6 +75,15 @@ func Serve(handler http.Handler) error {
 	return nil
 }
 
+// Used returns how long this process has used a processor, in µs.
+func Used() float64 {
+	used, err := ProcessorTime(os.Getpid())
+	if err != nil {
+		panic(err)
+	}
+	return float64(used.Nanoseconds()) / 1e3
+}
+
 // ProcessorTime returns how long the process has used a processor since it began, with the resolution of the kernel's scheduler.
 func ProcessorTime(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED: see clock_getcpuclockid(3)
