@@ -45,13 +45,16 @@ func BenchmarkMemory(b *testing.B) {
 	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", outboard, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	server := httptest.NewServer(largeCluster{})
-	defer server.Close()
-	defer server.CloseClientConnections()
-	for _, setting := range []string{"default", "GOGC=100"} {
-		b.Run(setting, func(b *testing.B) {
+	for _, arm := range []struct {
+		setting string
+		events  int
+	}{{"default", memoryEvents}, {"GOGC=100", memoryEvents}, {"no changes", 0}} {
+		b.Run(arm.setting, func(b *testing.B) {
+			server := httptest.NewServer(largeCluster{arm.events})
+			defer server.Close()
+			defer server.CloseClientConnections()
 			for b.Loop() {
-				measureMemory(b, outboard, server.URL, setting)
+				measureMemory(b, outboard, server.URL, arm.setting)
 			}
 			b.ReportMetric(0, "ns/op")
 		})
@@ -179,9 +182,9 @@ func resident(pid int, field string) float64 {
 }
 
 // largeCluster is an API server that streams a large cluster, and then changes to it, to every watch.
-type largeCluster struct{}
+type largeCluster struct{ events int }
 
-func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
 		http.Error(w, "only watches", http.StatusNotImplemented)
 		return
@@ -203,7 +206,7 @@ func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			send(watch.Added, cluster.ExampleNode(i))
 		}
 		send(watch.Bookmark, &corev1.Node{ObjectMeta: end})
-		for i := range memoryEvents / 2 {
+		for i := range c.events / 2 {
 			node := cluster.ExampleNode(i % memoryNodes)
 			node.ResourceVersion = strconv.Itoa(4000000 + i)
 			for j := range node.Status.Conditions {
@@ -217,7 +220,7 @@ func (largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			send(watch.Added, podOf(i))
 		}
 		send(watch.Bookmark, &corev1.Pod{ObjectMeta: end})
-		for i := range memoryEvents / 2 {
+		for i := range c.events / 2 {
 			pod := podOf((i * 7919) % memoryPods)
 			pod.ResourceVersion = strconv.Itoa(4000000 + i)
 			pod.Status.ContainerStatuses[0].RestartCount = int32(i)

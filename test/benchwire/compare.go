@@ -24,10 +24,10 @@ type table struct {
 
 var tables = []table{
 	{"filter and prioritize, µs of processor time", wireLayers, "", "", ""},
-	{"plugin, µs of processor time for an attempt", pluginLayers, "./schedplugin", "^BenchmarkAttempt$/^OneTemplate$", "200x"},
+	{"plugin, µs of processor time for an attempt", pluginLayers, "./schedplugin", "^BenchmarkAttempt$/^OneTemplate$", "50x"},
 	{"publishing a change, µs of processor time", publishLayers, "./snapshot", "^BenchmarkPublish$/^pod$", "2000x"},
 	{"1,000 pending pods and one more assumed pod, µs of processor time", requeueLayers, "./internal/requeue", "^BenchmarkEvaluate$/^assumed$", "20x"},
-	{"memory, MiB", memoryLayers, "./internal/cluster", "^BenchmarkMemory$/^default$", "1x"},
+	{"memory, MiB", memoryLayers, "./internal/cluster", "^BenchmarkMemory$/^no_changes$", "1x"},
 }
 
 // variant is a program without a layer, or with all layers if the name is "".
@@ -144,7 +144,7 @@ func (t *table) repeat(ctx context.Context, rounds int, variants []*variant) (ca
 	for round := range rounds {
 		for _, v := range measure.Turn(variants, round) {
 			cmd := exec.CommandContext(ctx, v.program, "-test.run", "^$", "-test.bench", t.benchmark, "-test.benchtime", t.duration)
-			cmd.Dir = t.pkg
+			cmd.Dir, cmd.Stderr = t.pkg, os.Stderr
 			cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+v.overlay) // for a benchmark that builds a program
 			out, err := cmd.Output()
 			if err != nil {
