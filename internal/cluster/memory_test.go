@@ -71,7 +71,7 @@ func measureMemory(b *testing.B, outboard, url, setting string) {
 	}()
 	pid := command.Process.Pid
 	until := func(condition func() bool) {
-		for deadline := time.Now().Add(3 * time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				b.Fatal("outboard serve is not ready in time")
 			}
