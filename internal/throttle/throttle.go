@@ -19,14 +19,8 @@ const (
 
 // Log writes records to a slog.Logger. The zero value is ready. Its methods may be called concurrently.
 type Log struct {
-	mu    sync.Mutex
-	kinds map[string]*kind
-}
-
-// kind counts the records of one kind.
-type kind struct {
-	until         time.Time // when the period ends
-	used, leftOut int
+	mu      sync.Mutex
+	records map[string]int // of each kind in its current Period, which begins with the first of them
 }
 
 // Log writes the record, or counts it as suppressed. of is its kind.
@@ -36,50 +30,26 @@ func (l *Log) Log(logger *slog.Logger, level slog.Level, of, msg string, args ..
 	}
 }
 
-// admit reports whether to write the record. For the first suppressed record, admit schedules the one with the number.
+// admit reports whether to write the record. The first record of a kind schedules the end of its Period.
 func (l *Log) admit(logger *slog.Logger, level slog.Level, of, msg string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	k := l.kind(of, now)
-	if !now.Before(k.until) {
-		k.until, k.used = now.Add(Period), 0
+	if l.records == nil {
+		l.records = map[string]int{}
 	}
-	if k.used < Burst {
-		k.used++
-		return true
+	if len(l.records) >= maxKinds && l.records[of] == 0 {
+		of = ""
 	}
-	if k.leftOut++; k.leftOut == 1 {
-		time.AfterFunc(k.until.Sub(now), func() {
+	if l.records[of]++; l.records[of] == 1 {
+		time.AfterFunc(Period, func() {
 			l.mu.Lock()
-			n := k.leftOut
-			k.leftOut = 0
+			suppressed := l.records[of] - Burst
+			delete(l.records, of)
 			l.mu.Unlock()
-			logger.Log(context.Background(), level, msg, "suppressed", n)
+			if suppressed > 0 {
+				logger.Log(context.Background(), level, msg, "suppressed", suppressed)
+			}
 		})
 	}
-	return false
-}
-
-// kind returns the kind with the name. mu must be held.
-func (l *Log) kind(name string, now time.Time) *kind {
-	if l.kinds == nil {
-		l.kinds = map[string]*kind{}
-	}
-	if len(l.kinds) >= maxKinds && l.kinds[name] == nil {
-		for other, k := range l.kinds {
-			if !now.Before(k.until) && k.leftOut == 0 {
-				delete(l.kinds, other)
-			}
-		}
-		if len(l.kinds) >= maxKinds {
-			name = ""
-		}
-	}
-	k := l.kinds[name]
-	if k == nil {
-		k = &kind{}
-		l.kinds[name] = k
-	}
-	return k
+	return l.records[of] <= Burst
 }
