@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,12 +20,11 @@ import (
 // After a policy with failurePolicy: Ignore has panicked in Filter, the attempt ignores it. Nodes that it rejected before stay
 // rejected.
 type Attempt struct {
-	engine *Engine
-	ev     *evaluation
-	failed []atomic.Bool // by filter: whether it is ignored
-	some   atomic.Bool   // whether any is ignored
-	signed bool          // all filters have a signature
-	passed atomic.Int64
+	engine  *Engine
+	ev      *evaluation
+	filters atomic.Pointer[[]filterRef] // without those of policies that are ignored
+	signed  bool                        // all filters have a signature
+	passed  atomic.Int64
 
 	mu       sync.Mutex
 	rejected []*snapshot.Node
@@ -39,17 +36,12 @@ func (e *Engine) NewAttempt(ctx context.Context, pod *corev1.Pod, view *snapshot
 	req := Request{Pod: pod, View: view}
 	ev, prepared := e.prepared.take(req)
 	ev.begin(e, req, prepared)
-	nothing := func(*evaluation) error { return nil }
-	err := ev.attempt(ctx, nothing)
-	for ev.again {
-		ev.forget()
-		err = ev.attempt(ctx, nothing)
-	}
-	if err != nil {
+	if err := ev.run(ctx, func() {}, func(*evaluation) error { return nil }); err != nil {
 		return nil, err
 	}
-	unsigned := slices.ContainsFunc(ev.filters, func(f filterRef) bool { return !f.signed })
-	return &Attempt{engine: e, ev: ev, failed: make([]atomic.Bool, len(ev.filters)), signed: !unsigned}, nil
+	a := &Attempt{engine: e, ev: ev, signed: !slices.ContainsFunc(ev.filters, func(f filterRef) bool { return !f.signed })}
+	a.filters.Store(&ev.filters)
+	return a, nil
 }
 
 // UseCache makes Filter and Fits use the cache for nodes, see the package documentation. No other attempt for a pod with the same
@@ -109,7 +101,7 @@ func (a *Attempt) Filter(n *snapshot.Node) (policy.Verdict, error) {
 	cached := a.ev.cachedAt(n, n.Row())
 	verdict, member, err := a.evaluate(n, cached != nil && cached.fits)
 	if err == nil && verdict.Fits() {
-		if cached != nil && !a.some.Load() {
+		if cached != nil && len(*a.filters.Load()) == len(a.ev.filters) {
 			cached.fits = true
 		}
 		a.passed.Add(1)
@@ -127,40 +119,22 @@ func (a *Attempt) Filter(n *snapshot.Node) (policy.Verdict, error) {
 	return verdict, err
 }
 
-// evaluate calls one policy after the other until one rejects the node, and returns which. fits means that those with a signature
-// let the node pass.
+// evaluate returns the verdict and the member that rejects the node. fits means that the filters with a signature let the node pass.
 func (a *Attempt) evaluate(n *snapshot.Node, fits bool) (verdict policy.Verdict, member int, err error) {
-	called := 0
-	defer func() {
-		if p := recover(); p != nil {
-			m := &a.ev.members[a.ev.filters[called].member]
-			failure := &PolicyError{Policy: m.Name, Err: fmt.Errorf("panic: %v", p), Stack: debug.Stack()}
-			if m.FailurePolicy != policy.Ignore {
-				err = failure
-				return
-			}
-			a.leaveOut(called, failure)
-			verdict, member, err = a.evaluate(n, fits)
-		}
-	}()
-	for ; called < len(a.ev.filters); called++ {
-		f := &a.ev.filters[called]
-		if fits && f.signed || a.failed[called].Load() {
-			continue
-		}
-		if verdict = f.filter.Filter(n); verdict.Reason != nil {
-			return verdict, f.member, nil
-		}
+	verdict, member, err = a.ev.rejection(*a.filters.Load(), n, fits)
+	if err != nil && a.ev.members[member].FailurePolicy == policy.Ignore {
+		a.leaveOut(member, err)
+		return a.evaluate(n, fits)
 	}
-	return policy.Verdict{}, 0, nil
+	return verdict, member, err
 }
 
-func (a *Attempt) leaveOut(filter int, failure *PolicyError) {
+func (a *Attempt) leaveOut(member int, failure error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ev.state[a.ev.filters[filter].member].ignored = failure
-	a.failed[filter].Store(true)
-	a.some.Store(true)
+	a.ev.state[member].ignored = failure
+	rest := slices.DeleteFunc(slices.Clone(*a.filters.Load()), func(f filterRef) bool { return f.member == member })
+	a.filters.Store(&rest)
 }
 
 // Rejected returns the nodes that Filter has rejected so far, in no particular order. The caller must not write to them.

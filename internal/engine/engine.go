@@ -182,7 +182,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 	ev := &evaluation{key: evaluationKey{view: req.View}}
 	ev.begin(e, req, false)
 	nominations := e.nominations(req.View)
-	decide := func(ev *evaluation) error {
+	err = ev.run(ctx, func() {}, func(ev *evaluation) error {
 		for i, n := range req.Nodes {
 			if i%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -193,12 +193,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 			}
 		}
 		return nil
-	}
-	err = ev.attempt(ctx, decide)
-	for ev.again {
-		ev.forget()
-		err = ev.attempt(ctx, decide)
-	}
+	})
 	return fits && err == nil, err
 }
 
@@ -226,18 +221,12 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 
 // decide is run with an evaluation that has begun. prepared says whether it was used before.
 func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, prepared bool, result *Result, decide func(*evaluation) error) error {
-	cached := func(ev *evaluation) error {
+	result.reset(e.newRecord(req, prepared))
+	err := ev.run(ctx, func() { result.reset(e.newRecord(req, false)) }, func(ev *evaluation) error {
 		e.caches.take(ev, &req, &result.scratch)
 		defer e.caches.put(ev)
 		return decide(ev)
-	}
-	result.reset(e.newRecord(req, prepared))
-	err := ev.attempt(ctx, cached)
-	for ev.again {
-		ev.forget()
-		result.reset(e.newRecord(req, false))
-		err = ev.attempt(ctx, cached)
-	}
+	})
 	result.Record.Policies, result.Record.MaxTotal = ev.policies(), ev.maxTotal
 	if err != nil {
 		result.reset(result.Record)

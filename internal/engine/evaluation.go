@@ -1,9 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -37,6 +38,7 @@ type evaluation struct {
 	// signature is the same for all pods with the same results of the policies with a signature; see [nodeCache].
 	signature []byte
 	unsigned  bool       // a policy that concerns the pod has no signature
+	slots     int        // of the scores in the cache that are used
 	cache     *nodeCache // for the signature; nil: nothing is cached
 	rows      []int32    // of the requested nodes; valid only with a cache
 
@@ -45,7 +47,7 @@ type evaluation struct {
 	clock     func() time.Time            // or nil
 	claimants *snapshot.Fact[[]types.UID] // or nil
 	maxTotal  int64                       // see reachable
-	running   int                         // index of the member whose code runs, for guarded; -1: none
+	failure   error                       // of a policy that passes has called
 	again     bool                        // a member failed and is ignored: decide once more, without it
 }
 
@@ -90,7 +92,7 @@ type scorerRef struct {
 // begin initializes the evaluation for a request. It keeps the prepared policies if the pod and the
 // view are the same.
 func (ev *evaluation) begin(e *Engine, req Request, same bool) {
-	ev.pod, ev.running, ev.again = req.Pod, -1, false
+	ev.pod, ev.again = req.Pod, false
 	if same {
 		for i := range ev.state {
 			ev.state[i].took = 0
@@ -110,36 +112,52 @@ func (ev *evaluation) forget() {
 	clear(ev.scorers)
 	clear(ev.explainers)
 	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
-	ev.signature, ev.unsigned = ev.signature[:0], false
+	ev.signature, ev.unsigned, ev.slots = ev.signature[:0], false, 0
 }
 
-// attempt prepares the policies and calls decide. An error or panic of a policy becomes its
-// *PolicyError.
-func (ev *evaluation) attempt(ctx context.Context, decide func(*evaluation) error) (err error) {
-	defer func() {
-		if ev.running < 0 {
-			return // not in a policy's code: do not hide a panic of the engine
-		}
-		if p := recover(); p != nil {
-			err = ev.blame(fmt.Errorf("panic: %v", p), debug.Stack())
-		}
-	}()
-	if ctx.Err() != nil {
+// run prepares the policies and calls decide. When a policy fails that can be ignored, it calls reset and does both again without it.
+func (ev *evaluation) run(ctx context.Context, reset func(), decide func(*evaluation) error) error {
+	err := ev.once(ctx, decide)
+	for ev.again {
+		ev.forget()
+		reset()
+		err = ev.once(ctx, decide)
+	}
+	return err
+}
+
+// once prepares the policies and calls decide. If a policy fails, the error is its *PolicyError, unless the request was canceled: then
+// no policy is to blame or to ignore.
+func (ev *evaluation) once(ctx context.Context, decide func(*evaluation) error) error {
+	ev.failure = nil
+	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: -1, reason: NodeUnknown})
+	err := ev.prepare(ctx)
+	if err == nil {
+		err = decide(ev)
+	}
+	failure := (*PolicyError)(nil)
+	switch {
+	case !errors.As(cmp.Or(ev.failure, err), &failure):
+		return err
+	case failure.Stack == nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: -1, reason: NodeUnknown})
-	if err := ev.prepare(ctx); err != nil {
-		return err
+	failed := slices.IndexFunc(ev.members, func(m WeightedPolicy) bool { return m.Name == failure.Policy })
+	if ev.members[failed].FailurePolicy == policy.Ignore {
+		ev.state[failed] = policyState{ignored: failure}
+		ev.again = true
 	}
-	return decide(ev)
+	return failure
 }
 
 // prepare calls Prepare once for every member that is not ignored.
 func (ev *evaluation) prepare(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if ev.prepared {
 		return nil
 	}
-	slots := 0 // slots of the cache in use
 	for i, m := range ev.members {
 		if ev.state[i].ignored != nil {
 			continue
@@ -148,40 +166,51 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		started := ev.now()
-		ev.running = i
-		cycle, err := m.Policy.Prepare(ctx, ev.pod, ev.key.view)
-		ev.took(i, started)
-		if err != nil {
-			return ev.failed(ctx, err)
-		}
-		f, filters := cycle.(policy.Filter)
-		s, scores := cycle.(policy.Score)
-		ev.state[i].unconcerned = cycle == nil
-		if cycle != nil && !filters && !scores {
-			// Usually the methods are on *T and the cycle is a T. Report it instead of ignoring the policy.
-			return ev.failed(ctx, fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle))
-		}
-		signed := ev.sign(i, cycle)
-		_, reserves := m.Policy.(policy.Reserver) // a pod that holds a claim is not like others
-		ev.unsigned = ev.unsigned || cycle != nil && (!signed || reserves)
-		if filters {
-			ev.filters = append(ev.filters, filterRef{i, f, signed})
-		}
-		if scores && m.Weight > 0 {
-			n, _ := cycle.(policy.NormalizeScore)
-			slot := -1
-			if signed && n == nil && slots < cachedScores {
-				slot, slots = slots, slots+1
+		err := guard(m.Name, func() error {
+			cycle, err := m.Policy.Prepare(ctx, ev.pod, ev.key.view)
+			ev.took(i, started)
+			if err != nil {
+				return err
 			}
-			ev.scorers = append(ev.scorers, scorerRef{i, m.Weight, s, n, slot})
+			return ev.add(i, cycle)
+		})
+		if err != nil {
+			return err
 		}
-		if x, ok := cycle.(policy.Explainer); ok {
-			ev.explainers = append(ev.explainers, explainerRef{i, x})
-		}
-		ev.running = -1
 	}
 	ev.maxTotal = ev.reachable()
 	ev.prepared = true
+	return nil
+}
+
+// add adds the methods of the cycle of a member.
+func (ev *evaluation) add(member int, cycle policy.Cycle) error {
+	m := &ev.members[member]
+	f, filters := cycle.(policy.Filter)
+	s, scores := cycle.(policy.Score)
+	ev.state[member].unconcerned = cycle == nil
+	if cycle != nil && !filters && !scores {
+		// Usually the methods are on *T and the cycle is a T. Report it instead of ignoring the policy.
+		return fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle)
+	}
+	signed := ev.sign(member, cycle)
+	_, reserves := m.Policy.(policy.Reserver) // a pod that holds a claim is not like others
+	ev.unsigned = ev.unsigned || cycle != nil && (!signed || reserves)
+	if filters {
+		ev.filters = append(ev.filters, filterRef{member, f, signed})
+	}
+	if scores && m.Weight > 0 {
+		n, _ := cycle.(policy.NormalizeScore)
+		slot := -1
+		if signed && n == nil && ev.slots < cachedScores {
+			slot = ev.slots
+			ev.slots++
+		}
+		ev.scorers = append(ev.scorers, scorerRef{member, m.Weight, s, n, slot})
+	}
+	if x, ok := cycle.(policy.Explainer); ok {
+		ev.explainers = append(ev.explainers, explainerRef{member, x})
+	}
 	return nil
 }
 
@@ -217,7 +246,13 @@ func (ev *evaluation) filter(ctx context.Context, nodes, plain []*snapshot.Node,
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				o, b.numbers[j] = ev.filterNode(plain[first+j])
+				v, member, err := ev.rejection(ev.filters, plain[first+j], false)
+				if err != nil {
+					return err
+				}
+				if !v.Fits() {
+					o, b.numbers[j] = ev.outcome(member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
+				}
 			}
 			if o == fits {
 				kept = append(kept, int32(first+j))
@@ -260,26 +295,11 @@ func (ev *evaluation) filterBlock(ctx context.Context, nodes []*snapshot.Node, f
 	for i := range ev.filters {
 		f := &ev.filters[i]
 		started := ev.now()
-		ev.running = f.member
-		passed := left[:0] // overwrites only entries that were read before
-		for j, at := range left {
-			if j%checkInterval == 0 && ctx.Err() != nil {
-				ev.running = -1
-				return context.Cause(ctx)
-			}
-			if c := b.cached[at]; f.signed && c != nil && c.fits {
-				passed = append(passed, at)
-				continue
-			}
-			if v := f.filter.Filter(nodes[at]); v.Reason == nil {
-				passed = append(passed, at)
-			} else {
-				b.outcomes[at], b.numbers[at] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
-			}
-		}
-		left = passed
-		ev.running = -1
+		err := guard(ev.members[f.member].Name, func() error { left = ev.filterBy(ctx, f, nodes, left, b); return nil })
 		ev.took(f.member, started)
+		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
+			return err
+		}
 	}
 	for _, at := range left {
 		b.outcomes[at] = fits
@@ -288,6 +308,26 @@ func (ev *evaluation) filterBlock(ctx context.Context, nodes []*snapshot.Node, f
 		}
 	}
 	return nil
+}
+
+// filterBy returns the positions of the nodes that the filter lets pass, in the memory of left. It stops when ctx ends.
+func (ev *evaluation) filterBy(ctx context.Context, f *filterRef, nodes []*snapshot.Node, left []int32, b *block) []int32 {
+	passed := left[:0] // overwrites only entries that were read before
+	for j, at := range left {
+		if j%checkInterval == 0 && ctx.Err() != nil {
+			break
+		}
+		if c := b.cached[at]; f.signed && c != nil && c.fits {
+			passed = append(passed, at)
+			continue
+		}
+		if v := f.filter.Filter(nodes[at]); v.Reason == nil {
+			passed = append(passed, at)
+		} else {
+			b.outcomes[at], b.numbers[at] = ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
+		}
+	}
+	return passed
 }
 
 // now returns the time, or the zero time without a clock.
@@ -305,48 +345,31 @@ func (ev *evaluation) took(member int, started time.Time) {
 	}
 }
 
-// filterNode calls the filters for the node until one rejects it.
-func (ev *evaluation) filterNode(n *snapshot.Node) (int32, numbers) {
-	for i := range ev.filters {
-		f := &ev.filters[i]
-		ev.running = f.member
-		v := f.filter.Filter(n)
-		ev.running = -1
-		if v.Reason != nil {
-			return ev.outcome(f.member, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
+// rejection calls one filter after the other until one rejects the node, and returns its verdict and member. passed says that the node
+// passes the filters with a signature. With an error, member is the one that failed.
+func (ev *evaluation) rejection(filters []filterRef, n *snapshot.Node, passed bool) (verdict policy.Verdict, member int, err error) {
+	for i := range filters {
+		f := &filters[i]
+		if passed && f.signed {
+			continue
+		}
+		err = guard(ev.members[f.member].Name, func() error { verdict = f.filter.Filter(n); return nil })
+		if err != nil || !verdict.Fits() {
+			return verdict, f.member, err
 		}
 	}
-	return fits, numbers{}
+	return policy.Verdict{}, 0, nil
 }
 
-// passes reports whether every filter lets the node pass. It is for hypothetical nodes, which do
-// not count as outcomes.
+// passes reports whether every filter lets the node pass. It is for hypothetical nodes, which do not count as outcomes. After an error it
+// returns false, and keeps the error in failure.
 func (ev *evaluation) passes(n *snapshot.Node) bool {
-	o, _ := ev.filterNode(n)
-	return o == fits
-}
-
-// failed makes err the error of the running member, unless the request was canceled: then no member
-// is to blame or to ignore.
-func (ev *evaluation) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		ev.running = -1
-		return context.Cause(ctx)
+	if ev.failure != nil {
+		return false
 	}
-	return ev.blame(err, nil)
-}
-
-// blame makes err the error of the running member, and ignores the member if its failurePolicy
-// allows.
-func (ev *evaluation) blame(err error, stack []byte) error {
-	m := &ev.members[ev.running]
-	failure := &PolicyError{Policy: m.Name, Err: err, Stack: stack}
-	if m.FailurePolicy == policy.Ignore {
-		ev.state[ev.running] = policyState{ignored: failure}
-		ev.again = true
-	}
-	ev.running = -1
-	return failure
+	verdict, _, err := ev.rejection(ev.filters, n, false)
+	ev.failure = err
+	return err == nil && verdict.Fits()
 }
 
 // leavesOut reports whether any member is ignored.

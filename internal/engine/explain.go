@@ -89,12 +89,23 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 		if err != nil {
 			return err
 		}
-		all = Explanations{Pod: ev.notes(), MaxTotal: ev.maxTotal, Nodes: make([]Explanation, len(known))}
+		all = Explanations{MaxTotal: ev.maxTotal, Nodes: make([]Explanation, len(known))}
+		for _, x := range ev.explainers {
+			notes, err := ev.explained(x, nil)
+			if err != nil {
+				return err
+			}
+			if len(notes) > 0 {
+				all.Pod = append(all.Pod, PolicyNotes{ev.members[x.member].Name, notes})
+			}
+		}
 		for j, n := range known {
 			if j%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			all.Nodes[j] = ev.explain(n, totals[j])
+			if all.Nodes[j], err = ev.explain(n, totals[j]); err != nil {
+				return err
+			}
 			all.Nodes[j].Nominated = added(n, plain[j])
 			all.Nodes[j].Fits = all.Nodes[j].Fits && (n == plain[j] || ev.passes(plain[j]))
 			for at, s := range ev.scorers {
@@ -111,15 +122,16 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 }
 
 // explain calls every filter for the node.
-func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
+func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error) {
 	x := Explanation{Node: n.Name, Fits: true, Total: total, HoldsClaim: ev.holdsClaim(n), Policies: make([]PolicyOpinion, len(ev.members))}
 	for i, m := range ev.members {
 		x.Policies[i] = PolicyOpinion{Policy: m.Name, Weight: m.Weight}
 	}
-	for _, f := range ev.filters {
-		ev.running = f.member
-		v := f.filter.Filter(n)
-		ev.running = -1
+	for i, f := range ev.filters {
+		v, _, err := ev.rejection(ev.filters[i:i+1], n, false)
+		if err != nil {
+			return x, err
+		}
 		if v.Fits() {
 			continue
 		}
@@ -129,25 +141,17 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) Explanation {
 		o.Have, o.Want, o.Unresolvable = v.Have, v.Want, v.Unresolvable
 	}
 	for _, ref := range ev.explainers {
-		x.Policies[ref.member].Notes = ev.explained(ref, n)
-	}
-	return x
-}
-
-// notes returns the policies' notes about the pod as a whole.
-func (ev *evaluation) notes() []PolicyNotes {
-	var notes []PolicyNotes
-	for _, x := range ev.explainers {
-		if said := ev.explained(x, nil); len(said) > 0 {
-			notes = append(notes, PolicyNotes{ev.members[x.member].Name, said})
+		notes, err := ev.explained(ref, n)
+		if err != nil {
+			return x, err
 		}
+		x.Policies[ref.member].Notes = notes
 	}
-	return notes
+	return x, nil
 }
 
-func (ev *evaluation) explained(x explainerRef, n *snapshot.Node) []string {
-	ev.running = x.member
-	said := x.explainer.Explain(n)
-	ev.running = -1
-	return said
+// explained returns the notes of a policy about the node, or about the pod as a whole if n is nil.
+func (ev *evaluation) explained(x explainerRef, n *snapshot.Node) (notes []string, err error) {
+	err = guard(ev.members[x.member].Name, func() error { notes = x.explainer.Explain(n); return nil })
+	return notes, err
 }

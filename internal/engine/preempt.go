@@ -114,8 +114,8 @@ func (p *preemption) evaluate(ctx context.Context, candidates []Candidate) ([]tr
 			continue
 		}
 		p.begin(ctx, t)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx) // the last candidate may be incomplete
+		if err := p.stopped(ctx); err != nil {
+			return nil, err // the last candidate may be incomplete
 		}
 		found = found || t.dropped == ""
 	}
@@ -128,12 +128,15 @@ func (p *preemption) evaluate(ctx context.Context, candidates []Candidate) ([]tr
 			break
 		}
 		trials[i].shrink()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err := p.stopped(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return trials, nil
 }
+
+// stopped returns why the request ends without a result: a policy has failed, or ctx has ended.
+func (p *preemption) stopped(ctx context.Context) error { return cmp.Or(p.failure, context.Cause(ctx)) }
 
 // bestFirst returns the indices of the candidates in the order of kube-scheduler's preference.
 func bestFirst(candidates []Candidate) []int {
@@ -201,7 +204,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 	t.tries, t.enough = p.tries, p.enough
 	count, evictedAt := 0, make(map[*corev1.Pod]int, len(eligible))
 	t.passes = func(evicted ...[]*corev1.Pod) bool {
-		if ctx.Err() != nil {
+		if p.stopped(ctx) != nil {
 			return false
 		}
 		count++

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,35 +80,42 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		scores := slices.Grow(s.scores[at][:0], len(indices))[:len(indices)]
 		s.scores[at] = scores
 		started := ev.now()
-		ev.running = scorer.member
-		final := scorer.normalize == nil // so far: without NormalizeScore the scores are final
-		for j, i := range indices {
-			if j%checkInterval == 0 && ctx.Err() != nil {
-				ev.running = -1
-				return nil, context.Cause(ctx)
-			}
-			score := ev.scoreOf(scorer, nodes[i], int(i))
-			scores[j], final = score, final && inRange(score)
-		}
-		if !final {
-			s.raw = append(s.raw[:0], scores...)
-			if scorer.normalize != nil {
-				scorer.normalize.NormalizeScore(scores)
-			}
-			if j := invalid(scores, s.raw); j >= 0 {
-				return nil, ev.failed(ctx, fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], nodes[indices[j]].Name, policy.MaxScore))
-			}
-			replaceNoOpinion(scores)
+		err := guard(ev.members[scorer.member].Name, func() error { return ev.scoreBy(ctx, scorer, nodes, indices, scores, s) })
+		ev.took(scorer.member, started)
+		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
+			return nil, err
 		}
 		for j, score := range scores {
 			s.totals[j] += scorer.weight * score
 		}
-		ev.running = -1
-		ev.took(scorer.member, started)
 	}
 	ev.preferClaimed(nodes, indices, s.totals)
 	ev.noteTop(nodes, indices, result)
 	return s.totals, nil
+}
+
+// scoreBy sets the scores of one policy. It stops when ctx ends.
+func (ev *evaluation) scoreBy(ctx context.Context, scorer *scorerRef, nodes []*snapshot.Node, indices []int32, scores []int64, s *scratch) error {
+	final := scorer.normalize == nil // so far: without NormalizeScore the scores are final
+	for j, i := range indices {
+		if j%checkInterval == 0 && ctx.Err() != nil {
+			return nil
+		}
+		score := ev.scoreOf(scorer, nodes[i], int(i))
+		scores[j], final = score, final && inRange(score)
+	}
+	if final {
+		return nil
+	}
+	s.raw = append(s.raw[:0], scores...)
+	if scorer.normalize != nil {
+		scorer.normalize.NormalizeScore(scores)
+	}
+	if j := invalid(scores, s.raw); j >= 0 {
+		return fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], nodes[indices[j]].Name, policy.MaxScore)
+	}
+	replaceNoOpinion(scores)
+	return nil
 }
 
 func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
