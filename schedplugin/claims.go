@@ -33,7 +33,7 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	case node == nil:
 		return nil // no policy sees the pod there
 	}
-	planned, claims := binder.WithPlannedClaims(ctx, c.engine, c.view, c.pod, c.engine.CountNominated(c.view, c.pod, node))
+	planned, claims := c.engine.Planned(c.view, c.pod, c.engine.CountNominated(c.view, c.pod, node), time.Now())
 	if claims {
 		if err := p.checkOrder(); err != nil {
 			return fwk.AsStatus(err)
@@ -70,9 +70,9 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 }
 
 func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
-	cluster := p.service.Binding()
+	cluster := p.service.Cluster
 	b := binder.Binder{
-		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Ledgers(), Earlier: &p.earlier,
+		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Earlier: &p.earlier,
 		Why: func(pod *corev1.Pod, node string) string { return p.service.Log.Why(pod, c.profile, node) },
 	}
 	pod := cluster.PodByUID(c.pod.UID) // its version may be newer

@@ -1,21 +1,20 @@
 package binder_test
 
 import (
-	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
 
 // The planned annotations are those that Bind would write, and planning claims nothing.
-func TestWithPlannedClaims(t *testing.T) {
+func TestPlanned(t *testing.T) {
 	claimOf := func(pod string) *snapshot.Ledger {
 		return &snapshot.Ledger{
 			Resource: unit, Node: "a", Pods: []snapshot.LedgerPod{{UID: types.UID(pod), Node: "a", Annotations: map[string]string{unit: "held"}}},
@@ -49,7 +48,7 @@ func TestWithPlannedClaims(t *testing.T) {
 			}
 			pod := newPod()
 			pod.Labels = map[string]string{"needs": tc.needs}
-			planned, claims := binder.WithPlannedClaims(context.Background(), e, view, pod, view.Node("a"))
+			planned, claims := e.Planned(view, pod, view.Node("a"), time.Now())
 			got := planned.Annotations[unit]
 			if strings.HasPrefix(got, "20") { // a time
 				got = "new"

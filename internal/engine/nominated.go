@@ -2,8 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -79,64 +76,15 @@ func (e *Engine) plan(node *snapshot.Node, pods []*snapshot.Nomination) []*corev
 		rest := node.Without(func(pod *corev1.Pod) bool {
 			return pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
 		})
-		annotations, ok := e.wouldGet(n.Pod, rest.With(planned...))
-		if !ok {
+		pod, fits := e.plannedOn(rest.With(planned...), n.Pod)
+		if !fits {
 			rest = rest.Without(func(pod *corev1.Pod) bool { return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(n.Pod) })
-			annotations, _ = e.wouldGet(n.Pod, rest.With(planned...))
+			pod, _ = e.plannedOn(rest.With(planned...), n.Pod)
 		}
-		planned = append(planned, WithAnnotations(n.Pod, annotations))
+		planned = append(planned, pod)
 	}
 	return planned
 }
-
-// WithAnnotations returns a copy of the pod with the annotations added. It does not change the pod.
-func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {
-	if len(annotations) == 0 {
-		return pod
-	}
-	with := *pod // shallow: the annotations are replaced, not changed
-	with.Annotations = maps.Clone(pod.Annotations)
-	if with.Annotations == nil {
-		with.Annotations = map[string]string{}
-	}
-	maps.Copy(with.Annotations, annotations)
-	return &with
-}
-
-// wouldGet returns the annotations for what the policies would allocate to the pod from the node's own ledgers. ok is
-// false if a policy rejects the pod. The result depends on the pod and the node alone, and not on the View, which
-// changes more often.
-func (e *Engine) wouldGet(pod *corev1.Pod, node *snapshot.Node) (annotations map[string]string, ok bool) {
-	annotations, ok = map[string]string{}, true
-	for _, m := range e.members {
-		reserver, reserves := m.Policy.(policy.Reserver)
-		if !reserves {
-			continue
-		}
-		err := guard(m.Name, func() error {
-			keys, err := reserver.Ledgers(pod, node)
-			for _, key := range keys {
-				l := node.Ledger(key.Resource)
-				if key.Node != node.Name || l.Pod(pod.UID) != nil { // a shared ledger, or the pod has a claim there already
-					continue
-				}
-				if l == nil {
-					l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
-				}
-				claim, verdict := reserver.Reserve(policy.ReserveRequest{Pod: pod, Node: node, Ledger: l, View: noView, At: time.Unix(0, 0)})
-				if !verdict.Fits() {
-					err = errors.New(verdict.Reason.Text)
-				}
-				maps.Copy(annotations, claim.Annotations)
-			}
-			return err
-		})
-		ok = ok && err == nil
-	}
-	return annotations, ok
-}
-
-var noView = new(snapshot.View)
 
 // counting returns the node with the nominated pods that count for the pod: those of the same or higher importance, as
 // in kube-scheduler's own filters. n may have pods that the node of the View does not have. If certain is true,

@@ -3,6 +3,7 @@ package extender
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,6 +54,6 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 		return target, nil, fmt.Errorf("node %q does not fit any more: %s", name, c.result.Rejected[0].Reason.Text)
 	}
 	target = binder.Target{View: view, Node: h.Engine.CountNominated(view, pod, node)}
-	planned, _ := binder.WithPlannedClaims(ctx, h.Engine, view, pod, target.Node)
+	planned, _ := h.Engine.Planned(view, pod, target.Node, time.Now())
 	return target, h.Cluster.Assume(planned, name), nil
 }
