@@ -67,7 +67,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 		options.ManagedResources = append(options.ManagedResources, r.Name)
 	}
 	if of.Cluster != nil {
-		options.Cluster = of.Binding()
+		options.Cluster = of.Cluster
 	} else {
 		options.View = of.View
 	}
@@ -75,7 +75,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 		options.Filtered = of.Requeuer.Observer(profile.Path, e)
 	}
 	if of.Keeper != nil && p.Reserves() {
-		options.Ledgers = of.Ledgers()
+		options.Ledgers = of.Keeper
 	}
 	return options
 }

@@ -18,7 +18,6 @@ import (
 	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/filewatch"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/service"
@@ -54,36 +53,16 @@ type host struct {
 // process is the composition of cluster, signals, ledgers and engines that the plugins use.
 type process struct {
 	service *service.Service
-	metrics *verbs
+	metrics *callmetrics.Metrics
 	earlier binder.Earlier
 }
 
 // newProcess returns the process with a service of the options.
 func newProcess(o service.Options) (*process, error) {
-	p := &process{metrics: &verbs{Metrics: callmetrics.New(o.Registry)}}
+	p := &process{metrics: callmetrics.New(o.Registry)}
 	var err error
 	p.service, err = service.New(o)
 	return p, err
-}
-
-// verbs are the metrics of the verbs of profiles.
-type verbs struct {
-	*callmetrics.Metrics
-	known sync.Map // from verbKey to *callmetrics.Verb
-}
-
-type verbKey struct {
-	profile string
-	verb    decision.Verb
-}
-
-func (v *verbs) of(profile string, verb decision.Verb) *callmetrics.Verb {
-	key := verbKey{profile, verb}
-	known, ok := v.known.Load(key)
-	if !ok {
-		known, _ = v.known.LoadOrStore(key, v.Of(profile, verb))
-	}
-	return known.(*callmetrics.Verb)
 }
 
 // plugin makes the plugin of one profile of kube-scheduler. What runs in the background ends with ctx.

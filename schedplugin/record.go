@@ -94,6 +94,6 @@ func (p *process) addScores(profile string, verb decision.Verb, started time.Tim
 	if err != nil {
 		r.Error = err.Error()
 	}
-	p.metrics.of(profile, verb).Observe(r.Duration, r, err)
+	p.metrics.Of(profile, verb).Observe(r.Duration, r, err)
 	return p.service.Log.Add(r.Bounded(), scores)
 }

@@ -262,9 +262,3 @@ func (s *Service) AdminOptions() server.AdminOptions {
 	}
 	return options
 }
-
-// Binding returns the cluster for a Binder. The Service must have a cluster.
-func (s *Service) Binding() *cluster.Cluster { return s.Cluster }
-
-// Ledgers returns the ledgers for a Binder. The Service must have a cluster.
-func (s *Service) Ledgers() engine.Ledgers { return s.Keeper }
